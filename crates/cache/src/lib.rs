@@ -1,0 +1,1 @@
+//! Cache policies and machines: key, variant, verdict, fill, step.

@@ -1,0 +1,1 @@
+//! Derives that declare configuration directives where they are obeyed.

@@ -1,0 +1,1 @@
+//! The configuration language: text to tree to typed, merged settings.

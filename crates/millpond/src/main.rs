@@ -1,0 +1,2 @@
+//! The `millpond` program.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Listeners, HTTP/1, phases, upstreams, filters, variables and logs.

@@ -1,0 +1,1 @@
+//! HTTP semantics as pure functions: ranges, conditionals, freshness, URIs, dates.

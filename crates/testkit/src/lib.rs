@@ -1,0 +1,1 @@
+//! The test language: origin, proxy and client.

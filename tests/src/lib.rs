@@ -1,0 +1,1 @@
+//! The test crate holds only integration tests.
