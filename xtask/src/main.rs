@@ -1,2 +1,56 @@
-//! Build and test tasks.
-fn main() {}
+//! `cargo xtask`: the tasks of the project, in Rust, so that they run wherever the project builds.
+//!
+//! `test` (also `ci`) runs every check and every test and ends with the line `N passed, N failed`.
+//! `tidy` enforces the style guide. `foreign` runs test suites written by others against the binary.
+//!
+//! This file reads the command line and nothing else; each task has a file of its own.
+
+mod checks;
+mod foreign;
+mod packages;
+mod tally;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask TASK
+
+  test, ci               every check and every test; the last line is `N passed, N failed`
+  tidy                   the rules of the style guide that a program can check
+  foreign [--suite DIR] [--all] [FILE...]
+                         nginx-tests files against the binary: those of the list, or FILEs of it;
+                         with --all any file of the suite
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (task, rest) = match args.split_first() {
+        Some((task, rest)) => (task.as_str(), rest),
+        None => ("", args.as_slice()),
+    };
+    let outcome = match task {
+        "test" | "ci" => checks::run_all(),
+        "tidy" => tidy::run(),
+        "foreign" => foreign::run(rest),
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(tally) => {
+            println!("{tally}");
+            if tally.failed == 0 {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            println!("0 passed, 1 failed");
+            ExitCode::FAILURE
+        }
+    }
+}

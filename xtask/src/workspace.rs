@@ -1,0 +1,46 @@
+//! Where things are: the workspace's root, its target directory and its binary.
+//!
+//! The root is found from this crate's own manifest, so tasks run from any directory. The target
+//! directory follows `CARGO_TARGET_DIR`.
+//!
+//! Does not read cargo's configuration files: a `build.target-dir` set there is not seen.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The directory of the workspace's `Cargo.toml`.
+pub(crate) fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().unwrap_or(manifest).to_path_buf()
+}
+
+/// The binary that tests of behaviour drive, after `build_binary` in `checks`.
+pub(crate) fn binary() -> PathBuf {
+    if let Some(path) = std::env::var_os("MILLPOND_BIN") {
+        return PathBuf::from(path);
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map(PathBuf::from)
+        .unwrap_or_else(|| root().join("target"));
+    let target = root().join(target);
+    target.join(profile_dir()).join("millpond")
+}
+
+/// `release` when `MILLPOND_PROFILE=release` is set, else the quick build `debug`.
+fn profile_dir() -> &'static str {
+    if is_release() { "release" } else { "debug" }
+}
+
+/// Whether the binary under test is built with optimisation.
+pub(crate) fn is_release() -> bool {
+    std::env::var_os("MILLPOND_PROFILE").is_some_and(|profile| profile == "release")
+}
+
+/// A `cargo` command that runs in the root, with the same cargo that runs this task.
+pub(crate) fn cargo(args: &[&str]) -> Command {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut command = Command::new(program);
+    command.current_dir(root()).args(args);
+    command
+}
