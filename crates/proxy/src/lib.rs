@@ -1,1 +1,4 @@
 //! Listeners, HTTP/1, phases, upstreams, filters, variables and logs.
+
+pub mod header;
+pub mod http1;

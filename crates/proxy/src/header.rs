@@ -1,0 +1,558 @@
+//! Header fields: the names that the proxy knows, and a list of fields that can be changed.
+//!
+//! [`Known`] turns a name into one byte, once, when the field is parsed; everything after that
+//! compares bytes with bytes. [`Fields`] is an ordered list of owned fields: what an origin
+//! answered, what is about to be answered, trailers. The fields of a request are not copied
+//! into it; they stay in [`crate::http1::request::RequestHead`].
+//!
+//! 1. `Known::of` is a pure function of the name without regard to case: `of(n) == k` if and
+//!    only if `n` equals `k.canonical()` in any case. `Known::Other` stands for all the rest.
+//! 2. `Fields` keeps the order in which fields were added; fields of one name keep theirs.
+//! 3. A field's `known` always agrees with its `name`; the constructors see to it.
+//!
+//! It does not join lists, and it does not judge values: that is the business of whoever reads
+//! the field. It does not check what is put in; the writer in [`crate::http1::encode`] makes
+//! every value harmless.
+//!
+//! Sources: RFC 9110 §5 and §18.4 (names).
+
+use bytes::Bytes;
+
+/// Declares [`Known`] and its tables from one list.
+macro_rules! known {
+    ($($variant:ident $canonical:literal $lower:literal,)*) => {
+        /// A field name that some part of the proxy treats by name.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Known {
+            /// Any name that is not in this list.
+            Other = 0,
+            $(
+                #[doc = concat!("`", $canonical, "`")]
+                $variant,
+            )*
+        }
+
+        impl Known {
+            /// Every known name, without `Other`.
+            pub const ALL: &'static [Known] = &[$(Known::$variant,)*];
+
+            /// The name as it is usually written (`Content-Type`, `ETag`); empty for `Other`.
+            #[must_use]
+            pub fn canonical(self) -> &'static str {
+                match self {
+                    Known::Other => "",
+                    $(Known::$variant => $canonical,)*
+                }
+            }
+
+            /// The name in small letters, as HTTP/2 writes it; empty for `Other`.
+            #[must_use]
+            pub fn lower(self) -> &'static str {
+                match self {
+                    Known::Other => "",
+                    $(Known::$variant => $lower,)*
+                }
+            }
+        }
+
+        /// Names in small letters beside their variant, for building the table of names.
+        const NAMES: &[(&[u8], Known)] = &[$(($lower.as_bytes(), Known::$variant),)*];
+    };
+}
+
+known! {
+    Host "Host" "host",
+    Connection "Connection" "connection",
+    ContentLength "Content-Length" "content-length",
+    ContentType "Content-Type" "content-type",
+    TransferEncoding "Transfer-Encoding" "transfer-encoding",
+    Date "Date" "date",
+    Server "Server" "server",
+    ETag "ETag" "etag",
+    LastModified "Last-Modified" "last-modified",
+    IfModifiedSince "If-Modified-Since" "if-modified-since",
+    IfUnmodifiedSince "If-Unmodified-Since" "if-unmodified-since",
+    IfMatch "If-Match" "if-match",
+    IfNoneMatch "If-None-Match" "if-none-match",
+    IfRange "If-Range" "if-range",
+    Range "Range" "range",
+    ContentRange "Content-Range" "content-range",
+    AcceptRanges "Accept-Ranges" "accept-ranges",
+    Accept "Accept" "accept",
+    AcceptEncoding "Accept-Encoding" "accept-encoding",
+    AcceptLanguage "Accept-Language" "accept-language",
+    AcceptCharset "Accept-Charset" "accept-charset",
+    ContentEncoding "Content-Encoding" "content-encoding",
+    ContentDisposition "Content-Disposition" "content-disposition",
+    ContentLanguage "Content-Language" "content-language",
+    ContentLocation "Content-Location" "content-location",
+    CacheControl "Cache-Control" "cache-control",
+    Expires "Expires" "expires",
+    Pragma "Pragma" "pragma",
+    Age "Age" "age",
+    Vary "Vary" "vary",
+    Location "Location" "location",
+    Refresh "Refresh" "refresh",
+    SetCookie "Set-Cookie" "set-cookie",
+    Cookie "Cookie" "cookie",
+    UserAgent "User-Agent" "user-agent",
+    Referer "Referer" "referer",
+    Authorization "Authorization" "authorization",
+    WwwAuthenticate "WWW-Authenticate" "www-authenticate",
+    ProxyAuthenticate "Proxy-Authenticate" "proxy-authenticate",
+    ProxyAuthorization "Proxy-Authorization" "proxy-authorization",
+    ProxyConnection "Proxy-Connection" "proxy-connection",
+    KeepAlive "Keep-Alive" "keep-alive",
+    Te "TE" "te",
+    Trailer "Trailer" "trailer",
+    Upgrade "Upgrade" "upgrade",
+    Http2Settings "HTTP2-Settings" "http2-settings",
+    Expect "Expect" "expect",
+    Via "Via" "via",
+    Forwarded "Forwarded" "forwarded",
+    Link "Link" "link",
+    Origin "Origin" "origin",
+    Allow "Allow" "allow",
+    RetryAfter "Retry-After" "retry-after",
+    Warning "Warning" "warning",
+    CacheStatus "Cache-Status" "cache-status",
+    CdnCacheControl "CDN-Cache-Control" "cdn-cache-control",
+    SurrogateControl "Surrogate-Control" "surrogate-control",
+    SurrogateKey "Surrogate-Key" "surrogate-key",
+    CacheTag "Cache-Tag" "cache-tag",
+    XForwardedFor "X-Forwarded-For" "x-forwarded-for",
+    XForwardedProto "X-Forwarded-Proto" "x-forwarded-proto",
+    XForwardedHost "X-Forwarded-Host" "x-forwarded-host",
+    XRealIp "X-Real-IP" "x-real-ip",
+    XAccelExpires "X-Accel-Expires" "x-accel-expires",
+    XAccelRedirect "X-Accel-Redirect" "x-accel-redirect",
+    XAccelBuffering "X-Accel-Buffering" "x-accel-buffering",
+    XAccelLimitRate "X-Accel-Limit-Rate" "x-accel-limit-rate",
+    XAccelCharset "X-Accel-Charset" "x-accel-charset",
+    XPad "X-Pad" "x-pad",
+    Status "Status" "status",
+    Traceparent "Traceparent" "traceparent",
+    Depth "Depth" "depth",
+    Destination "Destination" "destination",
+    Overwrite "Overwrite" "overwrite",
+    StrictTransportSecurity "Strict-Transport-Security" "strict-transport-security",
+    XCacheStatus "X-Cache-Status" "x-cache-status",
+}
+
+/// Places in the table of names: three times the number of names, so that most names are found
+/// at their first place. A power of two, so that a mask keeps an index inside.
+const TABLE_LEN: usize = 256;
+
+/// Places that a lookup may try. The table is checked against it when it is built.
+const PROBES: usize = 8;
+
+/// All known names, placed by [`place`], with linear probing.
+static TABLE: [Known; TABLE_LEN] = build_table();
+
+// A set of known names fits in the 128 bits of `KnownSet`, and the table stays sparse.
+const _: () = assert!(NAMES.len() < 127);
+
+impl Known {
+    /// Finds the known name that equals `name` in any case.
+    #[must_use]
+    pub fn of(name: &[u8]) -> Known {
+        let Some(mut at) = place(name) else {
+            return Known::Other;
+        };
+        for _ in 0..PROBES {
+            // Masked by `place` and below, so inside the table.
+            let known = TABLE[at & (TABLE_LEN - 1)];
+            if known == Known::Other {
+                return Known::Other;
+            }
+            if known.lower().len() == name.len()
+                && (known.canonical().as_bytes() == name
+                    || known.lower().as_bytes().eq_ignore_ascii_case(name))
+            {
+                return known;
+            }
+            at += 1;
+        }
+        Known::Other
+    }
+}
+
+/// First place of a name in the table, from its length and three of its letters in small case.
+const fn place(name: &[u8]) -> Option<usize> {
+    let (Some(first), Some(last)) = (name.first(), name.last()) else {
+        return None;
+    };
+    // `len / 2 < len` since the name is not empty.
+    let middle = name[name.len() / 2];
+    let sum = name.len() * 41
+        + (*first | 0x20) as usize * 7
+        + (*last | 0x20) as usize * 59
+        + (middle | 0x20) as usize * 17;
+    Some((sum ^ (sum >> 7)) & (TABLE_LEN - 1))
+}
+
+/// Places every name; fails to compile if some name would need more than `PROBES` tries.
+const fn build_table() -> [Known; TABLE_LEN] {
+    let mut table = [Known::Other; TABLE_LEN];
+    let mut index = 0;
+    while index < NAMES.len() {
+        let (name, known) = NAMES[index];
+        let Some(mut at) = place(name) else {
+            panic!("a known name is empty");
+        };
+        let mut tries = 0;
+        while !matches!(table[at], Known::Other) {
+            at = (at + 1) & (TABLE_LEN - 1);
+            tries += 1;
+            assert!(tries < PROBES, "a known name is too far from its place");
+        }
+        table[at] = known;
+        index += 1;
+    }
+    table
+}
+
+/// A set of known names, one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KnownSet(u128);
+
+impl KnownSet {
+    /// The set of the given names.
+    #[must_use]
+    pub const fn of(names: &[Known]) -> Self {
+        let mut bits = 0;
+        let mut index = 0;
+        while index < names.len() {
+            bits |= 1 << names[index] as u8;
+            index += 1;
+        }
+        Self(bits)
+    }
+
+    /// Adds a name.
+    pub fn insert(&mut self, known: Known) {
+        self.0 |= 1 << known as u8;
+    }
+
+    /// Whether the name is in the set.
+    #[must_use]
+    pub fn contains(self, known: Known) -> bool {
+        self.0 & (1 << known as u8) != 0
+    }
+}
+
+/// One field: its name as written, and its value without the space around it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// What the name is, if it is known.
+    pub known: Known,
+    /// The name as it was written.
+    pub name: Bytes,
+    /// The value; bytes, since HTTP does not promise text.
+    pub value: Bytes,
+}
+
+impl Field {
+    /// A field by name and value.
+    #[must_use]
+    pub fn new(name: Bytes, value: Bytes) -> Self {
+        Self {
+            known: Known::of(&name),
+            name,
+            value,
+        }
+    }
+
+    /// A field with a known name, written in its usual form. `known` must not be `Other`.
+    #[must_use]
+    pub fn known(known: Known, value: Bytes) -> Self {
+        Self {
+            known,
+            name: Bytes::from_static(known.canonical().as_bytes()),
+            value,
+        }
+    }
+}
+
+/// An ordered list of fields that can be changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fields(Vec<Field>);
+
+impl Fields {
+    /// An empty list.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// An empty list with room for `count` fields.
+    #[must_use]
+    pub fn with_capacity(count: usize) -> Self {
+        Self(Vec::with_capacity(count))
+    }
+
+    /// Adds a field at the end.
+    pub fn push(&mut self, field: Field) {
+        self.0.push(field);
+    }
+
+    /// Adds a field with a known name at the end.
+    pub fn push_known(&mut self, known: Known, value: impl Into<Bytes>) {
+        self.0.push(Field::known(known, value.into()));
+    }
+
+    /// Makes one field of this name with this value: the first of that name takes the value, the
+    /// others go; if there is none, it is added at the end.
+    pub fn set(&mut self, known: Known, value: impl Into<Bytes>) {
+        let mut value = Some(value.into());
+        self.0.retain_mut(|field| {
+            if field.known != known {
+                return true;
+            }
+            match value.take() {
+                Some(value) => {
+                    field.value = value;
+                    true
+                }
+                None => false,
+            }
+        });
+        if let Some(value) = value {
+            self.push_known(known, value);
+        }
+    }
+
+    /// Removes all fields of this name; says how many there were.
+    pub fn remove(&mut self, known: Known) -> usize {
+        self.drop_where(|field| field.known == known)
+    }
+
+    /// Removes all fields of this name, in any case; says how many there were.
+    pub fn remove_name(&mut self, name: &[u8]) -> usize {
+        self.drop_where(|field| field.name.eq_ignore_ascii_case(name))
+    }
+
+    /// Keeps the fields for which `keep` says so.
+    pub fn retain(&mut self, keep: impl FnMut(&Field) -> bool) {
+        self.0.retain(keep);
+    }
+
+    /// Removes everything.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// The first value of this name.
+    #[must_use]
+    pub fn get(&self, known: Known) -> Option<&Bytes> {
+        self.get_all(known).next()
+    }
+
+    /// All values of this name, in order.
+    pub fn get_all(&self, known: Known) -> impl Iterator<Item = &Bytes> {
+        self.0
+            .iter()
+            .filter(move |field| field.known == known)
+            .map(|field| &field.value)
+    }
+
+    /// Whether there is a field of this name.
+    #[must_use]
+    pub fn contains(&self, known: Known) -> bool {
+        self.get(known).is_some()
+    }
+
+    /// The first value of this name, in any case.
+    #[must_use]
+    pub fn find(&self, name: &[u8]) -> Option<&Bytes> {
+        self.find_all(name).next()
+    }
+
+    /// All values of this name, in any case, in order.
+    pub fn find_all<'a>(&'a self, name: &[u8]) -> impl Iterator<Item = &'a Bytes> {
+        self.0
+            .iter()
+            .filter(move |field| field.name.eq_ignore_ascii_case(name))
+            .map(|field| &field.value)
+    }
+
+    /// The first value whose name, in small letters and with `_` for `-`, is `name`: how the
+    /// names of variables such as `$sent_http_x_real_ip` are looked up.
+    #[must_use]
+    pub fn find_underscored(&self, name: &[u8]) -> Option<&Bytes> {
+        self.find_all_underscored(name).next()
+    }
+
+    /// All values that [`Self::find_underscored`] would find, in order.
+    pub fn find_all_underscored<'a>(&'a self, name: &[u8]) -> impl Iterator<Item = &'a Bytes> {
+        self.0
+            .iter()
+            .filter(move |field| is_underscored(&field.name, name))
+            .map(|field| &field.value)
+    }
+
+    /// The fields in order.
+    pub fn iter(&self) -> std::slice::Iter<'_, Field> {
+        self.0.iter()
+    }
+
+    /// The fields in order, to be changed; whoever changes a name must keep `known` right.
+    pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, Field> {
+        self.0.iter_mut()
+    }
+
+    /// How many fields there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn drop_where(&mut self, is_dropped: impl Fn(&Field) -> bool) -> usize {
+        let before = self.0.len();
+        self.0.retain(|field| !is_dropped(field));
+        before - self.0.len()
+    }
+}
+
+impl Extend<Field> for Fields {
+    fn extend<I: IntoIterator<Item = Field>>(&mut self, fields: I) {
+        self.0.extend(fields);
+    }
+}
+
+impl FromIterator<Field> for Fields {
+    fn from_iter<I: IntoIterator<Item = Field>>(fields: I) -> Self {
+        Self(fields.into_iter().collect())
+    }
+}
+
+impl IntoIterator for Fields {
+    type Item = Field;
+    type IntoIter = std::vec::IntoIter<Field>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Fields {
+    type Item = &'a Field;
+    type IntoIter = std::slice::Iter<'a, Field>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+/// Whether `name`, in small letters and with `_` for `-`, equals `wanted`.
+#[must_use]
+pub fn is_underscored(name: &[u8], wanted: &[u8]) -> bool {
+    name.len() == wanted.len()
+        && name.iter().zip(wanted).all(|(byte, wanted)| {
+            let byte = if *byte == b'-' { b'_' } else { *byte };
+            byte.eq_ignore_ascii_case(wanted)
+        })
+}
+
+/// Whether a comma-separated list holds `token`, in any case.
+#[must_use]
+pub fn list_has(value: &[u8], token: &[u8]) -> bool {
+    value
+        .split(|byte| *byte == b',')
+        .any(|item| item.trim_ascii().eq_ignore_ascii_case(token))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(list: &[(&'static str, &'static str)]) -> Fields {
+        list.iter()
+            .map(|(name, value)| Field::new(Bytes::from_static(name.as_bytes()), (*value).into()))
+            .collect()
+    }
+
+    #[test]
+    fn every_known_name_is_found_in_any_case() {
+        for known in Known::ALL {
+            assert_eq!(Known::of(known.canonical().as_bytes()), *known);
+            assert_eq!(Known::of(known.lower().as_bytes()), *known);
+            let upper = known.canonical().to_ascii_uppercase();
+            assert_eq!(Known::of(upper.as_bytes()), *known);
+            assert_eq!(known.canonical().to_ascii_lowercase(), known.lower());
+        }
+    }
+
+    #[test]
+    fn near_misses_are_other() {
+        for name in [
+            "",
+            "H",
+            "Hos",
+            "Hostt",
+            "Content_Length",
+            "Content-Lengtj",
+            "\u{e4}",
+            "@ge",
+        ] {
+            assert_eq!(Known::of(name.as_bytes()), Known::Other, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_byte_that_only_differs_in_the_case_bit_is_another_name() {
+        // `-` and CR differ by 0x20, as do `@` and backquote: neither pair is one letter.
+        assert_eq!(Known::of(b"Keep\rAlive"), Known::Other);
+    }
+
+    #[test]
+    fn set_keeps_the_first_place_and_drops_the_rest() {
+        let mut list = fields(&[("Via", "a"), ("ETag", "x"), ("via", "b")]);
+        list.set(Known::Via, "c");
+        assert_eq!(list, fields(&[("Via", "c"), ("ETag", "x")]));
+        list.set(Known::Age, "1");
+        assert_eq!(list, fields(&[("Via", "c"), ("ETag", "x"), ("Age", "1")]));
+    }
+
+    #[test]
+    fn removal_is_by_name_in_any_case_and_says_how_many() {
+        let mut list = fields(&[("X-A", "1"), ("x-a", "2"), ("Age", "3")]);
+        assert_eq!(list.remove_name(b"X-a"), 2);
+        assert_eq!(list.remove(Known::Age), 1);
+        assert_eq!(list.remove(Known::Age), 0);
+        assert!(list.is_empty());
+    }
+
+    #[test]
+    fn variables_find_names_with_underscores() {
+        let list = fields(&[("X-Real-IP", "1"), ("X_Real_IP", "2")]);
+        let found: Vec<_> = list.find_all_underscored(b"x_real_ip").collect();
+        assert_eq!(found, ["1", "2"]);
+        assert!(list.find_underscored(b"x_real_i").is_none());
+        assert_eq!(list.find(b"x-real-ip"), Some(&Bytes::from("1")));
+    }
+
+    #[test]
+    fn a_list_has_its_tokens_and_no_parts_of_them() {
+        for (value, token, expected) in [
+            ("close", "close", true),
+            ("keep-alive, Upgrade", "upgrade", true),
+            ("a ,\tclose ,b", "close", true),
+            ("not-close", "close", false),
+            ("", "close", false),
+        ] {
+            assert_eq!(
+                list_has(value.as_bytes(), token.as_bytes()),
+                expected,
+                "{value}"
+            );
+        }
+    }
+}

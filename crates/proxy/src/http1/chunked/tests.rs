@@ -1,0 +1,1 @@
+//! Chunked bodies: good, bad, in pieces.

@@ -1,0 +1,263 @@
+//! Heads to be sent: status lines, request lines, fields.
+//!
+//! Everything is written into a `BytesMut` that the caller owns and reuses. Values such as Date
+//! are the caller's; nothing is added here.
+//!
+//! 1. Whatever the parts hold, a head has exactly the lines that were asked for: NUL, CR and LF
+//!    in a value or a text go out as spaces (RFC 9110 §5.5), and other bytes than those of a token
+//!    in a name or method, and controls and spaces in a target, are dropped or percent-encoded.
+//! 2. Answers say HTTP/1.1 always, whatever the request said (RFC 9110 §6.2 and nginx).
+//!
+//! Sources: RFC 9112 §3 and §4; the texts are those that nginx sends.
+
+use bytes::{BufMut, BytesMut};
+
+use super::Version;
+use crate::header::{Fields, Known};
+
+/// Space that is reserved at least for a head, in bytes: most fit without growing.
+const USUAL_HEAD: usize = 512;
+
+/// The text after a status, as nginx has it; `None` where nginx sends the number alone.
+#[must_use]
+pub fn reason(status: u16) -> Option<&'static str> {
+    let line = std::str::from_utf8(status_line(status)?).ok()?;
+    line.get("HTTP/1.1 200 ".len()..line.len() - 2)
+}
+
+/// Declares the whole status lines.
+macro_rules! status_lines {
+    ($($status:literal $text:literal,)*) => {
+        /// The whole status line with its line end; `None` where there is no text for the status.
+        #[must_use]
+        pub fn status_line(status: u16) -> Option<&'static [u8]> {
+            match status {
+                $($status => Some(concat!("HTTP/1.1 ", $status, " ", $text, "\r\n").as_bytes()),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+status_lines! {
+    100 "Continue",
+    101 "Switching Protocols",
+    103 "Early Hints",
+    200 "OK",
+    201 "Created",
+    202 "Accepted",
+    204 "No Content",
+    206 "Partial Content",
+    301 "Moved Permanently",
+    302 "Moved Temporarily",
+    303 "See Other",
+    304 "Not Modified",
+    307 "Temporary Redirect",
+    308 "Permanent Redirect",
+    400 "Bad Request",
+    401 "Unauthorized",
+    402 "Payment Required",
+    403 "Forbidden",
+    404 "Not Found",
+    405 "Not Allowed",
+    406 "Not Acceptable",
+    407 "Proxy Authentication Required",
+    408 "Request Time-out",
+    409 "Conflict",
+    410 "Gone",
+    411 "Length Required",
+    412 "Precondition Failed",
+    413 "Request Entity Too Large",
+    414 "Request-URI Too Large",
+    415 "Unsupported Media Type",
+    416 "Requested Range Not Satisfiable",
+    421 "Misdirected Request",
+    429 "Too Many Requests",
+    500 "Internal Server Error",
+    501 "Not Implemented",
+    502 "Bad Gateway",
+    503 "Service Temporarily Unavailable",
+    504 "Gateway Time-out",
+    505 "HTTP Version Not Supported",
+    507 "Insufficient Storage",
+}
+
+/// The status that goes out for one that only the configuration knows: 494 to 497 are kinds of
+/// bad requests.
+#[must_use]
+pub fn wire_status(status: u16) -> u16 {
+    match status {
+        494..=497 => 400,
+        status => status,
+    }
+}
+
+/// Writes the status line for a status, with nginx's text; a status without one is written as its
+/// number and a space.
+pub fn write_status(out: &mut BytesMut, status: u16) {
+    out.reserve(USUAL_HEAD);
+    match status_line(status) {
+        Some(line) => out.put_slice(line),
+        None => {
+            out.put_slice(b"HTTP/1.1 ");
+            if status < 100 {
+                out.put_slice(if status < 10 { b"00" } else { b"0" });
+            }
+            write_number(out, u64::from(status));
+            out.put_slice(b" \r\n");
+        }
+    }
+}
+
+/// Writes a status line with the status and text of an upstream (`404 Nothing here`).
+pub fn write_status_text(out: &mut BytesMut, text: &[u8]) {
+    out.reserve(USUAL_HEAD);
+    out.put_slice(b"HTTP/1.1 ");
+    write_value(out, text);
+    out.put_slice(b"\r\n");
+}
+
+/// Writes the head of an answer: status line, fields, empty line.
+pub fn write_response_head(out: &mut BytesMut, status: u16, fields: &Fields) {
+    out.reserve(fields_len(fields) + USUAL_HEAD);
+    write_status(out, status);
+    write_fields(out, fields);
+    end_head(out);
+}
+
+/// Writes a request line. The target is written as a path or URI that is encoded already; bytes
+/// that would end it are percent-encoded, and an empty one becomes `/`.
+pub fn write_request_line(out: &mut BytesMut, method: &[u8], target: &[u8], version: Version) {
+    out.reserve(target.len() + USUAL_HEAD);
+    write_token(out, method);
+    out.put_u8(b' ');
+    match target {
+        [] => out.put_u8(b'/'),
+        target => write_target(out, target),
+    }
+    // Nobody asks upstreams in HTTP/0.9.
+    out.put_slice(match version {
+        Version::Http09 | Version::Http10 => b" HTTP/1.0\r\n",
+        Version::Http11 => b" HTTP/1.1\r\n",
+    });
+}
+
+/// Writes one field.
+pub fn write_field(out: &mut BytesMut, name: &[u8], value: &[u8]) {
+    out.reserve(name.len() + value.len() + 4);
+    write_name(out, name);
+    out.put_slice(b": ");
+    write_value(out, value);
+    out.put_slice(b"\r\n");
+}
+
+/// Writes one field with a known name. `known` must not be `Other`.
+pub fn write_known(out: &mut BytesMut, known: Known, value: &[u8]) {
+    let name = known.canonical().as_bytes();
+    out.reserve(name.len() + value.len() + 4);
+    out.put_slice(name);
+    out.put_slice(b": ");
+    write_value(out, value);
+    out.put_slice(b"\r\n");
+}
+
+/// Writes one field with a known name and a number. `known` must not be `Other`.
+pub fn write_known_number(out: &mut BytesMut, known: Known, value: u64) {
+    out.put_slice(known.canonical().as_bytes());
+    out.put_slice(b": ");
+    write_number(out, value);
+    out.put_slice(b"\r\n");
+}
+
+/// Writes all fields in order.
+pub fn write_fields(out: &mut BytesMut, fields: &Fields) {
+    for field in fields {
+        write_field(out, &field.name, &field.value);
+    }
+}
+
+/// Writes the empty line that ends a head.
+pub fn end_head(out: &mut BytesMut) {
+    out.put_slice(b"\r\n");
+}
+
+/// Writes a number in decimal digits.
+pub fn write_number(out: &mut BytesMut, value: u64) {
+    // 2^64 has 20 digits.
+    let mut digits = [b'0'; 20];
+    let mut left = value;
+    let mut start = digits.len() - 1;
+    for (at, digit) in digits.iter_mut().enumerate().rev() {
+        *digit = b'0' + (left % 10) as u8;
+        left /= 10;
+        start = at;
+        if left == 0 {
+            break;
+        }
+    }
+    out.put_slice(digits.get(start..).unwrap_or_default());
+}
+
+/// Bytes that these fields take.
+fn fields_len(fields: &Fields) -> usize {
+    fields
+        .iter()
+        .map(|field| field.name.len() + field.value.len() + 4)
+        .sum()
+}
+
+/// Writes a value or text. INVARIANT 1.
+fn write_value(out: &mut BytesMut, value: &[u8]) {
+    if memchr::memchr3(b'\0', b'\r', b'\n', value).is_none() {
+        out.put_slice(value);
+        return;
+    }
+    for byte in value {
+        out.put_u8(match byte {
+            b'\0' | b'\r' | b'\n' => b' ',
+            byte => *byte,
+        });
+    }
+}
+
+/// Writes a name without what would end it. INVARIANT 1.
+fn write_name(out: &mut BytesMut, name: &[u8]) {
+    let is_good = |byte: &u8| *byte > b' ' && *byte != b':' && *byte != 0x7f;
+    if name.iter().all(is_good) {
+        out.put_slice(name);
+        return;
+    }
+    for byte in name.iter().filter(|byte| is_good(byte)) {
+        out.put_u8(*byte);
+    }
+}
+
+/// Writes a method without what has no place in one. INVARIANT 1.
+fn write_token(out: &mut BytesMut, method: &[u8]) {
+    for byte in method {
+        if byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte) {
+            out.put_u8(*byte);
+        }
+    }
+}
+
+/// Writes a target. INVARIANT 1.
+fn write_target(out: &mut BytesMut, target: &[u8]) {
+    let is_good = |byte: &u8| *byte > b' ' && *byte != 0x7f;
+    if target.iter().all(is_good) {
+        out.put_slice(target);
+        return;
+    }
+    for byte in target {
+        if is_good(byte) {
+            out.put_u8(*byte);
+        } else {
+            // Masked to sixteen digits.
+            let digit = |value: u8| b"0123456789ABCDEF"[usize::from(value & 15)];
+            out.put_slice(&[b'%', digit(byte >> 4), digit(*byte)]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! Responses as they come: good, bad, in pieces.
