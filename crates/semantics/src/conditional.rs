@@ -1,0 +1,484 @@
+//! Preconditions of a request against the validators of a response (RFC 9110 §8.8, §13).
+//!
+//! [`evaluate`] asks in nginx's order: If-Unmodified-Since, If-Match, then If-Modified-Since and If-None-Match
+//! together. [`if_range_holds`] decides whether a Range field counts.
+//!
+//! # Differs from the RFC
+//! As nginx does it: If-Unmodified-Since is asked even beside If-Match; If-Modified-Since is asked beside
+//! If-None-Match, and both must say "not modified"; a resource without Last-Modified fails
+//! If-Unmodified-Since; a strong comparison compares bytes, so a weak tag equals itself, in If-Range too.
+//! [`EntityTag`] has the RFC's comparisons for those who need them.
+
+/// The conditional fields of a request, as they came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Preconditions<'a> {
+    /// If-Match.
+    pub if_match: Option<&'a [u8]>,
+    /// If-None-Match.
+    pub if_none_match: Option<&'a [u8]>,
+    /// If-Modified-Since.
+    pub if_modified_since: Option<&'a [u8]>,
+    /// If-Unmodified-Since.
+    pub if_unmodified_since: Option<&'a [u8]>,
+}
+
+impl Preconditions<'_> {
+    /// Whether the request has no condition at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Preconditions::default()
+    }
+}
+
+/// How If-Modified-Since is compared (nginx's `if_modified_since`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IfModifiedSince {
+    /// The response always counts as modified.
+    Off,
+    /// Not modified only if the times are equal.
+    #[default]
+    Exact,
+    /// Not modified if Last-Modified is not later.
+    Before,
+}
+
+/// What the preconditions ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Answer as if there were no conditions.
+    Proceed,
+    /// Answer 304.
+    NotModified,
+    /// Answer 412.
+    PreconditionFailed,
+}
+
+/// How entity tags are compared (RFC 9110 §8.8.3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// Byte by byte; for If-Match.
+    Strong,
+    /// Without regard to weakness; for If-None-Match.
+    Weak,
+}
+
+/// An entity tag (RFC 9110 §8.8.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntityTag<'a> {
+    /// Whether it only promises that the meaning is the same.
+    pub strength: Strength,
+    /// What stands between the quotes.
+    pub opaque: &'a [u8],
+}
+
+/// What an entity tag promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strength {
+    /// Equal tags mean equal bytes.
+    Strong,
+    /// Equal tags mean equal meaning only.
+    Weak,
+}
+
+impl<'a> EntityTag<'a> {
+    /// Reads one entity tag; `None` if it is not one, such as a tag without quotes.
+    #[must_use]
+    pub fn parse(value: &'a [u8]) -> Option<Self> {
+        let (strength, quoted) = match value.strip_prefix(b"W/") {
+            Some(quoted) => (Strength::Weak, quoted),
+            None => (Strength::Strong, value),
+        };
+        let opaque = quoted.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        // etagc: any visible character except the quote, and obs-text.
+        let is_valid = opaque
+            .iter()
+            .all(|&byte| byte == b'!' || (byte > b'"' && byte != 0x7f));
+        is_valid.then_some(Self { strength, opaque })
+    }
+
+    /// RFC 9110 §8.8.3.2: equal if both are strong and the same.
+    #[must_use]
+    pub fn matches_strongly(&self, other: &EntityTag<'_>) -> bool {
+        self.strength == Strength::Strong
+            && other.strength == Strength::Strong
+            && self.opaque == other.opaque
+    }
+
+    /// RFC 9110 §8.8.3.2: equal if their opaque parts are the same.
+    #[must_use]
+    pub fn matches_weakly(&self, other: &EntityTag<'_>) -> bool {
+        self.opaque == other.opaque
+    }
+}
+
+/// Evaluates the preconditions of a request for a response that would be 200.
+///
+/// `last_modified` is in seconds since 1970. The result for other statuses is always to proceed, so do not call it.
+#[must_use]
+pub fn evaluate(
+    pre: &Preconditions<'_>,
+    etag: Option<&[u8]>,
+    last_modified: Option<i64>,
+    mode: IfModifiedSince,
+) -> Outcome {
+    // RFC 9110 §13.1.4; a date that is malformed is before every Last-Modified.
+    if pre
+        .if_unmodified_since
+        .is_some_and(|since| !is_unmodified(since, last_modified))
+    {
+        return Outcome::PreconditionFailed;
+    }
+    // RFC 9110 §13.1.1.
+    if pre
+        .if_match
+        .is_some_and(|list| !matches_any(list, etag, Comparison::Strong))
+    {
+        return Outcome::PreconditionFailed;
+    }
+    if pre.if_modified_since.is_none() && pre.if_none_match.is_none() {
+        return Outcome::Proceed;
+    }
+    // RFC 9110 §13.1.3.
+    if pre
+        .if_modified_since
+        .is_some_and(|since| is_modified(since, last_modified, mode))
+    {
+        return Outcome::Proceed;
+    }
+    // RFC 9110 §13.1.2.
+    if pre
+        .if_none_match
+        .is_some_and(|list| !matches_any(list, etag, Comparison::Weak))
+    {
+        return Outcome::Proceed;
+    }
+    Outcome::NotModified
+}
+
+fn is_unmodified(since: &[u8], last_modified: Option<i64>) -> bool {
+    let since = crate::date::parse_http_date(since);
+    last_modified.is_some_and(|modified| since.is_some_and(|since| since >= modified))
+}
+
+fn is_modified(since: &[u8], last_modified: Option<i64>, mode: IfModifiedSince) -> bool {
+    let (Some(modified), Some(since)) = (last_modified, crate::date::parse_http_date(since)) else {
+        return true;
+    };
+    match mode {
+        IfModifiedSince::Off => true,
+        IfModifiedSince::Exact => since != modified,
+        IfModifiedSince::Before => since < modified,
+    }
+}
+
+fn matches_any(list: &[u8], etag: Option<&[u8]>, comparison: Comparison) -> bool {
+    // RFC 9110 §13.1.1: `*` matches whatever there is, with or without a tag.
+    list == b"*" || etag.is_some_and(|etag| etag_matches(list, etag, comparison))
+}
+
+/// Whether `list` (of If-Match or If-None-Match) is `*` or has a member that equals `etag`.
+///
+/// Like nginx, this compares text and does not need the tags to be well formed.
+#[must_use]
+pub fn etag_matches(list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
+    if list == b"*" {
+        return true;
+    }
+    let etag = match comparison {
+        Comparison::Strong => etag,
+        Comparison::Weak => without_weakness(etag),
+    };
+    let mut rest = list;
+    // Each round consumes a member with its comma, or ends.
+    while !rest.is_empty() {
+        let member = match comparison {
+            Comparison::Strong => rest,
+            Comparison::Weak => without_weakness(rest),
+        };
+        // The tag is compared before the list is split, because a comma may stand in a tag.
+        let after = member.strip_prefix(etag).map(skip_blanks);
+        if matches!(after, Some([] | [b',', ..])) {
+            return true;
+        }
+        let Some(comma) = memchr::memchr(b',', after.unwrap_or(member)) else {
+            return false;
+        };
+        rest = skip_separators(after.unwrap_or(member).get(comma..).unwrap_or_default());
+    }
+    false
+}
+
+/// Whether the Range field of a request counts (RFC 9110 §13.1.5): `value` is the response's validator.
+#[must_use]
+pub fn if_range_holds(value: &[u8], etag: Option<&[u8]>, last_modified: Option<i64>) -> bool {
+    if value.len() >= 2 && value.ends_with(b"\"") {
+        return etag == Some(value);
+    }
+    last_modified.is_some_and(|modified| crate::date::parse_http_date(value) == Some(modified))
+}
+
+/// nginx drops the mark only when something follows it.
+fn without_weakness(tag: &[u8]) -> &[u8] {
+    match tag.strip_prefix(b"W/") {
+        Some(rest) if !rest.is_empty() => rest,
+        _ => tag,
+    }
+}
+
+fn skip_blanks(mut text: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = text {
+        text = rest;
+    }
+    text
+}
+
+fn skip_separators(mut text: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t' | b',', rest @ ..] = text {
+        text = rest;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EARLIER: &[u8] = b"Sun, 06 Nov 1994 08:49:36 GMT";
+    const EQUAL: &[u8] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+    const LATER: &[u8] = b"Sun, 06 Nov 1994 08:49:38 GMT";
+    const MODIFIED: Option<i64> = Some(784_111_777);
+    const TAG: Option<&[u8]> = Some(b"\"a\"");
+
+    #[test]
+    fn tag_is_found_in_a_list() {
+        use Comparison::{Strong, Weak};
+        for (list, etag, comparison, expected) in [
+            (r#""a""#, r#""a""#, Strong, true),
+            (r#""b""#, r#""a""#, Strong, false),
+            (r#""foo", "bar", "a" , "baz""#, r#""a""#, Strong, true),
+            (
+                "\"foo\", \"bar\", \t\"a\" , \"baz\"",
+                r#""a""#,
+                Strong,
+                true,
+            ),
+            ("*", r#""a""#, Strong, true),
+            (r#"W/"a""#, r#""a""#, Strong, false),
+            (r#"W/"a""#, r#""a""#, Weak, true),
+            (r#""a""#, r#"W/"a""#, Weak, true),
+            (r#"W/"a""#, r#"W/"a""#, Strong, true),
+            (r#""ab""#, r#""a""#, Weak, false),
+            (r#""a"x, "a""#, r#""a""#, Weak, true),
+            (r#""x,y", "a""#, r#""x,y""#, Weak, true),
+            (r#", ,"a""#, r#""a""#, Weak, true),
+            ("", r#""a""#, Weak, false),
+            ("W/", r#""a""#, Weak, false),
+        ] {
+            assert_eq!(
+                etag_matches(list.as_bytes(), etag.as_bytes(), comparison),
+                expected,
+                "{list}"
+            );
+        }
+    }
+
+    #[test]
+    fn conditions_are_asked_in_order() {
+        use Outcome::{NotModified, PreconditionFailed, Proceed};
+        let none = Preconditions::default();
+        let cases = [
+            (none, Proceed),
+            (
+                Preconditions {
+                    if_none_match: Some(b"\"a\""),
+                    ..none
+                },
+                NotModified,
+            ),
+            (
+                Preconditions {
+                    if_none_match: Some(b"*"),
+                    ..none
+                },
+                NotModified,
+            ),
+            (
+                Preconditions {
+                    if_none_match: Some(b"\"b\""),
+                    ..none
+                },
+                Proceed,
+            ),
+            (
+                Preconditions {
+                    if_match: Some(b"\"b\""),
+                    ..none
+                },
+                PreconditionFailed,
+            ),
+            (
+                Preconditions {
+                    if_match: Some(b"W/\"a\""),
+                    ..none
+                },
+                PreconditionFailed,
+            ),
+            (
+                Preconditions {
+                    if_match: Some(b"*"),
+                    ..none
+                },
+                Proceed,
+            ),
+            (
+                Preconditions {
+                    if_modified_since: Some(EQUAL),
+                    ..none
+                },
+                NotModified,
+            ),
+            (
+                Preconditions {
+                    if_modified_since: Some(LATER),
+                    ..none
+                },
+                Proceed,
+            ),
+            (
+                Preconditions {
+                    if_modified_since: Some(b"wrong"),
+                    ..none
+                },
+                Proceed,
+            ),
+            (
+                Preconditions {
+                    if_unmodified_since: Some(EARLIER),
+                    ..none
+                },
+                PreconditionFailed,
+            ),
+            (
+                Preconditions {
+                    if_unmodified_since: Some(b"wrong"),
+                    ..none
+                },
+                PreconditionFailed,
+            ),
+            (
+                Preconditions {
+                    if_unmodified_since: Some(EQUAL),
+                    ..none
+                },
+                Proceed,
+            ),
+            (
+                Preconditions {
+                    if_modified_since: Some(EQUAL),
+                    if_none_match: Some(b"\"b\""),
+                    ..none
+                },
+                Proceed,
+            ),
+            (
+                Preconditions {
+                    if_modified_since: Some(EARLIER),
+                    if_none_match: Some(b"\"a\""),
+                    ..none
+                },
+                Proceed,
+            ),
+            (
+                Preconditions {
+                    if_match: Some(b"\"a\""),
+                    if_none_match: Some(b"\"a\""),
+                    ..none
+                },
+                NotModified,
+            ),
+        ];
+        for (pre, expected) in cases {
+            assert_eq!(
+                evaluate(&pre, TAG, MODIFIED, IfModifiedSince::Exact),
+                expected,
+                "{pre:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn mode_decides_what_counts_as_modified() {
+        for (since, mode, expected) in [
+            (EQUAL, IfModifiedSince::Off, Outcome::Proceed),
+            (EQUAL, IfModifiedSince::Before, Outcome::NotModified),
+            (LATER, IfModifiedSince::Before, Outcome::NotModified),
+            (EARLIER, IfModifiedSince::Before, Outcome::Proceed),
+        ] {
+            let pre = Preconditions {
+                if_modified_since: Some(since),
+                ..Preconditions::default()
+            };
+            assert_eq!(evaluate(&pre, TAG, MODIFIED, mode), expected, "{mode:?}");
+        }
+    }
+
+    #[test]
+    fn response_without_validators_matches_only_the_asterisk() {
+        let mode = IfModifiedSince::Before;
+        let pre = Preconditions {
+            if_none_match: Some(b"\"a\""),
+            ..Preconditions::default()
+        };
+        assert_eq!(evaluate(&pre, None, None, mode), Outcome::Proceed);
+        let pre = Preconditions {
+            if_match: Some(b"*"),
+            ..Preconditions::default()
+        };
+        assert_eq!(evaluate(&pre, None, None, mode), Outcome::Proceed);
+        let pre = Preconditions {
+            if_unmodified_since: Some(LATER),
+            ..Preconditions::default()
+        };
+        assert_eq!(
+            evaluate(&pre, None, None, mode),
+            Outcome::PreconditionFailed
+        );
+        let pre = Preconditions {
+            if_modified_since: Some(LATER),
+            ..Preconditions::default()
+        };
+        assert_eq!(evaluate(&pre, None, None, mode), Outcome::Proceed);
+    }
+
+    #[test]
+    fn if_range_holds_for_the_same_tag_or_the_same_time() {
+        assert!(if_range_holds(b"\"a\"", TAG, None));
+        assert!(!if_range_holds(b"\"b\"", TAG, MODIFIED));
+        assert!(!if_range_holds(b"W/\"a\"", TAG, MODIFIED));
+        assert!(!if_range_holds(b"\"a\"", None, MODIFIED));
+        assert!(if_range_holds(EQUAL, None, MODIFIED));
+        assert!(!if_range_holds(LATER, None, MODIFIED));
+        assert!(!if_range_holds(b"wrong", TAG, MODIFIED));
+        assert!(!if_range_holds(b"wrong", None, None));
+        assert!(!if_range_holds(b"", None, None));
+    }
+
+    #[test]
+    fn entity_tags_compare_as_in_the_rfc() {
+        // The table of RFC 9110 §8.8.3.2.
+        for (one, other, strongly, weakly) in [
+            (r#"W/"1""#, r#"W/"1""#, false, true),
+            (r#"W/"1""#, r#"W/"2""#, false, false),
+            (r#"W/"1""#, r#""1""#, false, true),
+            (r#""1""#, r#""1""#, true, true),
+        ] {
+            let one = EntityTag::parse(one.as_bytes()).expect("a tag of the table");
+            let other = EntityTag::parse(other.as_bytes()).expect("a tag of the table");
+            assert_eq!(one.matches_strongly(&other), strongly);
+            assert_eq!(one.matches_weakly(&other), weakly);
+        }
+        for bad in ["", "a", "\"", "w/\"a\"", "\"a\"b\"", "\"a b\"", "W/"] {
+            assert_eq!(EntityTag::parse(bad.as_bytes()), None, "{bad}");
+        }
+    }
+}
