@@ -1,9 +1,9 @@
 //! Whether a client takes gzip, by nginx's reading of Accept-Encoding.
 //!
 //! # Differs from the RFC
-//! nginx looks for the word `gzip` and for nothing else: `*` and `x-gzip` do not count (RFC 9110 §12.5.3 would let
-//! them). A quality is read digit by digit and only its being zero matters; one that is malformed or above 1
-//! refuses gzip.
+//! nginx looks for the word `gzip` and for nothing else: `*` and `x-gzip` do not count (RFC 9110
+//! §12.5.3 would let them). A quality is read digit by digit and only its being zero matters; one
+//! that is malformed or above 1 refuses gzip.
 
 /// Whether `value` accepts gzip.
 #[must_use]

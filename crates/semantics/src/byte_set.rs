@@ -1,7 +1,7 @@
 //! A set of bytes that is built at compile time and asked in one load.
 //!
-//! The grammars of HTTP and URIs are classes of bytes; each class is a `const` of this type, so that a check is
-//! a table look-up and a reader sees the class spelled out.
+//! The grammars of HTTP and URIs are classes of bytes; each class is a `const` of this type, so
+//! that a check is a table look-up and a reader sees the class spelled out.
 
 /// A set of byte values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

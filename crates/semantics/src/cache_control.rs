@@ -1,12 +1,13 @@
 //! Cache-Control, read as a list of directives (RFC 9111 §5.2, RFC 5861, RFC 8246).
 //!
-//! This is the standard's reading, of a request's or a response's field, for `proxy_cache_conformance rfc9111`;
-//! nginx's reading of a response is in [`upstream_validity`](crate::upstream_validity).
+//! This is the standard's reading, of a request's or a response's field, for
+//! `proxy_cache_conformance rfc9111`; nginx's reading of a response is in
+//! [`upstream_validity`](crate::upstream_validity).
 //!
-//! Tolerance, where RFC 9111 leaves room (§4.2.1): names are case-insensitive; unknown directives are ignored; of
-//! duplicates the first counts; a number may be quoted; one that is too large is the largest; a lifetime that
-//! is not a number is zero, so that the response is stale; a permission to serve stale that is not a number is
-//! not given.
+//! Tolerance, where RFC 9111 leaves room (§4.2.1): names are case-insensitive; unknown directives
+//! are ignored; of duplicates the first counts; a number may be quoted; one that is too large is
+//! the largest; a lifetime that is not a number is zero, so that the response is stale; a
+//! permission to serve stale that is not a number is not given.
 
 use crate::list;
 

@@ -1,13 +1,13 @@
 //! Preconditions of a request against the validators of a response (RFC 9110 §8.8, §13).
 //!
-//! [`evaluate`] asks in nginx's order: If-Unmodified-Since, If-Match, then If-Modified-Since and If-None-Match
-//! together. [`if_range_holds`] decides whether a Range field counts.
+//! [`evaluate`] asks in nginx's order: If-Unmodified-Since, If-Match, then If-Modified-Since and
+//! If-None-Match together. [`if_range_holds`] decides whether a Range field counts.
 //!
 //! # Differs from the RFC
-//! As nginx does it: If-Unmodified-Since is asked even beside If-Match; If-Modified-Since is asked beside
-//! If-None-Match, and both must say "not modified"; a resource without Last-Modified fails
-//! If-Unmodified-Since; a strong comparison compares bytes, so a weak tag equals itself, in If-Range too.
-//! [`EntityTag`] has the RFC's comparisons for those who need them.
+//! As nginx does it: If-Unmodified-Since is asked even beside If-Match; If-Modified-Since is asked
+//! beside If-None-Match, and both must say "not modified"; a resource without Last-Modified fails
+//! If-Unmodified-Since; a strong comparison compares bytes, so a weak tag equals itself, in
+//! If-Range too. [`EntityTag`] has the RFC's comparisons for those who need them.
 
 /// The conditional fields of a request, as they came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,7 +113,8 @@ impl<'a> EntityTag<'a> {
 
 /// Evaluates the preconditions of a request for a response that would be 200.
 ///
-/// `last_modified` is in seconds since 1970. The result for other statuses is always to proceed, so do not call it.
+/// `last_modified` is in seconds since 1970. The result for other statuses is always to proceed, so
+/// do not call it.
 #[must_use]
 pub fn evaluate(
     pre: &Preconditions<'_>,
@@ -208,7 +209,8 @@ pub fn etag_matches(list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
     false
 }
 
-/// Whether the Range field of a request counts (RFC 9110 §13.1.5): `value` is the response's validator.
+/// Whether the Range field of a request counts (RFC 9110 §13.1.5): `value` is the response's
+/// validator.
 #[must_use]
 pub fn if_range_holds(value: &[u8], etag: Option<&[u8]>, last_modified: Option<i64>) -> bool {
     if value.len() >= 2 && value.ends_with(b"\"") {
@@ -282,127 +284,54 @@ mod tests {
         }
     }
 
+    /// One condition of the tables below.
+    enum Given {
+        Match(&'static [u8]),
+        NoneMatch(&'static [u8]),
+        Since(&'static [u8]),
+        UnmodifiedSince(&'static [u8]),
+    }
+
+    fn preconditions(given: &[Given]) -> Preconditions<'static> {
+        let mut pre = Preconditions::default();
+        for condition in given {
+            match *condition {
+                Given::Match(list) => pre.if_match = Some(list),
+                Given::NoneMatch(list) => pre.if_none_match = Some(list),
+                Given::Since(date) => pre.if_modified_since = Some(date),
+                Given::UnmodifiedSince(date) => pre.if_unmodified_since = Some(date),
+            }
+        }
+        pre
+    }
+
     #[test]
     fn conditions_are_asked_in_order() {
+        use Given::{Match, NoneMatch, Since, UnmodifiedSince};
         use Outcome::{NotModified, PreconditionFailed, Proceed};
-        let none = Preconditions::default();
-        let cases = [
-            (none, Proceed),
-            (
-                Preconditions {
-                    if_none_match: Some(b"\"a\""),
-                    ..none
-                },
-                NotModified,
-            ),
-            (
-                Preconditions {
-                    if_none_match: Some(b"*"),
-                    ..none
-                },
-                NotModified,
-            ),
-            (
-                Preconditions {
-                    if_none_match: Some(b"\"b\""),
-                    ..none
-                },
-                Proceed,
-            ),
-            (
-                Preconditions {
-                    if_match: Some(b"\"b\""),
-                    ..none
-                },
-                PreconditionFailed,
-            ),
-            (
-                Preconditions {
-                    if_match: Some(b"W/\"a\""),
-                    ..none
-                },
-                PreconditionFailed,
-            ),
-            (
-                Preconditions {
-                    if_match: Some(b"*"),
-                    ..none
-                },
-                Proceed,
-            ),
-            (
-                Preconditions {
-                    if_modified_since: Some(EQUAL),
-                    ..none
-                },
-                NotModified,
-            ),
-            (
-                Preconditions {
-                    if_modified_since: Some(LATER),
-                    ..none
-                },
-                Proceed,
-            ),
-            (
-                Preconditions {
-                    if_modified_since: Some(b"wrong"),
-                    ..none
-                },
-                Proceed,
-            ),
-            (
-                Preconditions {
-                    if_unmodified_since: Some(EARLIER),
-                    ..none
-                },
-                PreconditionFailed,
-            ),
-            (
-                Preconditions {
-                    if_unmodified_since: Some(b"wrong"),
-                    ..none
-                },
-                PreconditionFailed,
-            ),
-            (
-                Preconditions {
-                    if_unmodified_since: Some(EQUAL),
-                    ..none
-                },
-                Proceed,
-            ),
-            (
-                Preconditions {
-                    if_modified_since: Some(EQUAL),
-                    if_none_match: Some(b"\"b\""),
-                    ..none
-                },
-                Proceed,
-            ),
-            (
-                Preconditions {
-                    if_modified_since: Some(EARLIER),
-                    if_none_match: Some(b"\"a\""),
-                    ..none
-                },
-                Proceed,
-            ),
-            (
-                Preconditions {
-                    if_match: Some(b"\"a\""),
-                    if_none_match: Some(b"\"a\""),
-                    ..none
-                },
-                NotModified,
-            ),
+        let cases: [(&[Given], Outcome); 17] = [
+            (&[], Proceed),
+            (&[NoneMatch(b"\"a\"")], NotModified),
+            (&[NoneMatch(b"*")], NotModified),
+            (&[NoneMatch(b"\"b\"")], Proceed),
+            (&[Match(b"\"b\"")], PreconditionFailed),
+            (&[Match(b"W/\"a\"")], PreconditionFailed),
+            (&[Match(b"*")], Proceed),
+            (&[Since(EQUAL)], NotModified),
+            (&[Since(LATER)], Proceed),
+            (&[Since(b"wrong")], Proceed),
+            (&[UnmodifiedSince(EARLIER)], PreconditionFailed),
+            (&[UnmodifiedSince(b"wrong")], PreconditionFailed),
+            (&[UnmodifiedSince(EQUAL)], Proceed),
+            (&[UnmodifiedSince(EARLIER), Match(b"*")], PreconditionFailed),
+            (&[Since(EQUAL), NoneMatch(b"\"b\"")], Proceed),
+            (&[Since(EARLIER), NoneMatch(b"\"a\"")], Proceed),
+            (&[Match(b"\"a\""), NoneMatch(b"\"a\"")], NotModified),
         ];
-        for (pre, expected) in cases {
-            assert_eq!(
-                evaluate(&pre, TAG, MODIFIED, IfModifiedSince::Exact),
-                expected,
-                "{pre:?}"
-            );
+        for (given, expected) in cases {
+            let pre = preconditions(given);
+            let outcome = evaluate(&pre, TAG, MODIFIED, IfModifiedSince::Exact);
+            assert_eq!(outcome, expected, "{pre:?}");
         }
     }
 

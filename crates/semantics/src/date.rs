@@ -1,11 +1,13 @@
-//! Dates of HTTP: reading the three formats, writing the one, and the calendar between (RFC 9110 §5.6.7).
+//! Dates of HTTP: reading the three formats, writing the one, and the calendar between (RFC 9110
+//! §5.6.7).
 //!
-//! Times are whole seconds since 1970-01-01T00:00:00 UTC, without leap seconds. The calendar works on
-//! years that begin in March, so that the leap day is the last day of a year and months follow one formula.
+//! Times are whole seconds since 1970-01-01T00:00:00 UTC, without leap seconds. The calendar works
+//! on years that begin in March, so that the leap day is the last day of a year and months follow
+//! one formula.
 //!
-//! Reading is as tolerant as nginx, so that a date means the same in front of both: the weekday and whatever
-//! follows the time are not looked at, a month is told by its tell-tale letters, day 00 is the day before the
-//! first, and a leap second is refused.
+//! Reading is as tolerant as nginx, so that a date means the same in front of both: the weekday and
+//! whatever follows the time are not looked at, a month is told by its tell-tale letters, day 00 is
+//! the day before the first, and a leap second is refused.
 //!
 //! It does not know time zones: the formats of HTTP are all UTC.
 
@@ -114,7 +116,8 @@ pub fn format_http_date(time: i64) -> [u8; 29] {
 /// Reads an IMF-fixdate, an RFC 850 date or an asctime date.
 ///
 /// # Differs from the RFC
-/// As tolerant as nginx; see the module. Unlike nginx, the last second of 1969 is a time and not an error.
+/// As tolerant as nginx; see the module. Unlike nginx, the last second of 1969 is a time and not an
+/// error.
 #[must_use]
 pub fn parse_http_date(value: &[u8]) -> Option<i64> {
     let separator = value.iter().position(|byte| matches!(byte, b',' | b' '))?;

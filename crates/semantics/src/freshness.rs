@@ -8,10 +8,11 @@
 //! fresh                   current age < freshness lifetime
 //! ```
 //!
-//! Times are seconds since 1970, ages and lifetimes are seconds. Clocks that run backwards give zero, sums that
-//! overflow give the largest number.
+//! Times are seconds since 1970, ages and lifetimes are seconds. Clocks that run backwards give
+//! zero, sums that overflow give the largest number.
 //!
-//! It does not decide whether a response may be stored or reused; that needs the request and policies.
+//! It does not decide whether a response may be stored or reused; that needs the request and
+//! policies.
 
 use crate::cache_control::{CacheControl, parse_delta_seconds};
 use crate::date::parse_http_date;
@@ -155,7 +156,8 @@ pub fn must_not_serve_stale(cache_control: &CacheControl<'_>, kind: CacheKind) -
         || (is_shared && (cache_control.proxy_revalidate || cache_control.s_maxage.is_some()))
 }
 
-/// RFC 5861 §3: whether a response may be served this many seconds after it became stale, during revalidation.
+/// RFC 5861 §3: whether a response may be served this many seconds after it became stale, during
+/// revalidation.
 #[must_use]
 pub fn may_serve_while_revalidating(cache_control: &CacheControl<'_>, stale_for: u64) -> bool {
     cache_control
@@ -163,7 +165,8 @@ pub fn may_serve_while_revalidating(cache_control: &CacheControl<'_>, stale_for:
         .is_some_and(|window| stale_for <= window)
 }
 
-/// RFC 5861 §4: whether a response may be served this many seconds after it became stale, because of an error.
+/// RFC 5861 §4: whether a response may be served this many seconds after it became stale, because
+/// of an error.
 #[must_use]
 pub fn may_serve_on_error(cache_control: &CacheControl<'_>, stale_for: u64) -> bool {
     cache_control

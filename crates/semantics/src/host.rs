@@ -5,8 +5,9 @@
 //! "[" literal "]" [ ":" port ]     the same without %, and colons
 //! ```
 //!
-//! As in nginx, the name is lower-cased, one dot at its end is dropped, two dots in a row are refused, and a
-//! colon without digits is no port. What stands in the brackets is not checked to be an address.
+//! As in nginx, the name is lower-cased, one dot at its end is dropped, two dots in a row are
+//! refused, and a colon without digits is no port. What stands in the brackets is not checked to be
+//! an address.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,15 +1,16 @@
 //! HTTP semantics as pure functions: ranges, conditionals, freshness, URIs, dates.
 //!
-//! Every function here maps bytes (and a `now` where time matters) to a value. The rules are those of
-//! RFC 9110, RFC 9111 and RFC 5861; where nginx decides differently, the function follows nginx and its
-//! documentation says so under `# Differs from the RFC`.
+//! Every function here maps bytes (and a `now` where time matters) to a value. The rules are those
+//! of RFC 9110, RFC 9111 and RFC 5861; where nginx decides differently, the function follows nginx
+//! and its documentation says so under `# Differs from the RFC`.
 //!
 //! Invariants:
 //! 1. No input panics: every byte may come from a stranger.
 //! 2. Work is linear in the input, and what is allocated is bounded by it.
 //! 3. Nothing here reads a clock, a file, a socket or a setting.
 //!
-//! What it does not do: HTTP/1 framing, header maps, MIME types, and any decision that needs a policy.
+//! What it does not do: HTTP/1 framing, header maps, MIME types, and any decision that needs a
+//! policy.
 //!
 //! Sources: RFC 3986, 5861, 9110, 9111; nginx 1.31.5 for the departures.
 

@@ -1,8 +1,8 @@
 //! Comma lists, quoted strings, tokens and the bytes that a field may hold (RFC 9110 §5.5, §5.6).
 //!
-//! A list is read as its members, in order, without the white space around them. Empty members do not
-//! exist (§5.6.1.2), and a comma inside a quoted string separates nothing. A quoted string that nobody closed
-//! reaches to the end of the value.
+//! A list is read as its members, in order, without the white space around them. Empty members do
+//! not exist (§5.6.1.2), and a comma inside a quoted string separates nothing. A quoted string that
+//! nobody closed reaches to the end of the value.
 //!
 //! It does not decode what the members mean; `cache_control` and others do.
 
@@ -98,7 +98,8 @@ pub fn name_and_value(member: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// The text of a quoted string without quotes and backslashes; what is not quoted is returned as it is.
+/// The text of a quoted string without quotes and backslashes; what is not quoted is returned as it
+/// is.
 ///
 /// Allocates only when a backslash stands in it.
 #[must_use]

@@ -1,12 +1,14 @@
 //! Range and Content-Range: which bytes a client asks for, which an answer holds (RFC 9110 §14).
 //!
-//! [`parse_range`] needs the length of the body and gives byte ranges inside of it; [`first_range`] works before
-//! the length is known. Ranges are half open everywhere: `end` is the first byte that is not meant.
+//! [`parse_range`] needs the length of the body and gives byte ranges inside of it; [`first_range`]
+//! works before the length is known. Ranges are half open everywhere: `end` is the first byte that
+//! is not meant.
 //!
 //! # Differs from the RFC
-//! As nginx does it: a value that begins with `bytes=` and is then malformed is unsatisfiable (416) where the RFC
-//! would let it be ignored; more ranges than allowed, or ranges that sum up to more than the body, are ignored
-//! (200); a range from 0 of an empty body is ignored. Numbers above 2^63 - 1 are malformed.
+//! As nginx does it: a value that begins with `bytes=` and is then malformed is unsatisfiable (416)
+//! where the RFC would let it be ignored; more ranges than allowed, or ranges that sum up to more
+//! than the body, are ignored (200); a range from 0 of an empty body is ignored. Numbers from
+//! 2^63 on are malformed.
 //!
 //! Invariants:
 //! 1. A range that is returned is not empty and ends within the body.
@@ -184,7 +186,8 @@ pub fn parse_range(value: &[u8], len: u64, max_ranges: u32) -> RangeSet {
     }
 }
 
-/// Whether several ranges together would be more than the body (RFC 9110 §14.2 on abusive requests).
+/// Whether several ranges together would be more than the body (RFC 9110 §14.2 on abusive
+/// requests).
 fn is_wasteful(ranges: &[ByteRange], total: u64, len: u64, max_ranges: u32) -> bool {
     if ranges.len() < 2 {
         return false;
@@ -197,7 +200,8 @@ fn is_wasteful(ranges: &[ByteRange], total: u64, len: u64, max_ranges: u32) -> b
 
 /// The first range of a Range field, without knowing the length of the body.
 ///
-/// `None` if the unit is not bytes, or any range in the field is malformed or ends before it starts.
+/// `None` if the unit is not bytes, or any range in the field is malformed or ends before it
+/// starts.
 #[must_use]
 pub fn first_range(value: &[u8]) -> Option<RangeSpec> {
     let mut specs = Specs::new(value)?;
@@ -273,7 +277,8 @@ fn ended(rest: &[u8], spec: RangeSpec) -> Result<RangeSpec, Malformed> {
     }
 }
 
-/// Reads a Content-Range of a 206; `None` if it is malformed, unsatisfied (`*/len`) or contradicts itself.
+/// Reads a Content-Range of a 206; `None` if it is malformed, unsatisfied (`*/len`) or contradicts
+/// itself.
 #[must_use]
 pub fn parse_content_range(value: &[u8]) -> Option<ContentRange> {
     let rest = value.strip_prefix(b"bytes ")?;
@@ -342,7 +347,8 @@ impl ContentRangeText {
     }
 }
 
-/// Writes the Content-Range of a 206: bytes from `start` up to and without `end_exclusive`, of `len`.
+/// Writes the Content-Range of a 206: bytes from `start` up to and without `end_exclusive`, of
+/// `len`.
 #[must_use]
 pub fn content_range(start: u64, end_exclusive: u64, len: u64) -> ContentRangeText {
     ContentRangeText {
@@ -368,7 +374,8 @@ pub fn unsatisfied_range(len: u64) -> ContentRangeText {
     .push_number(len)
 }
 
-/// Digits at the start of `text` as a number, and what follows; `None` without digits or above [`LAST_OFFSET`].
+/// Digits at the start of `text` as a number, and what follows; `None` without digits or above
+/// [`LAST_OFFSET`].
 fn take_number(text: &[u8]) -> Option<(u64, &[u8])> {
     let end = text
         .iter()

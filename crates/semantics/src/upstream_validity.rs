@@ -1,27 +1,30 @@
 //! How long a response may be stored, by nginx's reading of what the upstream sent.
 //!
 //! The pieces read one field each: [`cache_control_validity`], [`x_accel_expires`], [`expires`].
-//! [`UpstreamValidity`] puts them together in the order in which the fields came, because the order matters:
+//! [`UpstreamValidity`] puts them together in the order in which the fields came, because the order
+//! matters:
 //!
 //! ```text
 //! X-Accel-Expires  over  Cache-Control  over  Expires
 //! ```
 //!
 //! Rules:
-//! 1. `no-cache`, `no-store`, `private` and a lifetime of zero forbid storing; an X-Accel-Expires that names a time
-//!    lifts that, before or after.
-//! 2. A number that is malformed in Cache-Control, `X-Accel-Expires: 0`, Set-Cookie and `Vary: *` forbid
-//!    storing and nothing lifts it.
+//! 1. `no-cache`, `no-store`, `private` and a lifetime of zero forbid storing; an X-Accel-Expires
+//!    that names a time lifts that, before or after.
+//! 2. A number that is malformed in Cache-Control, `X-Accel-Expires: 0`, Set-Cookie and `Vary: *`
+//!    forbid storing and nothing lifts it.
 //! 3. An Expires that is past or malformed forbids storing, unless another field names a time.
 //! 4. A second Expires or X-Accel-Expires is ignored; a later `max-age` replaces an earlier one.
 //! 5. A field that `proxy_ignore_headers` names is simply not handed in.
 //!
 //! # Differs from the RFC
-//! Cache-Control is searched for words, not parsed: `x-max-age=5` has a `max-age`, `no-cache="Set-Cookie"`
-//! forbids storing, and `s-maxage` and `max-age` end at a comma, a semicolon or a space. Age and Date play no part.
+//! Cache-Control is searched for words, not parsed: `x-max-age=5` has a `max-age`,
+//! `no-cache="Set-Cookie"` forbids storing, and `s-maxage` and `max-age` end at a comma, a
+//! semicolon or a space. Age and Date play no part.
 //!
 //! # Differs from nginx
-//! An ignored X-Accel-Expires has no effect at all; in nginx its presence still hides `max-age` behind an Expires.
+//! An ignored X-Accel-Expires has no effect at all; in nginx its presence still hides `max-age`
+//! behind an Expires.
 
 use crate::date::parse_http_date;
 
@@ -30,7 +33,8 @@ use crate::date::parse_http_date;
 pub struct CcVerdict {
     /// Whether it may be stored, and for how long.
     pub validity: CcValidity,
-    /// `stale-while-revalidate`: seconds after the validity in which it may be served while it is updated.
+    /// `stale-while-revalidate`: seconds after the validity in which it may be served while it is
+    /// updated.
     pub stale_updating: Option<u64>,
     /// `stale-if-error`, or else `stale-while-revalidate`: the same for when the upstream fails.
     pub stale_error: Option<u64>,
@@ -74,7 +78,8 @@ pub enum Refusal {
 pub enum AccelExpires {
     /// `0`: it may not be stored.
     NotStorable,
-    /// Stored until this time, which may be past; the time 0 means that `proxy_cache_valid` decides.
+    /// Stored until this time, which may be past; the time 0 means that `proxy_cache_valid`
+    /// decides.
     Until(i64),
     /// Not a number (such as `off` or `-1`): as if the field were not there.
     Unset,
@@ -180,7 +185,8 @@ fn after_word<'a>(value: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
     value.get(start + word.len()..)
 }
 
-/// Digits up to a comma, a semicolon, a space or the end; none are zero, too many are the largest number.
+/// Digits up to a comma, a semicolon, a space or the end; none are zero, too many are the largest
+/// number.
 fn delta_seconds(text: &[u8]) -> Option<u64> {
     let mut seconds: u64 = 0;
     for &byte in text {

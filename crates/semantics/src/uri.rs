@@ -1,11 +1,13 @@
 //! Request targets and URIs, by nginx's rules (RFC 3986, RFC 9112 §3.2).
 //!
-//! - [`parse_target`] splits what stands between method and version: path, query, scheme, authority.
+//! - [`parse_target`] splits what stands between method and version: path, query, scheme,
+//!   authority.
 //! - [`normalize`] makes of a path the one that locations and files are matched with.
-//! - [`escape`] and [`unescape`] translate between bytes and percent signs; [`safe_uri`] and [`is_unsafe_path`] judge
-//!   a URI that an upstream or a client names inside of a field.
+//! - [`escape`] and [`unescape`] translate between bytes and percent signs; [`safe_uri`] and
+//!   [`is_unsafe_path`] judge a URI that an upstream or a client names inside of a field.
 //!
-//! The one URI that a request came with is never changed; it stays in [`PathAndQuery::raw`] for `$request_uri`.
+//! The one URI that a request came with is never changed; it stays in [`PathAndQuery::raw`] for
+//! `$request_uri`.
 
 mod escape;
 mod normalize;

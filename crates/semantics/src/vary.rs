@@ -1,23 +1,28 @@
-//! Vary: which request fields select a variant, and the bytes that tell variants apart (RFC 9111 §4.1).
+//! Vary: which request fields select a variant, and the bytes that tell variants apart (RFC 9111
+//! §4.1).
 //!
-//! [`Vary::parse`] joins the Vary lines of a response into one text of names; that text is stored with the entry.
-//! [`variant_material`] feeds, for a stored text and a request, what a hash must cover:
+//! [`Vary::parse`] joins the Vary lines of a response into one text of names; that text is stored
+//! with the entry. [`variant_material`] feeds, for a stored text and a request, what a hash must
+//! cover:
 //!
 //! ```text
 //! lower-cased name ":" value ["," value]… CR LF      for each name, in the order of the text
 //! ```
 //!
-//! The values of Accept-Charset, Accept-Encoding and Accept-Language are fed as members, without spaces and
-//! empty members, so that they match however they are spaced. Values of other fields are fed as they are.
+//! The values of Accept-Charset, Accept-Encoding and Accept-Language are fed as members, without
+//! spaces and empty members, so that they match however they are spaced. Values of other fields are
+//! fed as they are.
 //!
 //! # Differs from nginx
-//! A `*` anywhere in the list counts (in nginx only when it is a whole line), and a tab separates like a space.
+//! A `*` anywhere in the list counts (in nginx only when it is a whole line), and a tab separates
+//! like a space.
 //!
 //! It does not hash, and it does not reorder: `a, b` and `b, a` are two variants.
 
 use std::borrow::Cow;
 
-/// The longest joined text that can be stored, as in nginx's cache files; arbitrary, but operators may rely on it.
+/// The longest joined text that can be stored, as in nginx's cache files; arbitrary, but operators
+/// may rely on it.
 pub const MAX_VARY_LEN: usize = 128;
 
 /// What the Vary lines of a response say.
@@ -70,7 +75,8 @@ pub fn names(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Feeds the bytes that tell this request's variant from others; see the module.
 ///
-/// `lookup` gives the values of a request field, in order, and must not regard the case of the name.
+/// `lookup` gives the values of a request field, in order, and must not regard the case of the
+/// name.
 pub fn variant_material<'v, V>(
     text: &[u8],
     lookup: impl Fn(&[u8]) -> V,

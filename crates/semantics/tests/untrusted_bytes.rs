@@ -1,4 +1,5 @@
-//! Every parser takes every input: no bytes panic, and what is promised about results holds for all of them.
+//! Every parser takes every input: no bytes panic, and what is promised about results holds for all
+//! of them.
 
 use millpond_semantics::{
     accept_encoding, cache_control, conditional, date, freshness, host, list, range,
@@ -57,7 +58,8 @@ proptest! {
             if_modified_since: Some(&other),
             if_unmodified_since: None,
         };
-        let _ = conditional::evaluate(&pre, Some(&other), Some(now), conditional::IfModifiedSince::Before);
+        let mode = conditional::IfModifiedSince::Before;
+        let _ = conditional::evaluate(&pre, Some(&other), Some(now), mode);
         let _ = range::parse_unsatisfied_range(&value);
         let _ = uri::is_unsafe_path(&value);
         let _ = uri::unescape_redirect(&value);
@@ -80,7 +82,11 @@ proptest! {
     }
 
     #[test]
-    fn ranges_lie_within_the_body(value in untrusted(), len in any::<u64>(), max_ranges in 0u32..5) {
+    fn ranges_lie_within_the_body(
+        value in untrusted(),
+        len in any::<u64>(),
+        max_ranges in 0u32..5,
+    ) {
         let _ = range::first_range(&value);
         if let range::RangeSet::Ranges(ranges) = range::parse_range(&value, len, max_ranges) {
             prop_assert!(!ranges.is_empty() && ranges.len() <= max_ranges as usize);
@@ -91,7 +97,11 @@ proptest! {
     }
 
     #[test]
-    fn content_range_is_written_whole(start in any::<u64>(), end in any::<u64>(), len in any::<u64>()) {
+    fn content_range_is_written_whole(
+        start in any::<u64>(),
+        end in any::<u64>(),
+        len in any::<u64>(),
+    ) {
         let text = range::content_range(start, end, len);
         let expected = format!("bytes {start}-{}/{len}", end.saturating_sub(1));
         prop_assert_eq!(text.as_bytes(), expected.as_bytes());

@@ -2,8 +2,9 @@
 //!
 //! Each place has the set of bytes that it does not need to have escaped; the sets are nginx's.
 //!
-//! Unescaping is tolerant as in nginx: a percent sign before something else than a hexadecimal digit is dropped, one
-//! digit before something else is dropped with both, and an escape that the end cuts off is dropped.
+//! Unescaping is tolerant as in nginx: a percent sign before something else than a hexadecimal
+//! digit is dropped, one digit before something else is dropped with both, and an escape that the
+//! end cuts off is dropped.
 
 use std::borrow::Cow;
 
@@ -24,7 +25,8 @@ const ARGS: ByteSet = UNRESERVED.with(b"!$'()*,/:=@[]");
 /// The path without quotes, but with `?`: for an attribute of HTML.
 const HTML: ByteSet = UNRESERVED.with(b"!$&()*+,/:;=?@[]");
 
-/// What already is a URI: escapes, query and fragment stay. In nginx `}` stays and `~` does not; so here.
+/// What already is a URI: escapes, query and fragment stay. In nginx `}` stays and `~` does not; so
+/// here.
 const REFRESH: ByteSet = ByteSet::ALPHANUMERIC.with(b"-._!#$%&()*+,/:;=?@[]}");
 
 /// Everything but controls, spaces and percent signs.
@@ -110,13 +112,15 @@ pub fn unescape(text: &[u8]) -> Cow<'_, [u8]> {
     unescape_as(text, Unescape::All)
 }
 
-/// Takes the escapes of a path back; from a question mark on, escaped or not, the rest stays as it is.
+/// Takes the escapes of a path back; from a question mark on, escaped or not, the rest stays as it
+/// is.
 #[must_use]
 pub fn unescape_uri(text: &[u8]) -> Cow<'_, [u8]> {
     unescape_as(text, Unescape::Uri)
 }
 
-/// Like [`unescape_uri`], but only what is harmless in a redirect is taken back: printable bytes above `%`.
+/// Like [`unescape_uri`], but only what is harmless in a redirect is taken back: printable bytes
+/// above `%`.
 #[must_use]
 pub fn unescape_redirect(text: &[u8]) -> Cow<'_, [u8]> {
     unescape_as(text, Unescape::Redirect)

@@ -1,7 +1,8 @@
-//! The path that a request means: unescaped, without `.` and `..`, with slashes merged (RFC 3986 §6.2.2).
+//! The path that a request means: unescaped, without `.` and `..`, with slashes merged (RFC 3986
+//! §6.2.2).
 //!
-//! A path is read byte by byte, escapes first decoded, so that an escaped dot or slash counts as one; `%25`, `%23`
-//! and `%3f` are plain text wherever they stand.
+//! A path is read byte by byte, escapes first decoded, so that an escaped dot or slash counts as
+//! one; `%25`, `%23` and `%3f` are plain text wherever they stand.
 //!
 //! ```text
 //!   Text ──"/"──► Slash ──"."──► Dot ──"."──► DotDot
@@ -13,7 +14,8 @@
 //!
 //! Invariants:
 //! 1. The result begins with a slash, holds no NUL, and no segment of it is `.` or `..`.
-//! 2. It is not longer than the input; a path that is already normal is returned as it is, without copying.
+//! 2. It is not longer than the input; a path that is already normal is returned as it is, without
+//!    copying.
 
 use std::borrow::Cow;
 
@@ -76,7 +78,8 @@ pub fn normalize(path: &[u8], merge: MergeSlashes) -> Result<Cow<'_, [u8]>, UriE
     Ok(Cow::Owned(normal))
 }
 
-/// Whether nothing in `path` needs a change. A slash before a slash or a dot is looked at closely elsewhere.
+/// Whether nothing in `path` needs a change. A slash before a slash or a dot is looked at closely
+/// elsewhere.
 fn is_normal(path: &[u8]) -> bool {
     let mut before = 0;
     for &byte in path {
@@ -153,7 +156,8 @@ pub struct SafeUri<'a> {
 /// nginx overlooks a `/..` that a question mark follows; it is refused here.
 ///
 /// # Errors
-/// [`UriError::Unsafe`] if the path is empty, has a segment `..`, or a NUL, before or after unescaping.
+/// [`UriError::Unsafe`] if the path is empty, has a segment `..`, or a NUL, before or after
+/// unescaping.
 pub fn safe_uri(uri: &[u8]) -> Result<SafeUri<'_>, UriError> {
     let (path, query) = match memchr::memchr(b'?', uri).and_then(|end| uri.split_at_checked(end)) {
         Some((path, query)) => (path, query.get(1..)),

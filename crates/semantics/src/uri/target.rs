@@ -1,9 +1,10 @@
 //! The target of a request in its four forms (RFC 9112 §3.2).
 //!
 //! # Differs from the RFC
-//! As in nginx: a fragment is tolerated and is no part of path or query; the host of an absolute target has only
-//! letters, digits, dots and hyphens, or is a literal in brackets, and there is no user information.
-//! nginx answers asterisk-form with 400 and takes authority-form for CONNECT alone; that is for the caller.
+//! As in nginx: a fragment is tolerated and is no part of path or query; the host of an absolute
+//! target has only letters, digits, dots and hyphens, or is a literal in brackets, and there is no
+//! user information. nginx answers asterisk-form with 400 and takes authority-form for CONNECT
+//! alone; that is for the caller.
 
 use super::UriError;
 use crate::byte_set::ByteSet;
