@@ -4,6 +4,10 @@
 //! nginx looks for the word `gzip` and for nothing else: `*` and `x-gzip` do not count (RFC 9110
 //! §12.5.3 would let them). A quality is read digit by digit and only its being zero matters; one
 //! that is malformed or above 1 refuses gzip.
+//!
+//! # Differs from nginx
+//! nginx takes a `gzip` right behind a `gzip` that did not count, as in `xgzipgzip`; here it does
+//! not.
 
 /// Whether `value` accepts gzip.
 #[must_use]
@@ -106,6 +110,7 @@ mod tests {
             "br, *",
             "x-gzip",
             "gzipped",
+            "xgzipgzip",
             "gzip;q=0",
             "gzip;q=0.",
             "gzip;q=0.000",
