@@ -1,0 +1,152 @@
+//! Diagnostics: what is wrong with a configuration, collected to be reported at once.
+//!
+//! Nothing in this crate stops at the first mistake. Whoever finds one pushes a [`Diagnostic`] and
+//! goes on with the best guess; whoever drives the reading asks [`Diagnostics::has_errors`] at the
+//! end. How they look is in `render`.
+//!
+//! Messages follow nginx's wording. What nginx does not say, such as what was expected or where
+//! the other half of a pair stands, goes into the label, the second place and the help.
+
+use crate::source::Span;
+
+/// How bad it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Severity {
+    /// The configuration is refused.
+    Error,
+    /// The configuration is used, but probably not as it was meant.
+    Warning,
+    /// Something worth knowing.
+    Note,
+}
+
+impl Severity {
+    /// The level under which nginx would log it.
+    pub fn level(self) -> &'static str {
+        match self {
+            Severity::Error => "emerg",
+            Severity::Warning => "warn",
+            Severity::Note => "notice",
+        }
+    }
+}
+
+/// One finding.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What is wrong, in nginx's words.
+    pub message: String,
+    /// Where.
+    pub span: Option<Span>,
+    /// What to write under the place.
+    pub label: Option<String>,
+    /// A second place that belongs to it, and what to write under it.
+    pub also: Option<(Span, String)>,
+    /// What could be done about it.
+    pub help: Option<String>,
+}
+
+impl Diagnostic {
+    /// Sets what is written under the place.
+    pub fn label(&mut self, label: impl Into<String>) -> &mut Diagnostic {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Adds a second place.
+    pub fn also(&mut self, span: Span, label: impl Into<String>) -> &mut Diagnostic {
+        self.also = Some((span, label.into()));
+        self
+    }
+
+    /// Adds a line of help.
+    pub fn help(&mut self, help: impl AsRef<str>) -> &mut Diagnostic {
+        let text = self.help.get_or_insert_default();
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(help.as_ref());
+        self
+    }
+}
+
+/// The findings so far.
+#[derive(Clone, Default, Debug)]
+pub struct Diagnostics {
+    all: Vec<Diagnostic>,
+}
+
+impl Diagnostics {
+    /// An empty collection.
+    pub fn new() -> Diagnostics {
+        Diagnostics::default()
+    }
+
+    /// Adds a mistake; more can be said about it by the methods of what is returned.
+    pub fn push_error(
+        &mut self,
+        span: impl Into<Option<Span>>,
+        message: impl Into<String>,
+    ) -> &mut Diagnostic {
+        self.push(Severity::Error, span.into(), message.into())
+    }
+
+    /// Adds a warning.
+    pub fn push_warning(
+        &mut self,
+        span: impl Into<Option<Span>>,
+        message: impl Into<String>,
+    ) -> &mut Diagnostic {
+        self.push(Severity::Warning, span.into(), message.into())
+    }
+
+    /// Adds a note.
+    pub fn push_note(
+        &mut self,
+        span: impl Into<Option<Span>>,
+        message: impl Into<String>,
+    ) -> &mut Diagnostic {
+        self.push(Severity::Note, span.into(), message.into())
+    }
+
+    /// Takes over the findings of another collection.
+    pub fn append(&mut self, mut other: Diagnostics) {
+        self.all.append(&mut other.all);
+    }
+
+    /// Whether the configuration must be refused.
+    pub fn has_errors(&self) -> bool {
+        self.all.iter().any(|it| it.severity == Severity::Error)
+    }
+
+    /// Whether there is nothing to say.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// How many findings there are.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The findings in the order in which they were made.
+    pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.all.iter()
+    }
+
+    fn push(&mut self, severity: Severity, span: Option<Span>, message: String) -> &mut Diagnostic {
+        self.all.push(Diagnostic {
+            severity,
+            message,
+            span: span.filter(|span| *span != Span::NONE),
+            label: None,
+            also: None,
+            help: None,
+        });
+        // The vector has at least the element that was pushed just now.
+        let last = self.all.len() - 1;
+        &mut self.all[last]
+    }
+}

@@ -1,0 +1,236 @@
+//! `include`: loading a configuration with the files that it includes.
+//!
+//! The main file is parsed, then each `include FILE;` or `include PATTERN;` is replaced, in any
+//! block, by the statements of the files it names, and those are searched in turn. Relative paths
+//! start at the directory of the main file. A pattern that matches nothing is no mistake; a plain
+//! file that is missing is one.
+//!
+//! Invariants:
+//!
+//! 1. A file is read once, however often it is included, and kept in the order of first reading.
+//! 2. A file that includes itself, directly or not, is reported and not read again.
+//! 3. At most [`INCLUDES`] files are included, counted with repetition, so that a few files that
+//!    include each other many times cannot grow without bound. Blocks stay within
+//!    [`DEPTH`](crate::parse::DEPTH) over all files.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use crate::diagnostic::Diagnostics;
+use crate::glob;
+use crate::parse::{DEPTH, parse};
+use crate::read;
+use crate::source::{FileId, SourceKind, Sources, Span};
+use crate::tree::{Statement, Tree};
+
+/// How many inclusions a configuration may have. Hosts with ten thousand sites have one file for
+/// each.
+pub const INCLUDES: usize = 100_000;
+
+/// How deep files may include each other. Arbitrary; nobody needs more than five.
+pub const INCLUDE_DEPTH: usize = 64;
+
+/// What else there is to know for loading.
+#[derive(Clone, Default, Debug)]
+pub struct LoadOptions {
+    /// Where relative includes start; the directory of the main file if none is given.
+    pub conf_dir: Option<PathBuf>,
+    /// The directives of the `-g` option. Their statements come first in the tree.
+    pub globals: Option<String>,
+}
+
+/// Reads a configuration file and all that it includes.
+///
+/// There is always a tree; whether it may be used is for `diagnostics` to say.
+pub fn load(path: &Path, options: &LoadOptions, diagnostics: &mut Diagnostics) -> Tree {
+    match read::file(path) {
+        Ok(bytes) => Loader::new(path, options, diagnostics).load(path, bytes, options),
+        Err(message) => {
+            diagnostics.push_error(None, message);
+            Tree::default()
+        }
+    }
+}
+
+/// Reads a configuration from a text. Its name stands for the path of the main file.
+pub fn load_text(
+    name: &str,
+    text: impl Into<Vec<u8>>,
+    options: &LoadOptions,
+    diagnostics: &mut Diagnostics,
+) -> Tree {
+    let path = Path::new(name);
+    Loader::new(path, options, diagnostics).load(path, text.into(), options)
+}
+
+struct Loader<'a> {
+    conf_dir: PathBuf,
+    sources: Sources,
+    /// The ids of the files that were read, by path.
+    known: HashMap<PathBuf, FileId>,
+    /// The files that are being included, from the main file to the innermost.
+    trail: Vec<FileId>,
+    includes: usize,
+    diagnostics: &'a mut Diagnostics,
+}
+
+impl<'a> Loader<'a> {
+    fn new(path: &Path, options: &LoadOptions, diagnostics: &'a mut Diagnostics) -> Loader<'a> {
+        let parent = || path.parent().unwrap_or(Path::new("")).to_owned();
+        Loader {
+            conf_dir: options.conf_dir.clone().unwrap_or_else(parent),
+            sources: Sources::new(),
+            known: HashMap::new(),
+            trail: Vec::new(),
+            includes: 0,
+            diagnostics,
+        }
+    }
+
+    fn load(mut self, path: &Path, bytes: Vec<u8>, options: &LoadOptions) -> Tree {
+        let mut statements = Vec::new();
+        if let Some(globals) = &options.globals {
+            let bytes = globals.clone().into_bytes();
+            let name = PathBuf::from("command line");
+            let file = self.sources.add(name, bytes, SourceKind::CommandLine);
+            statements = self.statements(file, 0);
+        }
+        let file = self.sources.add(path.to_owned(), bytes, SourceKind::File);
+        self.known.insert(path.to_owned(), file);
+        statements.extend(self.statements(file, 0));
+        Tree {
+            statements,
+            sources: self.sources,
+        }
+    }
+
+    /// The statements of a file that has been read, with includes replaced.
+    fn statements(&mut self, file: FileId, depth: usize) -> Vec<Statement> {
+        let Some(source) = self.sources.get(file) else {
+            return Vec::new();
+        };
+        let parsed = parse(file, source.kind(), source.bytes(), self.diagnostics);
+        self.trail.push(file);
+        let expanded = self.expand(parsed, depth);
+        self.trail.pop();
+        expanded
+    }
+
+    fn expand(&mut self, statements: Vec<Statement>, depth: usize) -> Vec<Statement> {
+        let mut out = Vec::with_capacity(statements.len());
+        for mut statement in statements {
+            if statement.name.text == "include" {
+                self.include(&statement, depth, &mut out);
+                continue;
+            }
+            if let Some(body) = statement.body.take() {
+                if depth >= DEPTH {
+                    let message = format!("blocks are nested more than {DEPTH} deep");
+                    self.diagnostics.push_error(statement.span, message);
+                    continue;
+                }
+                statement.body = Some(self.expand(body, depth + 1));
+            }
+            out.push(statement);
+        }
+        out
+    }
+
+    fn include(&mut self, statement: &Statement, depth: usize, out: &mut Vec<Statement>) {
+        if statement.body.is_some() {
+            let message = "directive \"include\" is not terminated by \";\"";
+            self.diagnostics.push_error(statement.span, message);
+            return;
+        }
+        let [word] = statement.args.as_slice() else {
+            let message = "invalid number of arguments in \"include\" directive";
+            self.diagnostics
+                .push_error(statement.span, message)
+                .help("syntax: include file | pattern;");
+            return;
+        };
+        if glob::is_pattern(&word.text) {
+            for path in self.matching(&word.text) {
+                self.include_file(&path, word.span, depth, out);
+            }
+        } else {
+            let path = self.conf_dir.join(&word.text);
+            self.include_file(&path, word.span, depth, out);
+        }
+    }
+
+    fn include_file(&mut self, path: &Path, span: Span, depth: usize, out: &mut Vec<Statement>) {
+        self.includes += 1;
+        if self.includes > INCLUDES {
+            if self.includes == INCLUDES + 1 {
+                let message = format!("more than {INCLUDES} files are included");
+                self.diagnostics.push_error(span, message);
+            }
+            return;
+        }
+        let Some(file) = self.read(path, span) else {
+            return;
+        };
+        if self.trail.contains(&file) {
+            let message = format!("\"{}\" includes itself", path.display());
+            self.diagnostics.push_error(span, message);
+        } else if self.trail.len() >= INCLUDE_DEPTH {
+            let message = format!("files include each other more than {INCLUDE_DEPTH} deep");
+            self.diagnostics.push_error(span, message);
+        } else {
+            let statements = self.statements(file, depth);
+            out.extend(statements);
+        }
+    }
+
+    fn read(&mut self, path: &Path, span: Span) -> Option<FileId> {
+        if let Some(file) = self.known.get(path) {
+            return Some(*file);
+        }
+        match read::file(path) {
+            Ok(bytes) => {
+                let file = self.sources.add(path.to_owned(), bytes, SourceKind::File);
+                self.known.insert(path.to_owned(), file);
+                Some(file)
+            }
+            Err(message) => {
+                self.diagnostics.push_error(span, message);
+                None
+            }
+        }
+    }
+
+    /// The paths that match a pattern, sorted component by component.
+    fn matching(&self, pattern: &str) -> Vec<PathBuf> {
+        let mut paths = vec![match pattern.starts_with('/') {
+            true => PathBuf::from("/"),
+            false => self.conf_dir.clone(),
+        }];
+        for component in pattern.split('/').filter(|component| !component.is_empty()) {
+            paths = paths
+                .iter()
+                .flat_map(|dir| children(dir, component))
+                .take(INCLUDES + 1)
+                .collect();
+        }
+        paths
+    }
+}
+
+/// The paths in a directory that a component of a pattern names.
+fn children(dir: &Path, component: &str) -> Vec<PathBuf> {
+    if !glob::is_pattern(component) {
+        let path = dir.join(glob::unescape(component));
+        return Vec::from_iter(read::exists(&path).then_some(path));
+    }
+    let here = match dir.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => dir,
+    };
+    let names = read::names(here).into_iter();
+    let names = names.filter(|name| glob::matches(component, name));
+    names.map(|name| dir.join(name)).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! The parser: words and punctuation of one text to statements.
+//!
+//! It keeps a stack of the blocks that are open and the words of the statement that has begun.
+//! After a mistake it goes on with the guess that loses least:
+//!
+//! | mistake | guess |
+//! |---|---|
+//! | `}` inside a statement | the `;` before it is missing: the statement ends, then the block |
+//! | `;` without a word | it is one too many |
+//! | `{` without a word | a block without a name: what is in it is read and dropped |
+//! | `}` without a block | it is one too many |
+//! | end of the text in a block | all open blocks end |
+//!
+//! Invariants:
+//!
+//! 1. Blocks are nested at most [`DEPTH`] deep, so that what walks the tree may recurse.
+//! 2. Each mistake is reported once, in nginx's words.
+//!
+//! What it does not do: it reads no other file; `include` statements stay as they are.
+
+use crate::diagnostic::Diagnostics;
+use crate::lex::{Lexer, Token};
+use crate::source::{FileId, SourceKind, Span};
+use crate::tree::{Statement, Word};
+
+/// How deep blocks may be nested, over all included files together. Real configurations stay
+/// below ten; the bound only keeps recursion safe.
+pub const DEPTH: usize = 100;
+
+/// Reads the statements of one text. What is wrong goes to `diagnostics`.
+pub fn parse(
+    file: FileId,
+    kind: SourceKind,
+    bytes: &[u8],
+    diagnostics: &mut Diagnostics,
+) -> Vec<Statement> {
+    let mut parser = Parser {
+        kind,
+        words: Vec::new(),
+        open: Vec::new(),
+        done: Vec::new(),
+        diagnostics,
+    };
+    let mut lexer = Lexer::new(file, bytes);
+    loop {
+        let token = lexer.next(parser.diagnostics);
+        if parser.take(token) == Go::Stop {
+            break;
+        }
+    }
+    parser.close_all();
+    parser.done
+}
+
+/// The words of a text that stands in no file, such as the default of a directive.
+pub(crate) fn words(text: &str) -> Vec<Word> {
+    // A separator behind the text ends its last word.
+    let padded = format!("{text} ");
+    let mut lexer = Lexer::new(FileId::NONE, padded.as_bytes());
+    let mut diagnostics = Diagnostics::new();
+    let mut out = Vec::new();
+    while let Token::Word(mut word) = lexer.next(&mut diagnostics) {
+        word.span = Span::NONE;
+        out.push(word);
+    }
+    out
+}
+
+/// Whether there is more to read.
+#[derive(PartialEq, Eq)]
+enum Go {
+    On,
+    Stop,
+}
+
+/// A block that has not been closed yet.
+struct Block {
+    /// The words before its `{`; none if there were none, and then the block is dropped.
+    head: Option<Head>,
+    open: Span,
+    /// The statements around it, so far.
+    outer: Vec<Statement>,
+}
+
+struct Head {
+    name: Word,
+    args: Vec<Word>,
+}
+
+impl Head {
+    fn new(words: Vec<Word>) -> Option<Head> {
+        let mut words = words.into_iter();
+        let name = words.next()?;
+        let args = words.collect();
+        Some(Head { name, args })
+    }
+
+    fn into_statement(self, body: Option<Vec<Statement>>) -> Statement {
+        let last = self.args.last().unwrap_or(&self.name);
+        Statement {
+            span: self.name.span.to(last.span),
+            name: self.name,
+            args: self.args,
+            body,
+        }
+    }
+}
+
+struct Parser<'a> {
+    kind: SourceKind,
+    /// The words of the statement that has begun.
+    words: Vec<Word>,
+    open: Vec<Block>,
+    /// The statements of the innermost open block.
+    done: Vec<Statement>,
+    diagnostics: &'a mut Diagnostics,
+}
+
+impl Parser<'_> {
+    fn take(&mut self, token: Token) -> Go {
+        match token {
+            Token::Word(word) => self.words.push(word),
+            Token::Semicolon(span) => {
+                if self.words.is_empty() {
+                    self.unexpected(";", span);
+                }
+                self.end_statement();
+            }
+            Token::Open(span) => return self.open_block(span),
+            Token::Close(span) => self.close_block(span),
+            Token::End(span) => return self.end(span, None),
+            Token::EndInWord(start) => return self.end(start, Some(start)),
+            Token::Stop => return Go::Stop,
+        }
+        Go::On
+    }
+
+    fn end_statement(&mut self) {
+        let head = Head::new(std::mem::take(&mut self.words));
+        let statement = head.map(|head| head.into_statement(None));
+        self.done.extend(statement);
+    }
+
+    fn open_block(&mut self, span: Span) -> Go {
+        let head = Head::new(std::mem::take(&mut self.words));
+        if self.kind == SourceKind::CommandLine {
+            let message = "block directives are not supported in -g option";
+            self.diagnostics.push_error(span, message);
+            return Go::Stop;
+        }
+        if head.is_none() {
+            self.unexpected("{", span);
+        }
+        if self.open.len() >= DEPTH {
+            let message = format!("blocks are nested more than {DEPTH} deep");
+            self.diagnostics.push_error(span, message);
+            return Go::Stop;
+        }
+        self.open.push(Block {
+            head,
+            open: span,
+            outer: std::mem::take(&mut self.done),
+        });
+        Go::On
+    }
+
+    fn close_block(&mut self, span: Span) {
+        if let Some(first) = self.words.first() {
+            let first = first.span;
+            self.diagnostics
+                .push_error(span, "unexpected \"}\"")
+                .also(first, "this directive has not ended")
+                .help("is a \";\" missing?");
+            self.end_statement();
+        }
+        match self.open.pop() {
+            Some(block) => self.leave(block),
+            None => self.unexpected("}", span),
+        }
+    }
+
+    fn leave(&mut self, block: Block) {
+        let body = std::mem::replace(&mut self.done, block.outer);
+        let statement = block.head.map(|head| head.into_statement(Some(body)));
+        self.done.extend(statement);
+    }
+
+    fn end(&mut self, span: Span, unfinished_word: Option<Span>) -> Go {
+        let begun = self.words.first().map(|word| word.span);
+        if let Some(begun) = begun.or(unfinished_word) {
+            let message = match self.kind {
+                SourceKind::File => "unexpected end of file, expecting \";\" or \"}\"",
+                SourceKind::CommandLine => "unexpected end of parameter, expecting \";\"",
+            };
+            let diagnostic = self.diagnostics.push_error(span, message);
+            match unfinished_word {
+                Some(_) => diagnostic.label("this word does not end"),
+                None => diagnostic.also(begun, "this directive has not ended"),
+            };
+            self.end_statement();
+        } else if let Some(block) = self.open.last() {
+            self.diagnostics
+                .push_error(span, "unexpected end of file, expecting \"}\"")
+                .also(block.open, "this block is not closed");
+        }
+        Go::Stop
+    }
+
+    fn close_all(&mut self) {
+        while let Some(block) = self.open.pop() {
+            self.leave(block);
+        }
+    }
+
+    fn unexpected(&mut self, what: &str, span: Span) {
+        let message = format!("unexpected \"{what}\"");
+        self.diagnostics.push_error(span, message);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! Rendering of diagnostics: nginx's one line for tools, then the place for people.
+//!
+//! Each finding is printed as
+//!
+//! ```text
+//! millpond: [emerg] unknown directive "servr" in /etc/millpond.conf:3
+//!    ,-[/etc/millpond.conf:3:5]
+//!  3 |     servr {
+//!    :     ^^|^^
+//!    `----
+//!   help: did you mean "server"?
+//! ```
+//!
+//! The first line has exactly nginx's form, so that what greps logs for `[emerg]` goes on working.
+//! The rest is made by miette. Findings are sorted by place, those without one first, and at most
+//! [`RENDERED`] are printed.
+
+use std::fmt;
+
+use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceSpan};
+
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::source::{SourceKind, Sources, Span};
+
+/// How many findings are printed in full. Nobody reads more, and each costs a scan of its file.
+pub const RENDERED: usize = 100;
+
+/// The width to which help is wrapped, that of a usual terminal.
+const WIDTH: usize = 100;
+
+/// What the output may contain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Style {
+    /// ASCII without colours.
+    Plain,
+    /// Unicode and colours, for a terminal.
+    Fancy,
+}
+
+/// The message and its place in nginx's form, without the severity: for the error log.
+pub fn one_line(diagnostic: &Diagnostic, sources: &Sources) -> String {
+    let message = &diagnostic.message;
+    let Some(span) = diagnostic.span else {
+        return message.clone();
+    };
+    match (sources.get(span.file), sources.place(span)) {
+        (Some(source), _) if source.kind() == SourceKind::CommandLine => {
+            format!("{message} in command line")
+        }
+        (_, Some(place)) => format!("{message} in {}:{}", place.path.display(), place.line),
+        _ => message.clone(),
+    }
+}
+
+impl Diagnostics {
+    /// All findings as text for the standard error stream.
+    pub fn render(&self, sources: &Sources, style: Style) -> String {
+        let mut sorted: Vec<&Diagnostic> = self.iter().collect();
+        sorted.sort_by_key(|it| it.span.map(|span| (span.file, span.start)));
+        let mut out = String::new();
+        for diagnostic in sorted.iter().take(RENDERED) {
+            render_one(&mut out, diagnostic, sources, style);
+        }
+        if sorted.len() > RENDERED {
+            out.push_str(&format!("and {} more\n", sorted.len() - RENDERED));
+        }
+        out
+    }
+}
+
+fn render_one(out: &mut String, diagnostic: &Diagnostic, sources: &Sources, style: Style) {
+    let level = diagnostic.severity.level();
+    let line = one_line(diagnostic, sources);
+    out.push_str(&format!("millpond: [{level}] {line}\n"));
+    let Some(snippet) = Snippet::new(diagnostic, sources) else {
+        for help in diagnostic.help.iter().flat_map(|help| help.lines()) {
+            out.push_str(&format!("  help: {help}\n"));
+        }
+        return;
+    };
+    let theme = match style {
+        Style::Plain => GraphicalTheme::none(),
+        Style::Fancy => GraphicalTheme::unicode(),
+    };
+    let handler = GraphicalReportHandler::new_themed(theme)
+        .with_width(WIDTH)
+        .with_links(false)
+        .with_context_lines(0);
+    let mut text = String::new();
+    if handler.render_report(&mut text, &snippet).is_ok() {
+        // miette's own heading is empty here: the message stands in our first line.
+        let lines = text.lines().skip_while(|line| !line.contains('['));
+        lines.for_each(|line| {
+            out.push_str(line.trim_end());
+            out.push('\n');
+        });
+    }
+}
+
+/// What miette draws: the text, the places in it and the help.
+#[derive(Debug)]
+struct Snippet {
+    source: NamedSource<String>,
+    labels: Vec<LabeledSpan>,
+    help: Option<String>,
+}
+
+impl Snippet {
+    fn new(diagnostic: &Diagnostic, sources: &Sources) -> Option<Snippet> {
+        let span = diagnostic.span?;
+        let source = sources.get(span.file)?;
+        let text = Text::new(source.bytes());
+        let primary =
+            LabeledSpan::new_primary_with_span(diagnostic.label.clone(), text.range(span));
+        let also = diagnostic.also.iter();
+        let also = also.filter(|(also, _)| also.file == span.file && *also != span);
+        let also = also.map(|(also, label)| {
+            LabeledSpan::new_with_span(Some(label.clone()), text.range(*also))
+        });
+        let labels = std::iter::once(primary).chain(also).collect();
+        Some(Snippet {
+            labels,
+            help: diagnostic.help.clone(),
+            source: NamedSource::new(source.path().display().to_string(), text.lossy),
+        })
+    }
+}
+
+impl fmt::Display for Snippet {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
+    }
+}
+
+impl std::error::Error for Snippet {}
+
+impl miette::Diagnostic for Snippet {
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        let help = self.help.as_ref()?;
+        Some(Box::new(help))
+    }
+
+    fn source_code(&self) -> Option<&dyn miette::SourceCode> {
+        Some(&self.source)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        Some(Box::new(self.labels.iter().cloned()))
+    }
+}
+
+/// A text in UTF-8, and how offsets in the bytes of the file become offsets in it.
+struct Text<'a> {
+    bytes: &'a [u8],
+    lossy: String,
+}
+
+impl<'a> Text<'a> {
+    fn new(bytes: &'a [u8]) -> Text<'a> {
+        let lossy = String::from_utf8_lossy(bytes).into_owned();
+        Text { bytes, lossy }
+    }
+
+    /// INVARIANT: the range lies in the text and on borders of characters.
+    fn range(&self, span: Span) -> SourceSpan {
+        let start = self.offset(span.start as usize);
+        let end = self.offset(span.end as usize).max(start);
+        SourceSpan::new(start.into(), end - start)
+    }
+
+    fn offset(&self, offset: usize) -> usize {
+        if self.lossy.len() == self.bytes.len() {
+            return offset.min(self.lossy.len());
+        }
+        let before = self.bytes.get(..offset).unwrap_or(self.bytes);
+        String::from_utf8_lossy(before).len().min(self.lossy.len())
+    }
+}

@@ -1,0 +1,66 @@
+//! Numbers: decimal digits, within the range of the type.
+//!
+//! nginx knows neither signs nor other bases; only `i64` takes a minus sign here.
+
+use crate::context::ParseContext;
+use crate::tree::Word;
+use crate::value::{FromWord, WordError};
+
+/// The number that the digits stand for; none if anything else is in the text, or nothing.
+pub(crate) fn digits(text: &str) -> Option<u64> {
+    let only_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    only_digits.then(|| text.parse().ok()).flatten()
+}
+
+macro_rules! unsigned {
+    ($($number:ty),*) => {$(
+        impl FromWord for $number {
+            const SYNTAX: &'static str = "number";
+
+            fn from_word(word: &Word, _: &mut ParseContext) -> Result<$number, WordError> {
+                let number = digits(&word.text).ok_or(WordError::Number)?;
+                <$number>::try_from(number).map_err(|_| WordError::Number)
+            }
+        }
+    )*};
+}
+
+unsigned!(u16, u32, u64, usize);
+
+impl FromWord for i64 {
+    const SYNTAX: &'static str = "number";
+
+    fn from_word(word: &Word, _: &mut ParseContext) -> Result<i64, WordError> {
+        let text = word.text.strip_prefix('-').unwrap_or(&word.text);
+        digits(text).ok_or(WordError::Number)?;
+        word.text.parse().map_err(|_| WordError::Number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::value::{WordError, read};
+
+    #[test]
+    fn numbers_are_digits_within_the_range() {
+        assert_eq!(read::<u32>("4294967295"), Ok(u32::MAX));
+        assert_eq!(read::<u64>("007"), Ok(7));
+        assert_eq!(read::<i64>("-5"), Ok(-5));
+        for text in [
+            "4294967296",
+            "+1",
+            "-1",
+            "1.5",
+            "0x10",
+            "1k",
+            "\"\"",
+            "\" 1\"",
+            "٣",
+        ] {
+            assert_eq!(read::<u32>(text), Err(WordError::Number.at(0)), "{text}");
+        }
+        for text in ["--1", "-", "9223372036854775808"] {
+            assert_eq!(read::<i64>(text), Err(WordError::Number.at(0)), "{text}");
+        }
+    }
+}

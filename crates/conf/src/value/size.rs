@@ -1,0 +1,98 @@
+//! Sizes: `4096`, `8k`, `1m`, and `10g` where files are meant.
+//!
+//! nginx has two grammars: sizes of memory, which know `k` and `m` ([`ByteSize`]), and offsets in
+//! files, which also know `g` ([`Offset`]). The case of the unit does not matter.
+
+use crate::context::ParseContext;
+use crate::tree::Word;
+use crate::value::number::digits;
+use crate::value::{FromWord, WordError};
+
+/// nginx keeps both in signed words of 64 bits; larger ones are refused.
+const LIMIT: u64 = i64::MAX as u64;
+
+/// A size in memory, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct ByteSize(pub u64);
+
+impl ByteSize {
+    /// The size for indexing memory; the largest one there is on a machine with smaller words.
+    pub fn as_usize(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+impl FromWord for ByteSize {
+    const SYNTAX: &'static str = "size";
+
+    fn from_word(word: &Word, _: &mut ParseContext) -> Result<ByteSize, WordError> {
+        let units = [('k', 10), ('m', 20)];
+        scaled(&word.text, &units).map(ByteSize)
+    }
+}
+
+/// A size or an offset in a file, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Offset(pub u64);
+
+impl FromWord for Offset {
+    const SYNTAX: &'static str = "size";
+
+    fn from_word(word: &Word, _: &mut ParseContext) -> Result<Offset, WordError> {
+        let units = [('k', 10), ('m', 20), ('g', 30)];
+        scaled(&word.text, &units).map(Offset)
+    }
+}
+
+/// The number before one of the units, shifted by its bits.
+fn scaled(text: &str, units: &[(char, u32)]) -> Result<u64, WordError> {
+    let unit = text.chars().last().map(|char| char.to_ascii_lowercase());
+    let unit = units.iter().find(|(name, _)| Some(*name) == unit);
+    let (number, shift) = match unit {
+        Some((_, shift)) => (text.get(..text.len() - 1).unwrap_or_default(), *shift),
+        None => (text, 0),
+    };
+    let number = digits(number).ok_or(WordError::Invalid)?;
+    match number <= LIMIT >> shift {
+        true => Ok(number << shift),
+        false => Err(WordError::Invalid),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value::read;
+
+    #[test]
+    fn sizes_have_small_units() {
+        for (text, bytes) in [("0", 0), ("4096", 4096), ("8k", 8192), ("1M", 1 << 20)] {
+            assert_eq!(read(text), Ok(ByteSize(bytes)), "{text}");
+            assert_eq!(read(text), Ok(Offset(bytes)), "{text}");
+        }
+        assert_eq!(read("80G"), Ok(Offset(80 << 30)));
+        assert_eq!(read("8589934591g"), Ok(Offset(8_589_934_591 << 30)));
+    }
+
+    #[test]
+    fn other_texts_are_no_sizes() {
+        for text in [
+            "\"\"",
+            "k",
+            "1kb",
+            "-1",
+            "1.5k",
+            "1t",
+            "9223372036854775808",
+            "9g9",
+        ] {
+            assert_eq!(
+                read::<Offset>(text),
+                Err(WordError::Invalid.at(0)),
+                "{text}"
+            );
+        }
+        assert_eq!(read::<ByteSize>("1g"), Err(WordError::Invalid.at(0)));
+        assert_eq!(read::<Offset>("8589934592g"), Err(WordError::Invalid.at(0)));
+    }
+}

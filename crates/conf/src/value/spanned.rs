@@ -1,0 +1,26 @@
+//! A value with the place of its words, for checks that come later.
+
+use crate::source::Span;
+use crate::value::{ArgError, Args, FromArgs};
+
+/// A value and where it was written.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Spanned<T> {
+    /// The value.
+    pub value: T,
+    /// From the first argument to the last; the name if there are none.
+    pub span: Span,
+}
+
+impl<T: FromArgs> FromArgs for Spanned<T> {
+    const SYNTAX: &'static str = T::SYNTAX;
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        let span = match args.words {
+            [] => args.name.span,
+            [first, rest @ ..] => first.span.to(rest.last().unwrap_or(first).span),
+        };
+        let value = T::from_args(args)?;
+        Ok(Spanned { value, span })
+    }
+}

@@ -1,0 +1,87 @@
+//! Variables: the names that templates use, interned, with every place of use.
+//!
+//! Templates are compiled while the configuration is read, when not all variables are known yet
+//! (`set` and `map` may come later). So a name gets a [`VarId`] at its first use, and whoever knows
+//! all variables goes over [`VariableUses::uses`] at the end and reports the unknown ones.
+//!
+//! Names are lower-cased, as nginx does: `$HOST` and `$host` are one variable.
+
+use std::collections::HashMap;
+
+use crate::source::Span;
+
+/// The id of a variable's name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct VarId(pub u32);
+
+/// The names that are used, and where.
+#[derive(Clone, Default, Debug)]
+pub struct VariableUses {
+    ids: HashMap<Box<str>, VarId>,
+    names: Vec<Box<str>>,
+    uses: Vec<(VarId, Span)>,
+}
+
+impl VariableUses {
+    /// No names.
+    pub fn new() -> VariableUses {
+        VariableUses::default()
+    }
+
+    /// The id of a name that is used at the span; the use is kept.
+    pub fn intern(&mut self, name: &str, span: Span) -> VarId {
+        let name = name.to_ascii_lowercase().into_boxed_str();
+        let id = match self.ids.get(&name) {
+            Some(id) => *id,
+            None => {
+                let id = VarId(u32::try_from(self.names.len()).unwrap_or(u32::MAX));
+                self.names.push(name.clone());
+                self.ids.insert(name, id);
+                id
+            }
+        };
+        self.uses.push((id, span));
+        id
+    }
+
+    /// The name with this id, in lower case; empty for an id of another table.
+    pub fn name(&self, id: VarId) -> &str {
+        self.names.get(id.0 as usize).map_or("", |name| name)
+    }
+
+    /// The id of a name that is used somewhere.
+    pub fn lookup(&self, name: &str) -> Option<VarId> {
+        self.ids.get(name.to_ascii_lowercase().as_str()).copied()
+    }
+
+    /// Every use, in the order of reading.
+    pub fn uses(&self) -> impl Iterator<Item = (VarId, Span)> + '_ {
+        self.uses.iter().copied()
+    }
+
+    /// How many different names are used; ids are below it.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether no variable is used.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_one_whatever_their_case() {
+        let mut uses = VariableUses::new();
+        let host = uses.intern("Host", Span::NONE);
+        assert_eq!(uses.intern("hOST", Span::NONE), host);
+        assert_ne!(uses.intern("uri", Span::NONE), host);
+        assert_eq!((uses.name(host), uses.len()), ("host", 2));
+        assert_eq!(uses.lookup("HOST"), Some(host));
+        assert_eq!(uses.uses().count(), 3);
+    }
+}
