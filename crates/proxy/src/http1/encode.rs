@@ -153,12 +153,7 @@ pub fn write_field(out: &mut BytesMut, name: &[u8], value: &[u8]) {
 
 /// Writes one field with a known name. `known` must not be `Other`.
 pub fn write_known(out: &mut BytesMut, known: Known, value: &[u8]) {
-    let name = known.canonical().as_bytes();
-    out.reserve(name.len() + value.len() + 4);
-    out.put_slice(name);
-    out.put_slice(b": ");
-    write_value(out, value);
-    out.put_slice(b"\r\n");
+    write_checked(out, known.canonical().as_bytes(), value);
 }
 
 /// Writes one field with a known name and a number. `known` must not be `Other`.
@@ -172,7 +167,11 @@ pub fn write_known_number(out: &mut BytesMut, known: Known, value: u64) {
 /// Writes all fields in order.
 pub fn write_fields(out: &mut BytesMut, fields: &Fields) {
     for field in fields {
-        write_field(out, &field.name, &field.value);
+        match field.known {
+            Known::Other => write_field(out, &field.name, &field.value),
+            // A known name is a good one.
+            _ => write_checked(out, &field.name, &field.value),
+        }
     }
 }
 
@@ -204,6 +203,15 @@ fn fields_len(fields: &Fields) -> usize {
         .iter()
         .map(|field| field.name.len() + field.value.len() + 4)
         .sum()
+}
+
+/// Writes one field with a name that is known to be good.
+fn write_checked(out: &mut BytesMut, name: &[u8], value: &[u8]) {
+    out.reserve(name.len() + value.len() + 4);
+    out.put_slice(name);
+    out.put_slice(b": ");
+    write_value(out, value);
+    out.put_slice(b"\r\n");
 }
 
 /// Writes a value or text. INVARIANT 1.

@@ -40,10 +40,10 @@ impl<'a> Host<'a> {
             .strip_prefix(b"[")
             .and_then(|name| name.strip_suffix(b"]"));
         let is_good = match inner {
-            Some(literal) => literal.iter().all(|byte| is_literal_byte(*byte)),
-            None => name.iter().all(|byte| is_name_byte(*byte)),
+            Some(literal) => consists_of(literal, IN_LITERAL),
+            None => consists_of(name, IN_NAME),
         };
-        if !is_good || memchr::memmem::find(name, b"..").is_some() {
+        if !is_good {
             return None;
         }
         let port = match rest {
@@ -82,14 +82,42 @@ fn parse_port(digits: &[u8]) -> Option<Option<u16>> {
     Some((port > 0).then_some(port))
 }
 
-/// What may stand in a name: unreserved, sub-delims and percent-encoded (RFC 3986 §3.2.2).
-fn is_name_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte)
+/// Flags of bytes that may stand in a name, and in brackets (RFC 3986 §3.2.2).
+const IN_NAME: u8 = 1;
+const IN_LITERAL: u8 = 2;
+
+const CLASSES: [u8; 256] = build_classes();
+
+const fn build_classes() -> [u8; 256] {
+    let mut classes = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        classes[byte] = match byte as u8 {
+            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => IN_NAME | IN_LITERAL,
+            // Unreserved and sub-delims.
+            b'-' | b'.' | b'_' | b'~' => IN_NAME | IN_LITERAL,
+            b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' => {
+                IN_NAME | IN_LITERAL
+            }
+            b'%' => IN_NAME,
+            b':' => IN_LITERAL,
+            _ => 0,
+        };
+        byte += 1;
+    }
+    classes
 }
 
-/// What may stand between brackets.
-fn is_literal_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b":-._~!$&'()*+,;=".contains(&byte)
+/// Whether all bytes have the flag, and no dot follows another.
+fn consists_of(text: &[u8], flag: u8) -> bool {
+    let mut before = 0;
+    for byte in text {
+        if CLASSES[usize::from(*byte)] & flag == 0 || (*byte == b'.' && before == b'.') {
+            return false;
+        }
+        before = *byte;
+    }
+    true
 }
 
 #[cfg(test)]

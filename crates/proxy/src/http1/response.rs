@@ -6,7 +6,8 @@
 //! ```
 //!
 //! 1. `NotHttp` consumes nothing: the bytes are the body of an answer without a head.
-//! 2. A head of more than `max` bytes never passes, however it is cut.
+//! 2. A head of more than `max` bytes never passes, however it is cut; what cannot be a status
+//!    line is `NotHttp` whatever `max` is.
 //! 3. A head's framing has one reading: see [`ResponseHead::framing`].
 //! 4. Values hold neither NUL nor CR nor LF; names neither controls nor spaces.
 //!
@@ -213,7 +214,8 @@ impl ResponseParser {
         if self.stage == Stage::Prefix {
             match parse_prefix(buf) {
                 Ok(Some(prefix)) => self.prefix = prefix,
-                Ok(None) => return self.wait(buf, max),
+                // `PREFIX_MAX` bounds this.
+                Ok(None) => return Progress::NeedMore,
                 Err(NotHttp) => return Progress::NotHttp,
             }
             self.stage = Stage::StatusLine;
@@ -229,10 +231,6 @@ impl ResponseParser {
                 Err(fault) => return Progress::Refuse(fault),
             }
         }
-        self.wait(buf, max)
-    }
-
-    fn wait(&self, buf: &[u8], max: usize) -> Progress {
         // At least one byte is to come.
         if buf.len() >= max {
             return Progress::Refuse(Fault::TooBig);

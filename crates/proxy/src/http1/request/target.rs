@@ -21,7 +21,8 @@
 
 use std::ops::Range;
 
-use super::{Extent, Host, Method, Parts, Refusal, Version};
+use super::{Extent, Host, Parts, Refusal};
+use crate::http1::{Method, Version};
 
 /// Whether a byte may stand in a method.
 pub(super) fn is_method_byte(byte: u8) -> bool {
