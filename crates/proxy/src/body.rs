@@ -1,0 +1,198 @@
+//! Bodies on their way to a client: pieces of memory and regions of files.
+//!
+//! A [`Body`] is pulled by the downstream writer. What is ready is handed out piece by piece
+//! without waiting; a stream (an upstream connection, a running fill, a filter) is polled.
+//!
+//! Invariants:
+//! 1. A piece is never empty.
+//! 2. After a body has ended (`None`) or erred it is not polled again.
+//! 3. A body holds no more than what its source bounds; it never collects a whole stream.
+//!
+//! It knows no framing: chunked coding and Content-Length are the writer's.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use crate::header::Fields;
+
+/// The largest piece of a file that is read into memory at once (found good for gzip and
+/// charset conversion: large enough to hide the call, small enough to stay in cache).
+pub const FILE_READ_SIZE: usize = 32 * 1024;
+
+/// A region of an open file.
+#[derive(Clone, Debug)]
+pub struct FileRegion {
+    /// The file; shared with whoever else serves it.
+    pub file: Arc<File>,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// A part of a body that can be sent as it is.
+#[derive(Clone, Debug)]
+pub enum Piece {
+    /// Bytes in memory.
+    Memory(Bytes),
+    /// Bytes in a file, for `sendfile`.
+    File(FileRegion),
+}
+
+/// Why a body ended before its end.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum BodyError {
+    /// The upstream closed its connection, or broke framing, before the end.
+    #[error("upstream prematurely closed connection")]
+    UpstreamTruncated,
+    /// The upstream was silent for longer than its timeout.
+    #[error("upstream timed out")]
+    UpstreamTimedOut,
+    /// The fill that this body was read from was given up.
+    #[error("the fill was abandoned: {0}")]
+    FillAbandoned(String),
+    /// A file could not be read, or is shorter than it was.
+    #[error("file is not readable: {0}")]
+    File(String),
+}
+
+/// A source of pieces that may have to be waited for.
+pub trait BodyStream {
+    /// The next piece, `None` at the end.
+    fn poll_next(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Piece, BodyError>>>;
+
+    /// Trailer fields; asked for once, after the end.
+    fn take_trailers(self: Pin<&mut Self>) -> Option<Fields> {
+        None
+    }
+}
+
+/// A body.
+#[derive(Default)]
+pub enum Body {
+    /// No bytes.
+    #[default]
+    Empty,
+    /// One piece.
+    One(Piece),
+    /// Several pieces.
+    Many(VecDeque<Piece>),
+    /// Pieces to come.
+    Stream(Pin<Box<dyn BodyStream>>),
+}
+
+impl Piece {
+    /// Bytes of the piece.
+    pub fn len(&self) -> u64 {
+        match self {
+            Piece::Memory(bytes) => bytes.len() as u64,
+            Piece::File(region) => region.len,
+        }
+    }
+
+    /// True for a piece without bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Splits off and returns the first `count` bytes; all of them when there are fewer.
+    pub fn split_to(&mut self, count: u64) -> Piece {
+        let count = count.min(self.len());
+        match self {
+            Piece::Memory(bytes) => Piece::Memory(bytes.split_to(count as usize)),
+            Piece::File(region) => {
+                let mut head = region.clone();
+                head.len = count;
+                region.offset += count;
+                region.len -= count;
+                Piece::File(head)
+            }
+        }
+    }
+
+    /// The bytes of at most [`FILE_READ_SIZE`] of the piece, taken from its front.
+    ///
+    /// Reads a file synchronously; an unexpected end of file is an error.
+    pub fn take_memory(&mut self) -> Result<Bytes, BodyError> {
+        match self {
+            Piece::Memory(bytes) => Ok(std::mem::take(bytes)),
+            Piece::File(_) => {
+                let Piece::File(head) = self.split_to(FILE_READ_SIZE as u64) else {
+                    return Ok(Bytes::new());
+                };
+                head.read()
+            }
+        }
+    }
+}
+
+impl FileRegion {
+    /// Reads the whole region into memory; the caller bounds its length.
+    pub fn read(&self) -> Result<Bytes, BodyError> {
+        let mut buf = vec![0; self.len as usize];
+        self.file
+            .read_exact_at(&mut buf, self.offset)
+            .map_err(|error: io::Error| BodyError::File(error.to_string()))?;
+        Ok(Bytes::from(buf))
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        if bytes.is_empty() { Body::Empty } else { Body::One(Piece::Memory(bytes)) }
+    }
+}
+
+impl From<VecDeque<Piece>> for Body {
+    fn from(pieces: VecDeque<Piece>) -> Self {
+        if pieces.is_empty() { Body::Empty } else { Body::Many(pieces) }
+    }
+}
+
+impl Body {
+    /// A body read from a stream.
+    pub fn stream(stream: impl BodyStream + 'static) -> Self {
+        Body::Stream(Box::pin(stream))
+    }
+
+    /// True when it is known that no byte will come.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Body::Empty)
+    }
+
+    /// The next piece; `None` at the end.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Piece, BodyError>>> {
+        match self {
+            Body::Empty => Poll::Ready(None),
+            Body::One(_) => {
+                let Body::One(piece) = std::mem::take(self) else { return Poll::Ready(None) };
+                Poll::Ready(Some(Ok(piece)))
+            }
+            Body::Many(pieces) => Poll::Ready(pieces.pop_front().map(Ok)),
+            Body::Stream(stream) => stream.as_mut().poll_next(cx),
+        }
+    }
+
+    /// Waits for the next piece; `None` at the end.
+    pub async fn next(&mut self) -> Option<Result<Piece, BodyError>> {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// Trailer fields, after the end.
+    pub fn take_trailers(&mut self) -> Option<Fields> {
+        match self {
+            Body::Stream(stream) => stream.as_mut().take_trailers(),
+            _ => None,
+        }
+    }
+}

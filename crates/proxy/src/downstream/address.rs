@@ -1,0 +1,68 @@
+//! Addresses of clients, listeners and peers: an IP socket or a Unix path.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+/// An address.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Address {
+    /// TCP over IPv4 or IPv6.
+    Inet(SocketAddr),
+    /// A Unix socket; the path is empty for an unnamed client.
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// The IP address, unless it is a Unix socket.
+    pub fn ip(&self) -> Option<IpAddr> {
+        match self {
+            Address::Inet(address) => Some(address.ip()),
+            Address::Unix(_) => None,
+        }
+    }
+
+    /// The port; 0 for a Unix socket.
+    pub fn port(&self) -> u16 {
+        match self {
+            Address::Inet(address) => address.port(),
+            Address::Unix(_) => 0,
+        }
+    }
+
+    /// The host part as `$remote_addr` and `$server_addr` show it: an IP without brackets, or `unix:`.
+    pub fn host_text(&self) -> String {
+        match self {
+            Address::Inet(address) => address.ip().to_string(),
+            Address::Unix(path) => format!("unix:{}", path.display()),
+        }
+    }
+}
+
+/// As in a configuration and in `$upstream_addr`: `127.0.0.1:80`, `[::1]:80`, `unix:/path`.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Inet(address) => address.fmt(f),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_written_as_nginx_writes_them() {
+        let cases = [
+            (Address::Inet("127.0.0.1:80".parse().unwrap()), "127.0.0.1:80", "127.0.0.1"),
+            (Address::Inet("[::1]:8080".parse().unwrap()), "[::1]:8080", "::1"),
+            (Address::Unix("/run/x".into()), "unix:/run/x", "unix:/run/x"),
+        ];
+        for (address, whole, host) in cases {
+            assert_eq!(address.to_string(), whole);
+            assert_eq!(address.host_text(), host);
+        }
+    }
+}

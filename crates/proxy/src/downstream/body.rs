@@ -1,0 +1,360 @@
+//! `client_max_body_size`, `client_body_timeout`, `client_body_buffer_size`, `client_body_in_file_only`,
+//! `client_body_in_single_buffer`, `client_body_temp_path`: request bodies.
+//!
+//! [`Incoming`] is the part of the current request's body that is still on the connection. A handler reads it
+//! piece by piece ([`next_chunk`]), collects it ([`read_all`]), or leaves it to the connection, which
+//! discards it before the next request.
+//!
+//! ```text
+//! None ──begin──► Length(n) | Chunked(decoder) ──last byte──► None
+//! ```
+//!
+//! Invariants:
+//! 1. The connection is reused only when `Incoming` is `None`.
+//! 2. Memory for a collected body never passes `client_body_buffer_size` by more than one read; the rest is
+//!    in an unlinked or named file.
+//! 3. A body longer than `client_max_body_size` is refused before it is stored anywhere.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use millpond_conf::value::size::{ByteSize, Offset};
+
+use super::{ClientGone, Downstream};
+use crate::failure::Failure;
+use crate::http1::Framing;
+use crate::http1::chunked::{ChunkEvent, ChunkedDecoder, Strictness};
+use crate::request::Request;
+
+/// Bytes asked of the socket at once while a body is read.
+const READ_SIZE: usize = 16 * 1024;
+
+/// When a request body is kept in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
+pub enum InFileOnly {
+    /// Only what does not fit into memory; removed after the request.
+    #[word("off")]
+    Off,
+    /// Always, and the file stays.
+    #[word("on")]
+    On,
+    /// Always; removed after the request.
+    #[word("clean")]
+    Clean,
+}
+
+/// How request bodies are read.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location)]
+pub struct BodyPolicy {
+    /// The largest request body; a larger one is answered with 413. 0 switches the check off.
+    #[directive(name = "client_max_body_size", default = "1m")]
+    pub max_size: Offset,
+    /// The time between two reads of a request body, after which the request is answered with 408.
+    #[directive(name = "client_body_timeout", default = "60s")]
+    pub timeout: Duration,
+    /// Memory for a request body; a larger one goes to a temporary file.
+    #[directive(name = "client_body_buffer_size", default = "16k")]
+    pub buffer_size: ByteSize,
+    /// Whether the whole body is kept in a file, for debugging or for `$request_body_file`.
+    #[directive(name = "client_body_in_file_only", default = "off")]
+    pub in_file_only: InFileOnly,
+    /// Whether the body is kept in one buffer, so that `$request_body` needs no copy.
+    ///
+    /// # Differs from nginx
+    ///
+    /// A body in memory is always in one buffer.
+    #[directive(name = "client_body_in_single_buffer", default = "off")]
+    pub in_single_buffer: bool,
+    /// Folder of temporary files of request bodies. Up to three levels of subfolders are accepted and
+    /// have no effect.
+    #[directive(name = "client_body_temp_path", default = "client_body_temp")]
+    pub temp_path: Vec<String>,
+}
+
+/// The part of a body that is still to be received.
+#[derive(Debug, Default)]
+pub enum Incoming {
+    /// Nothing.
+    #[default]
+    None,
+    /// So many bytes.
+    Length {
+        /// Bytes to come.
+        left: u64,
+        /// True until `100 Continue` was sent or found needless.
+        wants_continue: bool,
+    },
+    /// Chunked coding.
+    Chunked {
+        /// Where in the coding it is.
+        decoder: Box<ChunkedDecoder>,
+        /// True until `100 Continue` was sent or found needless.
+        wants_continue: bool,
+    },
+}
+
+impl Incoming {
+    /// The body that a head announces.
+    pub fn begin(framing: Framing, wants_continue: bool) -> Self {
+        match framing {
+            Framing::Length(left) if left > 0 => Incoming::Length { left, wants_continue },
+            Framing::Chunked => Incoming::Chunked {
+                decoder: Box::new(ChunkedDecoder::new(Strictness::Request)),
+                wants_continue,
+            },
+            _ => Incoming::None,
+        }
+    }
+
+    /// True when nothing is left on the connection.
+    pub fn is_done(&self) -> bool {
+        matches!(self, Incoming::None)
+    }
+
+    /// Takes what `inbox` holds of the body: `Some(bytes)` (empty at the end), or `None` for need of more.
+    fn take(&mut self, inbox: &mut BytesMut) -> Result<Option<Bytes>, Failure> {
+        match self {
+            Incoming::None => Ok(Some(Bytes::new())),
+            Incoming::Length { left, .. } => {
+                if inbox.is_empty() {
+                    return Ok(None);
+                }
+                let count = (*left).min(inbox.len() as u64);
+                *left -= count;
+                let bytes = inbox.split_to(count as usize).freeze();
+                if *left == 0 {
+                    *self = Incoming::None;
+                }
+                Ok(Some(bytes))
+            }
+            Incoming::Chunked { decoder, .. } => match decoder.decode(inbox) {
+                Ok(ChunkEvent::NeedMore) => Ok(None),
+                Ok(ChunkEvent::Data(bytes)) => Ok(Some(bytes)),
+                Ok(ChunkEvent::End { .. }) => {
+                    *self = Incoming::None;
+                    Ok(Some(Bytes::new()))
+                }
+                Err(error) => Err(Failure::bad_request(error.to_string())),
+            },
+        }
+    }
+
+    fn take_continue(&mut self) -> bool {
+        match self {
+            Incoming::None => false,
+            Incoming::Length { wants_continue, .. } | Incoming::Chunked { wants_continue, .. } => {
+                std::mem::take(wants_continue)
+            }
+        }
+    }
+}
+
+/// The next bytes of the current request's body; empty at the end.
+///
+/// Sends `100 Continue` before it waits for the first byte, when the client asked for it.
+pub async fn next_chunk(down: &Downstream, timeout: Duration) -> Result<Bytes, Failure> {
+    loop {
+        let taken = down.incoming.borrow_mut().take(&mut down.inbox.borrow_mut())?;
+        if let Some(bytes) = taken {
+            return Ok(bytes);
+        }
+        if down.incoming.borrow_mut().take_continue() {
+            send_continue(down).await?;
+        }
+        if !down.fill_inbox(READ_SIZE, timeout).await? {
+            return Err(ClientGone::Closed.into());
+        }
+    }
+}
+
+/// RFC 9110 §10.1.1: the interim answer that lets a waiting client send its body.
+async fn send_continue(down: &Downstream) -> Result<(), Failure> {
+    let text: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+    let slices = [std::io::IoSlice::new(text)];
+    // A fresh line of 25 bytes always fits: anything shorter is a connection in trouble.
+    let sent = std::future::poll_fn(|cx| {
+        down.socket.poll_send(cx, &slices, crate::socket::More::Nothing)
+    })
+    .await;
+    match sent {
+        Ok(count) if count == text.len() => Ok(()),
+        Ok(_) => Err(ClientGone::Closed.into()),
+        Err(error) => Err(ClientGone::Io(error).into()),
+    }
+}
+
+/// A request's body as its handlers see it.
+#[derive(Clone, Debug, Default)]
+pub enum RequestBody {
+    /// There is none.
+    #[default]
+    None,
+    /// It is (still) on the connection.
+    Unread {
+        /// Its length, when it was announced.
+        length: Option<u64>,
+    },
+    /// Collected in memory.
+    Memory(Bytes),
+    /// Collected in a file.
+    File(Rc<BodyFile>),
+}
+
+/// A collected body in a file; removed with its last user unless it is to stay.
+#[derive(Debug)]
+pub struct BodyFile {
+    /// The open file.
+    pub file: Arc<File>,
+    /// Its name.
+    pub path: PathBuf,
+    /// Bytes.
+    pub len: u64,
+    stays: bool,
+}
+
+impl Drop for BodyFile {
+    fn drop(&mut self) {
+        if !self.stays {
+            // Somebody who removed it first did what is wanted.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl RequestBody {
+    /// No body.
+    pub fn none() -> Self {
+        RequestBody::None
+    }
+
+    /// The body for a background copy: what is collected is shared, what is not is left out.
+    pub fn share(&self) -> Self {
+        match self {
+            RequestBody::Unread { .. } => RequestBody::None,
+            collected => collected.clone(),
+        }
+    }
+
+    /// Length, when known.
+    pub fn len(&self) -> Option<u64> {
+        match self {
+            RequestBody::None => Some(0),
+            RequestBody::Unread { length } => *length,
+            RequestBody::Memory(bytes) => Some(bytes.len() as u64),
+            RequestBody::File(file) => Some(file.len),
+        }
+    }
+
+    /// True when there is no body, or an empty one.
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+}
+
+/// Refuses a body that is announced longer than allowed; called when the location is known.
+pub fn check_announced(req: &Request) -> Result<(), Failure> {
+    let max = req.location.settings.body.max_size.0;
+    match req.body {
+        RequestBody::Unread { length: Some(length) } if max > 0 && length > max => {
+            Err(too_large(length))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn too_large(length: u64) -> Failure {
+    Failure::too_large(format!("client intended to send too large body: {length} bytes"))
+}
+
+/// Collects the whole body into memory or a file.
+pub async fn read_all(req: &mut Request) -> Result<(), Failure> {
+    let RequestBody::Unread { length } = req.body else { return Ok(()) };
+    let policy = req.location.settings.body.clone();
+    let mut sink = Sink::new(&policy, length);
+    loop {
+        let chunk = next_chunk(&req.down, policy.timeout).await?;
+        if chunk.is_empty() {
+            break;
+        }
+        sink.len += chunk.len() as u64;
+        if policy.max_size.0 > 0 && sink.len > policy.max_size.0 {
+            return Err(too_large(sink.len));
+        }
+        sink.write(&policy, &chunk)?;
+        if req.down.incoming.borrow().is_done() {
+            break;
+        }
+    }
+    req.body = sink.finish(&policy)?;
+    Ok(())
+}
+
+/// Where a body is collected.
+struct Sink {
+    memory: BytesMut,
+    file: Option<(File, PathBuf)>,
+    len: u64,
+}
+
+impl Sink {
+    fn new(policy: &BodyPolicy, length: Option<u64>) -> Self {
+        let buffer = policy.buffer_size.0;
+        let capacity = length.unwrap_or(0).min(buffer) as usize;
+        Sink { memory: BytesMut::with_capacity(capacity), file: None, len: 0 }
+    }
+
+    fn write(&mut self, policy: &BodyPolicy, chunk: &[u8]) -> Result<(), Failure> {
+        let fits = (self.memory.len() + chunk.len()) as u64 <= policy.buffer_size.0;
+        if self.file.is_none() && fits && policy.in_file_only == InFileOnly::Off {
+            self.memory.extend_from_slice(chunk);
+            return Ok(());
+        }
+        if self.file.is_none() {
+            let (mut file, path) = create_temp(policy)?;
+            file.write_all(&self.memory).map_err(Failure::disk)?;
+            self.memory.clear();
+            self.file = Some((file, path));
+        }
+        match &mut self.file {
+            Some((file, _)) => file.write_all(chunk).map_err(Failure::disk),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(self, policy: &BodyPolicy) -> Result<RequestBody, Failure> {
+        match self.file {
+            Some((file, path)) => Ok(RequestBody::File(Rc::new(BodyFile {
+                file: Arc::new(file),
+                path,
+                len: self.len,
+                stays: policy.in_file_only == InFileOnly::On,
+            }))),
+            None if self.memory.is_empty() => Ok(RequestBody::None),
+            None => Ok(RequestBody::Memory(self.memory.freeze())),
+        }
+    }
+}
+
+/// Creates a numbered file in the folder of temporary bodies.
+fn create_temp(policy: &BodyPolicy) -> Result<(File, PathBuf), Failure> {
+    static NUMBER: AtomicU64 = AtomicU64::new(1);
+    let folder = Path::new(policy.temp_path.first().map_or("client_body_temp", String::as_str));
+    std::fs::create_dir_all(folder).map_err(Failure::disk)?;
+    // Bounded: another process's leftovers are skipped, not fought with for ever.
+    for _ in 0..10_000 {
+        let path = folder.join(format!("{:010}", NUMBER.fetch_add(1, Ordering::Relaxed)));
+        match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
+            Ok(file) => return Ok((file, path)),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Failure::disk(error)),
+        }
+    }
+    Err(Failure::disk(std::io::Error::other("no free name for a temporary file")))
+}

@@ -1,0 +1,377 @@
+//! `keepalive_timeout`, `keepalive_requests`, `keepalive_time`, `keepalive_disable`, `client_header_timeout`,
+//! `client_header_buffer_size`, `large_client_header_buffers`, `lingering_close` and their like: one client's connection.
+//!
+//! ```text
+//!            ┌────────────── next request (kept alive, body consumed) ◄──┐
+//!            ▼                                                           │
+//! accept ► Head ──head──► Answer (phases, filters, writer) ──────────► Rest ──► Linger ► closed
+//!            │ end of stream, timeout, closing generation                          ▲
+//!            └── refused head ──► Answer (error page) ─────────────────────────────┘
+//! ```
+//!
+//! Invariants:
+//! 1. A connection is reused only when the whole body of the last request was consumed and its answer was sent whole.
+//! 2. A refused head ends the connection after its answer.
+//! 3. One request at a time: what a pipelining client sent ahead waits in the inbox, which is bounded.
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use millpond_conf::value::size::ByteSize;
+
+use super::body::{self, Incoming, RequestBody};
+use super::{ClientGone, Downstream};
+use crate::clock;
+use crate::header::Known;
+use crate::http1::request::{InvalidNames, Limits, Refusal, RequestHead, RequestParser, Underscores};
+use crate::http1::{Framing, Progress};
+use crate::phase;
+use crate::request::Request;
+use crate::respond;
+use crate::route::listen::Binding;
+use crate::route::target;
+use crate::worker::Member;
+
+/// Bytes asked of the socket at once when a head does not fit into the first buffer.
+const LARGE_READ: usize = 16 * 1024;
+
+/// How heads are read; obeyed before the server is known, so the default server's values count.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server)]
+pub struct HeadPolicy {
+    /// The time in which a client must send a whole request head.
+    #[directive(name = "client_header_timeout", default = "60s")]
+    pub timeout: Duration,
+    /// The first buffer of a request head; enough for most.
+    #[directive(name = "client_header_buffer_size", default = "1k")]
+    pub buffer_size: ByteSize,
+    /// Number and size of the buffers of long heads: a request line or a field must fit into one, the
+    /// whole head into all of them.
+    #[directive(name = "large_client_header_buffers", default = "4 8k")]
+    pub large_buffers: millpond_conf::value::buffers::Buffers,
+    /// Whether fields with invalid names are ignored; else the request is refused.
+    #[directive(name = "ignore_invalid_headers", default = "on")]
+    pub ignore_invalid: bool,
+    /// Whether names with underscores are valid.
+    #[directive(name = "underscores_in_headers", default = "off")]
+    pub underscores: bool,
+    /// The largest number of fields of a request.
+    #[directive(name = "max_headers", default = "1000")]
+    pub max_fields: u32,
+    /// Whether adjacent slashes of a path are merged into one.
+    #[directive(name = "merge_slashes", default = "on")]
+    pub merge_slashes: bool,
+}
+
+/// Browsers whose keep-alive is not trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
+pub enum DistrustedBrowser {
+    /// None.
+    #[word("none")]
+    None,
+    /// Old MSIE, after a POST.
+    #[word("msie6")]
+    Msie6,
+    /// Safari, on macOS.
+    #[word("safari")]
+    Safari,
+}
+
+/// When a connection may serve another request, and how it is closed.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location)]
+pub struct KeepAlivePolicy {
+    /// How long an idle connection is kept, and optionally what the Keep-Alive field says; 0 closes after each answer.
+    #[directive(name = "keepalive_timeout", default = "75s")]
+    pub timeout: Vec<Duration>,
+    /// Requests after which a connection is closed.
+    #[directive(name = "keepalive_requests", default = "1000")]
+    pub requests: u32,
+    /// Age of a connection after which it is closed with its next answer.
+    #[directive(name = "keepalive_time", default = "1h")]
+    pub time: Duration,
+    /// The time that an idle connection is kept at shutdown, at least.
+    ///
+    /// # Differs from nginx
+    ///
+    /// Idle connections are closed at once; the value is only checked.
+    #[directive(name = "keepalive_min_timeout", default = "0")]
+    pub min_timeout: Duration,
+    /// Browsers whose connections are not kept alive.
+    #[directive(name = "keepalive_disable", default = "msie6")]
+    pub disable: millpond_conf::value::flags::Flags<DistrustedBrowser>,
+    /// Whether the server goes on reading from a client that it has answered early, so that the answer is not lost.
+    #[directive(name = "lingering_close", default = "on")]
+    pub lingering_close: LingeringClose,
+    /// The longest time for which such reading goes on.
+    #[directive(name = "lingering_time", default = "30s")]
+    pub lingering_time: Duration,
+    /// The longest wait for more in such reading.
+    #[directive(name = "lingering_timeout", default = "5s")]
+    pub lingering_timeout: Duration,
+    /// Whether a timed-out connection is closed with a reset.
+    ///
+    /// # Differs from nginx
+    ///
+    /// Connections are always closed in the ordinary way; the value is only checked.
+    #[directive(name = "reset_timedout_connection", default = "off")]
+    pub reset_timed_out: bool,
+}
+
+/// When a connection lingers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
+pub enum LingeringClose {
+    /// Never.
+    #[word("off")]
+    Off,
+    /// When the client may still be sending.
+    #[word("on")]
+    On,
+    /// Always.
+    #[word("always")]
+    Always,
+}
+
+/// Whether a connection goes on after an answer.
+enum After {
+    NextRequest,
+    Close,
+    Linger { time: Duration, timeout: Duration },
+}
+
+/// Serves a connection to its end.
+pub async fn serve(down: Rc<Downstream>, binding: Rc<Binding>, member: Member) {
+    let counters = &down.generation.worker.shared.connections;
+    counters.active.fetch_add(1, Ordering::Relaxed);
+    let Some(listen) = binding.listen_for(&down.local).cloned() else { return };
+    let mut parser = RequestParser::default();
+    loop {
+        let Some(head) = read_head(&down, &listen, &mut parser, &member).await else { break };
+        let counters = &down.generation.worker.shared.connections;
+        counters.requests.fetch_add(1, Ordering::Relaxed);
+        counters.writing.fetch_add(1, Ordering::Relaxed);
+        let after = Box::pin(exchange(&down, &listen, head)).await;
+        counters.writing.fetch_sub(1, Ordering::Relaxed);
+        match after {
+            After::NextRequest => {}
+            After::Close => break,
+            After::Linger { time, timeout } => {
+                linger(&down, time, timeout).await;
+                break;
+            }
+        }
+    }
+    counters.active.fetch_sub(1, Ordering::Relaxed);
+}
+
+type Head = Result<RequestHead, Refusal>;
+
+/// Reads the next head; `None` when the connection is to be closed silently.
+async fn read_head(
+    down: &Rc<Downstream>,
+    listen: &crate::route::listen::Listen,
+    parser: &mut RequestParser,
+    member: &Member,
+) -> Option<Head> {
+    let server = listen.names.default_server();
+    let policy = &server.settings.head;
+    let limits = limits(policy);
+    let is_first = down.requests.get() == 0;
+    let keep_alive = server.location.settings.keep_alive.idle_timeout();
+    let idle = if is_first { policy.timeout } else { keep_alive };
+    let mut deadline = clock::instant() + idle;
+    let mut is_idle = true;
+    down.is_pipelined.set(!is_first && !down.inbox.borrow().is_empty());
+    loop {
+        if !down.inbox.borrow().is_empty() {
+            if is_idle {
+                is_idle = false;
+                let now = clock::instant();
+                down.request_started.set(now);
+                deadline = now + policy.timeout;
+            }
+            match parser.parse(&mut down.inbox.borrow_mut(), &limits) {
+                Progress::Done(head) => {
+                    down.request_bytes.set(head.head_len() as u64);
+                    return Some(Ok(head));
+                }
+                Progress::Refuse(refusal) => return Some(Err(refusal)),
+                Progress::NeedMore => {}
+            }
+        } else if down.generation.is_closing() {
+            return None;
+        }
+        let size = if is_idle { policy.buffer_size.0 as usize } else { LARGE_READ };
+        match down.timer.guard(deadline, recv_head(down, member, is_idle, size)).await {
+            Ok(Some(count)) if count > 0 => {}
+            _ => return None,
+        }
+    }
+}
+
+/// One read for a head; `None` when the generation closes while the connection is idle.
+async fn recv_head(down: &Downstream, member: &Member, is_idle: bool, size: usize) -> Option<usize> {
+    std::future::poll_fn(|cx| {
+        let mut inbox = down.inbox.borrow_mut();
+        if inbox.capacity() == inbox.len() {
+            inbox.reserve(size.max(256));
+        }
+        match down.socket.poll_recv(cx, &mut inbox) {
+            std::task::Poll::Ready(count) => std::task::Poll::Ready(count.ok()),
+            std::task::Poll::Pending if is_idle && down.generation.is_closing() => {
+                std::task::Poll::Ready(None)
+            }
+            std::task::Poll::Pending => {
+                member.register(cx.waker());
+                std::task::Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+fn limits(policy: &HeadPolicy) -> Limits {
+    let line = policy.large_buffers.size.0 as usize;
+    Limits {
+        line,
+        total: line.saturating_mul(policy.large_buffers.count as usize),
+        fields: policy.max_fields as usize,
+        underscores: if policy.underscores { Underscores::Allow } else { Underscores::Ignore },
+        invalid: if policy.ignore_invalid { InvalidNames::Ignore } else { InvalidNames::Refuse },
+    }
+}
+
+/// Answers one request.
+async fn exchange(down: &Rc<Downstream>, listen: &crate::route::listen::Listen, head: Head) -> After {
+    down.requests.set(down.requests.get() + 1);
+    let conf = std::sync::Arc::clone(&down.generation.conf);
+    let server = std::sync::Arc::clone(listen.names.default_server());
+    let (head, refusal) = match head {
+        Ok(head) => (head, None),
+        Err(refusal) => (RequestHead::refused(refusal.line()), Some(refusal)),
+    };
+    let mut req = Request::new(conf, Rc::clone(down), head, server);
+    let refused = match refusal {
+        Some(refusal) => Some((refusal.status(), refusal.to_string())),
+        None => open(&mut req, listen).err(),
+    };
+    let mut response = match refused {
+        None => phase::answer(&mut req).await,
+        Some((status, why)) => {
+            crate::log::error::refused(&req, &why);
+            req.keep_alive = false;
+            // What follows a refused head cannot be told apart from a body.
+            *down.incoming.borrow_mut() = Incoming::None;
+            phase::answer_refused(&mut req, status).await
+        }
+    };
+    let was_refused = req.head.is_refused();
+    let sent = respond::send(&mut req, &mut response).await;
+    crate::log::access::write(&mut req);
+    if sent.is_err() {
+        return After::Close;
+    }
+    after_answer(&req, was_refused).await
+}
+
+/// Sets up framing and target of a parsed head; the error is a status and why.
+fn open(req: &mut Request, listen: &crate::route::listen::Listen) -> Result<(), (u16, String)> {
+    let framing = req.head.framing().map_err(|refusal| (refusal.status(), refusal.to_string()))?;
+    let wants_continue = req.head.expects_continue();
+    *req.down.incoming.borrow_mut() = Incoming::begin(framing, wants_continue);
+    req.body = match framing {
+        Framing::None | Framing::Length(0) => RequestBody::None,
+        Framing::Length(length) => RequestBody::Unread { length: Some(length) },
+        _ => RequestBody::Unread { length: None },
+    };
+    req.keep_alive = req.head.keep_alive_wanted();
+    target::apply(req)?;
+    req.server = listen.names.find(req);
+    req.location = std::sync::Arc::clone(&req.server.location);
+    Ok(())
+}
+
+/// Reads what is left of the request and decides how the connection goes on.
+async fn after_answer(req: &Request, was_refused: bool) -> After {
+    let policy = &req.location.settings.keep_alive;
+    let linger = match policy.lingering_close {
+        LingeringClose::Off => After::Close,
+        _ => After::Linger { time: policy.lingering_time, timeout: policy.lingering_timeout },
+    };
+    if was_refused {
+        return linger;
+    }
+    if !req.down.incoming.borrow().is_done() {
+        if !req.keep_alive || discard(req, policy).await.is_err() {
+            return linger;
+        }
+    }
+    if req.keep_alive && !req.down.generation.is_closing() {
+        return After::NextRequest;
+    }
+    match policy.lingering_close {
+        LingeringClose::Always => linger,
+        _ => After::Close,
+    }
+}
+
+/// Reads a body that no handler wanted, within the limits of lingering.
+async fn discard(req: &Request, policy: &KeepAlivePolicy) -> Result<(), crate::failure::Failure> {
+    let end = clock::instant() + policy.lingering_time;
+    while !req.down.incoming.borrow().is_done() {
+        if clock::instant() >= end {
+            return Err(ClientGone::TimedOut.into());
+        }
+        body::next_chunk(&req.down, policy.lingering_timeout).await?;
+    }
+    Ok(())
+}
+
+/// Ends the sending side and reads on for a while, so that the client can read the answer before a reset.
+async fn linger(down: &Downstream, time: Duration, timeout: Duration) {
+    down.socket.shutdown_write();
+    let end = clock::instant() + time;
+    while clock::instant() < end {
+        *down.inbox.borrow_mut() = BytesMut::new();
+        let wait = timeout.min(end.saturating_duration_since(clock::instant()));
+        match down.fill_inbox(LARGE_READ, wait).await {
+            Ok(true) => {}
+            _ => return,
+        }
+    }
+}
+
+impl KeepAlivePolicy {
+    /// How long an idle connection is kept; zero when it is not.
+    pub fn idle_timeout(&self) -> Duration {
+        self.timeout.first().copied().unwrap_or_default()
+    }
+
+    /// The value of the Keep-Alive field, seconds.
+    pub fn header_timeout(&self) -> Option<u64> {
+        self.timeout.get(1).map(Duration::as_secs).filter(|seconds| *seconds > 0)
+    }
+
+    /// True when the connection of `req` may serve another request under this policy.
+    pub fn allows(&self, req: &Request) -> bool {
+        let down = &req.down;
+        !self.idle_timeout().is_zero()
+            && down.requests.get() < self.requests
+            && clock::instant() - down.accepted < self.time
+            && !down.generation.is_closing()
+            && !self.distrusts(req)
+    }
+
+    fn distrusts(&self, req: &Request) -> bool {
+        let Some(agent) = req.field(Known::UserAgent) else { return false };
+        let has = |text: &[u8]| memchr::memmem::find(agent, text).is_some();
+        let is_post = req.method == crate::http1::request::Method::Post;
+        (self.disable.has(DistrustedBrowser::Msie6) && is_post && has(b"MSIE ") && !has(b"Opera"))
+            || (self.disable.has(DistrustedBrowser::Safari)
+                && has(b"Safari/")
+                && has(b"Mac OS X")
+                && !has(b"Chrome/"))
+    }
+}

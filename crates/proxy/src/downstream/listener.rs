@@ -1,0 +1,189 @@
+//! Listening sockets: bound once for the process, accepted from by each worker.
+//!
+//! Every worker has a socket of its own for an address (SO_REUSEPORT), so that the kernel spreads connections and
+//! workers share nothing. With one worker there is one socket. Sockets live as long as their address stays in the
+//! configuration: a reload hands them on, and no connection in a queue is lost.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use socket2::{Domain, Protocol, SockAddr, Socket as RawSocket, Type};
+use tokio::io::unix::AsyncFd;
+
+use super::Downstream;
+use super::address::Address;
+use super::connection;
+use super::timer::Timer;
+use crate::clock;
+use crate::route::listen::{Binding, ListenOptions};
+use crate::socket::Socket;
+use crate::worker::Generation;
+
+/// Wait after an accept that failed for want of descriptors or memory (nginx: accept_mutex_delay's 500 ms).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+
+/// Binds and listens.
+pub fn bind(address: &Address, options: &ListenOptions, shares_port: bool) -> io::Result<OwnedFd> {
+    let socket = match address {
+        Address::Inet(inet) => bind_inet(*inet, options, shares_port)?,
+        Address::Unix(path) => bind_unix(path)?,
+    };
+    if let Some(size) = options.rcvbuf {
+        socket.set_recv_buffer_size(size)?;
+    }
+    if let Some(size) = options.sndbuf {
+        socket.set_send_buffer_size(size)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.listen(options.backlog)?;
+    Ok(socket.into())
+}
+
+fn bind_inet(
+    address: SocketAddr,
+    options: &ListenOptions,
+    shares_port: bool,
+) -> io::Result<RawSocket> {
+    let socket = RawSocket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if shares_port {
+        socket.set_reuse_port(true)?;
+    }
+    if address.is_ipv6() {
+        socket.set_only_v6(options.ipv6_only)?;
+    }
+    if options.keepalive {
+        socket.set_keepalive(true)?;
+    }
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+fn bind_unix(path: &Path) -> io::Result<RawSocket> {
+    let socket = RawSocket::new(Domain::UNIX, Type::STREAM, None)?;
+    let address = SockAddr::unix(path)?;
+    match socket.bind(&address) {
+        // A socket file that nobody listens on was left by a process that was killed.
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_dead(&address) => {
+            std::fs::remove_file(path)?;
+            socket.bind(&address)?;
+        }
+        outcome => outcome?,
+    }
+    use std::os::unix::fs::PermissionsExt;
+    // nginx: a Unix listener is open to every local user.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
+    Ok(socket)
+}
+
+fn is_dead(address: &SockAddr) -> bool {
+    RawSocket::new(Domain::UNIX, Type::STREAM, None)
+        .and_then(|probe| probe.connect(address))
+        .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// Accepts connections for a generation; its owner aborts the task when the generation closes.
+pub async fn accept_loop(fd: OwnedFd, binding: Rc<Binding>, generation: Rc<Generation>) {
+    let Ok(listener) = AsyncFd::new(fd) else { return };
+    loop {
+        match std::future::poll_fn(|cx| poll_accept(&listener, cx)).await {
+            Ok(accepted) => start(accepted, &binding, &generation),
+            Err(error) if is_of_connection(&error) => {}
+            Err(error) => {
+                crate::log::error::accept_failed(&generation.conf, &error);
+                clock::pause(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Errors that concern one connection only.
+fn is_of_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
+    )
+}
+
+fn poll_accept(
+    listener: &AsyncFd<OwnedFd>,
+    cx: &mut std::task::Context<'_>,
+) -> std::task::Poll<io::Result<(OwnedFd, Option<rustix::net::SocketAddrAny>)>> {
+    use rustix::net::SocketFlags;
+    loop {
+        let mut guard = std::task::ready!(listener.poll_read_ready(cx))?;
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        match rustix::net::acceptfrom_with(listener.get_ref(), flags) {
+            Ok(accepted) => return std::task::Poll::Ready(Ok(accepted)),
+            Err(rustix::io::Errno::AGAIN) => guard.clear_ready(),
+            Err(errno) => return std::task::Poll::Ready(Err(errno.into())),
+        }
+    }
+}
+
+/// Starts the task of an accepted connection.
+fn start(
+    (fd, peer): (OwnedFd, Option<rustix::net::SocketAddrAny>),
+    binding: &Rc<Binding>,
+    generation: &Rc<Generation>,
+) {
+    let peer = peer.map_or(Address::Unix(Default::default()), |any| address_of(&any));
+    let local = local_address(&fd, &binding.bound);
+    if matches!(local, Address::Inet(_)) {
+        // Answers go out in whole packets; waiting to fill them only delays (nginx: tcp_nodelay on).
+        let _ = rustix::net::sockopt::set_tcp_nodelay(&fd, true);
+    }
+    let Ok(socket) = Socket::new(fd) else { return };
+    let now = clock::instant();
+    let down = Rc::new(Downstream {
+        socket,
+        inbox: BytesMut::new().into(),
+        incoming: Default::default(),
+        timer: Timer::new(),
+        remote: peer.clone().into(),
+        peer,
+        local,
+        number: generation.worker.shared.next_connection(),
+        accepted: now,
+        requests: 0.into(),
+        request_started: now.into(),
+        request_bytes: 0.into(),
+        is_pipelined: false.into(),
+        generation: Rc::clone(generation),
+    });
+    let member = generation.enter();
+    tokio::task::spawn_local(connection::serve(down, Rc::clone(binding), member));
+}
+
+/// The address that a client connected to; asked of the kernel only for wildcard listeners.
+fn local_address(fd: &OwnedFd, bound: &Address) -> Address {
+    match bound {
+        Address::Inet(inet) if inet.ip().is_unspecified() => {
+            rustix::net::getsockname(fd).map_or_else(|_| bound.clone(), |any| address_of(&any))
+        }
+        bound => bound.clone(),
+    }
+}
+
+/// An address as the kernel gave it; IPv4 that came through an IPv6 socket becomes IPv4.
+pub fn address_of(any: &rustix::net::SocketAddrAny) -> Address {
+    match SocketAddr::try_from(any.clone()) {
+        Ok(mut address) => {
+            address.set_ip(address.ip().to_canonical());
+            Address::Inet(address)
+        }
+        Err(_) => match rustix::net::SocketAddrUnix::try_from(any.clone()) {
+            Ok(unix) => Address::Unix(
+                unix.path()
+                    .and_then(|path| path.to_str().ok().map(Into::into))
+                    .unwrap_or_default(),
+            ),
+            Err(_) => Address::Unix(Default::default()),
+        },
+    }
+}

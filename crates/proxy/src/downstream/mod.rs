@@ -1,0 +1,92 @@
+//! The client's side: listeners, connections, request bodies in, answers out.
+//!
+//! A connection is one task on one worker ([`connection`]). [`Downstream`] is what the task shares with
+//! the request that it is serving.
+
+pub mod address;
+pub mod body;
+pub mod connection;
+pub mod listener;
+pub mod timer;
+pub mod writer;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+
+use crate::clock::Instant;
+use crate::socket::Socket;
+use crate::worker::Generation;
+
+use address::Address;
+use body::Incoming;
+use timer::Timer;
+
+/// A client's connection, as its requests see it.
+pub struct Downstream {
+    /// The socket.
+    pub socket: Socket,
+    /// Bytes received and not yet consumed.
+    pub inbox: RefCell<BytesMut>,
+    /// The body of the current request, as far as it is still to come.
+    pub incoming: RefCell<Incoming>,
+    /// The connection's one timer.
+    pub timer: Timer,
+    /// The client's address, or the one that `real_ip_header` put in its place.
+    pub remote: RefCell<Address>,
+    /// The client's address as the kernel knows it.
+    pub peer: Address,
+    /// The address it connected to.
+    pub local: Address,
+    /// Number of the connection, counted from 1 over all workers (`$connection`).
+    pub number: u64,
+    /// When it was accepted.
+    pub accepted: Instant,
+    /// Requests so far, this one included (`$connection_requests`).
+    pub requests: Cell<u32>,
+    /// When the current request's first byte was there.
+    pub request_started: Cell<Instant>,
+    /// Bytes of the current request received so far (`$request_length`).
+    pub request_bytes: Cell<u64>,
+    /// True when several requests were sent without waiting (`$pipe`).
+    pub is_pipelined: Cell<bool>,
+    /// The worker and configuration that serve it.
+    pub generation: Rc<Generation>,
+}
+
+impl Downstream {
+    /// Reads more bytes into the inbox within `timeout`.
+    ///
+    /// Returns false at the client's end of stream.
+    pub async fn fill_inbox(&self, size: usize, timeout: Duration) -> Result<bool, ClientGone> {
+        let deadline = crate::clock::instant() + timeout;
+        let read = std::future::poll_fn(|cx| {
+            let mut inbox = self.inbox.borrow_mut();
+            if inbox.capacity() == inbox.len() {
+                inbox.reserve(size);
+            }
+            self.socket.poll_recv(cx, &mut inbox)
+        });
+        match self.timer.guard(deadline, read).await {
+            Ok(Ok(count)) => Ok(count > 0),
+            Ok(Err(error)) => Err(ClientGone::Io(error)),
+            Err(_) => Err(ClientGone::TimedOut),
+        }
+    }
+}
+
+/// Why a client cannot be served further.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientGone {
+    /// It was silent for too long.
+    #[error("client timed out")]
+    TimedOut,
+    /// It closed the connection before the end of its request.
+    #[error("client prematurely closed connection")]
+    Closed,
+    /// The socket failed.
+    #[error("client connection failed: {0}")]
+    Io(std::io::Error),
+}

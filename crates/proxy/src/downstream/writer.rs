@@ -1,0 +1,337 @@
+//! `send_timeout`, `limit_rate`, `limit_rate_after`, `sendfile`, `sendfile_max_chunk`: how an answer is sent.
+//!
+//! The writer pulls pieces from a body while they are ready, sends them with as few calls as the socket
+//! allows (head and memory together in one `sendmsg`, files by `sendfile`), and only then waits:
+//! for the socket when it is full, for the body when it has nothing.
+//!
+//! Invariants:
+//! 1. No more than [`QUEUE_BYTES`] of memory and [`QUEUE_PIECES`] pieces are held here.
+//! 2. A body of known length that ends early, or any error of the body, ends the connection, so that the
+//!    client sees the failure.
+//! 3. A chunk is framed only around bytes that are there.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use millpond_conf::value::size::{ByteSize, Offset};
+use millpond_conf::value::template::Template;
+use smallvec::SmallVec;
+
+use super::{ClientGone, Downstream};
+use crate::body::{Body, BodyError, FILE_READ_SIZE, Piece};
+use crate::clock::{self, Instant};
+use crate::header::Fields;
+use crate::http1::chunked;
+use crate::socket::More;
+
+/// Memory held for one connection before the socket must take some (arbitrary: twice a socket's
+/// usual free space).
+const QUEUE_BYTES: usize = 128 * 1024;
+/// Pieces held at once; one `sendmsg` takes up to so many slices.
+const QUEUE_PIECES: usize = 24;
+
+/// How answers are sent.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location, if_location)]
+pub struct SendPolicy {
+    /// The time between two successful writes to a client, after which the connection is closed.
+    #[directive(name = "send_timeout", default = "60s", contexts(http, server, location))]
+    pub timeout: Duration,
+    /// Limits the rate of an answer, in bytes a second; 0 means no limit. The limit is for one request.
+    #[directive(name = "limit_rate")]
+    pub rate: Option<Template>,
+    /// Bytes of an answer that are sent before `limit_rate` begins to act.
+    #[directive(name = "limit_rate_after")]
+    pub rate_after: Option<Template>,
+    /// Whether files are sent by the kernel from the page cache without a copy in this process.
+    #[directive(name = "sendfile", default = "off")]
+    pub sendfile: bool,
+    /// The most that one `sendfile` call sends, so that one fast client does not hold a worker; 0: no limit.
+    #[directive(
+        name = "sendfile_max_chunk",
+        default = "2m",
+        contexts(http, server, location)
+    )]
+    pub sendfile_max_chunk: ByteSize,
+    /// Data of less than this many bytes may be held back until more comes.
+    ///
+    /// # Differs from nginx
+    ///
+    /// What is ready is sent at once and nothing is held back; the value is only checked.
+    #[directive(name = "postpone_output", default = "1460", contexts(http, server, location))]
+    pub postpone_output: Offset,
+}
+
+/// How the end of the body is made known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutFraming {
+    /// The answer has no body (HEAD, 204, 304).
+    NoBody,
+    /// Exactly so many bytes.
+    Length(u64),
+    /// Chunked coding.
+    Chunked,
+    /// Until the connection closes.
+    UntilClose,
+}
+
+/// Limits of one answer.
+#[derive(Clone, Copy, Debug)]
+pub struct SendLimits {
+    /// Longest wait for the socket.
+    pub timeout: Duration,
+    /// Bytes a second; 0 is no limit.
+    pub rate: u64,
+    /// Bytes before the limit acts.
+    pub rate_after: u64,
+    /// Most bytes of one `sendfile` call.
+    pub file_chunk: u64,
+}
+
+/// Why an answer was not sent whole.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// The client's fault.
+    #[error(transparent)]
+    Client(#[from] ClientGone),
+    /// The body's source failed.
+    #[error(transparent)]
+    Body(#[from] BodyError),
+}
+
+/// Bytes that went out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SentBytes {
+    /// Of the head.
+    pub head: u64,
+    /// Of the body, framing included.
+    pub body: u64,
+}
+
+/// Sends head and body; `sent` is kept up to date, so that it is right after an error too.
+pub async fn send(
+    down: &Downstream,
+    answer: Answer<'_>,
+    limits: &SendLimits,
+    sent: &mut SentBytes,
+) -> Result<(), SendError> {
+    let mut out = Outbox::new(answer.head, answer.framing);
+    let started = clock::instant();
+    loop {
+        out.gather(answer.body, answer.trailers).await?;
+        if out.queue.is_empty() {
+            return out.check_complete();
+        }
+        let allowance = rate_allowance(down, limits, started, sent).await;
+        let step = std::future::poll_fn(|cx| out.poll_write(cx, down, limits, allowance));
+        let deadline = clock::instant() + limits.timeout;
+        let count = match down.timer.guard(deadline, step).await {
+            Ok(Ok(count)) => count,
+            Ok(Err(error)) => return Err(ClientGone::Io(error).into()),
+            Err(_) => return Err(ClientGone::TimedOut.into()),
+        };
+        let of_head = count.min(out.head_left);
+        out.head_left -= of_head;
+        sent.head += of_head;
+        sent.body += count - of_head;
+    }
+}
+
+/// What is to be sent.
+pub struct Answer<'a> {
+    /// The encoded head.
+    pub head: Bytes,
+    /// The body; left unread when there is none to send.
+    pub body: &'a mut Body,
+    /// How it ends.
+    pub framing: OutFraming,
+    /// Gives the trailer fields of a chunked body when it has ended; gets the body's own.
+    pub trailers: &'a mut dyn FnMut(Option<Fields>) -> Option<Fields>,
+}
+
+/// Pieces on their way to the socket.
+struct Outbox {
+    queue: VecDeque<Piece>,
+    memory: usize,
+    head_left: u64,
+    framing: OutFraming,
+    /// Bytes of a `Length` body that have not come yet.
+    missing: u64,
+    is_ended: bool,
+}
+
+impl Outbox {
+    fn new(head: Bytes, framing: OutFraming) -> Self {
+        let mut outbox = Outbox {
+            queue: VecDeque::with_capacity(4),
+            memory: 0,
+            head_left: head.len() as u64,
+            framing,
+            missing: match framing {
+                OutFraming::Length(len) => len,
+                _ => 0,
+            },
+            is_ended: framing == OutFraming::NoBody || framing == OutFraming::Length(0),
+        };
+        outbox.push(Piece::Memory(head));
+        outbox
+    }
+
+    /// Takes what the body has ready; waits for it only when nothing else is to be sent.
+    async fn gather(
+        &mut self,
+        body: &mut Body,
+        trailers: &mut dyn FnMut(Option<Fields>) -> Option<Fields>,
+    ) -> Result<(), BodyError> {
+        std::future::poll_fn(|cx| self.poll_gather(cx, body, trailers)).await
+    }
+
+    fn poll_gather(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &mut Body,
+        trailers: &mut dyn FnMut(Option<Fields>) -> Option<Fields>,
+    ) -> Poll<Result<(), BodyError>> {
+        while !self.is_ended && self.memory < QUEUE_BYTES && self.queue.len() + 3 <= QUEUE_PIECES {
+            match body.poll_next(cx) {
+                Poll::Ready(Some(Ok(piece))) => self.push_body(piece),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
+                Poll::Ready(None) => self.end(trailers(body.take_trailers())),
+                Poll::Pending if self.queue.is_empty() => return Poll::Pending,
+                Poll::Pending => break,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn push_body(&mut self, mut piece: Piece) {
+        if piece.is_empty() {
+            return;
+        }
+        match self.framing {
+            OutFraming::Length(_) => {
+                // What a source has beyond its stated length is not sent.
+                let piece = piece.split_to(self.missing);
+                self.missing -= piece.len();
+                self.is_ended = self.missing == 0;
+                if !piece.is_empty() {
+                    self.push(piece);
+                }
+            }
+            OutFraming::Chunked => {
+                let mut head = BytesMut::with_capacity(20);
+                chunked::write_chunk_head(&mut head, piece.len());
+                self.push(Piece::Memory(head.freeze()));
+                self.push(piece);
+                self.push(Piece::Memory(Bytes::from_static(b"\r\n")));
+            }
+            OutFraming::UntilClose | OutFraming::NoBody => self.push(piece),
+        }
+    }
+
+    fn end(&mut self, trailers: Option<Fields>) {
+        self.is_ended = true;
+        if self.framing == OutFraming::Chunked {
+            let mut last = BytesMut::new();
+            chunked::write_last_chunk(&mut last, trailers.as_ref());
+            self.push(Piece::Memory(last.freeze()));
+        }
+    }
+
+    fn push(&mut self, piece: Piece) {
+        if let Piece::Memory(bytes) = &piece {
+            self.memory += bytes.len();
+        }
+        self.queue.push_back(piece);
+    }
+
+    fn check_complete(&self) -> Result<(), SendError> {
+        if self.missing > 0 {
+            return Err(BodyError::UpstreamTruncated.into());
+        }
+        Ok(())
+    }
+
+    /// One write of at most `allowance` bytes; returns the bytes taken.
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        down: &Downstream,
+        limits: &SendLimits,
+        allowance: u64,
+    ) -> Poll<std::io::Result<u64>> {
+        let count = if let Some(Piece::File(region)) = self.queue.front() {
+            let mut region = region.clone();
+            region.len = region.len.min(allowance).min(limits.file_chunk);
+            match std::task::ready!(down.socket.poll_sendfile(cx, &region))? {
+                0 => {
+                    return Poll::Ready(Err(std::io::Error::new(
+                        std::io::ErrorKind::UnexpectedEof,
+                        "file is shorter than it was",
+                    )));
+                }
+                count => count as u64,
+            }
+        } else {
+            let (slices, more) = self.memory_slices(allowance);
+            std::task::ready!(down.socket.poll_send(cx, &slices, more))? as u64
+        };
+        self.consume(count);
+        Poll::Ready(Ok(count))
+    }
+
+    /// The leading memory pieces, cut to `allowance`.
+    fn memory_slices(&self, allowance: u64) -> (SmallVec<[IoSlice<'_>; QUEUE_PIECES]>, More) {
+        let mut slices = SmallVec::new();
+        let mut left = allowance.min(usize::MAX as u64) as usize;
+        for piece in &self.queue {
+            let Piece::Memory(bytes) = piece else { return (slices, More::Follows) };
+            let part = bytes.get(..left.min(bytes.len())).unwrap_or_default();
+            if part.is_empty() {
+                break;
+            }
+            left -= part.len();
+            slices.push(IoSlice::new(part));
+        }
+        (slices, More::Nothing)
+    }
+
+    fn consume(&mut self, mut count: u64) {
+        while count > 0 {
+            let Some(front) = self.queue.front_mut() else { return };
+            let part = front.split_to(count);
+            count -= part.len();
+            if matches!(part, Piece::Memory(_)) {
+                self.memory -= part.len() as usize;
+            }
+            if front.is_empty() {
+                self.queue.pop_front();
+            }
+        }
+    }
+}
+
+/// How many bytes may be sent now under `limit_rate`; waits until it is at least one.
+async fn rate_allowance(
+    _down: &Downstream,
+    limits: &SendLimits,
+    started: Instant,
+    sent: &SentBytes,
+) -> u64 {
+    if limits.rate == 0 {
+        return u64::MAX;
+    }
+    loop {
+        // nginx: the first second's share is there at once.
+        let elapsed_ms = (clock::instant() - started).as_millis() as u64;
+        let budget = limits.rate_after + limits.rate * (elapsed_ms / 1000 + 1);
+        let allowance = budget.saturating_sub(sent.head + sent.body);
+        if allowance > 0 {
+            return allowance.min(limits.rate.max(FILE_READ_SIZE as u64));
+        }
+        clock::pause(Duration::from_millis(1000 - elapsed_ms % 1000)).await;
+    }
+}

@@ -1,0 +1,105 @@
+//! Failures of a request, and the one table that turns them into answers.
+//!
+//! A handler returns a [`Failure`] up to the phase loop; this file alone says which status the client gets and at which
+//! level the failure is logged. Whether another peer may be tried is decided where the peers are
+//! (`upstream/next.rs`), from [`UpstreamFailure::kind`].
+
+use std::io;
+
+use crate::downstream::ClientGone;
+use crate::log::error::Level;
+
+/// Why a request was not answered by its handler.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The handler chose a status (`return 404`, access denied, no such file).
+    #[error("status {0}")]
+    Status(u16),
+    /// The request itself is wrong.
+    #[error("{message}")]
+    Request {
+        /// 400, 413, 414 …
+        status: u16,
+        /// What is wrong.
+        message: String,
+    },
+    /// The client is gone.
+    #[error(transparent)]
+    Client(#[from] ClientGone),
+    /// No upstream could answer.
+    #[error(transparent)]
+    Upstream(#[from] UpstreamFailure),
+    /// A file of ours failed.
+    #[error("{0}")]
+    Disk(io::Error),
+    /// A limit of ours was reached, or a configuration that cannot work for this request.
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// What went wrong with a peer; the words of `proxy_next_upstream`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpstreamKind {
+    /// Connecting, sending or reading failed.
+    Error,
+    /// It took too long.
+    Timeout,
+    /// The answer was not HTTP.
+    InvalidHeader,
+    /// No live peer was left.
+    NoLive,
+}
+
+/// A failed exchange with an upstream.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct UpstreamFailure {
+    /// What kind.
+    pub kind: UpstreamKind,
+    /// In nginx's words, with the peer.
+    pub message: String,
+}
+
+impl Failure {
+    /// A malformed request.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Failure::Request { status: 400, message: message.into() }
+    }
+
+    /// A body over `client_max_body_size`.
+    pub fn too_large(message: impl Into<String>) -> Self {
+        Failure::Request { status: 413, message: message.into() }
+    }
+
+    /// A failing file of ours.
+    pub fn disk(error: io::Error) -> Self {
+        Failure::Disk(error)
+    }
+
+    /// The status that the client is answered with (444 and 499 close without an answer).
+    pub fn status(&self) -> u16 {
+        match self {
+            Failure::Status(status) | Failure::Request { status, .. } => *status,
+            Failure::Client(ClientGone::TimedOut) => 408,
+            Failure::Client(ClientGone::Closed) => 400,
+            Failure::Client(ClientGone::Io(_)) => 499,
+            Failure::Upstream(failure) => match failure.kind {
+                UpstreamKind::Timeout => 504,
+                UpstreamKind::Error | UpstreamKind::InvalidHeader | UpstreamKind::NoLive => 502,
+            },
+            Failure::Disk(_) | Failure::Internal(_) => 500,
+        }
+    }
+
+    /// The level it is logged at; `None` for what is no event (the handler chose a status).
+    pub fn level(&self) -> Option<Level> {
+        match self {
+            Failure::Status(_) => None,
+            Failure::Request { status: 413, .. } => Some(Level::Error),
+            Failure::Request { .. } | Failure::Client(_) => Some(Level::Info),
+            Failure::Upstream(_) => Some(Level::Error),
+            Failure::Disk(_) => Some(Level::Crit),
+            Failure::Internal(_) => Some(Level::Error),
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! `types`, `default_type`: media types by file name.

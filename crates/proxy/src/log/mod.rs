@@ -1,0 +1,4 @@
+//! Logs: errors and accesses.
+
+pub mod access;
+pub mod error;

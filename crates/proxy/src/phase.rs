@@ -1,0 +1,202 @@
+//! The map of a request: phases in nginx's order, the handlers of each, and the loop that runs them.
+//!
+//! ```text
+//! ServerRewrite ─► FindConfig ─► Rewrite ─► PostRewrite ─► Preaccess ─► Access ─► Precontent ─► Content
+//!        ▲             ▲            ▲           │                                                  │
+//!        │             └──uri changed───────────┘                                                  │
+//!        └──internal redirect───────── named location ──────► Rewrite                    Respond ──┘
+//! ```
+//!
+//! A failure, or an answer that an `error_page` names, turns into an internal redirect once; what no page
+//! handles becomes the built-in page (`handler/special.rs`).
+//!
+//! Invariants:
+//! 1. Every way back (redirect, rewrite) spends one of `uri_changes_left`; none left is a 500.
+//! 2. [`answer`] always returns an answer; a connection that must close without one gets status 444.
+
+use crate::failure::Failure;
+use crate::handler::{self, error_page, special};
+use crate::request::Request;
+use crate::response::Response;
+use crate::rewrite;
+
+/// The phases, in running order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Directives of the rewrite module in the server block.
+    ServerRewrite,
+    /// The location is looked up.
+    FindConfig,
+    /// Directives of the rewrite module in the location.
+    Rewrite,
+    /// Back to `FindConfig` when the path changed.
+    PostRewrite,
+    /// Limits.
+    Preaccess,
+    /// Who may.
+    Access,
+    /// `try_files`.
+    Precontent,
+    /// The answer is made.
+    Content,
+}
+
+/// What a phase handler decided.
+pub enum Flow {
+    /// Go on with the next handler.
+    Next,
+    /// Go on with the next phase.
+    EndPhase,
+    /// Go on with the first handler of a phase.
+    Jump(Phase),
+    /// This is the answer.
+    Respond(Box<Response>),
+}
+
+/// The handlers; dispatched by one `match` in [`run_handler`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Handler {
+    ServerRewrite,
+    FindLocation,
+    Rewrite,
+    PostRewrite,
+    TryFiles,
+    Content,
+}
+
+/// Handlers in running order.
+const HANDLERS: &[(Phase, Handler)] = &[
+    (Phase::ServerRewrite, Handler::ServerRewrite),
+    (Phase::FindConfig, Handler::FindLocation),
+    (Phase::Rewrite, Handler::Rewrite),
+    (Phase::PostRewrite, Handler::PostRewrite),
+    (Phase::Precontent, Handler::TryFiles),
+    (Phase::Content, Handler::Content),
+];
+
+/// Runs a routed request to its answer, error pages included.
+pub async fn answer(req: &mut Request) -> Response {
+    let mut start = Phase::ServerRewrite;
+    loop {
+        let outcome = run(req, start).await;
+        let next = match outcome {
+            Ok(response) => match error_page::for_response(req, &response) {
+                Some(page) => error_page::follow(req, page, response.status),
+                None => return response,
+            },
+            Err(failure) => {
+                crate::log::error::failure(req, &failure);
+                answer_status(req, failure.status())
+            }
+        };
+        match next {
+            error_page::Next::Answer(response) => return *response,
+            error_page::Next::Run(phase) => start = phase,
+        }
+    }
+}
+
+/// Answers a request that failed before it had a location (a malformed head).
+pub async fn answer_refused(req: &mut Request, status: u16) -> Response {
+    match answer_status(req, status) {
+        error_page::Next::Answer(response) => *response,
+        error_page::Next::Run(_) => answer(req).await,
+    }
+}
+
+fn answer_status(req: &mut Request, status: u16) -> error_page::Next {
+    match error_page::for_status(req, status) {
+        Some(page) => error_page::follow(req, page, status),
+        None => error_page::Next::Answer(Box::new(special::page(req, status))),
+    }
+}
+
+/// Runs the phases from the first handler of `start`.
+async fn run(req: &mut Request, start: Phase) -> Result<Response, Failure> {
+    let mut at = first_of(start);
+    // Every jump back spends one of the request's redirects, so this loop ends.
+    while let Some((phase, handler)) = HANDLERS.get(at) {
+        match run_handler(req, *handler).await? {
+            Flow::Next => at += 1,
+            Flow::EndPhase => at = after(*phase),
+            Flow::Jump(phase) => at = first_of(phase),
+            Flow::Respond(response) => return Ok(*response),
+        }
+    }
+    Err(Failure::Status(404))
+}
+
+fn first_of(phase: Phase) -> usize {
+    HANDLERS.iter().position(|(at, _)| *at >= phase).unwrap_or(HANDLERS.len())
+}
+
+fn after(phase: Phase) -> usize {
+    HANDLERS.iter().position(|(at, _)| *at > phase).unwrap_or(HANDLERS.len())
+}
+
+async fn run_handler(req: &mut Request, handler: Handler) -> Result<Flow, Failure> {
+    match handler {
+        Handler::ServerRewrite => {
+            let server = std::sync::Arc::clone(&req.server);
+            rewrite::run(req, &server.location.script)
+        }
+        Handler::FindLocation => handler::find_location(req),
+        Handler::Rewrite => {
+            let location = std::sync::Arc::clone(&req.location);
+            if location.is_server_level() {
+                return Ok(Flow::Next);
+            }
+            rewrite::run(req, &location.script)
+        }
+        Handler::PostRewrite => post_rewrite(req),
+        Handler::TryFiles => handler::try_files::run(req),
+        Handler::Content => handler::content(req).await,
+    }
+}
+
+/// nginx: a path that the location's rewrites changed is looked up again.
+fn post_rewrite(req: &mut Request) -> Result<Flow, Failure> {
+    if !std::mem::take(&mut req.uri_changed_in_location) {
+        return Ok(Flow::Next);
+    }
+    spend_uri_change(req)?;
+    Ok(Flow::Jump(Phase::FindConfig))
+}
+
+/// Counts a redirect; the one too many is a configuration loop.
+pub fn spend_uri_change(req: &mut Request) -> Result<(), Failure> {
+    let Some(left) = req.uri_changes_left.checked_sub(1) else {
+        let uri = String::from_utf8_lossy(&req.uri).into_owned();
+        return Err(Failure::Internal(format!(
+            "rewrite or internal redirection cycle while processing \"{uri}\""
+        )));
+    };
+    req.uri_changes_left = left;
+    Ok(())
+}
+
+/// Starts over inside the server with another path (`error_page`, index, X-Accel-Redirect).
+pub fn redirect(req: &mut Request, uri: bytes::Bytes, args: bytes::Bytes) -> Result<Flow, Failure> {
+    spend_uri_change(req)?;
+    req.uri = uri;
+    req.args = args;
+    req.is_internal = true;
+    req.uri_is_changed = true;
+    req.uri_changed_in_location = false;
+    req.location = std::sync::Arc::clone(&req.server.location);
+    Ok(Flow::Jump(Phase::ServerRewrite))
+}
+
+/// Goes on in a named location.
+pub fn redirect_named(req: &mut Request, name: &[u8]) -> Result<Flow, Failure> {
+    spend_uri_change(req)?;
+    let server = std::sync::Arc::clone(&req.server);
+    let Some(location) = server.location.children.named(name) else {
+        let name = String::from_utf8_lossy(name).into_owned();
+        return Err(Failure::Internal(format!("could not find named location \"{name}\"")));
+    };
+    req.location = std::sync::Arc::clone(location);
+    req.is_internal = true;
+    req.uri_changed_in_location = false;
+    Ok(Flow::Jump(Phase::Rewrite))
+}

@@ -1,0 +1,270 @@
+//! A request on its way through the phases: what was asked, where it was routed, what was learnt.
+//!
+//! One `Request` lives from the parsed head to the access log. It belongs to one task of one worker;
+//! what it shares with the connection is behind `Rc`. A background request (a cache update that no
+//! client waits for) is a clone made by [`Request::background`], without a client's body.
+//!
+//! Invariants:
+//! 1. `uri` is normalized and unescaped; `args` is as the client (or a rewrite) wrote it.
+//! 2. `location` is the server's own settings until the location is found.
+//! 3. `values` has a slot for every variable of the configuration.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_conf::value::template::{Part, Template, VarId};
+
+use crate::clock::Instant;
+use crate::downstream::Downstream;
+use crate::downstream::body::RequestBody;
+use crate::header::{Fields, Known};
+use crate::http1::request::{Method, RequestHead};
+use crate::scope::{Conf, Location, Server};
+use crate::upstream::trace::UpstreamTrace;
+use crate::var;
+
+/// How often a request may be redirected inside the server before it is a loop (nginx: 10).
+pub const MAX_URI_CHANGES: u8 = 10;
+
+/// What a variable's evaluation found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Evaluated: there is none ("-" in a log, empty in a string).
+    NotFound,
+    /// The value.
+    Found(Bytes),
+}
+
+/// Captures of the last regular expression that matched: the subject and the groups' offsets.
+#[derive(Clone, Debug, Default)]
+pub struct Captures {
+    /// What was matched.
+    pub subject: Bytes,
+    /// Start and end of each group; group 0 is the whole match.
+    pub groups: Vec<Option<(u32, u32)>>,
+}
+
+/// What the access log and `$sent_*` variables know of the answer.
+#[derive(Clone, Debug, Default)]
+pub struct Sent {
+    /// Status code; 0 before an answer was chosen.
+    pub status: u16,
+    /// Fields as sent, framing included.
+    pub fields: Fields,
+    /// Trailer fields as sent.
+    pub trailers: Fields,
+    /// Length of the body as announced.
+    pub length: Option<u64>,
+    /// True when the body was chunked.
+    pub is_chunked: bool,
+    /// Bytes of the head.
+    pub head_bytes: u64,
+    /// Bytes of the body as sent, chunked framing included, as nginx counts them.
+    pub body_bytes: u64,
+}
+
+/// A request.
+pub struct Request {
+    /// The configuration that was in force when the connection was accepted.
+    pub conf: Arc<Conf>,
+    /// The connection it came on.
+    pub down: Rc<Downstream>,
+    /// The head as it came.
+    pub head: Rc<RequestHead>,
+    /// Method now (error pages turn POST into GET).
+    pub method: Method,
+    /// Normalized path now.
+    pub uri: Bytes,
+    /// Query string now, without `?`.
+    pub args: Bytes,
+    /// Path and query as the client wrote them; origin-form.
+    pub unparsed_uri: Bytes,
+    /// Host of the request (lower case, no port); empty when there was none.
+    pub host: Bytes,
+    /// Port the client named in the Host field or the absolute target.
+    pub host_port: Option<u16>,
+    /// The body, read or not.
+    pub body: RequestBody,
+    /// The virtual server.
+    pub server: Arc<Server>,
+    /// The settings in force.
+    pub location: Arc<Location>,
+    /// True inside the server: internal locations are open to it.
+    pub is_internal: bool,
+    /// True once an error page was chosen, so that a second error is answered plainly.
+    pub had_error_page: bool,
+    /// Internal redirects left.
+    pub uri_changes_left: u8,
+    /// True when the current `uri` differs from what the client asked (rewritten), so that
+    /// `proxy_pass` sends the rewritten form.
+    pub uri_is_changed: bool,
+    /// True when a rewrite of the location changed the path, so that the location is looked up again.
+    pub uri_changed_in_location: bool,
+    /// True when the path needed unescaping or merging, so that `unparsed_uri` is not `uri`.
+    pub uri_is_complex: bool,
+    /// Status chosen by `error_page … =CODE`, or the error that is being answered; 0: none.
+    pub error_status: u16,
+    /// Captures of the last match.
+    pub captures: Captures,
+    /// Values of variables: set by `set`, captures and caches of maps.
+    pub values: Vec<Option<Value>>,
+    /// Exchanges with upstreams made for this request.
+    pub upstream: Rc<RefCell<UpstreamTrace>>,
+    /// Rate limit of the answer set by `$limit_rate` or X-Accel-Limit-Rate, bytes a second.
+    pub limit_rate: Option<u64>,
+    /// When the request's first byte was seen.
+    pub started: Instant,
+    /// The same as wall time, milliseconds.
+    pub started_ms: i64,
+    /// What was answered.
+    pub sent: Sent,
+    /// True for a request that no client waits for.
+    pub is_background: bool,
+    /// True when the connection may serve another request after this one.
+    pub keep_alive: bool,
+    /// `$request_id`, made on first use.
+    pub request_id: Option<Bytes>,
+    /// The range of the slice being fetched, for `$slice_range`.
+    pub slice_range: Option<Bytes>,
+}
+
+impl Request {
+    /// Starts the request of a parsed head. The caller routes it before it runs phases.
+    pub fn new(conf: Arc<Conf>, down: Rc<Downstream>, head: RequestHead, server: Arc<Server>) -> Self {
+        let location = Arc::clone(&server.location);
+        let variables = conf.variables.len();
+        Request {
+            method: head.method(),
+            started: down.request_started.get(),
+            started_ms: crate::clock::now_ms(),
+            conf,
+            down,
+            head: Rc::new(head),
+            uri: Bytes::new(),
+            args: Bytes::new(),
+            unparsed_uri: Bytes::new(),
+            host: Bytes::new(),
+            host_port: None,
+            body: RequestBody::none(),
+            server,
+            location,
+            is_internal: false,
+            had_error_page: false,
+            uri_changes_left: MAX_URI_CHANGES,
+            uri_is_changed: false,
+            uri_changed_in_location: false,
+            uri_is_complex: false,
+            error_status: 0,
+            captures: Captures::default(),
+            values: vec![None; variables],
+            upstream: Rc::default(),
+            limit_rate: None,
+            sent: Sent::default(),
+            is_background: false,
+            keep_alive: false,
+            request_id: None,
+            slice_range: None,
+        }
+    }
+
+    /// A copy that runs without a client: its answer goes to the cache only.
+    pub fn background(&self) -> Request {
+        Request {
+            conf: Arc::clone(&self.conf),
+            down: Rc::clone(&self.down),
+            head: Rc::clone(&self.head),
+            method: self.method,
+            uri: self.uri.clone(),
+            args: self.args.clone(),
+            unparsed_uri: self.unparsed_uri.clone(),
+            host: self.host.clone(),
+            host_port: self.host_port,
+            body: self.body.share(),
+            server: Arc::clone(&self.server),
+            location: Arc::clone(&self.location),
+            is_internal: true,
+            had_error_page: self.had_error_page,
+            uri_changes_left: self.uri_changes_left,
+            uri_is_changed: self.uri_is_changed,
+            uri_changed_in_location: false,
+            uri_is_complex: self.uri_is_complex,
+            error_status: self.error_status,
+            captures: self.captures.clone(),
+            values: self.values.clone(),
+            upstream: Rc::default(),
+            limit_rate: self.limit_rate,
+            started: crate::clock::instant(),
+            started_ms: crate::clock::now_ms(),
+            sent: Sent::default(),
+            is_background: true,
+            keep_alive: false,
+            request_id: self.request_id.clone(),
+            slice_range: self.slice_range.clone(),
+        }
+    }
+
+    /// The client's value of a field.
+    pub fn field(&self, known: Known) -> Option<&[u8]> {
+        self.head.get(known)
+    }
+
+    /// True for HEAD: the answer has no body. A background request is a GET to its origin.
+    pub fn is_head(&self) -> bool {
+        self.method == Method::Head
+    }
+
+    /// Evaluates a template.
+    pub fn eval(&mut self, template: &Template) -> Bytes {
+        if let Some(literal) = template.as_literal() {
+            return Bytes::copy_from_slice(literal);
+        }
+        let mut out = Vec::with_capacity(64);
+        self.eval_into(template, &mut out);
+        Bytes::from(out)
+    }
+
+    /// Appends the template's value to `out`.
+    pub fn eval_into(&mut self, template: &Template, out: &mut Vec<u8>) {
+        for part in template.parts.iter() {
+            match part {
+                Part::Literal(text) => out.extend_from_slice(text),
+                Part::Variable(id) => {
+                    var::write(self, *id, out);
+                }
+                Part::Capture(group) => out.extend_from_slice(self.capture(*group)),
+            }
+        }
+    }
+
+    /// True when the template's value is neither empty nor "0" (nginx: `proxy_no_cache`, `if=`).
+    pub fn is_true(&mut self, template: &Template) -> bool {
+        let value = self.eval(template);
+        !value.is_empty() && value.as_ref() != b"0"
+    }
+
+    /// A variable's value.
+    pub fn variable(&mut self, id: VarId) -> Value {
+        let mut out = Vec::new();
+        if var::write(self, id, &mut out) { Value::Found(Bytes::from(out)) } else { Value::NotFound }
+    }
+
+    /// Sets a variable of the `set` kind, or caches an evaluation.
+    pub fn set_value(&mut self, id: VarId, value: Value) {
+        if let Some(slot) = self.values.get_mut(id.0 as usize) {
+            *slot = Some(value);
+        }
+    }
+
+    /// Text of a capture group; empty when it took no part.
+    pub fn capture(&self, group: u8) -> &[u8] {
+        let span = self.captures.groups.get(group as usize).copied().flatten();
+        match span {
+            Some((start, end)) => {
+                self.captures.subject.get(start as usize..end as usize).unwrap_or_default()
+            }
+            None => &[],
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! From a handler's answer to bytes on the connection: filters, framing, head, body.
+//!
+//! `server_tokens`, `etag` and `chunked_transfer_encoding` are obeyed by the filters; here is only what every answer needs.
+//!
+//! Invariants:
+//! 1. An answer to HEAD, and 204, 304 and 1xx, have no body (RFC 9112 §6.3).
+//! 2. A body whose length is unknown is chunked for HTTP/1.1 and ends with the connection before that.
+//! 3. `req.sent` is right when this returns, also after an error.
+
+use bytes::BytesMut;
+
+use crate::clock;
+use crate::downstream::writer::{self, Answer, OutFraming, SendError, SendLimits, SentBytes};
+use crate::filter;
+use crate::header::{Fields, Known};
+use crate::http1::encode;
+use crate::http1::request::Version;
+use crate::request::Request;
+use crate::response::Response;
+
+/// Status of an answer that is none: the connection is closed instead (nginx: `return 444`).
+pub const CLOSE_WITHOUT_ANSWER: u16 = 444;
+
+/// Filters and sends the answer; an error means that the connection must be closed.
+pub async fn send(req: &mut Request, response: &mut Response) -> Result<(), SendError> {
+    if matches!(response.status, CLOSE_WITHOUT_ANSWER | 408 | 499) {
+        req.sent.status = response.status;
+        req.keep_alive = false;
+        return Err(crate::downstream::ClientGone::Closed.into());
+    }
+    filter::run(req, response);
+    let framing = framing(req, response);
+    let keep_alive_allowed = req.location.settings.keep_alive.allows(req);
+    req.keep_alive &= keep_alive_allowed
+        && !response.must_close
+        && framing != OutFraming::UntilClose;
+    let head = encode_head(req, response, framing);
+    let limits = limits(req);
+    let mut sent = SentBytes::default();
+    let down = std::rc::Rc::clone(&req.down);
+    let mut body = std::mem::take(&mut response.body);
+    let mut trailers = |own: Option<Fields>| filter::trailers(req, own);
+    let answer =
+        Answer { head: head.freeze(), body: &mut body, framing, trailers: &mut trailers };
+    let outcome = writer::send(&down, answer, &limits, &mut sent).await;
+    req.sent.head_bytes = sent.head;
+    req.sent.body_bytes = sent.body;
+    if let Err(error) = &outcome {
+        req.keep_alive = false;
+        crate::log::error::send_failed(req, error);
+    }
+    outcome
+}
+
+fn framing(req: &Request, response: &Response) -> OutFraming {
+    if req.is_head() || matches!(response.status, 204 | 304) || response.status < 200 {
+        return OutFraming::NoBody;
+    }
+    match response.length {
+        Some(length) => OutFraming::Length(length),
+        None if may_chunk(req) => OutFraming::Chunked,
+        None => OutFraming::UntilClose,
+    }
+}
+
+fn may_chunk(req: &Request) -> bool {
+    req.head.version() == Version::Http11 && req.location.settings.chunked.enabled
+}
+
+fn limits(req: &mut Request) -> SendLimits {
+    let location = std::sync::Arc::clone(&req.location);
+    let policy = &location.settings.send;
+    let rate = match req.limit_rate {
+        Some(rate) => rate,
+        None => eval_size(req, policy.rate.as_ref()),
+    };
+    SendLimits {
+        timeout: policy.timeout,
+        rate,
+        rate_after: eval_size(req, policy.rate_after.as_ref()),
+        file_chunk: match policy.sendfile_max_chunk.0 {
+            0 => u64::MAX,
+            chunk => chunk,
+        },
+    }
+}
+
+fn eval_size(req: &mut Request, template: Option<&millpond_conf::value::template::Template>) -> u64 {
+    let Some(template) = template else { return 0 };
+    let text = req.eval(template);
+    std::str::from_utf8(&text)
+        .ok()
+        .and_then(millpond_conf::value::size::parse_size)
+        .unwrap_or(0)
+}
+
+fn encode_head(req: &mut Request, response: &mut Response, framing: OutFraming) -> BytesMut {
+    let mut head = BytesMut::with_capacity(512);
+    if req.head.version() == Version::Http09 {
+        req.sent.status = response.status;
+        return head;
+    }
+    encode::status_line(&mut head, response.status, response.reason.as_deref());
+    let fields = &mut response.fields;
+    if fields.get(Known::Server).is_none() {
+        encode::field(&mut head, b"Server", req.location.settings.tokens.server_field());
+    }
+    if fields.get(Known::Date).is_none() {
+        encode::field(&mut head, b"Date", &clock::date_header(clock::now_ms()));
+    }
+    for field in fields.iter() {
+        encode::field(&mut head, &field.name, &field.value);
+    }
+    encode_framing(&mut head, response, framing);
+    encode_connection(req, &mut head, response.status);
+    head.extend_from_slice(b"\r\n");
+    req.sent.status = response.status;
+    req.sent.length = response.length;
+    req.sent.is_chunked = framing == OutFraming::Chunked;
+    req.sent.fields = std::mem::take(&mut response.fields);
+    head
+}
+
+fn encode_framing(head: &mut BytesMut, response: &Response, framing: OutFraming) {
+    match (framing, response.length) {
+        // RFC 9110 §8.6: no Content-Length in 1xx and 204; nginx sends none with 304 either.
+        (OutFraming::NoBody, _) if matches!(response.status, 100..=199 | 204 | 304) => {}
+        (OutFraming::NoBody | OutFraming::Length(_), Some(length)) => {
+            encode::field_number(head, b"Content-Length", length);
+        }
+        (OutFraming::Chunked, _) => encode::field(head, b"Transfer-Encoding", b"chunked"),
+        _ => {}
+    }
+}
+
+fn encode_connection(req: &Request, head: &mut BytesMut, status: u16) {
+    if status == 101 {
+        encode::field(head, b"Connection", b"upgrade");
+        return;
+    }
+    if !req.keep_alive {
+        encode::field(head, b"Connection", b"close");
+        return;
+    }
+    encode::field(head, b"Connection", b"keep-alive");
+    if let Some(seconds) = req.location.settings.keep_alive.header_timeout() {
+        encode::field(head, b"Keep-Alive", format!("timeout={seconds}").as_bytes());
+    }
+}
+
+/// Whether answers of unknown length are chunked.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location)]
+pub struct ChunkedPolicy {
+    /// When off, an answer of unknown length ends with its connection, for clients that cannot read chunks.
+    #[directive(name = "chunked_transfer_encoding", default = "on")]
+    pub enabled: bool,
+}
+
+/// What the server says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
+pub enum Tokens {
+    /// Name and version.
+    #[word("on")]
+    On,
+    /// The name only.
+    #[word("off")]
+    Off,
+    /// Name and version; there is no build name to add.
+    #[word("build")]
+    Build,
+}
+
+/// How the server names itself in the Server field and on error pages.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location)]
+pub struct TokensPolicy {
+    /// Whether the version is named.
+    ///
+    /// # Differs from nginx
+    ///
+    /// The name is Millpond's own.
+    #[directive(name = "server_tokens", default = "on")]
+    pub tokens: Tokens,
+}
+
+impl TokensPolicy {
+    /// The value of the Server field.
+    pub fn server_field(&self) -> &'static [u8] {
+        match self.tokens {
+            Tokens::Off => b"millpond",
+            Tokens::On | Tokens::Build => concat!("millpond/", env!("CARGO_PKG_VERSION")).as_bytes(),
+        }
+    }
+}

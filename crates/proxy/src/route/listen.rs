@@ -1,0 +1,72 @@
+//! `listen`: addresses that servers answer on, and their options.
+
+use std::sync::Arc;
+
+use super::name::ServerNames;
+use crate::downstream::address::Address;
+
+/// Options of a listening socket; the first `listen` that names them decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenOptions {
+    /// Length of the queue of connections not yet accepted.
+    pub backlog: i32,
+    /// Receive buffer of the socket, bytes.
+    pub rcvbuf: Option<usize>,
+    /// Send buffer of the socket, bytes.
+    pub sndbuf: Option<usize>,
+    /// Whether an IPv6 socket leaves IPv4 alone.
+    pub ipv6_only: bool,
+    /// Whether the kernel probes idle connections.
+    pub keepalive: bool,
+    /// Whether each worker has a socket of its own although the system could share one.
+    pub reuse_port: bool,
+}
+
+impl Default for ListenOptions {
+    fn default() -> Self {
+        ListenOptions {
+            backlog: 511,
+            rcvbuf: None,
+            sndbuf: None,
+            ipv6_only: true,
+            keepalive: false,
+            reuse_port: false,
+        }
+    }
+}
+
+/// One address with the servers that answer on it.
+#[derive(Debug)]
+pub struct Listen {
+    /// The address.
+    pub address: Address,
+    /// Socket options.
+    pub options: ListenOptions,
+    /// Servers by name, and the default.
+    pub names: ServerNames,
+}
+
+/// The listens of a configuration, found by the address of a connection.
+///
+/// A wildcard listener may stand for several `listen` addresses of one port; the connection's own local
+/// address then decides (nginx binds once and looks up the same way).
+#[derive(Debug)]
+pub struct Binding {
+    /// The address that is bound.
+    pub bound: Address,
+    /// Options of the socket.
+    pub options: ListenOptions,
+    /// Candidates; the one with the connection's very address first, else the wildcard.
+    pub listens: Vec<Arc<Listen>>,
+}
+
+impl Binding {
+    /// The listen that a connection to `local` belongs to.
+    pub fn listen_for(&self, local: &Address) -> Option<&Arc<Listen>> {
+        self.listens
+            .iter()
+            .find(|listen| listen.address == *local)
+            .or_else(|| self.listens.iter().find(|listen| listen.address == self.bound))
+            .or_else(|| self.listens.first())
+    }
+}

@@ -1,0 +1,10 @@
+//! From a connection and a head to a server and a location.
+//!
+//! The listener's address gives the candidates, the host picks the server ([`name`]), the target is taken
+//! apart ([`target`]), and after the server's rewrites the path picks the location ([`location`]).
+
+pub mod listen;
+pub mod location;
+pub mod name;
+pub mod regex;
+pub mod target;

@@ -1,0 +1,72 @@
+//! Directives that are no plain setting: blocks, declarations by name, handlers. One row each.
+//!
+//! A row names the directive, where it may stand, and the function that obeys it while the tree is walked. The
+//! function lives in the file whose code uses what it declares.
+
+use millpond_conf::Contexts;
+use millpond_conf::source::Span;
+use millpond_conf::tree::Statement;
+
+use super::build::Builder;
+use crate::handler::ContentHandler;
+
+/// When a row runs while a block is walked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// Before the blocks inside: what it declares is known to them.
+    First,
+    /// In the order of the file, after all settings of the block are known.
+    Ordered,
+}
+
+/// One directive.
+#[derive(Debug)]
+pub struct Row {
+    /// Name.
+    pub name: &'static str,
+    /// Where it may stand.
+    pub contexts: Contexts,
+    /// Grammar, for the manual.
+    pub syntax: &'static str,
+    /// True when it has a block.
+    pub is_block: bool,
+    /// When it runs.
+    pub pass: Pass,
+    /// Manual text.
+    pub doc: &'static str,
+    /// Obeys it.
+    pub apply: fn(&mut Builder, &Statement, &mut Draft),
+}
+
+/// A block while it is walked.
+#[derive(Debug, Default)]
+pub struct Draft {
+    /// What kind of block.
+    pub context: Contexts,
+    /// Where it stands.
+    pub span: Option<Span>,
+    /// The path of the location, for handlers that need it.
+    pub name: String,
+    /// The handler that a directive set.
+    pub handler: Option<ContentHandler>,
+    /// True after `internal`.
+    pub is_internal: bool,
+    /// Rewrite directives.
+    pub script: crate::rewrite::Script,
+    /// Locations inside.
+    pub children: Vec<std::sync::Arc<super::Location>>,
+    /// `listen` of a server.
+    pub listens: Vec<super::listen::ListenArgs>,
+    /// `server_name` of a server.
+    pub server_names: Vec<crate::route::name::ServerName>,
+}
+
+/// All rows.
+pub fn rows() -> impl Iterator<Item = &'static Row> {
+    [super::build::ROWS, super::listen::ROWS].into_iter().flatten()
+}
+
+/// The row of a name.
+pub fn find(name: &str) -> Option<&'static Row> {
+    rows().find(|row| row.name == name)
+}

@@ -1,0 +1,450 @@
+//! `http`, `server`, `location`, `internal`: the walk over the tree that builds a [`Conf`].
+//!
+//! A block is walked twice: first the plain settings and the declarations, whatever their order, then the directives
+//! whose order matters and the blocks inside, which inherit what the first walk gathered.
+//!
+//! ```text
+//! statement ─► row of block.rs? ─► its function
+//!          └─► families of the scope ─► raw settings of this level
+//!          └─► no effect (a note) | refused by name | unknown (with the nearest name)
+//! ```
+//!
+//! Invariants:
+//! 1. A mistake never stops the walk; [`build`] fails at its end if there was any.
+//! 2. `levels` holds the raw settings of the enclosing blocks, outermost first, while a block is walked.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_conf::source::Span;
+use millpond_conf::tree::{Statement, Tree};
+use millpond_conf::value::template::VarId;
+use millpond_conf::{Applied, Contexts, ParseContext, Scope};
+
+use super::block::{self, Draft, Pass, Row};
+use super::location::{LocationSettings, LocationSettingsRaw};
+use super::main::{MainSettings, MainSettingsRaw};
+use super::server::{ServerSettings, ServerSettingsRaw};
+use super::{Conf, Location, Server, listen, no_effect, refused};
+use crate::route::location::{AfterPrefix, LocationKind, LocationTree};
+use crate::route::regex::{Case, Regex};
+use crate::var::{Definition, VariableTable};
+
+/// Rows of the blocks that are walked here.
+pub const ROWS: &[Row] = &[
+    Row {
+        name: "events",
+        contexts: Contexts::MAIN,
+        syntax: "{ … }",
+        is_block: true,
+        pass: Pass::First,
+        doc: "Settings of the event loop; accepted for nginx's sake.",
+        apply: Builder::events,
+    },
+    Row {
+        name: "http",
+        contexts: Contexts::MAIN,
+        syntax: "{ … }",
+        is_block: true,
+        pass: Pass::Ordered,
+        doc: "The HTTP server.",
+        apply: Builder::http,
+    },
+    Row {
+        name: "server",
+        contexts: Contexts::HTTP,
+        syntax: "{ … }",
+        is_block: true,
+        pass: Pass::Ordered,
+        doc: "A virtual server.",
+        apply: Builder::server,
+    },
+    Row {
+        name: "location",
+        contexts: Contexts::SERVER.with(Contexts::LOCATION),
+        syntax: "[= | ~ | ~* | ^~] path | @name { … }",
+        is_block: true,
+        pass: Pass::Ordered,
+        doc: "Settings for the requests whose path matches.",
+        apply: Builder::location,
+    },
+    Row {
+        name: "internal",
+        contexts: Contexts::LOCATION,
+        syntax: "",
+        is_block: false,
+        pass: Pass::First,
+        doc: "Closes the location to requests from outside; they are answered with 404.",
+        apply: Builder::internal,
+    },
+];
+
+/// Raw settings of one level.
+#[derive(Default)]
+pub struct Level {
+    location: LocationSettingsRaw,
+    server: ServerSettingsRaw,
+}
+
+/// The state of the walk.
+pub struct Builder {
+    /// Names, diagnostics and paths.
+    pub cx: ParseContext,
+    /// Variables that the configuration defines.
+    pub defined: HashMap<VarId, Definition>,
+    /// What the http block declares by name.
+    pub declared: super::declared::Declared,
+    main: MainSettingsRaw,
+    levels: Vec<Level>,
+    servers: Vec<(Arc<Server>, Vec<listen::ListenArgs>)>,
+    has_http: bool,
+}
+
+/// Builds the snapshot of a tree. The diagnostics (errors, warnings, notes) are returned in `cx`.
+pub fn build(tree: &Tree, cx: ParseContext) -> (Option<Conf>, ParseContext) {
+    let mut builder = Builder {
+        cx,
+        defined: HashMap::new(),
+        declared: Default::default(),
+        main: Default::default(),
+        levels: Vec::new(),
+        servers: Vec::new(),
+        has_http: false,
+    };
+    let mut draft = Draft { context: Contexts::MAIN, ..Draft::default() };
+    builder.walk(&tree.statements, &mut draft);
+    builder.finish(tree)
+}
+
+impl Builder {
+    /// Defines a variable of the configuration.
+    pub fn define(&mut self, id: VarId, definition: Definition) {
+        self.defined.insert(id, definition);
+    }
+
+    /// Reports a mistake.
+    pub fn error(&mut self, span: Span, message: impl Into<String>) {
+        self.cx.diagnostics.push_error(span, message);
+    }
+
+    /// Compiles an expression; named groups become variables. A bad one is reported and `None`.
+    pub fn regex(&mut self, source: &str, case: Case, span: Span) -> Option<Arc<Regex>> {
+        let mut names = Vec::new();
+        let cx = &mut self.cx;
+        let compiled = Regex::new(source, case, |name| {
+            let id = cx.variables.intern(name, span);
+            names.push(id);
+            id
+        });
+        for id in names {
+            self.defined.entry(id).or_insert(Definition::Stored);
+        }
+        match compiled {
+            Ok(regex) => Some(Arc::new(regex)),
+            Err(error) => {
+                self.cx
+                    .diagnostics
+                    .push_error(span, format!("invalid regular expression \"{source}\""))
+                    .help(error);
+                None
+            }
+        }
+    }
+
+    /// Walks the statements of a block into its draft.
+    pub fn walk(&mut self, statements: &[Statement], draft: &mut Draft) {
+        let mut ordered = Vec::new();
+        for statement in statements {
+            match block::find(&statement.name.text) {
+                Some(row) if row.pass == Pass::Ordered => ordered.push((row, statement)),
+                Some(row) => self.run_row(row, statement, draft),
+                None => self.apply_setting(statement, draft.context),
+            }
+        }
+        for (row, statement) in ordered {
+            self.run_row(row, statement, draft);
+        }
+    }
+
+    fn run_row(&mut self, row: &Row, statement: &Statement, draft: &mut Draft) {
+        if !row.contexts.contains(draft.context) {
+            self.misplaced(statement, row.contexts);
+            return;
+        }
+        let name = &statement.name.text;
+        match (row.is_block, &statement.body) {
+            (true, None) => {
+                self.error(statement.name.span, format!("directive \"{name}\" has no opening \"{{\""));
+            }
+            (false, Some(_)) => self.error(
+                statement.name.span,
+                format!("directive \"{name}\" is not terminated by \";\""),
+            ),
+            _ => (row.apply)(self, statement, draft),
+        }
+    }
+
+    fn apply_setting(&mut self, statement: &Statement, context: Contexts) {
+        let applied = match self.levels.last_mut() {
+            Some(level) => {
+                match LocationSettings::apply(&mut level.location, statement, context, &mut self.cx) {
+                    Applied::Unknown => {
+                        ServerSettings::apply(&mut level.server, statement, context, &mut self.cx)
+                    }
+                    done => done,
+                }
+            }
+            None => Applied::Unknown,
+        };
+        let applied = match applied {
+            Applied::Unknown => MainSettings::apply(&mut self.main, statement, context, &mut self.cx),
+            done => done,
+        };
+        if matches!(applied, Applied::Unknown) {
+            self.unclaimed(statement, context);
+        }
+    }
+
+    /// A directive that no scope of this level has.
+    fn unclaimed(&mut self, statement: &Statement, context: Contexts) {
+        let name = statement.name.text.as_str();
+        let span = statement.name.span;
+        if let Some(directive) = all_directives().into_iter().find(|d| d.name == name) {
+            self.misplaced(statement, directive.contexts);
+        } else if let Some(row) = no_effect::find(name) {
+            if row.contexts.contains(context) {
+                let message = format!("\"{name}\" has no effect: {}", row.reason);
+                self.cx.diagnostics.push_note(span, message);
+            } else {
+                self.misplaced(statement, row.contexts);
+            }
+        } else if let Some(reason) = refused::find(name) {
+            self.cx
+                .diagnostics
+                .push_error(span, format!("directive \"{name}\" is not supported"))
+                .help(reason);
+        } else {
+            let names: Vec<String> = all_directives()
+                .into_iter()
+                .map(|directive| directive.name)
+                .chain(block::rows().map(|row| row.name.to_string()))
+                .collect();
+            let nearest = millpond_conf::suggest(name, names.iter().map(String::as_str));
+            let help = nearest.map(|nearest| format!("did you mean \"{nearest}\"?"));
+            let error =
+                self.cx.diagnostics.push_error(span, format!("unknown directive \"{name}\""));
+            if let Some(help) = help {
+                error.help(help);
+            }
+        }
+    }
+
+    fn misplaced(&mut self, statement: &Statement, allowed: Contexts) {
+        let name = &statement.name.text;
+        let message = format!("\"{name}\" directive is not allowed here");
+        let help = format!("it belongs into: {}", allowed.names().join(", "));
+        self.cx.diagnostics.push_error(statement.name.span, message).help(help);
+    }
+
+    fn events(&mut self, statement: &Statement, _draft: &mut Draft) {
+        let mut inner = Draft { context: Contexts::EVENTS, ..Draft::default() };
+        self.walk(statement.body.as_deref().unwrap_or_default(), &mut inner);
+    }
+
+    fn http(&mut self, statement: &Statement, _draft: &mut Draft) {
+        if std::mem::replace(&mut self.has_http, true) {
+            self.error(statement.name.span, "\"http\" directive is duplicate");
+            return;
+        }
+        self.levels.push(Level::default());
+        let mut inner = Draft { context: Contexts::HTTP, ..Draft::default() };
+        self.walk(statement.body.as_deref().unwrap_or_default(), &mut inner);
+        self.levels.pop();
+    }
+
+    fn server(&mut self, statement: &Statement, _draft: &mut Draft) {
+        self.levels.push(Level::default());
+        let mut draft = Draft {
+            context: Contexts::SERVER,
+            span: Some(statement.span),
+            ..Draft::default()
+        };
+        self.walk(statement.body.as_deref().unwrap_or_default(), &mut draft);
+        let names = std::mem::take(&mut draft.server_names);
+        let listens = std::mem::take(&mut draft.listens);
+        let raws: Vec<&ServerSettingsRaw> = self.levels.iter().map(|level| &level.server).collect();
+        let settings = ServerSettings::resolve(&raws, &mut self.cx);
+        let mut location = self.close_level(draft, LocationKind::Unnamed);
+        location.is_server = true;
+        let server = Server {
+            name: listen::first_name(&names),
+            names,
+            settings,
+            location: Arc::new(location),
+            span: statement.span,
+        };
+        self.servers.push((Arc::new(server), listens));
+    }
+
+    fn location(&mut self, statement: &Statement, outer: &mut Draft) {
+        let Some((kind, name)) = self.location_name(statement, outer) else { return };
+        if outer.children.iter().any(|other| is_same(&other.kind, &other.name, &kind, &name)) {
+            self.error(statement.span, format!("duplicate location \"{name}\""));
+        }
+        let draft = Draft {
+            context: Contexts::LOCATION,
+            span: Some(statement.span),
+            name,
+            ..Draft::default()
+        };
+        let location = self.nested(statement, draft, kind);
+        outer.children.push(Arc::new(location));
+    }
+
+    /// Walks a block inside a server into a location of its own.
+    pub fn nested(&mut self, statement: &Statement, mut draft: Draft, kind: LocationKind) -> Location {
+        self.levels.push(Level::default());
+        self.walk(statement.body.as_deref().unwrap_or_default(), &mut draft);
+        self.close_level(draft, kind)
+    }
+
+    /// Merges the settings of the innermost level and leaves it.
+    fn close_level(&mut self, draft: Draft, kind: LocationKind) -> Location {
+        let raws: Vec<&LocationSettingsRaw> =
+            self.levels.iter().map(|level| &level.location).collect();
+        let settings = LocationSettings::resolve(&raws, &mut self.cx);
+        self.levels.pop();
+        Location {
+            name: Bytes::from(draft.name.into_bytes()),
+            kind,
+            settings,
+            script: draft.script,
+            children: LocationTree::build(draft.children),
+            handler: draft.handler,
+            is_internal: draft.is_internal,
+            is_server: false,
+            span: draft.span.unwrap_or(Span::NONE),
+        }
+    }
+
+    /// The kind and name of a location; nginx also reads the modifier glued to the name (`=/path`).
+    fn location_name(
+        &mut self,
+        statement: &Statement,
+        outer: &Draft,
+    ) -> Option<(LocationKind, String)> {
+        let (modifier, name) = match statement.args.as_slice() {
+            [modifier, name] => (modifier.text.as_str(), name),
+            [name] => (glued_modifier(&name.text), name),
+            _ => {
+                self.error(
+                    statement.span,
+                    "invalid number of arguments in \"location\" directive",
+                );
+                return None;
+            }
+        };
+        let text = if statement.args.len() == 1 {
+            name.text.get(modifier.len()..).unwrap_or_default()
+        } else {
+            name.text.as_str()
+        };
+        let kind = match modifier {
+            "=" => LocationKind::Exact,
+            "^~" => LocationKind::Prefix(AfterPrefix::Stop),
+            "" if text.starts_with('@') => LocationKind::Named,
+            "" => LocationKind::Prefix(AfterPrefix::TryRegex),
+            "~" => LocationKind::Regex(self.regex(text, Case::Sensitive, name.span)?),
+            "~*" => LocationKind::Regex(self.regex(text, Case::Insensitive, name.span)?),
+            other => {
+                let message = format!("invalid location modifier \"{other}\"");
+                self.error(statement.span, message);
+                return None;
+            }
+        };
+        self.check_nesting(statement, outer, &kind, text);
+        Some((kind, text.to_string()))
+    }
+
+    fn check_nesting(&mut self, statement: &Statement, outer: &Draft, kind: &LocationKind, name: &str) {
+        if outer.context != Contexts::LOCATION {
+            return;
+        }
+        let outer_name = outer.name.clone();
+        match kind {
+            LocationKind::Named => self.error(
+                statement.span,
+                format!("named location \"{name}\" can be on the server level only"),
+            ),
+            LocationKind::Exact | LocationKind::Prefix(_)
+                if outer_name.starts_with('/') && !name.starts_with(&outer_name) =>
+            {
+                self.error(
+                    statement.span,
+                    format!("location \"{name}\" is outside location \"{outer_name}\""),
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn internal(&mut self, _statement: &Statement, draft: &mut Draft) {
+        draft.is_internal = true;
+    }
+
+    fn finish(mut self, _tree: &Tree) -> (Option<Conf>, ParseContext) {
+        let bindings = listen::bindings(&mut self.cx, &self.servers);
+        let main = MainSettings::resolve(&[&self.main], &mut self.cx);
+        let variables = self.variables();
+        if self.cx.diagnostics.has_errors() {
+            return (None, self.cx);
+        }
+        let conf = Conf { main, bindings, variables, declared: self.declared };
+        (Some(conf), self.cx)
+    }
+
+    /// Gives every used name its meaning and reports those without one.
+    fn variables(&mut self) -> VariableTable {
+        let names: Vec<String> = (0..self.cx.variables.len())
+            .map(|number| self.cx.variables.name(VarId(number as u32)).to_string())
+            .collect();
+        let defined = &self.defined;
+        let (table, unknown) = VariableTable::build(names.iter().map(String::as_str), |id| {
+            defined.get(&id).cloned()
+        });
+        let uses: Vec<(VarId, Span)> = self.cx.variables.uses().collect();
+        for (id, span) in uses {
+            if unknown.contains(&id) {
+                let name = names.get(id.0 as usize).cloned().unwrap_or_default();
+                self.error(span, format!("unknown \"{name}\" variable"));
+            }
+        }
+        table
+    }
+}
+
+/// All settings of all scopes.
+pub fn all_directives() -> Vec<millpond_conf::Directive> {
+    let mut all = LocationSettings::directives();
+    all.extend(ServerSettings::directives());
+    all.extend(MainSettings::directives());
+    all
+}
+
+fn glued_modifier(text: &str) -> &str {
+    ["=", "^~", "~*", "~"]
+        .into_iter()
+        .find(|modifier| text.starts_with(modifier))
+        .unwrap_or("")
+}
+
+fn is_same(a: &LocationKind, a_name: &[u8], b: &LocationKind, b_name: &str) -> bool {
+    let same_kind = matches!(
+        (a, b),
+        (LocationKind::Exact, LocationKind::Exact)
+            | (LocationKind::Prefix(_), LocationKind::Prefix(_))
+            | (LocationKind::Named, LocationKind::Named)
+    );
+    same_kind && a_name == b_name.as_bytes()
+}

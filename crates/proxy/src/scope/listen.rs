@@ -1,0 +1,415 @@
+//! `listen`, `server_name`: reading them, and joining the servers of all addresses into sockets.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_conf::source::Span;
+use millpond_conf::tree::{Statement, Word};
+use millpond_conf::{Contexts, ParseContext};
+
+use super::Server;
+use super::block::{Draft, Pass, Row};
+use super::build::Builder;
+use crate::downstream::address::Address;
+use crate::route::listen::{Binding, Listen, ListenOptions};
+use crate::route::name::{ServerName, ServerNames};
+use crate::route::regex::Case;
+
+/// Rows of this file.
+pub const ROWS: &[Row] = &[
+    Row {
+        name: "listen",
+        contexts: Contexts::SERVER,
+        syntax: "address[:port] | port | unix:path [default_server] [backlog=…] …",
+        is_block: false,
+        pass: Pass::First,
+        doc: "An address that the server answers on.",
+        apply: listen,
+    },
+    Row {
+        name: "server_name",
+        contexts: Contexts::SERVER,
+        syntax: "name …",
+        is_block: false,
+        pass: Pass::First,
+        doc: "Names of the server: exact, with a wildcard at one end, or a regular expression.",
+        apply: server_name,
+    },
+];
+
+/// A `listen` as written.
+#[derive(Clone, Debug)]
+pub struct ListenArgs {
+    address: Address,
+    options: ListenOptions,
+    has_options: bool,
+    is_default: bool,
+    span: Span,
+}
+
+fn listen(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
+    let Some((first, parameters)) = statement.args.split_first() else {
+        builder.error(statement.span, "invalid number of arguments in \"listen\" directive");
+        return;
+    };
+    let addresses = match parse_addresses(&first.text) {
+        Ok(addresses) => addresses,
+        Err(message) => {
+            builder.error(first.span, format!("{message} in \"{}\" of the \"listen\" directive", first.text));
+            return;
+        }
+    };
+    let mut args = ListenArgs {
+        address: Address::Unix(Default::default()),
+        options: ListenOptions::default(),
+        has_options: false,
+        is_default: false,
+        span: statement.span,
+    };
+    for parameter in parameters {
+        if let Err(message) = apply_parameter(&mut args, parameter) {
+            builder.error(parameter.span, message);
+        }
+    }
+    for address in addresses {
+        draft.listens.push(ListenArgs { address, ..args.clone() });
+    }
+}
+
+fn apply_parameter(args: &mut ListenArgs, parameter: &Word) -> Result<(), String> {
+    let text = parameter.text.as_str();
+    let (name, value) = text.split_once('=').map_or((text, None), |(n, v)| (n, Some(v)));
+    let invalid = || format!("invalid parameter \"{text}\"");
+    let size = |value: Option<&str>| {
+        value
+            .and_then(millpond_conf::value::size::parse_size)
+            .map(|size| size as usize)
+            .ok_or_else(|| format!("invalid {name} \"{text}\""))
+    };
+    let switch = |value: Option<&str>| match value {
+        Some("on") => Ok(true),
+        Some("off") => Ok(false),
+        _ => Err(invalid()),
+    };
+    match (name, value) {
+        ("default_server" | "default", None) => {
+            args.is_default = true;
+            return Ok(());
+        }
+        ("bind", None) => {}
+        ("reuseport", None) => args.options.reuse_port = true,
+        ("backlog", Some(value)) => {
+            args.options.backlog = value.parse().map_err(|_| format!("invalid backlog \"{value}\""))?;
+        }
+        ("rcvbuf", value) => args.options.rcvbuf = Some(size(value)?),
+        ("sndbuf", value) => args.options.sndbuf = Some(size(value)?),
+        ("ipv6only", value) => args.options.ipv6_only = switch(value)?,
+        ("so_keepalive", Some("off")) => {}
+        ("so_keepalive", Some(_)) => args.options.keepalive = true,
+        // Hints to a kernel; answers are the same without them.
+        ("deferred", None) | ("fastopen" | "setfib" | "accept_filter", Some(_)) => {}
+        ("ssl" | "http2" | "quic" | "proxy_protocol" | "spdy", None) => {
+            return Err(format!("the \"{name}\" parameter of \"listen\" is not supported"));
+        }
+        _ => return Err(invalid()),
+    }
+    args.has_options = true;
+    Ok(())
+}
+
+/// The addresses of the first argument: one, several of a name, or a range of ports.
+fn parse_addresses(text: &str) -> Result<Vec<Address>, String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return match path {
+            "" => Err("no path".to_string()),
+            path => Ok(vec![Address::Unix(path.into())]),
+        };
+    }
+    let (host, ports) = split_host(text)?;
+    let ports = parse_ports(ports)?;
+    let hosts: Vec<IpAddr> = match host {
+        None | Some("*") => vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED)],
+        Some("[::]") => vec![IpAddr::V6(Ipv6Addr::UNSPECIFIED)],
+        Some(host) => resolve(host)?,
+    };
+    let mut addresses = Vec::new();
+    for port in ports {
+        for host in &hosts {
+            addresses.push(Address::Inet(SocketAddr::new(*host, port)));
+        }
+    }
+    Ok(addresses)
+}
+
+fn split_host(text: &str) -> Result<(Option<&str>, Option<&str>), String> {
+    if text.starts_with('[') {
+        let end = text.find(']').ok_or("invalid address")?;
+        let (host, rest) = text.split_at(end + 1);
+        return match rest.strip_prefix(':') {
+            Some(port) => Ok((Some(host), Some(port))),
+            None if rest.is_empty() => Ok((Some(host), None)),
+            None => Err("invalid address".to_string()),
+        };
+    }
+    match text.split_once(':') {
+        Some((host, port)) => Ok((Some(host), Some(port))),
+        None if text.bytes().next().is_some_and(|b| b.is_ascii_digit())
+            && text.bytes().all(|b| b.is_ascii_digit() || b == b'-') =>
+        {
+            Ok((None, Some(text)))
+        }
+        None => Ok((Some(text), None)),
+    }
+}
+
+fn parse_ports(text: Option<&str>) -> Result<Vec<u16>, String> {
+    let Some(text) = text else { return Ok(vec![80]) };
+    let port = |text: &str| match text.parse::<u16>() {
+        Ok(port) if port > 0 => Ok(port),
+        _ => Err("invalid port".to_string()),
+    };
+    match text.split_once('-') {
+        None => Ok(vec![port(text)?]),
+        Some((first, last)) => {
+            let (first, last) = (port(first)?, port(last)?);
+            if first > last {
+                return Err("invalid port range".to_string());
+            }
+            Ok((first..=last).collect())
+        }
+    }
+}
+
+fn resolve(host: &str) -> Result<Vec<IpAddr>, String> {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(ip) = bare.parse() {
+        return Ok(vec![ip]);
+    }
+    let found = (bare, 0).to_socket_addrs().map_err(|_| "host not found".to_string())?;
+    let mut ips: Vec<IpAddr> = found.map(|address| address.ip()).collect();
+    let mut seen = HashSet::new();
+    ips.retain(|ip| seen.insert(*ip));
+    Ok(ips)
+}
+
+fn server_name(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
+    if statement.args.is_empty() {
+        builder.error(statement.span, "invalid number of arguments in \"server_name\" directive");
+    }
+    for word in &statement.args {
+        let text = word.text.as_str();
+        let name = if let Some(source) = text.strip_prefix('~') {
+            if source.is_empty() {
+                builder.error(word.span, format!("empty regex in server name \"{text}\""));
+                continue;
+            }
+            match builder.regex(source, Case::Insensitive, word.span) {
+                Some(regex) => ServerName::Regex(regex),
+                None => continue,
+            }
+        } else {
+            match parse_name(text) {
+                Some(name) => name,
+                None => {
+                    builder.error(word.span, format!("server name \"{text}\" is invalid"));
+                    continue;
+                }
+            }
+        };
+        draft.server_names.push(name);
+    }
+}
+
+fn parse_name(text: &str) -> Option<ServerName> {
+    let lower = text.to_ascii_lowercase();
+    let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+    let name = if let Some(rest) = lower.strip_prefix('*') {
+        if !rest.starts_with('.') || rest.contains('*') || rest.len() < 2 {
+            return None;
+        }
+        ServerName::Under(bytes(rest))
+    } else if let Some(start) = lower.strip_suffix('*') {
+        if !start.ends_with('.') || start.contains('*') || start.len() < 2 {
+            return None;
+        }
+        ServerName::Before(bytes(start))
+    } else if lower.contains('*') {
+        return None;
+    } else if lower.starts_with('.') {
+        if lower.len() < 2 {
+            return None;
+        }
+        ServerName::SelfAndUnder(bytes(&lower))
+    } else {
+        ServerName::Exact(bytes(&lower))
+    };
+    Some(name)
+}
+
+/// The first name as `$server_name` shows it.
+pub fn first_name(names: &[ServerName]) -> Bytes {
+    match names.first() {
+        None => Bytes::new(),
+        Some(ServerName::Exact(text)) => text.clone(),
+        Some(ServerName::SelfAndUnder(text)) => text.slice(1..),
+        Some(ServerName::Under(text)) => Bytes::from([b"*", &text[..]].concat()),
+        Some(ServerName::Before(text)) => Bytes::from([&text[..], b"*"].concat()),
+        Some(ServerName::Regex(regex)) => Bytes::from(format!("~{}", regex.source())),
+    }
+}
+
+/// Joins the servers of all addresses.
+pub fn bindings(cx: &mut ParseContext, servers: &[(Arc<Server>, Vec<ListenArgs>)]) -> Vec<Binding> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (server, listens) in servers {
+        if listens.is_empty() {
+            // nginx: a server without `listen` answers on port 80 (root) or 8000.
+            let port = if rustix::process::geteuid().is_root() { 80 } else { 8000 };
+            let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
+            join(cx, &mut groups, server, &ListenArgs {
+                address: Address::Inet(address),
+                options: ListenOptions::default(),
+                has_options: false,
+                is_default: false,
+                span: server.span,
+            });
+        }
+        let mut seen = HashSet::new();
+        for args in listens {
+            if !seen.insert(args.address.clone()) {
+                let message = format!("a duplicate listen {}", args.address);
+                cx.diagnostics.push_error(args.span, message);
+                continue;
+            }
+            join(cx, &mut groups, server, args);
+        }
+    }
+    let listens = groups.into_iter().map(|group| group.into_listen(cx)).collect();
+    bind_wildcards(listens)
+}
+
+/// The servers of one address, while they are joined.
+struct Group {
+    address: Address,
+    options: ListenOptions,
+    default: Arc<Server>,
+    has_default: bool,
+    has_options: bool,
+    servers: Vec<Arc<Server>>,
+}
+
+fn join(cx: &mut ParseContext, groups: &mut Vec<Group>, server: &Arc<Server>, args: &ListenArgs) {
+    let Some(group) = groups.iter_mut().find(|group| group.address == args.address) else {
+        groups.push(Group {
+            address: args.address.clone(),
+            options: args.options.clone(),
+            default: Arc::clone(server),
+            has_default: args.is_default,
+            has_options: args.has_options,
+            servers: vec![Arc::clone(server)],
+        });
+        return;
+    };
+    if args.is_default {
+        if std::mem::replace(&mut group.has_default, true) {
+            let message = format!("a duplicate default server for {}", args.address);
+            cx.diagnostics.push_error(args.span, message);
+        }
+        group.default = Arc::clone(server);
+    }
+    if args.has_options {
+        if std::mem::replace(&mut group.has_options, true) && group.options != args.options {
+            let message = format!("duplicate listen options for {}", args.address);
+            cx.diagnostics.push_error(args.span, message);
+        }
+        group.options = args.options.clone();
+    }
+    group.servers.push(Arc::clone(server));
+}
+
+impl Group {
+    fn into_listen(self, cx: &mut ParseContext) -> Listen {
+        let mut names = ServerNames::new(Arc::clone(&self.default));
+        for server in &self.servers {
+            let empty = [ServerName::Exact(Bytes::new())];
+            let all = if server.names.is_empty() { &empty[..] } else { &server.names[..] };
+            for name in all {
+                if !names.add(name, server) {
+                    let text = first_name(std::slice::from_ref(name));
+                    let text = String::from_utf8_lossy(&text).into_owned();
+                    let message =
+                        format!("conflicting server name \"{text}\" on {}, ignored", self.address);
+                    cx.diagnostics.push_warning(server.span, message);
+                }
+            }
+        }
+        Listen { address: self.address, options: self.options, names }
+    }
+}
+
+/// One socket for each address, but one only for a wildcard and the addresses of its port.
+fn bind_wildcards(listens: Vec<Listen>) -> Vec<Binding> {
+    let listens: Vec<Arc<Listen>> = listens.into_iter().map(Arc::new).collect();
+    let wildcard_of = |address: &Address| {
+        listens.iter().find(|other| match (&other.address, address) {
+            (Address::Inet(wild), Address::Inet(own)) => {
+                wild.ip().is_unspecified()
+                    && wild.port() == own.port()
+                    && wild.is_ipv4() == own.is_ipv4()
+            }
+            _ => false,
+        })
+    };
+    let mut bindings: Vec<Binding> = Vec::new();
+    for listen in &listens {
+        let socket = wildcard_of(&listen.address).unwrap_or(listen);
+        match bindings.iter_mut().find(|binding| binding.bound == socket.address) {
+            Some(binding) => binding.listens.push(Arc::clone(listen)),
+            None => bindings.push(Binding {
+                bound: socket.address.clone(),
+                options: socket.options.clone(),
+                listens: vec![Arc::clone(listen)],
+            }),
+        }
+    }
+    bindings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listen_takes_addresses_ports_and_ranges() {
+        let cases = [
+            ("80", vec!["0.0.0.0:80"]),
+            ("*:81", vec!["0.0.0.0:81"]),
+            ("127.0.0.1", vec!["127.0.0.1:80"]),
+            ("127.0.0.1:8080", vec!["127.0.0.1:8080"]),
+            ("[::1]:8080", vec!["[::1]:8080"]),
+            ("[::]:90", vec!["[::]:90"]),
+            ("127.0.0.1:80-82", vec!["127.0.0.1:80", "127.0.0.1:81", "127.0.0.1:82"]),
+            ("unix:/run/x", vec!["unix:/run/x"]),
+        ];
+        for (text, expected) in cases {
+            let found: Vec<String> =
+                parse_addresses(text).unwrap().iter().map(Address::to_string).collect();
+            assert_eq!(found, expected, "{text}");
+        }
+        for text in ["unix:", "127.0.0.1:0", "127.0.0.1:x", "[::1", "127.0.0.1:9-8", ":::"] {
+            assert!(parse_addresses(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn server_names_take_one_wildcard_at_one_end() {
+        for text in ["*", "*.", "a.*.b", "a*", "*a", "*.*", "."] {
+            assert!(parse_name(text).is_none(), "{text}");
+        }
+        for text in ["", "a", "A.b", "*.a", ".a", "a.*"] {
+            assert!(parse_name(text).is_some(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What a configuration means: the snapshot that requests run on, and how it is built from a tree.
+//!
+//! [`Conf`] is built whole ([`build`]) and never changed; a reload builds another. The settings of a location are the merged
+//! families listed in [`location::LocationSettings`]; those of a server and of the process in their own scopes.
+//!
+//! Invariants:
+//! 1. Building opens, resolves and starts nothing but what nginx resolves at start (names of peers and listeners).
+//! 2. All mistakes of a tree are reported together, each with its place.
+
+pub mod block;
+pub mod build;
+pub mod declared;
+pub mod listen;
+pub mod location;
+pub mod main;
+pub mod no_effect;
+pub mod refused;
+pub mod server;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_conf::source::Span;
+
+use crate::handler::ContentHandler;
+use crate::rewrite::Script;
+use crate::route::listen::Binding;
+use crate::route::location::{LocationKind, LocationTree};
+use crate::route::name::ServerName;
+use crate::var::VariableTable;
+
+use location::LocationSettings;
+use main::MainSettings;
+use server::ServerSettings;
+
+pub use build::build;
+
+/// A configuration, ready to serve.
+#[derive(Debug)]
+pub struct Conf {
+    /// Settings of the process.
+    pub main: MainSettings,
+    /// Sockets to listen on, with the servers behind them.
+    pub bindings: Vec<Binding>,
+    /// What each variable means.
+    pub variables: VariableTable,
+    /// What the http block declares by name.
+    pub declared: declared::Declared,
+}
+
+/// A virtual server.
+#[derive(Debug)]
+pub struct Server {
+    /// All names, in the order of the file.
+    pub names: Vec<ServerName>,
+    /// The first name, for `$server_name` and redirects; empty when there is none.
+    pub name: Bytes,
+    /// Settings that only servers have.
+    pub settings: ServerSettings,
+    /// The server's own settings, script and locations.
+    pub location: Arc<Location>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// A location, a server's own level, or an `if` block.
+#[derive(Debug)]
+pub struct Location {
+    /// The path or name it is found by.
+    pub name: Bytes,
+    /// How the name is compared.
+    pub kind: LocationKind,
+    /// Merged settings.
+    pub settings: LocationSettings,
+    /// Its rewrite directives.
+    pub script: Script,
+    /// Locations inside.
+    pub children: LocationTree,
+    /// Its own handler.
+    pub handler: Option<ContentHandler>,
+    /// True for `internal` locations.
+    pub is_internal: bool,
+    /// True for a server's own level.
+    pub is_server: bool,
+    /// Where it stands.
+    pub span: Span,
+}
+
+impl Location {
+    /// True for a server's own level, where no location was found.
+    pub fn is_server_level(&self) -> bool {
+        self.is_server
+    }
+
+    /// True when the path without the last slash is redirected here (nginx: handlers that proxy).
+    pub fn redirects_slashless(&self) -> bool {
+        self.name.ends_with(b"/") && matches!(self.handler, Some(ContentHandler::Pass(_)))
+    }
+}

@@ -1,0 +1,12 @@
+//! The families whose directives stand in http and server blocks only.
+
+use millpond_conf::Scope;
+
+use crate::downstream::connection::HeadPolicy;
+
+/// Settings of a server.
+#[derive(Clone, Debug, Scope)]
+pub struct ServerSettings {
+    /// How request heads are read.
+    pub head: HeadPolicy,
+}

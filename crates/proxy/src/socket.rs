@@ -1,0 +1,178 @@
+//! A connected stream socket (TCP or Unix) on the worker's event loop.
+//!
+//! The calls follow readiness strictly: a read that returned less than was asked for clears it, so
+//! that the next read waits for the kernel instead of asking it for nothing. A hit on a kept-alive
+//! connection costs one `recv` and one `sendmsg`.
+//!
+//! Invariants:
+//! 1. The descriptor is non-blocking.
+//! 2. Readiness is cleared only after the kernel said, or implied by a short count, that there is no more.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::task::{Context, Poll, ready};
+
+use bytes::BytesMut;
+use rustix::net::{RecvFlags, SendFlags};
+use tokio::io::unix::AsyncFd;
+
+use crate::body::FileRegion;
+
+/// Whether more bytes follow at once (the kernel may hold back a short packet).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum More {
+    /// The caller will send more before it waits for anything.
+    Follows,
+    /// Send what there is.
+    Nothing,
+}
+
+/// A non-blocking stream socket.
+pub struct Socket {
+    fd: AsyncFd<OwnedFd>,
+}
+
+impl Socket {
+    /// Takes a connected or connecting socket onto the current runtime.
+    pub fn new(fd: OwnedFd) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&fd, true)?;
+        Ok(Socket { fd: AsyncFd::new(fd)? })
+    }
+
+    /// The descriptor's number, for logs.
+    pub fn raw(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Reads into the spare capacity of `buf`; 0 at the peer's end.
+    ///
+    /// `buf` must have spare capacity.
+    pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<usize>> {
+        loop {
+            let mut guard = ready!(self.fd.poll_read_ready(cx))?;
+            match recv_spare(&self.fd, buf) {
+                Ok((count, asked)) => {
+                    if count > 0 && count < asked {
+                        guard.clear_ready();
+                    }
+                    return Poll::Ready(Ok(count));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => guard.clear_ready(),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Reads into the spare capacity of `buf`; 0 at the peer's end.
+    pub async fn recv(&self, buf: &mut BytesMut) -> io::Result<usize> {
+        std::future::poll_fn(|cx| self.poll_recv(cx, buf)).await
+    }
+
+    /// Sends as much of `slices` as the socket takes.
+    pub fn poll_send(
+        &self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+        more: More,
+    ) -> Poll<io::Result<usize>> {
+        let flags = match more {
+            More::Follows => SendFlags::NOSIGNAL | SendFlags::MORE,
+            More::Nothing => SendFlags::NOSIGNAL,
+        };
+        self.poll_write(cx, |fd| {
+            if let [one] = slices {
+                return rustix::net::send(fd, one, flags);
+            }
+            let mut control = rustix::net::SendAncillaryBuffer::default();
+            rustix::net::sendmsg(fd, slices, &mut control, flags)
+        })
+    }
+
+    /// Sends bytes of a file; returns how many.
+    pub fn poll_sendfile(
+        &self,
+        cx: &mut Context<'_>,
+        region: &FileRegion,
+    ) -> Poll<io::Result<usize>> {
+        // Linux transfers at most 2 GiB less a page in one call.
+        let count = region.len.min(0x7fff_f000) as usize;
+        self.poll_write(cx, |fd| {
+            let mut offset = region.offset;
+            rustix::fs::sendfile(fd, &region.file, Some(&mut offset), count)
+        })
+    }
+
+    /// Waits until a connecting socket is connected, or says why it is not.
+    pub async fn connected(&self) -> io::Result<()> {
+        let _ready = self.fd.writable().await?;
+        match rustix::net::sockopt::socket_error(self.fd.as_fd())? {
+            Ok(()) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// True when the peer has closed its side and nothing is left to read; never waits.
+    pub fn is_closed_by_peer(&self) -> bool {
+        let mut byte = [0u8; 1];
+        match rustix::net::recv(self.fd.as_fd(), &mut byte[..], RecvFlags::PEEK) {
+            Ok((_, 0)) => true,
+            Ok(_) => false,
+            Err(errno) => errno != rustix::io::Errno::AGAIN,
+        }
+    }
+
+    /// Waits until the peer closes its side or sends something.
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut guard = ready!(self.fd.poll_read_ready(cx))?;
+            let mut byte = [0u8; 1];
+            match rustix::net::recv(self.fd.as_fd(), &mut byte[..], RecvFlags::PEEK) {
+                Err(rustix::io::Errno::AGAIN) => guard.clear_ready(),
+                _ => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+
+    /// Ends the sending side (the peer sees the end of the stream).
+    pub fn shutdown_write(&self) {
+        // A peer that is gone already is no news.
+        let _ = rustix::net::shutdown(self.fd.as_fd(), rustix::net::Shutdown::Write);
+    }
+
+    /// The descriptor, for socket options.
+    pub fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    fn poll_write(
+        &self,
+        cx: &mut Context<'_>,
+        mut call: impl FnMut(std::os::fd::BorrowedFd<'_>) -> rustix::io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let mut guard = ready!(self.fd.poll_write_ready(cx))?;
+            match call(self.fd.as_fd()) {
+                Ok(count) => return Poll::Ready(Ok(count)),
+                Err(rustix::io::Errno::AGAIN) => guard.clear_ready(),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Poll::Ready(Err(errno.into())),
+            }
+        }
+    }
+}
+
+/// One `recv` into the spare capacity; returns the count and what was asked for.
+#[allow(unsafe_code)]
+fn recv_spare(fd: &AsyncFd<OwnedFd>, buf: &mut BytesMut) -> io::Result<(usize, usize)> {
+    let spare = buf.spare_capacity_mut();
+    let asked = spare.len();
+    debug_assert!(asked > 0, "the caller reserves space before it reads");
+    let ((filled, _), _) = rustix::net::recv(fd.as_fd(), spare, RecvFlags::empty())?;
+    let count = filled.len();
+    let len = buf.len() + count;
+    // SAFETY: `recv` has initialised the first `count` bytes of the spare capacity, which begins
+    // at the old length.
+    unsafe { buf.set_len(len) };
+    Ok((count, asked))
+}

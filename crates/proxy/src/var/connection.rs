@@ -1,0 +1,8 @@
+//! Variables of the connection.
+
+use super::Variable;
+
+
+/// The variables.
+pub const VARIABLES: &[Variable] = &[];
+

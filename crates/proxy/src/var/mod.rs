@@ -1,0 +1,167 @@
+//! Variables: one record each, found by name when the configuration is read, evaluated by number.
+//!
+//! A name is interned while templates are parsed ([`VarId`]); [`VariableTable::build`] then says what each number means:
+//! a built-in record, a record of a prefix family (`$http_*`), a map, or a value that `set` and captures
+//! write. A name that means nothing is an error where it was used.
+//!
+//! Invariants:
+//! 1. Evaluation never fails: it appends to a buffer and returns true, or finds nothing and returns false.
+//! 2. The record of a built-in variable does not change the request.
+
+pub mod connection;
+pub mod request;
+pub mod response;
+pub mod upstream;
+
+use std::sync::Arc;
+
+use millpond_conf::value::template::VarId;
+
+use crate::map::Lookup;
+use crate::request::{Request, Value};
+
+/// A built-in variable.
+#[derive(Debug)]
+pub struct Variable {
+    /// Name, without `$`.
+    pub name: &'static str,
+    /// What it is, for the manual.
+    pub doc: &'static str,
+    /// Appends the value; false when there is none.
+    pub write: fn(&Request, &mut Vec<u8>) -> bool,
+}
+
+/// A family of variables with a common prefix.
+#[derive(Debug)]
+pub struct VariableFamily {
+    /// Prefix, such as `http_`.
+    pub prefix: &'static str,
+    /// What they are, for the manual.
+    pub doc: &'static str,
+    /// Appends the value for the rest of the name (lower case); false when there is none.
+    pub write: fn(&Request, &[u8], &mut Vec<u8>) -> bool,
+}
+
+/// All built-in variables.
+pub fn builtins() -> impl Iterator<Item = &'static Variable> {
+    [request::VARIABLES, connection::VARIABLES, response::VARIABLES, upstream::VARIABLES]
+        .into_iter()
+        .flatten()
+}
+
+/// All families.
+pub fn families() -> impl Iterator<Item = &'static VariableFamily> {
+    [request::FAMILIES, response::FAMILIES, upstream::FAMILIES].into_iter().flatten()
+}
+
+/// What a variable's number means.
+#[derive(Clone, Debug)]
+pub enum Meaning {
+    /// A built-in record.
+    Builtin(&'static Variable),
+    /// A member of a family, with the rest of its name.
+    Member(&'static VariableFamily, Arc<[u8]>),
+    /// Defined by a block that computes it (`map`, `split_clients`, `geo`).
+    Lookup(Arc<Lookup>),
+    /// Written by `set`, captures and their like.
+    Stored,
+}
+
+/// What every variable of a configuration means.
+#[derive(Debug, Default)]
+pub struct VariableTable {
+    meanings: Vec<Meaning>,
+}
+
+/// What the configuration defines a name as.
+#[derive(Clone, Debug)]
+pub enum Definition {
+    /// A block that computes it.
+    Lookup(Arc<Lookup>),
+    /// `set`, a named capture.
+    Stored,
+}
+
+impl VariableTable {
+    /// Finds the meaning of every interned name, in the order of their numbers; the names that mean nothing are
+    /// returned.
+    pub fn build<'a>(
+        names: impl Iterator<Item = &'a str>,
+        defined: impl Fn(VarId) -> Option<Definition>,
+    ) -> (VariableTable, Vec<VarId>) {
+        let mut unknown = Vec::new();
+        let mut meanings = Vec::new();
+        for (number, name) in names.enumerate() {
+            let id = VarId(number as u32);
+            let meaning = match defined(id) {
+                Some(Definition::Lookup(lookup)) => Meaning::Lookup(lookup),
+                Some(Definition::Stored) => stored_or_builtin(name),
+                None => builtin(name).unwrap_or_else(|| {
+                    unknown.push(id);
+                    Meaning::Stored
+                }),
+            };
+            meanings.push(meaning);
+        }
+        (VariableTable { meanings }, unknown)
+    }
+
+    /// Number of variables.
+    pub fn len(&self) -> usize {
+        self.meanings.len()
+    }
+
+    /// True when no variable is used.
+    pub fn is_empty(&self) -> bool {
+        self.meanings.is_empty()
+    }
+}
+
+/// `set $args …` changes a built-in: reading it goes on through the record.
+fn stored_or_builtin(name: &str) -> Meaning {
+    match builtin(name) {
+        Some(meaning @ Meaning::Builtin(_)) => meaning,
+        _ => Meaning::Stored,
+    }
+}
+
+fn builtin(name: &str) -> Option<Meaning> {
+    if let Some(variable) = builtins().find(|variable| variable.name == name) {
+        return Some(Meaning::Builtin(variable));
+    }
+    let family = families().find(|family| {
+        name.strip_prefix(family.prefix).is_some_and(|rest| !rest.is_empty())
+    })?;
+    let rest = name.strip_prefix(family.prefix)?;
+    Some(Meaning::Member(family, Arc::from(rest.as_bytes())))
+}
+
+/// Appends a variable's value to `out`; false when there is none.
+pub fn write(req: &mut Request, id: VarId, out: &mut Vec<u8>) -> bool {
+    if let Some(Some(value)) = req.values.get(id.0 as usize) {
+        return match value {
+            Value::Found(bytes) => {
+                out.extend_from_slice(bytes);
+                true
+            }
+            Value::NotFound => false,
+        };
+    }
+    match req.conf.variables.meanings.get(id.0 as usize) {
+        Some(Meaning::Builtin(variable)) => (variable.write)(req, out),
+        Some(Meaning::Member(family, rest)) => {
+            let rest = Arc::clone(rest);
+            (family.write)(req, &rest, out)
+        }
+        Some(Meaning::Lookup(lookup)) => {
+            let lookup = Arc::clone(lookup);
+            let value = lookup.evaluate(req);
+            out.extend_from_slice(&value);
+            if lookup.is_cached() {
+                req.set_value(id, Value::Found(value));
+            }
+            true
+        }
+        Some(Meaning::Stored) | None => false,
+    }
+}

@@ -1,0 +1,9 @@
+//! Variables of the response.
+
+use super::Variable;
+use super::VariableFamily;
+
+/// The variables.
+pub const VARIABLES: &[Variable] = &[];
+/// The families.
+pub const FAMILIES: &[VariableFamily] = &[];

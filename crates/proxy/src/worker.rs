@@ -1,0 +1,149 @@
+//! A worker thread's own state, and the generations of configuration that it serves.
+//!
+//! A [`Generation`] is one configuration snapshot on one worker with the connections accepted under it. A reload makes a
+//! new one; the old one closes its idle connections at once, lets the busy ones finish their request, and is gone
+//! with the last of them.
+//!
+//! Invariants:
+//! 1. A connection belongs to one generation for life.
+//! 2. A closing generation accepts nothing and keeps no connection alive after its current request.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
+
+use tokio::sync::Notify;
+
+use crate::scope::Conf;
+use crate::upstream::keepalive::IdlePeers;
+
+/// Counters of connections, for `stub_status` and `$connections_*`.
+#[derive(Debug, Default)]
+pub struct ConnectionCounters {
+    /// Accepted since the start.
+    pub accepted: AtomicU64,
+    /// Handled since the start (all that were accepted).
+    pub handled: AtomicU64,
+    /// Requests since the start.
+    pub requests: AtomicU64,
+    /// Open now.
+    pub active: AtomicU64,
+    /// Open and reading a head.
+    pub reading: AtomicU64,
+    /// Open and answering.
+    pub writing: AtomicU64,
+}
+
+/// What all workers of the process share.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// Connection counters.
+    pub connections: ConnectionCounters,
+}
+
+/// A worker thread.
+pub struct Worker {
+    /// Index of the worker, from 0.
+    pub index: usize,
+    /// What it shares with the others.
+    pub shared: Arc<Shared>,
+    /// Idle connections to upstream peers.
+    pub idle_peers: IdlePeers,
+}
+
+/// A configuration on a worker.
+pub struct Generation {
+    /// The worker.
+    pub worker: Rc<Worker>,
+    /// The configuration.
+    pub conf: Arc<Conf>,
+    closing: Cell<bool>,
+    connections: RefCell<Vec<Option<Waker>>>,
+    free: RefCell<Vec<usize>>,
+    open: Cell<usize>,
+    drained: Notify,
+}
+
+/// Registration of a connection or background task with its generation.
+pub struct Member {
+    generation: Rc<Generation>,
+    slot: usize,
+}
+
+impl Generation {
+    /// A generation without connections.
+    pub fn new(worker: Rc<Worker>, conf: Arc<Conf>) -> Rc<Self> {
+        Rc::new(Generation {
+            worker,
+            conf,
+            closing: Cell::new(false),
+            connections: RefCell::default(),
+            free: RefCell::default(),
+            open: Cell::new(0),
+            drained: Notify::new(),
+        })
+    }
+
+    /// Enters a connection or a background task.
+    pub fn enter(self: &Rc<Self>) -> Member {
+        self.open.set(self.open.get() + 1);
+        let slot = self.free.borrow_mut().pop().unwrap_or_else(|| {
+            let mut connections = self.connections.borrow_mut();
+            connections.push(None);
+            connections.len() - 1
+        });
+        Member { generation: Rc::clone(self), slot }
+    }
+
+    /// True when connections must not be kept alive.
+    pub fn is_closing(&self) -> bool {
+        self.closing.get()
+    }
+
+    /// Starts to close: idle connections end now.
+    pub fn close(&self) {
+        self.closing.set(true);
+        let wakers: Vec<Waker> = self.connections.borrow().iter().flatten().cloned().collect();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits until no connection is left.
+    pub async fn drained(&self) {
+        while self.open.get() > 0 {
+            self.drained.notified().await;
+        }
+    }
+}
+
+impl Member {
+    /// Leaves word how to wake the connection when the generation closes; once is enough.
+    pub fn register(&self, waker: &Waker) {
+        if let Some(slot) = self.generation.connections.borrow_mut().get_mut(self.slot)
+            && slot.is_none()
+        {
+            *slot = Some(waker.clone());
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        if let Some(slot) = self.generation.connections.borrow_mut().get_mut(self.slot) {
+            *slot = None;
+        }
+        self.generation.free.borrow_mut().push(self.slot);
+        self.generation.open.set(self.generation.open.get().saturating_sub(1));
+        self.generation.drained.notify_waiters();
+        self.generation.drained.notify_one();
+    }
+}
+
+impl Shared {
+    /// The number of a new connection, from 1.
+    pub fn next_connection(&self) -> u64 {
+        self.connections.handled.fetch_add(1, Ordering::Relaxed);
+        self.connections.accepted.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
