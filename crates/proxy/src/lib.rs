@@ -1,4 +1,31 @@
 //! Listeners, HTTP/1, phases, upstreams, filters, variables and logs.
+//!
+//! ```text
+//! downstream ──► route ──► phase (rewrite, access, handler) ──► respond (filter, writer) ──► log
+//!                                        │
+//!                                        └──► upstream (pass, cache)
+//! ```
+//!
+//! `phase.rs` is the map of a request; `scope/` builds the configuration it runs on.
 
+pub mod body;
+pub mod clock;
+pub mod downstream;
+pub mod failure;
+pub mod filter;
+pub mod handler;
 pub mod header;
 pub mod http1;
+pub mod log;
+pub mod map;
+pub mod phase;
+pub mod request;
+pub mod respond;
+pub mod response;
+pub mod rewrite;
+pub mod route;
+pub mod scope;
+pub mod socket;
+pub mod upstream;
+pub mod var;
+pub mod worker;
