@@ -149,13 +149,21 @@ impl FileRegion {
 
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
-        if bytes.is_empty() { Body::Empty } else { Body::One(Piece::Memory(bytes)) }
+        if bytes.is_empty() {
+            Body::Empty
+        } else {
+            Body::One(Piece::Memory(bytes))
+        }
     }
 }
 
 impl From<VecDeque<Piece>> for Body {
     fn from(pieces: VecDeque<Piece>) -> Self {
-        if pieces.is_empty() { Body::Empty } else { Body::Many(pieces) }
+        if pieces.is_empty() {
+            Body::Empty
+        } else {
+            Body::Many(pieces)
+        }
     }
 }
 
@@ -175,7 +183,9 @@ impl Body {
         match self {
             Body::Empty => Poll::Ready(None),
             Body::One(_) => {
-                let Body::One(piece) = std::mem::take(self) else { return Poll::Ready(None) };
+                let Body::One(piece) = std::mem::take(self) else {
+                    return Poll::Ready(None);
+                };
                 Poll::Ready(Some(Ok(piece)))
             }
             Body::Many(pieces) => Poll::Ready(pieces.pop_front().map(Ok)),

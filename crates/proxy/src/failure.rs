@@ -63,12 +63,18 @@ pub struct UpstreamFailure {
 impl Failure {
     /// A malformed request.
     pub fn bad_request(message: impl Into<String>) -> Self {
-        Failure::Request { status: 400, message: message.into() }
+        Failure::Request {
+            status: 400,
+            message: message.into(),
+        }
     }
 
     /// A body over `client_max_body_size`.
     pub fn too_large(message: impl Into<String>) -> Self {
-        Failure::Request { status: 413, message: message.into() }
+        Failure::Request {
+            status: 413,
+            message: message.into(),
+        }
     }
 
     /// A failing file of ours.

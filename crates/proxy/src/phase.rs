@@ -127,11 +127,17 @@ async fn run(req: &mut Request, start: Phase) -> Result<Response, Failure> {
 }
 
 fn first_of(phase: Phase) -> usize {
-    HANDLERS.iter().position(|(at, _)| *at >= phase).unwrap_or(HANDLERS.len())
+    HANDLERS
+        .iter()
+        .position(|(at, _)| *at >= phase)
+        .unwrap_or(HANDLERS.len())
 }
 
 fn after(phase: Phase) -> usize {
-    HANDLERS.iter().position(|(at, _)| *at > phase).unwrap_or(HANDLERS.len())
+    HANDLERS
+        .iter()
+        .position(|(at, _)| *at > phase)
+        .unwrap_or(HANDLERS.len())
 }
 
 async fn run_handler(req: &mut Request, handler: Handler) -> Result<Flow, Failure> {
@@ -193,7 +199,9 @@ pub fn redirect_named(req: &mut Request, name: &[u8]) -> Result<Flow, Failure> {
     let server = std::sync::Arc::clone(&req.server);
     let Some(location) = server.location.children.named(name) else {
         let name = String::from_utf8_lossy(name).into_owned();
-        return Err(Failure::Internal(format!("could not find named location \"{name}\"")));
+        return Err(Failure::Internal(format!(
+            "could not find named location \"{name}\""
+        )));
     };
     req.location = std::sync::Arc::clone(location);
     req.is_internal = true;

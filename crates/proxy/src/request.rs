@@ -14,13 +14,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millpond_conf::value::template::{Part, Template, VarId};
+use millpond_conf::{Part, Template, VarId};
 
 use crate::clock::Instant;
 use crate::downstream::Downstream;
 use crate::downstream::body::RequestBody;
 use crate::header::{Fields, Known};
-use crate::http1::request::{Method, RequestHead};
+use crate::http1::Method;
+use crate::http1::request::RequestHead;
 use crate::scope::{Conf, Location, Server};
 use crate::upstream::trace::UpstreamTrace;
 use crate::var;
@@ -132,7 +133,12 @@ pub struct Request {
 
 impl Request {
     /// Starts the request of a parsed head. The caller routes it before it runs phases.
-    pub fn new(conf: Arc<Conf>, down: Rc<Downstream>, head: RequestHead, server: Arc<Server>) -> Self {
+    pub fn new(
+        conf: Arc<Conf>,
+        down: Rc<Downstream>,
+        head: RequestHead,
+        server: Arc<Server>,
+    ) -> Self {
         let location = Arc::clone(&server.location);
         let variables = conf.variables.len();
         Request {
@@ -247,7 +253,11 @@ impl Request {
     /// A variable's value.
     pub fn variable(&mut self, id: VarId) -> Value {
         let mut out = Vec::new();
-        if var::write(self, id, &mut out) { Value::Found(Bytes::from(out)) } else { Value::NotFound }
+        if var::write(self, id, &mut out) {
+            Value::Found(Bytes::from(out))
+        } else {
+            Value::NotFound
+        }
     }
 
     /// Sets a variable of the `set` kind, or caches an evaluation.
@@ -261,9 +271,11 @@ impl Request {
     pub fn capture(&self, group: u8) -> &[u8] {
         let span = self.captures.groups.get(group as usize).copied().flatten();
         match span {
-            Some((start, end)) => {
-                self.captures.subject.get(start as usize..end as usize).unwrap_or_default()
-            }
+            Some((start, end)) => self
+                .captures
+                .subject
+                .get(start as usize..end as usize)
+                .unwrap_or_default(),
             None => &[],
         }
     }

@@ -13,8 +13,8 @@ use crate::clock;
 use crate::downstream::writer::{self, Answer, OutFraming, SendError, SendLimits, SentBytes};
 use crate::filter;
 use crate::header::{Fields, Known};
+use crate::http1::Version;
 use crate::http1::encode;
-use crate::http1::request::Version;
 use crate::request::Request;
 use crate::response::Response;
 
@@ -31,17 +31,20 @@ pub async fn send(req: &mut Request, response: &mut Response) -> Result<(), Send
     filter::run(req, response);
     let framing = framing(req, response);
     let keep_alive_allowed = req.location.settings.keep_alive.allows(req);
-    req.keep_alive &= keep_alive_allowed
-        && !response.must_close
-        && framing != OutFraming::UntilClose;
+    req.keep_alive &=
+        keep_alive_allowed && !response.must_close && framing != OutFraming::UntilClose;
     let head = encode_head(req, response, framing);
     let limits = limits(req);
     let mut sent = SentBytes::default();
     let down = std::rc::Rc::clone(&req.down);
     let mut body = std::mem::take(&mut response.body);
     let mut trailers = |own: Option<Fields>| filter::trailers(req, own);
-    let answer =
-        Answer { head: head.freeze(), body: &mut body, framing, trailers: &mut trailers };
+    let answer = Answer {
+        head: head.freeze(),
+        body: &mut body,
+        framing,
+        trailers: &mut trailers,
+    };
     let outcome = writer::send(&down, answer, &limits, &mut sent).await;
     req.sent.head_bytes = sent.head;
     req.sent.body_bytes = sent.body;
@@ -85,12 +88,12 @@ fn limits(req: &mut Request) -> SendLimits {
     }
 }
 
-fn eval_size(req: &mut Request, template: Option<&millpond_conf::value::template::Template>) -> u64 {
+fn eval_size(req: &mut Request, template: Option<&millpond_conf::Template>) -> u64 {
     let Some(template) = template else { return 0 };
     let text = req.eval(template);
     std::str::from_utf8(&text)
         .ok()
-        .and_then(millpond_conf::value::size::parse_size)
+        .and_then(millpond_conf::value::parse_offset)
         .unwrap_or(0)
 }
 
@@ -100,20 +103,25 @@ fn encode_head(req: &mut Request, response: &mut Response, framing: OutFraming) 
         req.sent.status = response.status;
         return head;
     }
-    encode::status_line(&mut head, response.status, response.reason.as_deref());
+    match &response.status_text {
+        Some(text) => encode::write_status_text(&mut head, text),
+        None => encode::write_status(&mut head, response.status),
+    }
     let fields = &mut response.fields;
     if fields.get(Known::Server).is_none() {
-        encode::field(&mut head, b"Server", req.location.settings.tokens.server_field());
+        encode::write_known(
+            &mut head,
+            Known::Server,
+            req.location.settings.tokens.server_field(),
+        );
     }
     if fields.get(Known::Date).is_none() {
-        encode::field(&mut head, b"Date", &clock::date_header(clock::now_ms()));
+        encode::write_known(&mut head, Known::Date, &clock::date_header(clock::now_ms()));
     }
-    for field in fields.iter() {
-        encode::field(&mut head, &field.name, &field.value);
-    }
+    encode::write_fields(&mut head, fields);
     encode_framing(&mut head, response, framing);
     encode_connection(req, &mut head, response.status);
-    head.extend_from_slice(b"\r\n");
+    encode::end_head(&mut head);
     req.sent.status = response.status;
     req.sent.length = response.length;
     req.sent.is_chunked = framing == OutFraming::Chunked;
@@ -126,25 +134,31 @@ fn encode_framing(head: &mut BytesMut, response: &Response, framing: OutFraming)
         // RFC 9110 §8.6: no Content-Length in 1xx and 204; nginx sends none with 304 either.
         (OutFraming::NoBody, _) if matches!(response.status, 100..=199 | 204 | 304) => {}
         (OutFraming::NoBody | OutFraming::Length(_), Some(length)) => {
-            encode::field_number(head, b"Content-Length", length);
+            encode::write_known_number(head, Known::ContentLength, length);
         }
-        (OutFraming::Chunked, _) => encode::field(head, b"Transfer-Encoding", b"chunked"),
+        (OutFraming::Chunked, _) => {
+            encode::write_known(head, Known::TransferEncoding, b"chunked");
+        }
         _ => {}
     }
 }
 
 fn encode_connection(req: &Request, head: &mut BytesMut, status: u16) {
     if status == 101 {
-        encode::field(head, b"Connection", b"upgrade");
+        encode::write_known(head, Known::Connection, b"upgrade");
         return;
     }
     if !req.keep_alive {
-        encode::field(head, b"Connection", b"close");
+        encode::write_known(head, Known::Connection, b"close");
         return;
     }
-    encode::field(head, b"Connection", b"keep-alive");
+    encode::write_known(head, Known::Connection, b"keep-alive");
     if let Some(seconds) = req.location.settings.keep_alive.header_timeout() {
-        encode::field(head, b"Keep-Alive", format!("timeout={seconds}").as_bytes());
+        encode::write_known(
+            head,
+            Known::KeepAlive,
+            format!("timeout={seconds}").as_bytes(),
+        );
     }
 }
 
@@ -189,7 +203,9 @@ impl TokensPolicy {
     pub fn server_field(&self) -> &'static [u8] {
         match self.tokens {
             Tokens::Off => b"millpond",
-            Tokens::On | Tokens::Build => concat!("millpond/", env!("CARGO_PKG_VERSION")).as_bytes(),
+            Tokens::On | Tokens::Build => {
+                concat!("millpond/", env!("CARGO_PKG_VERSION")).as_bytes()
+            }
         }
     }
 }

@@ -40,8 +40,8 @@ pub enum Source {
 pub struct Response {
     /// Status code.
     pub status: u16,
-    /// A reason phrase other than the usual one (from an upstream).
-    pub reason: Option<Bytes>,
+    /// Status and reason as an upstream wrote them, when they are passed on (`404 Nothing here`).
+    pub status_text: Option<Bytes>,
     /// Header fields, less the framing (invariant 1).
     pub fields: Fields,
     /// Length of the body, when known.
@@ -67,7 +67,11 @@ pub struct Response {
 impl Response {
     /// An answer without a body.
     pub fn empty(status: u16) -> Self {
-        Response { status, length: Some(0), ..Response::default() }
+        Response {
+            status,
+            length: Some(0),
+            ..Response::default()
+        }
     }
 
     /// An answer with a short text of one type.
@@ -97,7 +101,9 @@ impl Response {
 
     /// Makes a strong entity tag weak; removes a malformed one.
     pub fn weaken_etag(&mut self) {
-        let Some(tag) = self.fields.get(Known::ETag) else { return };
+        let Some(tag) = self.fields.get(Known::ETag) else {
+            return;
+        };
         if tag.starts_with(b"W/") {
             return;
         }

@@ -36,7 +36,7 @@ impl Socket {
     /// Takes a connected or connecting socket onto the current runtime.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&fd, true)?;
-        Ok(Socket { fd: AsyncFd::new(fd)? })
+        Ok(Socket { fd: watch(fd)? })
     }
 
     /// The descriptor's number, for logs.
@@ -160,6 +160,14 @@ impl Socket {
             }
         }
     }
+}
+
+/// Puts a descriptor on the current runtime's event loop.
+#[allow(unsafe_code)]
+pub fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` keeps its one descriptor open until it is dropped, and the `AsyncFd` that
+    // owns it ends the registration before that.
+    unsafe { AsyncFd::register(fd) }.map_err(|error| error.into_parts().1)
 }
 
 /// One `recv` into the spare capacity; returns the count and what was asked for.

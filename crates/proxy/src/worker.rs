@@ -94,7 +94,10 @@ impl Generation {
             connections.push(None);
             connections.len() - 1
         });
-        Member { generation: Rc::clone(self), slot }
+        Member {
+            generation: Rc::clone(self),
+            slot,
+        }
     }
 
     /// True when connections must not be kept alive.
@@ -105,7 +108,13 @@ impl Generation {
     /// Starts to close: idle connections end now.
     pub fn close(&self) {
         self.closing.set(true);
-        let wakers: Vec<Waker> = self.connections.borrow().iter().flatten().cloned().collect();
+        let wakers: Vec<Waker> = self
+            .connections
+            .borrow()
+            .iter()
+            .flatten()
+            .cloned()
+            .collect();
         wakers.into_iter().for_each(Waker::wake);
     }
 
@@ -134,7 +143,9 @@ impl Drop for Member {
             *slot = None;
         }
         self.generation.free.borrow_mut().push(self.slot);
-        self.generation.open.set(self.generation.open.get().saturating_sub(1));
+        self.generation
+            .open
+            .set(self.generation.open.get().saturating_sub(1));
         self.generation.drained.notify_waiters();
         self.generation.drained.notify_one();
     }

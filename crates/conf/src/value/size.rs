@@ -44,6 +44,11 @@ impl FromWord for Offset {
     }
 }
 
+/// Reads an offset as a directive would (`10k`, `1g`), for values made while requests run.
+pub fn parse_offset(text: &str) -> Option<u64> {
+    scaled(text, &[('k', 10), ('m', 20), ('g', 30)]).ok()
+}
+
 /// The number before one of the units, shifted by its bits.
 fn scaled(text: &str, units: &[(char, u32)]) -> Result<u64, WordError> {
     let unit = text.chars().last().map(|char| char.to_ascii_lowercase());

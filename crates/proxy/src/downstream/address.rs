@@ -56,8 +56,16 @@ mod tests {
     #[test]
     fn addresses_are_written_as_nginx_writes_them() {
         let cases = [
-            (Address::Inet("127.0.0.1:80".parse().unwrap()), "127.0.0.1:80", "127.0.0.1"),
-            (Address::Inet("[::1]:8080".parse().unwrap()), "[::1]:8080", "::1"),
+            (
+                Address::Inet("127.0.0.1:80".parse().unwrap()),
+                "127.0.0.1:80",
+                "127.0.0.1",
+            ),
+            (
+                Address::Inet("[::1]:8080".parse().unwrap()),
+                "[::1]:8080",
+                "::1",
+            ),
             (Address::Unix("/run/x".into()), "unix:/run/x", "unix:/run/x"),
         ];
         for (address, whole, host) in cases {

@@ -24,12 +24,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use millpond_conf::value::size::{ByteSize, Offset};
+use millpond_conf::{ByteSize, Offset};
 
 use super::{ClientGone, Downstream};
 use crate::failure::Failure;
-use crate::http1::Framing;
-use crate::http1::chunked::{ChunkEvent, ChunkedDecoder, Strictness};
+use crate::http1::chunked::{ChunkEvent, ChunkedDecoder, Strictness, TrailerLimits};
+use crate::http1::request::Framing;
 use crate::request::Request;
 
 /// Bytes asked of the socket at once while a body is read.
@@ -104,9 +104,15 @@ impl Incoming {
     /// The body that a head announces.
     pub fn begin(framing: Framing, wants_continue: bool) -> Self {
         match framing {
-            Framing::Length(left) if left > 0 => Incoming::Length { left, wants_continue },
+            Framing::Length(left) if left > 0 => Incoming::Length {
+                left,
+                wants_continue,
+            },
             Framing::Chunked => Incoming::Chunked {
-                decoder: Box::new(ChunkedDecoder::new(Strictness::Request)),
+                decoder: Box::new(ChunkedDecoder::new(
+                    Strictness::Request,
+                    TrailerLimits::default(),
+                )),
                 wants_continue,
             },
             _ => Incoming::None,
@@ -161,7 +167,10 @@ impl Incoming {
 /// Sends `100 Continue` before it waits for the first byte, when the client asked for it.
 pub async fn next_chunk(down: &Downstream, timeout: Duration) -> Result<Bytes, Failure> {
     loop {
-        let taken = down.incoming.borrow_mut().take(&mut down.inbox.borrow_mut())?;
+        let taken = down
+            .incoming
+            .borrow_mut()
+            .take(&mut down.inbox.borrow_mut())?;
         if let Some(bytes) = taken {
             return Ok(bytes);
         }
@@ -180,7 +189,8 @@ async fn send_continue(down: &Downstream) -> Result<(), Failure> {
     let slices = [std::io::IoSlice::new(text)];
     // A fresh line of 25 bytes always fits: anything shorter is a connection in trouble.
     let sent = std::future::poll_fn(|cx| {
-        down.socket.poll_send(cx, &slices, crate::socket::More::Nothing)
+        down.socket
+            .poll_send(cx, &slices, crate::socket::More::Nothing)
     })
     .await;
     match sent {
@@ -262,20 +272,24 @@ impl RequestBody {
 pub fn check_announced(req: &Request) -> Result<(), Failure> {
     let max = req.location.settings.body.max_size.0;
     match req.body {
-        RequestBody::Unread { length: Some(length) } if max > 0 && length > max => {
-            Err(too_large(length))
-        }
+        RequestBody::Unread {
+            length: Some(length),
+        } if max > 0 && length > max => Err(too_large(length)),
         _ => Ok(()),
     }
 }
 
 fn too_large(length: u64) -> Failure {
-    Failure::too_large(format!("client intended to send too large body: {length} bytes"))
+    Failure::too_large(format!(
+        "client intended to send too large body: {length} bytes"
+    ))
 }
 
 /// Collects the whole body into memory or a file.
 pub async fn read_all(req: &mut Request) -> Result<(), Failure> {
-    let RequestBody::Unread { length } = req.body else { return Ok(()) };
+    let RequestBody::Unread { length } = req.body else {
+        return Ok(());
+    };
     let policy = req.location.settings.body.clone();
     let mut sink = Sink::new(&policy, length);
     loop {
@@ -307,7 +321,11 @@ impl Sink {
     fn new(policy: &BodyPolicy, length: Option<u64>) -> Self {
         let buffer = policy.buffer_size.0;
         let capacity = length.unwrap_or(0).min(buffer) as usize;
-        Sink { memory: BytesMut::with_capacity(capacity), file: None, len: 0 }
+        Sink {
+            memory: BytesMut::with_capacity(capacity),
+            file: None,
+            len: 0,
+        }
     }
 
     fn write(&mut self, policy: &BodyPolicy, chunk: &[u8]) -> Result<(), Failure> {
@@ -345,16 +363,28 @@ impl Sink {
 /// Creates a numbered file in the folder of temporary bodies.
 fn create_temp(policy: &BodyPolicy) -> Result<(File, PathBuf), Failure> {
     static NUMBER: AtomicU64 = AtomicU64::new(1);
-    let folder = Path::new(policy.temp_path.first().map_or("client_body_temp", String::as_str));
+    let folder = Path::new(
+        policy
+            .temp_path
+            .first()
+            .map_or("client_body_temp", String::as_str),
+    );
     std::fs::create_dir_all(folder).map_err(Failure::disk)?;
     // Bounded: another process's leftovers are skipped, not fought with for ever.
     for _ in 0..10_000 {
         let path = folder.join(format!("{:010}", NUMBER.fetch_add(1, Ordering::Relaxed)));
-        match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
+        match OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)
+        {
             Ok(file) => return Ok((file, path)),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(Failure::disk(error)),
         }
     }
-    Err(Failure::disk(std::io::Error::other("no free name for a temporary file")))
+    Err(Failure::disk(std::io::Error::other(
+        "no free name for a temporary file",
+    )))
 }

@@ -19,14 +19,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use millpond_conf::value::size::ByteSize;
+use millpond_conf::ByteSize;
 
 use super::body::{self, Incoming, RequestBody};
 use super::{ClientGone, Downstream};
 use crate::clock;
 use crate::header::Known;
-use crate::http1::request::{InvalidNames, Limits, Refusal, RequestHead, RequestParser, Underscores};
-use crate::http1::{Framing, Progress};
+use crate::http1::request::{
+    Connect, Framing, InvalidNames, Limits, Progress, Refused, RequestHead, RequestParser,
+    Underscores,
+};
 use crate::phase;
 use crate::request::Request;
 use crate::respond;
@@ -50,7 +52,7 @@ pub struct HeadPolicy {
     /// Number and size of the buffers of long heads: a request line or a field must fit into one, the
     /// whole head into all of them.
     #[directive(name = "large_client_header_buffers", default = "4 8k")]
-    pub large_buffers: millpond_conf::value::buffers::Buffers,
+    pub large_buffers: millpond_conf::Buffers,
     /// Whether fields with invalid names are ignored; else the request is refused.
     #[directive(name = "ignore_invalid_headers", default = "on")]
     pub ignore_invalid: bool,
@@ -101,7 +103,7 @@ pub struct KeepAlivePolicy {
     pub min_timeout: Duration,
     /// Browsers whose connections are not kept alive.
     #[directive(name = "keepalive_disable", default = "msie6")]
-    pub disable: millpond_conf::value::flags::Flags<DistrustedBrowser>,
+    pub disable: millpond_conf::Flags<DistrustedBrowser>,
     /// Whether the server goes on reading from a client that it has answered early, so that the answer is not lost.
     #[directive(name = "lingering_close", default = "on")]
     pub lingering_close: LingeringClose,
@@ -145,10 +147,14 @@ enum After {
 pub async fn serve(down: Rc<Downstream>, binding: Rc<Binding>, member: Member) {
     let counters = &down.generation.worker.shared.connections;
     counters.active.fetch_add(1, Ordering::Relaxed);
-    let Some(listen) = binding.listen_for(&down.local).cloned() else { return };
+    let Some(listen) = binding.listen_for(&down.local).cloned() else {
+        return;
+    };
     let mut parser = RequestParser::default();
     loop {
-        let Some(head) = read_head(&down, &listen, &mut parser, &member).await else { break };
+        let Some(head) = read_head(&down, &listen, &mut parser, &member).await else {
+            break;
+        };
         let counters = &down.generation.worker.shared.connections;
         counters.requests.fetch_add(1, Ordering::Relaxed);
         counters.writing.fetch_add(1, Ordering::Relaxed);
@@ -166,7 +172,7 @@ pub async fn serve(down: Rc<Downstream>, binding: Rc<Binding>, member: Member) {
     counters.active.fetch_sub(1, Ordering::Relaxed);
 }
 
-type Head = Result<RequestHead, Refusal>;
+type Head = Result<RequestHead, Refused>;
 
 /// Reads the next head; `None` when the connection is to be closed silently.
 async fn read_head(
@@ -183,7 +189,8 @@ async fn read_head(
     let idle = if is_first { policy.timeout } else { keep_alive };
     let mut deadline = clock::instant() + idle;
     let mut is_idle = true;
-    down.is_pipelined.set(!is_first && !down.inbox.borrow().is_empty());
+    down.is_pipelined
+        .set(!is_first && !down.inbox.borrow().is_empty());
     loop {
         if !down.inbox.borrow().is_empty() {
             if is_idle {
@@ -197,14 +204,22 @@ async fn read_head(
                     down.request_bytes.set(head.head_len() as u64);
                     return Some(Ok(head));
                 }
-                Progress::Refuse(refusal) => return Some(Err(refusal)),
+                Progress::Refuse(refused) => return Some(Err(refused)),
                 Progress::NeedMore => {}
             }
         } else if down.generation.is_closing() {
             return None;
         }
-        let size = if is_idle { policy.buffer_size.0 as usize } else { LARGE_READ };
-        match down.timer.guard(deadline, recv_head(down, member, is_idle, size)).await {
+        let size = if is_idle {
+            policy.buffer_size.0 as usize
+        } else {
+            LARGE_READ
+        };
+        match down
+            .timer
+            .guard(deadline, recv_head(down, member, is_idle, size))
+            .await
+        {
             Ok(Some(count)) if count > 0 => {}
             _ => return None,
         }
@@ -212,7 +227,12 @@ async fn read_head(
 }
 
 /// One read for a head; `None` when the generation closes while the connection is idle.
-async fn recv_head(down: &Downstream, member: &Member, is_idle: bool, size: usize) -> Option<usize> {
+async fn recv_head(
+    down: &Downstream,
+    member: &Member,
+    is_idle: bool,
+    size: usize,
+) -> Option<usize> {
     std::future::poll_fn(|cx| {
         let mut inbox = down.inbox.borrow_mut();
         if inbox.capacity() == inbox.len() {
@@ -235,28 +255,42 @@ async fn recv_head(down: &Downstream, member: &Member, is_idle: bool, size: usiz
 fn limits(policy: &HeadPolicy) -> Limits {
     let line = policy.large_buffers.size.0 as usize;
     Limits {
+        first: policy.buffer_size.0 as usize,
         line,
         total: line.saturating_mul(policy.large_buffers.count as usize),
         fields: policy.max_fields as usize,
-        underscores: if policy.underscores { Underscores::Allow } else { Underscores::Ignore },
-        invalid: if policy.ignore_invalid { InvalidNames::Ignore } else { InvalidNames::Refuse },
+        underscores: if policy.underscores {
+            Underscores::Allow
+        } else {
+            Underscores::Ignore
+        },
+        invalid: if policy.ignore_invalid {
+            InvalidNames::Ignore
+        } else {
+            InvalidNames::Keep
+        },
     }
 }
 
 /// Answers one request.
-async fn exchange(down: &Rc<Downstream>, listen: &crate::route::listen::Listen, head: Head) -> After {
+async fn exchange(
+    down: &Rc<Downstream>,
+    listen: &crate::route::listen::Listen,
+    head: Head,
+) -> After {
     down.requests.set(down.requests.get() + 1);
     let conf = std::sync::Arc::clone(&down.generation.conf);
     let server = std::sync::Arc::clone(listen.names.default_server());
     let (head, refusal) = match head {
         Ok(head) => (head, None),
-        Err(refusal) => (RequestHead::refused(refusal.line()), Some(refusal)),
+        Err(refused) => (refused.head, Some(refused.why)),
     };
     let mut req = Request::new(conf, Rc::clone(down), head, server);
     let refused = match refusal {
         Some(refusal) => Some((refusal.status(), refusal.to_string())),
         None => open(&mut req, listen).err(),
     };
+    let is_open = refused.is_none();
     let mut response = match refused {
         None => phase::answer(&mut req).await,
         Some((status, why)) => {
@@ -267,7 +301,7 @@ async fn exchange(down: &Rc<Downstream>, listen: &crate::route::listen::Listen, 
             phase::answer_refused(&mut req, status).await
         }
     };
-    let was_refused = req.head.is_refused();
+    let was_refused = !is_open;
     let sent = respond::send(&mut req, &mut response).await;
     crate::log::access::write(&mut req);
     if sent.is_err() {
@@ -278,12 +312,17 @@ async fn exchange(down: &Rc<Downstream>, listen: &crate::route::listen::Listen, 
 
 /// Sets up framing and target of a parsed head; the error is a status and why.
 fn open(req: &mut Request, listen: &crate::route::listen::Listen) -> Result<(), (u16, String)> {
-    let framing = req.head.framing().map_err(|refusal| (refusal.status(), refusal.to_string()))?;
+    let framing = req
+        .head
+        .check(Connect::Refuse)
+        .map_err(|why| (why.status(), why.to_string()))?;
     let wants_continue = req.head.expects_continue();
     *req.down.incoming.borrow_mut() = Incoming::begin(framing, wants_continue);
     req.body = match framing {
-        Framing::None | Framing::Length(0) => RequestBody::None,
-        Framing::Length(length) => RequestBody::Unread { length: Some(length) },
+        Framing::None => RequestBody::None,
+        Framing::Length(length) => RequestBody::Unread {
+            length: Some(length),
+        },
         _ => RequestBody::Unread { length: None },
     };
     req.keep_alive = req.head.keep_alive_wanted();
@@ -298,7 +337,10 @@ async fn after_answer(req: &Request, was_refused: bool) -> After {
     let policy = &req.location.settings.keep_alive;
     let linger = match policy.lingering_close {
         LingeringClose::Off => After::Close,
-        _ => After::Linger { time: policy.lingering_time, timeout: policy.lingering_timeout },
+        _ => After::Linger {
+            time: policy.lingering_time,
+            timeout: policy.lingering_timeout,
+        },
     };
     if was_refused {
         return linger;
@@ -351,7 +393,10 @@ impl KeepAlivePolicy {
 
     /// The value of the Keep-Alive field, seconds.
     pub fn header_timeout(&self) -> Option<u64> {
-        self.timeout.get(1).map(Duration::as_secs).filter(|seconds| *seconds > 0)
+        self.timeout
+            .get(1)
+            .map(Duration::as_secs)
+            .filter(|seconds| *seconds > 0)
     }
 
     /// True when the connection of `req` may serve another request under this policy.
@@ -365,11 +410,16 @@ impl KeepAlivePolicy {
     }
 
     fn distrusts(&self, req: &Request) -> bool {
-        let Some(agent) = req.field(Known::UserAgent) else { return false };
+        let Some(agent) = req.field(Known::UserAgent) else {
+            return false;
+        };
         let has = |text: &[u8]| memchr::memmem::find(agent, text).is_some();
-        let is_post = req.method == crate::http1::request::Method::Post;
-        (self.disable.has(DistrustedBrowser::Msie6) && is_post && has(b"MSIE ") && !has(b"Opera"))
-            || (self.disable.has(DistrustedBrowser::Safari)
+        let is_post = req.method == crate::http1::Method::Post;
+        (self.disable.contains(DistrustedBrowser::Msie6)
+            && is_post
+            && has(b"MSIE ")
+            && !has(b"Opera"))
+            || (self.disable.contains(DistrustedBrowser::Safari)
                 && has(b"Safari/")
                 && has(b"Mac OS X")
                 && !has(b"Chrome/"))

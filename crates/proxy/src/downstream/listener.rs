@@ -49,7 +49,11 @@ fn bind_inet(
     options: &ListenOptions,
     shares_port: bool,
 ) -> io::Result<RawSocket> {
-    let socket = RawSocket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = RawSocket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     socket.set_reuse_address(true)?;
     if shares_port {
         socket.set_reuse_port(true)?;
@@ -89,7 +93,9 @@ fn is_dead(address: &SockAddr) -> bool {
 
 /// Accepts connections for a generation; its owner aborts the task when the generation closes.
 pub async fn accept_loop(fd: OwnedFd, binding: Rc<Binding>, generation: Rc<Generation>) {
-    let Ok(listener) = AsyncFd::new(fd) else { return };
+    let Ok(listener) = crate::socket::watch(fd) else {
+        return;
+    };
     loop {
         match std::future::poll_fn(|cx| poll_accept(&listener, cx)).await {
             Ok(accepted) => start(accepted, &binding, &generation),
@@ -106,7 +112,9 @@ pub async fn accept_loop(fd: OwnedFd, binding: Rc<Binding>, generation: Rc<Gener
 fn is_of_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
     )
 }
 

@@ -28,11 +28,17 @@ pub struct Expired;
 impl Timer {
     /// A timer that is not armed.
     pub fn new() -> Self {
-        Timer { sleep: RefCell::new(None) }
+        Timer {
+            sleep: RefCell::new(None),
+        }
     }
 
     /// Runs `future` until `deadline`; one guard at a time.
-    pub async fn guard<F: Future>(&self, deadline: Instant, future: F) -> Result<F::Output, Expired> {
+    pub async fn guard<F: Future>(
+        &self,
+        deadline: Instant,
+        future: F,
+    ) -> Result<F::Output, Expired> {
         let mut future = std::pin::pin!(future);
         std::future::poll_fn(move |cx| match future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),

@@ -16,8 +16,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use millpond_conf::value::size::{ByteSize, Offset};
-use millpond_conf::value::template::Template;
+use millpond_conf::Template;
+use millpond_conf::{ByteSize, Offset};
 use smallvec::SmallVec;
 
 use super::{ClientGone, Downstream};
@@ -38,7 +38,11 @@ const QUEUE_PIECES: usize = 24;
 #[family(http, server, location, if_location)]
 pub struct SendPolicy {
     /// The time between two successful writes to a client, after which the connection is closed.
-    #[directive(name = "send_timeout", default = "60s", contexts(http, server, location))]
+    #[directive(
+        name = "send_timeout",
+        default = "60s",
+        contexts(http, server, location)
+    )]
     pub timeout: Duration,
     /// Limits the rate of an answer, in bytes a second; 0 means no limit. The limit is for one request.
     #[directive(name = "limit_rate")]
@@ -61,7 +65,11 @@ pub struct SendPolicy {
     /// # Differs from nginx
     ///
     /// What is ready is sent at once and nothing is held back; the value is only checked.
-    #[directive(name = "postpone_output", default = "1460", contexts(http, server, location))]
+    #[directive(
+        name = "postpone_output",
+        default = "1460",
+        contexts(http, server, location)
+    )]
     pub postpone_output: Offset,
 }
 
@@ -222,9 +230,8 @@ impl Outbox {
                 }
             }
             OutFraming::Chunked => {
-                let mut head = BytesMut::with_capacity(20);
-                chunked::write_chunk_head(&mut head, piece.len());
-                self.push(Piece::Memory(head.freeze()));
+                let head = chunked::chunk_head(piece.len());
+                self.push(Piece::Memory(Bytes::copy_from_slice(head.as_ref())));
                 self.push(piece);
                 self.push(Piece::Memory(Bytes::from_static(b"\r\n")));
             }
@@ -235,9 +242,15 @@ impl Outbox {
     fn end(&mut self, trailers: Option<Fields>) {
         self.is_ended = true;
         if self.framing == OutFraming::Chunked {
-            let mut last = BytesMut::new();
-            chunked::write_last_chunk(&mut last, trailers.as_ref());
-            self.push(Piece::Memory(last.freeze()));
+            let last = match trailers {
+                None => Bytes::from_static(chunked::LAST_CHUNK),
+                Some(trailers) => {
+                    let mut last = BytesMut::new();
+                    chunked::write_last_chunk(&mut last, &trailers);
+                    last.freeze()
+                }
+            };
+            self.push(Piece::Memory(last));
         }
     }
 
@@ -288,7 +301,9 @@ impl Outbox {
         let mut slices = SmallVec::new();
         let mut left = allowance.min(usize::MAX as u64) as usize;
         for piece in &self.queue {
-            let Piece::Memory(bytes) = piece else { return (slices, More::Follows) };
+            let Piece::Memory(bytes) = piece else {
+                return (slices, More::Follows);
+            };
             let part = bytes.get(..left.min(bytes.len())).unwrap_or_default();
             if part.is_empty() {
                 break;
@@ -301,7 +316,9 @@ impl Outbox {
 
     fn consume(&mut self, mut count: u64) {
         while count > 0 {
-            let Some(front) = self.queue.front_mut() else { return };
+            let Some(front) = self.queue.front_mut() else {
+                return;
+            };
             let part = front.split_to(count);
             count -= part.len();
             if matches!(part, Piece::Memory(_)) {

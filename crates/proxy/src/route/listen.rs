@@ -66,7 +66,11 @@ impl Binding {
         self.listens
             .iter()
             .find(|listen| listen.address == *local)
-            .or_else(|| self.listens.iter().find(|listen| listen.address == self.bound))
+            .or_else(|| {
+                self.listens
+                    .iter()
+                    .find(|listen| listen.address == self.bound)
+            })
             .or_else(|| self.listens.first())
     }
 }

@@ -82,10 +82,16 @@ impl LocationTree {
                 }
                 LocationKind::Prefix(after) => {
                     let after = *after;
-                    tree.prefixes.push(PrefixEntry { name, location, after, parent: None });
+                    tree.prefixes.push(PrefixEntry {
+                        name,
+                        location,
+                        after,
+                        parent: None,
+                    });
                 }
                 LocationKind::Regex(regex) => {
-                    tree.regexes.push((Arc::clone(regex), Arc::clone(&location)));
+                    tree.regexes
+                        .push((Arc::clone(regex), Arc::clone(&location)));
                 }
                 LocationKind::Named => {
                     tree.named.insert(name, location);
@@ -102,7 +108,10 @@ impl LocationTree {
         let mut open: Vec<usize> = Vec::new();
         for index in 0..self.prefixes.len() {
             let name = self.prefixes[index].name.clone();
-            while open.last().is_some_and(|top| !name.starts_with(&self.prefixes[*top].name)) {
+            while open
+                .last()
+                .is_some_and(|top| !name.starts_with(&self.prefixes[*top].name))
+            {
                 open.pop();
             }
             self.prefixes[index].parent = open.last().copied();
@@ -160,19 +169,29 @@ impl LocationTree {
             return None;
         }
         let wanted = [&req.uri[..], b"/"].concat();
-        let index = self.prefixes.binary_search_by(|entry| entry.name[..].cmp(&wanted)).ok();
+        let index = self
+            .prefixes
+            .binary_search_by(|entry| entry.name[..].cmp(&wanted))
+            .ok();
         let slashed = match index {
             Some(index) => &self.prefixes[index].location,
             None => self.exact.get(&wanted[..])?,
         };
-        let is_taken = self.prefixes.binary_search_by(|e| e.name.cmp(&req.uri)).is_ok();
+        let is_taken = self
+            .prefixes
+            .binary_search_by(|e| e.name.cmp(&req.uri))
+            .is_ok();
         (slashed.redirects_slashless() && !is_taken).then(|| Bytes::from(wanted))
     }
 
     fn longest_prefix(&self, uri: &[u8]) -> Option<&PrefixEntry> {
         let search = self.prefixes.binary_search_by(|entry| {
             let order = entry.name[..].cmp(uri);
-            if order == Ordering::Equal { Ordering::Less } else { order }
+            if order == Ordering::Equal {
+                Ordering::Less
+            } else {
+                order
+            }
         });
         // Every entry before the insertion point sorts at or before the path.
         let (Ok(end) | Err(end)) = search;

@@ -49,6 +49,11 @@ impl ServerNames {
         }
     }
 
+    /// The server for hosts that no name matches.
+    pub fn default_server(&self) -> &Arc<Server> {
+        &self.default
+    }
+
     /// Adds a server's name; returns false when another server of the address has it.
     pub fn add(&mut self, name: &ServerName, server: &Arc<Server>) -> bool {
         let server = Arc::clone(server);
@@ -101,7 +106,9 @@ impl ServerNames {
             return None;
         }
         let ends: Vec<usize> = dots(host).collect();
-        ends.into_iter().rev().find_map(|dot| self.before.get(host.get(..=dot)?))
+        ends.into_iter()
+            .rev()
+            .find_map(|dot| self.before.get(host.get(..=dot)?))
     }
 }
 
@@ -121,5 +128,8 @@ fn insert_first(
 
 /// Positions of dots that have a label before them.
 fn dots(host: &[u8]) -> impl Iterator<Item = usize> + '_ {
-    host.iter().enumerate().filter(|(at, byte)| **byte == b'.' && *at > 0).map(|(at, _)| at)
+    host.iter()
+        .enumerate()
+        .filter(|(at, byte)| **byte == b'.' && *at > 0)
+        .map(|(at, _)| at)
 }

@@ -9,7 +9,7 @@
 //! 2. Group numbers mean the same in both engines.
 
 use bytes::Bytes;
-use millpond_conf::value::template::VarId;
+use millpond_conf::VarId;
 
 use crate::request::{Captures, Request, Value};
 
@@ -66,11 +66,16 @@ impl Regex {
         };
         let names = match &engine {
             Engine::Linear(regex) => named(regex.capture_names(), &mut intern),
-            Engine::Backtracking(regex) => {
-                named(regex.capture_names().iter().map(|name| name.as_deref()), &mut intern)
-            }
+            Engine::Backtracking(regex) => named(
+                regex.capture_names().iter().map(|name| name.as_deref()),
+                &mut intern,
+            ),
         };
-        Ok(Regex { engine, source: source.to_string(), names })
+        Ok(Regex {
+            engine,
+            source: source.to_string(),
+            names,
+        })
     }
 
     /// The expression as written.
@@ -102,14 +107,22 @@ impl Regex {
                 let span = |m: Option<regex::bytes::Match<'_>>| {
                     m.map(|m| (m.start() as u32, m.end() as u32))
                 };
-                Some((0..found.len()).map(|group| span(found.get(group))).collect())
+                Some(
+                    (0..found.len())
+                        .map(|group| span(found.get(group)))
+                        .collect(),
+                )
             }
             Engine::Backtracking(regex) => {
                 let found = regex.captures(subject).ok()??;
                 let span = |m: Option<pcre2::bytes::Match<'_>>| {
                     m.map(|m| (m.start() as u32, m.end() as u32))
                 };
-                Some((0..found.len()).map(|group| span(found.get(group))).collect())
+                Some(
+                    (0..found.len())
+                        .map(|group| span(found.get(group)))
+                        .collect(),
+                )
             }
         }
     }
@@ -130,7 +143,9 @@ impl Regex {
             }
             return is_match;
         }
-        let Some(groups) = self.groups(&subject) else { return false };
+        let Some(groups) = self.groups(&subject) else {
+            return false;
+        };
         for (group, variable) in &self.names {
             let span = groups.get(*group as usize).copied().flatten();
             let value = match span {

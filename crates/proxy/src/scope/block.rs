@@ -63,7 +63,9 @@ pub struct Draft {
 
 /// All rows.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
-    [super::build::ROWS, super::listen::ROWS].into_iter().flatten()
+    [super::build::ROWS, super::listen::ROWS]
+        .into_iter()
+        .flatten()
 }
 
 /// The row of a name.

@@ -17,9 +17,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use millpond_conf::VarId;
 use millpond_conf::source::Span;
 use millpond_conf::tree::{Statement, Tree};
-use millpond_conf::value::template::VarId;
 use millpond_conf::{Applied, Contexts, ParseContext, Scope};
 
 use super::block::{self, Draft, Pass, Row};
@@ -62,7 +62,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "location",
-        contexts: Contexts::SERVER.with(Contexts::LOCATION),
+        contexts: Contexts::SERVER.union(Contexts::LOCATION),
         syntax: "[= | ~ | ~* | ^~] path | @name { … }",
         is_block: true,
         pass: Pass::Ordered,
@@ -112,7 +112,10 @@ pub fn build(tree: &Tree, cx: ParseContext) -> (Option<Conf>, ParseContext) {
         servers: Vec::new(),
         has_http: false,
     };
-    let mut draft = Draft { context: Contexts::MAIN, ..Draft::default() };
+    let mut draft = Draft {
+        context: Contexts::MAIN,
+        ..Draft::default()
+    };
     builder.walk(&tree.statements, &mut draft);
     builder.finish(tree)
 }
@@ -168,14 +171,17 @@ impl Builder {
     }
 
     fn run_row(&mut self, row: &Row, statement: &Statement, draft: &mut Draft) {
-        if !row.contexts.contains(draft.context) {
+        if !row.contexts.allows(draft.context) {
             self.misplaced(statement, row.contexts);
             return;
         }
         let name = &statement.name.text;
         match (row.is_block, &statement.body) {
             (true, None) => {
-                self.error(statement.name.span, format!("directive \"{name}\" has no opening \"{{\""));
+                self.error(
+                    statement.name.span,
+                    format!("directive \"{name}\" has no opening \"{{\""),
+                );
             }
             (false, Some(_)) => self.error(
                 statement.name.span,
@@ -188,7 +194,8 @@ impl Builder {
     fn apply_setting(&mut self, statement: &Statement, context: Contexts) {
         let applied = match self.levels.last_mut() {
             Some(level) => {
-                match LocationSettings::apply(&mut level.location, statement, context, &mut self.cx) {
+                match LocationSettings::apply(&mut level.location, statement, context, &mut self.cx)
+                {
                     Applied::Unknown => {
                         ServerSettings::apply(&mut level.server, statement, context, &mut self.cx)
                     }
@@ -198,7 +205,9 @@ impl Builder {
             None => Applied::Unknown,
         };
         let applied = match applied {
-            Applied::Unknown => MainSettings::apply(&mut self.main, statement, context, &mut self.cx),
+            Applied::Unknown => {
+                MainSettings::apply(&mut self.main, statement, context, &mut self.cx)
+            }
             done => done,
         };
         if matches!(applied, Applied::Unknown) {
@@ -213,7 +222,7 @@ impl Builder {
         if let Some(directive) = all_directives().into_iter().find(|d| d.name == name) {
             self.misplaced(statement, directive.contexts);
         } else if let Some(row) = no_effect::find(name) {
-            if row.contexts.contains(context) {
+            if row.contexts.allows(context) {
                 let message = format!("\"{name}\" has no effect: {}", row.reason);
                 self.cx.diagnostics.push_note(span, message);
             } else {
@@ -225,15 +234,18 @@ impl Builder {
                 .push_error(span, format!("directive \"{name}\" is not supported"))
                 .help(reason);
         } else {
-            let names: Vec<String> = all_directives()
-                .into_iter()
-                .map(|directive| directive.name)
-                .chain(block::rows().map(|row| row.name.to_string()))
+            let directives = all_directives();
+            let names: Vec<&str> = directives
+                .iter()
+                .map(|directive| &*directive.name)
+                .chain(block::rows().map(|row| row.name))
                 .collect();
-            let nearest = millpond_conf::suggest(name, names.iter().map(String::as_str));
+            let nearest = millpond_conf::suggest(name, names.iter().copied());
             let help = nearest.map(|nearest| format!("did you mean \"{nearest}\"?"));
-            let error =
-                self.cx.diagnostics.push_error(span, format!("unknown directive \"{name}\""));
+            let error = self
+                .cx
+                .diagnostics
+                .push_error(span, format!("unknown directive \"{name}\""));
             if let Some(help) = help {
                 error.help(help);
             }
@@ -244,11 +256,17 @@ impl Builder {
         let name = &statement.name.text;
         let message = format!("\"{name}\" directive is not allowed here");
         let help = format!("it belongs into: {}", allowed.names().join(", "));
-        self.cx.diagnostics.push_error(statement.name.span, message).help(help);
+        self.cx
+            .diagnostics
+            .push_error(statement.name.span, message)
+            .help(help);
     }
 
     fn events(&mut self, statement: &Statement, _draft: &mut Draft) {
-        let mut inner = Draft { context: Contexts::EVENTS, ..Draft::default() };
+        let mut inner = Draft {
+            context: Contexts::EVENTS,
+            ..Draft::default()
+        };
         self.walk(statement.body.as_deref().unwrap_or_default(), &mut inner);
     }
 
@@ -258,7 +276,10 @@ impl Builder {
             return;
         }
         self.levels.push(Level::default());
-        let mut inner = Draft { context: Contexts::HTTP, ..Draft::default() };
+        let mut inner = Draft {
+            context: Contexts::HTTP,
+            ..Draft::default()
+        };
         self.walk(statement.body.as_deref().unwrap_or_default(), &mut inner);
         self.levels.pop();
     }
@@ -288,8 +309,14 @@ impl Builder {
     }
 
     fn location(&mut self, statement: &Statement, outer: &mut Draft) {
-        let Some((kind, name)) = self.location_name(statement, outer) else { return };
-        if outer.children.iter().any(|other| is_same(&other.kind, &other.name, &kind, &name)) {
+        let Some((kind, name)) = self.location_name(statement, outer) else {
+            return;
+        };
+        if outer
+            .children
+            .iter()
+            .any(|other| is_same(&other.kind, &other.name, &kind, &name))
+        {
             self.error(statement.span, format!("duplicate location \"{name}\""));
         }
         let draft = Draft {
@@ -303,7 +330,12 @@ impl Builder {
     }
 
     /// Walks a block inside a server into a location of its own.
-    pub fn nested(&mut self, statement: &Statement, mut draft: Draft, kind: LocationKind) -> Location {
+    pub fn nested(
+        &mut self,
+        statement: &Statement,
+        mut draft: Draft,
+        kind: LocationKind,
+    ) -> Location {
         self.levels.push(Level::default());
         self.walk(statement.body.as_deref().unwrap_or_default(), &mut draft);
         self.close_level(draft, kind)
@@ -367,7 +399,13 @@ impl Builder {
         Some((kind, text.to_string()))
     }
 
-    fn check_nesting(&mut self, statement: &Statement, outer: &Draft, kind: &LocationKind, name: &str) {
+    fn check_nesting(
+        &mut self,
+        statement: &Statement,
+        outer: &Draft,
+        kind: &LocationKind,
+        name: &str,
+    ) {
         if outer.context != Contexts::LOCATION {
             return;
         }
@@ -400,7 +438,12 @@ impl Builder {
         if self.cx.diagnostics.has_errors() {
             return (None, self.cx);
         }
-        let conf = Conf { main, bindings, variables, declared: self.declared };
+        let conf = Conf {
+            main,
+            bindings,
+            variables,
+            declared: self.declared,
+        };
         (Some(conf), self.cx)
     }
 

@@ -51,13 +51,22 @@ pub struct ListenArgs {
 
 fn listen(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     let Some((first, parameters)) = statement.args.split_first() else {
-        builder.error(statement.span, "invalid number of arguments in \"listen\" directive");
+        builder.error(
+            statement.span,
+            "invalid number of arguments in \"listen\" directive",
+        );
         return;
     };
     let addresses = match parse_addresses(&first.text) {
         Ok(addresses) => addresses,
         Err(message) => {
-            builder.error(first.span, format!("{message} in \"{}\" of the \"listen\" directive", first.text));
+            builder.error(
+                first.span,
+                format!(
+                    "{message} in \"{}\" of the \"listen\" directive",
+                    first.text
+                ),
+            );
             return;
         }
     };
@@ -74,17 +83,22 @@ fn listen(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
         }
     }
     for address in addresses {
-        draft.listens.push(ListenArgs { address, ..args.clone() });
+        draft.listens.push(ListenArgs {
+            address,
+            ..args.clone()
+        });
     }
 }
 
 fn apply_parameter(args: &mut ListenArgs, parameter: &Word) -> Result<(), String> {
     let text = parameter.text.as_str();
-    let (name, value) = text.split_once('=').map_or((text, None), |(n, v)| (n, Some(v)));
+    let (name, value) = text
+        .split_once('=')
+        .map_or((text, None), |(n, v)| (n, Some(v)));
     let invalid = || format!("invalid parameter \"{text}\"");
     let size = |value: Option<&str>| {
         value
-            .and_then(millpond_conf::value::size::parse_size)
+            .and_then(millpond_conf::value::parse_offset)
             .map(|size| size as usize)
             .ok_or_else(|| format!("invalid {name} \"{text}\""))
     };
@@ -101,7 +115,9 @@ fn apply_parameter(args: &mut ListenArgs, parameter: &Word) -> Result<(), String
         ("bind", None) => {}
         ("reuseport", None) => args.options.reuse_port = true,
         ("backlog", Some(value)) => {
-            args.options.backlog = value.parse().map_err(|_| format!("invalid backlog \"{value}\""))?;
+            args.options.backlog = value
+                .parse()
+                .map_err(|_| format!("invalid backlog \"{value}\""))?;
         }
         ("rcvbuf", value) => args.options.rcvbuf = Some(size(value)?),
         ("sndbuf", value) => args.options.sndbuf = Some(size(value)?),
@@ -111,7 +127,9 @@ fn apply_parameter(args: &mut ListenArgs, parameter: &Word) -> Result<(), String
         // Hints to a kernel; answers are the same without them.
         ("deferred", None) | ("fastopen" | "setfib" | "accept_filter", Some(_)) => {}
         ("ssl" | "http2" | "quic" | "proxy_protocol" | "spdy", None) => {
-            return Err(format!("the \"{name}\" parameter of \"listen\" is not supported"));
+            return Err(format!(
+                "the \"{name}\" parameter of \"listen\" is not supported"
+            ));
         }
         _ => return Err(invalid()),
     }
@@ -165,7 +183,9 @@ fn split_host(text: &str) -> Result<(Option<&str>, Option<&str>), String> {
 }
 
 fn parse_ports(text: Option<&str>) -> Result<Vec<u16>, String> {
-    let Some(text) = text else { return Ok(vec![80]) };
+    let Some(text) = text else {
+        return Ok(vec![80]);
+    };
     let port = |text: &str| match text.parse::<u16>() {
         Ok(port) if port > 0 => Ok(port),
         _ => Err("invalid port".to_string()),
@@ -187,7 +207,9 @@ fn resolve(host: &str) -> Result<Vec<IpAddr>, String> {
     if let Ok(ip) = bare.parse() {
         return Ok(vec![ip]);
     }
-    let found = (bare, 0).to_socket_addrs().map_err(|_| "host not found".to_string())?;
+    let found = (bare, 0)
+        .to_socket_addrs()
+        .map_err(|_| "host not found".to_string())?;
     let mut ips: Vec<IpAddr> = found.map(|address| address.ip()).collect();
     let mut seen = HashSet::new();
     ips.retain(|ip| seen.insert(*ip));
@@ -196,7 +218,10 @@ fn resolve(host: &str) -> Result<Vec<IpAddr>, String> {
 
 fn server_name(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     if statement.args.is_empty() {
-        builder.error(statement.span, "invalid number of arguments in \"server_name\" directive");
+        builder.error(
+            statement.span,
+            "invalid number of arguments in \"server_name\" directive",
+        );
     }
     for word in &statement.args {
         let text = word.text.as_str();
@@ -266,15 +291,24 @@ pub fn bindings(cx: &mut ParseContext, servers: &[(Arc<Server>, Vec<ListenArgs>)
     for (server, listens) in servers {
         if listens.is_empty() {
             // nginx: a server without `listen` answers on port 80 (root) or 8000.
-            let port = if rustix::process::geteuid().is_root() { 80 } else { 8000 };
+            let port = if rustix::process::geteuid().is_root() {
+                80
+            } else {
+                8000
+            };
             let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
-            join(cx, &mut groups, server, &ListenArgs {
-                address: Address::Inet(address),
-                options: ListenOptions::default(),
-                has_options: false,
-                is_default: false,
-                span: server.span,
-            });
+            join(
+                cx,
+                &mut groups,
+                server,
+                &ListenArgs {
+                    address: Address::Inet(address),
+                    options: ListenOptions::default(),
+                    has_options: false,
+                    is_default: false,
+                    span: server.span,
+                },
+            );
         }
         let mut seen = HashSet::new();
         for args in listens {
@@ -286,7 +320,10 @@ pub fn bindings(cx: &mut ParseContext, servers: &[(Arc<Server>, Vec<ListenArgs>)
             join(cx, &mut groups, server, args);
         }
     }
-    let listens = groups.into_iter().map(|group| group.into_listen(cx)).collect();
+    let listens = groups
+        .into_iter()
+        .map(|group| group.into_listen(cx))
+        .collect();
     bind_wildcards(listens)
 }
 
@@ -301,7 +338,10 @@ struct Group {
 }
 
 fn join(cx: &mut ParseContext, groups: &mut Vec<Group>, server: &Arc<Server>, args: &ListenArgs) {
-    let Some(group) = groups.iter_mut().find(|group| group.address == args.address) else {
+    let Some(group) = groups
+        .iter_mut()
+        .find(|group| group.address == args.address)
+    else {
         groups.push(Group {
             address: args.address.clone(),
             options: args.options.clone(),
@@ -334,18 +374,28 @@ impl Group {
         let mut names = ServerNames::new(Arc::clone(&self.default));
         for server in &self.servers {
             let empty = [ServerName::Exact(Bytes::new())];
-            let all = if server.names.is_empty() { &empty[..] } else { &server.names[..] };
+            let all = if server.names.is_empty() {
+                &empty[..]
+            } else {
+                &server.names[..]
+            };
             for name in all {
                 if !names.add(name, server) {
                     let text = first_name(std::slice::from_ref(name));
                     let text = String::from_utf8_lossy(&text).into_owned();
-                    let message =
-                        format!("conflicting server name \"{text}\" on {}, ignored", self.address);
+                    let message = format!(
+                        "conflicting server name \"{text}\" on {}, ignored",
+                        self.address
+                    );
                     cx.diagnostics.push_warning(server.span, message);
                 }
             }
         }
-        Listen { address: self.address, options: self.options, names }
+        Listen {
+            address: self.address,
+            options: self.options,
+            names,
+        }
     }
 }
 
@@ -353,19 +403,24 @@ impl Group {
 fn bind_wildcards(listens: Vec<Listen>) -> Vec<Binding> {
     let listens: Vec<Arc<Listen>> = listens.into_iter().map(Arc::new).collect();
     let wildcard_of = |address: &Address| {
-        listens.iter().find(|other| match (&other.address, address) {
-            (Address::Inet(wild), Address::Inet(own)) => {
-                wild.ip().is_unspecified()
-                    && wild.port() == own.port()
-                    && wild.is_ipv4() == own.is_ipv4()
-            }
-            _ => false,
-        })
+        listens
+            .iter()
+            .find(|other| match (&other.address, address) {
+                (Address::Inet(wild), Address::Inet(own)) => {
+                    wild.ip().is_unspecified()
+                        && wild.port() == own.port()
+                        && wild.is_ipv4() == own.is_ipv4()
+                }
+                _ => false,
+            })
     };
     let mut bindings: Vec<Binding> = Vec::new();
     for listen in &listens {
         let socket = wildcard_of(&listen.address).unwrap_or(listen);
-        match bindings.iter_mut().find(|binding| binding.bound == socket.address) {
+        match bindings
+            .iter_mut()
+            .find(|binding| binding.bound == socket.address)
+        {
             Some(binding) => binding.listens.push(Arc::clone(listen)),
             None => bindings.push(Binding {
                 bound: socket.address.clone(),
@@ -390,15 +445,28 @@ mod tests {
             ("127.0.0.1:8080", vec!["127.0.0.1:8080"]),
             ("[::1]:8080", vec!["[::1]:8080"]),
             ("[::]:90", vec!["[::]:90"]),
-            ("127.0.0.1:80-82", vec!["127.0.0.1:80", "127.0.0.1:81", "127.0.0.1:82"]),
+            (
+                "127.0.0.1:80-82",
+                vec!["127.0.0.1:80", "127.0.0.1:81", "127.0.0.1:82"],
+            ),
             ("unix:/run/x", vec!["unix:/run/x"]),
         ];
         for (text, expected) in cases {
-            let found: Vec<String> =
-                parse_addresses(text).unwrap().iter().map(Address::to_string).collect();
+            let found: Vec<String> = parse_addresses(text)
+                .unwrap()
+                .iter()
+                .map(Address::to_string)
+                .collect();
             assert_eq!(found, expected, "{text}");
         }
-        for text in ["unix:", "127.0.0.1:0", "127.0.0.1:x", "[::1", "127.0.0.1:9-8", ":::"] {
+        for text in [
+            "unix:",
+            "127.0.0.1:0",
+            "127.0.0.1:x",
+            "[::1",
+            "127.0.0.1:9-8",
+            ":::",
+        ] {
             assert!(parse_addresses(text).is_err(), "{text}");
         }
     }

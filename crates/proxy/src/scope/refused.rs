@@ -17,5 +17,8 @@ pub const REFUSED: &[Refused] = &[Refused {
 
 /// Why a directive is refused.
 pub fn find(name: &str) -> Option<&'static str> {
-    REFUSED.iter().find(|row| row.names.contains(&name)).map(|row| row.reason)
+    REFUSED
+        .iter()
+        .find(|row| row.names.contains(&name))
+        .map(|row| row.reason)
 }

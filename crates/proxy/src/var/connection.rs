@@ -2,7 +2,5 @@
 
 use super::Variable;
 
-
 /// The variables.
 pub const VARIABLES: &[Variable] = &[];
-

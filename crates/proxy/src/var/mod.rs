@@ -15,7 +15,7 @@ pub mod upstream;
 
 use std::sync::Arc;
 
-use millpond_conf::value::template::VarId;
+use millpond_conf::VarId;
 
 use crate::map::Lookup;
 use crate::request::{Request, Value};
@@ -44,14 +44,21 @@ pub struct VariableFamily {
 
 /// All built-in variables.
 pub fn builtins() -> impl Iterator<Item = &'static Variable> {
-    [request::VARIABLES, connection::VARIABLES, response::VARIABLES, upstream::VARIABLES]
-        .into_iter()
-        .flatten()
+    [
+        request::VARIABLES,
+        connection::VARIABLES,
+        response::VARIABLES,
+        upstream::VARIABLES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// All families.
 pub fn families() -> impl Iterator<Item = &'static VariableFamily> {
-    [request::FAMILIES, response::FAMILIES, upstream::FAMILIES].into_iter().flatten()
+    [request::FAMILIES, response::FAMILIES, upstream::FAMILIES]
+        .into_iter()
+        .flatten()
 }
 
 /// What a variable's number means.
@@ -130,7 +137,8 @@ fn builtin(name: &str) -> Option<Meaning> {
         return Some(Meaning::Builtin(variable));
     }
     let family = families().find(|family| {
-        name.strip_prefix(family.prefix).is_some_and(|rest| !rest.is_empty())
+        name.strip_prefix(family.prefix)
+            .is_some_and(|rest| !rest.is_empty())
     })?;
     let rest = name.strip_prefix(family.prefix)?;
     Some(Meaning::Member(family, Arc::from(rest.as_bytes())))
