@@ -1,7 +1,7 @@
 //! `cargo xtask`: the tasks of the project, in Rust, so that they run wherever the project builds.
 //!
 //! `test` (also `ci`) runs every check and every test and ends with the line `N passed, N failed`.
-//! `tidy` enforces the style guide. `foreign` runs test suites written by others against the binary.
+//! `tidy` enforces the style guide. `foreign` runs suites written by others against the binary.
 //!
 //! This file reads the command line and nothing else; each task has a file of its own.
 

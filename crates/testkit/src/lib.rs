@@ -1,1 +1,44 @@
-//! The test language: origin, proxy and client.
+//! The test language: three nouns, and what they exchange.
+//!
+//! - [`Origin`] is an HTTP/1.1 server in this process. A test scripts its [`Answer`]s by route and
+//!   reads back every request it saw.
+//! - [`Proxy`] is the server under test, Millpond or nginx, started on a configuration text in a
+//!   directory of its own.
+//! - [`Client`] speaks HTTP/1.1 with exact control over the bytes it sends and reads.
+//!
+//! ```no_run
+//! use millpond_testkit::{Answer, Client, Kind, Origin, Proxy};
+//!
+//! fn example() -> anyhow::Result<()> {
+//!     let origin = Origin::start()?;
+//!     origin.route("/a", Answer::new(200).body("hello"));
+//!     let conf = "server { listen 127.0.0.1:%%PORT%%; location / { proxy_pass http://%%ORIGIN%%; } }";
+//!     let proxy = Proxy::new(Kind::Millpond, conf).origin(&origin).start()?;
+//!     let response = Client::new(proxy.port()).get("/a")?;
+//!     assert_eq!(response.status, 200);
+//!     assert_eq!(origin.requests().len(), 1);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! 1. Everything runs on plain threads and blocking sockets, so that the kit shares no code with
+//!    what it judges.
+//! 2. Every wait has a deadline, and waiting for a state is polling for it; tests themselves never
+//!    sleep.
+//! 3. Ports come from the operating system, and each proxy has a directory that is removed at the
+//!    end.
+//!
+//! Does not speak TLS or HTTP/2.
+
+mod client;
+mod deadline;
+mod message;
+mod origin;
+mod proxy;
+mod wire;
+
+pub use client::{Client, Connection, End, Request, Response};
+pub use deadline::Deadline;
+pub use message::{Fields, RequestHead, ResponseHead};
+pub use origin::{Answer, Framing, Gate, Origin, Ranges, Recorded, offset_bytes};
+pub use proxy::{Kind, LogCheck, Proxy, ProxyBuilder, ProxyError, binary, free_port};

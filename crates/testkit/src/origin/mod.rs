@@ -1,0 +1,290 @@
+//! The origin: a scripted HTTP/1.1 server in the test's process.
+//!
+//! A test gives routes their answers and reads back what was asked. Every connection has a thread;
+//! requests are parsed strictly, so that a proxy which sends something odd is found out.
+//!
+//! ```text
+//! route("/a", Answer)             always this answer
+//! route("/files/*", Answer)       every path with this beginning
+//! sequence("/a", [A1, A2])        A1, then A2 for every later request
+//! answer_with("/a", |request| …)  computed
+//! ```
+//!
+//! The longest matching route wins; a later definition of a route replaces the earlier one; a
+//! path without a route gets 404.
+//!
+//! 1. A request is recorded before the first byte of its answer is sent, so a client that has its
+//!    answer finds the request in [`Origin::requests`].
+//! 2. What a connection did wrong is in [`Origin::faults`]; it is never ignored.
+//! 3. Dropping the origin closes every connection and its port.
+//!
+//! Does not add fields to an answer except for framing: no Date and no Server.
+
+mod answer;
+mod serve;
+
+pub use answer::{Answer, Framing, Gate, Ranges, offset_bytes};
+
+use crate::deadline::Deadline;
+use crate::message::Fields;
+use crate::wire::{Stream, Wire};
+use anyhow::{Context, Result};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long `wait_for_requests` waits.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// A request that the origin saw.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// As written.
+    pub method: String,
+    /// Path and query, as written.
+    pub target: String,
+    /// `HTTP/1.1` or `HTTP/1.0`.
+    pub version: String,
+    /// Header fields.
+    pub headers: Fields,
+    /// The body, without its transfer coding.
+    pub body: Vec<u8>,
+    /// When its head had been read.
+    pub when: Instant,
+    /// Which connection it came on, counted from 1.
+    pub connection: u64,
+}
+
+impl Recorded {
+    /// The target without its query.
+    pub fn path(&self) -> &str {
+        self.target.split('?').next().unwrap_or(&self.target)
+    }
+
+    /// The first value of a header field.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.value(name)
+    }
+}
+
+/// A scripted server.
+#[derive(Debug)]
+pub struct Origin {
+    place: Place,
+    shared: Arc<Shared>,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Tcp(u16),
+    Unix(PathBuf),
+}
+
+/// How an answer is found for a request.
+type Script = Arc<dyn Fn(&Recorded) -> Answer + Send + Sync>;
+
+#[derive(Default)]
+struct Shared {
+    routes: Mutex<Vec<(String, Script)>>,
+    requests: Mutex<Vec<Recorded>>,
+    faults: Mutex<Vec<String>>,
+    streams: Mutex<Vec<Stream>>,
+    connections: AtomicU64,
+    sent: AtomicU64,
+    stopped: AtomicBool,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Origin {
+    /// Starts on a port of 127.0.0.1 that the system chooses.
+    pub fn start() -> Result<Origin> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let port = listener.local_addr()?.port();
+        let shared = Arc::new(Shared::default());
+        let on_thread = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                if !on_thread.accept(Stream::Tcp(stream)) {
+                    break;
+                }
+            }
+        });
+        Ok(Origin {
+            place: Place::Tcp(port),
+            shared,
+        })
+    }
+
+    /// Starts on a unix socket at `path`.
+    pub fn start_unix(path: &Path) -> Result<Origin> {
+        let listener = UnixListener::bind(path).with_context(|| path.display().to_string())?;
+        let shared = Arc::new(Shared::default());
+        let on_thread = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                if !on_thread.accept(Stream::Unix(stream)) {
+                    break;
+                }
+            }
+        });
+        Ok(Origin {
+            place: Place::Unix(path.to_path_buf()),
+            shared,
+        })
+    }
+
+    /// Answers every request for `route` with `answer`.
+    pub fn route(&self, route: &str, answer: Answer) {
+        self.answer_with(route, move |_| answer.clone());
+    }
+
+    /// Answers the requests for `route` with `answers` in turn; the last one stays.
+    pub fn sequence(&self, route: &str, answers: Vec<Answer>) {
+        let next = AtomicU64::new(0);
+        self.answer_with(route, move |_| {
+            let turn = usize::try_from(next.fetch_add(1, Ordering::Relaxed)).unwrap_or(usize::MAX);
+            let answer = answers.get(turn).or(answers.last());
+            answer.cloned().unwrap_or_else(|| Answer::new(404))
+        });
+    }
+
+    /// Computes the answer to every request for `route`.
+    pub fn answer_with(
+        &self,
+        route: &str,
+        script: impl Fn(&Recorded) -> Answer + Send + Sync + 'static,
+    ) {
+        let mut routes = lock(&self.shared.routes);
+        routes.retain(|(known, _)| known != route);
+        routes.push((route.to_string(), Arc::new(script)));
+    }
+
+    /// The port; 0 for a unix socket.
+    pub fn port(&self) -> u16 {
+        match self.place {
+            Place::Tcp(port) => port,
+            Place::Unix(_) => 0,
+        }
+    }
+
+    /// What stands for `%%ORIGIN%%`: `127.0.0.1:PORT` or `unix:PATH`.
+    pub fn address(&self) -> String {
+        match &self.place {
+            Place::Tcp(port) => format!("127.0.0.1:{port}"),
+            Place::Unix(path) => format!("unix:{}", path.display()),
+        }
+    }
+
+    /// Every request so far, in the order of arrival.
+    pub fn requests(&self) -> Vec<Recorded> {
+        lock(&self.shared.requests).clone()
+    }
+
+    /// Waits until at least `count` requests have come, and gives all; an error says how many came.
+    pub fn wait_for_requests(&self, count: usize) -> Result<Vec<Recorded>> {
+        let enough = || Some(self.requests()).filter(|requests| requests.len() >= count);
+        Deadline::after(WAIT)
+            .poll(enough)
+            .with_context(|| format!("{} requests came, expected {count}", self.requests().len()))
+    }
+
+    /// Forgets the requests so far.
+    pub fn forget_requests(&self) {
+        lock(&self.shared.requests).clear();
+    }
+
+    /// How many connections were accepted.
+    pub fn connections(&self) -> u64 {
+        self.shared.connections.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes of bodies were sent.
+    pub fn sent_bytes(&self) -> u64 {
+        self.shared.sent.load(Ordering::Relaxed)
+    }
+
+    /// What connections did wrong: requests that could not be parsed or broke off.
+    pub fn faults(&self) -> Vec<String> {
+        lock(&self.shared.faults).clone()
+    }
+
+    /// Closes every open connection; new ones are accepted.
+    pub fn close_connections(&self) {
+        for stream in lock(&self.shared.streams).drain(..) {
+            stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, Ordering::Relaxed);
+        self.close_connections();
+        // A last connection wakes the accepting thread, which then sees that it is stopped.
+        let _woken = match &self.place {
+            Place::Tcp(port) => TcpStream::connect(("127.0.0.1", *port)).is_ok(),
+            Place::Unix(path) => UnixStream::connect(path).is_ok(),
+        };
+    }
+}
+
+impl Shared {
+    /// Serves a connection on a thread of its own; false when the origin is stopped.
+    fn accept(self: &Arc<Shared>, stream: Stream) -> bool {
+        if self.stopped.load(Ordering::Relaxed) {
+            return false;
+        }
+        let connection = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Ok(clone) = stream.try_clone() {
+            lock(&self.streams).push(clone);
+        }
+        let shared = Arc::clone(self);
+        std::thread::spawn(move || {
+            let mut wire = Wire::new(stream);
+            let served = serve::serve(&shared, &mut wire, connection);
+            if let Err(error) = served
+                && !shared.stopped.load(Ordering::Relaxed)
+            {
+                lock(&shared.faults).push(format!("{error:#}"));
+            }
+            // After the fault is recorded: who sees the close finds the fault. A shutdown, since
+            // the list of streams keeps the socket open.
+            wire.stream.shutdown(Shutdown::Both);
+        });
+        true
+    }
+
+    /// The answer for a request: that of the longest route that matches.
+    fn answer(&self, request: &Recorded) -> Answer {
+        let script = lock(&self.routes)
+            .iter()
+            .filter(|(route, _)| matches_route(route, request.path()))
+            .max_by_key(|(route, _)| route.len())
+            .map(|(_, script)| Arc::clone(script));
+        match script {
+            Some(script) => script(request),
+            None => Answer::new(404).body("no route\n"),
+        }
+    }
+}
+
+fn matches_route(route: &str, path: &str) -> bool {
+    match route.strip_suffix('*') {
+        Some(prefix) => path.starts_with(prefix),
+        None => route == path,
+    }
+}
+
+/// Locks, also after a panic in another thread: the data is a log, and no half-made change can be
+/// seen.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,160 @@
+//! Configuration texts with names in them, and what is put around them.
+//!
+//! A name is `%%NAME%%`. Names that begin with `PORT` get a free port each; `DIR` is the directory;
+//! `GLOBALS` and `HTTP` are what every test needs in the main and http contexts.
+//!
+//! 1. The same text runs on both servers: what only one of them needs stands in `GLOBALS`.
+//! 2. A port keeps its number when the text is replaced, so that a reload can be tested.
+
+use super::{Kind, free_port};
+use std::io;
+use std::path::Path;
+
+#[derive(Clone, Debug)]
+pub(super) struct Template {
+    kind: Kind,
+    text: String,
+    values: Vec<(String, String)>,
+    ports: Vec<(String, u16)>,
+}
+
+impl Template {
+    pub(super) fn new(kind: Kind, text: &str) -> Template {
+        Template {
+            kind,
+            text: text.to_string(),
+            values: Vec::new(),
+            ports: Vec::new(),
+        }
+    }
+
+    pub(super) fn set(&mut self, name: &str, value: &str) {
+        self.values.retain(|(known, _)| known != name);
+        self.values.push((name.to_string(), value.to_string()));
+    }
+
+    pub(super) fn set_text(&mut self, text: &str) {
+        self.text = text.to_string();
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.values.iter().map(|(n, v)| (n.as_str(), v.as_str()))
+    }
+
+    pub(super) fn port(&self, name: &str) -> u16 {
+        self.ports
+            .iter()
+            .find(|(known, _)| known == name)
+            .map_or(0, |(_, port)| *port)
+    }
+
+    /// Chooses a port for every name that has none.
+    pub(super) fn choose_ports(&mut self) -> io::Result<()> {
+        for name in port_names(&self.text) {
+            if self.port(&name) == 0 {
+                let port = free_port()?;
+                self.set(&name, &port.to_string());
+                self.ports.push((name, port));
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the ports, so that others are chosen.
+    pub(super) fn forget_ports(&mut self) {
+        self.ports.clear();
+    }
+
+    /// The whole file.
+    pub(super) fn render(&self, dir: &Path) -> String {
+        let mut text = if self.text.contains("events {") || self.text.contains("events{") {
+            self.text.clone()
+        } else {
+            format!(
+                "%%GLOBALS%%\nevents {{}}\nhttp {{\n%%HTTP%%\n{}\n}}\n",
+                self.text
+            )
+        };
+        text = text.replace("%%GLOBALS%%", self.globals());
+        text = text.replace("%%HTTP%%", http(&self.text));
+        for (name, value) in &self.values {
+            text = text.replace(&format!("%%{name}%%"), value);
+        }
+        text.replace("%%DIR%%", &dir.display().to_string())
+    }
+
+    fn globals(&self) -> &'static str {
+        match self.kind {
+            // Files of the test belong to root when tests run as root, and workers must reach them.
+            Kind::Nginx if is_root() => {
+                "daemon off;\nuser root;\npid %%DIR%%/server.pid;\nerror_log %%DIR%%/error.log info;"
+            }
+            _ => "daemon off;\npid %%DIR%%/server.pid;\nerror_log %%DIR%%/error.log info;",
+        }
+    }
+}
+
+/// What the http context needs: no path outside of the directory is used.
+fn http(text: &str) -> &'static str {
+    if text.contains("access_log") {
+        "client_body_temp_path %%DIR%%/client_temp;\nproxy_temp_path %%DIR%%/proxy_temp;\n\
+         fastcgi_temp_path %%DIR%%/fastcgi_temp;\nuwsgi_temp_path %%DIR%%/uwsgi_temp;\n\
+         scgi_temp_path %%DIR%%/scgi_temp;"
+    } else {
+        "access_log off;\n\
+         client_body_temp_path %%DIR%%/client_temp;\nproxy_temp_path %%DIR%%/proxy_temp;\n\
+         fastcgi_temp_path %%DIR%%/fastcgi_temp;\nuwsgi_temp_path %%DIR%%/uwsgi_temp;\n\
+         scgi_temp_path %%DIR%%/scgi_temp;"
+    }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The names of ports in a text, each once.
+fn port_names(text: &str) -> Vec<String> {
+    let mut names: Vec<String> = text
+        .split("%%")
+        .filter(|word| *word == "PORT" || word.starts_with("PORT_"))
+        .filter(|word| {
+            word.chars()
+                .all(|c| c.is_ascii_uppercase() || "_0123456789".contains(c))
+        })
+        .map(str::to_string)
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_replaced_and_bare_text_is_wrapped() {
+        let text = "server { listen %%PORT%%; listen %%PORT_TWO%%; root %%DIR%%; }";
+        let mut template = Template::new(Kind::Millpond, text);
+        template.choose_ports().unwrap();
+        let conf = template.render(Path::new("/d"));
+        assert!(conf.contains("events {}"));
+        assert!(!conf.contains("%%"));
+        assert!(conf.contains(&format!(
+            "listen {}; listen {}; root /d;",
+            template.port("PORT"),
+            template.port("PORT_TWO")
+        )));
+    }
+
+    #[test]
+    fn ports_keep_their_numbers_when_the_text_changes() {
+        let mut template = Template::new(Kind::Millpond, "listen %%PORT%%;");
+        template.choose_ports().unwrap();
+        let port = template.port("PORT");
+        template.set_text("listen %%PORT%%; listen %%PORT_B%%;");
+        template.choose_ports().unwrap();
+        assert_eq!(template.port("PORT"), port);
+        assert_ne!(template.port("PORT_B"), 0);
+    }
+}
