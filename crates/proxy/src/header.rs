@@ -166,9 +166,9 @@ impl Known {
             if known == Known::Other {
                 return Known::Other;
             }
-            if known.lower().len() == name.len()
-                && (known.canonical().as_bytes() == name
-                    || known.lower().as_bytes().eq_ignore_ascii_case(name))
+            let canonical = known.canonical().as_bytes();
+            if canonical.len() == name.len()
+                && (canonical == name || canonical.eq_ignore_ascii_case(name))
             {
                 return known;
             }

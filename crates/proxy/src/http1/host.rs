@@ -30,22 +30,16 @@ impl<'a> Host<'a> {
     /// Reads a host; `None` if it is not well-formed.
     #[must_use]
     pub fn parse(value: &'a [u8]) -> Option<Self> {
-        let name_len = if value.first() == Some(&b'[') {
-            memchr::memchr(b']', value)? + 1
-        } else {
-            memchr::memchr(b':', value).unwrap_or(value.len())
+        let (name, rest) = match value.strip_prefix(b"[") {
+            None => value.split_at_checked(count_of(value, IN_NAME)?)?,
+            Some(inner) => {
+                let len = count_of(inner, IN_LITERAL)?;
+                if inner.get(len) != Some(&b']') {
+                    return None;
+                }
+                value.split_at_checked(len + 2)?
+            }
         };
-        let (name, rest) = value.split_at_checked(name_len)?;
-        let inner = name
-            .strip_prefix(b"[")
-            .and_then(|name| name.strip_suffix(b"]"));
-        let is_good = match inner {
-            Some(literal) => consists_of(literal, IN_LITERAL),
-            None => consists_of(name, IN_NAME),
-        };
-        if !is_good {
-            return None;
-        }
         let port = match rest {
             [] => None,
             [b':', digits @ ..] => parse_port(digits)?,
@@ -108,16 +102,19 @@ const fn build_classes() -> [u8; 256] {
     classes
 }
 
-/// Whether all bytes have the flag, and no dot follows another.
-fn consists_of(text: &[u8], flag: u8) -> bool {
+/// How many bytes at the begin have the flag; `None` if a dot follows another there.
+fn count_of(text: &[u8], flag: u8) -> Option<usize> {
     let mut before = 0;
-    for byte in text {
-        if CLASSES[usize::from(*byte)] & flag == 0 || (*byte == b'.' && before == b'.') {
-            return false;
+    for (at, byte) in text.iter().enumerate() {
+        if CLASSES[usize::from(*byte)] & flag == 0 {
+            return Some(at);
+        }
+        if *byte == b'.' && before == b'.' {
+            return None;
         }
         before = *byte;
     }
-    true
+    Some(text.len())
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// The status for variables and error pages; 494 goes out as 400 (see
-    /// [`super::encode::wire_status`]).
+    /// [`crate::http1::encode::wire_status`]).
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
