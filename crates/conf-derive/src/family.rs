@@ -1,4 +1,7 @@
 //! `#[derive(Family)]`: the raw twin, the records, `apply`, `resolve` and `span_of`.
+//!
+//! The raw twin of `LockPolicy` is `LockPolicyRaw`; it has a slot for each directive, which holds
+//! the value with its place. Everything generated is a table or a call into `derived`.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};

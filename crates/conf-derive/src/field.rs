@@ -1,4 +1,7 @@
 //! What stands in `#[directive(...)]` on a field.
+//!
+//! Reading it also checks what can be checked without types: that there is a manual text, that a
+//! directive without a default is an `Option`, and that one that repeats is a `Vec`.
 
 use proc_macro2::TokenStream;
 use quote::quote;

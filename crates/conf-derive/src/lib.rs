@@ -33,6 +33,8 @@
 mod family;
 mod field;
 mod scope;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use proc_macro::TokenStream;

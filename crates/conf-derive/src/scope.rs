@@ -21,7 +21,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     for field in fields(input)? {
         match read(field)? {
             Some(family) => families.push(family),
-            None => skipped.push(&field.ident),
+            None => skipped.extend(&field.ident),
         }
     }
     let (name, vis) = (&input.ident, &input.vis);
@@ -30,6 +30,8 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let types: Vec<_> = families.iter().map(|family| family.ty).collect();
     let protocols: Vec<_> = families.iter().map(|family| &family.protocol).collect();
     let indices = 0..families.len();
+    let resolve = resolve(&families, &raw, &skipped);
+    let span_of = span_of(&families, &raw);
     let tables = quote! {
         ::std::vec![#(<#types as ::millpond_conf::Family>::directives(#protocols)),*]
     };
@@ -68,40 +70,52 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
                 }
             }
 
-            fn resolve(
-                outer_to_inner: &[&#raw],
-                cx: &mut ::millpond_conf::ParseContext,
-            ) -> Self {
-                let _ = (outer_to_inner, &cx);
-                Self {
-                    #(#idents: <#types as ::millpond_conf::Family>::resolve(
-                        &outer_to_inner
-                            .iter()
-                            .map(|raw| &raw.#idents)
-                            .collect::<::std::vec::Vec<_>>(),
-                        cx,
-                    ),)*
-                    #(#skipped: ::std::default::Default::default(),)*
-                }
-            }
-
-            fn span_of(
-                raw: &#raw,
-                name: &str,
-            ) -> ::std::option::Option<::millpond_conf::Span> {
-                let _ = (raw, name);
-                #(
-                    let span = <#types as ::millpond_conf::Family>::span_of(
-                        &raw.#idents, #protocols, name,
-                    );
-                    if span.is_some() {
-                        return span;
-                    }
-                )*
-                ::std::option::Option::None
-            }
+            #resolve
+            #span_of
         }
     })
+}
+
+/// Every family merges its part of the raw settings.
+fn resolve(families: &[FamilyField<'_>], raw: &Ident, skipped: &[&Ident]) -> TokenStream {
+    let idents: Vec<_> = families.iter().map(|family| family.ident).collect();
+    let types = families.iter().map(|family| family.ty);
+    quote! {
+        fn resolve(outer_to_inner: &[&#raw], cx: &mut ::millpond_conf::ParseContext) -> Self {
+            let _ = (outer_to_inner, &cx);
+            Self {
+                #(#idents: <#types as ::millpond_conf::Family>::resolve(
+                    &outer_to_inner
+                        .iter()
+                        .map(|raw| &raw.#idents)
+                        .collect::<::std::vec::Vec<_>>(),
+                    cx,
+                ),)*
+                #(#skipped: ::std::default::Default::default(),)*
+            }
+        }
+    }
+}
+
+/// The first family that has the directive knows its place.
+fn span_of(families: &[FamilyField<'_>], raw: &Ident) -> TokenStream {
+    let idents = families.iter().map(|family| family.ident);
+    let types = families.iter().map(|family| family.ty);
+    let protocols = families.iter().map(|family| &family.protocol);
+    quote! {
+        fn span_of(raw: &#raw, name: &str) -> ::std::option::Option<::millpond_conf::Span> {
+            let _ = (raw, name);
+            #(
+                let span = <#types as ::millpond_conf::Family>::span_of(
+                    &raw.#idents, #protocols, name,
+                );
+                if span.is_some() {
+                    return span;
+                }
+            )*
+            ::std::option::Option::None
+        }
+    }
 }
 
 fn read(field: &Field) -> Result<Option<FamilyField<'_>>> {

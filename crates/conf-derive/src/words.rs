@@ -1,4 +1,7 @@
 //! `#[derive(Words)]`: an enum of unit variants, each with its `#[word("...")]`.
+//!
+//! The words in the order of declaration become a table, from which the values are read, printed
+//! and put into sets.
 
 use proc_macro2::TokenStream;
 use quote::quote;

@@ -187,3 +187,32 @@ fn read<T: FromArgs>(rule: &Rule, here: Here<'_>) -> Option<Spanned<T>> {
 }
 
 pub use crate::value::one_word;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protocols_rename_directives_in_both_directions() {
+        for (name, protocol, declared) in [
+            ("proxy_cache", "proxy", "proxy_cache"),
+            ("fastcgi_cache", "fastcgi", "proxy_cache"),
+            ("proxy_cache", "fastcgi", ""),
+            ("fastcgicache", "fastcgi", "fastcgicache"),
+            ("cache_site", "fastcgi", "cache_site"),
+            ("uwsgi_cache", "fastcgi", "uwsgi_cache"),
+        ] {
+            assert_eq!(
+                declared_name(name, protocol),
+                declared,
+                "{name} for {protocol}"
+            );
+        }
+        let text = "`proxy_cache` and `my_proxy_x`; proxy_";
+        assert_eq!(
+            for_protocol(text, "uwsgi"),
+            "`uwsgi_cache` and `my_proxy_x`; uwsgi_"
+        );
+        assert_eq!(for_protocol(text, "proxy"), text);
+    }
+}

@@ -4,7 +4,7 @@
 //! ranges, and `!` or `^` for the opposite) match inside one component of a path, a backslash
 //! takes the next character as it is, and a dot at the start of a name must be written.
 //!
-//! [`matches`] is linear in memory and at worst quadratic in time: on a mismatch it goes back to
+//! [`matches()`] is linear in memory and at worst quadratic in time: on a mismatch it goes back to
 //! the last `*` only.
 
 /// Whether the text is a pattern rather than a plain path; nginx asks the same.

@@ -1,9 +1,8 @@
-//! `include`: loading a configuration with the files that it includes.
+//! `include`: replaced by the statements of the files that it names.
 //!
-//! The main file is parsed, then each `include FILE;` or `include PATTERN;` is replaced, in any
-//! block, by the statements of the files it names, and those are searched in turn. Relative paths
-//! start at the directory of the main file. A pattern that matches nothing is no mistake; a plain
-//! file that is missing is one.
+//! A file is parsed, then each `include FILE;` or `include PATTERN;` in it is replaced, in any
+//! block, and what comes instead is searched in turn. Relative paths start at the directory of the
+//! main file. A pattern that matches nothing is no mistake; a plain file that is missing is one.
 //!
 //! Invariants:
 //!
@@ -18,10 +17,10 @@ use std::path::{Path, PathBuf};
 
 use crate::diagnostic::Diagnostics;
 use crate::glob;
+use crate::load;
 use crate::parse::{DEPTH, parse};
-use crate::read;
 use crate::source::{FileId, SourceKind, Sources, Span};
-use crate::tree::{Statement, Tree};
+use crate::tree::Statement;
 
 /// How many inclusions a configuration may have. Hosts with ten thousand sites have one file for
 /// each.
@@ -30,40 +29,8 @@ pub const INCLUDES: usize = 100_000;
 /// How deep files may include each other. Arbitrary; nobody needs more than five.
 pub const INCLUDE_DEPTH: usize = 64;
 
-/// What else there is to know for loading.
-#[derive(Clone, Default, Debug)]
-pub struct LoadOptions {
-    /// Where relative includes start; the directory of the main file if none is given.
-    pub conf_dir: Option<PathBuf>,
-    /// The directives of the `-g` option. Their statements come first in the tree.
-    pub globals: Option<String>,
-}
-
-/// Reads a configuration file and all that it includes.
-///
-/// There is always a tree; whether it may be used is for `diagnostics` to say.
-pub fn load(path: &Path, options: &LoadOptions, diagnostics: &mut Diagnostics) -> Tree {
-    match read::file(path) {
-        Ok(bytes) => Loader::new(path, options, diagnostics).load(path, bytes, options),
-        Err(message) => {
-            diagnostics.push_error(None, message);
-            Tree::default()
-        }
-    }
-}
-
-/// Reads a configuration from a text. Its name stands for the path of the main file.
-pub fn load_text(
-    name: &str,
-    text: impl Into<Vec<u8>>,
-    options: &LoadOptions,
-    diagnostics: &mut Diagnostics,
-) -> Tree {
-    let path = Path::new(name);
-    Loader::new(path, options, diagnostics).load(path, text.into(), options)
-}
-
-struct Loader<'a> {
+/// Collects the files of a configuration while it replaces what includes them.
+pub(crate) struct Includer<'a> {
     conf_dir: PathBuf,
     sources: Sources,
     /// The ids of the files that were read, by path.
@@ -74,11 +41,11 @@ struct Loader<'a> {
     diagnostics: &'a mut Diagnostics,
 }
 
-impl<'a> Loader<'a> {
-    fn new(path: &Path, options: &LoadOptions, diagnostics: &'a mut Diagnostics) -> Loader<'a> {
-        let parent = || path.parent().unwrap_or(Path::new("")).to_owned();
-        Loader {
-            conf_dir: options.conf_dir.clone().unwrap_or_else(parent),
+impl<'a> Includer<'a> {
+    /// An includer that has read nothing. Relative paths start at `conf_dir`.
+    pub(crate) fn new(conf_dir: PathBuf, diagnostics: &'a mut Diagnostics) -> Includer<'a> {
+        Includer {
+            conf_dir,
             sources: Sources::new(),
             known: HashMap::new(),
             trail: Vec::new(),
@@ -87,25 +54,27 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn load(mut self, path: &Path, bytes: Vec<u8>, options: &LoadOptions) -> Tree {
-        let mut statements = Vec::new();
-        if let Some(globals) = &options.globals {
-            let bytes = globals.clone().into_bytes();
-            let name = PathBuf::from("command line");
-            let file = self.sources.add(name, bytes, SourceKind::CommandLine);
-            statements = self.statements(file, 0);
+    /// The statements of a text, with includes replaced.
+    pub(crate) fn statements(
+        &mut self,
+        path: PathBuf,
+        bytes: Vec<u8>,
+        kind: SourceKind,
+    ) -> Vec<Statement> {
+        let file = self.sources.add(path.clone(), bytes, kind);
+        if kind == SourceKind::File {
+            self.known.insert(path, file);
         }
-        let file = self.sources.add(path.to_owned(), bytes, SourceKind::File);
-        self.known.insert(path.to_owned(), file);
-        statements.extend(self.statements(file, 0));
-        Tree {
-            statements,
-            sources: self.sources,
-        }
+        self.parse(file, 0)
+    }
+
+    /// All that was read.
+    pub(crate) fn into_sources(self) -> Sources {
+        self.sources
     }
 
     /// The statements of a file that has been read, with includes replaced.
-    fn statements(&mut self, file: FileId, depth: usize) -> Vec<Statement> {
+    fn parse(&mut self, file: FileId, depth: usize) -> Vec<Statement> {
         let Some(source) = self.sources.get(file) else {
             return Vec::new();
         };
@@ -178,7 +147,7 @@ impl<'a> Loader<'a> {
             let message = format!("files include each other more than {INCLUDE_DEPTH} deep");
             self.diagnostics.push_error(span, message);
         } else {
-            let statements = self.statements(file, depth);
+            let statements = self.parse(file, depth);
             out.extend(statements);
         }
     }
@@ -187,7 +156,7 @@ impl<'a> Loader<'a> {
         if let Some(file) = self.known.get(path) {
             return Some(*file);
         }
-        match read::file(path) {
+        match load::read_file(path) {
             Ok(bytes) => {
                 let file = self.sources.add(path.to_owned(), bytes, SourceKind::File);
                 self.known.insert(path.to_owned(), file);
@@ -221,13 +190,13 @@ impl<'a> Loader<'a> {
 fn children(dir: &Path, component: &str) -> Vec<PathBuf> {
     if !glob::is_pattern(component) {
         let path = dir.join(glob::unescape(component));
-        return Vec::from_iter(read::exists(&path).then_some(path));
+        return Vec::from_iter(load::exists(&path).then_some(path));
     }
     let here = match dir.as_os_str().is_empty() {
         true => Path::new("."),
         false => dir,
     };
-    let names = read::names(here).into_iter();
+    let names = load::names_in(here).into_iter();
     let names = names.filter(|name| glob::matches(component, name));
     names.map(|name| dir.join(name)).collect()
 }

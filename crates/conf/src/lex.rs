@@ -155,28 +155,33 @@ impl<'a> Lexer<'a> {
         Token::Word(word)
     }
 
-    /// nginx wants a separator behind the closing quote; going on as if there were one is the best
-    /// guess.
+    /// nginx wants a separator behind the closing quote.
     fn check_behind_quote(&mut self, start: usize, diagnostics: &mut Diagnostics) {
         match self.read(start) {
             Err(Unfinished::EndOfText) => {}
             Err(Unfinished::TooLong) => {
                 self.unfinished(Unfinished::TooLong, start, None, diagnostics);
             }
-            Ok(b';' | b'{' | b')') => {}
+            // The parser reports a `}` that comes too early.
+            Ok(b';' | b'{' | b'}' | b')') => {}
             Ok(byte) if is_space(byte) => {}
-            Ok(_) => {
-                let rest = self.bytes.get(self.pos..).unwrap_or_default();
-                let rest = rest.get(..4).unwrap_or(rest);
-                let lossy = String::from_utf8_lossy(rest);
-                let char = lossy.chars().next().unwrap_or('?');
-                let span = self.span(self.pos, self.pos + char.len_utf8().min(rest.len()));
-                diagnostics
-                    .push_error(span, format!("unexpected \"{char}\""))
-                    .label("expected a space, \";\" or \"{\" behind the closing quote")
-                    .help("escape a quote inside a quoted word: \\\"");
-            }
+            Ok(_) => self.skip_behind_quote(diagnostics),
         }
+    }
+
+    /// Reports what follows a closing quote, and passes over it: it is no word of its own.
+    fn skip_behind_quote(&mut self, diagnostics: &mut Diagnostics) {
+        let start = self.pos;
+        let rest = self.bytes.get(start..).unwrap_or_default();
+        let first = String::from_utf8_lossy(rest.get(..4).unwrap_or(rest));
+        let first = first.chars().next().unwrap_or_default();
+        let ends = |byte: &u8| is_space(*byte) || b";{}#".contains(byte);
+        self.pos += rest.iter().position(ends).unwrap_or(rest.len());
+        let span = self.span(start, self.pos.max(start + 1));
+        diagnostics
+            .push_error(span, format!("unexpected \"{first}\""))
+            .label("expected a space, \";\" or \"{\" behind the closing quote")
+            .help("inside a quoted word, write a quote as \\\"");
     }
 
     /// The byte at the position, if the word that starts at `start` may still reach it.

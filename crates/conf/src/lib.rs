@@ -2,7 +2,7 @@
 //!
 //! How a configuration becomes settings:
 //!
-//! 1. [`load`] reads the main file and what it includes ([`include`]), cuts each into words
+//! 1. [`load()`] reads the main file and what it includes ([`include`]), cuts each into words
 //!    ([`lex`]) and the words into statements ([`parse`]). The result is a [`Tree`].
 //! 2. The program walks the blocks. In each it hands every simple statement to a [`Scope`], which
 //!    finds the [`Family`] that declares the directive; the field's type ([`FromArgs`]) reads the
@@ -30,8 +30,8 @@ pub mod diagnostic;
 pub mod glob;
 pub mod include;
 pub mod lex;
+pub mod load;
 pub mod parse;
-mod read;
 pub mod render;
 pub mod schema;
 pub mod source;
@@ -44,7 +44,7 @@ pub use millpond_conf_derive::{Family, Scope, Words};
 
 pub use context::ParseContext;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
-pub use include::{LoadOptions, load, load_text};
+pub use load::{LoadOptions, load, load_text};
 pub use render::{Style, one_line};
 pub use schema::{Applied, Contexts, Directive, Family, Scope, Table, check_table};
 pub use source::{FileId, Place, Source, SourceKind, Sources, Span};

@@ -193,11 +193,14 @@ impl Parser<'_> {
                 SourceKind::CommandLine => "unexpected end of parameter, expecting \";\"",
             };
             let diagnostic = self.diagnostics.push_error(span, message);
-            match unfinished_word {
-                Some(_) => diagnostic.label("this word does not end"),
-                None => diagnostic.also(begun, "this directive has not ended"),
-            };
-            self.end_statement();
+            if unfinished_word.is_some() {
+                // Without its last word the statement would be wrong in other ways, too.
+                diagnostic.label("this word does not end");
+                self.words.clear();
+            } else {
+                diagnostic.also(begun, "this directive has not ended");
+                self.end_statement();
+            }
         } else if let Some(block) = self.open.last() {
             self.diagnostics
                 .push_error(span, "unexpected end of file, expecting \"}\"")

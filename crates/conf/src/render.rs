@@ -17,7 +17,10 @@
 
 use std::fmt;
 
-use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceSpan};
+use miette::{
+    GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, NamedSource, SourceCode,
+    SourceSpan, SpanContents,
+};
 
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::source::{SourceKind, Sources, Span};
@@ -85,7 +88,7 @@ fn render_one(out: &mut String, diagnostic: &Diagnostic, sources: &Sources, styl
     let handler = GraphicalReportHandler::new_themed(theme)
         .with_width(WIDTH)
         .with_links(false)
-        .with_context_lines(0);
+        .with_context_lines(1);
     let mut text = String::new();
     if handler.render_report(&mut text, &snippet).is_ok() {
         // miette's own heading is empty here: the message stands in our first line.
@@ -100,7 +103,7 @@ fn render_one(out: &mut String, diagnostic: &Diagnostic, sources: &Sources, styl
 /// What miette draws: the text, the places in it and the help.
 #[derive(Debug)]
 struct Snippet {
-    source: NamedSource<String>,
+    source: Lines,
     labels: Vec<LabeledSpan>,
     help: Option<String>,
 }
@@ -110,19 +113,54 @@ impl Snippet {
         let span = diagnostic.span?;
         let source = sources.get(span.file)?;
         let text = Text::new(source.bytes());
-        let primary =
-            LabeledSpan::new_primary_with_span(diagnostic.label.clone(), text.range(span));
         let also = diagnostic.also.iter();
         let also = also.filter(|(also, _)| also.file == span.file && *also != span);
         let also = also.map(|(also, label)| {
             LabeledSpan::new_with_span(Some(label.clone()), text.range(*also))
         });
-        let labels = std::iter::once(primary).chain(also).collect();
+        let mut labels: Vec<LabeledSpan> = also.collect();
+        // The end of the file is nothing to look at, if there is a second place.
+        if labels.is_empty() || !span.is_empty() {
+            let label = diagnostic.label.clone();
+            let primary = LabeledSpan::new_primary_with_span(label, text.range(span));
+            labels.insert(0, primary);
+        }
         Some(Snippet {
             labels,
             help: diagnostic.help.clone(),
-            source: NamedSource::new(source.path().display().to_string(), text.lossy),
+            source: Lines(NamedSource::new(
+                source.path().display().to_string(),
+                text.lossy,
+            )),
         })
+    }
+}
+
+/// The text, read in whole lines.
+#[derive(Debug)]
+struct Lines(NamedSource<String>);
+
+impl SourceCode for Lines {
+    /// miette asks twice: without context for the line and column of a place, and with context for
+    /// what to print. Its context of one line is the line before and the one behind; ours is the
+    /// line itself.
+    fn read_span<'a>(
+        &'a self,
+        span: &SourceSpan,
+        lines_before: usize,
+        _: usize,
+    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
+        if lines_before == 0 {
+            return self.0.read_span(span, 0, 0);
+        }
+        let text = self.0.inner();
+        let (start, end) = (span.offset(), span.offset() + span.len());
+        let before = text.get(..start).and_then(|text| text.rfind('\n'));
+        let behind = text.get(end..).and_then(|text| text.find('\n'));
+        let start = before.map_or(0, |offset| offset + 1);
+        let end = behind.map_or(text.len(), |offset| end + offset);
+        self.0
+            .read_span(&SourceSpan::new(start.into(), end - start), 0, 0)
     }
 }
 
@@ -140,7 +178,7 @@ impl miette::Diagnostic for Snippet {
         Some(Box::new(help))
     }
 
-    fn source_code(&self) -> Option<&dyn miette::SourceCode> {
+    fn source_code(&self) -> Option<&dyn SourceCode> {
         Some(&self.source)
     }
 

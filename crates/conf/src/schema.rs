@@ -291,3 +291,69 @@ fn is_sentence(doc: &str) -> bool {
     starts.is_some_and(|char| char.is_uppercase() || char == '`' || char.is_ascii_digit())
         && first.ends_with(['.', ':'])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::derived::validate;
+
+    fn directive(name: &'static str) -> Directive {
+        Directive {
+            name: Cow::Borrowed(name),
+            contexts: Contexts::HTTP,
+            syntax: "on | off",
+            default: Some("on"),
+            doc: Cow::Borrowed("A sentence.\n\nMore"),
+            source: "x.rs:1",
+            block: false,
+            validate: validate::<bool>,
+        }
+    }
+
+    #[test]
+    fn table_faults_are_found() {
+        let good = directive("good");
+        let elsewhere = Directive {
+            contexts: Contexts::MAIN,
+            ..good.clone()
+        };
+        assert_eq!(table_faults(&[good.clone(), elsewhere]), [""; 0]);
+        let faulty = [
+            good.clone(),
+            good,
+            Directive {
+                default: Some("of"),
+                ..directive("wrong_default")
+            },
+            Directive {
+                doc: Cow::Borrowed("no sentence"),
+                ..directive("no_sentence")
+            },
+            Directive {
+                contexts: Contexts::default(),
+                ..directive("nowhere")
+            },
+        ];
+        let expected = [
+            "x.rs:1: good is declared twice",
+            "x.rs:1: the default of wrong_default: argument 1: none of the known words",
+            "x.rs:1: the text of no_sentence is no sentence",
+            "x.rs:1: nowhere is allowed nowhere",
+        ];
+        assert_eq!(table_faults(&faulty), expected);
+    }
+
+    #[test]
+    fn contexts_have_the_names_of_the_manual() {
+        let contexts = Contexts::IF_LOCATION | Contexts::HTTP;
+        assert_eq!(contexts.names(), ["http", "if in location"]);
+        assert!(contexts.allows(Contexts::HTTP) && !contexts.allows(Contexts::SERVER));
+    }
+
+    #[test]
+    fn known_words_are_listed_as_in_nginx() {
+        assert_eq!(quoted_list(&["on", "off"]), "\"on\" or \"off\"");
+        assert_eq!(quoted_list(&["a", "b", "c"]), "\"a\", \"b\" or \"c\"");
+        assert_eq!(quoted_list(&["a"]), "\"a\"");
+    }
+}

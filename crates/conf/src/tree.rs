@@ -7,7 +7,7 @@
 //! Invariants:
 //!
 //! 1. `include` statements are replaced by what they include; none is left in a [`Tree`].
-//! 2. [`print`] writes text that reads back as the same statements.
+//! 2. [`print()`] writes text that reads back as the same statements.
 
 use std::fmt::Write as _;
 

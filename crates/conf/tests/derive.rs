@@ -10,6 +10,7 @@ use millpond_conf::{
     ByteSize, ConfPath, Contexts, Diagnostics, Family, LoadOptions, Offset, ParseContext, Scope,
     Style, Tree, check_table, load_text,
 };
+use proptest::prelude::*;
 
 fn tree(text: &str) -> Tree {
     let mut diagnostics = Diagnostics::new();
@@ -175,6 +176,42 @@ fn raw_settings_know_where_they_were_set() {
     let mut raw = <family::CachePolicy as Family>::Raw::default();
     let _ = family::CachePolicy::apply(&mut raw, "proxy", st, Contexts::HTTP, &mut cx);
     assert_eq!(raw.span_of("proxy_cache_lock"), Some(st.span));
+}
+
+#[test]
+fn defaults_are_parsed_once_for_a_context() {
+    let mut cx = ParseContext::new("/prefix", "/conf");
+    let raw = <LocationConf as Scope>::Raw::default();
+    let first = LocationConf::resolve(&[&raw], &mut cx);
+    let uses = cx.variables.uses().count();
+    let second = LocationConf::resolve(&[&raw, &raw], &mut cx);
+    assert_eq!(cx.variables.uses().count(), uses);
+    assert_eq!(first.proxy.key, second.proxy.key);
+}
+
+proptest! {
+    #[test]
+    fn any_words_are_read(
+        name in proptest::sample::select(names()),
+        words in proptest::collection::vec("[a-z0-9$ \\-.{}öM]{0,6}|off|on|[0-9]{1,22}[kmgs]?", 0..4),
+        body in any::<bool>(),
+    ) {
+        let words = words.iter().map(|word| format!(" \"{word}\""));
+        let words = words.collect::<String>();
+        let end = if body { "{ a b; }" } else { ";" };
+        let tree = tree(&format!("http {{ server {{ location / {{ {name}{words}{end} }} }} }}"));
+        let mut cx = ParseContext::new("/prefix", "/conf");
+        let found = resolve(&tree.statements, &mut cx);
+        prop_assert_eq!(found.len(), 1);
+        cx.diagnostics.render(&tree.sources, Style::Plain);
+    }
+}
+
+fn names() -> Vec<String> {
+    let directives = LocationConf::directives().into_iter();
+    directives
+        .map(|directive| directive.name.into_owned())
+        .collect()
 }
 
 #[test]

@@ -1,4 +1,6 @@
 //! Buffers: how many, and the size of each, as in `8 4k`.
+//!
+//! The count is a number and the size one of memory; nginx refuses zero for either.
 
 use crate::value::{ArgError, Args, ByteSize, FromArgs, WordError};
 

@@ -1,4 +1,7 @@
 //! A value with the place of its words, for checks that come later.
+//!
+//! A check that needs more than one directive runs when all are known, and still has to name the
+//! line that is wrong.
 
 use crate::source::Span;
 use crate::value::{ArgError, Args, FromArgs};

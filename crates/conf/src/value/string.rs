@@ -1,4 +1,7 @@
-//! A word as it is.
+//! A word as it is: a `String`, or a `Word` with its place.
+//!
+//! Quotes and escapes are gone already; dollar signs mean nothing here. For values with variables
+//! see `template`.
 
 use crate::context::ParseContext;
 use crate::tree::Word;
