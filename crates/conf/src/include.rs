@@ -10,7 +10,7 @@
 //! 2. A file that includes itself, directly or not, is reported and not read again.
 //! 3. At most [`INCLUDES`] files are included, counted with repetition, so that a few files that
 //!    include each other many times cannot grow without bound. Blocks stay within
-//!    [`DEPTH`](crate::parse::DEPTH) over all files.
+//!    [`DEPTH`] over all files.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

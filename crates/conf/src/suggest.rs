@@ -1,7 +1,7 @@
 //! Suggestions: which known name a misspelt one was probably meant to be.
 //!
 //! The distance counts insertions, deletions, replacements and swaps of neighbours. A name is
-//! suggested if its distance is at most a third of the word's length, and at most [`DISTANCE`].
+//! suggested if its distance is at most a third of the word's length, and at most `DISTANCE`.
 
 /// The largest distance at which two names are taken for the same. Four changes make any short
 /// name out of any other.
