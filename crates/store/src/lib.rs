@@ -1,1 +1,42 @@
 //! A cache zone: index, segments on disk, memory tier, recovery. Bytes, not HTTP.
+//!
+//! A [`Zone`] maps keys to entries: a head and a body, both opaque. Bodies arrive through a
+//! [`Writer`] and can be read while they arrive, through a [`View`]. What is stored survives
+//! restarts and crashes; what was removed does not come back.
+//!
+//! - `zone` – the zone as its users see it
+//! - `admit`, `fill` – putting entries in, and reading them meanwhile
+//! - `entry` – an entry and the regions of its body
+//! - `index`, `memory` – where entries are, and which are in memory
+//! - `sweep`, `rewrite` – eviction, inactivity, space
+//! - `recover` – opening and closing
+//! - `disk` – formats, segments, queue and files
+//!
+//! **Invariant:** a zone's files, at any moment, are at most `max_size` bytes long together.
+//!
+//! **Invariant:** no byte that differs from what was appended is ever handed out.
+
+mod admit;
+mod clock;
+mod disk;
+mod entry;
+mod fill;
+mod index;
+mod key;
+mod lock;
+mod memory;
+mod recover;
+mod rewrite;
+mod sweep;
+mod zone;
+
+pub use admit::{NotStored, Writer};
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use disk::io::{DirEntry, DiskIo, RealIo};
+pub use disk::sim::{Fault, SimIo};
+pub use entry::{Entry, Region};
+pub use fill::{View, ViewState};
+pub use key::Key;
+pub use recover::StoreError;
+pub use sweep::Swept;
+pub use zone::{EntrySummary, Event, Platform, Usage, Zone, ZoneConf};

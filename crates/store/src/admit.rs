@@ -1,0 +1,556 @@
+//! Putting entries in: the writer of a fill, and the step that makes an entry visible.
+//!
+//! ```text
+//!   begin ──► append… ──► finish ──► visible        small body: one record, head and body
+//!                └─ drop ──► abandoned              large body: extents as they come, then a
+//!                                                   record with head and slice table
+//! ```
+//!
+//! A body is gathered in memory until an extent is full or the body ends; then exactly that much
+//! space is reserved and the disk thread is told. So no reserved space is ever left unused.
+//!
+//! 1. Position in the log and order in the index agree: a record is reserved and its slot is
+//!    inserted under one lock, that of the key's shard.
+//! 2. The record of an entry is queued after all of its slices.
+//! 3. A writer that is dropped in any way releases its segments and wakes its views.
+//!
+//! It never waits for the disk.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::disk::format::{
+    Kind, RECORD_HEADER, ROW, RecordHeader, Row, SliceRef, aligned, payload_sum,
+};
+use crate::disk::segment::{Place, Refused};
+use crate::disk::writer::{Job, Then};
+use crate::entry::{Body, Entry, Pins, Slice, Sliced, Stored, segments_of, unchecked};
+use crate::fill::{Fill, View, ViewState, collect};
+use crate::index::Slot;
+use crate::key::Key;
+use crate::lock::lock;
+use crate::zone::Inner;
+
+/// Space is reserved in pieces of this size: large enough for sequential writes, small enough that
+/// a fill of unknown length holds little memory. Arbitrary within 64 KiB to 1 MiB.
+const EXTENT: u64 = 256 << 10;
+/// The most that one checksum covers: what must be read to verify one byte.
+const MAX_SLICE: u64 = 1 << 20;
+/// How far a fill may run ahead of the disk.
+const WINDOW: u64 = 4 << 20;
+/// How often a reservation may find its segment taken by others before it gives up.
+const MAX_ATTEMPTS: usize = 8;
+
+/// Why something is not in the store. Not an error: the caller goes on without the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotStored {
+    /// No segment can be evicted: all that are left hold running fills or are being read.
+    #[error("zone is full of segments in use")]
+    Full,
+    /// The disk does not keep up.
+    #[error("write queue is full")]
+    QueueFull,
+    /// The disk answered with an error, or has less than `min_free` left.
+    #[error("disk does not take more")]
+    Disk,
+    /// It would not fit an empty zone, or its head would not fit a segment.
+    #[error("larger than the zone can hold")]
+    TooLarge,
+    /// The body is not as long as was said.
+    #[error("body has another length than expected")]
+    Length,
+    /// The entry was replaced or removed meanwhile.
+    #[error("entry was replaced or removed meanwhile")]
+    Superseded,
+    /// No head was set.
+    #[error("no head was set")]
+    NoHead,
+    /// The writer was dropped before the body was whole.
+    #[error("writer was dropped")]
+    Dropped,
+    /// The zone is closed.
+    #[error("zone is closed")]
+    Closed,
+}
+
+/// Fills one entry. Dropping it without [`Writer::finish`] abandons the fill.
+pub struct Writer {
+    inner: Arc<Inner>,
+    fill: Arc<Fill>,
+    key: Key,
+    head: Option<Bytes>,
+    expected_len: Option<u64>,
+    hasher: Box<Xxh3>,
+    unallocated: u64,
+    /// Segments that count this writer as a running fill.
+    held: Vec<u32>,
+    is_finished: bool,
+}
+
+impl Writer {
+    pub(crate) fn new(inner: Arc<Inner>, key: Key, expected_len: Option<u64>) -> Self {
+        Self {
+            fill: Arc::new(Fill::new(inner.weak())),
+            inner,
+            key,
+            head: None,
+            expected_len,
+            hasher: Box::new(Xxh3::new()),
+            unallocated: 0,
+            held: Vec::new(),
+            is_finished: false,
+        }
+    }
+
+    /// Sets the head; needed before [`Writer::finish`], and may be set again until then.
+    pub fn set_head(&mut self, head: Bytes) {
+        self.head = Some(head);
+    }
+
+    /// Adds bytes to the body; views can read them at once. Nothing is copied.
+    ///
+    /// After an error the fill is abandoned and nothing more is stored.
+    pub fn append(&mut self, data: Bytes) -> Result<(), NotStored> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let appended = self.admit(data);
+        if let Err(why) = appended {
+            self.fill.fail(why);
+        }
+        appended
+    }
+
+    /// Bytes of this fill that the kernel does not have yet.
+    pub fn backlog(&self) -> u64 {
+        self.fill.backlog()
+    }
+
+    /// Waits until the fill is less than 4 MiB ahead of the disk, or has failed.
+    pub async fn room(&self) {
+        self.fill.room(WINDOW).await;
+    }
+
+    /// A reader of this fill.
+    pub fn view(&self) -> View {
+        View::new(Arc::clone(&self.fill))
+    }
+
+    /// Makes the entry visible in place of an older one of its key.
+    ///
+    /// Its last bytes may still be on their way to the disk; they are served from memory until
+    /// they are there. If the disk refuses them, the entry vanishes again.
+    pub fn finish(mut self) -> Result<Entry, NotStored> {
+        let published = self.publish();
+        match &published {
+            Ok(_) => {
+                self.is_finished = true;
+                self.fill.end(ViewState::Complete);
+            }
+            Err(why) => self.fill.fail(*why),
+        }
+        published
+    }
+
+    fn admit(&mut self, data: Bytes) -> Result<(), NotStored> {
+        self.check()?;
+        let len = self.fill.len() + data.len() as u64;
+        if self.expected_len.is_some_and(|expected| len > expected) {
+            return Err(NotStored::Length);
+        }
+        if len > self.inner.capacity() {
+            return Err(NotStored::TooLarge);
+        }
+        self.unallocated += data.len() as u64;
+        self.fill.push(data);
+        if len <= self.inner.conf.small {
+            return Ok(());
+        }
+        while self.unallocated >= EXTENT {
+            self.allocate(EXTENT)?;
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), NotStored> {
+        if self.inner.is_closed() {
+            return Err(NotStored::Closed);
+        }
+        self.fill.state().failed.map_or(Ok(()), Err)
+    }
+
+    /// Gives the next `size` bytes of the body a place and queues them.
+    fn allocate(&mut self, size: u64) -> Result<(), NotStored> {
+        let mut left = size;
+        while left > 0 {
+            // `left` is at most an extent.
+            let place = self.inner.reserve_extent(left as u32, &mut self.held)?;
+            self.locate(place)?;
+            left -= u64::from(place.size);
+            self.unallocated -= u64::from(place.size);
+        }
+        Ok(())
+    }
+
+    /// Notes that the first bytes without a place go to `place`.
+    fn locate(&mut self, place: Place) -> Result<(), NotStored> {
+        let size = u64::from(place.size);
+        let (bufs, last) = {
+            let state = self.fill.state();
+            let from = state.allocated - state.written;
+            (
+                collect(&state.tail, from..from + size),
+                state.slices.last().copied(),
+            )
+        };
+        let continues = last.is_some_and(|last| {
+            last.segment == place.segment
+                && last.offset + last.len == place.offset
+                && u64::from(last.len) + size <= MAX_SLICE
+        });
+        if !continues {
+            self.close_slice();
+        }
+        for buf in &bufs {
+            self.hasher.update(buf);
+        }
+        // The reservation is open, so its segment is in the table.
+        let file = self.inner.disk.file(place.segment).ok_or(NotStored::Full)?;
+        let mut state = self.fill.state();
+        let start = state.allocated;
+        match state.slices.last_mut() {
+            Some(last) if continues => last.len += place.size,
+            _ => state.slices.push(Slice {
+                start,
+                segment: place.segment,
+                offset: place.offset,
+                len: place.size,
+                checksum: 0,
+            }),
+        }
+        if !state.files.iter().any(|(id, _)| *id == place.segment) {
+            state.files.push((place.segment, file));
+        }
+        state.allocated += size;
+        state.charged += size;
+        let end = state.allocated;
+        state.open.push_back((end, place.segment));
+        let was_queued = std::mem::replace(&mut state.is_queued, true);
+        drop(state);
+        self.inner.disk.queue.charge(size);
+        if !was_queued {
+            self.inner
+                .disk
+                .queue
+                .push(Job::Drain(Arc::clone(&self.fill)));
+        }
+        Ok(())
+    }
+
+    /// Writes the checksum of the last slice down.
+    fn close_slice(&mut self) {
+        if let Some(last) = self.fill.state().slices.last_mut() {
+            last.checksum = self.hasher.digest();
+        }
+        self.hasher.reset();
+    }
+
+    fn publish(&mut self) -> Result<Entry, NotStored> {
+        self.check()?;
+        let len = self.fill.len();
+        if self.expected_len.is_some_and(|expected| len != expected) {
+            return Err(NotStored::Length);
+        }
+        let head = self.head.take().ok_or(NotStored::NoHead)?;
+        let inline = u64::from(RECORD_HEADER) + head.len() as u64 + len;
+        let is_inline = len == self.unallocated
+            && len <= self.inner.conf.small
+            && (len == 0 || self.inner.fits_record(inline, ROW));
+        let body = if is_inline {
+            NewBody::Inline(collect(&self.fill.state().tail, 0..len))
+        } else {
+            while self.unallocated > 0 {
+                self.allocate(self.unallocated.min(EXTENT))?;
+            }
+            self.close_slice();
+            NewBody::Sliced(self.fill.state().slices.clone())
+        };
+        self.inner.publish(Publish {
+            key: self.key,
+            head,
+            body,
+            created_ms: self.inner.clock.now(),
+            replaces: None,
+            source: if is_inline {
+                Source::Memory
+            } else {
+                Source::Fill(Arc::clone(&self.fill))
+            },
+            is_doubtful: false,
+        })
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            self.fill.fail(NotStored::Dropped);
+        }
+        self.inner.end_fill(&self.held);
+        if !self.is_finished && !self.held.is_empty() {
+            self.inner
+                .disk
+                .queue
+                .push(Job::Abandon(Arc::clone(&self.fill)));
+        }
+    }
+}
+
+/// The body of an entry to be published.
+pub(crate) enum NewBody {
+    /// Goes into the record.
+    Inline(Vec<Bytes>),
+    /// Has its place already.
+    Sliced(Vec<Slice>),
+}
+
+/// What keeps the slices readable until the entry is on the disk.
+pub(crate) enum Source {
+    /// There are no slices.
+    Memory,
+    /// The fill that wrote them.
+    Fill(Arc<Fill>),
+    /// Files of segments.
+    Pins(Pins),
+}
+
+/// An entry that is about to become visible.
+pub(crate) struct Publish {
+    pub(crate) key: Key,
+    pub(crate) head: Bytes,
+    pub(crate) body: NewBody,
+    pub(crate) created_ms: u64,
+    /// If set, only an entry at this place may be replaced.
+    pub(crate) replaces: Option<Place>,
+    pub(crate) source: Source,
+    /// Whether the slices' checksums must be compared before use.
+    pub(crate) is_doubtful: bool,
+}
+
+impl Publish {
+    fn slices(&self) -> &[Slice] {
+        match &self.body {
+            NewBody::Inline(_) => &[],
+            NewBody::Sliced(slices) => slices,
+        }
+    }
+
+    /// Slice table, head and inline body in one buffer with room for the header before them.
+    fn encode(&self) -> Vec<u8> {
+        let inline: &[Bytes] = match &self.body {
+            NewBody::Inline(bufs) => bufs,
+            NewBody::Sliced(_) => &[],
+        };
+        let mut record = vec![0; RECORD_HEADER as usize];
+        for slice in self.slices() {
+            SliceRef::encode(&slice.to_ref(), &mut record);
+        }
+        record.extend_from_slice(&self.head);
+        for buf in inline {
+            record.extend_from_slice(buf);
+        }
+        record
+    }
+
+    fn body_len(&self) -> u64 {
+        match &self.body {
+            NewBody::Inline(bufs) => bufs.iter().map(|buf| buf.len() as u64).sum(),
+            NewBody::Sliced(slices) => slices.iter().map(|slice| u64::from(slice.len)).sum(),
+        }
+    }
+
+    fn header(&self, payload: &[u8], size: u32) -> RecordHeader {
+        let is_inline = matches!(self.body, NewBody::Inline(_));
+        RecordHeader {
+            kind: Kind::Entry,
+            segment: 0,
+            offset: 0,
+            size,
+            head_len: self.head.len() as u32,
+            key: self.key,
+            created_ms: self.created_ms,
+            body_len: self.body_len(),
+            count: self.slices().len() as u32,
+            inline_len: if is_inline { self.body_len() as u32 } else { 0 },
+            payload_sum: payload_sum(payload),
+        }
+    }
+}
+
+impl Inner {
+    /// Whether a record of this many bytes, padding aside, fits a segment.
+    pub(crate) fn fits_record(&self, size: u64, rows_len: u32) -> bool {
+        aligned(size) + u64::from(rows_len) <= self.disk.record_limit()
+    }
+
+    /// Reserves space for some bytes of a body, and counts the fill in its segment.
+    pub(crate) fn reserve_extent(
+        &self,
+        wanted: u32,
+        held: &mut Vec<u32>,
+    ) -> Result<Place, NotStored> {
+        if !self.disk.queue.has_room(u64::from(wanted)) {
+            return Err(NotStored::QueueFull);
+        }
+        for _ in 0..MAX_ATTEMPTS {
+            let mut log = lock(&self.disk.log);
+            if let Some(place) = log.reserve_extent(wanted) {
+                if !held.contains(&place.segment)
+                    && let Some(segment) = log.segments.get_mut(&place.segment)
+                {
+                    segment.fills += 1;
+                    held.push(place.segment);
+                }
+                return Ok(place);
+            }
+            drop(log);
+            self.make_room(wanted.min(4096), 0)?;
+        }
+        Err(NotStored::Full)
+    }
+
+    /// Stops counting a fill in the segments that hold its slices.
+    pub(crate) fn end_fill(&self, held: &[u32]) {
+        let mut log = lock(&self.disk.log);
+        for id in held {
+            if let Some(segment) = log.segments.get_mut(id) {
+                segment.fills = segment.fills.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Reserves a record, makes its entry visible and queues the writing.
+    pub(crate) fn publish(&self, publish: Publish) -> Result<Entry, NotStored> {
+        let mut record = publish.encode();
+        let size = aligned(record.len() as u64);
+        let needs = segments_of(publish.slices());
+        let mut row = [Row {
+            kind: Kind::Entry,
+            key: publish.key,
+            offset: 0,
+            size: 0,
+            body_len: publish.body_len(),
+            is_sliced: !needs.is_empty(),
+            needs: needs.to_vec(),
+        }];
+        if !self.fits_record(size, row[0].encoded_len()) {
+            return Err(NotStored::TooLarge);
+        }
+        if !self.disk.queue.has_room(size) {
+            return Err(NotStored::QueueFull);
+        }
+        // A record fits a segment, so its size fits 32 bits.
+        row[0].size = size as u32;
+        let payload = record.get(RECORD_HEADER as usize..).unwrap_or_default();
+        let mut header = publish.header(payload, size as u32);
+        for _ in 0..MAX_ATTEMPTS {
+            if let Some(entry) = self.try_publish(&publish, &mut row, &mut header, &mut record)? {
+                return Ok(entry);
+            }
+            self.make_room(size as u32, row[0].encoded_len())?;
+        }
+        Err(NotStored::Full)
+    }
+
+    /// INVARIANT 1 is kept here. `None` if the active segment has no room.
+    fn try_publish(
+        &self,
+        publish: &Publish,
+        row: &mut [Row; 1],
+        header: &mut RecordHeader,
+        record: &mut Vec<u8>,
+    ) -> Result<Option<Entry>, NotStored> {
+        let key = publish.key;
+        let mut shard = self.index.shard(&key);
+        let older = shard.table.get(&key).copied();
+        if publish.replaces.is_some() && publish.replaces != older.map(|slot| slot.place()) {
+            return Err(NotStored::Superseded);
+        }
+        // Writing an entry again is no use of it.
+        let kept = older.filter(|_| publish.replaces.is_some());
+        let used = kept.map_or_else(|| self.now_s(), |slot| slot.used);
+        // The rows must not name the record's own segment as one that it needs: it goes with it.
+        let needs = segments_of(publish.slices());
+        let reserved = {
+            let mut log = lock(&self.disk.log);
+            let active = log.active;
+            row[0].needs = needs.iter().copied().filter(|id| *id != active).collect();
+            log.reserve_record(header.size, row)
+        };
+        let place = match reserved {
+            Ok(place) => place,
+            Err(Refused::NoRoom) => return Ok(None),
+            Err(Refused::Gone) => return Err(NotStored::Superseded),
+        };
+        (header.segment, header.offset) = (place.segment, place.offset);
+        let encoded = header.encode(self.disk.seed);
+        for (target, byte) in record.iter_mut().zip(&encoded) {
+            *target = *byte;
+        }
+        let record = Bytes::from(std::mem::take(record));
+        let entry = self.new_entry(publish, place, &record);
+        let mut slot = Slot::new(key, place, publish.body_len(), used).in_flight();
+        if row[0].is_sliced {
+            slot = slot.sliced();
+        }
+        if publish.is_doubtful {
+            slot = slot.unverified();
+        }
+        shard.insert(slot);
+        shard.flights.insert(key, entry.clone());
+        drop(shard);
+        self.index.keep(&entry.stored);
+        self.disk.queue.charge(u64::from(place.size));
+        self.disk.queue.push(Job::Record {
+            place,
+            bufs: vec![record],
+            then: Then::Land(key, entry.fill.clone()),
+        });
+        Ok(Some(entry))
+    }
+
+    /// The entry of a record whose bytes are in memory.
+    fn new_entry(&self, publish: &Publish, place: Place, record: &Bytes) -> Entry {
+        let table = publish.slices().len() * crate::disk::format::SLICE_REF as usize;
+        let head_start = RECORD_HEADER as usize + table;
+        let head_end = head_start + publish.head.len();
+        let body = match &publish.body {
+            NewBody::Inline(_) => Body::Inline(record.slice(head_end..)),
+            NewBody::Sliced(slices) => Body::Sliced(Sliced {
+                slices: slices.clone().into(),
+                segments: segments_of(slices),
+                checked: publish.is_doubtful.then(|| unchecked(slices.len())),
+            }),
+        };
+        let (pins, fill) = match &publish.source {
+            Source::Memory => (Pins::None, None),
+            Source::Fill(fill) => (Pins::None, Some(Arc::clone(fill))),
+            Source::Pins(pins) => (pins.clone(), None),
+        };
+        Entry {
+            stored: Arc::new(Stored {
+                key: publish.key,
+                place,
+                head: record.slice(head_start..head_end),
+                body,
+                len: publish.body_len(),
+                created_ms: publish.created_ms,
+            }),
+            pins,
+            fill,
+            zone: self.weak(),
+        }
+    }
+}

@@ -1,0 +1,500 @@
+//! The bytes on disk: superblock, segment header, records, summary rows and footer.
+//!
+//! `docs/store-format.md` gives the tables; this file is the only place that knows the layout.
+//! Everything is little endian. A decoder gets untrusted bytes and answers `None` to whatever is
+//! not valid; it never panics.
+//!
+//! 1. A record header names its own segment and offset, and its checksum is seeded with the
+//!    zone's secret. So bytes that look like a record inside a body are never taken for one.
+//! 2. The position of a record is its age: a later segment, or a later offset in the same
+//!    segment, is newer. Segment numbers are never used twice.
+//! 3. Lengths in a decoded header agree with each other; whoever reads the payload needs no
+//!    further check of them.
+//!
+//! It reads and writes no files.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::key::Key;
+
+/// Version of everything that this file lays out.
+pub(crate) const VERSION: u32 = 1;
+/// Records begin at multiples of this.
+pub(crate) const ALIGN: u32 = 16;
+/// Bytes of a record header.
+pub(crate) const RECORD_HEADER: u32 = 80;
+/// Bytes of one row of an entry's slice table.
+pub(crate) const SLICE_REF: u32 = 24;
+/// Bytes of a summary row without its list of segments.
+pub(crate) const ROW: u32 = 40;
+/// Bytes of a segment's footer.
+pub(crate) const FOOTER: u32 = 64;
+/// Bytes of a segment's header.
+pub(crate) const SEGMENT_HEADER: u32 = 64;
+/// Bytes of the superblock file.
+pub(crate) const SUPERBLOCK: u64 = 4096;
+/// Bytes of a key.
+pub(crate) const KEY: u32 = 16;
+
+const SUPERBLOCK_MAGIC: u64 = u64::from_le_bytes(*b"millpond");
+const SEGMENT_MAGIC: u64 = u64::from_le_bytes(*b"mp-segmt");
+const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"mpRc");
+const FOOTER_MAGIC: u64 = u64::from_le_bytes(*b"mp-summy");
+const SUPERBLOCK_USED: usize = 56;
+
+const _: () = assert!(RECORD_HEADER == 4 + 1 + 1 + 2 + 4 * 4 + KEY + 8 + 8 + 4 + 4 + 8 + 8);
+const _: () = assert!(SLICE_REF == 4 + 4 + 4 + 4 + 8);
+const _: () = assert!(ROW == KEY + 4 + 4 + 8 + 1 + 3 + 4);
+const _: () = assert!(FOOTER == 8 + 4 + 4 + 4 + 4 + 4 + 4 + 8 + 16 + 8);
+const _: () = assert!(SEGMENT_HEADER == 8 + 4 + 4 + 16 + 4 + 4 + 8 + 8 + 8);
+const _: () = assert!(RECORD_HEADER.is_multiple_of(ALIGN) && SEGMENT_HEADER.is_multiple_of(ALIGN));
+
+/// Rounds up to where a record may begin.
+pub(crate) const fn aligned(size: u64) -> u64 {
+    size.next_multiple_of(ALIGN as u64)
+}
+
+/// The secret of a zone, as the seed of its header checksums.
+pub(crate) fn seed_of(uuid: &[u8; 16]) -> u64 {
+    xxh3_64_with_seed(uuid, u64::from(VERSION))
+}
+
+/// Takes fixed fields off the front of a buffer.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.bytes::<1>().map(|[byte]| byte)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.bytes().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.bytes().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.bytes().map(u64::from_le_bytes)
+    }
+
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (first, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(first)
+    }
+}
+
+/// Whether the last eight bytes of `block` are the checksum of what stands before them.
+fn is_sealed(block: &[u8], seed: u64) -> bool {
+    block
+        .split_last_chunk::<8>()
+        .is_some_and(|(body, sum)| u64::from_le_bytes(*sum) == xxh3_64_with_seed(body, seed))
+}
+
+/// Appends the checksum of everything in `block`.
+fn seal(block: &mut Vec<u8>, seed: u64) {
+    let sum = xxh3_64_with_seed(block, seed);
+    block.extend_from_slice(&sum.to_le_bytes());
+}
+
+/// Whether the zone was closed in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shutdown {
+    /// Everything was written and synced.
+    Clean,
+    /// The zone is open, or its process died.
+    Unclean,
+}
+
+/// The first bytes of `millpond.zone`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    /// The secret that seeds header checksums, and the tie between segments and their zone.
+    pub(crate) uuid: [u8; 16],
+    /// Milliseconds since 1970.
+    pub(crate) created_ms: u64,
+    /// How the last run ended.
+    pub(crate) shutdown: Shutdown,
+    /// A segment number that was never used; also above those whose files are gone.
+    pub(crate) next_segment: u32,
+}
+
+impl Superblock {
+    /// The whole file.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut block = Vec::with_capacity(SUPERBLOCK as usize);
+        block.extend_from_slice(&SUPERBLOCK_MAGIC.to_le_bytes());
+        block.extend_from_slice(&VERSION.to_le_bytes());
+        block.extend_from_slice(&u32::from(self.shutdown == Shutdown::Clean).to_le_bytes());
+        block.extend_from_slice(&self.uuid);
+        block.extend_from_slice(&self.created_ms.to_le_bytes());
+        block.extend_from_slice(&self.next_segment.to_le_bytes());
+        block.extend_from_slice(&[0; 4]);
+        seal(&mut block, 0);
+        block.resize(SUPERBLOCK as usize, 0);
+        block
+    }
+
+    /// Reads a superblock; `None` if it is damaged or of an unknown version.
+    pub(crate) fn decode(file: &[u8]) -> Option<Self> {
+        let block = file.get(..SUPERBLOCK_USED)?;
+        if !is_sealed(block, 0) {
+            return None;
+        }
+        let mut fields = Fields(block);
+        if fields.u64()? != SUPERBLOCK_MAGIC || fields.u32()? != VERSION {
+            return None;
+        }
+        let shutdown = match fields.u32()? {
+            1 => Shutdown::Clean,
+            _ => Shutdown::Unclean,
+        };
+        Some(Self {
+            shutdown,
+            uuid: fields.bytes()?,
+            created_ms: fields.u64()?,
+            next_segment: fields.u32()?,
+        })
+    }
+}
+
+/// The first bytes of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    /// Its number.
+    pub(crate) segment: u32,
+    /// Length of its file.
+    pub(crate) size: u32,
+    /// Milliseconds since 1970.
+    pub(crate) created_ms: u64,
+}
+
+impl SegmentHeader {
+    /// The header's bytes.
+    pub(crate) fn encode(&self, uuid: &[u8; 16], seed: u64) -> Vec<u8> {
+        let mut block = Vec::with_capacity(SEGMENT_HEADER as usize);
+        block.extend_from_slice(&SEGMENT_MAGIC.to_le_bytes());
+        block.extend_from_slice(&VERSION.to_le_bytes());
+        block.extend_from_slice(&self.segment.to_le_bytes());
+        block.extend_from_slice(uuid);
+        block.extend_from_slice(&self.size.to_le_bytes());
+        block.extend_from_slice(&[0; 4]);
+        block.extend_from_slice(&self.created_ms.to_le_bytes());
+        block.extend_from_slice(&[0; 8]);
+        seal(&mut block, seed);
+        block
+    }
+
+    /// Reads a header; `None` if it is damaged or belongs to another zone.
+    pub(crate) fn decode(block: &[u8], uuid: &[u8; 16], seed: u64) -> Option<Self> {
+        let block = block.get(..SEGMENT_HEADER as usize)?;
+        let mut fields = Fields(block);
+        if !is_sealed(block, seed) || fields.u64()? != SEGMENT_MAGIC || fields.u32()? != VERSION {
+            return None;
+        }
+        let segment = fields.u32()?;
+        if fields.bytes::<16>()? != *uuid {
+            return None;
+        }
+        let size = fields.u32()?;
+        fields.u32()?;
+        Some(Self {
+            segment,
+            size,
+            created_ms: fields.u64()?,
+        })
+    }
+}
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A stored response.
+    Entry,
+    /// Keys whose older records no longer count: those of the payload, or the header's own if
+    /// there are none.
+    Tombstone,
+}
+
+impl Kind {
+    const fn code(self) -> u8 {
+        match self {
+            Self::Entry => 1,
+            Self::Tombstone => 2,
+        }
+    }
+
+    const fn of(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::Entry),
+            2 => Some(Self::Tombstone),
+            _ => None,
+        }
+    }
+}
+
+/// The first bytes of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RecordHeader {
+    /// What it says.
+    pub(crate) kind: Kind,
+    /// Where it stands.
+    pub(crate) segment: u32,
+    /// Where it stands, from the beginning of the segment's file.
+    pub(crate) offset: u32,
+    /// Bytes from this record to the next.
+    pub(crate) size: u32,
+    /// Length of an entry's head.
+    pub(crate) head_len: u32,
+    /// The key of the entry, or of a tombstone without payload.
+    pub(crate) key: Key,
+    /// When the entry was stored, milliseconds since 1970.
+    pub(crate) created_ms: u64,
+    /// Length of the entry's body.
+    pub(crate) body_len: u64,
+    /// Rows of the slice table, or keys of the tombstone.
+    pub(crate) count: u32,
+    /// Bytes of the body that stand in this record: all or none.
+    pub(crate) inline_len: u32,
+    /// Checksum of the payload.
+    pub(crate) payload_sum: u64,
+}
+
+impl RecordHeader {
+    /// The header's bytes.
+    pub(crate) fn encode(&self, seed: u64) -> Vec<u8> {
+        let mut block = Vec::with_capacity(RECORD_HEADER as usize);
+        block.extend_from_slice(&RECORD_MAGIC.to_le_bytes());
+        block.extend_from_slice(&[self.kind.code(), 0]);
+        block.extend_from_slice(&(VERSION as u16).to_le_bytes());
+        for field in [self.segment, self.offset, self.size, self.head_len] {
+            block.extend_from_slice(&field.to_le_bytes());
+        }
+        block.extend_from_slice(&self.key.0);
+        block.extend_from_slice(&self.created_ms.to_le_bytes());
+        block.extend_from_slice(&self.body_len.to_le_bytes());
+        block.extend_from_slice(&self.count.to_le_bytes());
+        block.extend_from_slice(&self.inline_len.to_le_bytes());
+        block.extend_from_slice(&self.payload_sum.to_le_bytes());
+        seal(&mut block, seed);
+        block
+    }
+
+    /// Reads the header of the record at (`segment`, `offset`); `None` if there is none.
+    pub(crate) fn decode(block: &[u8], seed: u64, at: (u32, u32)) -> Option<Self> {
+        let block = block.get(..RECORD_HEADER as usize)?;
+        let mut fields = Fields(block);
+        if fields.u32()? != RECORD_MAGIC || !is_sealed(block, seed) {
+            return None;
+        }
+        let kind = Kind::of(fields.u8()?)?;
+        fields.u8()?;
+        if u32::from(fields.u16()?) != VERSION || (fields.u32()?, fields.u32()?) != at {
+            return None;
+        }
+        let header = Self {
+            kind,
+            segment: at.0,
+            offset: at.1,
+            size: fields.u32()?,
+            head_len: fields.u32()?,
+            key: Key(fields.bytes()?),
+            created_ms: fields.u64()?,
+            body_len: fields.u64()?,
+            count: fields.u32()?,
+            inline_len: fields.u32()?,
+            payload_sum: fields.u64()?,
+        };
+        header.is_consistent().then_some(header)
+    }
+
+    /// Bytes between the header and the padding.
+    pub(crate) fn payload_len(&self) -> u64 {
+        let count = u64::from(self.count);
+        match self.kind {
+            Kind::Entry => {
+                count * u64::from(SLICE_REF) + u64::from(self.head_len) + u64::from(self.inline_len)
+            }
+            Kind::Tombstone => count * u64::from(KEY),
+        }
+    }
+
+    /// INVARIANT 3.
+    fn is_consistent(&self) -> bool {
+        let size = aligned(u64::from(RECORD_HEADER) + self.payload_len());
+        let inline = self.count == 0 && u64::from(self.inline_len) == self.body_len;
+        let sliced = self.count > 0 && self.inline_len == 0;
+        size == u64::from(self.size) && (self.kind == Kind::Tombstone || inline || sliced)
+    }
+}
+
+/// The checksum of payloads and slices.
+pub(crate) fn payload_sum(payload: &[u8]) -> u64 {
+    xxh3_64_with_seed(payload, 0)
+}
+
+/// Where a slice of a body stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SliceRef {
+    /// Segment that holds it.
+    pub(crate) segment: u32,
+    /// First byte in the segment's file.
+    pub(crate) offset: u32,
+    /// Length.
+    pub(crate) len: u32,
+    /// Checksum of its bytes.
+    pub(crate) checksum: u64,
+}
+
+impl SliceRef {
+    /// Appends one row of the slice table.
+    pub(crate) fn encode(&self, table: &mut Vec<u8>) {
+        for field in [self.segment, self.offset, self.len, 0] {
+            table.extend_from_slice(&field.to_le_bytes());
+        }
+        table.extend_from_slice(&self.checksum.to_le_bytes());
+    }
+
+    /// Reads a slice table.
+    pub(crate) fn decode_table(table: &[u8]) -> Vec<Self> {
+        let rows = table.chunks_exact(SLICE_REF as usize);
+        rows.filter_map(|row| {
+            let mut fields = Fields(row);
+            let (segment, offset, len) = (fields.u32()?, fields.u32()?, fields.u32()?);
+            fields.u32()?;
+            Some(Self {
+                segment,
+                offset,
+                len,
+                checksum: fields.u64()?,
+            })
+        })
+        .collect()
+    }
+}
+
+/// One line of a segment's summary: a record of that segment, as the index needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    /// What the record says.
+    pub(crate) kind: Kind,
+    /// The entry's key, or a key of the tombstone.
+    pub(crate) key: Key,
+    /// Where the record stands in the segment.
+    pub(crate) offset: u32,
+    /// Its size.
+    pub(crate) size: u32,
+    /// Length of the entry's body.
+    pub(crate) body_len: u64,
+    /// Whether the body is in slices.
+    pub(crate) is_sliced: bool,
+    /// Other segments that hold slices of the entry, each once.
+    pub(crate) needs: Vec<u32>,
+}
+
+impl Row {
+    /// Bytes that the row takes in a summary.
+    pub(crate) fn encoded_len(&self) -> u32 {
+        ROW + 4 * self.needs.len() as u32
+    }
+
+    /// Appends the row to a summary.
+    pub(crate) fn encode(&self, rows: &mut Vec<u8>) {
+        rows.extend_from_slice(&self.key.0);
+        rows.extend_from_slice(&self.offset.to_le_bytes());
+        rows.extend_from_slice(&self.size.to_le_bytes());
+        rows.extend_from_slice(&self.body_len.to_le_bytes());
+        rows.extend_from_slice(&[self.kind.code(), u8::from(self.is_sliced), 0, 0]);
+        rows.extend_from_slice(&(self.needs.len() as u32).to_le_bytes());
+        for segment in &self.needs {
+            rows.extend_from_slice(&segment.to_le_bytes());
+        }
+    }
+
+    /// Reads the rows of a summary; `None` if a row is cut off or of an unknown kind.
+    pub(crate) fn decode_all(rows: &[u8]) -> Option<Vec<Self>> {
+        let mut fields = Fields(rows);
+        let mut found = Vec::with_capacity(rows.len() / ROW as usize);
+        while !fields.0.is_empty() {
+            let key = Key(fields.bytes()?);
+            let (offset, size, body_len) = (fields.u32()?, fields.u32()?, fields.u64()?);
+            let kind = Kind::of(fields.u8()?)?;
+            let is_sliced = fields.u8()? == 1;
+            fields.u16()?;
+            let count = fields.u32()? as usize;
+            let list = fields.take(count.checked_mul(4)?)?;
+            let needs = list.chunks_exact(4).filter_map(|four| Fields(four).u32());
+            found.push(Self {
+                kind,
+                key,
+                offset,
+                size,
+                body_len,
+                is_sliced,
+                needs: needs.collect(),
+            });
+        }
+        Some(found)
+    }
+}
+
+/// The last bytes of a segment that was sealed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Footer {
+    /// The segment's number.
+    pub(crate) segment: u32,
+    /// Where the next record would have been written: the summary says nothing of what follows.
+    pub(crate) tail: u32,
+    /// Bytes of rows, which end where the footer begins.
+    pub(crate) rows_len: u32,
+    /// Checksum of the rows.
+    pub(crate) rows_sum: u64,
+}
+
+impl Footer {
+    /// The footer's bytes.
+    pub(crate) fn encode(&self, seed: u64) -> Vec<u8> {
+        let mut block = Vec::with_capacity(FOOTER as usize);
+        block.extend_from_slice(&FOOTER_MAGIC.to_le_bytes());
+        for field in [VERSION, self.segment, self.tail, self.rows_len, 0, 0] {
+            block.extend_from_slice(&field.to_le_bytes());
+        }
+        block.extend_from_slice(&self.rows_sum.to_le_bytes());
+        block.extend_from_slice(&[0; 16]);
+        seal(&mut block, seed);
+        block
+    }
+
+    /// Reads the footer of `segment`, whose file is `size` bytes long.
+    pub(crate) fn decode(block: &[u8], seed: u64, segment: u32, size: u32) -> Option<Self> {
+        let block = block.get(..FOOTER as usize)?;
+        let mut fields = Fields(block);
+        if fields.u64()? != FOOTER_MAGIC || !is_sealed(block, seed) || fields.u32()? != VERSION {
+            return None;
+        }
+        if fields.u32()? != segment {
+            return None;
+        }
+        let (tail, rows_len) = (fields.u32()?, fields.u32()?);
+        fields.u64()?;
+        let rows_sum = fields.u64()?;
+        let end = u64::from(tail) + u64::from(rows_len) + u64::from(FOOTER);
+        (end <= u64::from(size) && tail >= SEGMENT_HEADER).then_some(Self {
+            segment,
+            tail,
+            rows_len,
+            rows_sum,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! The only door to the file system: a trait, and the real implementation.
+//!
+//! Everything that a zone does to a disk goes through [`DiskIo`], so that tests can put a disk
+//! with faults in its place. Files are `std::fs::File`, because regions of them are handed to
+//! `sendfile`.
+//!
+//! It does not retry, count or log: an error goes to the caller unchanged.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, IoSlice};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use bytes::Bytes;
+use rustix::fs::{FallocateFlags, FlockOperation};
+
+/// Buffers per `pwritev`; far below the kernel's limit of 1024, and enough for a megabyte of
+/// 16 KiB reads.
+const VECTOR_LEN: usize = 64;
+
+/// One name in a directory.
+#[derive(Clone, Debug)]
+pub struct DirEntry {
+    /// Its name, without the directory.
+    pub name: OsString,
+    /// Length in bytes, 0 for what is not a file.
+    pub len: u64,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+}
+
+/// What a zone asks of a file system.
+pub trait DiskIo: Send + Sync {
+    /// Makes a directory and its parents, unless they are there.
+    fn make_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Names in a directory.
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>>;
+    /// Creates a file of `len` zero bytes whose space is allocated; fails if the name exists.
+    fn create(&self, path: &Path, len: u64) -> io::Result<File>;
+    /// Opens a file for reading and writing.
+    fn open(&self, path: &Path) -> io::Result<File>;
+    /// Takes the exclusive lock of a file; false if someone else holds it.
+    fn lock(&self, file: &File) -> io::Result<bool>;
+    /// Fills the whole buffer from `offset`.
+    fn read_at(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<()>;
+    /// Writes all buffers, one after the other, from `offset` on.
+    fn write_at(&self, file: &File, bufs: &[Bytes], offset: u64) -> io::Result<()>;
+    /// Waits until what was written to the file is on the device.
+    fn sync(&self, file: &File) -> io::Result<()>;
+    /// Removes a file.
+    fn unlink(&self, path: &Path) -> io::Result<()>;
+    /// Renames a file within its directory.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Bytes that an ordinary process may still allocate on the file system of `dir`.
+    fn available(&self, dir: &Path) -> io::Result<u64>;
+    /// Sixteen bytes that nobody can guess.
+    fn random(&self) -> [u8; 16];
+}
+
+/// The machine's file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealIo;
+
+impl DiskIo for RealIo {
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::create_dir_all(dir)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            let meta = match entry.metadata() {
+                Ok(meta) => meta,
+                // A name that went away between the listing and the question.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            found.push(DirEntry {
+                name: entry.file_name(),
+                len: if meta.is_file() { meta.len() } else { 0 },
+                is_dir: meta.is_dir(),
+            });
+        }
+        Ok(found)
+    }
+
+    fn create(&self, path: &Path, len: u64) -> io::Result<File> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)?;
+        if let Err(error) = allocate(&file, len) {
+            drop(file);
+            // The first error is the one to report; an empty file that stays is removed at start.
+            let _ = fs::remove_file(path);
+            return Err(error);
+        }
+        Ok(file)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).open(path)
+    }
+
+    fn lock(&self, file: &File) -> io::Result<bool> {
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn read_at(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        file.read_exact_at(buf, offset)
+    }
+
+    fn write_at(&self, file: &File, bufs: &[Bytes], offset: u64) -> io::Result<()> {
+        let mut offset = offset;
+        for group in bufs.chunks(VECTOR_LEN) {
+            let mut slices: Vec<IoSlice<'_>> = group.iter().map(|buf| IoSlice::new(buf)).collect();
+            let mut rest = slices.as_mut_slice();
+            IoSlice::advance_slices(&mut rest, 0);
+            while !rest.is_empty() {
+                let written = match rustix::io::pwritev(file, rest, offset) {
+                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Ok(written) => written,
+                    Err(rustix::io::Errno::INTR) => continue,
+                    Err(error) => return Err(error.into()),
+                };
+                offset += written as u64;
+                IoSlice::advance_slices(&mut rest, written);
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_data()
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn available(&self, dir: &Path) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(dir)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn random(&self) -> [u8; 16] {
+        // The keys of `RandomState` come from the operating system's generator.
+        let halves = [
+            RandomState::new().hash_one(0),
+            RandomState::new().hash_one(1),
+        ];
+        let mut bytes = [0; 16];
+        for (target, half) in bytes.chunks_exact_mut(8).zip(halves) {
+            target.copy_from_slice(&half.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// Gives a file its final length, with its space allocated where the file system can do that.
+fn allocate(file: &File, len: u64) -> io::Result<()> {
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => file.set_len(len),
+        Err(error) => Err(error.into()),
+    }
+}

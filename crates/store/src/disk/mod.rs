@@ -1,0 +1,129 @@
+//! One disk of a zone: its directory, its log of segments, and its write queue.
+//!
+//! - `format` – the bytes; `docs/store-format.md`
+//! - `segment` – what space there is, and who holds it
+//! - `writer` – the queue and the thread behind it
+//! - `reader` – records, summaries and scans
+//! - `io` – the file system as a trait; `sim` – one with faults
+//!
+//! Locks are taken in this order: turning, shard, log, files.
+
+pub(crate) mod format;
+pub(crate) mod io;
+pub(crate) mod reader;
+pub(crate) mod segment;
+pub(crate) mod sim;
+pub(crate) mod writer;
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, RwLock};
+
+use hashbrown::HashMap;
+
+use crate::lock::{read, write};
+use format::{FOOTER, SEGMENT_HEADER};
+use io::DiskIo;
+use segment::Log;
+use writer::Queue;
+
+/// A directory with segments.
+pub(crate) struct Disk {
+    /// The zone's directory.
+    pub(crate) dir: PathBuf,
+    /// The way to it.
+    pub(crate) io: Arc<dyn DiskIo>,
+    /// Seed of header checksums.
+    pub(crate) seed: u64,
+    /// What ties segments to this zone.
+    pub(crate) uuid: [u8; 16],
+    /// When the zone was made, milliseconds since 1970.
+    pub(crate) created_ms: u64,
+    /// The superblock's file, which holds the lock; `None` once closed, or if the zone has no room
+    /// for files.
+    pub(crate) superblock: Mutex<Option<File>>,
+    /// Space.
+    pub(crate) log: Mutex<Log>,
+    /// Held while segments are evicted or created, so that one thread does it for all.
+    pub(crate) turning: Mutex<()>,
+    /// Writes to be made.
+    pub(crate) queue: Queue,
+    /// Files of the segments in the table. INVARIANT 3 of `segment`: clones are made under this.
+    pub(crate) files: RwLock<HashMap<u32, Arc<File>>>,
+}
+
+impl Disk {
+    /// Pins a segment.
+    pub(crate) fn file(&self, segment: u32) -> Option<Arc<File>> {
+        read(&self.files).get(&segment).map(Arc::clone)
+    }
+
+    /// Pins all of some segments, or none if one is gone.
+    pub(crate) fn files(&self, segments: &[u32]) -> Option<Vec<(u32, Arc<File>)>> {
+        let files = read(&self.files);
+        let pin = |id: &u32| files.get(id).map(|file| (*id, Arc::clone(file)));
+        segments.iter().map(pin).collect()
+    }
+
+    /// Puts a segment's file in the table.
+    pub(crate) fn add_file(&self, segment: u32, file: File) {
+        write(&self.files).insert(segment, Arc::new(file));
+    }
+
+    /// The largest record and rows that fit a new segment.
+    pub(crate) fn record_limit(&self) -> u64 {
+        let size = crate::lock::lock(&self.log).plan.segment_size;
+        u64::from(size.saturating_sub(SEGMENT_HEADER + FOOTER))
+    }
+
+    /// The name of a segment's file.
+    pub(crate) fn segment_path(&self, segment: u32) -> PathBuf {
+        self.dir.join(segment_name(segment))
+    }
+
+    /// The name of a segment's file while it is only read.
+    pub(crate) fn retired_path(&self, segment: u32) -> PathBuf {
+        self.dir.join(format!("{RETIRED}{segment:08}"))
+    }
+}
+
+/// The superblock's file.
+pub(crate) const SUPERBLOCK_NAME: &str = "millpond.zone";
+/// How names of files on their way out begin.
+pub(crate) const RETIRED: &str = "retired-";
+/// How names of segments begin.
+pub(crate) const SEGMENT: &str = "segment-";
+/// Stands in the names of files that could not be read.
+pub(crate) const SET_ASIDE: &str = ".set-aside-";
+
+/// The file name of a segment.
+pub(crate) fn segment_name(segment: u32) -> String {
+    format!("{SEGMENT}{segment:08}")
+}
+
+/// The segment of a file name, if it is exactly that of a segment.
+pub(crate) fn segment_number(name: &str) -> Option<u32> {
+    let number = name.strip_prefix(SEGMENT)?.parse().ok()?;
+    (number > 0 && segment_name(number) == name).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_exact_names_are_segments() {
+        let table = [
+            ("segment-00000001", Some(1)),
+            ("segment-123456789", Some(123_456_789)),
+            ("segment-1", None),
+            ("segment-00000000", None),
+            ("segment-00000001.set-aside-1", None),
+            ("segment-+0000001", None),
+            ("retired-00000001", None),
+        ];
+        for (name, expected) in table {
+            assert_eq!(segment_number(name), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Reading: records for lookups, summaries and scans for recovery, slices for verification.
+//!
+//! A record is believed when its header is valid at its own position and its payload has the
+//! checksum that the header says. A summary is believed when its footer and rows have theirs.
+//! What is not believed is not there.
+//!
+//! A scan looks for records at every multiple of 16 bytes and skips only what is inside a valid
+//! record, so holes, torn records and unfinished slices do not hide what follows them.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::Disk;
+use super::format::{
+    ALIGN, FOOTER, Footer, KEY, Kind, RECORD_HEADER, RecordHeader, Row, SEGMENT_HEADER, SLICE_REF,
+    SliceRef, payload_sum,
+};
+use super::segment::Place;
+use crate::entry::{Body, Slice, Sliced, Stored, segments_of, unchecked};
+use crate::index::Slot;
+use crate::key::Key;
+
+/// What came of reading a record.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// The segment was evicted meanwhile.
+    Gone,
+    /// The bytes are not the record that the index named.
+    Corrupt,
+    /// The disk answered with an error.
+    Io(io::Error),
+}
+
+impl Disk {
+    /// Reads the record of an index entry.
+    pub(crate) fn read_entry(&self, slot: &Slot) -> Result<Stored, ReadError> {
+        let place = slot.place();
+        let file = self.file(place.segment).ok_or(ReadError::Gone)?;
+        let mut record = vec![0; place.size as usize];
+        let offset = u64::from(place.offset);
+        self.io
+            .read_at(&file, &mut record, offset)
+            .map_err(ReadError::Io)?;
+        let at = (place.segment, place.offset);
+        let header = RecordHeader::decode(&record, self.seed, at).ok_or(ReadError::Corrupt)?;
+        if header.kind == Kind::Tombstone && header.key == slot.key {
+            return Err(ReadError::Gone);
+        }
+        let is_ours = header.kind == Kind::Entry
+            && header.key == slot.key
+            && header.size == place.size
+            && payload(&record, &header).map(payload_sum) == Some(header.payload_sum);
+        if !is_ours {
+            return Err(ReadError::Corrupt);
+        }
+        stored(&header, place, Bytes::from(record), slot).ok_or(ReadError::Corrupt)
+    }
+
+    /// Whether the bytes of a slice have their checksum.
+    pub(crate) fn is_slice_sound(&self, slice: &Slice, file: &File) -> bool {
+        let mut bytes = vec![0; slice.len as usize];
+        let read = self.io.read_at(file, &mut bytes, u64::from(slice.offset));
+        read.is_ok() && payload_sum(&bytes) == slice.checksum
+    }
+
+    /// Reads the summary of a segment: where it ends, and its rows.
+    pub(crate) fn read_summary(&self, id: u32, file: &File, size: u32) -> Option<Found> {
+        let mut block = [0; FOOTER as usize];
+        let end = size.checked_sub(FOOTER)?;
+        self.io.read_at(file, &mut block, u64::from(end)).ok()?;
+        let footer = Footer::decode(&block, self.seed, id, size)?;
+        let mut rows = vec![0; footer.rows_len as usize];
+        let start = u64::from(end - footer.rows_len);
+        self.io.read_at(file, &mut rows, start).ok()?;
+        if payload_sum(&rows) != footer.rows_sum {
+            return None;
+        }
+        Some(Found {
+            tail: footer.tail,
+            rows: Row::decode_all(&rows)?,
+        })
+    }
+
+    /// Finds the records of a segment from `start` on.
+    pub(crate) fn scan(&self, id: u32, file: &File, range: Range<u32>) -> Found {
+        let start = range.start.max(SEGMENT_HEADER);
+        let mut found = Found {
+            tail: start,
+            rows: Vec::new(),
+        };
+        let mut bytes = vec![0; range.end.saturating_sub(start) as usize];
+        if self.io.read_at(file, &mut bytes, u64::from(start)).is_err() {
+            return found;
+        }
+        let mut position = 0;
+        while let Some(rest) = bytes.get(position..).filter(|rest| !rest.is_empty()) {
+            let offset = start + position as u32;
+            match valid_record(rest, self.seed, (id, offset)) {
+                Some(header) => {
+                    add_rows(&mut found.rows, &header, rest);
+                    found.tail = offset + header.size;
+                    position += header.size as usize;
+                }
+                None => position += ALIGN as usize,
+            }
+        }
+        found
+    }
+}
+
+/// What a segment holds.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Where the next record may go.
+    pub(crate) tail: u32,
+    /// Records in the order of their offsets.
+    pub(crate) rows: Vec<Row>,
+}
+
+/// The payload of a record that begins with `header`.
+fn payload<'a>(record: &'a [u8], header: &RecordHeader) -> Option<&'a [u8]> {
+    let end = u64::from(RECORD_HEADER) + header.payload_len();
+    record.get(RECORD_HEADER as usize..end as usize)
+}
+
+/// The header of a record whose payload is intact, too.
+fn valid_record(bytes: &[u8], seed: u64, at: (u32, u32)) -> Option<RecordHeader> {
+    let header = RecordHeader::decode(bytes, seed, at)?;
+    let sum = payload(bytes, &header).map(payload_sum)?;
+    // The padding may be cut off nowhere: a record lies within the file.
+    (sum == header.payload_sum && header.size as usize <= bytes.len()).then_some(header)
+}
+
+/// Adds the summary rows of a valid record.
+fn add_rows(rows: &mut Vec<Row>, header: &RecordHeader, record: &[u8]) {
+    let row = Row {
+        kind: header.kind,
+        key: header.key,
+        offset: header.offset,
+        size: header.size,
+        body_len: header.body_len,
+        is_sliced: false,
+        needs: Vec::new(),
+    };
+    let payload = payload(record, header).unwrap_or_default();
+    match header.kind {
+        Kind::Entry => {
+            let table = payload.get(..header.count as usize * SLICE_REF as usize);
+            let slices = Slice::from_table(&SliceRef::decode_table(table.unwrap_or_default()));
+            let needs = segments_of(&slices).into_iter();
+            rows.push(Row {
+                is_sliced: header.count > 0,
+                needs: needs.filter(|id| *id != header.segment).collect(),
+                ..row
+            });
+        }
+        Kind::Tombstone if header.count == 0 => rows.push(row),
+        Kind::Tombstone => {
+            for key in payload.as_chunks::<{ KEY as usize }>().0 {
+                rows.push(Row {
+                    key: Key(*key),
+                    ..row.clone()
+                });
+            }
+        }
+    }
+}
+
+/// Takes a verified record apart. `None` if its slices do not add up to its body.
+fn stored(header: &RecordHeader, place: Place, record: Bytes, slot: &Slot) -> Option<Stored> {
+    // `is_consistent` of the header and the checksum guarantee that the parts lie in the record.
+    let table_end = RECORD_HEADER as usize + header.count as usize * SLICE_REF as usize;
+    let head_end = table_end + header.head_len as usize;
+    let head = record.slice(table_end..head_end);
+    let (key, created_ms) = (header.key, header.created_ms);
+    if header.count == 0 {
+        let body = record.slice(head_end..head_end + header.inline_len as usize);
+        return Some(Stored::inline(key, place, head, body, created_ms));
+    }
+    let table = SliceRef::decode_table(record.get(RECORD_HEADER as usize..table_end)?);
+    let slices = Slice::from_table(&table);
+    let last = slices.last()?;
+    if last.start + u64::from(last.len) != header.body_len {
+        return None;
+    }
+    let checked = slot.is_unverified().then(|| unchecked(slices.len()));
+    Some(Stored {
+        key,
+        place,
+        // The record holds the table beside the head: copying the head lets the rest go.
+        head: Bytes::copy_from_slice(&head),
+        len: header.body_len,
+        created_ms,
+        body: Body::Sliced(Sliced {
+            segments: segments_of(&slices),
+            slices,
+            checked,
+        }),
+    })
+}

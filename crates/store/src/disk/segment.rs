@@ -1,0 +1,412 @@
+//! The log of one disk: which segments there are, where the next record goes, and what is pinned.
+//!
+//! ```text
+//!   create ──► active ──► closing ──► sealed ──► retired ──► unlinked
+//!              records     waits for   summary    still       space may
+//!              are         writes in   on disk    pinned      be used again
+//!              reserved    flight
+//! ```
+//!
+//! 1. The bytes of all files, from creation to unlinking, are at most the limit. They are counted
+//!    before a file is created and discounted after it is gone.
+//! 2. Segments leave in the order in which they came. So a record that counts is never outlived by
+//!    an older record of the same key, and a tombstone goes only when nothing is left for it.
+//! 3. A segment is pinned while someone besides the table has its file. New pins are made under
+//!    the lock of the table, so a segment taken out of the table gets no more of them.
+//! 4. A reservation is open until its bytes were written; a segment with open reservations is
+//!    neither sealed nor evicted.
+//!
+//! It decides about space only; it reads and writes no records.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use super::format::{FOOTER, Kind, Row, SEGMENT_HEADER, SUPERBLOCK};
+use crate::key::Key;
+
+/// What a directory takes of its file system, until it holds some hundred names.
+const DIRECTORY: u64 = 4096;
+/// What a large file may need beside its data, for the list of its extents.
+const FILE_OVERHEAD: u64 = 4096;
+/// Files below this have their list of extents in the inode.
+const PLAIN_FILE: u32 = 1 << 20;
+/// The smallest piece of a body that is worth a slice of its own at the end of a segment.
+const SMALLEST_EXTENT: u32 = 4096;
+
+const MIB: u64 = 1 << 20;
+
+/// Where a record stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Place {
+    /// Segment number, from 1.
+    pub(crate) segment: u32,
+    /// From the beginning of the segment's file.
+    pub(crate) offset: u32,
+    /// Bytes up to the next record.
+    pub(crate) size: u32,
+}
+
+/// How large segments are and how many bytes all files may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Bytes of a new segment; 0 if not even one fits.
+    pub(crate) segment_size: u32,
+    /// Bytes of all files and the directory.
+    pub(crate) limit: Option<u64>,
+}
+
+impl Plan {
+    /// Chooses the segment size for a limit, or checks the configured one.
+    pub(crate) fn new(limit: Option<u64>, wanted: Option<u64>) -> Self {
+        let usable = limit.map_or(u64::MAX, |limit| {
+            limit.saturating_sub(DIRECTORY + SUPERBLOCK)
+        });
+        let automatic = match limit {
+            None => 64 * MIB,
+            Some(limit) if limit >= 64 * MIB => (limit / 64).clamp(4 * MIB, 64 * MIB),
+            // Below 64 MiB sixteen segments; at least 16 KiB, so that ordinary heads fit.
+            Some(limit) => (limit / 16).max(16 << 10),
+        };
+        let size = wanted.unwrap_or(automatic).clamp(4096, 64 * MIB);
+        // With fewer than four segments, half of the zone would be lost at each turn.
+        let size = if usable / size < 4 {
+            (usable / 4).max(4096)
+        } else {
+            size
+        };
+        let size = (size.min(64 * MIB) / 4096 * 4096) as u32;
+        Self {
+            segment_size: if file_cost(size) <= usable { size } else { 0 },
+            limit,
+        }
+    }
+
+    /// Whether the zone may have files at all.
+    pub(crate) fn has_superblock(&self) -> bool {
+        self.limit
+            .is_none_or(|limit| limit >= DIRECTORY + SUPERBLOCK)
+    }
+
+    /// Bytes of a body that could be stored if nothing else were.
+    pub(crate) fn capacity(&self) -> u64 {
+        let Some(limit) = self.limit else {
+            return u64::MAX;
+        };
+        if self.segment_size == 0 {
+            return 0;
+        }
+        let count = limit.saturating_sub(DIRECTORY + SUPERBLOCK) / file_cost(self.segment_size);
+        count * u64::from(self.segment_size - SEGMENT_HEADER - FOOTER)
+    }
+}
+
+/// What a segment of `size` bytes counts against the limit.
+pub(crate) fn file_cost(size: u32) -> u64 {
+    let overhead = if size >= PLAIN_FILE { FILE_OVERHEAD } else { 0 };
+    u64::from(size) + overhead
+}
+
+/// What is known about one segment.
+#[derive(Debug, Default)]
+pub(crate) struct Segment {
+    /// Length of its file.
+    pub(crate) size: u32,
+    /// Where the next record goes.
+    pub(crate) tail: u32,
+    /// Encoded summary rows, until they are on the disk.
+    pub(crate) rows: Vec<u8>,
+    /// Whether the rows are on the disk and no longer in memory.
+    pub(crate) is_sealed: bool,
+    /// Whether a write to it went wrong: its summary must be found by scanning.
+    pub(crate) is_damaged: bool,
+    /// Whether it was written to since it was last synced.
+    pub(crate) is_dirty: bool,
+    /// Reservations that were not written yet.
+    pub(crate) open: u32,
+    /// Unfinished fills with slices here.
+    pub(crate) fills: u32,
+    /// Entries in other segments that need slices of this one, with the place of their record.
+    pub(crate) dependents: HashMap<Key, (u32, u32)>,
+}
+
+impl Segment {
+    /// An empty segment.
+    pub(crate) fn new(size: u32) -> Self {
+        Self {
+            size,
+            tail: SEGMENT_HEADER,
+            ..Self::default()
+        }
+    }
+
+    /// Bytes between the tail and the summary that the segment would have now.
+    fn room(&self) -> u32 {
+        let end = self.size.saturating_sub(FOOTER + self.rows.len() as u32);
+        end.saturating_sub(self.tail)
+    }
+}
+
+/// A segment that left the table and is still read by someone.
+#[derive(Debug)]
+pub(crate) struct Retired {
+    /// Its file; the only holder if nobody reads it any more.
+    pub(crate) file: Arc<File>,
+    /// The file's name now.
+    pub(crate) path: PathBuf,
+    /// What it counts against the limit.
+    pub(crate) cost: u64,
+}
+
+/// Why a reservation was not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The active segment has no room for it; another one may.
+    NoRoom,
+    /// A segment that the entry needs is gone.
+    Gone,
+}
+
+/// The allocator of one disk. Kept under one lock.
+#[derive(Debug)]
+pub(crate) struct Log {
+    /// Limits.
+    pub(crate) plan: Plan,
+    /// The segment that takes reservations; 0 if there is none.
+    pub(crate) active: u32,
+    /// Number of the next segment.
+    pub(crate) next_segment: u32,
+    /// All segments in the table, by age.
+    pub(crate) segments: BTreeMap<u32, Segment>,
+    /// Segments on their way out.
+    pub(crate) retired: Vec<Retired>,
+    /// Files that were set aside, and what they count.
+    pub(crate) set_aside: Vec<(PathBuf, u64)>,
+    /// Bytes of all files.
+    pub(crate) file_bytes: u64,
+}
+
+impl Log {
+    /// A log without segments.
+    pub(crate) fn new(plan: Plan) -> Self {
+        Self {
+            plan,
+            active: 0,
+            next_segment: 1,
+            segments: BTreeMap::new(),
+            retired: Vec::new(),
+            set_aside: Vec::new(),
+            file_bytes: if plan.has_superblock() { SUPERBLOCK } else { 0 },
+        }
+    }
+
+    /// Reserves a record of `size` bytes and writes down its rows, whose offsets it fills in.
+    pub(crate) fn reserve_record(&mut self, size: u32, rows: &mut [Row]) -> Result<Place, Refused> {
+        let needs = rows.iter().flat_map(|row| &row.needs);
+        if needs
+            .clone()
+            .any(|segment| !self.segments.contains_key(segment))
+        {
+            return Err(Refused::Gone);
+        }
+        let active = self.active;
+        let segment = self.segments.get_mut(&active).ok_or(Refused::NoRoom)?;
+        let rows_len: u32 = rows.iter().map(Row::encoded_len).sum();
+        if u64::from(segment.room()) < u64::from(size) + u64::from(rows_len) {
+            return Err(Refused::NoRoom);
+        }
+        let place = Place {
+            segment: active,
+            offset: segment.tail,
+            size,
+        };
+        segment.tail += size;
+        segment.open += 1;
+        for row in rows.iter_mut() {
+            row.offset = place.offset;
+            row.encode(&mut segment.rows);
+        }
+        for row in rows.iter().filter(|row| row.kind == Kind::Entry) {
+            self.note_needs(row, active);
+        }
+        Ok(place)
+    }
+
+    /// Notes that the entry of `row`, whose record is in `segment`, needs its slices' segments.
+    pub(crate) fn note_needs(&mut self, row: &Row, segment: u32) {
+        for needed in &row.needs {
+            if let Some(needed) = self.segments.get_mut(needed) {
+                needed.dependents.insert(row.key, (segment, row.offset));
+            }
+        }
+    }
+
+    /// Reserves up to `wanted` bytes of body; the place's size is what was granted.
+    pub(crate) fn reserve_extent(&mut self, wanted: u32) -> Option<Place> {
+        let segment = self.segments.get_mut(&self.active)?;
+        let room = segment.room() & !15;
+        let granted = wanted.min(room);
+        if granted < wanted.min(SMALLEST_EXTENT) {
+            return None;
+        }
+        let place = Place {
+            segment: self.active,
+            offset: segment.tail,
+            size: granted,
+        };
+        // Records begin at multiples of 16, and `room` is one, so the rounded tail still fits.
+        segment.tail += granted.next_multiple_of(16);
+        segment.open += 1;
+        Some(place)
+    }
+
+    /// Ends a reservation. True if the segment can be sealed now.
+    pub(crate) fn end_reservation(&mut self, id: u32) -> bool {
+        let active = self.active;
+        let Some(segment) = self.segments.get_mut(&id) else {
+            return false;
+        };
+        segment.open = segment.open.saturating_sub(1);
+        segment.is_dirty = true;
+        id != active && segment.open == 0 && !segment.is_sealed
+    }
+
+    /// Gives space at the tail back that nobody refers to.
+    pub(crate) fn give_back(&mut self, place: Place) {
+        if let Some(segment) = self.segments.get_mut(&place.segment)
+            && place.segment == self.active
+            && segment.tail == place.offset + place.size.next_multiple_of(16)
+        {
+            segment.tail = place.offset;
+        }
+    }
+
+    /// Stops reservations in the active segment. The number of a segment that can be sealed now.
+    pub(crate) fn close_active(&mut self) -> Option<u32> {
+        let id = std::mem::take(&mut self.active);
+        let segment = self.segments.get(&id)?;
+        (segment.open == 0 && !segment.is_sealed).then_some(id)
+    }
+
+    /// Whether a record of `size` bytes with `rows_len` bytes of rows fits the active segment.
+    pub(crate) fn has_room(&self, size: u32, rows_len: u32) -> bool {
+        let active = self.segments.get(&self.active);
+        active.is_some_and(|segment| {
+            u64::from(segment.room()) >= u64::from(size) + u64::from(rows_len)
+        })
+    }
+
+    /// Counts a new segment against the limit; false if it does not fit.
+    pub(crate) fn charge(&mut self, cost: u64) -> bool {
+        let fixed = DIRECTORY;
+        let after = self.file_bytes + cost + fixed;
+        if self.plan.limit.is_some_and(|limit| after > limit) {
+            return false;
+        }
+        self.file_bytes += cost;
+        true
+    }
+
+    /// Discounts a file that is gone.
+    pub(crate) fn discharge(&mut self, cost: u64) {
+        self.file_bytes = self.file_bytes.saturating_sub(cost);
+    }
+
+    /// Bytes above the limit.
+    pub(crate) fn excess(&self) -> u64 {
+        let limit = self.plan.limit.unwrap_or(u64::MAX);
+        (self.file_bytes + DIRECTORY).saturating_sub(limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segment_size_follows_the_limit() {
+        let table = [
+            (None, None, 64 * MIB),
+            (Some(0), None, 0),
+            (Some(10_000), None, 0),
+            (Some(12_288), None, 4096),
+            (Some(20_000), None, 4096),
+            (Some(100 << 10), None, 16 << 10),
+            (Some(MIB), None, 64 << 10),
+            (Some(16 * MIB), None, MIB),
+            (Some(64 * MIB), None, 4 * MIB),
+            (Some(1024 * MIB), None, 16 * MIB),
+            (Some(1 << 40), None, 64 * MIB),
+            (Some(1 << 40), Some(MIB), MIB),
+            (Some(MIB), Some(MIB), 255 << 10 & !4095),
+        ];
+        for (limit, wanted, expected) in table {
+            let plan = Plan::new(limit, wanted);
+            assert_eq!(
+                u64::from(plan.segment_size),
+                expected,
+                "{limit:?} {wanted:?}"
+            );
+        }
+    }
+
+    fn log(size: u32) -> Log {
+        let mut log = Log::new(Plan::new(None, None));
+        log.segments.insert(1, Segment::new(size));
+        log.active = 1;
+        log
+    }
+
+    fn row(needs: &[u32]) -> Row {
+        Row {
+            kind: Kind::Entry,
+            key: Key([1; 16]),
+            offset: 0,
+            size: 96,
+            body_len: 0,
+            is_sliced: !needs.is_empty(),
+            needs: needs.to_vec(),
+        }
+    }
+
+    #[test]
+    fn records_never_reach_into_the_summary() {
+        let mut log = log(4096);
+        while log.reserve_record(96, &mut [row(&[])]).is_ok() {}
+        let segment = &log.segments[&1];
+        assert!(segment.tail + segment.rows.len() as u32 + FOOTER <= segment.size);
+        assert!(log.reserve_extent(4096).is_none());
+    }
+
+    #[test]
+    fn entry_whose_slices_are_gone_is_refused() {
+        let mut log = log(4096);
+        let refused = log.reserve_record(96, &mut [row(&[7])]);
+        assert_eq!(refused, Err(Refused::Gone));
+    }
+
+    #[test]
+    fn only_space_at_the_tail_is_given_back() {
+        let mut log = log(1 << 20);
+        let first = log.reserve_extent(5000).expect("room");
+        let second = log.reserve_extent(5000).expect("room");
+        log.give_back(first);
+        assert_eq!(log.segments[&1].tail, second.offset + 5008);
+        log.give_back(second);
+        assert_eq!(log.segments[&1].tail, second.offset);
+        log.give_back(first);
+        assert_eq!(log.segments[&1].tail, first.offset);
+    }
+
+    #[test]
+    fn limit_counts_files_and_directory() {
+        let mut log = Log::new(Plan::new(Some(100_000), None));
+        assert!(log.charge(100_000 - SUPERBLOCK - DIRECTORY));
+        assert!(!log.charge(1));
+        log.discharge(10);
+        assert!(log.charge(10));
+    }
+}

@@ -1,0 +1,153 @@
+//! A disk with faults: the real file system, with writes that fail, tear or vanish on demand.
+//!
+//! Faults are set by the test and stay until they are changed; [`Fault::None`] behaves like the
+//! real thing. Files are real, because regions of them are handed out.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+
+use super::io::{DirEntry, DiskIo, RealIo};
+use crate::lock::lock;
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// Every write answers EIO.
+    WriteError,
+    /// Every read answers EIO.
+    ReadError,
+    /// Creating a file answers ENOSPC.
+    NoSpace,
+    /// Writes report success and write only their first half.
+    TornWrite,
+    /// Writes report success and write nothing.
+    LostWrite,
+    /// The file system says that this many bytes are free.
+    Available(u64),
+}
+
+/// A file system that obeys a [`Fault`].
+#[derive(Debug)]
+pub struct SimIo {
+    real: RealIo,
+    fault: Mutex<Fault>,
+    injected: AtomicU64,
+}
+
+impl SimIo {
+    /// A disk without faults.
+    pub fn new() -> Self {
+        Self {
+            real: RealIo,
+            fault: Mutex::new(Fault::None),
+            injected: AtomicU64::new(0),
+        }
+    }
+
+    /// Sets what goes wrong from now on.
+    pub fn set(&self, fault: Fault) {
+        *lock(&self.fault) = fault;
+    }
+
+    /// How many calls met the fault.
+    pub fn injected(&self) -> u64 {
+        self.injected.load(Ordering::SeqCst)
+    }
+
+    fn fault(&self) -> Fault {
+        *lock(&self.fault)
+    }
+
+    fn inject(&self, errno: rustix::io::Errno) -> io::Error {
+        self.injected.fetch_add(1, Ordering::SeqCst);
+        errno.into()
+    }
+}
+
+impl Default for SimIo {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl DiskIo for SimIo {
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        self.real.make_dir(dir)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        self.real.list(dir)
+    }
+
+    fn create(&self, path: &Path, len: u64) -> io::Result<File> {
+        if self.fault() == Fault::NoSpace {
+            return Err(self.inject(rustix::io::Errno::NOSPC));
+        }
+        self.real.create(path, len)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<File> {
+        self.real.open(path)
+    }
+
+    fn lock(&self, file: &File) -> io::Result<bool> {
+        self.real.lock(file)
+    }
+
+    fn read_at(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        if self.fault() == Fault::ReadError {
+            return Err(self.inject(rustix::io::Errno::IO));
+        }
+        self.real.read_at(file, buf, offset)
+    }
+
+    fn write_at(&self, file: &File, bufs: &[Bytes], offset: u64) -> io::Result<()> {
+        match self.fault() {
+            Fault::WriteError => Err(self.inject(rustix::io::Errno::IO)),
+            Fault::LostWrite => {
+                self.injected.fetch_add(1, Ordering::SeqCst);
+                Ok(())
+            }
+            Fault::TornWrite => {
+                self.injected.fetch_add(1, Ordering::SeqCst);
+                let whole = bufs.concat();
+                let half = Bytes::copy_from_slice(whole.split_at(whole.len() / 2).0);
+                self.real.write_at(file, &[half], offset)
+            }
+            _ => self.real.write_at(file, bufs, offset),
+        }
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        if self.fault() == Fault::WriteError {
+            return Err(self.inject(rustix::io::Errno::IO));
+        }
+        self.real.sync(file)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        self.real.unlink(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.real.rename(from, to)
+    }
+
+    fn available(&self, dir: &Path) -> io::Result<u64> {
+        match self.fault() {
+            Fault::Available(bytes) => Ok(bytes),
+            _ => self.real.available(dir),
+        }
+    }
+
+    fn random(&self) -> [u8; 16] {
+        self.real.random()
+    }
+}

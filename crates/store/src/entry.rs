@@ -1,0 +1,364 @@
+//! An entry as its readers have it: head, body length, and regions to send the body from.
+//!
+//! 1. While an [`Entry`] or a [`Region`] lives, the bytes it refers to are neither overwritten nor
+//!    given to anyone else, whatever happens to the entry in the index.
+//! 2. A region is never handed out of a slice whose checksum is in doubt and was not compared.
+//!
+//! An entry does not change: a new head makes a new entry.
+
+use std::fs::File;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+
+use crate::disk::format::SliceRef;
+use crate::disk::segment::Place;
+use crate::fill::{Fill, slice_at};
+use crate::key::Key;
+use crate::zone::Inner;
+
+/// A stretch of a body.
+#[derive(Clone, Debug)]
+pub enum Region {
+    /// Bytes in memory.
+    Memory(Bytes),
+    /// Bytes of a file, for `sendfile` or `pread`.
+    File {
+        /// The file; holding it keeps the bytes where they are.
+        file: Arc<File>,
+        /// First byte.
+        offset: u64,
+        /// How many, at least one.
+        len: u64,
+    },
+}
+
+impl Region {
+    /// How many bytes it has.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Memory(bytes) => bytes.len() as u64,
+            Self::File { len, .. } => *len,
+        }
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A part of a body with its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slice {
+    /// First byte, in the body.
+    pub(crate) start: u64,
+    /// Segment that holds it.
+    pub(crate) segment: u32,
+    /// First byte, in the segment's file.
+    pub(crate) offset: u32,
+    /// How many bytes.
+    pub(crate) len: u32,
+    /// Checksum of its bytes.
+    pub(crate) checksum: u64,
+}
+
+impl Slice {
+    /// The slices of a table, with their positions in the body.
+    pub(crate) fn from_table(table: &[SliceRef]) -> Box<[Self]> {
+        let mut start = 0;
+        let locate = |row: &SliceRef| {
+            let slice = Self {
+                start,
+                segment: row.segment,
+                offset: row.offset,
+                len: row.len,
+                checksum: row.checksum,
+            };
+            start += u64::from(row.len);
+            slice
+        };
+        table.iter().map(locate).collect()
+    }
+
+    /// The slice as it stands in a table.
+    pub(crate) fn to_ref(self) -> SliceRef {
+        SliceRef {
+            segment: self.segment,
+            offset: self.offset,
+            len: self.len,
+            checksum: self.checksum,
+        }
+    }
+}
+
+/// Where the body is.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// In memory, from the same record as the head.
+    Inline(Bytes),
+    /// In segments.
+    Sliced(Sliced),
+}
+
+/// A body in segments.
+#[derive(Debug)]
+pub(crate) struct Sliced {
+    /// Its slices, in order.
+    pub(crate) slices: Box<[Slice]>,
+    /// The segments that hold them, each once, ascending.
+    pub(crate) segments: Box<[u32]>,
+    /// One flag for each slice, set once its checksum was compared; `None` if none is in doubt.
+    pub(crate) checked: Option<Box<[AtomicBool]>>,
+}
+
+/// What a record says, without pins: this is what the memory tier keeps.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) key: Key,
+    pub(crate) place: Place,
+    pub(crate) head: Bytes,
+    pub(crate) body: Body,
+    pub(crate) len: u64,
+    pub(crate) created_ms: u64,
+}
+
+impl Stored {
+    /// An entry whose body stands in its record.
+    pub(crate) fn inline(
+        key: Key,
+        place: Place,
+        head: Bytes,
+        body: Bytes,
+        created_ms: u64,
+    ) -> Self {
+        Self {
+            key,
+            place,
+            head,
+            len: body.len() as u64,
+            body: Body::Inline(body),
+            created_ms,
+        }
+    }
+
+    /// Bytes of memory that it takes, roughly.
+    pub(crate) fn memory(&self) -> u64 {
+        // Two allocations, the map's row and a name in a queue: about 200 bytes.
+        let body = match &self.body {
+            Body::Inline(bytes) => bytes.len(),
+            Body::Sliced(sliced) => sliced.slices.len() * (size_of::<Slice>() + 1),
+        };
+        (200 + size_of::<Self>() + self.head.len() + body) as u64
+    }
+
+    /// The segments that hold its body, if they are not the record's own bytes.
+    pub(crate) fn segments(&self) -> &[u32] {
+        match &self.body {
+            Body::Inline(_) => &[],
+            Body::Sliced(sliced) => &sliced.segments,
+        }
+    }
+}
+
+/// The segments of some slices, each once, ascending.
+pub(crate) fn segments_of(slices: &[Slice]) -> Box<[u32]> {
+    let mut segments: Vec<u32> = slices.iter().map(|slice| slice.segment).collect();
+    segments.sort_unstable();
+    segments.dedup();
+    segments.into()
+}
+
+/// Flags for slices of which none was compared with its checksum.
+pub(crate) fn unchecked(count: usize) -> Box<[AtomicBool]> {
+    (0..count).map(|_| AtomicBool::new(false)).collect()
+}
+
+/// Files that an entry keeps.
+#[derive(Clone, Debug)]
+pub(crate) enum Pins {
+    /// The body is in memory, or a fill holds the files.
+    None,
+    /// The usual case: one segment.
+    One(u32, Arc<File>),
+    /// Several segments, ascending.
+    Many(Arc<[(u32, Arc<File>)]>),
+}
+
+impl Pins {
+    /// Pins for files, ascending by segment.
+    pub(crate) fn new(mut files: Vec<(u32, Arc<File>)>) -> Self {
+        match files.len() {
+            0 => Self::None,
+            1 => files
+                .pop()
+                .map_or(Self::None, |(id, file)| Self::One(id, file)),
+            _ => Self::Many(files.into()),
+        }
+    }
+
+    fn file(&self, segment: u32) -> Option<&Arc<File>> {
+        match self {
+            Self::None => None,
+            Self::One(id, file) => (*id == segment).then_some(file),
+            Self::Many(files) => {
+                let found = files.binary_search_by_key(&segment, |(id, _)| *id).ok()?;
+                files.get(found).map(|(_, file)| file)
+            }
+        }
+    }
+}
+
+/// A stored response. Cheap to clone; keeps its body readable while it lives.
+#[derive(Clone)]
+pub struct Entry {
+    pub(crate) stored: Arc<Stored>,
+    pub(crate) pins: Pins,
+    /// The fill that the entry came from, while its last bytes may not be written yet.
+    pub(crate) fill: Option<Arc<Fill>>,
+    /// Set if slices may have to be compared with their checksums.
+    pub(crate) zone: Weak<Inner>,
+}
+
+impl Entry {
+    /// The name it was stored under.
+    pub fn key(&self) -> &Key {
+        &self.stored.key
+    }
+
+    /// The head, as it was given to the writer.
+    pub fn head(&self) -> &Bytes {
+        &self.stored.head
+    }
+
+    /// Length of the body.
+    pub fn len(&self) -> u64 {
+        self.stored.len
+    }
+
+    /// Whether the body has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// When the entry was finished, milliseconds since 1970. A new head does not change it.
+    pub fn created_ms(&self) -> u64 {
+        self.stored.created_ms
+    }
+
+    /// The whole body, if it is in memory as one piece.
+    pub fn body_in_memory(&self) -> Option<&Bytes> {
+        match &self.stored.body {
+            Body::Inline(bytes) => Some(bytes),
+            Body::Sliced(_) => None,
+        }
+    }
+
+    /// The bytes of `range`, cut at the end of the body, in order.
+    ///
+    /// Adjacent slices come as one region. After an unclean stop the slices of a large body are
+    /// compared with their checksums here; if one is corrupt, the regions end before it and the
+    /// entry is gone from the zone, so a caller that got fewer bytes than it asked for must treat
+    /// the body as truncated.
+    pub fn regions(&self, range: Range<u64>) -> impl Iterator<Item = Region> + use<> {
+        self.collect_regions(range).into_iter()
+    }
+
+    fn collect_regions(&self, range: Range<u64>) -> Vec<Region> {
+        let range = range.start..range.end.min(self.stored.len);
+        if range.is_empty() {
+            return Vec::new();
+        }
+        if let Some(fill) = &self.fill {
+            return fill.regions(range);
+        }
+        match &self.stored.body {
+            // The range was cut at the length of the body, which is in memory.
+            Body::Inline(bytes) => {
+                vec![Region::Memory(
+                    bytes.slice(range.start as usize..range.end as usize),
+                )]
+            }
+            Body::Sliced(sliced) => self.slice_regions(sliced, range),
+        }
+    }
+
+    fn slice_regions(&self, sliced: &Sliced, range: Range<u64>) -> Vec<Region> {
+        let mut regions = Vec::new();
+        let mut position = range.start;
+        while position < range.end {
+            let Some(slice) = slice_at(&sliced.slices, position) else {
+                break;
+            };
+            let stop = range.end.min(slice.start + u64::from(slice.len));
+            let file = self.pins.file(slice.segment).filter(|_| stop > position);
+            let Some(file) = file.filter(|file| self.is_sound(sliced, slice, file)) else {
+                break;
+            };
+            file_region(&mut regions, file, slice, position..stop);
+            position = stop;
+        }
+        regions
+    }
+
+    /// INVARIANT 2.
+    fn is_sound(&self, sliced: &Sliced, slice: &Slice, file: &File) -> bool {
+        let Some(checked) = &sliced.checked else {
+            return true;
+        };
+        let index = sliced
+            .slices
+            .partition_point(|other| other.start < slice.start);
+        let Some(flag) = checked.get(index) else {
+            return false;
+        };
+        if flag.load(Ordering::Acquire) {
+            return true;
+        }
+        let Some(zone) = self.zone.upgrade() else {
+            return false;
+        };
+        let is_sound = zone.is_slice_sound(&self.stored, slice, file);
+        flag.store(is_sound, Ordering::Release);
+        is_sound
+    }
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entry")
+            .field("key", &self.stored.key)
+            .field("len", &self.stored.len)
+            .field("place", &self.stored.place)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Adds the part of `slice` that holds `range` of the body, to the last region if it continues it.
+pub(crate) fn file_region(
+    regions: &mut Vec<Region>,
+    file: &Arc<File>,
+    slice: &Slice,
+    range: Range<u64>,
+) {
+    let start = u64::from(slice.offset) + (range.start - slice.start);
+    let size = range.end - range.start;
+    if let Some(Region::File {
+        file: last,
+        offset,
+        len,
+    }) = regions.last_mut()
+        && Arc::ptr_eq(last, file)
+        && *offset + *len == start
+    {
+        *len += size;
+        return;
+    }
+    regions.push(Region::File {
+        file: Arc::clone(file),
+        offset: start,
+        len: size,
+    });
+}

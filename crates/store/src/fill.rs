@@ -1,0 +1,329 @@
+//! A running fill: bytes that arrive from an origin, on their way to the disk, read by many.
+//!
+//! ```text
+//!   Filling ──finish──► Complete
+//!      └── drop, full, failed disk ──► Abandoned(why)
+//!
+//!   0 ......... written ......... allocated ......... len
+//!   in segments │ in memory, has a place │ in memory only
+//! ```
+//!
+//! The writer appends, the disk thread moves `written` up, views read everything below `len`:
+//! file regions below `written`, memory above.
+//!
+//! 1. `written <= allocated <= len`, and none of them ever falls.
+//! 2. `tail` holds exactly the bytes from `written` to `len`.
+//! 3. Slices cover exactly the bytes from 0 to `allocated`, in order.
+//! 4. A fill holds the files of all its slices, so their segments are pinned while it lives.
+//!
+//! It allocates no space and writes no files: the writer (`admit`) and the disk thread do.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use crate::admit::NotStored;
+use crate::disk::writer::Job;
+use crate::entry::{Region, Slice, file_region};
+use crate::lock::lock;
+use crate::zone::Inner;
+
+/// How a fill stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ViewState {
+    /// More bytes may come.
+    Filling,
+    /// The body is whole.
+    Complete,
+    /// No more bytes will come, and there is no entry.
+    Abandoned(NotStored),
+}
+
+/// What writer, views and the disk thread share.
+#[derive(Debug)]
+pub(crate) struct Fill {
+    state: Mutex<FillState>,
+    len: AtomicU64,
+    backlog: AtomicU64,
+    changed: Notify,
+    drained: Notify,
+    /// Takes back the space of a fill that was given up.
+    zone: Weak<Inner>,
+}
+
+impl Drop for Fill {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if state.failed.is_some()
+            && !state.slices.is_empty()
+            && let Some(zone) = self.zone.upgrade()
+        {
+            let slices = std::mem::take(&mut state.slices);
+            let files = std::mem::take(&mut state.files);
+            zone.disk.queue.push(Job::GiveBack { slices, files });
+        }
+    }
+}
+
+/// What the lock of a fill protects.
+#[derive(Debug)]
+pub(crate) struct FillState {
+    pub(crate) view: ViewState,
+    pub(crate) written: u64,
+    pub(crate) allocated: u64,
+    pub(crate) tail: VecDeque<Bytes>,
+    pub(crate) slices: Vec<Slice>,
+    pub(crate) files: Vec<(u32, Arc<File>)>,
+    /// Whether the disk thread has been told to drain this fill.
+    pub(crate) is_queued: bool,
+    /// Bytes that count against the write queue.
+    pub(crate) charged: u64,
+    /// Reservations that were not written yet: where they end in the body, and their segment.
+    pub(crate) open: VecDeque<(u64, u32)>,
+    /// Set once a write failed or the writer gave up: nothing more is written.
+    pub(crate) failed: Option<NotStored>,
+}
+
+impl Fill {
+    /// A fill without bytes.
+    pub(crate) fn new(zone: Weak<Inner>) -> Self {
+        Self {
+            state: Mutex::new(FillState {
+                view: ViewState::Filling,
+                written: 0,
+                allocated: 0,
+                tail: VecDeque::new(),
+                slices: Vec::new(),
+                files: Vec::new(),
+                is_queued: false,
+                charged: 0,
+                open: VecDeque::new(),
+                failed: None,
+            }),
+            len: AtomicU64::new(0),
+            backlog: AtomicU64::new(0),
+            changed: Notify::new(),
+            drained: Notify::new(),
+            zone,
+        }
+    }
+
+    /// The state, locked.
+    pub(crate) fn state(&self) -> std::sync::MutexGuard<'_, FillState> {
+        lock(&self.state)
+    }
+
+    /// Publishes more bytes.
+    pub(crate) fn push(&self, data: Bytes) {
+        let size = data.len() as u64;
+        let mut state = self.state();
+        state.tail.push_back(data);
+        self.backlog.fetch_add(size, Ordering::AcqRel);
+        self.len.fetch_add(size, Ordering::AcqRel);
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Ends the fill, unless it has ended.
+    pub(crate) fn end(&self, view: ViewState) {
+        let mut state = self.state();
+        if state.view == ViewState::Filling {
+            state.view = view;
+        }
+        drop(state);
+        self.changed.notify_waiters();
+        self.drained.notify_waiters();
+    }
+
+    /// Notes that nothing more can be written; what is in memory stays there.
+    pub(crate) fn fail(&self, why: NotStored) {
+        self.state().failed.get_or_insert(why);
+        self.end(ViewState::Abandoned(why));
+    }
+
+    /// Bytes published.
+    pub(crate) fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// Bytes that the kernel does not have yet.
+    pub(crate) fn backlog(&self) -> u64 {
+        self.backlog.load(Ordering::Acquire)
+    }
+
+    /// Takes the next bytes to write, at most `limit`, all for one place.
+    pub(crate) fn next_write(&self, limit: u64) -> Option<PendingWrite> {
+        let state = self.state();
+        if state.failed.is_some() || state.written == state.allocated {
+            return None;
+        }
+        let slice = slice_at(&state.slices, state.written)?;
+        let within = state.written - slice.start;
+        let end = state.allocated.min(slice.start + u64::from(slice.len));
+        let size = (end - state.written).min(limit);
+        let file = state.files.iter().find(|(id, _)| *id == slice.segment)?;
+        Some(PendingWrite {
+            file: Arc::clone(&file.1),
+            offset: u64::from(slice.offset) + within,
+            bufs: collect(&state.tail, 0..size),
+            size,
+        })
+    }
+
+    /// Notes that the bytes of a write are in the kernel. The segments of reservations that are
+    /// whole now.
+    pub(crate) fn wrote(&self, size: u64) -> Vec<u32> {
+        let mut state = self.state();
+        state.written += size;
+        state.charged = state.charged.saturating_sub(size);
+        let written = state.written;
+        let mut whole = Vec::new();
+        while let Some((_, segment)) = state.open.pop_front_if(|(end, _)| *end <= written) {
+            whole.push(segment);
+        }
+        let mut rest = size as usize;
+        while rest > 0 {
+            let Some(first) = state.tail.front_mut() else {
+                break;
+            };
+            let taken = rest.min(first.len());
+            rest -= taken;
+            if taken == first.len() {
+                state.tail.pop_front();
+            } else {
+                drop(first.split_to(taken));
+            }
+        }
+        self.backlog.fetch_sub(size, Ordering::AcqRel);
+        drop(state);
+        self.drained.notify_waiters();
+        whole
+    }
+
+    /// Regions of a range of what was published.
+    pub(crate) fn regions(&self, range: Range<u64>) -> Vec<Region> {
+        let state = self.state();
+        let end = range.end.min(self.len());
+        let mut regions = Vec::new();
+        let mut position = range.start;
+        while position < end.min(state.written) {
+            let Some(slice) = slice_at(&state.slices, position) else {
+                break;
+            };
+            let stop = end
+                .min(state.written)
+                .min(slice.start + u64::from(slice.len));
+            let Some((_, file)) = state.files.iter().find(|(id, _)| *id == slice.segment) else {
+                break;
+            };
+            file_region(&mut regions, file, slice, position..stop);
+            position = stop;
+        }
+        if position < end && position >= state.written {
+            let from = state.written;
+            let memory = collect(&state.tail, position - from..end - from);
+            regions.extend(memory.into_iter().map(Region::Memory));
+        }
+        regions
+    }
+
+    /// Waits until the backlog is below `window`, or the fill has ended.
+    pub(crate) async fn room(&self, window: u64) {
+        loop {
+            let mut drained = std::pin::pin!(self.drained.notified());
+            drained.as_mut().enable();
+            if self.backlog() < window || self.state().view != ViewState::Filling {
+                return;
+            }
+            drained.await;
+        }
+    }
+
+    async fn changed(&self, seen: u64) {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if self.len() > seen || self.state().view != ViewState::Filling {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+/// Bytes with a place, to be written.
+#[derive(Debug)]
+pub(crate) struct PendingWrite {
+    pub(crate) file: Arc<File>,
+    pub(crate) offset: u64,
+    pub(crate) bufs: Vec<Bytes>,
+    pub(crate) size: u64,
+}
+
+/// The slice that holds a position of the body.
+pub(crate) fn slice_at(slices: &[Slice], position: u64) -> Option<&Slice> {
+    let after = slices.partition_point(|slice| slice.start <= position);
+    slices.get(after.checked_sub(1)?)
+}
+
+/// Clones the parts of `bufs` that make up `range`; no bytes are copied.
+pub(crate) fn collect(bufs: &VecDeque<Bytes>, range: Range<u64>) -> Vec<Bytes> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    for buf in bufs {
+        let end = start + buf.len() as u64;
+        let (from, to) = (range.start.max(start), range.end.min(end));
+        if from < to {
+            // Both lie within this buffer, whose length is a `usize`.
+            found.push(buf.slice((from - start) as usize..(to - start) as usize));
+        }
+        if end >= range.end {
+            break;
+        }
+        start = end;
+    }
+    found
+}
+
+/// A reader of a running fill; it also keeps what it has seen readable after the fill ended.
+#[derive(Clone, Debug)]
+pub struct View {
+    fill: Arc<Fill>,
+}
+
+impl View {
+    pub(crate) fn new(fill: Arc<Fill>) -> Self {
+        Self { fill }
+    }
+
+    /// Bytes of body that can be read.
+    pub fn len(&self) -> u64 {
+        self.fill.len()
+    }
+
+    /// Whether no byte of body can be read yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How the fill stands. After anything but `Filling`, [`View::len`] does not change.
+    pub fn state(&self) -> ViewState {
+        self.fill.state().view
+    }
+
+    /// The bytes of `range` that can be read, in order: memory for what is not written yet, file
+    /// regions for the rest.
+    pub fn regions(&self, range: Range<u64>) -> Vec<Region> {
+        self.fill.regions(range)
+    }
+
+    /// Waits until more than `seen` bytes can be read, or the fill has ended.
+    pub async fn changed(&self, seen: u64) {
+        self.fill.changed(seen).await;
+    }
+}

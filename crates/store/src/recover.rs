@@ -1,0 +1,512 @@
+//! Opening a zone, warm, and closing it.
+//!
+//! ```text
+//!   lock the superblock ─► mark it unclean ─► load every segment, in parallel ─► apply the rows
+//!   in the order of the log ─► trim to the limit ─► go on in the newest segment
+//! ```
+//!
+//! A segment is loaded from its summary; where there is none, or something may follow it (after an
+//! unclean stop), by a scan. Rows are applied in the order of segment and offset, so that later
+//! ones win: an entry replaces, a tombstone removes. An entry that needs a segment which is gone
+//! is not there, and its older versions are not either.
+//!
+//! 1. Two zones never use one directory: the superblock is locked from before the first look at
+//!    the segments until after the last write.
+//! 2. The superblock says `Clean` only while no process has the zone, and only if all that was
+//!    written was synced and every segment has a summary that covers it.
+//! 3. What is not understood is set aside, never changed and never read again.
+//!
+//! After an unclean stop bodies in slices are compared with their checksums before their first
+//! use, because a lost page of a body leaves no trace in its record.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, RwLock};
+
+use bytes::Bytes;
+use hashbrown::{HashMap, HashSet};
+
+use crate::clock::Clock;
+use crate::disk::format::{
+    FOOTER, Kind, Row, SEGMENT_HEADER, SUPERBLOCK, SegmentHeader, Shutdown, Superblock, seed_of,
+};
+use crate::disk::io::{DirEntry, DiskIo};
+use crate::disk::reader::Found;
+use crate::disk::segment::{Log, Place, Plan, Segment, file_cost};
+use crate::disk::writer::Queue;
+use crate::disk::{Disk, RETIRED, SEGMENT, SET_ASIDE, SUPERBLOCK_NAME, segment_number};
+use crate::index::{Index, Slot};
+use crate::lock::{lock, write};
+use crate::zone::{Counters, Event, Inner, Platform, ZoneConf};
+
+/// Threads that load segments; loading is bound by the disk after that.
+const LOADERS: usize = 4;
+/// Attempts to find a name for a file to be set aside.
+const MAX_SET_ASIDE: u32 = 10_000;
+/// Segments are not continued with less room than this.
+const WORTH_CONTINUING: u32 = 1024;
+
+/// Why a zone could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another zone has the directory.
+    #[error("{path} is in use by another zone or process")]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The file system refused something.
+    #[error("cannot {what} {path}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Its answer.
+        source: io::Error,
+    },
+}
+
+impl StoreError {
+    pub(crate) fn io(what: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io {
+            what,
+            path: path.to_path_buf(),
+            source,
+        }
+    }
+}
+
+/// A segment as it was found.
+struct Loaded {
+    id: u32,
+    size: u32,
+    file: File,
+    found: Found,
+    has_summary: bool,
+}
+
+/// Opens the zone, without its disk thread.
+pub(crate) fn open(
+    conf: ZoneConf,
+    clock: Arc<dyn Clock>,
+    platform: Platform,
+) -> Result<Arc<Inner>, StoreError> {
+    let opening = Opening {
+        dir: conf.path.clone(),
+        plan: Plan::new(conf.max_size, conf.segment_size),
+        io: platform.io,
+        events: platform.events,
+    };
+    let (superblock, file) = opening.superblock(clock.now())?;
+    let seed = seed_of(&superblock.uuid);
+    let disk = Disk {
+        dir: conf.path.clone(),
+        io: Arc::clone(&opening.io),
+        seed,
+        uuid: superblock.uuid,
+        created_ms: superblock.created_ms,
+        superblock: Mutex::new(file),
+        log: Mutex::new(Log::new(opening.plan)),
+        turning: Mutex::new(()),
+        queue: Queue::new(conf.queue),
+        files: RwLock::new(HashMap::new()),
+    };
+    let inner = Arc::new_cyclic(|this| Inner {
+        index: Index::new(conf.memory),
+        conf,
+        clock,
+        disk,
+        counters: Counters::default(),
+        events: Arc::clone(&opening.events),
+        closed: AtomicBool::new(false),
+        is_low: AtomicBool::new(false),
+        is_turn_queued: AtomicBool::new(false),
+        this: this.clone(),
+    });
+    inner.load(&opening, &superblock)?;
+    Ok(inner)
+}
+
+/// What is at hand before there is a zone.
+struct Opening {
+    dir: PathBuf,
+    plan: Plan,
+    io: Arc<dyn DiskIo>,
+    events: Arc<dyn Fn(&Event) + Send + Sync>,
+}
+
+impl Opening {
+    /// Locks and reads the superblock, or makes one. No file if the zone has no room for any.
+    fn superblock(&self, now_ms: u64) -> Result<(Superblock, Option<File>), StoreError> {
+        let at_dir = |what, source| StoreError::io(what, &self.dir, source);
+        self.io
+            .make_dir(&self.dir)
+            .map_err(|error| at_dir("create", error))?;
+        let path = self.dir.join(SUPERBLOCK_NAME);
+        let fresh = Superblock {
+            uuid: self.io.random(),
+            created_ms: now_ms,
+            shutdown: Shutdown::Clean,
+            next_segment: 1,
+        };
+        let existing = match self.io.open(&path) {
+            Ok(file) => Some(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(StoreError::io("open", &path, error)),
+        };
+        if let Some(file) = existing {
+            self.lock(&file)?;
+            let mut block = vec![0; SUPERBLOCK as usize];
+            let read = self.io.read_at(&file, &mut block, 0);
+            // The process ended between creating the file and writing to it.
+            if read.is_ok() && block.iter().all(|byte| *byte == 0) && self.plan.has_superblock() {
+                return Ok((fresh, Some(file)));
+            }
+            let known = read.ok().and_then(|()| Superblock::decode(&block));
+            if let Some(superblock) = known {
+                if self.plan.has_superblock() {
+                    return Ok((superblock, Some(file)));
+                }
+                self.remove_all()?;
+                return Ok((fresh, None));
+            }
+            self.set_aside_all()?;
+        }
+        if !self.plan.has_superblock() {
+            return Ok((fresh, None));
+        }
+        let created = self.io.create(&path, SUPERBLOCK);
+        let file = created.map_err(|error| StoreError::io("create", &path, error))?;
+        self.lock(&file)?;
+        Ok((fresh, Some(file)))
+    }
+
+    fn lock(&self, file: &File) -> Result<(), StoreError> {
+        match self.io.lock(file) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StoreError::InUse {
+                path: self.dir.clone(),
+            }),
+            Err(error) => Err(StoreError::io("lock", &self.dir, error)),
+        }
+    }
+
+    fn list(&self) -> Result<Vec<DirEntry>, StoreError> {
+        let listed = self.io.list(&self.dir);
+        listed.map_err(|error| StoreError::io("list", &self.dir, error))
+    }
+
+    /// Removes a zone that may have no files any more.
+    fn remove_all(&self) -> Result<(), StoreError> {
+        for name in self.list()?.iter().filter_map(|entry| entry.name.to_str()) {
+            if is_ours(name) {
+                let path = self.dir.join(name);
+                let removed = self.io.unlink(&path);
+                removed.map_err(|error| StoreError::io("remove", &path, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// INVARIANT 3, for a superblock that is not understood and all that belongs to it.
+    fn set_aside_all(&self) -> Result<(), StoreError> {
+        for name in self.list()?.iter().filter_map(|entry| entry.name.to_str()) {
+            if name == SUPERBLOCK_NAME || segment_number(name).is_some() {
+                self.set_aside(name)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_aside(&self, name: &str) -> Result<PathBuf, StoreError> {
+        let from = self.dir.join(name);
+        let taken: HashSet<_> = self.list()?.into_iter().map(|entry| entry.name).collect();
+        let free = (1..MAX_SET_ASIDE)
+            .map(|number| format!("{name}{SET_ASIDE}{number}"))
+            .find(|name| !taken.contains(std::ffi::OsStr::new(name)));
+        let full = || StoreError::io("set aside", &from, io::ErrorKind::AlreadyExists.into());
+        let to = self.dir.join(free.ok_or_else(full)?);
+        let renamed = self.io.rename(&from, &to);
+        renamed.map_err(|error| StoreError::io("rename", &from, error))?;
+        (self.events)(&Event::SetAside {
+            from: from.display().to_string(),
+            to: to.display().to_string(),
+        });
+        Ok(to)
+    }
+}
+
+/// Whether a name in the directory is one of ours.
+fn is_ours(name: &str) -> bool {
+    let base = name.split(SET_ASIDE).next().unwrap_or(name);
+    base == SUPERBLOCK_NAME || base.starts_with(SEGMENT) || base.starts_with(RETIRED)
+}
+
+impl Inner {
+    fn load(&self, opening: &Opening, superblock: &Superblock) -> Result<(), StoreError> {
+        lock(&self.disk.log).next_segment = superblock.next_segment;
+        self.write_superblock(Shutdown::Unclean)?;
+        let segments = self.look_around(opening)?;
+        let mut loaded = self.load_segments(&segments, superblock.shutdown);
+        loaded.sort_unstable_by_key(|segment| segment.id);
+        for (id, _) in &segments {
+            if loaded
+                .binary_search_by_key(id, |segment| segment.id)
+                .is_err()
+            {
+                self.put_away(opening, *id)?;
+            }
+        }
+        self.apply(&loaded, superblock.shutdown);
+        self.take_over(loaded);
+        self.trim();
+        if superblock.shutdown == Shutdown::Unclean {
+            self.report(&Event::Recovered {
+                entries: self.index.count(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Lists the directory: the segments with their sizes. Unlinks what was on its way out.
+    fn look_around(&self, opening: &Opening) -> Result<Vec<(u32, u64)>, StoreError> {
+        let mut segments = Vec::new();
+        let mut foreign = 0;
+        for entry in opening.list()? {
+            let name = entry.name.to_str().unwrap_or_default();
+            let path = self.disk.dir.join(name);
+            if entry.is_dir || !is_ours(name) {
+                foreign += 1;
+            } else if let Some(id) = segment_number(name) {
+                segments.push((id, entry.len));
+            } else if name.starts_with(RETIRED) {
+                let removed = self.disk.io.unlink(&path);
+                removed.map_err(|error| StoreError::io("remove", &path, error))?;
+            } else if name.contains(SET_ASIDE) {
+                let mut log = lock(&self.disk.log);
+                log.file_bytes += entry.len;
+                log.set_aside.push((path, entry.len));
+            }
+        }
+        if foreign > 0 {
+            self.report(&Event::Foreign {
+                dir: self.disk.dir.display().to_string(),
+                count: foreign,
+            });
+        }
+        Ok(segments)
+    }
+
+    fn load_segments(&self, segments: &[(u32, u64)], shutdown: Shutdown) -> Vec<Loaded> {
+        let loaders = LOADERS.min(segments.len().div_ceil(4)).max(1);
+        let share = segments.len().div_ceil(loaders).max(1);
+        let load = |part: &[(u32, u64)]| -> Vec<Loaded> {
+            let one = |(id, len): &(u32, u64)| self.load_segment(*id, *len, shutdown);
+            part.iter().filter_map(one).collect()
+        };
+        std::thread::scope(|scope| {
+            let parts: Vec<_> = segments
+                .chunks(share)
+                .map(|part| scope.spawn(move || load(part)))
+                .collect();
+            // A loader that panicked has loaded nothing; its segments are set aside.
+            parts
+                .into_iter()
+                .flat_map(|part| part.join().unwrap_or_default())
+                .collect()
+        })
+    }
+
+    /// Reads what is in a segment. `None` if it is not one of this zone.
+    fn load_segment(&self, id: u32, len: u64, shutdown: Shutdown) -> Option<Loaded> {
+        let file = self.disk.io.open(&self.disk.segment_path(id)).ok()?;
+        let mut block = [0; SEGMENT_HEADER as usize];
+        self.disk.io.read_at(&file, &mut block, 0).ok()?;
+        let header = SegmentHeader::decode(&block, &self.disk.uuid, self.disk.seed)?;
+        if header.segment != id || u64::from(header.size) != len {
+            return None;
+        }
+        let size = header.size;
+        let summary = self.disk.read_summary(id, &file, size);
+        let mut has_summary = summary.is_some();
+        let found = match summary {
+            Some(found) if shutdown == Shutdown::Clean => found,
+            // Records may have followed the summary in a segment that was continued.
+            Some(mut found) => {
+                let later = self.disk.scan(id, &file, found.tail..size - FOOTER);
+                has_summary = later.rows.is_empty();
+                found.tail = found.tail.max(later.tail);
+                found.rows.extend(later.rows);
+                found
+            }
+            None => self.disk.scan(id, &file, SEGMENT_HEADER..size),
+        };
+        Some(Loaded {
+            id,
+            size,
+            file,
+            found,
+            has_summary,
+        })
+    }
+
+    /// Puts a segment aside that could not be loaded, or removes it if nothing was ever in it.
+    fn put_away(&self, opening: &Opening, id: u32) -> Result<(), StoreError> {
+        let path = self.disk.segment_path(id);
+        let io = &self.disk.io;
+        let mut block = [0; SEGMENT_HEADER as usize];
+        let read = io
+            .open(&path)
+            .and_then(|file| io.read_at(&file, &mut block, 0));
+        // The process ended between creating the file and writing its header.
+        if read.is_err() || block.iter().all(|byte| *byte == 0) {
+            let removed = io.unlink(&path);
+            return removed.map_err(|error| StoreError::io("remove", &path, error));
+        }
+        let name = crate::disk::segment_name(id);
+        let len = opening
+            .list()?
+            .iter()
+            .find(|entry| *entry.name == *name)
+            .map_or(0, |e| e.len);
+        let to = opening.set_aside(&name)?;
+        let mut log = lock(&self.disk.log);
+        log.file_bytes += len;
+        log.set_aside.push((to, len));
+        log.next_segment = log.next_segment.max(id.saturating_add(1));
+        Ok(())
+    }
+
+    /// Fills the index from the rows of all segments.
+    fn apply(&self, loaded: &[Loaded], shutdown: Shutdown) {
+        let rows = loaded
+            .iter()
+            .map(|segment| segment.found.rows.len())
+            .sum::<usize>();
+        let shards = self.index.shards().count();
+        // Keys spread evenly; an eighth more makes a second growth unlikely.
+        let share = rows / shards + rows / shards / 8;
+        for shard in self.index.shards() {
+            lock(shard).table.reserve(share);
+        }
+        let present: HashSet<u32> = loaded.iter().map(|segment| segment.id).collect();
+        let now = self.now_s();
+        for segment in loaded {
+            for row in &segment.found.rows {
+                let mut shard = self.index.shard(&row.key);
+                let is_whole = row.needs.iter().all(|needed| present.contains(needed));
+                if row.kind == Kind::Tombstone || !is_whole {
+                    shard.remove(&row.key);
+                    continue;
+                }
+                let place = Place {
+                    segment: segment.id,
+                    offset: row.offset,
+                    size: row.size,
+                };
+                let mut slot = Slot::new(row.key, place, row.body_len, now);
+                if row.is_sliced {
+                    slot = slot.sliced();
+                }
+                if row.is_sliced && shutdown == Shutdown::Unclean {
+                    slot = slot.unverified();
+                }
+                shard.insert(slot);
+            }
+        }
+    }
+
+    /// Puts the loaded segments in the log, and lets the newest go on if it has room.
+    fn take_over(&self, loaded: Vec<Loaded>) {
+        let newest = loaded.last().map(|segment| segment.id);
+        let mut needs: Vec<(u32, Row)> = Vec::new();
+        for segment in loaded {
+            let mut state = Segment::new(segment.size);
+            state.tail = segment.found.tail;
+            let mut rows = Vec::new();
+            for row in segment.found.rows {
+                row.encode(&mut rows);
+                if !row.needs.is_empty() {
+                    needs.push((segment.id, row));
+                }
+            }
+            let end = state.tail.saturating_add(rows.len() as u32 + FOOTER);
+            let has_room = end.saturating_add(WORTH_CONTINUING) <= state.size;
+            let is_active = newest == Some(segment.id) && has_room;
+            state.is_sealed = segment.has_summary && !is_active;
+            // Without room for the rows the segment stays as it is, and is scanned each time.
+            state.is_damaged = end > state.size;
+            if !state.is_sealed {
+                state.rows = rows;
+            }
+            write(&self.disk.files).insert(segment.id, Arc::new(segment.file));
+            let mut log = lock(&self.disk.log);
+            log.file_bytes += file_cost(state.size);
+            log.next_segment = log.next_segment.max(segment.id.saturating_add(1));
+            if is_active {
+                log.active = segment.id;
+            }
+            log.segments.insert(segment.id, state);
+        }
+        let mut log = lock(&self.disk.log);
+        for (id, row) in &needs {
+            log.note_needs(row, *id);
+        }
+        let unsealed = log.segments.iter().filter(|(id, segment)| {
+            !segment.is_sealed && !segment.is_damaged && **id != log.active
+        });
+        let unsealed: Vec<u32> = unsealed.map(|(id, _)| *id).collect();
+        drop(log);
+        for id in unsealed {
+            self.seal(id);
+        }
+    }
+
+    fn write_superblock(&self, shutdown: Shutdown) -> Result<(), StoreError> {
+        let superblock = lock(&self.disk.superblock);
+        let Some(file) = &*superblock else {
+            return Ok(());
+        };
+        let block = Superblock {
+            uuid: self.disk.uuid,
+            created_ms: self.disk.created_ms,
+            shutdown,
+            next_segment: lock(&self.disk.log).next_segment,
+        };
+        let bytes = Bytes::from(block.encode());
+        let io = &self.disk.io;
+        let wrote = io.write_at(file, &[bytes], 0).and_then(|()| io.sync(file));
+        let path = self.disk.dir.join(SUPERBLOCK_NAME);
+        wrote.map_err(|error| StoreError::io("write", &path, error))
+    }
+
+    /// Seals, syncs and marks the zone clean, after the last write.
+    pub(crate) fn shut_down(&self) {
+        let unsealed: Vec<u32> = {
+            let log = lock(&self.disk.log);
+            let unsealed = log
+                .segments
+                .iter()
+                .filter(|(_, segment)| !segment.is_sealed);
+            unsealed.map(|(id, _)| *id).collect()
+        };
+        for id in unsealed {
+            self.seal(id);
+        }
+        self.sync_segments();
+        let is_whole = {
+            let log = lock(&self.disk.log);
+            log.segments
+                .values()
+                .all(|segment| !segment.is_damaged && segment.open == 0)
+        };
+        // INVARIANT 2. If the mark cannot be written, the next start takes the longer way.
+        if is_whole && let Err(error) = self.write_superblock(Shutdown::Clean) {
+            self.report(&Event::WriteFailed(error.to_string()));
+        }
+        *lock(&self.disk.superblock) = None;
+    }
+}

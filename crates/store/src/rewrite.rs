@@ -1,0 +1,178 @@
+//! Keeping what is in use: before the oldest segment goes, its used entries are written again.
+//!
+//! A turn is done by the disk thread when fewer than one in sixteen segments is free, or none. It goes
+//! through the summary of the oldest segment, writes the entries that were found since they were
+//! written to the end of the log, up to a fifth of the segment's size, and evicts the segment. So
+//! for each byte of new data at most a quarter of a byte is written again.
+//!
+//! 1. An entry is moved only if it still stands where the turn found it, under the lock of its
+//!    shard; a newer one or a removal wins.
+//! 2. Moving is no use: an entry that nobody asks for again leaves at its next turn, and its time
+//!    of last use stays.
+//!
+//! Zones of fewer than eight segments do without: a free segment would cost them too much.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use crate::admit::{NewBody, Publish, Source};
+use crate::disk::format::{Kind, payload_sum};
+use crate::disk::segment::file_cost;
+use crate::disk::writer::Job;
+use crate::entry::{Body, Pins, Slice, Stored};
+use crate::index::Slot;
+use crate::key::Key;
+use crate::lock::lock;
+use crate::zone::Inner;
+
+/// One segment in so many is kept free, and at least one, so that callers seldom evict themselves.
+const FREE_SHARE: u64 = 16;
+/// Zones with fewer segments keep none free.
+const FEW_SEGMENTS: u64 = 8;
+/// At most one byte in so many of a segment is written again.
+const REWRITE_SHARE: u64 = 5;
+
+impl Inner {
+    /// Tells the disk thread to evict ahead of need, if that is due.
+    pub(crate) fn order_turn(&self) {
+        let is_due = {
+            let log = lock(&self.disk.log);
+            log.plan.limit.is_some_and(|limit| {
+                let cost = file_cost(log.plan.segment_size).max(1);
+                let free = limit.saturating_sub(log.file_bytes) / cost;
+                let all = limit / cost;
+                all >= FEW_SEGMENTS && free < (all / FREE_SHARE).max(1)
+            })
+        };
+        if is_due && !self.is_turn_queued.swap(true, Ordering::AcqRel) {
+            self.disk.queue.push(Job::Turn);
+        }
+    }
+
+    /// Rewrites what is in use in the oldest segment, and evicts it.
+    pub(crate) fn turn(&self) {
+        self.is_turn_queued.store(false, Ordering::Release);
+        let Some((id, size, keys)) = self.oldest_keys() else {
+            return;
+        };
+        let mut budget = u64::from(size) / REWRITE_SHARE;
+        for key in keys {
+            if !self.disk.queue.has_room(budget) {
+                break;
+            }
+            budget -= self.rewrite(&key, id, budget).unwrap_or(0);
+        }
+        self.evict_if_oldest(id);
+    }
+
+    /// Number and size of the oldest segment, and the keys of entries that need it.
+    fn oldest_keys(&self) -> Option<(u32, u32, Vec<Key>)> {
+        let log = lock(&self.disk.log);
+        let active = log.active;
+        let (&id, segment) = log.segments.iter().find(|(id, _)| **id != active)?;
+        if segment.open > 0 || segment.fills > 0 || !segment.is_sealed {
+            return None;
+        }
+        let size = segment.size;
+        let mut keys: Vec<Key> = segment.dependents.keys().copied().collect();
+        drop(log);
+        let file = self.disk.file(id)?;
+        let found = self.disk.read_summary(id, &file, size)?;
+        let entries = found.rows.iter().filter(|row| row.kind == Kind::Entry);
+        keys.extend(entries.map(|row| row.key));
+        Some((id, size, keys))
+    }
+
+    /// Writes an entry again if it is in use; how many bytes that took.
+    fn rewrite(&self, key: &Key, leaving: u32, budget: u64) -> Option<u64> {
+        let slot = self.index.shard(key).table.get(key).copied()?;
+        let size = u64::from(slot.place().size);
+        let cost = if slot.is_sliced() {
+            size + slot.body_len
+        } else {
+            size
+        };
+        if !slot.is_hit() || slot.is_in_flight() || slot.is_unverified() || cost > budget {
+            return None;
+        }
+        let stored = self.disk.read_entry(&slot).ok()?;
+        let needs_it = slot.place().segment == leaving || stored.segments().contains(&leaving);
+        if !needs_it {
+            return None;
+        }
+        let mut held = Vec::new();
+        let moved = self.copy(&stored, &slot, &mut held);
+        self.end_fill(&held);
+        moved?;
+        self.counters
+            .rewritten_bytes
+            .fetch_add(cost, Ordering::Relaxed);
+        Some(cost)
+    }
+
+    fn copy(&self, stored: &Stored, slot: &Slot, held: &mut Vec<u32>) -> Option<()> {
+        let (body, source) = match &stored.body {
+            Body::Inline(body) => (NewBody::Inline(vec![body.clone()]), Source::Memory),
+            Body::Sliced(sliced) => {
+                let mut slices = Vec::new();
+                for slice in &sliced.slices {
+                    self.copy_slice(slice, &mut slices, held)?;
+                }
+                let segments = crate::entry::segments_of(&slices);
+                let pins = Pins::new(self.disk.files(&segments)?);
+                (NewBody::Sliced(slices), Source::Pins(pins))
+            }
+        };
+        let publish = Publish {
+            key: stored.key,
+            head: stored.head.clone(),
+            body,
+            created_ms: stored.created_ms,
+            replaces: Some(slot.place()),
+            source,
+            is_doubtful: false,
+        };
+        self.publish(publish).ok().map(|_| ())
+    }
+
+    /// Copies a slice to the end of the log, in as many pieces as it takes.
+    fn copy_slice(
+        &self,
+        slice: &Slice,
+        slices: &mut Vec<Slice>,
+        held: &mut Vec<u32>,
+    ) -> Option<()> {
+        let file = self.disk.file(slice.segment)?;
+        let mut bytes = vec![0; slice.len as usize];
+        self.disk
+            .io
+            .read_at(&file, &mut bytes, u64::from(slice.offset))
+            .ok()?;
+        if payload_sum(&bytes) != slice.checksum {
+            return None;
+        }
+        let mut rest = Bytes::from(bytes);
+        while !rest.is_empty() {
+            // A slice is at most a mebibyte.
+            let place = self.reserve_extent(rest.len() as u32, held).ok()?;
+            let piece = rest.split_to(place.size as usize);
+            let checksum = payload_sum(&piece);
+            let wrote = self.write_record(place, &[piece]);
+            self.end_reservation(place.segment);
+            if !wrote {
+                return None;
+            }
+            slices.push(Slice {
+                start: slices
+                    .last()
+                    .map_or(0, |last| last.start + u64::from(last.len)),
+                segment: place.segment,
+                offset: place.offset,
+                len: place.size,
+                checksum,
+            });
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,418 @@
+//! Making space and sweeping: new segments, eviction, inactivity, `min_free`.
+//!
+//! A caller that finds no room in the active segment makes room itself: it closes the segment,
+//! creates the next, and evicts the oldest one where the limit demands it. One thread does that at
+//! a time; others find the new segment when it is their turn.
+//!
+//! 1. Segments are evicted in the order in which they came (`disk::segment`, invariant 2). The
+//!    oldest one stays, and with it all, while it holds slices of a running fill or writes that
+//!    were not made: then the store is full, and the caller goes on without it.
+//! 2. A segment that is read is renamed and counts until its last reader is gone.
+//! 3. What inactivity removed is in the log as a tombstone, so it does not come back.
+//!
+//! What keeps entries in use through eviction is in `rewrite`.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use crate::admit::NotStored;
+use crate::disk::format::{Kind, RECORD_HEADER, ROW, Row, SegmentHeader, aligned};
+use crate::disk::segment::{Place, Retired, Segment, file_cost};
+use crate::key::Key;
+use crate::lock::{lock, write};
+use crate::zone::{Event, Inner, tombstone_row};
+
+/// Keys of one tombstone: a few kilobytes.
+const MAX_TOMBSTONE_KEYS: usize = 256;
+/// Segments that one sweep evicts for `min_free`; the next sweep goes on.
+const MAX_SWEPT_SEGMENTS: usize = 8;
+/// Tombstones that one sweep writes for one shard; the next sweep goes on.
+const MAX_BATCHES: usize = 4096;
+
+/// What a sweep did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Entries removed for inactivity.
+    pub expired: u64,
+    /// Entries removed for space.
+    pub evicted: u64,
+    /// Segments evicted.
+    pub segments: u64,
+}
+
+/// What came of trying to evict the oldest segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Eviction {
+    /// It is gone, or will be when its readers are; so many entries went with it.
+    Done(u64),
+    /// Its bytes are not written yet.
+    Busy,
+    /// A running fill has slices there.
+    InUse,
+    /// There is no segment to evict.
+    Nothing,
+}
+
+/// What came of trying to create a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Creation {
+    Done,
+    NoSpace,
+    Failed,
+}
+
+impl Inner {
+    /// Removes what is inactive and keeps the space within its limits.
+    pub(crate) fn sweep(&self) -> Swept {
+        let mut swept = Swept::default();
+        {
+            let _turn = lock(&self.disk.turning);
+            self.unlink_retired();
+        }
+        swept.expired = self.sweep_inactive();
+        self.sweep_min_free(&mut swept);
+        swept
+    }
+
+    /// Sees to it that the active segment has room for a record and its rows.
+    pub(crate) fn make_room(&self, size: u32, rows_len: u32) -> Result<(), NotStored> {
+        let _turn = lock(&self.disk.turning);
+        if lock(&self.disk.log).has_room(size, rows_len) {
+            return Ok(());
+        }
+        if u64::from(size) + u64::from(rows_len) > self.disk.record_limit() {
+            return Err(NotStored::TooLarge);
+        }
+        let may_seal = lock(&self.disk.log).close_active();
+        if let Some(closed) = may_seal {
+            self.disk.queue.push(crate::disk::writer::Job::Seal(closed));
+        }
+        loop {
+            let created = self.create_segment();
+            if created == Creation::Done {
+                self.order_turn();
+                return Ok(());
+            }
+            if self.unlink_retired() || self.unlink_set_aside() {
+                continue;
+            }
+            // Each round evicts a segment, so the loop ends.
+            match (self.evict_oldest(), created) {
+                (Eviction::Done(_), _) => {}
+                (_, Creation::Failed) | (Eviction::Nothing, _) => return Err(NotStored::Disk),
+                (Eviction::Busy, _) => return Err(NotStored::QueueFull),
+                (Eviction::InUse, _) => return Err(NotStored::Full),
+            }
+        }
+    }
+
+    /// Evicts segments until the files are within the limit. For a limit that was lowered.
+    pub(crate) fn trim(&self) {
+        let _turn = lock(&self.disk.turning);
+        while lock(&self.disk.log).excess() > 0 {
+            if self.unlink_set_aside() {
+                continue;
+            }
+            match self.evict_oldest() {
+                Eviction::Done(_) => {}
+                // Only the active segment is left; without it the next round finds it.
+                Eviction::Nothing if lock(&self.disk.log).active != 0 => {
+                    lock(&self.disk.log).close_active();
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Evicts a segment if it still is the oldest one.
+    pub(crate) fn evict_if_oldest(&self, id: u32) {
+        let _turn = lock(&self.disk.turning);
+        let oldest = lock(&self.disk.log).segments.keys().next().copied();
+        if oldest == Some(id) {
+            self.evict_oldest();
+        }
+    }
+
+    fn create_segment(&self) -> Creation {
+        let (id, size) = {
+            let mut log = lock(&self.disk.log);
+            let size = log.plan.segment_size;
+            if size == 0 || !log.charge(file_cost(size)) {
+                return Creation::NoSpace;
+            }
+            let id = log.next_segment;
+            log.next_segment = id.saturating_add(1);
+            (id, size)
+        };
+        match self.create_file(id, size) {
+            Ok(()) => {
+                let mut log = lock(&self.disk.log);
+                log.segments.insert(id, Segment::new(size));
+                log.active = id;
+                Creation::Done
+            }
+            Err(error) => {
+                lock(&self.disk.log).discharge(file_cost(size));
+                if error.kind() == io::ErrorKind::StorageFull {
+                    return Creation::NoSpace;
+                }
+                self.counters.write_failed();
+                self.report(&Event::WriteFailed(error.to_string()));
+                Creation::Failed
+            }
+        }
+    }
+
+    fn create_file(&self, id: u32, size: u32) -> io::Result<()> {
+        if self.conf.min_free > 0 {
+            let available = self.disk.io.available(&self.disk.dir)?;
+            if available < self.conf.min_free.saturating_add(u64::from(size)) {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+        }
+        let path = self.disk.segment_path(id);
+        let file = self.disk.io.create(&path, u64::from(size))?;
+        let header = SegmentHeader {
+            segment: id,
+            size,
+            created_ms: self.clock.now(),
+        };
+        let block = Bytes::from(header.encode(&self.disk.uuid, self.disk.seed));
+        if let Err(error) = self.disk.io.write_at(&file, &[block], 0) {
+            // The write's error is the one to report; a file that stays is removed at start.
+            let _ = self.disk.io.unlink(&path);
+            return Err(error);
+        }
+        self.disk.add_file(id, file);
+        Ok(())
+    }
+
+    /// INVARIANT 1. The caller holds the turn.
+    fn evict_oldest(&self) -> Eviction {
+        let (id, segment) = {
+            let mut log = lock(&self.disk.log);
+            let active = log.active;
+            let oldest = log.segments.iter().find(|(id, _)| **id != active);
+            let Some((&id, segment)) = oldest else {
+                return Eviction::Nothing;
+            };
+            if segment.open > 0 {
+                return Eviction::Busy;
+            }
+            if segment.fills > 0 {
+                return Eviction::InUse;
+            }
+            let Some(segment) = log.segments.remove(&id) else {
+                return Eviction::Nothing;
+            };
+            (id, segment)
+        };
+        let file = write(&self.disk.files).remove(&id);
+        let evicted = self.drop_entries(id, &segment, file.as_deref());
+        self.counters.evicted.fetch_add(evicted, Ordering::Relaxed);
+        if let Some(file) = file {
+            self.retire(id, file, file_cost(segment.size));
+        }
+        Eviction::Done(evicted)
+    }
+
+    /// Takes everything out of the index that needs a segment.
+    fn drop_entries(&self, id: u32, segment: &Segment, file: Option<&std::fs::File>) -> u64 {
+        let mut dropped = 0;
+        for (key, (head_segment, head_offset)) in &segment.dependents {
+            let mut shard = self.index.shard(key);
+            let place = shard.table.get(key).map(|slot| slot.place());
+            let is_same =
+                |place: &Place| (place.segment, place.offset) == (*head_segment, *head_offset);
+            if place.as_ref().is_some_and(is_same) {
+                shard.remove(key);
+                dropped += 1;
+            }
+        }
+        match self.rows(id, segment, file) {
+            Some(rows) => {
+                for row in rows.iter().filter(|row| row.kind == Kind::Entry) {
+                    let place = Place {
+                        segment: id,
+                        offset: row.offset,
+                        size: row.size,
+                    };
+                    dropped += u64::from(self.index.remove_at(&row.key, place).is_some());
+                }
+            }
+            None => dropped += self.drop_all_in(id),
+        }
+        dropped
+    }
+
+    /// The summary rows of a segment; `None` if they cannot be read.
+    pub(crate) fn rows(
+        &self,
+        id: u32,
+        segment: &Segment,
+        file: Option<&std::fs::File>,
+    ) -> Option<Vec<Row>> {
+        if segment.is_sealed {
+            let found = self.disk.read_summary(id, file?, segment.size)?;
+            return Some(found.rows);
+        }
+        Row::decode_all(&segment.rows)
+    }
+
+    /// Looks through the whole index, for a segment whose summary cannot be read.
+    fn drop_all_in(&self, id: u32) -> u64 {
+        let mut dropped = 0;
+        for shard in self.index.shards() {
+            let mut shard = lock(shard);
+            let in_segment = shard.table.iter().filter(|slot| slot.place().segment == id);
+            let keys: Vec<Key> = in_segment.map(|slot| slot.key).collect();
+            for key in &keys {
+                shard.remove(key);
+            }
+            dropped += keys.len() as u64;
+        }
+        dropped
+    }
+
+    /// Unlinks the file of an evicted segment, or renames it while it is read.
+    fn retire(&self, id: u32, file: Arc<std::fs::File>, cost: u64) {
+        let mut path = self.disk.segment_path(id);
+        if Arc::strong_count(&file) > 1 {
+            let retired = self.disk.retired_path(id);
+            if self.disk.io.rename(&path, &retired).is_ok() {
+                path = retired;
+            }
+        }
+        let retired = Retired { file, path, cost };
+        lock(&self.disk.log).retired.push(retired);
+        self.unlink_retired();
+    }
+
+    /// Unlinks what nobody reads any more. True if that made space.
+    fn unlink_retired(&self) -> bool {
+        // The table has no retired file, so a count of one stays one.
+        let idle = |retired: &Retired| Arc::strong_count(&retired.file) == 1;
+        let (free, held): (Vec<_>, Vec<_>) = {
+            let mut log = lock(&self.disk.log);
+            std::mem::take(&mut log.retired).into_iter().partition(idle)
+        };
+        let mut stuck = held;
+        let mut made_space = false;
+        for retired in free {
+            if self.unlink(&retired.path) {
+                lock(&self.disk.log).discharge(retired.cost);
+                made_space = true;
+            } else {
+                stuck.push(retired);
+            }
+        }
+        lock(&self.disk.log).retired.append(&mut stuck);
+        made_space
+    }
+
+    /// Unlinks one file that was set aside: the limit is harder than the wish to keep it.
+    fn unlink_set_aside(&self) -> bool {
+        let Some((path, cost)) = lock(&self.disk.log).set_aside.pop() else {
+            return false;
+        };
+        let is_gone = self.unlink(&path);
+        if is_gone {
+            lock(&self.disk.log).discharge(cost);
+        }
+        is_gone
+    }
+
+    fn unlink(&self, path: &Path) -> bool {
+        match self.disk.io.unlink(path) {
+            Ok(()) => true,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        }
+    }
+
+    fn sweep_min_free(&self, swept: &mut Swept) {
+        if self.conf.min_free == 0 {
+            return;
+        }
+        let is_low = || {
+            let available = self.disk.io.available(&self.disk.dir);
+            available.is_ok_and(|available| available < self.conf.min_free)
+        };
+        let _turn = lock(&self.disk.turning);
+        let mut rounds = MAX_SWEPT_SEGMENTS;
+        let mut still_low = is_low();
+        while still_low && rounds > 0 {
+            let Eviction::Done(evicted) = self.evict_oldest() else {
+                break;
+            };
+            swept.evicted += evicted;
+            swept.segments += 1;
+            rounds -= 1;
+            still_low = is_low();
+        }
+        self.is_low.store(still_low, Ordering::Relaxed);
+    }
+
+    fn sweep_inactive(&self) -> u64 {
+        let oldest = self.use_time().oldest;
+        let mut swept = 0;
+        for position in 0..self.index.shards().count() {
+            for _ in 0..MAX_BATCHES {
+                let batch = self.sweep_shard(position, oldest);
+                swept += batch;
+                if batch == 0 {
+                    break;
+                }
+            }
+        }
+        self.counters.expired.fetch_add(swept, Ordering::Relaxed);
+        swept
+    }
+
+    /// Removes some inactive entries of a shard; 0 when there are none left.
+    fn sweep_shard(&self, position: usize, oldest: u32) -> u64 {
+        let Some(shard) = self.index.shards().nth(position) else {
+            return 0;
+        };
+        let limit = self
+            .disk
+            .record_limit()
+            .saturating_sub(u64::from(RECORD_HEADER) + 16);
+        let fitting = limit / u64::from(ROW + 16);
+        let most = MAX_TOMBSTONE_KEYS.min(fitting as usize);
+        for _ in 0..2 {
+            let mut shard = lock(shard);
+            if shard.oldest_used >= oldest || most == 0 {
+                return 0;
+            }
+            let old = shard.table.iter().filter(|slot| slot.used < oldest);
+            let keys: Vec<Key> = old.map(|slot| slot.key).take(most).collect();
+            if keys.is_empty() {
+                let first = shard.table.iter().map(|slot| slot.used).min();
+                shard.oldest_used = first.unwrap_or(u32::MAX);
+                return 0;
+            }
+            let size = aligned(u64::from(RECORD_HEADER) + 16 * keys.len() as u64) as u32;
+            let mut rows: Vec<Row> = keys.iter().map(|key| tombstone_row(*key, size)).collect();
+            let reserved = lock(&self.disk.log).reserve_record(size, &mut rows);
+            if let Ok(place) = reserved {
+                for key in &keys {
+                    shard.remove(key);
+                }
+                drop(shard);
+                self.write_record(place, &[self.tombstone(place, Key([0; 16]), &keys)]);
+                self.end_reservation(place.segment);
+                return keys.len() as u64;
+            }
+            drop(shard);
+            let rows_len = rows.iter().map(Row::encoded_len).sum();
+            if self.make_room(size, rows_len).is_err() {
+                return 0;
+            }
+        }
+        0
+    }
+}

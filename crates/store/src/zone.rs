@@ -1,0 +1,648 @@
+//! The zone: what a cache asks of its store.
+//!
+//! ```text
+//!   find ──► index ──► memory tier ─ hit ──────────────► Entry
+//!                └───► in flight ───────────────────────► Entry (from the fill)
+//!                └───► disk: one pread, verified ──pins─► Entry
+//! ```
+//!
+//! All calls are synchronous and may be made from any thread. None waits for the disk thread.
+//! `find` reads the head from disk if it is not in memory; `remove` writes eighty bytes; `begin`,
+//! `append` and `finish` may evict a segment, which unlinks a file; `sweep` may take longer.
+//!
+//! 1. `find` answers the newest finished entry of a key, or none.
+//! 2. After `remove` has returned, the removed entry is never found again, also after a crash.
+//! 3. An entry that was not used for `inactive` is not found, whether or not it was swept yet.
+//!
+//! It knows nothing of HTTP: freshness, variants and statuses are the caller's.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::admit::{NewBody, NotStored, Publish, Source, Writer};
+use crate::clock::Clock;
+use crate::disk::Disk;
+use crate::disk::format::{Kind, RECORD_HEADER, RecordHeader, Row, payload_sum};
+use crate::disk::io::{DiskIo, RealIo};
+use crate::disk::reader::ReadError;
+use crate::disk::segment::{Place, Refused};
+use crate::entry::{Body, Entry, Pins, Slice, Stored};
+use crate::index::{Found, Index, Slot, UseTime};
+use crate::key::Key;
+use crate::lock::lock;
+use crate::recover::{self, StoreError};
+use crate::sweep::Swept;
+
+/// Bodies up to this are verified whole before they are first used after an unclean stop; larger
+/// ones slice by slice. Arbitrary: about a millisecond of reading.
+const VERIFY_AT_ONCE: u64 = 4 << 20;
+/// How often a tombstone may find its segment taken by others.
+const MAX_ATTEMPTS: usize = 8;
+
+/// How a zone is set up.
+#[derive(Clone, Debug)]
+pub struct ZoneConf {
+    /// Its name, for messages.
+    pub name: String,
+    /// Its directory; created if it is not there.
+    pub path: PathBuf,
+    /// The most that all files and the directory may take; `None`: until `min_free` or the disk
+    /// ends it.
+    pub max_size: Option<u64>,
+    /// Bytes to leave free on the file system; 0: none.
+    pub min_free: u64,
+    /// Entries that were not used for this long are removed.
+    pub inactive: Duration,
+    /// Bytes of the memory tier; 0: off.
+    pub memory: u64,
+    /// Bytes of a segment; `None`: chosen by `max_size`.
+    pub segment_size: Option<u64>,
+    /// Bodies up to this stand in one record with their head, and go to the memory tier.
+    pub small: u64,
+    /// How long the write queue is empty before what was written is synced; zero: at close only.
+    pub flush: Duration,
+    /// Bytes that may wait for the disk.
+    pub queue: u64,
+}
+
+impl ZoneConf {
+    /// A zone at `path` with everything else as by default.
+    pub fn new(name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        Self {
+            name: name.into(),
+            path: path.into(),
+            max_size: None,
+            min_free: 0,
+            inactive: Duration::from_secs(600),
+            memory: 32 << 20,
+            segment_size: None,
+            small: 8 << 10,
+            flush: Duration::from_secs(1),
+            queue: 32 << 20,
+        }
+    }
+}
+
+/// Something that an operator may want to read about: one log line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Event {
+    /// A record or slice does not have its checksum; the entry is gone.
+    #[error("corrupt record of {key} in segment {segment} at {offset}")]
+    Corrupt {
+        /// The entry.
+        key: Key,
+        /// Where its record stands.
+        segment: u32,
+        /// Where its record stands.
+        offset: u32,
+    },
+    /// The disk refused a write or a sync.
+    #[error("write failed: {0}")]
+    WriteFailed(String),
+    /// The disk refused a read.
+    #[error("read failed: {0}")]
+    ReadFailed(String),
+    /// A file could not be used and was renamed.
+    #[error("{from} is not usable and was renamed to {to}")]
+    SetAside {
+        /// Its name before.
+        from: String,
+        /// Its name now.
+        to: String,
+    },
+    /// The directory holds files of someone else, which were left alone.
+    #[error("{count} foreign names in {dir} were left alone")]
+    Foreign {
+        /// The directory.
+        dir: String,
+        /// How many.
+        count: usize,
+    },
+    /// The zone was open when its process ended.
+    #[error("zone was not closed: {entries} entries recovered")]
+    Recovered {
+        /// How many entries were found.
+        entries: u64,
+    },
+}
+
+/// What a zone is given by its surroundings.
+#[derive(Clone)]
+pub struct Platform {
+    /// The file system.
+    pub io: Arc<dyn DiskIo>,
+    /// Called for each event, from any thread; must not call the zone.
+    pub events: Arc<dyn Fn(&Event) + Send + Sync>,
+}
+
+impl Default for Platform {
+    fn default() -> Self {
+        Self {
+            io: Arc::new(RealIo),
+            events: Arc::new(|_| {}),
+        }
+    }
+}
+
+/// Numbers about a zone. Counters begin at zero when the zone is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Entries in the index.
+    pub entries: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// The limit.
+    pub max_size: Option<u64>,
+    /// Bytes in the memory tier.
+    pub memory_bytes: u64,
+    /// Bytes that the index takes.
+    pub index_bytes: u64,
+    /// Bytes that wait for the disk.
+    pub queued_bytes: u64,
+    /// Entries removed for space.
+    pub evicted: u64,
+    /// Entries removed for inactivity.
+    pub expired: u64,
+    /// Entries removed because their bytes were not what was written.
+    pub corrupt: u64,
+    /// Entries lost because the disk refused to write them.
+    pub lost: u64,
+    /// Fills refused at their beginning.
+    pub not_stored: u64,
+    /// Bytes written to the disk.
+    pub written_bytes: u64,
+    /// Those of them that were written again to keep what is in use.
+    pub rewritten_bytes: u64,
+    /// Writes and syncs that the disk refused.
+    pub write_errors: u64,
+}
+
+/// What the index knows of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntrySummary {
+    /// Length of the body.
+    pub body_len: u64,
+    /// Bytes of the record: head and, if it is small, body.
+    pub record_size: u64,
+    /// When it was last used, milliseconds since 1970, to the second.
+    pub used_ms: u64,
+    /// Whether it was found since it was written.
+    pub is_hit: bool,
+}
+
+/// Counters that any thread adds to.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) evicted: AtomicU64,
+    pub(crate) expired: AtomicU64,
+    pub(crate) corrupt: AtomicU64,
+    pub(crate) lost: AtomicU64,
+    pub(crate) not_stored: AtomicU64,
+    pub(crate) written_bytes: AtomicU64,
+    pub(crate) rewritten_bytes: AtomicU64,
+    pub(crate) write_errors: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn wrote(&self, size: u64) {
+        self.written_bytes.fetch_add(size, Ordering::Relaxed);
+    }
+
+    pub(crate) fn write_failed(&self) {
+        self.write_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lost(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What the zone, its writers and its disk thread share.
+pub(crate) struct Inner {
+    pub(crate) conf: ZoneConf,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) index: Index,
+    pub(crate) disk: Disk,
+    pub(crate) counters: Counters,
+    pub(crate) events: Arc<dyn Fn(&Event) + Send + Sync>,
+    pub(crate) closed: AtomicBool,
+    /// Set while the file system has less than `min_free`.
+    pub(crate) is_low: AtomicBool,
+    /// Set while a turn waits in the queue.
+    pub(crate) is_turn_queued: AtomicBool,
+    pub(crate) this: Weak<Inner>,
+}
+
+/// A named cache on disk. Closed when dropped.
+pub struct Zone {
+    inner: Arc<Inner>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Zone {
+    /// Opens a zone, or makes it. Reads the summaries of all segments.
+    pub fn open(conf: ZoneConf, clock: Arc<dyn Clock>) -> Result<Arc<Self>, StoreError> {
+        Self::open_on(conf, clock, Platform::default())
+    }
+
+    /// Opens a zone on a given file system, with events.
+    pub fn open_on(
+        conf: ZoneConf,
+        clock: Arc<dyn Clock>,
+        platform: Platform,
+    ) -> Result<Arc<Self>, StoreError> {
+        let inner = recover::open(conf, clock, platform)?;
+        let writer = Arc::clone(&inner);
+        let name = format!("disk {}", inner.conf.name);
+        let thread = std::thread::Builder::new()
+            .name(name)
+            .spawn(move || writer.write_loop())
+            .map_err(|source| StoreError::io("start the thread of", &inner.conf.path, source))?;
+        Ok(Arc::new(Self {
+            inner,
+            thread: Mutex::new(Some(thread)),
+        }))
+    }
+
+    /// Looks an entry up and marks it used. A corrupt record is a miss, a counter and an event.
+    pub fn find(&self, key: &Key) -> Option<Entry> {
+        if self.inner.is_closed() {
+            return None;
+        }
+        match self.inner.index.touch(key, self.inner.use_time())? {
+            Found::Flight(entry) => Some(entry),
+            Found::Kept(stored) => self.inner.pin(stored),
+            Found::Stored(slot) => self.inner.find_on_disk(&slot),
+        }
+    }
+
+    /// Whether `find` would look for the key on the disk or in memory; marks nothing.
+    pub fn peek(&self, key: &Key) -> bool {
+        let shard = self.inner.index.shard(key);
+        let oldest = self.inner.use_time().oldest;
+        shard.table.get(key).is_some_and(|slot| slot.used >= oldest)
+    }
+
+    /// Begins to fill an entry. Nothing is reserved before bytes come.
+    pub fn begin(&self, key: Key, expected_len: Option<u64>) -> Result<Writer, NotStored> {
+        let admitted = self.inner.may_begin(expected_len);
+        if admitted.is_err() {
+            self.inner
+                .counters
+                .not_stored
+                .fetch_add(1, Ordering::Relaxed);
+        }
+        admitted.map(|()| Writer::new(Arc::clone(&self.inner), key, expected_len))
+    }
+
+    /// Removes an entry; true if there was one. Its removal is in the log when this returns.
+    pub fn remove(&self, key: &Key) -> bool {
+        !self.inner.is_closed() && self.inner.remove(key)
+    }
+
+    /// Gives an entry a new head; the body stays where it is.
+    pub fn replace_head(&self, entry: &Entry, head: Bytes) -> Result<Entry, NotStored> {
+        if self.inner.is_closed() {
+            return Err(NotStored::Closed);
+        }
+        let stored = &entry.stored;
+        let (body, source, is_doubtful) = match &stored.body {
+            Body::Inline(body) => (NewBody::Inline(vec![body.clone()]), Source::Memory, false),
+            Body::Sliced(sliced) => {
+                let pins = || Source::Pins(entry.pins.clone());
+                let source = entry.fill.clone().map_or_else(pins, Source::Fill);
+                (
+                    NewBody::Sliced(sliced.slices.to_vec()),
+                    source,
+                    sliced.checked.is_some(),
+                )
+            }
+        };
+        self.inner.publish(Publish {
+            key: stored.key,
+            head,
+            body,
+            created_ms: stored.created_ms,
+            replaces: Some(stored.place),
+            source,
+            is_doubtful,
+        })
+    }
+
+    /// Removes what is inactive and makes space; to be called every second or so by one thread.
+    pub fn sweep(&self) -> Swept {
+        if self.inner.is_closed() {
+            Swept::default()
+        } else {
+            self.inner.sweep()
+        }
+    }
+
+    /// Numbers about the zone.
+    pub fn usage(&self) -> Usage {
+        self.inner.usage()
+    }
+
+    /// Calls `f` for each entry, in no order; entries that come or go meanwhile may be missed.
+    pub fn entries(&self, f: &mut dyn FnMut(&Key, EntrySummary)) {
+        let oldest = self.inner.use_time().oldest;
+        for shard in self.inner.index.shards() {
+            let slots: Vec<Slot> = lock(shard).table.iter().copied().collect();
+            for slot in slots.iter().filter(|slot| slot.used >= oldest) {
+                f(&slot.key, summary(slot));
+            }
+        }
+    }
+
+    /// Waits until everything that was finished is in the kernel. For tests and tools.
+    pub fn flush(&self) {
+        self.inner.disk.queue.flush();
+    }
+
+    /// Writes everything down, syncs it and lets the directory go. Later calls find nothing.
+    pub fn close(&self) {
+        if self.inner.closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.inner.disk.queue.flush();
+        self.inner.disk.queue.close();
+        if let Some(thread) = lock(&self.thread).take() {
+            // A disk thread that panicked has nothing left to say here.
+            let _ = thread.join();
+        }
+        self.inner.shut_down();
+    }
+}
+
+impl Drop for Zone {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Inner {
+    /// Whether the zone was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Seconds since 1970.
+    pub(crate) fn now_s(&self) -> u32 {
+        u32::try_from(self.clock.now() / 1000).unwrap_or(u32::MAX)
+    }
+
+    /// Now, and up to when entries are inactive.
+    pub(crate) fn use_time(&self) -> UseTime {
+        let now = self.now_s();
+        let inactive = u32::try_from(self.conf.inactive.as_secs()).unwrap_or(u32::MAX);
+        // Uses are known to the second, so an entry may stay up to a second longer.
+        let oldest = now.saturating_sub(inactive);
+        UseTime { now, oldest }
+    }
+
+    /// The longest body that could be stored.
+    pub(crate) fn capacity(&self) -> u64 {
+        lock(&self.disk.log).plan.capacity()
+    }
+
+    /// A reference that does not keep the zone.
+    pub(crate) fn weak(&self) -> Weak<Self> {
+        Weak::clone(&self.this)
+    }
+
+    /// Tells the operator.
+    pub(crate) fn report(&self, event: &Event) {
+        (self.events)(event);
+    }
+
+    /// Compares a slice with its checksum; if it differs, the entry goes.
+    pub(crate) fn is_slice_sound(
+        &self,
+        stored: &Stored,
+        slice: &Slice,
+        file: &std::fs::File,
+    ) -> bool {
+        let is_sound = self.disk.is_slice_sound(slice, file);
+        if !is_sound {
+            self.drop_corrupt(&stored.key, stored.place);
+        }
+        is_sound
+    }
+
+    fn may_begin(&self, expected_len: Option<u64>) -> Result<(), NotStored> {
+        if self.is_closed() {
+            return Err(NotStored::Closed);
+        }
+        if self.is_low.load(Ordering::Relaxed) {
+            return Err(NotStored::Disk);
+        }
+        let capacity = self.capacity();
+        if capacity == 0 || expected_len.is_some_and(|len| len > capacity) {
+            return Err(NotStored::TooLarge);
+        }
+        if !self.disk.queue.has_room(1) {
+            return Err(NotStored::QueueFull);
+        }
+        Ok(())
+    }
+
+    /// An entry for what is in memory, with the segments of its body pinned.
+    fn pin(&self, stored: Arc<Stored>) -> Option<Entry> {
+        let pins = match stored.segments() {
+            [] => Pins::None,
+            segments => match self.disk.files(segments) {
+                Some(files) => Pins::new(files),
+                None => {
+                    self.index.remove_at(&stored.key, stored.place);
+                    return None;
+                }
+            },
+        };
+        Some(Entry {
+            stored,
+            pins,
+            fill: None,
+            zone: self.weak(),
+        })
+    }
+
+    fn find_on_disk(&self, slot: &Slot) -> Option<Entry> {
+        let stored = match self.disk.read_entry(slot) {
+            Ok(stored) => stored,
+            Err(ReadError::Gone) => {
+                self.index.remove_at(&slot.key, slot.place());
+                return None;
+            }
+            Err(ReadError::Corrupt) => {
+                self.drop_corrupt(&slot.key, slot.place());
+                return None;
+            }
+            Err(ReadError::Io(error)) => {
+                self.report(&Event::ReadFailed(error.to_string()));
+                return None;
+            }
+        };
+        let mut entry = self.pin(Arc::new(stored))?;
+        if slot.is_unverified() && entry.len() <= VERIFY_AT_ONCE {
+            entry = self.verify(entry)?;
+        }
+        self.index.keep(&entry.stored);
+        Some(entry)
+    }
+
+    /// Compares all slices with their checksums, and removes the doubt.
+    fn verify(&self, entry: Entry) -> Option<Entry> {
+        let wanted = entry.len();
+        let found: u64 = entry.regions(0..wanted).map(|region| region.len()).sum();
+        if found != wanted {
+            return None;
+        }
+        let Entry {
+            stored, pins, zone, ..
+        } = entry;
+        self.index.verified(&stored.key, stored.place);
+        let mut stored = Arc::into_inner(stored)?;
+        if let Body::Sliced(sliced) = &mut stored.body {
+            sliced.checked = None;
+        }
+        Some(Entry {
+            stored: Arc::new(stored),
+            pins,
+            fill: None,
+            zone,
+        })
+    }
+
+    fn drop_corrupt(&self, key: &Key, place: Place) {
+        self.index.remove_at(key, place);
+        self.counters.corrupt.fetch_add(1, Ordering::Relaxed);
+        self.report(&Event::Corrupt {
+            key: *key,
+            segment: place.segment,
+            offset: place.offset,
+        });
+    }
+
+    fn remove(&self, key: &Key) -> bool {
+        for _ in 0..MAX_ATTEMPTS {
+            let mut shard = self.index.shard(key);
+            if shard.table.get(key).is_none() {
+                return false;
+            }
+            let mut row = [tombstone_row(*key, RECORD_HEADER)];
+            let reserved = lock(&self.disk.log).reserve_record(RECORD_HEADER, &mut row);
+            match reserved {
+                Ok(place) => {
+                    shard.remove(key);
+                    drop(shard);
+                    let record = self.tombstone(place, *key, &[]);
+                    if !self.write_record(place, &[record]) {
+                        self.kill(key, place);
+                    }
+                    self.end_reservation(place.segment);
+                    return true;
+                }
+                Err(Refused::NoRoom | Refused::Gone) => drop(shard),
+            }
+            if self.make_room(RECORD_HEADER, row[0].encoded_len()).is_err() {
+                break;
+            }
+        }
+        self.remove_in_place(key)
+    }
+
+    /// Turns the record of an entry into its own tombstone, where there is no room for another.
+    fn remove_in_place(&self, key: &Key) -> bool {
+        let Some(slot) = self.index.shard(key).remove(key) else {
+            return false;
+        };
+        if slot.is_in_flight() {
+            self.disk.queue.flush();
+        }
+        self.kill(key, slot.place());
+        true
+    }
+
+    /// Writes a tombstone over whatever stands at `place`.
+    fn kill(&self, key: &Key, place: Place) {
+        let place = Place {
+            size: RECORD_HEADER,
+            ..place
+        };
+        let record = self.tombstone(place, *key, &[]);
+        self.write_record(place, &[record]);
+    }
+
+    /// The record that takes keys out of the log: those of the list, or `key` if it is empty.
+    pub(crate) fn tombstone(&self, place: Place, key: Key, keys: &[Key]) -> Bytes {
+        let payload: Vec<u8> = keys.iter().flat_map(|key| key.0).collect();
+        let header = RecordHeader {
+            kind: Kind::Tombstone,
+            segment: place.segment,
+            offset: place.offset,
+            size: place.size,
+            head_len: 0,
+            key,
+            created_ms: self.clock.now(),
+            body_len: 0,
+            count: keys.len() as u32,
+            inline_len: 0,
+            payload_sum: payload_sum(&payload),
+        };
+        let mut record = header.encode(self.disk.seed);
+        record.extend_from_slice(&payload);
+        Bytes::from(record)
+    }
+
+    fn usage(&self) -> Usage {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (bytes, max_size) = {
+            let log = lock(&self.disk.log);
+            (log.file_bytes, log.plan.limit)
+        };
+        Usage {
+            entries: self.index.count(),
+            bytes,
+            max_size,
+            memory_bytes: self.index.memory_used(),
+            index_bytes: self.index.table_memory(),
+            queued_bytes: self.disk.queue.bytes(),
+            evicted: count(&self.counters.evicted),
+            expired: count(&self.counters.expired),
+            corrupt: count(&self.counters.corrupt),
+            lost: count(&self.counters.lost),
+            not_stored: count(&self.counters.not_stored),
+            written_bytes: count(&self.counters.written_bytes),
+            rewritten_bytes: count(&self.counters.rewritten_bytes),
+            write_errors: count(&self.counters.write_errors),
+        }
+    }
+}
+
+/// The summary row of a tombstone.
+pub(crate) fn tombstone_row(key: Key, size: u32) -> Row {
+    Row {
+        kind: Kind::Tombstone,
+        key,
+        offset: 0,
+        size,
+        body_len: 0,
+        is_sliced: false,
+        needs: Vec::new(),
+    }
+}
+
+fn summary(slot: &Slot) -> EntrySummary {
+    EntrySummary {
+        body_len: slot.body_len,
+        record_size: u64::from(slot.place().size),
+        used_ms: u64::from(slot.used) * 1000,
+        is_hit: slot.is_hit(),
+    }
+}
