@@ -1,1 +1,31 @@
-//! Cache policies and machines: key, variant, verdict, fill, step.
+//! The cache: policies and machines.
+//!
+//! ```text
+//! request ──► step (one per request) ──► verdict (pure) ──► serve | wait | fetch | pass
+//!                                │                                    │
+//!                                └──────── fill (one per entry) ◄─────┘ ──► store
+//! ```
+//!
+//! - [`verdict`]: what a stored head is worth now; no I/O, no clock.
+//! - [`fill`]: at most one origin request per missing entry, shared by all who want it.
+//! - [`step`]: one request's walk from its key to an answer.
+//!
+//! The origin is a trait ([`step::Exchange`]); this crate never names a socket. Each policy is a family of directives
+//! in the file that obeys it; all are named for `proxy` and mean the same for the other protocols.
+
+pub mod admit;
+pub mod bypass;
+pub mod fill;
+pub mod head;
+pub mod ignore;
+pub mod key;
+pub mod method;
+pub mod range;
+pub mod revalidate;
+pub mod status;
+pub mod step;
+pub mod use_stale;
+pub mod valid;
+pub mod variant;
+pub mod verdict;
+pub mod zone;

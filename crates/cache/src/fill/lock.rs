@@ -1,0 +1,30 @@
+//! `proxy_cache_lock`, `proxy_cache_lock_timeout`, `proxy_cache_lock_age`: who waits for whose fill.
+
+use std::time::Duration;
+
+/// When a request waits for another request's fill.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location, protocols)]
+pub struct LockPolicy {
+    /// When on, only one request at a time fills a new entry; others wait for its answer and stream it as it arrives.
+    ///
+    /// # Differs from nginx
+    ///
+    /// Waiting requests are woken at once, and need not wait for the last byte. When off, a request still never starts a
+    /// second fill of an entry: it joins one whose head has arrived, and else is passed on unstored.
+    #[directive(name = "proxy_cache_lock", default = "off")]
+    pub enabled: bool,
+    /// A request that has waited this long goes to the origin, and its answer is not stored.
+    #[directive(name = "proxy_cache_lock_timeout", default = "5s")]
+    pub timeout: Duration,
+    /// A fill that has not ended after this long lets one more request fill the same entry.
+    #[directive(name = "proxy_cache_lock_age", default = "5s")]
+    pub age: Duration,
+    /// How often a waiting request looks whether the lock is free.
+    ///
+    /// # Differs from nginx
+    ///
+    /// Nothing is polled; the value is only checked.
+    #[directive(name = "proxy_cache_lock_wait_time", default = "500ms")]
+    pub wait_time: Duration,
+}

@@ -1,0 +1,325 @@
+//! Fills: at most one origin request per missing entry, shared by everybody who wants it.
+//!
+//! ```text
+//!            enter: nobody there                      begin(head, view)             end
+//!   (none) ─────────────────────► Requested ─────────────────────► Streaming ─────────────► Ended(Complete | why)
+//!                                    │ end(why)                                                ▲
+//!                                    └─────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! [`Fills::enter`] gives [`Ticket::Lead`] to the first and [`Ticket::Wait`] to the others. The [`Lead`] is a guard: dropped
+//! in any way it ends the fill and wakes every waiter. The state is a `watch` channel, so waiters on other threads are
+//! woken at once and none polls.
+//!
+//! Invariants:
+//! 1. A key has at most one fill in the table. A fill that is older than `proxy_cache_lock_age` is replaced in the table;
+//!    it goes on for those who read from it.
+//! 2. A fill that has ended is not in the table.
+//! 3. Whoever waits is told the end, whatever it is.
+
+pub mod lock;
+pub mod pump;
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use millpond_store::{Key, View};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::head::StoredHead;
+
+/// Locks the table of fills is split into, so that workers seldom meet (arbitrary).
+const SHARDS: usize = 64;
+
+/// How a fill stands.
+#[derive(Clone, Debug)]
+enum FillState {
+    /// The origin has been asked.
+    Requested,
+    /// The head is known and the body arrives.
+    Streaming(Arc<Streaming>),
+    /// Over.
+    Ended(FillEnd),
+}
+
+/// A fill whose head is known.
+#[derive(Debug)]
+pub struct Streaming {
+    /// The head that will be stored.
+    pub head: StoredHead,
+    /// Length of the body when the origin announced it.
+    pub length: Option<u64>,
+    /// The body as far as it has come.
+    pub view: View,
+}
+
+/// How a fill ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FillEnd {
+    /// The entry is in the store.
+    Complete,
+    /// The answer was not one to store; each waiter must ask for itself.
+    NotStorable,
+    /// The origin failed with this status.
+    Failed(u16),
+    /// Given up half-way, or before the head.
+    Abandoned,
+}
+
+/// The running fills of a zone.
+#[derive(Debug)]
+pub struct Fills {
+    shards: Vec<Mutex<Shard>>,
+}
+
+type Shard = HashMap<Key, Arc<Fill>, BuildHasherDefault<KeyHasher>>;
+
+#[derive(Debug)]
+struct Fill {
+    state: watch::Sender<FillState>,
+    started: Instant,
+}
+
+/// What a request that wants to fill gets.
+#[derive(Debug)]
+pub enum Ticket {
+    /// It must do it.
+    Lead(Lead),
+    /// Another does.
+    Wait(Waiter),
+}
+
+/// The obligation to end a fill.
+#[derive(Debug)]
+pub struct Lead {
+    key: Key,
+    fill: Arc<Fill>,
+    fills: Arc<Fills>,
+}
+
+/// A place among those who wait.
+#[derive(Debug)]
+pub struct Waiter {
+    state: watch::Receiver<FillState>,
+    started: Instant,
+}
+
+/// What waiting came to.
+#[derive(Debug)]
+pub enum Waited {
+    /// The head is there; the body can be read as it arrives.
+    Streaming(Arc<Streaming>),
+    /// It is over.
+    Ended(FillEnd),
+    /// The deadline came first.
+    TimedOut,
+}
+
+impl Default for Fills {
+    fn default() -> Self {
+        Fills { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+}
+
+impl Fills {
+    /// Leads the fill of `key`, or waits for the one that runs and is younger than `age`.
+    pub fn enter(self: &Arc<Self>, key: Key, age: Duration) -> Ticket {
+        let mut shard = self.shard(&key);
+        if let Some(fill) = shard.get(&key)
+            && fill.started.elapsed() < age
+        {
+            return Ticket::Wait(Waiter {
+                state: fill.state.subscribe(),
+                started: fill.started,
+            });
+        }
+        let fill = Arc::new(Fill {
+            state: watch::Sender::new(FillState::Requested),
+            started: Instant::now(),
+        });
+        shard.insert(key, Arc::clone(&fill));
+        drop(shard);
+        Ticket::Lead(Lead { key, fill, fills: Arc::clone(self) })
+    }
+
+    /// Number of running fills.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| guard(shard).len()).sum()
+    }
+
+    /// True when nothing is being filled.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
+        // INVARIANT: there are SHARDS shards, and the remainder is below that.
+        guard(&self.shards[usize::from(key.0[15]) % SHARDS])
+    }
+
+    fn leave(&self, key: &Key, fill: &Arc<Fill>) {
+        let mut shard = self.shard(key);
+        if shard.get(key).is_some_and(|other| Arc::ptr_eq(other, fill)) {
+            shard.remove(key);
+        }
+    }
+}
+
+fn guard(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Lead {
+    /// The key that is filled.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The head is known: waiters may read.
+    pub fn begin(&self, streaming: Arc<Streaming>) {
+        self.fill.state.send_replace(FillState::Streaming(streaming));
+    }
+
+    /// The fill is over.
+    pub fn end(self, end: FillEnd) {
+        self.finish(end);
+    }
+
+    fn finish(&self, end: FillEnd) {
+        // Out of the table first: who is woken must not find it there again.
+        self.fills.leave(&self.key, &self.fill);
+        self.fill.state.send_if_modified(|state| match state {
+            FillState::Ended(_) => false,
+            _ => {
+                *state = FillState::Ended(end);
+                true
+            }
+        });
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        self.finish(FillEnd::Abandoned);
+    }
+}
+
+impl Waiter {
+    /// What is known without waiting; `None` while the origin has not answered.
+    pub fn now(&self) -> Option<Waited> {
+        match &*self.state.borrow() {
+            FillState::Requested => None,
+            FillState::Streaming(streaming) => Some(Waited::Streaming(Arc::clone(streaming))),
+            FillState::Ended(end) => Some(Waited::Ended(*end)),
+        }
+    }
+
+    /// When the fill began.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// Waits for the head or the end.
+    pub async fn wait(&mut self, deadline: Instant) -> Waited {
+        let known = self.state.wait_for(|state| !matches!(state, FillState::Requested));
+        match tokio::time::timeout_at(deadline, known).await {
+            Err(_) => return Waited::TimedOut,
+            // The sender lives as long as the lead, which says its end before it goes.
+            Ok(Err(_)) => return Waited::Ended(FillEnd::Abandoned),
+            Ok(Ok(_)) => {}
+        }
+        self.now().unwrap_or(Waited::Ended(FillEnd::Abandoned))
+    }
+}
+
+/// Keys are hashes already.
+#[derive(Default)]
+struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        let mut word = [0; 8];
+        let take = bytes.len().min(8);
+        word[..take].copy_from_slice(&bytes[..take]);
+        // The last write counts for fixed-size keys; a length prefix before it does not matter.
+        self.0 = self.0.rotate_left(5) ^ u64::from_le_bytes(word);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AGE: Duration = Duration::from_secs(5);
+
+    fn key() -> Key {
+        Key::of(b"k")
+    }
+
+    fn lead(ticket: Ticket) -> Lead {
+        match ticket {
+            Ticket::Lead(lead) => lead,
+            Ticket::Wait(_) => panic!("expected to lead"),
+        }
+    }
+
+    fn wait(ticket: Ticket) -> Waiter {
+        match ticket {
+            Ticket::Wait(waiter) => waiter,
+            Ticket::Lead(_) => panic!("expected to wait"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dropped_lead_wakes_its_waiters_and_leaves_the_table() {
+        let fills = Arc::new(Fills::default());
+        let first = lead(fills.enter(key(), AGE));
+        let mut second = wait(fills.enter(key(), AGE));
+        drop(first);
+        let waited = second.wait(Instant::now() + AGE).await;
+        assert!(matches!(waited, Waited::Ended(FillEnd::Abandoned)));
+        assert!(fills.is_empty());
+        lead(fills.enter(key(), AGE)).end(FillEnd::Complete);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_that_was_said_first_counts() {
+        let fills = Arc::new(Fills::default());
+        let first = lead(fills.enter(key(), AGE));
+        let mut second = wait(fills.enter(key(), AGE));
+        first.end(FillEnd::Failed(502));
+        let waited = second.wait(Instant::now() + AGE).await;
+        assert!(matches!(waited, Waited::Ended(FillEnd::Failed(502))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_waiter_times_out_at_its_deadline() {
+        let fills = Arc::new(Fills::default());
+        let _first = lead(fills.enter(key(), AGE));
+        let mut second = wait(fills.enter(key(), AGE));
+        let before = Instant::now();
+        let waited = second.wait(before + Duration::from_millis(200)).await;
+        assert!(matches!(waited, Waited::TimedOut));
+        assert_eq!(before.elapsed().as_millis() / 10, 20);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_old_fill_makes_room_for_one_more_and_does_not_remove_it() {
+        let fills = Arc::new(Fills::default());
+        let old = lead(fills.enter(key(), AGE));
+        tokio::time::advance(AGE).await;
+        let young = lead(fills.enter(key(), AGE));
+        drop(old);
+        assert_eq!(fills.len(), 1);
+        wait(fills.enter(key(), AGE));
+        drop(young);
+        assert!(fills.is_empty());
+    }
+}

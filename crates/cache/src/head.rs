@@ -1,0 +1,260 @@
+//! The stored head: what the cache keeps of an answer besides its body.
+//!
+//! Layout, version 1; integers little-endian:
+//!
+//! | offset | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 1 | version | 1 |
+//! | 1 | 1 | flags | 0 |
+//! | 2 | 2 | status | status code |
+//! | 4 | 8 | stored_at | seconds since the epoch |
+//! | 12 | 8 | valid_until | seconds; fresh while now is not later |
+//! | 20 | 4 | stale_updating | seconds after `valid_until` (stale-while-revalidate) |
+//! | 24 | 4 | stale_error | seconds after `valid_until` (stale-if-error) |
+//! | 28 | 8 | last_modified | seconds; `i64::MIN` when there is none |
+//! | 36 | 16 | variant | hash of the variant; zero without Vary |
+//! | 52 | 4 | key_len | |
+//! | 56 | 4 | vary_len | |
+//! | 60 | 2 | field_count | |
+//! | 62 | key_len | key | the cache key's text, against collisions and for people |
+//! | … | vary_len | vary | names of the fields that select the variant |
+//! | … | | fields | for each: name length (2), value length (4), name, value |
+//!
+//! It is valid if and only if the version is 1 and all lengths end exactly at the end. An invalid head is a miss.
+//! Written by [`StoredHead::encode`] when a fill begins and when an entry is freshened; read at each look-up.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::variant::VariantHash;
+
+const VERSION: u8 = 1;
+const FIXED: usize = 62;
+
+/// A stored answer's head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredHead {
+    /// Status code.
+    pub status: u16,
+    /// When it was stored or last found unchanged, seconds since the epoch.
+    pub stored_at: i64,
+    /// Until when it is fresh, seconds since the epoch, inclusive.
+    pub valid_until: i64,
+    /// For how many seconds after that it may be served while it is updated.
+    pub stale_updating: u32,
+    /// For how many seconds after that it may be served when the origin fails.
+    pub stale_error: u32,
+    /// Its Last-Modified.
+    pub last_modified: Option<i64>,
+    /// Which variant it is.
+    pub variant: VariantHash,
+    /// The cache key.
+    pub key: Bytes,
+    /// The names in its Vary; empty without one.
+    pub vary: Bytes,
+    /// How many fields there are.
+    field_count: u16,
+    /// The encoded fields.
+    fields: Bytes,
+}
+
+/// The fields of a head while it is made.
+#[derive(Debug, Default)]
+pub struct FieldsWriter {
+    count: u16,
+    buf: BytesMut,
+}
+
+impl FieldsWriter {
+    /// Adds a field. What passes the format's lengths (64 KiB names, 4 GiB values, 65,535 fields) is left
+    /// out: no parser of ours lets such a field in.
+    pub fn push(&mut self, name: &[u8], value: &[u8]) {
+        let (Ok(name_len), Ok(value_len)) = (u16::try_from(name.len()), u32::try_from(value.len()))
+        else {
+            return;
+        };
+        let Some(count) = self.count.checked_add(1) else { return };
+        self.count = count;
+        self.buf.put_u16_le(name_len);
+        self.buf.put_u32_le(value_len);
+        self.buf.put_slice(name);
+        self.buf.put_slice(value);
+    }
+}
+
+impl StoredHead {
+    /// A head with these fields; the caller fills in the rest.
+    pub fn new(status: u16, fields: FieldsWriter) -> Self {
+        StoredHead {
+            status,
+            stored_at: 0,
+            valid_until: 0,
+            stale_updating: 0,
+            stale_error: 0,
+            last_modified: None,
+            variant: [0; 16],
+            key: Bytes::new(),
+            vary: Bytes::new(),
+            field_count: fields.count,
+            fields: fields.buf.freeze(),
+        }
+    }
+
+    /// The bytes to store.
+    pub fn encode(&self) -> Bytes {
+        let len = FIXED + self.key.len() + self.vary.len() + self.fields.len();
+        let mut out = BytesMut::with_capacity(len);
+        out.put_u8(VERSION);
+        out.put_u8(0);
+        out.put_u16_le(self.status);
+        out.put_i64_le(self.stored_at);
+        out.put_i64_le(self.valid_until);
+        out.put_u32_le(self.stale_updating);
+        out.put_u32_le(self.stale_error);
+        out.put_i64_le(self.last_modified.unwrap_or(i64::MIN));
+        out.put_slice(&self.variant);
+        out.put_u32_le(self.key.len() as u32);
+        out.put_u32_le(self.vary.len() as u32);
+        out.put_u16_le(self.field_count);
+        out.put_slice(&self.key);
+        out.put_slice(&self.vary);
+        out.put_slice(&self.fields);
+        out.freeze()
+    }
+
+    /// Reads stored bytes; `None` when they are not a head of this version.
+    pub fn decode(bytes: &Bytes) -> Option<StoredHead> {
+        let fixed: &[u8; FIXED] = bytes.get(..FIXED)?.try_into().ok()?;
+        if fixed[0] != VERSION {
+            return None;
+        }
+        let key_end = FIXED.checked_add(le_u32(fixed, 52) as usize)?;
+        let vary_end = key_end.checked_add(le_u32(fixed, 56) as usize)?;
+        if vary_end > bytes.len() {
+            return None;
+        }
+        let mut variant = [0; 16];
+        variant.copy_from_slice(&fixed[36..52]);
+        let head = StoredHead {
+            status: u16::from_le_bytes([fixed[2], fixed[3]]),
+            stored_at: le_i64(fixed, 4),
+            valid_until: le_i64(fixed, 12),
+            stale_updating: le_u32(fixed, 20),
+            stale_error: le_u32(fixed, 24),
+            last_modified: Some(le_i64(fixed, 28)).filter(|time| *time != i64::MIN),
+            variant,
+            key: bytes.slice(FIXED..key_end),
+            vary: bytes.slice(key_end..vary_end),
+            field_count: u16::from_le_bytes([fixed[60], fixed[61]]),
+            fields: bytes.slice(vary_end..),
+        };
+        head.is_well_formed().then_some(head)
+    }
+
+    /// The fields, names and values, in the order of the answer.
+    pub fn fields(&self) -> StoredFields<'_> {
+        StoredFields { bytes: &self.fields, at: 0, left: self.field_count }
+    }
+
+    /// The first value of a field, by its name in any case.
+    pub fn field(&self, name: &[u8]) -> Option<Bytes> {
+        self.fields().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    fn is_well_formed(&self) -> bool {
+        let mut fields = self.fields();
+        let count = fields.by_ref().count();
+        count == usize::from(self.field_count) && fields.at == self.fields.len()
+    }
+}
+
+/// Iterates over the fields of a head.
+#[derive(Debug)]
+pub struct StoredFields<'a> {
+    bytes: &'a Bytes,
+    at: usize,
+    left: u16,
+}
+
+impl Iterator for StoredFields<'_> {
+    type Item = (Bytes, Bytes);
+
+    fn next(&mut self) -> Option<(Bytes, Bytes)> {
+        if self.left == 0 {
+            return None;
+        }
+        let lens: &[u8; 6] = self.bytes.get(self.at..self.at.checked_add(6)?)?.try_into().ok()?;
+        let name_len = usize::from(u16::from_le_bytes([lens[0], lens[1]]));
+        let value_len = u32::from_le_bytes([lens[2], lens[3], lens[4], lens[5]]) as usize;
+        let name_at = self.at + 6;
+        let value_at = name_at.checked_add(name_len)?;
+        let end = value_at.checked_add(value_len)?;
+        if end > self.bytes.len() {
+            return None;
+        }
+        self.left -= 1;
+        self.at = end;
+        Some((self.bytes.slice(name_at..value_at), self.bytes.slice(value_at..end)))
+    }
+}
+
+/// `at` is within the fixed part by the table above.
+fn le_u32(fixed: &[u8; FIXED], at: usize) -> u32 {
+    let mut bytes = [0; 4];
+    bytes.copy_from_slice(&fixed[at..at + 4]);
+    u32::from_le_bytes(bytes)
+}
+
+fn le_i64(fixed: &[u8; FIXED], at: usize) -> i64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&fixed[at..at + 8]);
+    i64::from_le_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> StoredHead {
+        let mut fields = FieldsWriter::default();
+        fields.push(b"Content-Type", b"text/plain");
+        fields.push(b"X-Empty", b"");
+        let mut head = StoredHead::new(200, fields);
+        head.stored_at = 1_700_000_000;
+        head.valid_until = -5;
+        head.stale_error = 60;
+        head.last_modified = Some(12);
+        head.variant = [7; 16];
+        head.key = Bytes::from_static(b"http://a/b");
+        head.vary = Bytes::from_static(b"Accept");
+        head
+    }
+
+    #[test]
+    fn a_head_reads_back_as_it_was_written() {
+        let head = example();
+        let read = StoredHead::decode(&head.encode()).unwrap();
+        assert_eq!(read, head);
+        let fields: Vec<_> = read.fields().collect();
+        assert_eq!(fields.len(), 2);
+        assert_eq!(read.field(b"content-type").as_deref(), Some(&b"text/plain"[..]));
+        assert_eq!(read.field(b"X-Empty").as_deref(), Some(&b""[..]));
+        assert_eq!(read.field(b"absent"), None);
+    }
+
+    #[test]
+    fn damaged_heads_are_refused() {
+        let good = example().encode();
+        for len in 0..good.len() {
+            assert!(StoredHead::decode(&good.slice(..len)).is_none(), "cut to {len}");
+        }
+        let mut long = good.to_vec();
+        long.push(0);
+        assert!(StoredHead::decode(&Bytes::from(long)).is_none());
+        let mut version = good.to_vec();
+        version[0] = 9;
+        assert!(StoredHead::decode(&Bytes::from(version)).is_none());
+        let mut lengths = good.to_vec();
+        lengths[52..56].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(StoredHead::decode(&Bytes::from(lengths)).is_none());
+    }
+}

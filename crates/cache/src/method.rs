@@ -1,0 +1,40 @@
+//! `proxy_cache_methods`, `proxy_cache_convert_head`: which requests the cache takes part in.
+
+use millpond_conf::{Flags, Words};
+
+/// A method that answers can be stored for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Words)]
+pub enum CacheMethod {
+    /// GET.
+    #[word("GET")]
+    Get,
+    /// HEAD.
+    #[word("HEAD")]
+    Head,
+    /// POST.
+    #[word("POST")]
+    Post,
+}
+
+/// Which methods are cached.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location, protocols)]
+pub struct MethodPolicy {
+    /// Methods whose answers are stored; GET and HEAD always are.
+    #[directive(name = "proxy_cache_methods", default = "GET HEAD")]
+    pub methods: Flags<CacheMethod>,
+    /// Whether HEAD is asked of the origin as GET, so that both share an entry. When off, the key should hold
+    /// `$request_method`.
+    #[directive(name = "proxy_cache_convert_head", default = "on")]
+    pub convert_head: bool,
+}
+
+impl MethodPolicy {
+    /// True when requests of this method use the cache.
+    pub fn allows(&self, method: CacheMethod) -> bool {
+        match method {
+            CacheMethod::Get | CacheMethod::Head => true,
+            CacheMethod::Post => self.methods.contains(method),
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! `proxy_cache_max_range_offset`: how deep into a missing body a range may begin and still be filled.
+
+use millpond_conf::Offset;
+use millpond_semantics::range::{RangeSpec, first_range};
+
+/// What a range request does to a missing entry.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location, protocols)]
+pub struct RangePolicy {
+    /// The offset beyond which a range of a missing entry is asked of the origin as it is and not stored.
+    #[directive(name = "proxy_cache_max_range_offset")]
+    pub max_offset: Option<Offset>,
+}
+
+impl RangePolicy {
+    /// True when a request with this Range field may fill the entry.
+    pub fn may_fill(&self, range: Option<&[u8]>) -> bool {
+        let (Some(max), Some(range)) = (self.max_offset, range) else { return true };
+        // nginx: an unreadable range does not keep the entry from being filled; a suffix does.
+        match first_range(range) {
+            None => true,
+            Some(RangeSpec::Suffix { .. }) => false,
+            Some(RangeSpec::From { start } | RangeSpec::FromTo { start, .. }) => start < max.0,
+        }
+    }
+}

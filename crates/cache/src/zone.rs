@@ -1,0 +1,243 @@
+//! `proxy_cache`, `proxy_cache_path`: which zone a location uses, and what belongs to a zone.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use millpond_conf::value::{ArgError, Args, FromArgs};
+use millpond_conf::{OffOr, Spanned, Template, Word, parse_duration};
+use millpond_store::{Entry, Key, Zone};
+
+use crate::admit::Uses;
+use crate::fill::Fills;
+use crate::head::StoredHead;
+use crate::variant::{self, FieldLookup};
+
+/// Remembered failures of a zone (arbitrary; beyond it they are forgotten, which costs an origin request each).
+const ERRORS_MAX: usize = 4096;
+
+/// Which zone is used.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location, protocols)]
+pub struct ZonePolicy {
+    /// The zone that answers are stored in; `off` stores none. The name may contain variables.
+    #[directive(name = "proxy_cache", default = "off")]
+    pub zone: OffOr<Spanned<Template>>,
+}
+
+/// A `proxy_cache_path` as written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZonePath {
+    /// The folder.
+    pub path: PathBuf,
+    /// Name of the zone.
+    pub name: String,
+    /// The most bytes on disk.
+    pub max_size: Option<u64>,
+    /// Bytes of the disk to leave free.
+    pub min_free: u64,
+    /// Entries unused for this long are removed.
+    pub inactive: Duration,
+    /// Bytes of the memory tier.
+    pub memory: u64,
+}
+
+/// Memory tier of a zone that names none (enough for thousands of small bodies).
+const MEMORY_DEFAULT: u64 = 32 << 20;
+
+impl FromArgs for ZonePath {
+    const SYNTAX: &'static str = "path keys_zone=name:size [levels=…] [inactive=time] [max_size=size] \
+                                  [min_free=size] [memory=size] …";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        let words = args.at_least(2)?;
+        let Some((path, parameters)) = words.split_first() else { return Err(ArgError::Count) };
+        let mut zone = ZonePath {
+            path: args.cx.prefix.join(&path.text),
+            name: String::new(),
+            max_size: None,
+            min_free: 0,
+            inactive: Duration::from_secs(600),
+            memory: MEMORY_DEFAULT,
+        };
+        for (at, word) in parameters.iter().enumerate() {
+            apply_parameter(&mut zone, word)
+                .map_err(|message| ArgError::other(message).at_word(at + 1))?;
+        }
+        if zone.name.is_empty() {
+            return Err(ArgError::other("it must have the \"keys_zone\" parameter"));
+        }
+        Ok(zone)
+    }
+}
+
+/// Parses one `name=value`; the error is nginx's message.
+fn apply_parameter(zone: &mut ZonePath, word: &Word) -> Result<(), String> {
+    let text = word.text.as_str();
+    let Some((name, value)) = text.split_once('=') else {
+        return Err(format!("invalid parameter \"{text}\""));
+    };
+    let size = || {
+        millpond_conf::value::parse_offset(value)
+            .ok_or_else(|| format!("invalid {name} value \"{text}\""))
+    };
+    let time = || parse_duration(value).ok_or_else(|| format!("invalid {name} value \"{text}\""));
+    match name {
+        "keys_zone" => {
+            let Some((zone_name, keys)) = value.split_once(':') else {
+                return Err(format!("invalid keys zone size \"{text}\""));
+            };
+            if zone_name.is_empty() {
+                return Err(format!("invalid keys zone name \"{text}\""));
+            }
+            let keys = millpond_conf::value::parse_offset(keys);
+            // nginx: a shared zone has at least eight pages.
+            if keys.is_none_or(|keys| keys < 8192) {
+                return Err(format!("invalid keys zone size \"{text}\""));
+            }
+            zone.name = zone_name.to_string();
+        }
+        "levels" => check_levels(value).ok_or_else(|| format!("invalid \"levels\" \"{text}\""))?,
+        "inactive" => zone.inactive = time()?,
+        "max_size" => zone.max_size = Some(size()?),
+        "min_free" => zone.min_free = size()?,
+        "memory" => zone.memory = size()?,
+        "use_temp_path" | "purger" if matches!(value, "on" | "off") => {}
+        "loader_files" | "manager_files" | "purger_files" if value.parse::<u32>().is_ok() => {}
+        "loader_sleep" | "loader_threshold" | "manager_sleep" | "manager_threshold"
+        | "purger_sleep" | "purger_threshold" => {
+            time()?;
+        }
+        _ => return Err(format!("invalid parameter \"{text}\"")),
+    }
+    Ok(())
+}
+
+/// One to three levels of one or two digits; they have no meaning for a zone without a file per entry.
+fn check_levels(value: &str) -> Option<()> {
+    let levels: Vec<&str> = value.split(':').collect();
+    let fits = levels.len() <= 3 && levels.iter().all(|level| matches!(*level, "1" | "2"));
+    fits.then_some(())
+}
+
+/// A zone: its store, and what runs in it.
+pub struct CacheZone {
+    /// Its name.
+    pub name: String,
+    /// Entries.
+    pub store: Arc<Zone>,
+    /// Running fills.
+    pub fills: Arc<Fills>,
+    /// Counts for `proxy_cache_min_uses`.
+    pub uses: Uses,
+    errors: Mutex<HashMap<Key, RememberedError>>,
+}
+
+impl std::fmt::Debug for CacheZone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CacheZone").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A failure of the origin that is answered without asking again for a while.
+#[derive(Clone, Copy, Debug)]
+struct RememberedError {
+    status: u16,
+    until: i64,
+}
+
+/// A stored answer as it was found.
+#[derive(Clone, Debug)]
+pub struct FoundEntry {
+    /// Where it is stored.
+    pub key: Key,
+    /// The entry.
+    pub entry: Entry,
+    /// Its head.
+    pub head: StoredHead,
+}
+
+/// What a look-up came to.
+#[derive(Debug)]
+pub enum LookedUp {
+    /// This entry answers the request's variant.
+    Found(FoundEntry),
+    /// There is none; it would be stored under this key.
+    Missing(Key),
+}
+
+impl CacheZone {
+    /// A zone around an open store.
+    pub fn new(name: String, store: Arc<Zone>) -> Self {
+        CacheZone {
+            name,
+            store,
+            fills: Arc::default(),
+            uses: Uses::default(),
+            errors: Mutex::default(),
+        }
+    }
+
+    /// Looks an answer up by its key's text, and by the request's variant when it has several.
+    pub fn look_up(&self, primary: &Key, text: &[u8], field: FieldLookup<'_>) -> LookedUp {
+        let Some(first) = self.find(primary, text) else { return LookedUp::Missing(*primary) };
+        if first.head.vary.is_empty() {
+            return LookedUp::Found(first);
+        }
+        let wanted = variant::hash(primary, &first.head.vary, field);
+        if wanted == first.head.variant {
+            return LookedUp::Found(first);
+        }
+        let secondary = variant::key(&wanted);
+        match self.find(&secondary, text) {
+            Some(found) if found.head.variant == wanted => LookedUp::Found(found),
+            _ => LookedUp::Missing(secondary),
+        }
+    }
+
+    /// The entry under `key` whose own key text is `text`; another one is a hash collision, hence a miss.
+    fn find(&self, key: &Key, text: &[u8]) -> Option<FoundEntry> {
+        let entry = self.store.find(key)?;
+        let head = StoredHead::decode(entry.head())?;
+        (head.key == text).then_some(FoundEntry { key: *key, entry, head })
+    }
+
+    /// The status of a remembered failure.
+    pub fn remembered_error(&self, key: &Key, now: i64) -> Option<u16> {
+        let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        errors.get(key).filter(|error| now <= error.until).map(|error| error.status)
+    }
+
+    /// Remembers a failure until `until` (seconds).
+    pub fn remember_error(&self, key: Key, status: u16, until: i64) {
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        if errors.len() >= ERRORS_MAX {
+            errors.clear();
+        }
+        errors.insert(key, RememberedError { status, until });
+    }
+
+    /// Forgets a failure.
+    pub fn forget_error(&self, key: &Key) {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+}
+
+/// The text of a key and its hash.
+#[derive(Clone, Debug)]
+pub struct PrimaryKey {
+    /// The text.
+    pub text: Bytes,
+    /// Its hash.
+    pub key: Key,
+}
+
+impl PrimaryKey {
+    /// The key of a text.
+    pub fn new(text: Bytes) -> Self {
+        let key = Key::of(&text);
+        PrimaryKey { text, key }
+    }
+}
