@@ -62,9 +62,9 @@ impl FromArgs for ZonePath {
             inactive: Duration::from_secs(600),
             memory: MEMORY_DEFAULT,
         };
-        for (at, word) in parameters.iter().enumerate() {
+        for word in parameters {
             apply_parameter(&mut zone, word)
-                .map_err(|message| ArgError::other(message).at_word(at + 1))?;
+                .map_err(ArgError::other)?;
         }
         if zone.name.is_empty() {
             return Err(ArgError::other("it must have the \"keys_zone\" parameter"));

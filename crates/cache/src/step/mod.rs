@@ -1,0 +1,244 @@
+//! One request's walk through the cache.
+//!
+//! ```text
+//!             ┌── bypass ──────────────────────────────────────────────► Fetch (BYPASS)
+//!  Lookup ────┼── fresh ───────────────────────────────────────────────► Deliver (HIT)
+//!    ▲        ├── stale ─ leader ─ may be served, update behind ───────► Deliver (STALE) + background Fetch
+//!    │        │         │        └──────────────────────────────────────► Fetch (EXPIRED) ─ 304 ─► Deliver (REVALIDATED)
+//!    │        │         └ waiter ─ may be served ──────────────────────► Deliver (UPDATING)
+//!    │        │                  └──► Wait | Pass (EXPIRED)
+//!    │        └── missing ─ leader ─► Fetch (MISS)
+//!    │                    └ waiter ─► Wait ── head known ───────────────► Deliver from the fill (HIT)
+//!    └──────── ended, entry stored ────┘ └─── timed out, not storable ──► Pass (MISS)
+//! ```
+//!
+//! Each step is a struct with a `run` that consumes it; [`serve`] is the driver. The trail of steps is kept for tests and logs.
+//!
+//! Invariants:
+//! 1. A walk ends within [`STEPS_MAX`] steps.
+//! 2. A lead is ended in every way out of a fetch; what is not said ends it as abandoned.
+//! 3. Statuses are labels: no step looks at them.
+
+mod fetch;
+mod lookup;
+mod store;
+mod wait;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_store::Entry;
+
+use crate::admit::AdmissionPolicy;
+use crate::fill::lock::LockPolicy;
+use crate::fill::pump::Reader;
+use crate::fill::{Lead, Streaming};
+use crate::head::StoredHead;
+use crate::ignore::IgnorePolicy;
+use crate::range::RangePolicy;
+use crate::revalidate::RevalidatePolicy;
+use crate::status::CacheStatus;
+use crate::use_stale::{StaleCause, StalePolicy};
+use crate::valid::ValidPolicy;
+use crate::zone::{CacheZone, FoundEntry, PrimaryKey};
+
+pub use lookup::Lookup;
+pub use wait::Wait;
+
+use fetch::Fetch;
+
+/// Steps of one walk; more means that fills of this key end again and again before they can be joined, and the
+/// request is passed on by itself (arbitrary).
+const STEPS_MAX: usize = 16;
+
+/// Why the body of an answer ended before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FetchEnd {
+    /// The origin closed or broke its answer.
+    Truncated,
+    /// The origin was silent for too long.
+    TimedOut,
+}
+
+/// An answer of the origin: its head is known, its body arrives.
+pub trait Fetched: 'static {
+    /// Status code.
+    fn status(&self) -> u16;
+    /// Length of the body, when announced.
+    fn length(&self) -> Option<u64>;
+    /// All fields, in order.
+    fn each_field(&self, each: &mut dyn FnMut(&[u8], &[u8]));
+    /// The next bytes of the body; `None` at its end.
+    fn next(&mut self) -> impl Future<Output = Option<Result<Bytes, FetchEnd>>>;
+    /// The next bytes if they are there already: `None` for need to wait.
+    fn next_ready(&mut self) -> Option<Option<Result<Bytes, FetchEnd>>>;
+}
+
+/// A failure to get an answer at all.
+pub trait FetchFailure {
+    /// The word of `proxy_cache_use_stale` for it.
+    fn cause(&self) -> Option<StaleCause>;
+    /// The status that the client would get.
+    fn status(&self) -> u16;
+    /// A failure that another request saw.
+    fn shared(status: u16) -> Self;
+}
+
+/// What is asked of the origin besides the client's request itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ask {
+    /// Whether the answer is for the cache: the client's conditions and ranges are not sent.
+    pub purpose: Purpose,
+    /// If-None-Match, of the stale entry.
+    pub if_none_match: Option<Bytes>,
+    /// If-Modified-Since, of the stale entry.
+    pub if_modified_since: Option<Bytes>,
+}
+
+/// Whom a fetch is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// The client alone: its request goes on as it is.
+    #[default]
+    Pass,
+    /// The cache: the whole, unconditionally.
+    Fill,
+}
+
+/// One request to an origin through the cache, as the protocol side sees it.
+pub trait Exchange {
+    /// An answer.
+    type Fetched: Fetched;
+    /// No answer.
+    type Failure: FetchFailure;
+    /// The same exchange without its client.
+    type Background: Exchange<Fetched = Self::Fetched, Failure = Self::Failure> + 'static;
+
+    /// Wall time in seconds.
+    fn now(&self) -> i64;
+    /// True when no client waits.
+    fn is_background(&self) -> bool;
+    /// The values of a field of the client's request.
+    fn field(&self, name: &[u8]) -> Vec<&[u8]>;
+    /// Whether the look-up is to be skipped.
+    fn must_bypass(&mut self) -> bool;
+    /// Whether the answer must not be stored (`proxy_no_cache`); asked once its head is known.
+    fn must_not_store(&mut self) -> bool;
+    /// Asks the origin.
+    fn fetch(&mut self, ask: &Ask) -> impl Future<Output = Result<Self::Fetched, Self::Failure>>;
+    /// The exchange for a background update.
+    fn background(&self) -> Self::Background;
+    /// Starts a task on this worker.
+    fn spawn(&self, task: impl Future<Output = ()> + 'static);
+}
+
+/// The policies of a location, together.
+#[derive(Clone, Debug)]
+pub struct Policies {
+    /// Times of freshness.
+    pub valid: ValidPolicy,
+    /// Waiting.
+    pub lock: LockPolicy,
+    /// Stale answers.
+    pub stale: StalePolicy,
+    /// Updates.
+    pub revalidate: RevalidatePolicy,
+    /// Ranges of missing entries.
+    pub range: RangePolicy,
+    /// Popularity.
+    pub admission: AdmissionPolicy,
+    /// Fields that are not obeyed.
+    pub ignore: IgnorePolicy,
+}
+
+/// What does not change during a walk.
+#[derive(Clone, Debug)]
+pub struct Walk {
+    /// The zone.
+    pub zone: Arc<CacheZone>,
+    /// The key.
+    pub key: PrimaryKey,
+    /// The policies.
+    pub policies: Arc<Policies>,
+}
+
+/// What a request is answered with.
+pub enum Served<F> {
+    /// A stored entry.
+    Entry(Box<FoundEntry>, CacheStatus),
+    /// A fill that runs.
+    Filling(Arc<Streaming>, Reader, CacheStatus),
+    /// The origin's answer, unstored.
+    Passed(F, CacheStatus),
+}
+
+/// A step that is to be taken next.
+pub(crate) enum Step<X: Exchange> {
+    Lookup(Lookup),
+    Wait(Wait),
+    Fetch(Fetch),
+    Pass(CacheStatus),
+    Done(Served<X::Fetched>),
+}
+
+impl<X: Exchange> Step<X> {
+    fn name(&self) -> &'static str {
+        match self {
+            Step::Lookup(_) => "lookup",
+            Step::Wait(_) => "wait",
+            Step::Fetch(_) => "fetch",
+            Step::Pass(_) => "pass",
+            Step::Done(_) => "deliver",
+        }
+    }
+}
+
+/// The names of the steps that a walk took, for tests and debug logs.
+pub type Trail = Vec<&'static str>;
+
+/// Walks a request to what it is answered with.
+pub async fn serve<X: Exchange>(
+    x: &mut X,
+    walk: &Walk,
+    trail: &mut Trail,
+) -> Result<Served<X::Fetched>, X::Failure> {
+    let mut step = Step::Lookup(Lookup::new());
+    for _ in 0..STEPS_MAX {
+        trail.push(step.name());
+        step = match step {
+            Step::Lookup(step) => step.run(x, walk)?,
+            Step::Wait(step) => step.run(x, walk).await?,
+            Step::Fetch(step) => step.run(x, walk).await?,
+            Step::Pass(status) => pass(x, status).await?,
+            Step::Done(served) => return Ok(served),
+        };
+    }
+    match pass(x, CacheStatus::Miss).await? {
+        Step::Done(served) => Ok(served),
+        _ => Err(X::Failure::shared(500)),
+    }
+}
+
+/// Asks the origin for this client alone.
+async fn pass<X: Exchange>(x: &mut X, status: CacheStatus) -> Result<Step<X>, X::Failure> {
+    let fetched = x.fetch(&Ask::default()).await?;
+    Ok(Step::Done(Served::Passed(fetched, status)))
+}
+
+/// Updates a stale entry for no client.
+pub(crate) async fn update<X: Exchange>(
+    mut x: X,
+    walk: Walk,
+    lead: Lead,
+    stale: Box<FoundEntry>,
+) {
+    let fetch = Fetch::update(lead, stale);
+    // A failed update leaves the stale entry as it is; the upstream code has logged why.
+    let _ = fetch.run(&mut x, &walk).await;
+}
+
+/// A finished entry with its head, as if it had been looked up.
+fn found(lead: &Lead, entry: Entry, head: StoredHead) -> Box<FoundEntry> {
+    Box::new(FoundEntry { key: *lead.key(), entry, head })
+}
