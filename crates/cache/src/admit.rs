@@ -30,7 +30,10 @@ impl Uses {
         if policy.min_uses <= 1 {
             return true;
         }
-        let mut counts = self.counts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut counts = self
+            .counts
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         if counts.len() >= COUNTED_MAX {
             counts.clear();
         }

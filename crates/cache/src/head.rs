@@ -72,7 +72,9 @@ impl FieldsWriter {
         else {
             return;
         };
-        let Some(count) = self.count.checked_add(1) else { return };
+        let Some(count) = self.count.checked_add(1) else {
+            return;
+        };
         self.count = count;
         self.buf.put_u16_le(name_len);
         self.buf.put_u32_le(value_len);
@@ -152,12 +154,18 @@ impl StoredHead {
 
     /// The fields, names and values, in the order of the answer.
     pub fn fields(&self) -> StoredFields<'_> {
-        StoredFields { bytes: &self.fields, at: 0, left: self.field_count }
+        StoredFields {
+            bytes: &self.fields,
+            at: 0,
+            left: self.field_count,
+        }
     }
 
     /// The first value of a field, by its name in any case.
     pub fn field(&self, name: &[u8]) -> Option<Bytes> {
-        self.fields().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        self.fields()
+            .find(|(other, _)| other.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
     }
 
     fn is_well_formed(&self) -> bool {
@@ -182,7 +190,11 @@ impl Iterator for StoredFields<'_> {
         if self.left == 0 {
             return None;
         }
-        let lens: &[u8; 6] = self.bytes.get(self.at..self.at.checked_add(6)?)?.try_into().ok()?;
+        let lens: &[u8; 6] = self
+            .bytes
+            .get(self.at..self.at.checked_add(6)?)?
+            .try_into()
+            .ok()?;
         let name_len = usize::from(u16::from_le_bytes([lens[0], lens[1]]));
         let value_len = u32::from_le_bytes([lens[2], lens[3], lens[4], lens[5]]) as usize;
         let name_at = self.at + 6;
@@ -193,7 +205,10 @@ impl Iterator for StoredFields<'_> {
         }
         self.left -= 1;
         self.at = end;
-        Some((self.bytes.slice(name_at..value_at), self.bytes.slice(value_at..end)))
+        Some((
+            self.bytes.slice(name_at..value_at),
+            self.bytes.slice(value_at..end),
+        ))
     }
 }
 
@@ -236,7 +251,10 @@ mod tests {
         assert_eq!(read, head);
         let fields: Vec<_> = read.fields().collect();
         assert_eq!(fields.len(), 2);
-        assert_eq!(read.field(b"content-type").as_deref(), Some(&b"text/plain"[..]));
+        assert_eq!(
+            read.field(b"content-type").as_deref(),
+            Some(&b"text/plain"[..])
+        );
         assert_eq!(read.field(b"X-Empty").as_deref(), Some(&b""[..]));
         assert_eq!(read.field(b"absent"), None);
     }
@@ -245,7 +263,10 @@ mod tests {
     fn damaged_heads_are_refused() {
         let good = example().encode();
         for len in 0..good.len() {
-            assert!(StoredHead::decode(&good.slice(..len)).is_none(), "cut to {len}");
+            assert!(
+                StoredHead::decode(&good.slice(..len)).is_none(),
+                "cut to {len}"
+            );
         }
         let mut long = good.to_vec();
         long.push(0);

@@ -46,6 +46,8 @@ pub struct IgnorePolicy {
 impl IgnorePolicy {
     /// True when the field is to be obeyed.
     pub fn obeys(&self, field: IgnorableField) -> bool {
-        self.fields.as_ref().is_none_or(|fields| !fields.contains(field))
+        self.fields
+            .as_ref()
+            .is_none_or(|fields| !fields.contains(field))
     }
 }

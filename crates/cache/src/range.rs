@@ -15,7 +15,9 @@ pub struct RangePolicy {
 impl RangePolicy {
     /// True when a request with this Range field may fill the entry.
     pub fn may_fill(&self, range: Option<&[u8]>) -> bool {
-        let (Some(max), Some(range)) = (self.max_offset, range) else { return true };
+        let (Some(max), Some(range)) = (self.max_offset, range) else {
+            return true;
+        };
         // nginx: an unreadable range does not keep the entry from being filled; a suffix does.
         match first_range(range) {
             None => true,

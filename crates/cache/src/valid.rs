@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use millpond_conf::value::{ArgError, Args, FromArgs};
-use millpond_conf::parse_duration;
+use millpond_conf::value::{ArgError, Args, FromArgs, parse_duration};
 
 /// Statuses of a time without statuses (nginx).
 const USUAL: [u16; 3] = [200, 301, 302];
@@ -32,10 +31,11 @@ impl FromArgs for ValidTime {
 
     fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
         let words = args.at_least(1)?;
-        let Some((time, codes)) = words.split_last() else { return Err(ArgError::Count) };
-        let time = parse_duration(&time.text).ok_or_else(|| {
-            ArgError::other(format!("invalid time value \"{}\"", time.text))
-        })?;
+        let Some((time, codes)) = words.split_last() else {
+            return Err(ArgError::Count);
+        };
+        let time = parse_duration(&time.text)
+            .ok_or_else(|| ArgError::other(format!("invalid time value \"{}\"", time.text)))?;
         let statuses = match codes {
             [] => Some(USUAL.to_vec()),
             [any] if any.text == "any" => None,
@@ -54,7 +54,10 @@ impl FromArgs for ValidTime {
 fn parse_status(at: usize, text: &str) -> Result<u16, ArgError> {
     match text.parse() {
         Ok(status @ 100..=599) => Ok(status),
-        _ => Err(ArgError::value(at, "it must be a status from 100 to 599, or any")),
+        _ => Err(ArgError::value(
+            at,
+            "it must be a status from 100 to 599, or any",
+        )),
     }
 }
 
@@ -78,9 +81,18 @@ mod tests {
         let seconds = Duration::from_secs;
         let policy = ValidPolicy {
             times: vec![
-                ValidTime { statuses: Some(vec![200, 302]), time: seconds(10) },
-                ValidTime { statuses: Some(vec![404]), time: seconds(0) },
-                ValidTime { statuses: None, time: seconds(1) },
+                ValidTime {
+                    statuses: Some(vec![200, 302]),
+                    time: seconds(10),
+                },
+                ValidTime {
+                    statuses: Some(vec![404]),
+                    time: seconds(0),
+                },
+                ValidTime {
+                    statuses: None,
+                    time: seconds(1),
+                },
             ],
         };
         assert_eq!(policy.time_for(200), Some(seconds(10)));

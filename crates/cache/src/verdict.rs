@@ -64,9 +64,14 @@ mod tests {
         head.valid_until = 100;
         head.stale_updating = 10;
         head.stale_error = 20;
-        let policy = StalePolicy { causes: Flags::empty() };
+        let policy = StalePolicy {
+            causes: Flags::empty(),
+        };
         let stale = |while_updating, on_error| {
-            Verdict::Stale(StaleRules { while_updating, on_error })
+            Verdict::Stale(StaleRules {
+                while_updating,
+                on_error,
+            })
         };
         let cases = [
             (100, Verdict::Fresh),
@@ -85,9 +90,13 @@ mod tests {
     fn the_configuration_allows_what_the_fields_do_not() {
         let mut head = StoredHead::new(200, FieldsWriter::default());
         head.valid_until = 100;
-        let causes = [StaleCause::Updating, StaleCause::Http500].into_iter().collect();
+        let causes = [StaleCause::Updating, StaleCause::Http500]
+            .into_iter()
+            .collect();
         let policy = StalePolicy { causes };
-        let Verdict::Stale(rules) = verdict(&head, 200, &policy) else { panic!("fresh") };
+        let Verdict::Stale(rules) = verdict(&head, 200, &policy) else {
+            panic!("fresh")
+        };
         assert!(rules.while_updating);
         assert!(rules.covers(Some(StaleCause::Http500), &policy));
         assert!(!rules.covers(Some(StaleCause::Http404), &policy));

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use millpond_conf::value::{ArgError, Args, FromArgs};
-use millpond_conf::{OffOr, Spanned, Template, Word, parse_duration};
+use millpond_conf::value::{ArgError, Args, FromArgs, parse_duration};
+use millpond_conf::{OffOr, Spanned, Template, Word};
 use millpond_store::{Entry, Key, Zone};
 
 use crate::admit::Uses;
@@ -53,7 +53,9 @@ impl FromArgs for ZonePath {
 
     fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
         let words = args.at_least(2)?;
-        let Some((path, parameters)) = words.split_first() else { return Err(ArgError::Count) };
+        let Some((path, parameters)) = words.split_first() else {
+            return Err(ArgError::Count);
+        };
         let mut zone = ZonePath {
             path: args.cx.prefix.join(&path.text),
             name: String::new(),
@@ -63,8 +65,7 @@ impl FromArgs for ZonePath {
             memory: MEMORY_DEFAULT,
         };
         for word in parameters {
-            apply_parameter(&mut zone, word)
-                .map_err(ArgError::other)?;
+            apply_parameter(&mut zone, word).map_err(ArgError::other)?;
         }
         if zone.name.is_empty() {
             return Err(ArgError::other("it must have the \"keys_zone\" parameter"));
@@ -137,7 +138,9 @@ pub struct CacheZone {
 
 impl std::fmt::Debug for CacheZone {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CacheZone").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("CacheZone")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -182,7 +185,9 @@ impl CacheZone {
 
     /// Looks an answer up by its key's text, and by the request's variant when it has several.
     pub fn look_up(&self, primary: &Key, text: &[u8], field: FieldLookup<'_>) -> LookedUp {
-        let Some(first) = self.find(primary, text) else { return LookedUp::Missing(*primary) };
+        let Some(first) = self.find(primary, text) else {
+            return LookedUp::Missing(*primary);
+        };
         if first.head.vary.is_empty() {
             return LookedUp::Found(first);
         }
@@ -201,13 +206,20 @@ impl CacheZone {
     fn find(&self, key: &Key, text: &[u8]) -> Option<FoundEntry> {
         let entry = self.store.find(key)?;
         let head = StoredHead::decode(entry.head())?;
-        (head.key == text).then_some(FoundEntry { key: *key, entry, head })
+        (head.key == text).then_some(FoundEntry {
+            key: *key,
+            entry,
+            head,
+        })
     }
 
     /// The status of a remembered failure.
     pub fn remembered_error(&self, key: &Key, now: i64) -> Option<u16> {
         let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
-        errors.get(key).filter(|error| now <= error.until).map(|error| error.status)
+        errors
+            .get(key)
+            .filter(|error| now <= error.until)
+            .map(|error| error.status)
     }
 
     /// Remembers a failure until `until` (seconds).
@@ -221,7 +233,10 @@ impl CacheZone {
 
     /// Forgets a failure.
     pub fn forget_error(&self, key: &Key) {
-        self.errors.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.errors
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(key);
     }
 }
 

@@ -120,7 +120,9 @@ pub enum Waited {
 
 impl Default for Fills {
     fn default() -> Self {
-        Fills { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+        Fills {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+        }
     }
 }
 
@@ -142,7 +144,11 @@ impl Fills {
         });
         shard.insert(key, Arc::clone(&fill));
         drop(shard);
-        Ticket::Lead(Lead { key, fill, fills: Arc::clone(self) })
+        Ticket::Lead(Lead {
+            key,
+            fill,
+            fills: Arc::clone(self),
+        })
     }
 
     /// Number of running fills.
@@ -180,7 +186,9 @@ impl Lead {
 
     /// The head is known: waiters may read.
     pub fn begin(&self, streaming: Arc<Streaming>) {
-        self.fill.state.send_replace(FillState::Streaming(streaming));
+        self.fill
+            .state
+            .send_replace(FillState::Streaming(streaming));
     }
 
     /// The fill is over.
@@ -224,7 +232,9 @@ impl Waiter {
 
     /// Waits for the head or the end.
     pub async fn wait(&mut self, deadline: Instant) -> Waited {
-        let known = self.state.wait_for(|state| !matches!(state, FillState::Requested));
+        let known = self
+            .state
+            .wait_for(|state| !matches!(state, FillState::Requested));
         match tokio::time::timeout_at(deadline, known).await {
             Err(_) => return Waited::TimedOut,
             // The sender lives as long as the lead, which says its end before it goes.

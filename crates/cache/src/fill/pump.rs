@@ -18,12 +18,16 @@ use crate::step::{FetchEnd, Fetched};
 /// Pieces that wait for the leader's client once the store has refused (a piece is one read from the origin).
 const OVERFLOW_PIECES: usize = 4;
 
+/// Pieces that are read at once before the answer is handed on: a small body is then stored and sent whole.
+const PRIME_PIECES: usize = 8;
+
 /// Reads a running fill.
 #[derive(Debug)]
 pub struct Reader {
     /// The body as far as the store has it.
     pub view: View,
-    /// What comes after the store has refused; only the leader has it.
+    /// What comes after the store has refused: closed without an error, it means that the body is whole. Only the
+    /// leader has it.
     pub overflow: Option<mpsc::Receiver<Result<Bytes, FetchEnd>>>,
 }
 
@@ -32,60 +36,123 @@ pub struct Pump<F> {
     fetched: F,
     writer: Writer,
     overflow: mpsc::Sender<Result<Bytes, FetchEnd>>,
+    held: Option<Held>,
 }
 
-/// How far a first, non-waiting round came.
-pub enum Primed<F> {
-    /// The whole body was there: the entry is stored.
-    Done(Box<Entry>),
-    /// More is to come.
-    Running(Pump<F>, Reader),
+/// What the non-waiting round found and the waiting one must deal with.
+enum Held {
+    /// The store refused these bytes.
+    Refused(Bytes),
+    /// The body broke off.
+    Failed(FetchEnd),
+}
+
+/// How far the non-waiting round came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Primed {
+    /// The whole body is written.
+    Whole,
+    /// The pump must run.
+    More,
 }
 
 impl<F: Fetched> Pump<F> {
     /// A pump and the leader's reader.
     pub fn new(fetched: F, writer: Writer) -> (Self, Reader) {
         let (overflow, receiver) = mpsc::channel(OVERFLOW_PIECES);
-        let reader = Reader { view: writer.view(), overflow: Some(receiver) };
-        (Pump { fetched, writer, overflow }, reader)
+        let reader = Reader {
+            view: writer.view(),
+            overflow: Some(receiver),
+        };
+        (
+            Pump {
+                fetched,
+                writer,
+                overflow,
+                held: None,
+            },
+            reader,
+        )
+    }
+
+    /// Takes what the origin has sent already, without waiting.
+    pub fn prime(&mut self) -> Primed {
+        for _ in 0..PRIME_PIECES {
+            match self.fetched.next_ready() {
+                None => return Primed::More,
+                Some(None) => return Primed::Whole,
+                Some(Some(Err(end))) => {
+                    self.held = Some(Held::Failed(end));
+                    return Primed::More;
+                }
+                Some(Some(Ok(bytes))) => {
+                    if self.writer.append(bytes.clone()).is_err() {
+                        self.held = Some(Held::Refused(bytes));
+                        return Primed::More;
+                    }
+                }
+            }
+        }
+        Primed::More
+    }
+
+    /// Makes the written body an entry; only after [`Primed::Whole`].
+    pub fn finish(self) -> Result<Entry, NotStored> {
+        self.writer.finish()
     }
 
     /// Runs the fill to its end.
     pub async fn run(mut self, lead: Lead) {
-        let end = loop {
+        match self.held.take() {
+            Some(Held::Refused(bytes)) => return self.run_unstored(bytes, lead).await,
+            Some(Held::Failed(end)) => return self.fail(end, lead),
+            None => {}
+        }
+        loop {
             self.writer.room().await;
             match self.fetched.next().await {
                 Some(Ok(bytes)) => {
-                    if let Err(refused) = self.writer.append(bytes.clone()) {
-                        return self.run_unstored(bytes, refused, lead).await;
+                    if self.writer.append(bytes.clone()).is_err() {
+                        return self.run_unstored(bytes, lead).await;
                     }
                 }
-                Some(Err(end)) => {
-                    drop(self.writer);
-                    // A receiver that is gone needs no message.
-                    let _ = self.overflow.try_send(Err(end));
-                    break FillEnd::Abandoned;
+                Some(Err(end)) => return self.fail(end, lead),
+                None => {
+                    let end = match self.writer.finish() {
+                        Ok(_) => FillEnd::Complete,
+                        Err(_) => FillEnd::NotStorable,
+                    };
+                    return lead.end(end);
                 }
-                None => match self.writer.finish() {
-                    Ok(_) => break FillEnd::Complete,
-                    Err(_) => break FillEnd::NotStorable,
-                },
             }
-        };
-        lead.end(end);
+        }
+    }
+
+    /// The body broke off: the leader's client is told before the view says that it is abandoned.
+    fn fail(self, end: FetchEnd, lead: Lead) {
+        // A receiver that is gone needs no message, and the channel has room: nothing was sent before.
+        let _ = self.overflow.try_send(Err(end));
+        drop(self.writer);
+        lead.end(FillEnd::Abandoned);
     }
 
     /// The store refused: the leader's client gets the rest, and nobody else.
-    async fn run_unstored(mut self, first: Bytes, _refused: NotStored, lead: Lead) {
-        drop(self.writer);
+    async fn run_unstored(self, first: Bytes, lead: Lead) {
+        let Pump {
+            mut fetched,
+            writer,
+            overflow,
+            ..
+        } = self;
+        drop(writer);
         lead.end(FillEnd::NotStorable);
         let mut piece = Some(Ok(first));
         while let Some(next) = piece {
             let is_last = next.is_err();
-            if self.overflow.send(next).await.is_err() || is_last {
+            if overflow.send(next).await.is_err() || is_last {
                 return;
             }
-            piece = self.fetched.next().await;
+            piece = fetched.next().await;
         }
     }
 }

@@ -8,16 +8,13 @@ use millpond_store::NotStored;
 
 use super::store::{Lifetime, storable, storage_key};
 use super::{Ask, Exchange, FetchFailure, Fetched, Purpose, Served, Step, Walk, found};
-use crate::fill::pump::Pump;
+use crate::fill::pump::{Primed, Pump};
 use crate::fill::{FillEnd, Lead, Streaming};
 use crate::head::StoredHead;
 use crate::status::CacheStatus;
 use crate::use_stale::StaleCause;
 use crate::verdict::StaleRules;
 use crate::zone::FoundEntry;
-
-/// Pieces that are read at once before the answer is handed on: a small body is then stored and sent whole.
-const PRIME_PIECES: usize = 8;
 
 /// Asks the origin.
 #[derive(Debug)]
@@ -39,32 +36,59 @@ struct Stale {
 impl Fetch {
     /// For a missing entry.
     pub(crate) fn miss(lead: Lead) -> Self {
-        Fetch { lead: Some(lead), stale: None, status: CacheStatus::Miss }
+        Fetch {
+            lead: Some(lead),
+            stale: None,
+            status: CacheStatus::Miss,
+        }
     }
 
     /// Past the look-up, to be stored.
     pub(crate) fn bypass(lead: Lead) -> Self {
-        Fetch { lead: Some(lead), stale: None, status: CacheStatus::Bypass }
+        Fetch {
+            lead: Some(lead),
+            stale: None,
+            status: CacheStatus::Bypass,
+        }
     }
 
     /// For this client alone, though as a fill would ask.
     pub(crate) fn unstored(status: CacheStatus) -> Self {
-        Fetch { lead: None, stale: None, status }
+        Fetch {
+            lead: None,
+            stale: None,
+            status,
+        }
     }
 
     /// For a stale entry that a client waits for.
     pub(crate) fn stale(lead: Lead, found: Box<FoundEntry>, rules: StaleRules) -> Self {
-        let stale = Some(Stale { found, rules: Some(rules) });
-        Fetch { lead: Some(lead), stale, status: CacheStatus::Expired }
+        let stale = Some(Stale {
+            found,
+            rules: Some(rules),
+        });
+        Fetch {
+            lead: Some(lead),
+            stale,
+            status: CacheStatus::Expired,
+        }
     }
 
     /// For a stale entry that was served already.
     pub(crate) fn update(lead: Lead, found: Box<FoundEntry>) -> Self {
         let stale = Some(Stale { found, rules: None });
-        Fetch { lead: Some(lead), stale, status: CacheStatus::Expired }
+        Fetch {
+            lead: Some(lead),
+            stale,
+            status: CacheStatus::Expired,
+        }
     }
 
-    pub(crate) async fn run<X: Exchange>(self, x: &mut X, walk: &Walk) -> Result<Step<X>, X::Failure> {
+    pub(crate) async fn run<X: Exchange>(
+        self,
+        x: &mut X,
+        walk: &Walk,
+    ) -> Result<Step<X>, X::Failure> {
         let ask = self.ask(walk);
         match x.fetch(&ask).await {
             Ok(fetched) => Ok(self.answered(x, walk, fetched).await),
@@ -73,7 +97,10 @@ impl Fetch {
     }
 
     fn ask(&self, walk: &Walk) -> Ask {
-        let mut ask = Ask { purpose: Purpose::Fill, ..Ask::default() };
+        let mut ask = Ask {
+            purpose: Purpose::Fill,
+            ..Ask::default()
+        };
         if self.lead.is_none() {
             ask.purpose = Purpose::Pass;
         }
@@ -100,9 +127,10 @@ impl Fetch {
             lead.end(FillEnd::Failed(status));
         }
         match self.stale {
-            Some(Stale { found, rules: Some(rules) })
-                if rules.covers(failure.cause(), &walk.policies.stale) =>
-            {
+            Some(Stale {
+                found,
+                rules: Some(rules),
+            }) if rules.covers(failure.cause(), &walk.policies.stale) => {
                 Ok(Step::Done(Served::Entry(found, CacheStatus::Stale)))
             }
             _ => Err(failure),
@@ -115,12 +143,13 @@ impl Fetch {
         };
         let key = *lead.key();
         match self.stale {
-            Some(stale) if is_unchanged(walk, &stale, &fetched) => {
+            Some(stale) if is_unchanged(walk, &fetched) => {
                 return renew(x, walk, lead, stale.found, &fetched);
             }
-            Some(Stale { found, rules: Some(rules) })
-                if is_covered(walk, rules, fetched.status()) =>
-            {
+            Some(Stale {
+                found,
+                rules: Some(rules),
+            }) if is_covered(walk, rules, fetched.status()) => {
                 lead.end(FillEnd::Failed(fetched.status()));
                 return Step::Done(Served::Entry(found, CacheStatus::Stale));
             }
@@ -132,7 +161,7 @@ impl Fetch {
         };
         walk.zone.forget_error(&key);
         match begin(walk, key, &head, fetched.length()) {
-            Ok(writer) => fill(x, lead, head, writer, fetched, self.status),
+            Ok(writer) => fill(x, lead, head, (fetched, writer), self.status),
             Err(_) => {
                 lead.end(FillEnd::NotStorable);
                 Step::Done(Served::Passed(fetched, self.status))
@@ -152,7 +181,7 @@ fn remember(walk: &Walk, now: i64, lead: &Lead, status: u16) {
     }
 }
 
-fn is_unchanged<F: Fetched>(walk: &Walk, _stale: &Stale, fetched: &F) -> bool {
+fn is_unchanged<F: Fetched>(walk: &Walk, fetched: &F) -> bool {
     fetched.status() == 304 && walk.policies.revalidate.conditional
 }
 
@@ -175,7 +204,11 @@ fn renew<X: Exchange>(
     stale.head.stored_at = now;
     Lifetime::renewed(walk, fetched, &stale.head, now).apply(&mut stale.head);
     // An entry that cannot be written again stays stale and is asked for again.
-    if let Ok(entry) = walk.zone.store.replace_head(&stale.entry, stale.head.encode()) {
+    if let Ok(entry) = walk
+        .zone
+        .store
+        .replace_head(&stale.entry, stale.head.encode())
+    {
         stale.entry = entry;
     }
     lead.end(FillEnd::Complete);
@@ -199,50 +232,30 @@ fn fill<X: Exchange>(
     x: &mut X,
     lead: Lead,
     head: StoredHead,
-    writer: millpond_store::Writer,
-    mut fetched: X::Fetched,
+    (fetched, writer): (X::Fetched, millpond_store::Writer),
     status: CacheStatus,
 ) -> Step<X> {
-    let mut writer = writer;
     let length = fetched.length();
-    let mut refused = None;
-    let mut ended = None;
-    for _ in 0..PRIME_PIECES {
-        match fetched.next_ready() {
-            Some(Some(Ok(bytes))) => {
-                if writer.append(bytes.clone()).is_err() {
-                    refused = Some(bytes);
-                    break;
-                }
-            }
-            Some(end) => {
-                ended = Some(end);
-                break;
-            }
-            None => break,
+    let (mut pump, reader) = Pump::new(fetched, writer);
+    let streaming = Arc::new(Streaming {
+        head,
+        length,
+        view: reader.view.clone(),
+    });
+    if pump.prime() == Primed::More {
+        lead.begin(Arc::clone(&streaming));
+        x.spawn(pump.run(lead));
+        return Step::Done(Served::Filling(streaming, reader, status));
+    }
+    match pump.finish() {
+        Ok(entry) => {
+            let found = found(&lead, entry, streaming.head.clone());
+            lead.end(FillEnd::Complete);
+            Step::Done(Served::Entry(found, status))
+        }
+        Err(_) => {
+            lead.end(FillEnd::NotStorable);
+            Step::Done(Served::Filling(streaming, reader, status))
         }
     }
-    let is_whole = matches!(ended, Some(None));
-    let streaming = |view| Arc::new(Streaming { head: head.clone(), length, view });
-    if is_whole {
-        let view = writer.view();
-        return match writer.finish() {
-            Ok(entry) => {
-                let found = found(&lead, entry, head);
-                lead.end(FillEnd::Complete);
-                Step::Done(Served::Entry(found, status))
-            }
-            Err(_) => {
-                let reader = crate::fill::pump::Reader { view: view.clone(), overflow: None };
-                let streaming = streaming(view);
-                lead.end(FillEnd::NotStorable);
-                Step::Done(Served::Filling(streaming, reader, status))
-            }
-        };
-    }
-    let streaming = streaming(writer.view());
-    lead.begin(Arc::clone(&streaming));
-    let (pump, reader) = Pump::new(fetched, writer);
-    x.spawn(pump.run(lead, refused, ended.flatten()));
-    Step::Done(Served::Filling(streaming, reader, status))
 }

@@ -32,7 +32,9 @@ impl Lookup {
         if !self.is_repeated && x.must_bypass() {
             return Ok(bypass(walk));
         }
-        let looked_up = walk.zone.look_up(&walk.key.key, &walk.key.text, &|name| x.field(name));
+        let looked_up = walk
+            .zone
+            .look_up(&walk.key.key, &walk.key.text, &|name| x.field(name));
         match looked_up {
             LookedUp::Found(found) => match verdict(&found.head, x.now(), &walk.policies.stale) {
                 Verdict::Fresh => Ok(Step::Done(Served::Entry(Box::new(found), CacheStatus::Hit))),
@@ -74,7 +76,11 @@ impl Default for Lookup {
 fn enter(walk: &Walk, key: millpond_store::Key) -> Ticket {
     let lock = &walk.policies.lock;
     // nginx: the age belongs to the lock; without it a fill is as old as it is.
-    let age = if lock.enabled { lock.age } else { Duration::MAX };
+    let age = if lock.enabled {
+        lock.age
+    } else {
+        Duration::MAX
+    };
     walk.zone.fills.enter(key, age)
 }
 

@@ -227,12 +227,7 @@ async fn pass<X: Exchange>(x: &mut X, status: CacheStatus) -> Result<Step<X>, X:
 }
 
 /// Updates a stale entry for no client.
-pub(crate) async fn update<X: Exchange>(
-    mut x: X,
-    walk: Walk,
-    lead: Lead,
-    stale: Box<FoundEntry>,
-) {
+pub(crate) async fn update<X: Exchange>(mut x: X, walk: Walk, lead: Lead, stale: Box<FoundEntry>) {
     let fetch = Fetch::update(lead, stale);
     // A failed update leaves the stale entry as it is; the upstream code has logged why.
     let _ = fetch.run(&mut x, &walk).await;
@@ -240,5 +235,9 @@ pub(crate) async fn update<X: Exchange>(
 
 /// A finished entry with its head, as if it had been looked up.
 fn found(lead: &Lead, entry: Entry, head: StoredHead) -> Box<FoundEntry> {
-    Box::new(FoundEntry { key: *lead.key(), entry, head })
+    Box::new(FoundEntry {
+        key: *lead.key(),
+        entry,
+        head,
+    })
 }

@@ -15,7 +15,11 @@ use crate::variant;
 use crate::zone::PrimaryKey;
 
 /// The head to store, or `None` when the answer must not be.
-pub(crate) fn storable<X: Exchange>(x: &mut X, walk: &Walk, fetched: &X::Fetched) -> Option<StoredHead> {
+pub(crate) fn storable<X: Exchange>(
+    x: &mut X,
+    walk: &Walk,
+    fetched: &X::Fetched,
+) -> Option<StoredHead> {
     let now = x.now();
     let life = Lifetime::of(walk, fetched, now)?;
     if x.must_not_store() {
@@ -40,11 +44,19 @@ pub(crate) fn storable<X: Exchange>(x: &mut X, walk: &Walk, fetched: &X::Fetched
 }
 
 /// The key that the answer is stored under: the primary one, unless that holds another variant.
-pub(crate) fn storage_key(walk: &Walk, head: &StoredHead, looked_up: millpond_store::Key) -> millpond_store::Key {
+pub(crate) fn storage_key(
+    walk: &Walk,
+    head: &StoredHead,
+    looked_up: millpond_store::Key,
+) -> millpond_store::Key {
     let PrimaryKey { key: primary, .. } = walk.key;
     if head.vary.is_empty() || looked_up == primary {
         // nginx: what is stored under the first key is replaced by an answer of any variant.
-        return if head.vary.is_empty() { primary } else { looked_up };
+        return if head.vary.is_empty() {
+            primary
+        } else {
+            looked_up
+        };
     }
     variant::key(&head.variant)
 }
@@ -75,7 +87,12 @@ impl Lifetime {
     /// The lifetime that a 304 gives to a stored answer.
     ///
     /// nginx: its own fields count, else those of the stored answer, else the configuration for its status.
-    pub(crate) fn renewed<F: Fetched>(walk: &Walk, fetched: &F, head: &StoredHead, now: i64) -> Lifetime {
+    pub(crate) fn renewed<F: Fetched>(
+        walk: &Walk,
+        fetched: &F,
+        head: &StoredHead,
+        now: i64,
+    ) -> Lifetime {
         let fresh = validity(walk, fetched, now);
         let stored = stored_validity(walk, head, now);
         let until = match (fresh.verdict(), stored.verdict()) {
@@ -88,7 +105,11 @@ impl Lifetime {
             Validity::Unset => (stored.stale_updating(), stored.stale_error()),
             _ => (fresh.stale_updating(), fresh.stale_error()),
         };
-        Lifetime { until, stale_updating: bounded(updating), stale_error: bounded(error) }
+        Lifetime {
+            until,
+            stale_updating: bounded(updating),
+            stale_error: bounded(error),
+        }
     }
 
     /// Writes the lifetime into a head.
@@ -99,8 +120,8 @@ impl Lifetime {
     }
 }
 
-fn bounded(seconds: i64) -> u32 {
-    u32::try_from(seconds.max(0)).unwrap_or(u32::MAX)
+fn bounded(seconds: u64) -> u32 {
+    u32::try_from(seconds).unwrap_or(u32::MAX)
 }
 
 fn configured(walk: &Walk, status: u16, now: i64) -> Option<i64> {

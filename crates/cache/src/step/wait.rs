@@ -21,11 +21,17 @@ pub struct Wait {
 
 impl Wait {
     pub(crate) fn for_missing(waiter: Waiter) -> Self {
-        Wait { waiter, alone: CacheStatus::Miss }
+        Wait {
+            waiter,
+            alone: CacheStatus::Miss,
+        }
     }
 
     pub(crate) fn for_stale(waiter: Waiter) -> Self {
-        Wait { waiter, alone: CacheStatus::Expired }
+        Wait {
+            waiter,
+            alone: CacheStatus::Expired,
+        }
     }
 
     pub(crate) async fn run<X: Exchange>(
@@ -64,7 +70,11 @@ impl Wait {
     fn timed_out<X: Exchange>(self, walk: &Walk) -> Step<X> {
         let lock = &walk.policies.lock;
         let is_aged = self.waiter.started().elapsed() >= lock.age;
-        if is_aged && lock.age <= lock.timeout { Step::Lookup(Lookup::again()) } else { self.alone() }
+        if is_aged && lock.age <= lock.timeout {
+            Step::Lookup(Lookup::again())
+        } else {
+            self.alone()
+        }
     }
 
     fn alone<X: Exchange>(self) -> Step<X> {
@@ -80,7 +90,10 @@ impl Wait {
                 return self.alone();
             }
         }
-        let reader = Reader { view: streaming.view.clone(), overflow: None };
+        let reader = Reader {
+            view: streaming.view.clone(),
+            overflow: None,
+        };
         Step::Done(Served::Filling(streaming, reader, CacheStatus::Hit))
     }
 }
