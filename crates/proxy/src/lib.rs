@@ -9,6 +9,7 @@
 //! `phase.rs` is the map of a request; `scope/` builds the configuration it runs on.
 
 pub mod body;
+pub mod cache;
 pub mod clock;
 pub mod downstream;
 pub mod failure;

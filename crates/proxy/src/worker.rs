@@ -16,6 +16,7 @@ use std::task::Waker;
 
 use tokio::sync::Notify;
 
+use crate::cache::zones::Registry;
 use crate::scope::Conf;
 use crate::upstream::keepalive::IdlePeers;
 
@@ -41,6 +42,8 @@ pub struct ConnectionCounters {
 pub struct Shared {
     /// Connection counters.
     pub connections: ConnectionCounters,
+    /// Open cache zones.
+    pub zones: Registry,
 }
 
 /// A worker thread.

@@ -63,9 +63,13 @@ pub struct Draft {
 
 /// All rows.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
-    [super::build::ROWS, super::listen::ROWS]
-        .into_iter()
-        .flatten()
+    [
+        super::build::ROWS,
+        super::listen::ROWS,
+        crate::cache::zones::ROWS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The row of a name.

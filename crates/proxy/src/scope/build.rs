@@ -27,6 +27,7 @@ use super::location::{LocationSettings, LocationSettingsRaw};
 use super::main::{MainSettings, MainSettingsRaw};
 use super::server::{ServerSettings, ServerSettingsRaw};
 use super::{Conf, Location, Server, listen, no_effect, refused};
+use crate::cache::zones::{LocationCache, Zones};
 use crate::route::location::{AfterPrefix, LocationKind, LocationTree};
 use crate::route::regex::{Case, Regex};
 use crate::var::{Definition, VariableTable};
@@ -97,6 +98,7 @@ pub struct Builder {
     pub declared: super::declared::Declared,
     main: MainSettingsRaw,
     levels: Vec<Level>,
+    zones_used: Vec<LocationCache>,
     servers: Vec<(Arc<Server>, Vec<listen::ListenArgs>)>,
     has_http: bool,
 }
@@ -109,6 +111,7 @@ pub fn build(tree: &Tree, cx: ParseContext) -> (Option<Conf>, ParseContext) {
         declared: Default::default(),
         main: Default::default(),
         levels: Vec::new(),
+        zones_used: Vec::new(),
         servers: Vec::new(),
         has_http: false,
     };
@@ -347,7 +350,10 @@ impl Builder {
             self.levels.iter().map(|level| &level.location).collect();
         let settings = LocationSettings::resolve(&raws, &mut self.cx);
         self.levels.pop();
+        let cache = LocationCache::of(&settings);
+        self.zones_used.extend(cache.iter().cloned());
         Location {
+            cache,
             name: Bytes::from(draft.name.into_bytes()),
             kind,
             settings,
@@ -435,6 +441,7 @@ impl Builder {
         let bindings = listen::bindings(&mut self.cx, &self.servers);
         let main = MainSettings::resolve(&[&self.main], &mut self.cx);
         let variables = self.variables();
+        self.check_zones();
         if self.cx.diagnostics.has_errors() {
             return (None, self.cx);
         }
@@ -442,9 +449,33 @@ impl Builder {
             main,
             bindings,
             variables,
+            zones: Zones::default(),
             declared: self.declared,
         };
         (Some(conf), self.cx)
+    }
+
+    /// Zones that are named must be declared; each place is reported once.
+    fn check_zones(&mut self) {
+        let mut reported = Vec::new();
+        for used in std::mem::take(&mut self.zones_used) {
+            let Some(name) = used.zone.as_literal() else {
+                continue;
+            };
+            let is_known = self
+                .declared
+                .zones
+                .iter()
+                .any(|zone| zone.name.as_bytes() == name);
+            if !is_known && !reported.contains(&used.span) {
+                reported.push(used.span);
+                let name = String::from_utf8_lossy(name).into_owned();
+                self.error(
+                    used.span,
+                    format!("\"proxy_cache\" zone \"{name}\" is unknown"),
+                );
+            }
+        }
     }
 
     /// Gives every used name its meaning and reports those without one.

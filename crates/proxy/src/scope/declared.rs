@@ -2,6 +2,11 @@
 //!
 //! One field for each kind; the type stands in the file that uses it.
 
+use millpond_cache::zone::ZonePath;
+
 /// Declarations of an http block.
 #[derive(Debug, Default)]
-pub struct Declared {}
+pub struct Declared {
+    /// `proxy_cache_path`.
+    pub zones: Vec<ZonePath>,
+}

@@ -1,5 +1,16 @@
 //! The families whose directives stand in http, server and location blocks.
 
+use millpond_cache::admit::AdmissionPolicy;
+use millpond_cache::bypass::BypassPolicy;
+use millpond_cache::fill::lock::LockPolicy;
+use millpond_cache::ignore::IgnorePolicy;
+use millpond_cache::key::KeyPolicy;
+use millpond_cache::method::MethodPolicy;
+use millpond_cache::range::RangePolicy;
+use millpond_cache::revalidate::RevalidatePolicy;
+use millpond_cache::use_stale::StalePolicy;
+use millpond_cache::valid::ValidPolicy;
+use millpond_cache::zone::ZonePolicy;
 use millpond_conf::Scope;
 
 use crate::downstream::body::BodyPolicy;
@@ -18,6 +29,28 @@ pub struct LocationSettings {
     pub keep_alive: KeepAlivePolicy,
     /// Chunked coding of answers.
     pub chunked: ChunkedPolicy,
+    /// The zone.
+    pub cache_zone: ZonePolicy,
+    /// The cache key.
+    pub cache_key: KeyPolicy,
+    /// Methods.
+    pub cache_method: MethodPolicy,
+    /// Times of freshness.
+    pub cache_valid: ValidPolicy,
+    /// Waiting for fills.
+    pub cache_lock: LockPolicy,
+    /// Stale answers.
+    pub cache_stale: StalePolicy,
+    /// Updates of stale entries.
+    pub cache_revalidate: RevalidatePolicy,
+    /// Ranges of missing entries.
+    pub cache_range: RangePolicy,
+    /// Popularity.
+    pub cache_admission: AdmissionPolicy,
+    /// What is not looked up, and what is not stored.
+    pub cache_bypass: BypassPolicy,
+    /// Fields of answers that are not obeyed.
+    pub ignore: IgnorePolicy,
     /// How the server names itself.
     pub tokens: TokensPolicy,
 }

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millpond_conf::source::Span;
 
+use crate::cache::zones::{LocationCache, Zones};
 use crate::handler::ContentHandler;
 use crate::rewrite::Script;
 use crate::route::listen::Binding;
@@ -44,6 +45,8 @@ pub struct Conf {
     pub bindings: Vec<Binding>,
     /// What each variable means.
     pub variables: VariableTable,
+    /// Open cache zones.
+    pub zones: Zones,
     /// What the http block declares by name.
     pub declared: declared::Declared,
 }
@@ -72,6 +75,8 @@ pub struct Location {
     pub kind: LocationKind,
     /// Merged settings.
     pub settings: LocationSettings,
+    /// How it caches.
+    pub cache: Option<LocationCache>,
     /// Its rewrite directives.
     pub script: Script,
     /// Locations inside.
