@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 
 use crate::cache::zones::Registry;
 use crate::scope::Conf;
@@ -63,10 +64,19 @@ pub struct Generation {
     /// The configuration.
     pub conf: Arc<Conf>,
     closing: Cell<bool>,
-    connections: RefCell<Vec<Option<Waker>>>,
+    connections: RefCell<Vec<Slot>>,
     free: RefCell<Vec<usize>>,
     open: Cell<usize>,
     drained: Notify,
+}
+
+/// What is known of a connection or background task.
+#[derive(Default)]
+struct Slot {
+    /// Wakes it to see that the generation closes.
+    waker: Option<Waker>,
+    /// Ends it.
+    task: Option<AbortHandle>,
 }
 
 /// Registration of a connection or background task with its generation.
@@ -94,7 +104,7 @@ impl Generation {
         self.open.set(self.open.get() + 1);
         let slot = self.free.borrow_mut().pop().unwrap_or_else(|| {
             let mut connections = self.connections.borrow_mut();
-            connections.push(None);
+            connections.push(Slot::default());
             connections.len() - 1
         });
         Member {
@@ -111,14 +121,31 @@ impl Generation {
     /// Starts to close: idle connections end now.
     pub fn close(&self) {
         self.closing.set(true);
-        let wakers: Vec<Waker> = self
-            .connections
-            .borrow()
-            .iter()
-            .flatten()
-            .cloned()
-            .collect();
+        let connections = self.connections.borrow();
+        let wakers = connections.iter().filter_map(|slot| slot.waker.clone());
+        let wakers: Vec<Waker> = wakers.collect();
+        drop(connections);
         wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// True when nothing is open any more.
+    pub fn is_empty(&self) -> bool {
+        self.open.get() == 0
+    }
+
+    /// Makes the task of a registration one that [`Generation::drop_all`] ends.
+    pub fn adopt(&self, slot: usize, task: AbortHandle) {
+        if let Some(slot) = self.connections.borrow_mut().get_mut(slot) {
+            slot.task = Some(task);
+        }
+    }
+
+    /// Ends all connections and tasks where they stand.
+    pub fn drop_all(&self) {
+        let mut connections = self.connections.borrow_mut();
+        let tasks: Vec<AbortHandle> = connections.iter_mut().filter_map(|slot| slot.task.take()).collect();
+        drop(connections);
+        tasks.iter().for_each(AbortHandle::abort);
     }
 
     /// Waits until no connection is left.
@@ -130,12 +157,17 @@ impl Generation {
 }
 
 impl Member {
+    /// Its place, for [`Generation::adopt`].
+    pub fn slot(&self) -> usize {
+        self.slot
+    }
+
     /// Leaves word how to wake the connection when the generation closes; once is enough.
     pub fn register(&self, waker: &Waker) {
         if let Some(slot) = self.generation.connections.borrow_mut().get_mut(self.slot)
-            && slot.is_none()
+            && slot.waker.is_none()
         {
-            *slot = Some(waker.clone());
+            slot.waker = Some(waker.clone());
         }
     }
 }
@@ -143,7 +175,7 @@ impl Member {
 impl Drop for Member {
     fn drop(&mut self) {
         if let Some(slot) = self.generation.connections.borrow_mut().get_mut(self.slot) {
-            *slot = None;
+            *slot = Slot::default();
         }
         self.generation.free.borrow_mut().push(self.slot);
         self.generation

@@ -15,6 +15,7 @@
 //! 3. One request at a time: what a pipelining client sent ahead waits in the inbox, which is bounded.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -144,7 +145,7 @@ enum After {
 }
 
 /// Serves a connection to its end.
-pub async fn serve(down: Rc<Downstream>, binding: Rc<Binding>, member: Member) {
+pub async fn serve(down: Rc<Downstream>, binding: Arc<Binding>, member: Member) {
     let counters = &down.generation.worker.shared.connections;
     counters.active.fetch_add(1, Ordering::Relaxed);
     let Some(listen) = binding.listen_for(&down.local).cloned() else {

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -27,10 +28,23 @@ use crate::worker::Generation;
 /// Wait after an accept that failed for want of descriptors or memory (nginx: accept_mutex_delay's 500 ms).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
+/// Whether an address may be bound although another socket of this user has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortUse {
+    /// No: a second process is an error. Later sockets of ours may join.
+    Exclusive,
+    /// Yes, for the further sockets of an address.
+    Joined,
+}
+
 /// Binds and listens.
-pub fn bind(address: &Address, options: &ListenOptions, shares_port: bool) -> io::Result<OwnedFd> {
+pub fn bind(
+    address: &Address,
+    options: &ListenOptions,
+    port_use: PortUse,
+) -> io::Result<OwnedFd> {
     let socket = match address {
-        Address::Inet(inet) => bind_inet(*inet, options, shares_port)?,
+        Address::Inet(inet) => bind_inet(*inet, options, port_use)?,
         Address::Unix(path) => bind_unix(path)?,
     };
     if let Some(size) = options.rcvbuf {
@@ -47,7 +61,7 @@ pub fn bind(address: &Address, options: &ListenOptions, shares_port: bool) -> io
 fn bind_inet(
     address: SocketAddr,
     options: &ListenOptions,
-    shares_port: bool,
+    port_use: PortUse,
 ) -> io::Result<RawSocket> {
     let socket = RawSocket::new(
         Domain::for_address(address),
@@ -55,7 +69,7 @@ fn bind_inet(
         Some(Protocol::TCP),
     )?;
     socket.set_reuse_address(true)?;
-    if shares_port {
+    if port_use == PortUse::Joined {
         socket.set_reuse_port(true)?;
     }
     if address.is_ipv6() {
@@ -65,6 +79,8 @@ fn bind_inet(
         socket.set_keepalive(true)?;
     }
     socket.bind(&address.into())?;
+    // Set after an exclusive bind, so that the bind saw other processes and our own sockets may join.
+    socket.set_reuse_port(true)?;
     Ok(socket)
 }
 
@@ -92,7 +108,7 @@ fn is_dead(address: &SockAddr) -> bool {
 }
 
 /// Accepts connections for a generation; its owner aborts the task when the generation closes.
-pub async fn accept_loop(fd: OwnedFd, binding: Rc<Binding>, generation: Rc<Generation>) {
+pub async fn accept_loop(fd: OwnedFd, binding: Arc<Binding>, generation: Rc<Generation>) {
     let Ok(listener) = crate::socket::watch(fd) else {
         return;
     };
@@ -137,7 +153,7 @@ fn poll_accept(
 /// Starts the task of an accepted connection.
 fn start(
     (fd, peer): (OwnedFd, Option<rustix::net::SocketAddrAny>),
-    binding: &Rc<Binding>,
+    binding: &Arc<Binding>,
     generation: &Rc<Generation>,
 ) {
     let peer = peer.map_or(Address::Unix(Default::default()), |any| address_of(&any));
@@ -165,7 +181,9 @@ fn start(
         generation: Rc::clone(generation),
     });
     let member = generation.enter();
-    tokio::task::spawn_local(connection::serve(down, Rc::clone(binding), member));
+    let slot = member.slot();
+    let task = tokio::task::spawn_local(connection::serve(down, Arc::clone(binding), member));
+    generation.adopt(slot, task.abort_handle());
 }
 
 /// The address that a client connected to; asked of the kernel only for wildcard listeners.

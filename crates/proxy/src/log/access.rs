@@ -4,3 +4,6 @@ use crate::request::Request;
 
 /// Writes the request's lines.
 pub fn write(_req: &mut Request) {}
+
+/// Writes out the thread's buffered lines.
+pub fn flush_all() {}

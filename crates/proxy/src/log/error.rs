@@ -1,9 +1,43 @@
 //! `error_log`: what went wrong, for operators.
+//!
+//! A line is nginx's: time, level, process and thread, connection, message, and who asked for what:
+//!
+//! ```text
+//! 2026/11/21 03:17:22 [error] 4711#4712: *8 MESSAGE, client: 127.0.0.1, server: a, request: "GET / HTTP/1.1", host: "a"
+//! ```
+//!
+//! A request writes to the logs of its location, a location without logs to those of the main level, and a
+//! configuration without any to the log the process was started with (`-e`).
+//!
+//! Invariants:
+//! 1. A level that no log wants costs one comparison, and no formatting.
+//! 2. A line is at most [`MAX_LINE`] bytes, has no control characters, and is written at once.
+//! 3. Logging never fails: what cannot be written is lost.
+//!
+//! What it does not do: `syslog:` and `memory:` are refused.
 
+use std::cell::RefCell;
+use std::fmt::{self, Write as _};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use arc_swap::ArcSwap;
+use millpond_conf::value::Words as _;
+use millpond_conf::{ArgError, Args, FromArgs};
+
+use super::file::LogFile;
+use super::stamp;
+use crate::clock;
+use crate::downstream::Downstream;
 use crate::downstream::writer::SendError;
 use crate::failure::Failure;
 use crate::request::Request;
 use crate::scope::Conf;
+
+/// The longest line (nginx: NGX_MAX_ERROR_STR).
+pub const MAX_LINE: usize = 2048;
 
 /// Severity, most severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, millpond_conf::Words)]
@@ -34,14 +68,291 @@ pub enum Level {
     Debug,
 }
 
+/// One `error_log`.
+#[derive(Clone, Debug)]
+pub struct ErrorLog {
+    /// Where lines go.
+    pub file: Arc<LogFile>,
+    /// Lines of this level and more severe ones.
+    pub level: Level,
+}
+
+impl FromArgs for ErrorLog {
+    const SYNTAX: &'static str = "file | stderr [level]";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        let (target, level) = match args.words {
+            [target] => (target, Level::Error),
+            [target, level] => {
+                let message = || format!("invalid log level \"{}\"", level.text);
+                let level = Level::parse(&level.text);
+                (target, level.ok_or_else(|| ArgError::value(1, message()))?)
+            }
+            _ => return Err(ArgError::Count),
+        };
+        for kind in ["syslog:", "memory:"] {
+            if target.text.starts_with(kind) {
+                let message = format!("error logs to \"{kind}\" are not supported");
+                return Err(ArgError::value(0, message));
+            }
+        }
+        let file = match target.text.as_str() {
+            "stderr" => LogFile::stderr(),
+            _ => LogFile::at(&args.word::<PathBuf>(0)?),
+        };
+        Ok(ErrorLog { file, level })
+    }
+}
+
+/// Where a request's errors are logged.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location)]
+pub struct ErrorLogPolicy {
+    /// A file for errors, and the least severe level that it gets (`error` unless it is named). Several
+    /// may stand in a block; they replace those of the blocks around it.
+    ///
+    /// # Differs from nginx
+    ///
+    /// Logs to `syslog:` and `memory:` are refused.
+    #[directive(name = "error_log", repeat)]
+    pub logs: Vec<ErrorLog>,
+}
+
+/// Where the process logs, and requests whose blocks have no log.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(main)]
+pub struct ProcessLogPolicy {
+    /// A file for errors of the process and of all requests that have no log of their own; without any it is
+    /// the file of the `-e` option.
+    #[directive(name = "error_log", repeat)]
+    pub logs: Vec<ErrorLog>,
+}
+
+/// The logs of the process now.
+static PROCESS: LazyLock<ArcSwap<Vec<ErrorLog>>> = LazyLock::new(|| {
+    ArcSwap::from_pointee(vec![ErrorLog {
+        file: LogFile::stderr(),
+        level: Level::Error,
+    }])
+});
+
+/// True while the operator watches: what matters is written to the standard error stream, too.
+static TELLS_STDERR: AtomicBool = AtomicBool::new(true);
+
+/// Puts the logs of the process into force: those of a configuration, or the one of `-e`.
+pub fn set_process_logs(logs: Vec<ErrorLog>) {
+    PROCESS.store(Arc::new(logs));
+}
+
+/// From now on lines go to the logs only, because the start is over.
+pub fn leave_stderr() {
+    TELLS_STDERR.store(false, Ordering::Relaxed);
+}
+
+/// Logs an event of the process.
+pub fn process(level: Level, message: fmt::Arguments<'_>) {
+    let logs = PROCESS.load();
+    write_line(&logs, level, None, message);
+    let has_stderr = logs.iter().any(|log| log.file.is_stderr() && log.level >= level);
+    if level <= Level::Warn && TELLS_STDERR.load(Ordering::Relaxed) && !has_stderr {
+        let line = format!("millpond: [{}] {message}\n", level.word());
+        // Nobody may be listening any more.
+        let _ = LogFile::stderr().write(line.as_bytes());
+    }
+}
+
+/// Logs an event of a request at a level.
+pub fn write(req: &Request, level: Level, message: fmt::Arguments<'_>) {
+    let own = &req.location.settings.error_log.logs;
+    let main = &req.conf.main.log.logs;
+    let by_conf = if own.is_empty() { main } else { own };
+    let process;
+    let logs = if by_conf.is_empty() {
+        process = PROCESS.load();
+        &process
+    } else {
+        by_conf
+    };
+    if logs.iter().all(|log| log.level < level) {
+        return;
+    }
+    let number = Some(req.down.number);
+    write_line(logs, level, number, format_args!("{message}{}", Asker(req)));
+}
+
+/// Logs an event of a connection between two requests.
+pub fn connection(down: &Downstream, level: Level, message: fmt::Arguments<'_>) {
+    let main = &down.generation.conf.main.log.logs;
+    let asker = format_args!(
+        "{message}, client: {}, server: {}",
+        down.remote.borrow().host_text(),
+        down.local
+    );
+    match main.is_empty() {
+        true => write_line(&PROCESS.load(), level, Some(down.number), asker),
+        false => write_line(main, level, Some(down.number), asker),
+    }
+}
+
 /// Logs a failure of a request at its level.
-pub fn failure(_req: &Request, _failure: &Failure) {}
+pub fn failure(req: &Request, failure: &Failure) {
+    if let Some(level) = failure.level() {
+        write(req, level, format_args!("{failure}"));
+    }
+}
 
 /// Logs a refused head.
-pub fn refused(_req: &Request, _why: &str) {}
+pub fn refused(req: &Request, why: &str) {
+    let what = "while reading client request headers";
+    write(req, Level::Info, format_args!("{why} {what}"));
+}
 
 /// Logs an answer that was not sent whole.
-pub fn send_failed(_req: &Request, _error: &SendError) {}
+pub fn send_failed(req: &Request, error: &SendError) {
+    let level = match error {
+        SendError::Client(_) => Level::Info,
+        _ => Level::Error,
+    };
+    write(req, level, format_args!("{error} while sending to client"));
+}
 
 /// Logs a failing accept.
-pub fn accept_failed(_conf: &Conf, _error: &std::io::Error) {}
+pub fn accept_failed(_conf: &Conf, error: &io::Error) {
+    process(Level::Crit, format_args!("accept4() failed ({})", os_error(error)));
+}
+
+/// An error of the system as nginx writes it: `2: No such file or directory`.
+pub fn os_error(error: &io::Error) -> String {
+    let text = error.to_string();
+    match error.raw_os_error() {
+        Some(code) => {
+            let text = text.split(" (os error").next().unwrap_or(&text);
+            format!("{code}: {text}")
+        }
+        None => text,
+    }
+}
+
+/// Who asked, and for what: the end of a request's line.
+struct Asker<'a>(&'a Request);
+
+impl fmt::Display for Asker<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let req = self.0;
+        let text = |bytes| String::from_utf8_lossy(bytes);
+        write!(f, ", client: {}", req.down.remote.borrow().host_text())?;
+        write!(f, ", server: {}", text(&req.server.name))?;
+        let line = req.head.line();
+        if !line.is_empty() {
+            write!(f, ", request: \"{}\"", text(line))?;
+        }
+        if let Some(host) = req.field(crate::header::Known::Host) {
+            write!(f, ", host: \"{}\"", text(host))?;
+        }
+        if let Some(referrer) = req.field(crate::header::Known::Referer) {
+            write!(f, ", referrer: \"{}\"", text(referrer))?;
+        }
+        Ok(())
+    }
+}
+
+thread_local! {
+    static LINE: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(256));
+    /// `PID#TID: `, the same for all lines of a thread.
+    static PROCESS_AND_THREAD: String = format!(
+        "{}#{}: ",
+        std::process::id(),
+        rustix::thread::gettid().as_raw_nonzero()
+    );
+}
+
+fn write_line(logs: &[ErrorLog], level: Level, number: Option<u64>, message: fmt::Arguments<'_>) {
+    if logs.iter().all(|log| log.level < level) {
+        return;
+    }
+    LINE.with(|line| {
+        // A message whose own formatting logs is lost rather than fatal.
+        let Ok(mut line) = line.try_borrow_mut() else { return };
+        line.clear();
+        stamp::append(&mut line, stamp::Form::ErrorLog, clock::now_ms());
+        let mut text = Bounded(&mut line);
+        // A line that is full is cut, which is no failure.
+        let _ = write!(text, " [{}] ", level.word());
+        PROCESS_AND_THREAD.with(|ids| text.write_str(ids)).ok();
+        if let Some(number) = number {
+            let _ = write!(text, "*{number} ");
+        }
+        let _ = text.write_fmt(message);
+        line.push(b'\n');
+        for log in logs.iter().filter(|log| log.level >= level) {
+            // INVARIANT 3.
+            let _ = log.file.write(&line);
+        }
+    });
+}
+
+/// Takes text up to [`MAX_LINE`] and shows control characters as `\x0A`.
+struct Bounded<'a>(&'a mut Vec<u8>);
+
+impl fmt::Write for Bounded<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            if self.0.len() + 5 > MAX_LINE {
+                return Err(fmt::Error);
+            }
+            match byte {
+                0..=0x1f | 0x7f => {
+                    let digit = |nibble: u8| b"0123456789ABCDEF".get(nibble as usize).copied();
+                    let digits = [digit(byte >> 4), digit(byte & 15)];
+                    self.0.extend_from_slice(b"\\x");
+                    self.0.extend(digits.into_iter().flatten());
+                }
+                _ => self.0.push(byte),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_is_bounded_and_has_no_control_characters() {
+        let mut line = Vec::new();
+        Bounded(&mut line).write_str("a\nb\x7f").unwrap();
+        assert_eq!(line, b"a\\x0Ab\\x7F");
+        let long = "x".repeat(MAX_LINE * 2);
+        assert!(Bounded(&mut line).write_str(&long).is_err());
+        assert!(line.len() < MAX_LINE);
+    }
+
+    #[test]
+    fn error_log_takes_a_file_and_a_level() {
+        let mut cx = millpond_conf::ParseContext::new("/prefix", "/conf");
+        let mut read = |text: &str| {
+            let tree = millpond_conf::load_text(
+                "x",
+                format!("error_log {text};"),
+                &Default::default(),
+                &mut Default::default(),
+            );
+            let statement = &tree.statements[0];
+            ErrorLog::from_args(&mut Args {
+                name: &statement.name,
+                words: &statement.args,
+                body: None,
+                cx: &mut cx,
+            })
+        };
+        let log = read("e.log").unwrap();
+        assert_eq!(log.file.path(), Some("/prefix/e.log".as_ref()));
+        assert_eq!(log.level, Level::Error);
+        assert_eq!(read("/e.log debug").unwrap().level, Level::Debug);
+        assert!(read("stderr").unwrap().file.is_stderr());
+        for text in ["", "a b", "a error x", "syslog:server=a", "memory:1m"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+}

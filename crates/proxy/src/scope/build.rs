@@ -447,7 +447,7 @@ impl Builder {
         }
         let conf = Conf {
             main,
-            bindings,
+            bindings: bindings.into_iter().map(Arc::new).collect(),
             variables,
             zones: Zones::default(),
             declared: self.declared,

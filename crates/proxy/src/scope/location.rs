@@ -16,6 +16,7 @@ use millpond_conf::Scope;
 use crate::downstream::body::BodyPolicy;
 use crate::downstream::connection::KeepAlivePolicy;
 use crate::downstream::writer::SendPolicy;
+use crate::log::error::ErrorLogPolicy;
 use crate::respond::{ChunkedPolicy, TokensPolicy};
 
 /// Settings of a location, merged from the blocks around it.
@@ -53,4 +54,6 @@ pub struct LocationSettings {
     pub ignore: IgnorePolicy,
     /// How the server names itself.
     pub tokens: TokensPolicy,
+    /// Error logs.
+    pub error_log: ErrorLogPolicy,
 }

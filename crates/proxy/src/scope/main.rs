@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use millpond_conf::{Family, Scope};
 
+use crate::log::error::ProcessLogPolicy;
+
 /// The number of worker threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerCount {
@@ -65,4 +67,6 @@ pub struct ProcessPolicy {
 pub struct MainSettings {
     /// The process.
     pub process: ProcessPolicy,
+    /// Where it logs.
+    pub log: ProcessLogPolicy,
 }

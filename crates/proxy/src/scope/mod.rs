@@ -42,7 +42,7 @@ pub struct Conf {
     /// Settings of the process.
     pub main: MainSettings,
     /// Sockets to listen on, with the servers behind them.
-    pub bindings: Vec<Binding>,
+    pub bindings: Vec<Arc<Binding>>,
     /// What each variable means.
     pub variables: VariableTable,
     /// Open cache zones.

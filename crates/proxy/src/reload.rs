@@ -1,0 +1,120 @@
+//! Reading the configuration, at the start and again on HUP.
+//!
+//! A reload reads and checks everything, opens the logs and sockets that are new, and only then hands over. Whatever goes
+//! wrong before that is logged, and the process goes on as it was.
+//!
+//! ```text
+//! read ──► check ──► open logs ──► bind what is new ──► hand over; the old generation drains
+//!   └────────┴───────────┴──────────────┴──► logged; nothing changes
+//! ```
+//!
+//! Invariants:
+//! 1. After a failed reload the same configuration, logs and sockets are in force as before.
+//! 2. All mistakes of a configuration are logged, not only the first.
+
+use std::path::{Path, PathBuf};
+
+use millpond_conf::source::Sources;
+use millpond_conf::{Diagnostics, LoadOptions, ParseContext, Severity, one_line};
+
+use crate::log::error::{self, ErrorLog, Level};
+use crate::log::file;
+use crate::scope::{self, Conf};
+use crate::server::Server;
+
+/// Where the configuration is read from.
+#[derive(Clone, Debug)]
+pub struct ConfSource {
+    /// The main file.
+    pub path: PathBuf,
+    /// Where relative paths of directives start.
+    pub prefix: PathBuf,
+    /// The directives of `-g`.
+    pub globals: Option<String>,
+    /// The log that is used where the configuration names none.
+    pub error_log: ErrorLog,
+}
+
+/// What was read.
+#[derive(Debug)]
+pub struct Reading {
+    /// The configuration; none when it has mistakes.
+    pub conf: Option<Conf>,
+    /// The files.
+    pub sources: Sources,
+    /// Mistakes, warnings and notes.
+    pub diagnostics: Diagnostics,
+}
+
+impl ConfSource {
+    /// Reads and checks the configuration; opens nothing else.
+    pub fn read(&self) -> Reading {
+        let conf_dir = self.path.parent().unwrap_or(Path::new("")).to_owned();
+        let options = LoadOptions {
+            conf_dir: Some(conf_dir.clone()),
+            globals: self.globals.clone(),
+        };
+        let mut cx = ParseContext::new(&self.prefix, conf_dir);
+        let tree = millpond_conf::load(&self.path, &options, &mut cx.diagnostics);
+        let (conf, cx) = scope::build(&tree, cx);
+        Reading {
+            conf,
+            sources: tree.sources,
+            diagnostics: cx.diagnostics,
+        }
+    }
+
+    /// The logs of the process under a configuration.
+    pub fn process_logs(&self, conf: &Conf) -> Vec<ErrorLog> {
+        match conf.main.log.logs.is_empty() {
+            true => vec![self.error_log.clone()],
+            false => conf.main.log.logs.clone(),
+        }
+    }
+}
+
+impl Reading {
+    /// Logs the findings, one line each.
+    pub fn log(&self) {
+        for diagnostic in self.diagnostics.iter() {
+            let level = match diagnostic.severity {
+                Severity::Error => Level::Emerg,
+                Severity::Warning => Level::Warn,
+                Severity::Note => continue,
+            };
+            let line = one_line(diagnostic, &self.sources);
+            error::process(level, format_args!("{line}"));
+        }
+    }
+}
+
+/// Reads the configuration again and puts it into force, if there is nothing wrong with it.
+pub fn reload(server: &mut Server, source: &ConfSource) {
+    error::process(Level::Notice, format_args!("reconfiguring"));
+    let reading = source.read();
+    reading.log();
+    let Some(conf) = reading.conf else { return };
+    let failures = file::open_all();
+    for failure in &failures {
+        error::process(Level::Emerg, format_args!("{failure}"));
+    }
+    if !failures.is_empty() {
+        return;
+    }
+    let logs = source.process_logs(&conf);
+    match server.change(conf) {
+        Ok(()) => {
+            error::set_process_logs(logs);
+            // nginx: a new configuration writes to the files that have the names now.
+            let failures = file::reopen_all();
+            for failure in failures {
+                error::process(Level::Emerg, format_args!("{failure}"));
+            }
+        }
+        Err(errors) => {
+            for failure in errors {
+                error::process(Level::Emerg, format_args!("{failure}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The listening sockets of the process, by address.
+//!
+//! Each TCP address has as many sockets as there are workers (SO_REUSEPORT), so that the kernel spreads connections
+//! and no two workers wait on one socket. A Unix address has one socket, which all workers share.
+//!
+//! A reload first opens what is missing ([`Sockets::open`]); only when all of that worked are the new ones kept and those
+//! that are no longer configured closed ([`Sockets::adopt`]).
+//!
+//! Invariants:
+//! 1. The first socket of an address that we do not listen on yet is bound exclusively: another process on it is an
+//!    error, even one that shares its port. Only then may our further sockets join.
+//! 2. No socket that is still configured is closed, because its queue of connections would be lost with it: with
+//!    fewer workers than sockets, workers have several.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::downstream::address::Address;
+use crate::downstream::listener::{self, PortUse};
+use crate::log::error::os_error;
+use crate::route::listen::Binding;
+
+/// How often a bind is tried when the address is in use, as by a predecessor that is about to end (nginx: 5).
+const BIND_TRIES: u32 = 5;
+
+/// Pause between two such tries (nginx: 500 ms).
+const BIND_PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// A socket could not be had; in nginx's words.
+#[derive(Debug, thiserror::Error)]
+#[error("bind() to {address} failed ({})", os_error(source))]
+pub struct BindError {
+    /// Which address.
+    pub address: Address,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// A worker's listener and what answers on it.
+#[derive(Debug)]
+pub struct Listening {
+    /// The servers.
+    pub binding: Arc<Binding>,
+    /// The socket.
+    pub fd: OwnedFd,
+}
+
+/// All sockets.
+#[derive(Debug, Default)]
+pub struct Sockets {
+    bound: Vec<Bound>,
+}
+
+/// The sockets of one address.
+#[derive(Debug)]
+struct Bound {
+    address: Address,
+    fds: Vec<OwnedFd>,
+}
+
+/// Sockets that were opened for a configuration that is not in force yet.
+#[derive(Debug)]
+pub struct Opened(Vec<Bound>);
+
+impl Sockets {
+    /// Opens what `bindings` need beyond what there is. All errors are returned, and nothing is kept then.
+    pub fn open(
+        &self,
+        bindings: &[Arc<Binding>],
+        workers: usize,
+    ) -> Result<Opened, Vec<BindError>> {
+        let mut opened = Vec::new();
+        let mut errors = Vec::new();
+        for binding in bindings {
+            match self.open_address(binding, workers) {
+                Ok(fds) => opened.push(Bound {
+                    address: binding.bound.clone(),
+                    fds,
+                }),
+                Err(source) => errors.push(BindError {
+                    address: binding.bound.clone(),
+                    source,
+                }),
+            }
+        }
+        match errors.is_empty() {
+            true => Ok(Opened(opened)),
+            false => Err(errors),
+        }
+    }
+
+    fn open_address(&self, binding: &Binding, workers: usize) -> io::Result<Vec<OwnedFd>> {
+        let have = self.find(&binding.bound).map_or(0, |bound| bound.fds.len());
+        let want = match binding.bound {
+            Address::Inet(_) => workers,
+            Address::Unix(_) => 1,
+        };
+        let mut fds = Vec::new();
+        while have + fds.len() < want {
+            let port_use = match have == 0 && fds.is_empty() && !self.has_port(&binding.bound) {
+                true => PortUse::Exclusive,
+                false => PortUse::Joined,
+            };
+            fds.push(bind_patiently(binding, port_use)?);
+        }
+        Ok(fds)
+    }
+
+    /// Keeps what was opened and closes what `bindings` do not name.
+    pub fn adopt(&mut self, opened: Opened, bindings: &[Arc<Binding>]) {
+        for new in opened.0 {
+            match self.bound.iter_mut().find(|bound| bound.address == new.address) {
+                Some(bound) => bound.fds.extend(new.fds),
+                None => self.bound.push(new),
+            }
+        }
+        let is_named = |bound: &Bound| bindings.iter().any(|it| it.bound == bound.address);
+        let (kept, gone) = std::mem::take(&mut self.bound).into_iter().partition(is_named);
+        self.bound = kept;
+        remove_files(&gone);
+    }
+
+    /// Copies of the sockets that the worker of an index accepts from.
+    pub fn share_of(
+        &self,
+        index: usize,
+        workers: usize,
+        bindings: &[Arc<Binding>],
+    ) -> io::Result<Vec<Listening>> {
+        let mut share = Vec::new();
+        for binding in bindings {
+            let Some(bound) = self.find(&binding.bound) else {
+                continue;
+            };
+            for fd in mine(&bound.fds, index, workers) {
+                share.push(Listening {
+                    binding: Arc::clone(binding),
+                    fd: fd.try_clone()?,
+                });
+            }
+        }
+        Ok(share)
+    }
+
+    /// Removes the files of Unix sockets, at the end of the process.
+    pub fn remove_files(&self) {
+        remove_files(&self.bound);
+    }
+
+    fn find(&self, address: &Address) -> Option<&Bound> {
+        self.bound.iter().find(|bound| bound.address == *address)
+    }
+
+    /// True when we listen on the port under some address, as a wildcard that replaces it.
+    fn has_port(&self, address: &Address) -> bool {
+        let port = address.port();
+        port != 0 && self.bound.iter().any(|bound| bound.address.port() == port)
+    }
+}
+
+/// The sockets for a worker: every `workers`th one, or a shared one when there are too few.
+fn mine(fds: &[OwnedFd], index: usize, workers: usize) -> impl Iterator<Item = &OwnedFd> {
+    let count = fds.len().max(1);
+    let step = workers.min(count).max(1);
+    fds.iter().skip(index % step).step_by(step)
+}
+
+fn bind_patiently(binding: &Binding, port_use: PortUse) -> io::Result<OwnedFd> {
+    let mut tries = 1;
+    loop {
+        match listener::bind(&binding.bound, &binding.options, port_use) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < BIND_TRIES => {
+                tries += 1;
+                // No runtime is there yet, and during a reload the workers go on without this thread.
+                std::thread::sleep(BIND_PAUSE);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn remove_files(sockets: &[Bound]) {
+    for path in sockets.iter().filter_map(path_of) {
+        // Somebody who removed it first did what is wanted.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+fn path_of(bound: &Bound) -> Option<&PathBuf> {
+    match &bound.address {
+        Address::Unix(path) => Some(path),
+        Address::Inet(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(sockets: usize, workers: usize) -> Vec<Vec<usize>> {
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let fds: Vec<OwnedFd> = (0..sockets)
+            .map(|_| null.try_clone().unwrap().into())
+            .collect();
+        let place = |fd: &OwnedFd| fds.iter().position(|other| std::ptr::eq(other, fd)).unwrap();
+        (0..workers)
+            .map(|index| mine(&fds, index, workers).map(place).collect())
+            .collect()
+    }
+
+    #[test]
+    fn every_socket_has_a_worker_and_every_worker_a_socket() {
+        let cases = [
+            (1, 1, vec![vec![0]]),
+            (3, 3, vec![vec![0], vec![1], vec![2]]),
+            (1, 3, vec![vec![0], vec![0], vec![0]]),
+            (2, 3, vec![vec![0], vec![1], vec![0]]),
+            (3, 2, vec![vec![0, 2], vec![1]]),
+        ];
+        for (sockets, workers, expected) in cases {
+            assert_eq!(shares(sockets, workers), expected, "{sockets} for {workers}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! A worker thread: its runtime, its generations, and the commands it obeys.
+//!
+//! ```text
+//! (nothing) ──Serve──► serving ──Serve──► serving the next; the generation before drains
+//!                         └──Quit──► all generations drain ──► ended
+//!                         └──Stop──► all connections are dropped ──► ended
+//! ```
+//!
+//! A generation that drains accepts nothing, has closed its idle connections, and waits for the busy ones; after
+//! `worker_shutdown_timeout` it drops those that are left.
+//!
+//! Invariants:
+//! 1. Accepting under an old generation ends before the new one accepts.
+//! 2. The thread's buffered log lines are written before it ends.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, LocalSet, spawn_local};
+
+use super::sockets::Listening;
+use crate::clock;
+use crate::downstream::listener;
+use crate::log::access;
+use crate::log::error::{self, Level};
+use crate::scope::Conf;
+use crate::upstream::keepalive::IdlePeers;
+use crate::worker::{Generation, Shared, Worker};
+
+/// Commands that may wait for a worker; one that is further behind hangs.
+const COMMANDS: usize = 64;
+
+/// What a worker is told.
+#[derive(Debug)]
+pub enum Command {
+    /// Serve this configuration from now on.
+    Serve {
+        /// The configuration.
+        conf: Arc<Conf>,
+        /// Where to accept.
+        listening: Vec<Listening>,
+    },
+    /// Write out buffered log lines.
+    FlushLogs,
+    /// Finish what is going on, then end.
+    Quit,
+    /// End now.
+    Stop,
+}
+
+/// A worker as the main thread sees it.
+#[derive(Debug)]
+pub struct WorkerThread {
+    commands: mpsc::Sender<Command>,
+}
+
+impl WorkerThread {
+    /// Starts a worker that serves nothing yet.
+    pub fn start(index: usize, shared: Arc<Shared>) -> io::Result<WorkerThread> {
+        let (sender, receiver) = mpsc::channel(COMMANDS);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        std::thread::Builder::new()
+            .name(format!("worker {index}"))
+            .spawn(move || {
+                let worker = Rc::new(Worker {
+                    index,
+                    shared,
+                    idle_peers: IdlePeers::default(),
+                });
+                LocalSet::new().block_on(&runtime, Thread::new(worker).run(receiver));
+                access::flush_all();
+            })?;
+        Ok(WorkerThread { commands: sender })
+    }
+
+    /// Tells the worker something; one that has ended need not know.
+    pub fn send(&self, command: Command) {
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.commands.try_send(command) {
+            error::process(Level::Alert, format_args!("a worker does not obey"));
+        }
+    }
+
+    /// Waits until the worker has ended.
+    pub async fn ended(&self) {
+        self.commands.closed().await;
+    }
+}
+
+/// The state of the thread itself.
+struct Thread {
+    worker: Rc<Worker>,
+    current: Option<Serving>,
+    draining: Vec<Rc<Generation>>,
+}
+
+/// The generation that accepts.
+struct Serving {
+    generation: Rc<Generation>,
+    accepting: Vec<AbortHandle>,
+}
+
+impl Thread {
+    fn new(worker: Rc<Worker>) -> Self {
+        Thread {
+            worker,
+            current: None,
+            draining: Vec::new(),
+        }
+    }
+
+    async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        loop {
+            match commands.recv().await {
+                Some(Command::Serve { conf, listening }) => self.serve(conf, listening),
+                Some(Command::FlushLogs) => access::flush_all(),
+                Some(Command::Quit) | None => break,
+                Some(Command::Stop) => return,
+            }
+        }
+        self.retire();
+        let draining = std::mem::take(&mut self.draining);
+        let drained = async {
+            for generation in &draining {
+                generation.drained().await;
+            }
+        };
+        let mut drained = std::pin::pin!(drained);
+        loop {
+            tokio::select! {
+                () = &mut drained => return,
+                command = commands.recv() => match command {
+                    Some(Command::Stop) | None => return,
+                    Some(Command::FlushLogs) => access::flush_all(),
+                    Some(_) => {}
+                },
+            }
+        }
+    }
+
+    fn serve(&mut self, conf: Arc<Conf>, listening: Vec<Listening>) {
+        self.retire();
+        let generation = Generation::new(Rc::clone(&self.worker), conf);
+        let accept = |listening: Listening| {
+            let generation = Rc::clone(&generation);
+            let task = listener::accept_loop(listening.fd, listening.binding, generation);
+            spawn_local(task).abort_handle()
+        };
+        let accepting = listening.into_iter().map(accept).collect();
+        self.current = Some(Serving {
+            generation,
+            accepting,
+        });
+    }
+
+    /// Lets the current generation drain.
+    fn retire(&mut self) {
+        let Some(serving) = self.current.take() else {
+            return;
+        };
+        serving.accepting.iter().for_each(AbortHandle::abort);
+        let generation = serving.generation;
+        generation.close();
+        self.draining.retain(|old| !old.is_empty());
+        self.draining.push(Rc::clone(&generation));
+        if let Some(timeout) = generation.conf.main.process.shutdown_timeout {
+            spawn_local(drop_after(generation, timeout));
+        }
+    }
+}
+
+/// Drops the connections that a generation still has after a time.
+async fn drop_after(generation: Rc<Generation>, timeout: Duration) {
+    tokio::select! {
+        () = generation.drained() => {}
+        () = clock::pause(timeout) => generation.drop_all(),
+    }
+}
