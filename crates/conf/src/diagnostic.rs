@@ -111,6 +111,11 @@ impl Diagnostics {
         self.push(Severity::Note, span.into(), message.into())
     }
 
+    /// Adds a finding that was made elsewhere.
+    pub fn push_copy(&mut self, diagnostic: Diagnostic) {
+        self.all.push(diagnostic);
+    }
+
     /// Takes over the findings of another collection.
     pub fn append(&mut self, mut other: Diagnostics) {
         self.all.append(&mut other.all);

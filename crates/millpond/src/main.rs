@@ -1,2 +1,57 @@
-//! The `millpond` program.
-fn main() {}
+//! The `millpond` program: arguments, configuration test, start, signals to a running process.
+//!
+//! | file | what |
+//! |---|---|
+//! | `arguments.rs` | nginx's command line |
+//! | `version.rs` | `-v`, `-V`, `-h`, and the table of what works |
+//! | `start.rs` | the way from a configuration to a serving process |
+//! | `test.rs` | `-t`, `-T` |
+//! | `daemon.rs` | going to the background |
+//! | `identity.rs` | `user`: changing user and group |
+//! | `pid.rs` | the pid file, and `-s` |
+
+mod arguments;
+mod daemon;
+mod identity;
+mod pid;
+mod start;
+mod test;
+mod version;
+
+use std::process::ExitCode;
+
+use arguments::{Action, Arguments};
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::parse(std::env::args().skip(1)) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            eprintln!("millpond: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if let Some(text) = version::text(&arguments) {
+        eprint!("{text}");
+        if arguments.action != Action::Test {
+            return ExitCode::SUCCESS;
+        }
+    }
+    if arguments.is_daemon_child {
+        daemon::detach();
+    }
+    let outcome = match &arguments.action {
+        Action::Run => start::run(&arguments),
+        Action::Test => test::run(&arguments),
+        Action::Signal(signal) => pid::send(&arguments, *signal),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            millpond_proxy::log::error::process(
+                millpond_proxy::log::error::Level::Emerg,
+                format_args!("{error:#}"),
+            );
+            ExitCode::FAILURE
+        }
+    }
+}

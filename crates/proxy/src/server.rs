@@ -162,7 +162,9 @@ impl Server {
     }
 
     fn command_all(&self, command: impl Fn() -> Command) {
-        self.workers.iter().for_each(|worker| worker.send(command()));
+        self.workers
+            .iter()
+            .for_each(|worker| worker.send(command()));
     }
 
     /// Waits for the workers' end; another signal that asks for it makes a graceful end a fast one.
@@ -173,10 +175,10 @@ impl Server {
                 worker.ended().await;
             }
         };
-        let mut ended = std::pin::pin!(ended);
+        let mut ended = Box::pin(ended);
         loop {
             tokio::select! {
-                () = &mut ended => return,
+                () = &mut ended => break,
                 signal = signals.next() => match signal {
                     Signal::Stop => workers.iter().for_each(|worker| worker.send(Command::Stop)),
                     Signal::Reopen => self.reopen_logs(),
@@ -184,6 +186,8 @@ impl Server {
                 },
             }
         }
+        drop(ended);
+        workers.into_iter().for_each(WorkerThread::join);
     }
 }
 

@@ -143,7 +143,10 @@ impl Generation {
     /// Ends all connections and tasks where they stand.
     pub fn drop_all(&self) {
         let mut connections = self.connections.borrow_mut();
-        let tasks: Vec<AbortHandle> = connections.iter_mut().filter_map(|slot| slot.task.take()).collect();
+        let tasks: Vec<AbortHandle> = connections
+            .iter_mut()
+            .filter_map(|slot| slot.task.take())
+            .collect();
         drop(connections);
         tasks.iter().for_each(AbortHandle::abort);
     }

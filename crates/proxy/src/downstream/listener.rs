@@ -38,11 +38,7 @@ pub enum PortUse {
 }
 
 /// Binds and listens.
-pub fn bind(
-    address: &Address,
-    options: &ListenOptions,
-    port_use: PortUse,
-) -> io::Result<OwnedFd> {
+pub fn bind(address: &Address, options: &ListenOptions, port_use: PortUse) -> io::Result<OwnedFd> {
     let socket = match address {
         Address::Inet(inet) => bind_inet(*inet, options, port_use)?,
         Address::Unix(path) => bind_unix(path)?,

@@ -20,7 +20,7 @@ use std::cell::RefCell;
 use std::fmt::{self, Write as _};
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use arc_swap::ArcSwap;
@@ -149,11 +149,34 @@ pub fn leave_stderr() {
     TELLS_STDERR.store(false, Ordering::Relaxed);
 }
 
+/// Runs something whose lines the standard error stream has in another form already.
+pub fn to_logs_only(run: impl FnOnce()) {
+    let before = TELLS_STDERR.swap(false, Ordering::Relaxed);
+    run();
+    TELLS_STDERR.store(before, Ordering::Relaxed);
+}
+
+/// Panics of this process that were caught: each ended one task.
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// Counts and logs a panic; called by the process's panic hook.
+pub fn panicked(message: fmt::Arguments<'_>) {
+    PANICS.fetch_add(1, Ordering::Relaxed);
+    process(Level::Alert, message);
+}
+
+/// How many panics were caught since the start.
+pub fn panics() -> u64 {
+    PANICS.load(Ordering::Relaxed)
+}
+
 /// Logs an event of the process.
 pub fn process(level: Level, message: fmt::Arguments<'_>) {
     let logs = PROCESS.load();
     write_line(&logs, level, None, message);
-    let has_stderr = logs.iter().any(|log| log.file.is_stderr() && log.level >= level);
+    let has_stderr = logs
+        .iter()
+        .any(|log| log.file.is_stderr() && log.level >= level);
     if level <= Level::Warn && TELLS_STDERR.load(Ordering::Relaxed) && !has_stderr {
         let line = format!("millpond: [{}] {message}\n", level.word());
         // Nobody may be listening any more.
@@ -218,7 +241,10 @@ pub fn send_failed(req: &Request, error: &SendError) {
 
 /// Logs a failing accept.
 pub fn accept_failed(_conf: &Conf, error: &io::Error) {
-    process(Level::Crit, format_args!("accept4() failed ({})", os_error(error)));
+    process(
+        Level::Crit,
+        format_args!("accept4() failed ({})", os_error(error)),
+    );
 }
 
 /// An error of the system as nginx writes it: `2: No such file or directory`.
@@ -272,7 +298,9 @@ fn write_line(logs: &[ErrorLog], level: Level, number: Option<u64>, message: fmt
     }
     LINE.with(|line| {
         // A message whose own formatting logs is lost rather than fatal.
-        let Ok(mut line) = line.try_borrow_mut() else { return };
+        let Ok(mut line) = line.try_borrow_mut() else {
+            return;
+        };
         line.clear();
         stamp::append(&mut line, stamp::Form::ErrorLog, clock::now_ms());
         let mut text = Bounded(&mut line);

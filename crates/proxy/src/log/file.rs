@@ -48,7 +48,10 @@ impl LogFile {
         let mut files = table();
         files.retain(|file| file.strong_count() > 0);
         let known = files.iter().filter_map(Weak::upgrade);
-        if let Some(file) = known.into_iter().find(|file| file.path.as_deref() == Some(path)) {
+        if let Some(file) = known
+            .into_iter()
+            .find(|file| file.path.as_deref() == Some(path))
+        {
             return file;
         }
         let file = Arc::new(LogFile {
@@ -104,7 +107,9 @@ impl LogFile {
 
     /// Opens the file again; the old one stays in use when that fails.
     pub fn reopen(&self) -> Result<(), OpenError> {
-        let Some(path) = &self.path else { return Ok(()) };
+        let Some(path) = &self.path else {
+            return Ok(());
+        };
         match append_to(path) {
             Ok(file) => {
                 self.file.store(Some(Arc::new(file)));
@@ -134,7 +139,10 @@ pub fn open_all() -> Vec<OpenError> {
 
 /// Opens all files again, after they were renamed.
 pub fn reopen_all() -> Vec<OpenError> {
-    live().iter().filter_map(|file| file.reopen().err()).collect()
+    live()
+        .iter()
+        .filter_map(|file| file.reopen().err())
+        .collect()
 }
 
 fn live() -> Vec<Arc<LogFile>> {
@@ -155,7 +163,10 @@ mod tests {
         let path = Path::new("/nonexistent/one.log");
         let first = LogFile::at(path);
         assert!(Arc::ptr_eq(&first, &LogFile::at(path)));
-        assert!(!Arc::ptr_eq(&first, &LogFile::at(Path::new("/nonexistent/two.log"))));
+        assert!(!Arc::ptr_eq(
+            &first,
+            &LogFile::at(Path::new("/nonexistent/two.log"))
+        ));
         assert!(first.write(b"x\n").is_err());
         let error = first.open().unwrap_err().to_string();
         let expected = "open() \"/nonexistent/one.log\" failed (2: No such file or directory)";

@@ -61,8 +61,19 @@ impl Stamps {
     fn format(&mut self, second: i64) {
         let offset = offset_at(second);
         let civil = Civil::of(second + i64::from(offset));
-        let Civil { year, month, day, hour, minute, second: sec } = civil;
-        let (sign, east) = if offset < 0 { ('-', -offset) } else { ('+', offset) };
+        let Civil {
+            year,
+            month,
+            day,
+            hour,
+            minute,
+            second: sec,
+        } = civil;
+        let (sign, east) = if offset < 0 {
+            ('-', -offset)
+        } else {
+            ('+', offset)
+        };
         let (zone_hour, zone_minute) = (east / 3600, east / 60 % 60);
         let name = MONTHS.get(month as usize - 1).copied().unwrap_or_default();
         self.second = Some(second);
@@ -109,7 +120,11 @@ impl Civil {
             (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
         let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
         let from_march = (5 * day_of_year + 2) / 153;
-        let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+        let month = if from_march < 10 {
+            from_march + 3
+        } else {
+            from_march - 9
+        };
         Civil {
             year: year_of_era + era * 400 + i64::from(month <= 2),
             month,
@@ -134,10 +149,30 @@ mod tests {
     #[test]
     fn each_form_is_nginxs() {
         let cases = [
-            (0, "1970/01/01 00:00:00", "01/Jan/1970:00:00:00 +0000", "1970-01-01T00:00:00+00:00"),
-            (951_782_400, "2000/02/29 00:00:00", "29/Feb/2000:00:00:00 +0000", "2000-02-29T00:00:00+00:00"),
-            (1_795_231_042, "2026/11/21 03:17:22", "21/Nov/2026:03:17:22 +0000", "2026-11-21T03:17:22+00:00"),
-            (4_107_542_399, "2100/02/28 23:59:59", "28/Feb/2100:23:59:59 +0000", "2100-02-28T23:59:59+00:00"),
+            (
+                0,
+                "1970/01/01 00:00:00",
+                "01/Jan/1970:00:00:00 +0000",
+                "1970-01-01T00:00:00+00:00",
+            ),
+            (
+                951_782_400,
+                "2000/02/29 00:00:00",
+                "29/Feb/2000:00:00:00 +0000",
+                "2000-02-29T00:00:00+00:00",
+            ),
+            (
+                1_795_231_042,
+                "2026/11/21 03:17:22",
+                "21/Nov/2026:03:17:22 +0000",
+                "2026-11-21T03:17:22+00:00",
+            ),
+            (
+                4_107_542_399,
+                "2100/02/28 23:59:59",
+                "28/Feb/2100:23:59:59 +0000",
+                "2100-02-28T23:59:59+00:00",
+            ),
         ];
         for (second, error_log, local, iso) in cases {
             assert_eq!(text(Form::ErrorLog, second), error_log);

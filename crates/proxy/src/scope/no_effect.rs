@@ -14,11 +14,34 @@ pub struct NoEffect {
 }
 
 /// The table.
-pub const NO_EFFECT: &[NoEffect] = &[NoEffect {
-    name: "worker_connections",
-    contexts: Contexts::EVENTS,
-    reason: "connections are limited by open files only",
-}];
+pub const NO_EFFECT: &[NoEffect] = &[
+    NoEffect {
+        name: "worker_connections",
+        contexts: Contexts::EVENTS,
+        reason: "connections are limited by open files only",
+    },
+    NoEffect {
+        name: "root",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "static files are not served yet",
+    },
+    NoEffect {
+        name: "access_log",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "x",
+    },
+    NoEffect {
+        name: "proxy_temp_path",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "there are no temporary files",
+    },
+];
 
 /// The row of a name.
 pub fn find(name: &str) -> Option<&'static NoEffect> {

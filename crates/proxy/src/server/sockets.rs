@@ -111,13 +111,19 @@ impl Sockets {
     /// Keeps what was opened and closes what `bindings` do not name.
     pub fn adopt(&mut self, opened: Opened, bindings: &[Arc<Binding>]) {
         for new in opened.0 {
-            match self.bound.iter_mut().find(|bound| bound.address == new.address) {
+            match self
+                .bound
+                .iter_mut()
+                .find(|bound| bound.address == new.address)
+            {
                 Some(bound) => bound.fds.extend(new.fds),
                 None => self.bound.push(new),
             }
         }
         let is_named = |bound: &Bound| bindings.iter().any(|it| it.bound == bound.address);
-        let (kept, gone) = std::mem::take(&mut self.bound).into_iter().partition(is_named);
+        let (kept, gone) = std::mem::take(&mut self.bound)
+            .into_iter()
+            .partition(is_named);
         self.bound = kept;
         remove_files(&gone);
     }
@@ -204,7 +210,11 @@ mod tests {
         let fds: Vec<OwnedFd> = (0..sockets)
             .map(|_| null.try_clone().unwrap().into())
             .collect();
-        let place = |fd: &OwnedFd| fds.iter().position(|other| std::ptr::eq(other, fd)).unwrap();
+        let place = |fd: &OwnedFd| {
+            fds.iter()
+                .position(|other| std::ptr::eq(other, fd))
+                .unwrap()
+        };
         (0..workers)
             .map(|index| mine(&fds, index, workers).map(place).collect())
             .collect()
@@ -220,7 +230,11 @@ mod tests {
             (3, 2, vec![vec![0, 2], vec![1]]),
         ];
         for (sockets, workers, expected) in cases {
-            assert_eq!(shares(sockets, workers), expected, "{sockets} for {workers}");
+            assert_eq!(
+                shares(sockets, workers),
+                expected,
+                "{sockets} for {workers}"
+            );
         }
     }
 }

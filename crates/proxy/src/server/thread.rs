@@ -16,6 +16,7 @@
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -55,6 +56,7 @@ pub enum Command {
 #[derive(Debug)]
 pub struct WorkerThread {
     commands: mpsc::Sender<Command>,
+    thread: JoinHandle<()>,
 }
 
 impl WorkerThread {
@@ -64,7 +66,7 @@ impl WorkerThread {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name(format!("worker {index}"))
             .spawn(move || {
                 let worker = Rc::new(Worker {
@@ -75,7 +77,10 @@ impl WorkerThread {
                 LocalSet::new().block_on(&runtime, Thread::new(worker).run(receiver));
                 access::flush_all();
             })?;
-        Ok(WorkerThread { commands: sender })
+        Ok(WorkerThread {
+            commands: sender,
+            thread,
+        })
     }
 
     /// Tells the worker something; one that has ended need not know.
@@ -85,9 +90,16 @@ impl WorkerThread {
         }
     }
 
-    /// Waits until the worker has ended.
+    /// Waits until the worker obeys no more; it still has to write out its logs.
     pub async fn ended(&self) {
         self.commands.closed().await;
+    }
+
+    /// Waits for the thread's end, which is near after [`WorkerThread::ended`].
+    pub fn join(self) {
+        if self.thread.join().is_err() {
+            error::process(Level::Alert, format_args!("a worker thread panicked"));
+        }
     }
 }
 

@@ -1,0 +1,231 @@
+//! The command line, which is nginx's: letters that may be joined (`-tq`), values that may be glued on (`-p/path`).
+//!
+//! Unlike nginx, `--daemon-child` is known: the first argument of the process that [`crate::daemon`] starts.
+
+use std::path::{Path, PathBuf};
+
+use millpond_proxy::log::error::{ErrorLog, Level};
+use millpond_proxy::log::file::LogFile;
+use millpond_proxy::reload::ConfSource;
+
+/// Where relative paths start unless `-p` says otherwise.
+pub(crate) const PREFIX: &str = "/etc/millpond/";
+/// The configuration file unless `-c` says otherwise.
+pub(crate) const CONF_PATH: &str = "/etc/millpond/millpond.conf";
+/// The log of errors until the configuration names one.
+pub(crate) const ERROR_LOG: &str = "/var/log/millpond/error.log";
+/// The first argument of a process that runs in the background.
+pub(crate) const DAEMON_CHILD: &str = "--daemon-child";
+
+/// What the program was asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Serve.
+    Run,
+    /// Test the configuration.
+    Test,
+    /// Send a signal to the running process.
+    Signal(SignalName),
+}
+
+/// The words of `-s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SignalName {
+    /// End now.
+    Stop,
+    /// End gracefully.
+    Quit,
+    /// Open logs again.
+    Reopen,
+    /// Read the configuration again.
+    Reload,
+}
+
+/// What `-v`, `-V` and `-h` asked to be printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Show {
+    /// Name and version.
+    pub(crate) version: bool,
+    /// What works.
+    pub(crate) configure: bool,
+    /// The options.
+    pub(crate) help: bool,
+}
+
+/// The arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Arguments {
+    /// What to do.
+    pub(crate) action: Action,
+    /// What to print first.
+    pub(crate) show: Show,
+    /// `-T`: print the configuration.
+    pub(crate) dump: bool,
+    /// `-q`: say nothing but errors.
+    pub(crate) quiet: bool,
+    /// True in the process that runs in the background.
+    pub(crate) is_daemon_child: bool,
+    prefix: Option<String>,
+    conf: Option<String>,
+    error_log: Option<String>,
+    globals: Option<String>,
+}
+
+/// A command line that is wrong; in nginx's words.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ArgumentError {
+    /// Not an option.
+    #[error("invalid option: \"{0}\"")]
+    Invalid(String),
+    /// An option without its value.
+    #[error("option \"-{0}\" requires {1}")]
+    Missing(char, &'static str),
+}
+
+impl Arguments {
+    /// Reads the arguments behind the program's name.
+    pub(crate) fn parse(words: impl Iterator<Item = String>) -> Result<Arguments, ArgumentError> {
+        let mut arguments = Arguments {
+            action: Action::Run,
+            show: Show::default(),
+            dump: false,
+            quiet: false,
+            is_daemon_child: false,
+            prefix: None,
+            conf: None,
+            error_log: None,
+            globals: None,
+        };
+        let mut words = words.peekable();
+        if words.next_if(|word| word == DAEMON_CHILD).is_some() {
+            arguments.is_daemon_child = true;
+        }
+        while let Some(word) = words.next() {
+            let Some(letters) = word.strip_prefix('-') else {
+                return Err(ArgumentError::Invalid(word));
+            };
+            arguments.apply_letters(letters, &mut words)?;
+        }
+        Ok(arguments)
+    }
+
+    fn apply_letters(
+        &mut self,
+        mut letters: &str,
+        words: &mut impl Iterator<Item = String>,
+    ) -> Result<(), ArgumentError> {
+        while let Some(letter) = letters.chars().next() {
+            letters = letters.get(letter.len_utf8()..).unwrap_or_default();
+            let mut value = |what| match letters {
+                "" => words.next().ok_or(ArgumentError::Missing(letter, what)),
+                glued => Ok(glued.to_owned()),
+            };
+            match letter {
+                '?' | 'h' => (self.show.version, self.show.help) = (true, true),
+                'v' => self.show.version = true,
+                'V' => (self.show.version, self.show.configure) = (true, true),
+                't' => self.action = Action::Test,
+                'T' => (self.action, self.dump) = (Action::Test, true),
+                'q' => self.quiet = true,
+                'p' => self.prefix = Some(value("directory name")?),
+                'e' => self.error_log = Some(value("file name")?),
+                'c' => self.conf = Some(value("file name")?),
+                'g' => self.globals = Some(value("parameter")?),
+                's' => self.action = Action::Signal(signal_name(&value("parameter")?)?),
+                other => return Err(ArgumentError::Invalid(other.to_string())),
+            }
+            if "pecgs".contains(letter) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Where relative paths start.
+    pub(crate) fn prefix(&self) -> PathBuf {
+        PathBuf::from(self.prefix.as_deref().unwrap_or(PREFIX))
+    }
+
+    /// The configuration file.
+    pub(crate) fn conf_path(&self) -> PathBuf {
+        self.prefix()
+            .join(self.conf.as_deref().unwrap_or(CONF_PATH))
+    }
+
+    /// The log that is used until the configuration names another.
+    pub(crate) fn error_log(&self) -> ErrorLog {
+        let file = match self.error_log.as_deref() {
+            Some("" | "stderr") => LogFile::stderr(),
+            path => LogFile::at(&self.prefix().join(Path::new(path.unwrap_or(ERROR_LOG)))),
+        };
+        ErrorLog {
+            file,
+            level: Level::Notice,
+        }
+    }
+
+    /// Where the configuration is read from.
+    pub(crate) fn conf_source(&self, error_log: ErrorLog) -> ConfSource {
+        ConfSource {
+            path: self.conf_path(),
+            prefix: self.prefix(),
+            globals: self.globals.clone(),
+            error_log,
+        }
+    }
+}
+
+fn signal_name(word: &str) -> Result<SignalName, ArgumentError> {
+    match word {
+        "stop" => Ok(SignalName::Stop),
+        "quit" => Ok(SignalName::Quit),
+        "reopen" => Ok(SignalName::Reopen),
+        "reload" => Ok(SignalName::Reload),
+        other => Err(ArgumentError::Invalid(format!("-s {other}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Arguments, String> {
+        let words = text.split_whitespace().map(str::to_owned);
+        Arguments::parse(words).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn letters_are_joined_and_values_glued() {
+        let arguments = parse("-tq -p/x -c a.conf").unwrap();
+        assert_eq!(arguments.action, Action::Test);
+        assert!(arguments.quiet && !arguments.dump);
+        assert_eq!(arguments.conf_path(), Path::new("/x/a.conf"));
+        assert_eq!(parse("-Tqp /y").unwrap().prefix(), Path::new("/y"));
+        assert_eq!(
+            parse("-s reload").unwrap().action,
+            Action::Signal(SignalName::Reload)
+        );
+        assert_eq!(
+            parse("-squit").unwrap().action,
+            Action::Signal(SignalName::Quit)
+        );
+        assert!(parse("-V").unwrap().show.configure);
+        assert_eq!(parse("").unwrap().conf_path(), Path::new(CONF_PATH));
+    }
+
+    #[test]
+    fn mistakes_are_worded_as_nginx_words_them() {
+        let cases = [
+            ("x", "invalid option: \"x\""),
+            ("-x", "invalid option: \"x\""),
+            ("-tx", "invalid option: \"x\""),
+            ("-p", "option \"-p\" requires directory name"),
+            ("-c", "option \"-c\" requires file name"),
+            ("-g", "option \"-g\" requires parameter"),
+            ("-s bad", "invalid option: \"-s bad\""),
+        ];
+        for (text, message) in cases {
+            assert_eq!(parse(text).unwrap_err(), message, "{text}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! `daemon`: going to the background.
+//!
+//! The program starts itself again, in a new session, and waits until that process says that it serves. So every
+//! fault of the start is seen by whoever started it, and no thread or descriptor is carried over a fork.
+//!
+//! ```text
+//! parent: read the configuration ─► start child ─► wait for a line on its standard output ─► exit 0 | 1
+//! child:  new session ─► read, bind, pid file ─► "ready" ─► standard streams to /dev/null
+//! ```
+
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result};
+
+use crate::arguments::DAEMON_CHILD;
+
+/// What the child writes when it serves.
+const READY: &str = "ready";
+
+/// Starts the background process and waits until it serves or fails.
+pub(crate) fn start() -> Result<ExitCode> {
+    let program = std::env::current_exe().context("finding the program")?;
+    let mut child = Command::new(program)
+        .arg(DAEMON_CHILD)
+        .args(std::env::args_os().skip(1))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("starting the background process")?;
+    let mut line = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        BufReader::new(stdout).read_line(&mut line)?;
+    }
+    Ok(match line.trim() {
+        READY => ExitCode::SUCCESS,
+        // It has said why.
+        _ => ExitCode::FAILURE,
+    })
+}
+
+/// Leaves the session of whoever started us; called before anything else in the child.
+pub(crate) fn detach() {
+    // Fails only for the leader of a process group, which has no terminal to leave then.
+    let _ = rustix::process::setsid();
+    rustix::process::umask(rustix::fs::Mode::empty());
+}
+
+/// Tells the parent that we serve, and leaves the standard streams.
+pub(crate) fn ready() -> Result<()> {
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "{READY}").and_then(|()| stdout.flush())?;
+    let null = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(())
+}

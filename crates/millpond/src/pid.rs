@@ -1,0 +1,94 @@
+//! `pid`, `-s`: the file with the process id, and signals to the process that it names.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use millpond_proxy::log::error::{self, Level, os_error};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::arguments::{Arguments, SignalName};
+
+/// The file with our process id.
+pub(crate) struct PidFile {
+    path: PathBuf,
+}
+
+impl PidFile {
+    /// Writes it.
+    pub(crate) fn write(path: &Path) -> Result<PidFile> {
+        let text = format!("{}\n", std::process::id());
+        std::fs::write(path, text).map_err(|error| {
+            anyhow::anyhow!(
+                "open() \"{}\" failed ({})",
+                path.display(),
+                os_error(&error)
+            )
+        })?;
+        Ok(PidFile {
+            path: path.to_owned(),
+        })
+    }
+
+    /// Removes it, unless it has become another process's.
+    pub(crate) fn remove(self) {
+        if read(&self.path).is_ok_and(|pid| pid == Pid::from_raw(std::process::id() as i32)) {
+            // Somebody who removed it first did what is wanted.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The id in a pid file.
+fn read(path: &Path) -> Result<Option<Pid>> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        anyhow::anyhow!(
+            "open() \"{}\" failed ({})",
+            path.display(),
+            os_error(&error)
+        )
+    })?;
+    let number = text.trim().parse().ok();
+    match number.and_then(Pid::from_raw) {
+        Some(pid) => Ok(Some(pid)),
+        None => bail!(
+            "invalid PID number \"{}\" in \"{}\"",
+            text.trim(),
+            path.display()
+        ),
+    }
+}
+
+/// Sends a signal to the process that the configuration's pid file names.
+pub(crate) fn send(arguments: &Arguments, name: SignalName) -> Result<ExitCode> {
+    let source = arguments.conf_source(crate::start::open_error_log(arguments));
+    let reading = source.read();
+    crate::test::report(&reading.diagnostics, &reading.sources, arguments);
+    let Some(conf) = reading.conf else {
+        return Ok(ExitCode::FAILURE);
+    };
+    let path = source.prefix.join(&conf.main.process.pid);
+    let signal = match name {
+        SignalName::Stop => Signal::TERM,
+        SignalName::Quit => Signal::QUIT,
+        SignalName::Reopen => Signal::USR1,
+        SignalName::Reload => Signal::HUP,
+    };
+    let pid = match read(&path) {
+        Ok(pid) => pid.context("no process id")?,
+        Err(failure) => {
+            error::process(Level::Error, format_args!("{failure}"));
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    if let Err(errno) = kill_process(pid, signal) {
+        let reason = os_error(&errno.into());
+        let (pid, signal) = (pid.as_raw_nonzero(), signal.as_raw());
+        error::process(
+            Level::Alert,
+            format_args!("kill({pid}, {signal}) failed ({reason})"),
+        );
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}

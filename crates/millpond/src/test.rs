@@ -1,0 +1,96 @@
+//! `-t`, `-T`: testing a configuration, and printing it.
+//!
+//! A test reads the configuration, opens its logs and tries to bind its addresses; an address that is in use is no
+//! fault, because the running process has it.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use millpond_conf::source::Sources;
+use millpond_conf::{Diagnostics, Severity, Style};
+use millpond_proxy::log::error::{self, Level};
+use millpond_proxy::log::file;
+use millpond_proxy::reload::Reading;
+use millpond_proxy::scope::Conf;
+use millpond_proxy::server::Server;
+
+use crate::arguments::Arguments;
+
+/// Tests the configuration.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let error_log = crate::start::open_error_log(arguments);
+    let source = arguments.conf_source(error_log);
+    let path = source.path.display().to_string();
+    let Reading {
+        conf,
+        sources,
+        diagnostics,
+    } = source.read();
+    report(&diagnostics, &sources, arguments);
+    let failed = || {
+        eprintln!("millpond: configuration file {path} test failed");
+        Ok(ExitCode::FAILURE)
+    };
+    let Some(conf) = conf else { return failed() };
+    if !arguments.quiet {
+        eprintln!("millpond: the configuration file {path} syntax is ok");
+    }
+    if !opens(conf) {
+        return failed();
+    }
+    if !arguments.quiet {
+        eprintln!("millpond: configuration file {path} test is successful");
+    }
+    if arguments.dump {
+        dump(&sources)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the findings; notes only when somebody tests and wants to read.
+pub(crate) fn report(diagnostics: &Diagnostics, sources: &Sources, arguments: &Arguments) {
+    let wants_notes = arguments.action == crate::arguments::Action::Test && !arguments.quiet;
+    let mut shown = Diagnostics::new();
+    for diagnostic in diagnostics.iter() {
+        if diagnostic.severity != Severity::Note || wants_notes {
+            shown.push_copy(diagnostic.clone());
+        }
+    }
+    let style = match std::io::stderr().is_terminal() {
+        true => Style::Fancy,
+        false => Style::Plain,
+    };
+    eprint!("{}", shown.render(sources, style));
+}
+
+/// Opens the logs and binds the addresses of the configuration.
+fn opens(conf: Conf) -> bool {
+    let mut is_good = true;
+    for failure in file::open_all() {
+        error::process(Level::Emerg, format_args!("{failure}"));
+        is_good = false;
+    }
+    let failures = match Server::bind(conf) {
+        Ok(_) => return is_good,
+        Err(failures) => failures,
+    };
+    for failure in failures {
+        if failure.source.kind() != std::io::ErrorKind::AddrInUse {
+            error::process(Level::Emerg, format_args!("{failure}"));
+            is_good = false;
+        }
+    }
+    is_good
+}
+
+/// Prints all files, in the order in which they were read.
+fn dump(sources: &Sources) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for file in sources.files() {
+        writeln!(out, "# configuration file {}:", file.path().display())?;
+        out.write_all(file.bytes())?;
+        out.write_all(b"\n")?;
+    }
+    out.flush()
+}
