@@ -7,7 +7,7 @@
 //!        └──internal redirect───────── named location ──────► Rewrite                    Respond ──┘
 //! ```
 //!
-//! A failure, or an answer that an `error_page` names, turns into an internal redirect once; what no page
+//! A failure, or an answer that an `error_page` may take over, turns into an internal redirect; what no page
 //! handles becomes the built-in page (`handler/special.rs`).
 //!
 //! Invariants:
@@ -15,7 +15,7 @@
 //! 2. [`answer`] always returns an answer; a connection that must close without one gets status 444.
 
 use crate::failure::Failure;
-use crate::handler::{self, error_page, special};
+use crate::handler::{self, error_page};
 use crate::request::Request;
 use crate::response::Response;
 use crate::rewrite;
@@ -76,38 +76,49 @@ const HANDLERS: &[(Phase, Handler)] = &[
 
 /// Runs a routed request to its answer, error pages included.
 pub async fn answer(req: &mut Request) -> Response {
-    let mut start = Phase::ServerRewrite;
+    answer_from(req, Phase::ServerRewrite).await
+}
+
+/// Runs phases and error pages until there is an answer.
+async fn answer_from(req: &mut Request, mut start: Phase) -> Response {
+    // INVARIANT 1: every round but the last spends one of the request's redirects.
     loop {
-        let outcome = run(req, start).await;
-        let next = match outcome {
-            Ok(response) => match error_page::for_response(req, &response) {
-                Some(page) => error_page::follow(req, page, response.status),
-                None => return response,
-            },
+        let next = match run(req, start).await {
+            Ok(response) if error_page::takes_over(req, &response) => {
+                error_page::follow_status(req, response.status)
+            }
+            Ok(response) => error_page::Next::Answer(Box::new(response)),
             Err(failure) => {
                 crate::log::error::failure(req, &failure);
-                answer_status(req, failure.status())
+                error_page::follow_status(req, failure.status())
             }
         };
         match next {
-            error_page::Next::Answer(response) => return *response,
+            error_page::Next::Answer(response) => return finish(req, *response),
             error_page::Next::Run(phase) => start = phase,
         }
     }
 }
 
-/// Answers a request that failed before it had a location (a malformed head).
-pub async fn answer_refused(req: &mut Request, status: u16) -> Response {
-    match answer_status(req, status) {
-        error_page::Next::Answer(response) => *response,
-        error_page::Next::Run(_) => answer(req).await,
+/// Gives the answer the status of the error that it answers, and the fields that the phases left.
+fn finish(req: &mut Request, mut response: Response) -> Response {
+    if req.error_status != 0 && response.status != req.error_status {
+        response.status = req.error_status;
+        response.status_text = None;
     }
+    for field in std::mem::take(&mut req.answer_fields) {
+        if !response.fields.contains(field.known) {
+            response.fields.push(field);
+        }
+    }
+    response
 }
 
-fn answer_status(req: &mut Request, status: u16) -> error_page::Next {
-    match error_page::for_status(req, status) {
-        Some(page) => error_page::follow(req, page, status),
-        None => error_page::Next::Answer(Box::new(special::page(req, status))),
+/// Answers a request that failed before it had a location (a malformed head).
+pub async fn answer_refused(req: &mut Request, status: u16) -> Response {
+    match error_page::follow_status(req, status) {
+        error_page::Next::Answer(response) => finish(req, *response),
+        error_page::Next::Run(phase) => answer_from(req, phase).await,
     }
 }
 
@@ -189,6 +200,7 @@ pub fn redirect(req: &mut Request, uri: bytes::Bytes, args: bytes::Bytes) -> Res
     req.is_internal = true;
     req.uri_is_changed = true;
     req.uri_changed_in_location = false;
+    req.left_location_prefix = false;
     req.location = std::sync::Arc::clone(&req.server.location);
     Ok(Flow::Jump(Phase::ServerRewrite))
 }
@@ -196,6 +208,12 @@ pub fn redirect(req: &mut Request, uri: bytes::Bytes, args: bytes::Bytes) -> Res
 /// Goes on in a named location.
 pub fn redirect_named(req: &mut Request, name: &[u8]) -> Result<Flow, Failure> {
     spend_uri_change(req)?;
+    if req.uri.is_empty() {
+        let name = String::from_utf8_lossy(name).into_owned();
+        return Err(Failure::Internal(format!(
+            "empty URI in redirect to named location \"{name}\""
+        )));
+    }
     let server = std::sync::Arc::clone(&req.server);
     let Some(location) = server.location.children.named(name) else {
         let name = String::from_utf8_lossy(name).into_owned();

@@ -9,7 +9,7 @@
 //! 2. `location` is the server's own settings until the location is found.
 //! 3. `values` has a slot for every variable of the configuration.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -105,12 +105,22 @@ pub struct Request {
     pub uri_changed_in_location: bool,
     /// True when the path needed unescaping or merging, so that `unparsed_uri` is not `uri`.
     pub uri_is_complex: bool,
+    /// True when the path that the client sent had escapes or plus signs: captures from it are escaped where they
+    /// go into a query.
+    pub uri_has_escapes: bool,
+    /// True once a rewrite ended with `break`: the path need not begin with the location's name any more, so that
+    /// nothing is cut from it (nginx: `valid_location` is off).
+    pub left_location_prefix: bool,
     /// Status chosen by `error_page … =CODE`, or the error that is being answered; 0: none.
     pub error_status: u16,
+    /// Fields that the answer gets whoever makes it: Location of a redirect, WWW-Authenticate of a refusal.
+    pub answer_fields: Fields,
     /// Captures of the last match.
     pub captures: Captures,
     /// Values of variables: set by `set`, captures and caches of maps.
     pub values: Vec<Option<Value>>,
+    /// How many blocks that compute variables are being evaluated, one inside the other.
+    pub lookup_depth: u8,
     /// Exchanges with upstreams made for this request.
     pub upstream: Rc<RefCell<UpstreamTrace>>,
     /// Rate limit of the answer set by `$limit_rate` or X-Accel-Limit-Rate, bytes a second.
@@ -126,7 +136,7 @@ pub struct Request {
     /// True when the connection may serve another request after this one.
     pub keep_alive: bool,
     /// `$request_id`, made on first use.
-    pub request_id: Option<Bytes>,
+    pub request_id: OnceCell<Bytes>,
     /// The range of the slice being fetched, for `$slice_range`.
     pub slice_range: Option<Bytes>,
 }
@@ -162,15 +172,19 @@ impl Request {
             uri_is_changed: false,
             uri_changed_in_location: false,
             uri_is_complex: false,
+            uri_has_escapes: false,
+            left_location_prefix: false,
             error_status: 0,
+            answer_fields: Fields::new(),
             captures: Captures::default(),
             values: vec![None; variables],
+            lookup_depth: 0,
             upstream: Rc::default(),
             limit_rate: None,
             sent: Sent::default(),
             is_background: false,
             keep_alive: false,
-            request_id: None,
+            request_id: OnceCell::new(),
             slice_range: None,
         }
     }
@@ -196,9 +210,13 @@ impl Request {
             uri_is_changed: self.uri_is_changed,
             uri_changed_in_location: false,
             uri_is_complex: self.uri_is_complex,
+            uri_has_escapes: self.uri_has_escapes,
+            left_location_prefix: self.left_location_prefix,
             error_status: self.error_status,
+            answer_fields: Fields::new(),
             captures: self.captures.clone(),
             values: self.values.clone(),
+            lookup_depth: 0,
             upstream: Rc::default(),
             limit_rate: self.limit_rate,
             started: crate::clock::instant(),

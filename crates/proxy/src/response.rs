@@ -56,6 +56,8 @@ pub struct Response {
     pub source: Source,
     /// True for an answer that answers for a range already (a 206 of the origin, a slice).
     pub is_partial: bool,
+    /// True when an `error_page` may take the place of the answer (`proxy_intercept_errors`).
+    pub may_be_intercepted: bool,
     /// True when the connection must close after the answer.
     pub must_close: bool,
     /// True when `not_modified` and precondition checks do not apply.

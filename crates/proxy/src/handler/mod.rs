@@ -3,6 +3,7 @@
 //! A location has at most one handler of its own (`proxy_pass`, `stub_status` …); without one, a path that ends in a
 //! slash goes to `index` and any other to the static files.
 
+pub mod auth_basic;
 pub mod error_page;
 pub mod index;
 pub mod mime;
@@ -13,14 +14,14 @@ pub mod try_files;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use millpond_semantics::uri::{EscapeKind, escape};
 
 use crate::downstream::body;
 use crate::failure::Failure;
 use crate::header::Known;
 use crate::phase::Flow;
 use crate::request::Request;
-use crate::response::Response;
-use crate::route::location::{Found, LocationKind};
+use crate::route::location::Found;
 use crate::upstream::pass;
 
 /// The handler that a location names.
@@ -33,29 +34,33 @@ pub enum ContentHandler {
 /// Finds the location of the path and refuses what it does not allow.
 pub fn find_location(req: &mut Request) -> Result<Flow, Failure> {
     let server = Arc::clone(&req.server);
-    req.location = match server.location.children.find(req) {
+    // nginx: what the server's rewrites changed is looked up now; that is no change of the location's.
+    req.uri_changed_in_location = false;
+    let found = server.location.children.find(req);
+    let needs_slash = matches!(found, Found::AddSlash(_));
+    req.location = match found {
         Found::Nothing => Arc::clone(&server.location),
-        Found::Location(location) => location,
-        Found::AddSlash(path) => return Ok(Flow::Respond(Box::new(add_slash(req, &path)))),
+        Found::Location(location) | Found::AddSlash(location) => location,
     };
-    let is_named = matches!(req.location.kind, LocationKind::Named);
-    if (req.location.is_internal || is_named) && !req.is_internal {
+    if req.location.is_internal && !req.is_internal {
         return Err(Failure::Status(404));
     }
     body::check_announced(req)?;
-    Ok(Flow::Next)
+    match needs_slash {
+        true => Err(add_slash(req)),
+        false => Ok(Flow::Next),
+    }
 }
 
 /// nginx answers the slashless form of a proxied folder itself.
-fn add_slash(req: &mut Request, path: &[u8]) -> Response {
-    let mut target = path.to_vec();
+fn add_slash(req: &mut Request) -> Failure {
+    let mut target = escape(&req.location.name, EscapeKind::Uri).into_owned();
     if !req.args.is_empty() {
         target.push(b'?');
         target.extend_from_slice(&req.args);
     }
-    let mut response = special::page(req, 301);
-    response.fields.set(Known::Location, Bytes::from(target));
-    response
+    req.answer_fields.set(Known::Location, Bytes::from(target));
+    Failure::Status(301)
 }
 
 /// Runs the location's handler.

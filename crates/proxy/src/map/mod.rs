@@ -1,21 +1,69 @@
 //! `map`, `split_clients`: variables computed from other values.
+//!
+//! A block of this kind defines a variable; a [`Lookup`] computes it when the variable is read, once for a request
+//! unless the block says otherwise.
+//!
+//! Invariants:
+//! 1. Evaluation cannot fail; what matches nothing is the default, else empty.
+//! 2. Blocks may use one another's variables; `var/mod.rs` bounds how deep.
+
+mod select;
+mod split;
 
 use bytes::Bytes;
+use millpond_conf::Contexts;
 
 use crate::request::Request;
+use crate::scope::block::{Pass, Row};
+
+pub use select::Map;
+pub use split::SplitClients;
+
+/// Rows of the blocks.
+pub const ROWS: &[Row] = &[
+    Row {
+        name: "map",
+        contexts: Contexts::HTTP,
+        syntax: "string $variable { … }",
+        is_block: true,
+        pass: Pass::First,
+        doc: "Defines a variable whose value is chosen by the value of a string.",
+        apply: select::map,
+    },
+    Row {
+        name: "split_clients",
+        contexts: Contexts::HTTP,
+        syntax: "string $variable { … }",
+        is_block: true,
+        pass: Pass::First,
+        doc: "Defines a variable that has each of several values for a share of all strings.",
+        apply: split::split_clients,
+    },
+];
 
 /// A block that computes a variable.
 #[derive(Debug)]
-pub enum Lookup {}
+pub enum Lookup {
+    /// `map`.
+    Map(Map),
+    /// `split_clients`.
+    SplitClients(SplitClients),
+}
 
 impl Lookup {
     /// The value for this request.
-    pub fn evaluate(&self, _req: &mut Request) -> Bytes {
-        match *self {}
+    pub fn evaluate(&self, req: &mut Request) -> Bytes {
+        match self {
+            Lookup::Map(map) => map.evaluate(req),
+            Lookup::SplitClients(split) => split.evaluate(req),
+        }
     }
 
     /// True when the value is computed once for a request.
     pub fn is_cached(&self) -> bool {
-        match *self {}
+        match self {
+            Lookup::Map(map) => !map.is_volatile(),
+            Lookup::SplitClients(_) => true,
+        }
     }
 }

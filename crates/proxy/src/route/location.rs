@@ -49,6 +49,8 @@ pub struct LocationTree {
     prefixes: Vec<PrefixEntry>,
     regexes: Vec<(Arc<Regex>, Arc<Location>)>,
     named: HashMap<Bytes, Arc<Location>>,
+    /// Names whose slashless form is redirected.
+    slashed: HashMap<Bytes, Arc<Location>>,
 }
 
 #[derive(Debug)]
@@ -66,8 +68,18 @@ pub enum Found {
     Nothing,
     /// This one.
     Location(Arc<Location>),
-    /// The slash is missing: redirect to this path.
-    AddSlash(Bytes),
+    /// The path is this location's name without its last slash: redirect to the name.
+    AddSlash(Arc<Location>),
+}
+
+/// What the search of one level found.
+enum Step {
+    Nothing,
+    /// A prefix: a regular expression of the level above may still win.
+    Prefix(Arc<Location>),
+    /// The end of the search.
+    End(Arc<Location>),
+    AddSlash(Arc<Location>),
 }
 
 impl LocationTree {
@@ -75,38 +87,47 @@ impl LocationTree {
     pub fn build(locations: Vec<Arc<Location>>) -> Self {
         let mut tree = LocationTree::default();
         for location in locations {
-            let name = location.name.clone();
-            match &location.kind {
-                LocationKind::Exact => {
-                    tree.exact.insert(name, location);
-                }
-                LocationKind::Prefix(after) => {
-                    let after = *after;
-                    tree.prefixes.push(PrefixEntry {
-                        name,
-                        location,
-                        after,
-                        parent: None,
-                    });
-                }
-                LocationKind::Regex(regex) => {
-                    tree.regexes
-                        .push((Arc::clone(regex), Arc::clone(&location)));
-                }
-                LocationKind::Named => {
-                    tree.named.insert(name, location);
-                }
-                LocationKind::Unnamed => {}
-            }
+            tree.add(location);
         }
         tree.prefixes.sort_by(|a, b| a.name.cmp(&b.name));
         tree.link_parents();
         tree
     }
 
+    fn add(&mut self, location: Arc<Location>) {
+        let name = location.name.clone();
+        let is_path = matches!(location.kind, LocationKind::Exact | LocationKind::Prefix(_));
+        if is_path && location.redirects_slashless() {
+            self.slashed.insert(name.clone(), Arc::clone(&location));
+        }
+        match &location.kind {
+            LocationKind::Exact => {
+                self.exact.insert(name, location);
+            }
+            LocationKind::Prefix(after) => {
+                let after = *after;
+                self.prefixes.push(PrefixEntry {
+                    name,
+                    location,
+                    after,
+                    parent: None,
+                });
+            }
+            LocationKind::Regex(regex) => {
+                let regex = Arc::clone(regex);
+                self.regexes.push((regex, location));
+            }
+            LocationKind::Named => {
+                self.named.insert(name, location);
+            }
+            LocationKind::Unnamed => {}
+        }
+    }
+
     fn link_parents(&mut self) {
         let mut open: Vec<usize> = Vec::new();
         for index in 0..self.prefixes.len() {
+            // INVARIANT 1: sorted, so what is no prefix of this name is none of a later one.
             let name = self.prefixes[index].name.clone();
             while open
                 .last()
@@ -121,41 +142,45 @@ impl LocationTree {
 
     /// The location for `req.uri` at this level and below; sets the captures of a regular expression.
     pub fn find(&self, req: &mut Request) -> Found {
-        if let Some(location) = self.exact.get(&req.uri) {
-            return Found::Location(Arc::clone(location));
+        match self.search(req) {
+            Step::Nothing => Found::Nothing,
+            Step::Prefix(location) | Step::End(location) => Found::Location(location),
+            Step::AddSlash(location) => Found::AddSlash(location),
         }
-        if let Some(slashed) = self.missing_slash(req) {
-            return Found::AddSlash(slashed);
+    }
+
+    fn search(&self, req: &mut Request) -> Step {
+        if let Some(location) = self.exact.get(&req.uri) {
+            return Step::End(Arc::clone(location));
+        }
+        if let Some(location) = self.missing_slash(&req.uri) {
+            return Step::AddSlash(location);
         }
         let prefix = self.longest_prefix(&req.uri);
-        let mut best = prefix.map(|entry| Arc::clone(&entry.location));
+        let mut best = Step::Nothing;
         if let Some(entry) = prefix {
-            match entry.location.children.find(req) {
-                Found::Nothing => {}
-                // nginx: a nested regular expression or exact name ends the search.
-                Found::Location(inner) => {
-                    let is_prefix = matches!(inner.kind, LocationKind::Prefix(_));
-                    let stops = matches!(inner.kind, LocationKind::Prefix(AfterPrefix::Stop));
-                    if !is_prefix || stops {
-                        return Found::Location(inner);
-                    }
-                    best = Some(inner);
-                }
-                slash @ Found::AddSlash(_) => return slash,
-            }
+            best = match entry.location.children.search(req) {
+                Step::Nothing => Step::Prefix(Arc::clone(&entry.location)),
+                Step::Prefix(inner) => Step::Prefix(inner),
+                end => return end,
+            };
+            // nginx: only the prefix of this very level keeps its expressions from being tried.
             if entry.after == AfterPrefix::Stop {
-                return best.map_or(Found::Nothing, Found::Location);
+                return best;
             }
         }
         for (regex, location) in &self.regexes {
             if regex.capture(req) {
-                return match location.children.find(req) {
-                    Found::Nothing => Found::Location(Arc::clone(location)),
-                    inner => inner,
+                return match location.children.search(req) {
+                    Step::Nothing => Step::End(Arc::clone(location)),
+                    // nginx: inside of an expression's location nothing is redirected.
+                    Step::Prefix(inner) | Step::End(inner) | Step::AddSlash(inner) => {
+                        Step::End(inner)
+                    }
                 };
             }
         }
-        best.map_or(Found::Nothing, Found::Location)
+        best
     }
 
     /// A named location.
@@ -164,24 +189,16 @@ impl LocationTree {
     }
 
     /// nginx: `location /dir/` with a proxying handler answers `/dir` with a redirect.
-    fn missing_slash(&self, req: &Request) -> Option<Bytes> {
-        if req.uri.last() == Some(&b'/') || req.uri.is_empty() {
+    fn missing_slash(&self, uri: &[u8]) -> Option<Arc<Location>> {
+        if self.slashed.is_empty() {
             return None;
         }
-        let wanted = [&req.uri[..], b"/"].concat();
-        let index = self
-            .prefixes
-            .binary_search_by(|entry| entry.name[..].cmp(&wanted))
-            .ok();
-        let slashed = match index {
-            Some(index) => &self.prefixes[index].location,
-            None => self.exact.get(&wanted[..])?,
-        };
+        let location = self.slashed.get(&[uri, b"/"].concat()[..])?;
         let is_taken = self
             .prefixes
-            .binary_search_by(|e| e.name.cmp(&req.uri))
+            .binary_search_by(|entry| entry.name[..].cmp(uri))
             .is_ok();
-        (slashed.redirects_slashless() && !is_taken).then(|| Bytes::from(wanted))
+        (!is_taken).then(|| Arc::clone(location))
     }
 
     fn longest_prefix(&self, uri: &[u8]) -> Option<&PrefixEntry> {

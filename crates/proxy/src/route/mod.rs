@@ -3,6 +3,7 @@
 //! The listener's address gives the candidates, the host picks the server ([`name`]), the target is taken
 //! apart ([`target`]), and after the server's rewrites the path picks the location ([`location`]).
 
+pub mod host_table;
 pub mod listen;
 pub mod location;
 pub mod name;

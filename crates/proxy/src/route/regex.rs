@@ -1,7 +1,11 @@
 //! Regular expressions as nginx's configurations use them.
 //!
 //! The `regex` crate runs most of them in linear time. What it lacks (look-around, back-references, possessive
-//! quantifiers) runs on PCRE2. Which engine serves an expression is decided when the configuration is read.
+//! quantifiers), and what it reads otherwise than PCRE ([`is_read_alike`]), runs on PCRE2. Which engine serves an
+//! expression is decided when the configuration is read. Both work on bytes.
+//!
+//! # Differs from nginx
+//! With the linear engine, `$` does not match before a line feed at the end.
 //!
 //! Invariants:
 //! 1. Matching never fails for the subject's sake: PCRE2's limit errors count as no match and are logged by the caller
@@ -50,13 +54,15 @@ impl Regex {
         case: Case,
         mut intern: impl FnMut(&str) -> VarId,
     ) -> Result<Regex, String> {
-        let linear = regex::bytes::RegexBuilder::new(source)
-            .unicode(false)
-            .case_insensitive(case == Case::Insensitive)
-            .build();
+        let linear = is_read_alike(source).then(|| {
+            regex::bytes::RegexBuilder::new(source)
+                .unicode(false)
+                .case_insensitive(case == Case::Insensitive)
+                .build()
+        });
         let engine = match linear {
-            Ok(regex) => Engine::Linear(regex),
-            Err(_) => Engine::Backtracking(
+            Some(Ok(regex)) => Engine::Linear(regex),
+            _ => Engine::Backtracking(
                 pcre2::bytes::RegexBuilder::new()
                     .caseless(case == Case::Insensitive)
                     .jit_if_available(true)
@@ -150,7 +156,8 @@ impl Regex {
             let span = groups.get(*group as usize).copied().flatten();
             let value = match span {
                 Some((start, end)) => Value::Found(subject.slice(start as usize..end as usize)),
-                None => Value::NotFound,
+                // nginx: a group that took no part is an empty value.
+                None => Value::Found(Bytes::new()),
             };
             req.set_value(*variable, value);
         }
@@ -168,4 +175,119 @@ fn named<'a>(
         .enumerate()
         .filter_map(|(group, name)| Some((group as u32, intern(name?))))
         .collect()
+}
+
+/// False for what both engines accept and read differently: set operations and brackets inside of a
+/// class, `(?R)`, and the word boundaries `\<`, `\>` and `\b{...}`.
+fn is_read_alike(source: &str) -> bool {
+    let mut rest = source;
+    let mut is_in_class = false;
+    while let Some(first) = rest.chars().next() {
+        if ["\\<", "\\>", "\\b{", "(?R"]
+            .iter()
+            .any(|odd| rest.starts_with(odd))
+        {
+            return false;
+        }
+        if is_in_class {
+            let is_named = rest.starts_with("[:");
+            let is_operator = ["&&", "--", "~~"].iter().any(|odd| rest.starts_with(odd));
+            if is_operator || (first == '[' && !is_named) {
+                return false;
+            }
+            if is_named {
+                rest = rest
+                    .find(":]")
+                    .and_then(|end| rest.get(end + 2..))
+                    .unwrap_or_default();
+                continue;
+            }
+        }
+        is_in_class = match first {
+            '[' => true,
+            ']' => false,
+            _ => is_in_class,
+        };
+        let escaped = if first == '\\' {
+            rest.chars().nth(1)
+        } else {
+            None
+        };
+        let len = first.len_utf8() + escaped.map_or(0, char::len_utf8);
+        rest = rest.get(len..).unwrap_or_default();
+        if first == '[' {
+            rest = after_class_start(rest);
+        }
+    }
+    true
+}
+
+/// A `]` right at the begin of a class is one of its members.
+fn after_class_start(rest: &str) -> &str {
+    let inner = rest.strip_prefix('^').unwrap_or(rest);
+    inner.strip_prefix(']').unwrap_or(inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compile(source: &str, case: Case) -> Regex {
+        Regex::new(source, case, |_| VarId(0)).unwrap()
+    }
+
+    #[test]
+    fn what_engines_read_differently_goes_to_pcre() {
+        for (source, is_linear) in [
+            (r"^/a/(\d+)\.php$", true),
+            ("[[:alpha:]]+", true),
+            ("[]a]b", true),
+            ("[^]a]b", true),
+            (r"[\]a]", true),
+            ("a&&b", true),
+            ("[a&&b]", false),
+            ("[a--b]", false),
+            ("[a[b]", false),
+            (r"\<a", false),
+            ("(?R)", false),
+            ("(?=a)", false),
+            (r"(a)\1", false),
+            ("\u{e4}", false),
+        ] {
+            let is_found = matches!(compile(source, Case::Sensitive).engine, Engine::Linear(_));
+            assert_eq!(is_found, is_linear, "{source}");
+        }
+    }
+
+    #[test]
+    fn expressions_match_bytes() {
+        for (source, case, subject, is_match) in [
+            ("^/A$", Case::Sensitive, &b"/a"[..], false),
+            ("^/A$", Case::Insensitive, b"/a", true),
+            ("^/.$", Case::Sensitive, b"/\xff", true),
+            (r"^\w$", Case::Sensitive, "\u{e4}".as_bytes(), false),
+            ("(?<!x)a", Case::Sensitive, b"xa", false),
+            ("(?<!x)a", Case::Sensitive, b"ya", true),
+        ] {
+            assert_eq!(
+                compile(source, case).is_match(subject),
+                is_match,
+                "{source}"
+            );
+        }
+    }
+
+    #[test]
+    fn groups_are_numbered_alike() {
+        for source in ["(a)|(?<n>b)", "(?!x)(a)|(?<n>b)"] {
+            let regex = compile(source, Case::Sensitive);
+            assert_eq!(regex.group_count(), 2);
+            let groups = regex.groups(b"xb");
+            assert_eq!(
+                groups,
+                Some(vec![Some((1, 2)), None, Some((1, 2))]),
+                "{source}"
+            );
+        }
+    }
 }

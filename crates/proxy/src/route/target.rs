@@ -1,50 +1,90 @@
 //! `merge_slashes`: from the request line's target to path, query and host.
+//!
+//! The target's own authority wins over the Host field. What the head's parser has checked already (the form
+//! of both hosts, one Host field only, none missing) is not checked again.
+//!
+//! Invariants:
+//! 1. After success `uri` begins with a slash, is normalized and holds no NUL.
+//! 2. Nothing is copied for a path that is normal already: path and query share the head's bytes.
+
+use std::borrow::Cow;
+use std::rc::Rc;
 
 use bytes::Bytes;
-use millpond_semantics::uri::{MergeSlashes, PathAndQuery, Target, normalize, parse_target};
+use millpond_semantics::uri::{MergeSlashes, normalize};
 
+use crate::http1::request::RequestHead;
 use crate::request::Request;
 
+/// What nginx says of every target that it cannot read.
+const INVALID: &str = "client sent invalid request";
+
 /// Takes the target and the Host field apart; the error is a status and why.
+///
+/// The request's server must be the default one of its listener: its `merge_slashes` counts.
 pub fn apply(req: &mut Request) -> Result<(), (u16, String)> {
-    let bad = |why: String| (400, why);
-    let head = std::rc::Rc::clone(&req.head);
-    let target = parse_target(head.target()).map_err(|error| bad(error.to_string()))?;
-    let parts = match target {
-        Target::Origin(parts)
-        | Target::Absolute {
-            path_and_query: parts,
-            ..
-        } => parts,
-        _ => return Err(bad("client sent invalid request target".to_string())),
-    };
-    set_path(req, &head, parts)?;
+    let head = Rc::clone(&req.head);
+    set_path(req, &head)?;
     if let Some(host) = head.host() {
-        req.host_port = host.port;
+        req.host_port = host.port.filter(|port| *port > 0);
         req.host = host.write_lower(head.bytes());
     }
     Ok(())
 }
 
-fn set_path(
-    req: &mut Request,
-    head: &crate::http1::request::RequestHead,
-    parts: PathAndQuery<'_>,
-) -> Result<(), (u16, String)> {
+fn set_path(req: &mut Request, head: &RequestHead) -> Result<(), (u16, String)> {
+    let raw = head.uri();
+    let (path, query) = split(raw);
     let merge = match req.server.settings.head.merge_slashes {
         true => MergeSlashes::On,
         false => MergeSlashes::Off,
     };
-    let path = normalize(parts.path, merge).map_err(|error| (400, error.to_string()))?;
-    req.uri_is_complex = matches!(path, std::borrow::Cow::Owned(_));
-    req.uri = match path {
-        std::borrow::Cow::Borrowed(path) => head.share(path),
-        std::borrow::Cow::Owned(path) => Bytes::from(path),
+    // An absolute target may have a query and no path.
+    let is_pathless = path.is_empty() && !raw.is_empty();
+    let whole: &[u8] = if is_pathless { b"/" } else { path };
+    let normal = normalize(whole, merge).map_err(|_| (400, INVALID.to_string()))?;
+    req.uri_is_complex = matches!(normal, Cow::Owned(_));
+    req.uri_has_escapes = memchr::memchr2(b'%', b'+', path).is_some();
+    req.uri = match normal {
+        Cow::Borrowed(path) => head.share(path),
+        Cow::Owned(path) => Bytes::from(path),
     };
-    req.args = parts
-        .query
-        .map(|query| head.share(query))
-        .unwrap_or_default();
-    req.unparsed_uri = head.share(parts.raw);
+    req.uri_is_changed = is_pathless;
+    req.args = head.share(query);
+    req.unparsed_uri = head.share(raw);
     Ok(())
+}
+
+/// Path and query; a fragment is part of neither.
+fn split(raw: &[u8]) -> (&[u8], &[u8]) {
+    let end = memchr::memchr(b'#', raw).unwrap_or(raw.len());
+    let raw = raw.get(..end).unwrap_or(raw);
+    match memchr::memchr(b'?', raw).and_then(|mark| raw.split_at_checked(mark)) {
+        Some((path, query)) => (path, query.get(1..).unwrap_or_default()),
+        None => (raw, b""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+
+    #[test]
+    fn targets_are_split_at_the_first_mark_and_end_at_the_fragment() {
+        for (raw, path, query) in [
+            ("/", "/", ""),
+            ("/a?b", "/a", "b"),
+            ("/a?b?c", "/a", "b?c"),
+            ("/a?", "/a", ""),
+            ("?b", "", "b"),
+            ("/a#b?c", "/a", ""),
+            ("/a?b#c", "/a", "b"),
+        ] {
+            assert_eq!(
+                split(raw.as_bytes()),
+                (path.as_bytes(), query.as_bytes()),
+                "{raw}"
+            );
+        }
+    }
 }

@@ -67,6 +67,8 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         super::build::ROWS,
         super::listen::ROWS,
         crate::cache::zones::ROWS,
+        crate::map::ROWS,
+        crate::rewrite::ROWS,
     ]
     .into_iter()
     .flatten()

@@ -14,13 +14,14 @@
 //! 2. `levels` holds the raw settings of the enclosing blocks, outermost first, while a block is walked.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_conf::VarId;
 use millpond_conf::source::Span;
-use millpond_conf::tree::{Statement, Tree};
-use millpond_conf::{Applied, Contexts, ParseContext, Scope};
+use millpond_conf::tree::{Statement, Tree, Word};
+use millpond_conf::{Applied, Contexts, ParseContext, Scope, Template};
 
 use super::block::{self, Draft, Pass, Row};
 use super::location::{LocationSettings, LocationSettingsRaw};
@@ -132,6 +133,28 @@ impl Builder {
     /// Reports a mistake.
     pub fn error(&mut self, span: Span, message: impl Into<String>) {
         self.cx.diagnostics.push_error(span, message);
+    }
+
+    /// Checks the number of arguments; reports a wrong one.
+    pub fn has_arguments(&mut self, statement: &Statement, allowed: RangeInclusive<usize>) -> bool {
+        let is_right = allowed.contains(&statement.args.len());
+        if !is_right {
+            let name = &statement.name.text;
+            let message = format!("invalid number of arguments in \"{name}\" directive");
+            self.error(statement.span, message);
+        }
+        is_right
+    }
+
+    /// Compiles a complex value; a bad one is reported and `None`.
+    pub fn template(&mut self, word: &Word) -> Option<Template> {
+        match Template::parse(&word.text, word.span, &mut self.cx.variables) {
+            Ok(template) => Some(template),
+            Err(error) => {
+                self.error(word.span, error.to_string());
+                None
+            }
+        }
     }
 
     /// Compiles an expression; named groups become variables. A bad one is reported and `None`.
@@ -326,6 +349,7 @@ impl Builder {
             context: Contexts::LOCATION,
             span: Some(statement.span),
             name,
+            is_internal: outer.is_internal,
             ..Draft::default()
         };
         let location = self.nested(statement, draft, kind);
@@ -345,7 +369,8 @@ impl Builder {
     }
 
     /// Merges the settings of the innermost level and leaves it.
-    fn close_level(&mut self, draft: Draft, kind: LocationKind) -> Location {
+    fn close_level(&mut self, mut draft: Draft, kind: LocationKind) -> Location {
+        draft.script.inherit_handler(draft.handler.as_ref());
         let raws: Vec<&LocationSettingsRaw> =
             self.levels.iter().map(|level| &level.location).collect();
         let settings = LocationSettings::resolve(&raws, &mut self.cx);

@@ -16,8 +16,10 @@ use millpond_conf::Scope;
 use crate::downstream::body::BodyPolicy;
 use crate::downstream::connection::KeepAlivePolicy;
 use crate::downstream::writer::SendPolicy;
+use crate::handler::error_page::ErrorPolicy;
 use crate::log::error::ErrorLogPolicy;
 use crate::respond::{ChunkedPolicy, TokensPolicy};
+use crate::rewrite::RewritePolicy;
 
 /// Settings of a location, merged from the blocks around it.
 #[derive(Clone, Debug, Scope)]
@@ -56,4 +58,8 @@ pub struct LocationSettings {
     pub tokens: TokensPolicy,
     /// Error logs.
     pub error_log: ErrorLogPolicy,
+    /// Answers instead of errors.
+    pub error: ErrorPolicy,
+    /// What rewriting tells of itself.
+    pub rewrite: RewritePolicy,
 }

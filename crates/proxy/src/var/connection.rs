@@ -1,6 +1,168 @@
-//! Variables of the connection.
+//! Variables of the connection and of the client behind it.
+
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
 
 use super::Variable;
+use super::request::{write_millis, write_number};
+use crate::clock;
+use crate::downstream::address::Address;
+use crate::request::Request;
 
 /// The variables.
-pub const VARIABLES: &[Variable] = &[];
+pub const VARIABLES: &[Variable] = &[
+    Variable {
+        name: "binary_remote_addr",
+        doc: "The client's address as 4 or 16 bytes.",
+        write: |req, out| write_binary(&req.down.remote.borrow(), out),
+    },
+    Variable {
+        name: "connection",
+        doc: "The number of the connection, from 1.",
+        write: |req, out| write_number(req.down.number, out),
+    },
+    Variable {
+        name: "connection_requests",
+        doc: "The number of requests on the connection so far, this one included.",
+        write: |req, out| write_number(u64::from(req.down.requests.get()), out),
+    },
+    Variable {
+        name: "connection_time",
+        doc: "The age of the connection in seconds, with milliseconds.",
+        write: |req, out| write_millis(clock::instant() - req.down.accepted, out),
+    },
+    Variable {
+        name: "connections_active",
+        doc: "The number of open client connections.",
+        write: |req, out| write_number(connections(req).active(), out),
+    },
+    Variable {
+        name: "connections_reading",
+        doc: "The number of connections whose request head is being read.",
+        write: |req, out| write_number(connections(req).reading(), out),
+    },
+    Variable {
+        name: "connections_waiting",
+        doc: "The number of idle connections.",
+        write: |req, out| write_number(connections(req).waiting(), out),
+    },
+    Variable {
+        name: "connections_writing",
+        doc: "The number of connections whose request is being answered.",
+        write: |req, out| write_number(connections(req).writing(), out),
+    },
+    Variable {
+        name: "pipe",
+        doc: "\"p\" for a request that was sent before the last one was answered, else \".\".",
+        write: |req, out| {
+            out.push(if req.down.is_pipelined.get() {
+                b'p'
+            } else {
+                b'.'
+            });
+            true
+        },
+    },
+    Variable {
+        name: "realip_remote_addr",
+        doc: "The client's address as the kernel knows it.",
+        write: |req, out| write_host(&req.down.peer, out),
+    },
+    Variable {
+        name: "realip_remote_port",
+        doc: "The client's port as the kernel knows it.",
+        write: |req, out| write_port(&req.down.peer, out),
+    },
+    Variable {
+        name: "remote_addr",
+        doc: "The client's address, as the realip module may have changed it.",
+        write: |req, out| write_host(&req.down.remote.borrow(), out),
+    },
+    Variable {
+        name: "remote_port",
+        doc: "The client's port.",
+        write: |req, out| write_port(&req.down.remote.borrow(), out),
+    },
+    Variable {
+        name: "server_addr",
+        doc: "The address that the client connected to.",
+        write: |req, out| write_host(&req.down.local, out),
+    },
+    Variable {
+        name: "server_port",
+        doc: "The port that the client connected to.",
+        write: |req, out| write_port(&req.down.local, out),
+    },
+];
+
+/// Numbers of connections at one moment.
+struct Connections<'a>(&'a crate::worker::ConnectionCounters);
+
+fn connections(req: &Request) -> Connections<'_> {
+    Connections(&req.down.generation.worker.shared.connections)
+}
+
+impl Connections<'_> {
+    fn active(&self) -> u64 {
+        self.0.active.load(Ordering::Relaxed)
+    }
+
+    fn reading(&self) -> u64 {
+        self.0.reading.load(Ordering::Relaxed)
+    }
+
+    fn writing(&self) -> u64 {
+        self.0.writing.load(Ordering::Relaxed)
+    }
+
+    fn waiting(&self) -> u64 {
+        let busy = self.reading().saturating_add(self.writing());
+        self.active().saturating_sub(busy)
+    }
+}
+
+fn write_host(address: &Address, out: &mut Vec<u8>) -> bool {
+    use std::io::Write as _;
+    // Writing into a vector never fails.
+    let _ = match address {
+        Address::Inet(address) => write!(out, "{}", address.ip()),
+        Address::Unix(_) => write!(out, "{}", address.host_text()),
+    };
+    true
+}
+
+fn write_port(address: &Address, out: &mut Vec<u8>) -> bool {
+    match address.port() {
+        0 => true,
+        port => write_number(u64::from(port), out),
+    }
+}
+
+fn write_binary(address: &Address, out: &mut Vec<u8>) -> bool {
+    match address.ip() {
+        Some(IpAddr::V4(ip)) => out.extend_from_slice(&ip.octets()),
+        Some(IpAddr::V6(ip)) => out.extend_from_slice(&ip.octets()),
+        None => return write_host(address, out),
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn binary_addresses_are_their_bytes() {
+        for (address, expected) in [
+            (
+                Address::Inet("1.2.3.4:5".parse().unwrap()),
+                &b"\x01\x02\x03\x04"[..],
+            ),
+            (Address::Unix(Default::default()), b"unix:"),
+        ] {
+            let mut out = Vec::new();
+            assert!(write_binary(&address, &mut out));
+            assert_eq!(out, expected);
+        }
+    }
+}

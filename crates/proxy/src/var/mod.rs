@@ -15,10 +15,15 @@ pub mod upstream;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use millpond_conf::VarId;
 
+use crate::log::error::{self, Level};
 use crate::map::Lookup;
 use crate::request::{Request, Value};
+
+/// How deep variables may use one another; deeper is a cycle (nginx: 100, but its frames are small).
+const MAX_LOOKUP_DEPTH: u8 = 40;
 
 /// A built-in variable.
 #[derive(Debug)]
@@ -70,7 +75,9 @@ pub enum Meaning {
     Member(&'static VariableFamily, Arc<[u8]>),
     /// Defined by a block that computes it (`map`, `split_clients`, `geo`).
     Lookup(Arc<Lookup>),
-    /// Written by `set`, captures and their like.
+    /// Written by `set`; reading it before is worth a warning.
+    Set,
+    /// Written by captures and their like.
     Stored,
 }
 
@@ -78,6 +85,7 @@ pub enum Meaning {
 #[derive(Debug, Default)]
 pub struct VariableTable {
     meanings: Vec<Meaning>,
+    names: Vec<Box<str>>,
 }
 
 /// What the configuration defines a name as.
@@ -85,7 +93,9 @@ pub struct VariableTable {
 pub enum Definition {
     /// A block that computes it.
     Lookup(Arc<Lookup>),
-    /// `set`, a named capture.
+    /// `set`.
+    Set,
+    /// A named capture.
     Stored,
 }
 
@@ -98,11 +108,14 @@ impl VariableTable {
     ) -> (VariableTable, Vec<VarId>) {
         let mut unknown = Vec::new();
         let mut meanings = Vec::new();
+        let mut kept = Vec::new();
         for (number, name) in names.enumerate() {
+            kept.push(Box::from(name));
             let id = VarId(number as u32);
             let meaning = match defined(id) {
                 Some(Definition::Lookup(lookup)) => Meaning::Lookup(lookup),
-                Some(Definition::Stored) => stored_or_builtin(name),
+                Some(Definition::Set) => builtin(name).unwrap_or(Meaning::Set),
+                Some(Definition::Stored) => builtin(name).unwrap_or(Meaning::Stored),
                 None => builtin(name).unwrap_or_else(|| {
                     unknown.push(id);
                     Meaning::Stored
@@ -110,7 +123,16 @@ impl VariableTable {
             };
             meanings.push(meaning);
         }
-        (VariableTable { meanings }, unknown)
+        let table = VariableTable {
+            meanings,
+            names: kept,
+        };
+        (table, unknown)
+    }
+
+    /// The name of a variable.
+    pub fn name(&self, id: VarId) -> &str {
+        self.names.get(id.0 as usize).map_or("", |name| name)
     }
 
     /// Number of variables.
@@ -121,14 +143,6 @@ impl VariableTable {
     /// True when no variable is used.
     pub fn is_empty(&self) -> bool {
         self.meanings.is_empty()
-    }
-}
-
-/// `set $args …` changes a built-in: reading it goes on through the record.
-fn stored_or_builtin(name: &str) -> Meaning {
-    match builtin(name) {
-        Some(meaning @ Meaning::Builtin(_)) => meaning,
-        _ => Meaning::Stored,
     }
 }
 
@@ -163,13 +177,38 @@ pub fn write(req: &mut Request, id: VarId, out: &mut Vec<u8>) -> bool {
         }
         Some(Meaning::Lookup(lookup)) => {
             let lookup = Arc::clone(lookup);
-            let value = lookup.evaluate(req);
-            out.extend_from_slice(&value);
-            if lookup.is_cached() {
-                req.set_value(id, Value::Found(value));
-            }
+            write_lookup(req, id, &lookup, out)
+        }
+        Some(Meaning::Set) => {
+            warn_uninitialized(req, id);
+            req.set_value(id, Value::Found(Bytes::new()));
             true
         }
         Some(Meaning::Stored) | None => false,
+    }
+}
+
+fn write_lookup(req: &mut Request, id: VarId, lookup: &Lookup, out: &mut Vec<u8>) -> bool {
+    if req.lookup_depth >= MAX_LOOKUP_DEPTH {
+        let name = req.conf.variables.name(id);
+        let message = format_args!("cycle while evaluating variable \"{name}\"");
+        error::write(req, Level::Error, message);
+        return false;
+    }
+    req.lookup_depth += 1;
+    let value = lookup.evaluate(req);
+    req.lookup_depth -= 1;
+    out.extend_from_slice(&value);
+    if lookup.is_cached() {
+        req.set_value(id, Value::Found(value));
+    }
+    true
+}
+
+fn warn_uninitialized(req: &Request, id: VarId) {
+    if req.location.settings.rewrite.warn_uninitialized {
+        let name = req.conf.variables.name(id);
+        let message = format_args!("using uninitialized \"{name}\" variable");
+        error::write(req, Level::Warn, message);
     }
 }

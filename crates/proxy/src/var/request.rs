@@ -1,9 +1,413 @@
-//! Variables of the request.
+//! Variables of the request: its line, its fields, its path now, its times.
+//!
+//! Fields of one name that came several times are joined: cookies with `; `, all others with `, `.
+//! Names of arguments and cookies match in any case, as in nginx.
 
-use super::Variable;
-use super::VariableFamily;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use bytes::Bytes;
+use millpond_semantics::date::civil;
+
+use super::{Variable, VariableFamily};
+use crate::clock;
+use crate::downstream::body::RequestBody;
+use crate::handler::auth_basic;
+use crate::header::Known;
+use crate::request::Request;
+
+/// The nginx whose configurations are understood, for `$nginx_version`.
+const NGINX_VERSION: &str = "1.31.5";
+
+/// The families.
+pub const FAMILIES: &[VariableFamily] = &[
+    VariableFamily {
+        prefix: "http_",
+        doc: "The request field of that name, in small letters and with underscores for hyphens.",
+        write: write_field,
+    },
+    VariableFamily {
+        prefix: "arg_",
+        doc: "The argument of that name in the query.",
+        write: |req, name, out| write_found(argument(&req.args, name), out),
+    },
+    VariableFamily {
+        prefix: "cookie_",
+        doc: "The cookie of that name.",
+        write: |req, name, out| {
+            let mut lines = req.head.get_all(Known::Cookie);
+            write_found(lines.find_map(|line| cookie(line, name)), out)
+        },
+    },
+];
 
 /// The variables.
-pub const VARIABLES: &[Variable] = &[];
-/// The families.
-pub const FAMILIES: &[VariableFamily] = &[];
+pub const VARIABLES: &[Variable] = &[
+    Variable {
+        name: "args",
+        doc: "The query now, without its question mark.",
+        write: |req, out| write_some(&req.args, out),
+    },
+    Variable {
+        name: "content_length",
+        doc: "The Content-Length of the request.",
+        write: write_content_length,
+    },
+    Variable {
+        name: "content_type",
+        doc: "The Content-Type of the request.",
+        write: |req, out| write_found(req.field(Known::ContentType), out),
+    },
+    Variable {
+        name: "document_uri",
+        doc: "The same as `$uri`.",
+        write: |req, out| write_some(&req.uri, out),
+    },
+    Variable {
+        name: "host",
+        doc: "The host of the request, in small letters; the server's name when it has none.",
+        write: |req, out| {
+            let has_host = !req.host.is_empty();
+            write_text(
+                if has_host {
+                    &req.host
+                } else {
+                    &req.server.name
+                },
+                out,
+            )
+        },
+    },
+    Variable {
+        name: "hostname",
+        doc: "The name of this machine.",
+        write: |_, out| write_text(hostname(), out),
+    },
+    Variable {
+        name: "https",
+        doc: "\"on\" on a TLS connection, else empty.",
+        write: |_, _| true,
+    },
+    Variable {
+        name: "is_args",
+        doc: "\"?\" when there is a query, else empty.",
+        write: |req, out| write_text(if req.args.is_empty() { b"" } else { b"?" }, out),
+    },
+    Variable {
+        name: "is_request_port",
+        doc: "\":\" when the client named a port, else empty.",
+        write: |req, out| write_text(if req.host_port.is_some() { b":" } else { b"" }, out),
+    },
+    Variable {
+        name: "limit_rate",
+        doc: "The rate at which the answer is sent, bytes a second; it may be set.",
+        write: |req, out| write_number(req.limit_rate.unwrap_or(0), out),
+    },
+    Variable {
+        name: "msec",
+        doc: "The time now in seconds since the epoch, with milliseconds.",
+        write: |_, out| {
+            let now = u64::try_from(clock::now_ms()).unwrap_or(0);
+            write_millis(Duration::from_millis(now), out)
+        },
+    },
+    Variable {
+        name: "nginx_version",
+        doc: "The version of nginx whose configuration language is understood.",
+        write: |_, out| write_text(NGINX_VERSION.as_bytes(), out),
+    },
+    Variable {
+        name: "pid",
+        doc: "The number of this process.",
+        write: |_, out| write_number(u64::from(std::process::id()), out),
+    },
+    Variable {
+        name: "query_string",
+        doc: "The same as `$args`.",
+        write: |req, out| write_some(&req.args, out),
+    },
+    Variable {
+        name: "remote_user",
+        doc: "The name in the Authorization field of the Basic scheme.",
+        write: |req, out| match auth_basic::credentials(req) {
+            Some((user, _)) => write_text(&user, out),
+            None => false,
+        },
+    },
+    Variable {
+        name: "request",
+        doc: "The request line as it came.",
+        write: |req, out| write_some(req.head.line(), out),
+    },
+    Variable {
+        name: "request_body",
+        doc: "The request body, when it was read into memory.",
+        write: |req, out| match &req.body {
+            RequestBody::Memory(body) => write_some(body, out),
+            _ => false,
+        },
+    },
+    Variable {
+        name: "request_body_file",
+        doc: "The file with the request body.",
+        write: |req, out| match &req.body {
+            RequestBody::File(file) => write_some(file.path.as_os_str().as_encoded_bytes(), out),
+            _ => false,
+        },
+    },
+    Variable {
+        name: "request_id",
+        doc: "A random name of the request: 32 hexadecimal digits.",
+        write: |req, out| write_text(req.request_id.get_or_init(random_id), out),
+    },
+    Variable {
+        name: "request_length",
+        doc: "Bytes of the request so far: line, fields and body.",
+        write: |req, out| write_number(req.down.request_bytes.get(), out),
+    },
+    Variable {
+        name: "request_method",
+        doc: "The method of the request now.",
+        write: |req, out| match req.method.name() {
+            Some(name) => write_text(name.as_bytes(), out),
+            None => write_some(req.head.method_bytes(), out),
+        },
+    },
+    Variable {
+        name: "request_port",
+        doc: "The port that the client named, else empty.",
+        write: |req, out| match req.host_port {
+            Some(port) => write_number(u64::from(port), out),
+            None => true,
+        },
+    },
+    Variable {
+        name: "request_time",
+        doc: "The time since the first byte of the request in seconds, with milliseconds.",
+        write: |req, out| write_millis(clock::instant() - req.started, out),
+    },
+    Variable {
+        name: "request_uri",
+        doc: "Path and query as the client wrote them.",
+        write: |req, out| write_some(&req.unparsed_uri, out),
+    },
+    Variable {
+        name: "scheme",
+        doc: "\"http\" or \"https\".",
+        write: |_, out| write_text(b"http", out),
+    },
+    Variable {
+        name: "server_name",
+        doc: "The first name of the server that answers.",
+        write: |req, out| write_text(&req.server.name, out),
+    },
+    Variable {
+        name: "server_protocol",
+        doc: "The version of the request, such as \"HTTP/1.1\".",
+        write: |req, out| write_some(req.head.protocol(), out),
+    },
+    Variable {
+        name: "slice_range",
+        doc: "The range of the slice that is being fetched, such as \"bytes=0-1048575\".",
+        write: |req, out| match &req.slice_range {
+            Some(range) => write_text(range, out),
+            None => true,
+        },
+    },
+    Variable {
+        name: "time_iso8601",
+        doc: "The time now, such as \"2026-11-21T03:17:22+00:00\".",
+        write: write_iso_time,
+    },
+    Variable {
+        name: "time_local",
+        doc: "The time now, such as \"21/Nov/2026:03:17:22 +0000\".",
+        write: write_log_time,
+    },
+    Variable {
+        name: "uri",
+        doc: "The path now, normalized.",
+        write: |req, out| write_some(&req.uri, out),
+    },
+];
+
+/// Appends a value that may be empty.
+fn write_text(text: &[u8], out: &mut Vec<u8>) -> bool {
+    out.extend_from_slice(text);
+    true
+}
+
+/// Appends a value that does not exist when it is empty.
+fn write_some(text: &[u8], out: &mut Vec<u8>) -> bool {
+    out.extend_from_slice(text);
+    !text.is_empty()
+}
+
+fn write_found(text: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
+    text.is_some_and(|text| write_text(text, out))
+}
+
+/// Appends a number in decimal.
+pub(super) fn write_number(number: u64, out: &mut Vec<u8>) -> bool {
+    use std::io::Write as _;
+    // Writing into a vector never fails.
+    let _ = write!(out, "{number}");
+    true
+}
+
+/// Appends seconds with three decimals.
+pub(super) fn write_millis(time: Duration, out: &mut Vec<u8>) -> bool {
+    use std::io::Write as _;
+    let _ = write!(out, "{}.{:03}", time.as_secs(), time.subsec_millis());
+    true
+}
+
+fn write_field(req: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
+    let separator: &[u8] = if name == b"cookie" { b"; " } else { b", " };
+    let mut is_found = false;
+    for value in req.head.find_all_underscored(name) {
+        if std::mem::replace(&mut is_found, true) {
+            out.extend_from_slice(separator);
+        }
+        out.extend_from_slice(value);
+    }
+    is_found
+}
+
+fn write_content_length(req: &Request, out: &mut Vec<u8>) -> bool {
+    if let Some(length) = req.field(Known::ContentLength) {
+        return write_text(length, out);
+    }
+    // nginx: the length of a chunked body is known once it was read.
+    match &req.body {
+        RequestBody::Memory(_) | RequestBody::File(_) => match req.body.len() {
+            Some(length) => write_number(length, out),
+            None => false,
+        },
+        RequestBody::None | RequestBody::Unread { .. } => false,
+    }
+}
+
+/// The value of an argument of a query; the name matches in any case.
+fn argument<'a>(args: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    args.split(|byte| *byte == b'&').find_map(|pair| {
+        let (found, rest) = pair.split_at_checked(name.len())?;
+        let value = rest.strip_prefix(b"=")?;
+        found.eq_ignore_ascii_case(name).then_some(value)
+    })
+}
+
+/// The value of a cookie in a Cookie field; the name matches in any case.
+pub(super) fn cookie<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    line.split(|byte| *byte == b';').find_map(|pair| {
+        let pair = trim_spaces_before(pair);
+        let (found, rest) = pair.split_at_checked(name.len())?;
+        let value = trim_spaces_before(rest).strip_prefix(b"=")?;
+        found
+            .eq_ignore_ascii_case(name)
+            .then(|| trim_spaces_before(value))
+    })
+}
+
+fn trim_spaces_before(text: &[u8]) -> &[u8] {
+    let count = text.iter().take_while(|byte| **byte == b' ').count();
+    text.get(count..).unwrap_or_default()
+}
+
+fn write_iso_time(_req: &Request, out: &mut Vec<u8>) -> bool {
+    use std::io::Write as _;
+    let now = civil(clock::now_ms().div_euclid(1000));
+    let _ = write!(
+        out,
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}+00:00",
+        now.year, now.month, now.day, now.hour, now.minute, now.second
+    );
+    true
+}
+
+fn write_log_time(_req: &Request, out: &mut Vec<u8>) -> bool {
+    use std::io::Write as _;
+    let now = civil(clock::now_ms().div_euclid(1000));
+    let month = now.month_name();
+    let _ = write!(
+        out,
+        "{:02}/{}/{:04}:{:02}:{:02}:{:02} +0000",
+        now.day,
+        String::from_utf8_lossy(&month),
+        now.year,
+        now.hour,
+        now.minute,
+        now.second
+    );
+    true
+}
+
+/// The machine's name, in small letters; asked for once.
+fn hostname() -> &'static [u8] {
+    static NAME: OnceLock<Vec<u8>> = OnceLock::new();
+    NAME.get_or_init(|| {
+        let name = std::fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
+        name.trim_ascii().to_ascii_lowercase()
+    })
+}
+
+/// 128 bits that nobody can guess: SipHash of nothing, under keys that the standard library draws
+/// from the system's random source.
+fn random_id() -> Bytes {
+    use std::hash::{BuildHasher, RandomState};
+    let word = || RandomState::new().hash_one(());
+    Bytes::from(format!("{:016x}{:016x}", word(), word()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_found_by_whole_names_in_any_case() {
+        for (args, name, value) in [
+            ("a=1&b=2", "b", Some("2")),
+            ("a=1&B=2", "b", Some("2")),
+            ("ab=1&b=2", "b", Some("2")),
+            ("b", "b", None),
+            ("b=", "b", Some("")),
+            ("b=1&b=2", "b", Some("1")),
+            ("b&b=2", "b", Some("2")),
+            ("b=x=y", "b", Some("x=y")),
+            ("", "b", None),
+        ] {
+            let found = argument(args.as_bytes(), name.as_bytes());
+            assert_eq!(found, value.map(str::as_bytes), "{args}");
+        }
+    }
+
+    #[test]
+    fn cookies_are_found_by_whole_names_in_any_case() {
+        for (line, name, value) in [
+            ("a=1; b=2", "b", Some("2")),
+            ("a=1;B=2", "b", Some("2")),
+            ("ab=1; b = 2 ", "b", Some("2 ")),
+            ("b", "b", None),
+            ("b; b=3", "b", Some("3")),
+            ("b=", "b", Some("")),
+            ("", "b", None),
+        ] {
+            let found = cookie(line.as_bytes(), name.as_bytes());
+            assert_eq!(found, value.map(str::as_bytes), "{line}");
+        }
+    }
+
+    #[test]
+    fn random_ids_are_32_digits_and_differ() {
+        let (one, two) = (random_id(), random_id());
+        assert!(one.len() == 32 && one.iter().all(u8::is_ascii_hexdigit));
+        assert_ne!(one, two);
+    }
+
+    #[test]
+    fn times_have_three_decimals() {
+        let mut out = Vec::new();
+        assert!(write_millis(Duration::from_micros(12_034_999), &mut out));
+        assert_eq!(out, b"12.034");
+    }
+}
