@@ -246,7 +246,7 @@ mod tests {
             (r"[\]a]", true),
             ("a&&b", true),
             ("[a&&b]", false),
-            ("[a--b]", false),
+            ("[+--b]", false),
             ("[a[b]", false),
             (r"\<a", false),
             ("(?R)", false),
