@@ -178,8 +178,11 @@ fn named<'a>(
 }
 
 /// False for what both engines accept and read differently: set operations and brackets inside of a
-/// class, `(?R)`, and the word boundaries `\<`, `\>` and `\b{...}`.
+/// class, `(?R)`, the word boundaries `\<`, `\>` and `\b{...}`, and letters of several bytes.
 fn is_read_alike(source: &str) -> bool {
+    if !source.is_ascii() {
+        return false;
+    }
     let mut rest = source;
     let mut is_in_class = false;
     while let Some(first) = rest.chars().next() {
