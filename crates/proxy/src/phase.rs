@@ -15,7 +15,8 @@
 //! 2. [`answer`] always returns an answer; a connection that must close without one gets status 444.
 
 use crate::failure::Failure;
-use crate::handler::{self, error_page};
+use crate::handler::{self, error_page, redirect as client_redirect};
+use crate::header::Known;
 use crate::request::Request;
 use crate::response::Response;
 use crate::rewrite;
@@ -106,7 +107,10 @@ fn finish(req: &mut Request, mut response: Response) -> Response {
         response.status = req.error_status;
         response.status_text = None;
     }
-    for field in std::mem::take(&mut req.answer_fields) {
+    for mut field in std::mem::take(&mut req.answer_fields) {
+        if field.known == Known::Location {
+            field.value = client_redirect::location(req, field.value);
+        }
         if !response.fields.contains(field.known) {
             response.fields.push(field);
         }
@@ -201,6 +205,7 @@ pub fn redirect(req: &mut Request, uri: bytes::Bytes, args: bytes::Bytes) -> Res
     req.uri_is_changed = true;
     req.uri_changed_in_location = false;
     req.left_location_prefix = false;
+    req.adds_uri_to_alias = false;
     req.location = std::sync::Arc::clone(&req.server.location);
     Ok(Flow::Jump(Phase::ServerRewrite))
 }
@@ -224,5 +229,6 @@ pub fn redirect_named(req: &mut Request, name: &[u8]) -> Result<Flow, Failure> {
     req.location = std::sync::Arc::clone(location);
     req.is_internal = true;
     req.uri_changed_in_location = false;
+    req.adds_uri_to_alias = false;
     Ok(Flow::Jump(Phase::Rewrite))
 }

@@ -103,6 +103,8 @@ pub struct Request {
     pub uri_is_changed: bool,
     /// True when a rewrite of the location changed the path, so that the location is looked up again.
     pub uri_changed_in_location: bool,
+    /// True when `try_files` found a file for the alias of a location with a regular expression.
+    pub adds_uri_to_alias: bool,
     /// True when the path needed unescaping or merging, so that `unparsed_uri` is not `uri`.
     pub uri_is_complex: bool,
     /// True when the path that the client sent had escapes or plus signs: captures from it are escaped where they
@@ -171,6 +173,7 @@ impl Request {
             uri_changes_left: MAX_URI_CHANGES,
             uri_is_changed: false,
             uri_changed_in_location: false,
+            adds_uri_to_alias: false,
             uri_is_complex: false,
             uri_has_escapes: false,
             left_location_prefix: false,
@@ -209,6 +212,7 @@ impl Request {
             uri_changes_left: self.uri_changes_left,
             uri_is_changed: self.uri_is_changed,
             uri_changed_in_location: false,
+            adds_uri_to_alias: self.adds_uri_to_alias,
             uri_is_complex: self.uri_is_complex,
             uri_has_escapes: self.uri_has_escapes,
             left_location_prefix: self.left_location_prefix,

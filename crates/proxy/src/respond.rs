@@ -28,7 +28,12 @@ pub async fn send(req: &mut Request, response: &mut Response) -> Result<(), Send
         req.keep_alive = false;
         return Err(crate::downstream::ClientGone::Closed.into());
     }
-    filter::run(req, response);
+    if let Err(refusal) = filter::run(req, response) {
+        *response = crate::phase::answer_refused(req, refusal.status).await;
+        refusal.complete(response);
+        // The conditions and ranges of the answer are settled: nothing is refused twice.
+        let _ = filter::run(req, response);
+    }
     let framing = framing(req, response);
     let keep_alive_allowed = req.location.settings.keep_alive.allows(req);
     req.keep_alive &=

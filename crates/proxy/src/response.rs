@@ -62,6 +62,12 @@ pub struct Response {
     pub must_close: bool,
     /// True when `not_modified` and precondition checks do not apply.
     pub skip_conditionals: bool,
+    /// The character set that an upstream ordered (X-Accel-Charset).
+    pub charset: Option<Bytes>,
+    /// True when the answer depends on what codings the client takes, so that `gzip_vary` applies.
+    pub varies_by_encoding: bool,
+    /// True when trailer fields are to follow, so that the body is chunked where the client allows.
+    pub expects_trailers: bool,
     /// Set when the filters must not compress, convert or search the body.
     pub is_opaque: bool,
 }

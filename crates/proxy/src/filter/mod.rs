@@ -4,16 +4,145 @@
 //! not_modified ─► headers (add_header, expires) ─► charset ─► gzip ─► range ─► chunked ─► connection
 //! ```
 //!
-//! A filter changes the head in place and, when it must change the body, wraps it in a stream.
+//! A filter looks at the head, changes it in place and notes in [`BodyChanges`] what is to become of the body. The
+//! body is changed at the end, in the order range, charset, gzip: a range is cut from the bytes of the resource.
+//!
+//! Invariants:
+//! 1. A refusal is answered once: an answer that replaces a refused one is neither conditional nor cut.
+//! 2. A filter that changes the length of the body forgets `length` and refuses ranges.
+//!
+//! What it does not do: `sub_filter`, `addition`, SSI. Chunked coding is the writer's.
 
-use crate::header::Fields;
+pub mod charset;
+pub mod gzip;
+pub mod headers;
+pub mod not_modified;
+pub mod range;
+pub mod type_set;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::body::Body;
+use crate::header::{Fields, Known};
+use crate::http1::Version;
 use crate::request::Request;
-use crate::response::Response;
+use crate::response::{RangeRule, Response, Source};
 
-/// Runs all filters.
-pub fn run(_req: &mut Request, _response: &mut Response) {}
+/// A filter; dispatched by one `match` in [`run`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Filter {
+    NotModified,
+    Headers,
+    Charset,
+    Gzip,
+    Range,
+}
+
+/// The filters in the order in which an answer meets them.
+const FILTERS: [Filter; 5] = [
+    Filter::NotModified,
+    Filter::Headers,
+    Filter::Charset,
+    Filter::Gzip,
+    Filter::Range,
+];
+
+/// What the filters decided about the body.
+#[derive(Default)]
+pub struct BodyChanges {
+    /// The ranges to cut.
+    pub cut: Option<range::Cut>,
+    /// How to convert characters.
+    pub recode: Option<Arc<charset::Recode>>,
+    /// How to compress.
+    pub gzip: Option<gzip::Plan>,
+}
+
+/// The request must be answered with an error instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// 412 or 416.
+    pub status: u16,
+    /// The Content-Range of the error's answer.
+    pub content_range: Option<Bytes>,
+}
+
+/// Runs all filters; after a refusal the answer must not be sent.
+pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
+    let mut changes = BodyChanges::default();
+    for filter in FILTERS {
+        match filter {
+            Filter::NotModified => not_modified::run(req, response)?,
+            Filter::Headers => headers::run(req, response),
+            Filter::Charset => changes.recode = charset::run(req, response),
+            Filter::Gzip => changes.gzip = gzip::run(req, response),
+            Filter::Range => changes.cut = range::run(req, response)?,
+        }
+    }
+    finish_head(req, response);
+    let body = std::mem::take(&mut response.body);
+    response.body = changes.apply(body);
+    Ok(())
+}
+
+impl Refusal {
+    /// Makes an answer to the refusal fit to be sent in place of the refused one.
+    pub fn complete(self, response: &mut Response) {
+        // INVARIANT 1.
+        response.skip_conditionals = true;
+        response.ranges = RangeRule::Refused;
+        if let Some(value) = self.content_range {
+            response.fields.set(Known::ContentRange, value);
+        }
+    }
+}
+
+impl BodyChanges {
+    fn apply(self, body: Body) -> Body {
+        let body = match self.cut {
+            Some(cut) => cut.apply(body),
+            None => body,
+        };
+        let body = match self.recode {
+            Some(recode) => charset::recode_body(body, recode),
+            None => body,
+        };
+        match self.gzip {
+            Some(plan) => gzip::compress_body(body, plan),
+            None => body,
+        }
+    }
+}
+
+/// What no single filter owns.
+fn finish_head(req: &Request, response: &mut Response) {
+    if response.varies_by_encoding && req.location.settings.gzip.vary {
+        let value = Bytes::from_static(b"Accept-Encoding");
+        response.fields.push_known(Known::Vary, value);
+    }
+    // nginx: an error page that is a file has no Last-Modified.
+    if response.source == Source::Own && !matches!(response.status, 200 | 206 | 304) {
+        response.fields.remove(Known::LastModified);
+    }
+    if response.status == 204 {
+        response.fields.remove(Known::ContentType);
+    }
+    if response.expects_trailers && may_send_trailers(req, response) {
+        response.length = None;
+    }
+}
+
+/// nginx: trailers follow a chunked body, and an answer that could be chunked becomes so for them.
+fn may_send_trailers(req: &Request, response: &Response) -> bool {
+    req.head.version() >= Version::Http11
+        && req.location.settings.chunked.enabled
+        && !req.is_head()
+        && !matches!(response.status, 100..=199 | 204 | 304)
+}
 
 /// The trailer fields of an answer, asked for when its body has ended; `own` are the body's.
-pub fn trailers(_req: &mut Request, own: Option<Fields>) -> Option<Fields> {
-    own
+pub fn trailers(req: &mut Request, own: Option<Fields>) -> Option<Fields> {
+    headers::trailers(req, own)
 }

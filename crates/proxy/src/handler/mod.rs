@@ -7,18 +7,17 @@ pub mod auth_basic;
 pub mod error_page;
 pub mod index;
 pub mod mime;
+pub mod open_file;
+pub mod path;
+pub mod redirect;
 pub mod special;
 pub mod static_file;
 pub mod try_files;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use millpond_semantics::uri::{EscapeKind, escape};
-
 use crate::downstream::body;
 use crate::failure::Failure;
-use crate::header::Known;
 use crate::phase::Flow;
 use crate::request::Request;
 use crate::route::location::Found;
@@ -47,20 +46,12 @@ pub fn find_location(req: &mut Request) -> Result<Flow, Failure> {
     }
     body::check_announced(req)?;
     match needs_slash {
-        true => Err(add_slash(req)),
+        true => {
+            let folder = req.location.name.clone();
+            Err(redirect::add_slash(req, &folder))
+        }
         false => Ok(Flow::Next),
     }
-}
-
-/// nginx answers the slashless form of a proxied folder itself.
-fn add_slash(req: &mut Request) -> Failure {
-    let mut target = escape(&req.location.name, EscapeKind::Uri).into_owned();
-    if !req.args.is_empty() {
-        target.push(b'?');
-        target.extend_from_slice(&req.args);
-    }
-    req.answer_fields.set(Known::Location, Bytes::from(target));
-    Failure::Status(301)
 }
 
 /// Runs the location's handler.

@@ -1,10 +1,287 @@
-//! `root`, `alias`, `etag`: files of this machine.
+//! `etag`, `if_modified_since`, `max_ranges`, `log_not_found`, `gzip_static`: files of this machine.
+//!
+//! A path is mapped (`path.rs`), opened once and answered from its descriptor: a small file is read into memory, so that
+//! head and body leave in one write; a larger one is left to `sendfile`. A folder is redirected to its path with a slash.
+//!
+//! What it does not do: it makes no list of a folder, and it caches no open files.
+//!
+//! Sources: nginx ngx_http_static_handler, ngx_http_gzip_static_handler, ngx_http_set_etag.
 
+use bytes::Bytes;
+use millpond_conf::{ArgError, Args, FromArgs};
+use millpond_semantics::conditional;
+use millpond_semantics::date::format_http_date;
+
+use super::open_file::{self, Kind, OpenFile};
+use super::path::{self, FilePath};
+use super::redirect;
+use crate::body::{Body, FileRegion, Piece};
 use crate::failure::Failure;
+use crate::filter::gzip;
+use crate::header::{Fields, Known};
+use crate::http1::Method;
+use crate::log::error::{self, Level};
 use crate::request::Request;
-use crate::response::Response;
+use crate::response::{RangeRule, Response};
+
+/// A file up to this size is read into memory: one copy costs less than a second call for `sendfile`.
+const SMALL_FILE: u64 = 8 * 1024;
+
+/// How files are answered.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location)]
+pub struct StaticPolicy {
+    /// Whether files get an ETag, made from the time of their change and their length.
+    #[directive(name = "etag", default = "on")]
+    pub etag: bool,
+    /// How If-Modified-Since is compared with the time of the last change.
+    #[directive(name = "if_modified_since", default = "exact")]
+    pub if_modified_since: IfModifiedSince,
+    /// The most ranges that a request may ask for; more are answered with the whole, and 0 allows none.
+    #[directive(name = "max_ranges")]
+    pub max_ranges: Option<u32>,
+    /// Whether a file that does not exist is logged.
+    #[directive(name = "log_not_found", default = "on")]
+    pub log_not_found: bool,
+    /// Whether links are followed; they always are.
+    ///
+    /// # Differs from nginx
+    ///
+    /// The other values are refused.
+    #[directive(name = "disable_symlinks", default = "off")]
+    pub disable_symlinks: Symlinks,
+    /// Whether a file with `.gz` behind its name is sent in its place: to clients that take it, or to all.
+    #[directive(name = "gzip_static", default = "off")]
+    pub gzip_static: GzipStatic,
+}
+
+/// How If-Modified-Since is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
+pub enum IfModifiedSince {
+    /// Not at all: the answer always counts as modified.
+    #[word("off")]
+    Off,
+    /// Unmodified when the times are equal.
+    #[word("exact")]
+    Exact,
+    /// Unmodified when the last change is not later.
+    #[word("before")]
+    Before,
+}
+
+impl IfModifiedSince {
+    /// The rule for [`conditional::evaluate`].
+    pub fn rule(self) -> conditional::IfModifiedSince {
+        match self {
+            IfModifiedSince::Off => conditional::IfModifiedSince::Off,
+            IfModifiedSince::Exact => conditional::IfModifiedSince::Exact,
+            IfModifiedSince::Before => conditional::IfModifiedSince::Before,
+        }
+    }
+}
+
+/// Whether compressed files are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
+pub enum GzipStatic {
+    /// Never.
+    #[word("off")]
+    Off,
+    /// For clients that take them.
+    #[word("on")]
+    On,
+    /// For all clients.
+    #[word("always")]
+    Always,
+}
+
+/// The only rule about links: they are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Symlinks;
+
+impl FromArgs for Symlinks {
+    const SYNTAX: &'static str = "off";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        match args.words {
+            [] => Err(ArgError::Count),
+            [word] if word.text == "off" => Ok(Symlinks),
+            _ => Err(ArgError::value(
+                0,
+                "\"disable_symlinks\" is not supported; links are always followed",
+            )),
+        }
+    }
+}
 
 /// Answers with the file of the path.
-pub fn run(_req: &mut Request) -> Result<Response, Failure> {
-    Err(Failure::Status(404))
+pub fn run(req: &mut Request) -> Result<Response, Failure> {
+    if !matches!(req.method, Method::Get | Method::Head | Method::Post) {
+        return Err(Failure::Status(405));
+    }
+    let compressed = find_compressed(req)?;
+    if let Compressed::Found(response) = compressed {
+        return Ok(*response);
+    }
+    let path = path::map(req)?;
+    let file = match open_file::open(&path.bytes) {
+        Ok(file) => file,
+        Err(error) => return Err(error.fail(req, &path.bytes)),
+    };
+    match file.kind {
+        Kind::Directory => {
+            let uri = req.uri.clone();
+            return Err(redirect::add_slash(req, &uri));
+        }
+        Kind::Other => return Err(not_regular(req, &path)),
+        Kind::File if req.method == Method::Post => return Err(Failure::Status(405)),
+        Kind::File => {}
+    }
+    let mut response = answer(req, &file)?;
+    response.varies_by_encoding = matches!(compressed, Compressed::NotTaken);
+    Ok(response)
+}
+
+fn not_regular(req: &Request, path: &FilePath) -> Failure {
+    let path = String::from_utf8_lossy(&path.bytes);
+    error::write(
+        req,
+        Level::Crit,
+        format_args!("\"{path}\" is not a regular file"),
+    );
+    Failure::Status(404)
+}
+
+/// The answer with an open file.
+fn answer(req: &Request, file: &OpenFile) -> Result<Response, Failure> {
+    let settings = &req.location.settings;
+    let mut fields = Fields::with_capacity(8);
+    let content_type = settings.types.type_of(&req.uri);
+    if !content_type.is_empty() {
+        fields.push_known(Known::ContentType, content_type);
+    }
+    let date = Bytes::copy_from_slice(&format_http_date(file.modified));
+    fields.push_known(Known::LastModified, date);
+    if settings.static_files.etag {
+        fields.push_known(Known::ETag, etag(file.modified, file.len));
+    }
+    Ok(Response {
+        status: 200,
+        fields,
+        length: Some(file.len),
+        body: body(req, file)?,
+        last_modified: Some(file.modified),
+        ranges: RangeRule::Allowed,
+        ..Response::default()
+    })
+}
+
+fn body(req: &Request, file: &OpenFile) -> Result<Body, Failure> {
+    if req.is_head() || file.len == 0 {
+        return Ok(Body::Empty);
+    }
+    let region = FileRegion {
+        file: file.file.clone(),
+        offset: 0,
+        len: file.len,
+    };
+    if file.len > SMALL_FILE {
+        return Ok(Body::One(Piece::File(region)));
+    }
+    let bytes = region
+        .read()
+        .map_err(|error| Failure::disk(std::io::Error::other(error.to_string())))?;
+    Ok(Body::from(bytes))
+}
+
+/// nginx's tag: time and length in hexadecimal, `"5e9f1a2b-264"`.
+fn etag(modified: i64, len: u64) -> Bytes {
+    let mut text = Vec::with_capacity(36);
+    text.push(b'"');
+    if modified < 0 {
+        text.push(b'-');
+    }
+    push_hex(modified.unsigned_abs(), &mut text);
+    text.push(b'-');
+    push_hex(len, &mut text);
+    text.push(b'"');
+    Bytes::from(text)
+}
+
+fn push_hex(number: u64, text: &mut Vec<u8>) {
+    let digits = (16 - number.leading_zeros() / 4).max(1);
+    for place in (0..digits).rev() {
+        // A nibble is below 16.
+        let nibble = (number >> (place * 4)) as u8 & 15;
+        text.push(if nibble < 10 {
+            b'0' + nibble
+        } else {
+            b'a' + nibble - 10
+        });
+    }
+}
+
+/// What came of looking for a compressed file.
+enum Compressed {
+    /// It is the answer.
+    Found(Box<Response>),
+    /// There is one, but the client does not take it.
+    NotTaken,
+    /// There is none, or none is wanted.
+    Nothing,
+}
+
+fn find_compressed(req: &mut Request) -> Result<Compressed, Failure> {
+    let mode = req.location.settings.static_files.gzip_static;
+    if mode == GzipStatic::Off || !matches!(req.method, Method::Get | Method::Head) {
+        return Ok(Compressed::Nothing);
+    }
+    let is_taken = mode == GzipStatic::Always || gzip::is_taken(req, &Fields::new());
+    if !is_taken && !req.location.settings.gzip.vary {
+        return Ok(Compressed::Nothing);
+    }
+    let mut path = path::map(req)?;
+    path.bytes.extend_from_slice(b".gz");
+    let file = match open_file::open(&path.bytes) {
+        Ok(file) => file,
+        Err(error) => {
+            if !error.is_missing() {
+                let level = if error.is_denied() {
+                    Level::Error
+                } else {
+                    Level::Crit
+                };
+                error.log(req, level, &path.bytes);
+            }
+            return Ok(Compressed::Nothing);
+        }
+    };
+    match file.kind {
+        _ if !is_taken => return Ok(Compressed::NotTaken),
+        Kind::Directory => return Ok(Compressed::Nothing),
+        Kind::Other => return Err(not_regular(req, &path)),
+        Kind::File => {}
+    }
+    let mut response = answer(req, &file)?;
+    response
+        .fields
+        .push_known(Known::ContentEncoding, Bytes::from_static(b"gzip"));
+    response.varies_by_encoding = mode == GzipStatic::On;
+    Ok(Compressed::Found(Box::new(response)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn etag_is_time_and_length_in_hexadecimal() {
+        for (modified, len, expected) in [
+            (0, 0, "\"0-0\""),
+            (0x5e9f_1a2b, 0x264, "\"5e9f1a2b-264\""),
+            (-1, u64::MAX, "\"-1-ffffffffffffffff\""),
+            (16, 10, "\"10-a\""),
+        ] {
+            assert_eq!(etag(modified, len), expected);
+        }
+    }
 }

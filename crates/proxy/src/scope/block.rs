@@ -51,6 +51,8 @@ pub struct Draft {
     pub handler: Option<ContentHandler>,
     /// True after `internal`.
     pub is_internal: bool,
+    /// `try_files` of this block.
+    pub try_files: Option<crate::handler::try_files::TryFiles>,
     /// Rewrite directives.
     pub script: crate::rewrite::Script,
     /// Locations inside.
@@ -69,6 +71,8 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         crate::cache::zones::ROWS,
         crate::map::ROWS,
         crate::rewrite::ROWS,
+        crate::handler::try_files::ROWS,
+        crate::filter::charset::ROWS,
     ]
     .into_iter()
     .flatten()

@@ -87,6 +87,8 @@ pub const ROWS: &[Row] = &[
 pub struct Level {
     location: LocationSettingsRaw,
     server: ServerSettingsRaw,
+    /// The path of a location, which an alias replaces; none for a regular expression.
+    path: Option<Bytes>,
 }
 
 /// The state of the walk.
@@ -363,7 +365,13 @@ impl Builder {
         mut draft: Draft,
         kind: LocationKind,
     ) -> Location {
-        self.levels.push(Level::default());
+        self.levels.push(Level {
+            path: match &kind {
+                LocationKind::Regex(_) => None,
+                _ => Some(Bytes::from(draft.name.clone())),
+            },
+            ..Level::default()
+        });
         self.walk(statement.body.as_deref().unwrap_or_default(), &mut draft);
         self.close_level(draft, kind)
     }
@@ -373,10 +381,15 @@ impl Builder {
         draft.script.inherit_handler(draft.handler.as_ref());
         let raws: Vec<&LocationSettingsRaw> =
             self.levels.iter().map(|level| &level.location).collect();
-        let settings = LocationSettings::resolve(&raws, &mut self.cx);
+        let mut settings = LocationSettings::resolve(&raws, &mut self.cx);
+        if let Some(level) = settings.root.alias_level() {
+            let path = self.levels.get(level).and_then(|level| level.path.clone());
+            settings.root.bind_alias(path);
+        }
         self.levels.pop();
         let cache = LocationCache::of(&settings);
         self.zones_used.extend(cache.iter().cloned());
+        self.check_level(&draft, &kind, &settings);
         Location {
             cache,
             name: Bytes::from(draft.name.into_bytes()),
@@ -385,9 +398,23 @@ impl Builder {
             script: draft.script,
             children: LocationTree::build(draft.children),
             handler: draft.handler,
+            try_files: draft.try_files,
             is_internal: draft.is_internal,
             is_server: false,
             span: draft.span.unwrap_or(Span::NONE),
+        }
+    }
+
+    /// Checks what depends on more than one directive.
+    fn check_level(&mut self, draft: &Draft, kind: &LocationKind, settings: &LocationSettings) {
+        let span = draft.span.unwrap_or(Span::NONE);
+        let own_level = Some(self.levels.len());
+        if matches!(kind, LocationKind::Named) && settings.root.alias_level() == own_level {
+            let message = "the \"alias\" directive cannot be used inside the named location";
+            self.error(span, message);
+        }
+        if let Err(message) = settings.charset.check(&self.declared.charset_maps) {
+            self.error(span, message);
         }
     }
 

@@ -9,4 +9,6 @@ use millpond_cache::zone::ZonePath;
 pub struct Declared {
     /// `proxy_cache_path`.
     pub zones: Vec<ZonePath>,
+    /// `charset_map`.
+    pub charset_maps: crate::filter::charset::CharsetMaps,
 }

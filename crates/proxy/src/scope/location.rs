@@ -16,7 +16,15 @@ use millpond_conf::Scope;
 use crate::downstream::body::BodyPolicy;
 use crate::downstream::connection::KeepAlivePolicy;
 use crate::downstream::writer::SendPolicy;
+use crate::filter::charset::CharsetPolicy;
+use crate::filter::gzip::GzipPolicy;
+use crate::filter::headers::HeadersPolicy;
 use crate::handler::error_page::ErrorPolicy;
+use crate::handler::index::IndexPolicy;
+use crate::handler::mime::TypesPolicy;
+use crate::handler::path::RootPolicy;
+use crate::handler::redirect::RedirectPolicy;
+use crate::handler::static_file::StaticPolicy;
 use crate::log::error::ErrorLogPolicy;
 use crate::respond::{ChunkedPolicy, TokensPolicy};
 use crate::rewrite::RewritePolicy;
@@ -62,4 +70,20 @@ pub struct LocationSettings {
     pub error: ErrorPolicy,
     /// What rewriting tells of itself.
     pub rewrite: RewritePolicy,
+    /// Where files are.
+    pub root: RootPolicy,
+    /// Media types of files.
+    pub types: TypesPolicy,
+    /// How files are answered.
+    pub static_files: StaticPolicy,
+    /// What stands for a folder.
+    pub index: IndexPolicy,
+    /// What redirects look like.
+    pub redirect: RedirectPolicy,
+    /// Fields that are added to answers.
+    pub headers: HeadersPolicy,
+    /// Character sets of answers.
+    pub charset: CharsetPolicy,
+    /// Compression of answers.
+    pub gzip: GzipPolicy,
 }

@@ -83,6 +83,8 @@ pub struct Location {
     pub children: LocationTree,
     /// Its own handler.
     pub handler: Option<ContentHandler>,
+    /// What it tries first.
+    pub try_files: Option<crate::handler::try_files::TryFiles>,
     /// True for `internal` locations.
     pub is_internal: bool,
     /// True for a server's own level.

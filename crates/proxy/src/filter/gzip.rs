@@ -1,0 +1,590 @@
+//! `gzip` and its directives: compression of answers while they are sent.
+//!
+//! An answer is compressed when its status, type and length allow it and the client takes it. The body is pulled
+//! piece by piece; what is compressed is handed on in pieces of about [`OUTPUT_SIZE`], and when the source has nothing for
+//! the moment, what it gave is flushed, so that a slow stream is not held back.
+//!
+//! Invariants:
+//! 1. Not more than one input piece, the compressor's state and [`OUTPUT_SIZE`] with one compressed input are held.
+//! 2. A body that fails is not finished: the client sees that it is cut.
+//!
+//! Sources: RFC 1952; nginx ngx_http_gzip_filter, ngx_http_gzip_ok.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use flate2::{Compress, Compression, FlushCompress, Status};
+use millpond_conf::{ArgError, Args, Buffers, ByteSize, Flags, FromArgs};
+use millpond_semantics::accept_encoding::accepts_gzip;
+use millpond_semantics::date::parse_http_date;
+use millpond_semantics::list::has_token;
+
+use super::type_set::{ContentType, TypeSet};
+use crate::body::{Body, BodyError, BodyStream, FILE_READ_SIZE, Piece};
+use crate::clock;
+use crate::header::{Fields, Known};
+use crate::http1::Version;
+use crate::request::Request;
+use crate::response::Response;
+use crate::route::regex::{Case, Regex};
+
+/// How much compressed data is gathered before it is sent: as much as one read of a file.
+const OUTPUT_SIZE: usize = FILE_READ_SIZE;
+/// The least room that is given to the compressor at a time (found good: a small answer fits into it whole).
+const OUTPUT_STEP: usize = 1024;
+
+/// When and how answers are compressed.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location)]
+pub struct GzipPolicy {
+    /// Whether answers are compressed.
+    #[directive(
+        name = "gzip",
+        default = "off",
+        contexts(http, server, location, if_location)
+    )]
+    pub enabled: bool,
+    /// The media types that are compressed, beside text/html.
+    #[directive(name = "gzip_types", default = "text/html", repeat)]
+    pub types: Vec<TypeSet>,
+    /// How hard to try, from 1 (fast) to 9 (small).
+    #[directive(name = "gzip_comp_level", default = "1")]
+    pub level: Level,
+    /// The shortest answer of known length that is compressed.
+    #[directive(name = "gzip_min_length", default = "20")]
+    pub min_length: ByteSize,
+    /// The oldest version of HTTP that answers are compressed for.
+    #[directive(name = "gzip_http_version", default = "1.1")]
+    pub version: HttpVersion,
+    /// Which requests that came through a proxy (they have a Via field) get compressed answers.
+    #[directive(name = "gzip_proxied", default = "off")]
+    pub proxied: Flags<Proxied>,
+    /// Whether answers that depend on what the client takes say so in Vary.
+    #[directive(name = "gzip_vary", default = "off")]
+    pub vary: bool,
+    /// Expressions for User-Agent fields whose clients get no compressed answers; `msie6` stands for old MSIE.
+    #[directive(name = "gzip_disable", repeat)]
+    pub disable: Vec<Disable>,
+    /// How far back repeated text is looked for.
+    #[directive(name = "gzip_window", default = "32k")]
+    pub window: Window,
+    /// Number and size of buffers.
+    ///
+    /// # Differs from nginx
+    ///
+    /// The memory of one answer is bounded without it; the value is only checked.
+    #[directive(name = "gzip_buffers", default = "32 4k")]
+    pub buffers: Buffers,
+    /// The memory for the compressor's tables.
+    ///
+    /// # Differs from nginx
+    ///
+    /// The compressor chooses it itself; the value is only checked.
+    #[directive(name = "gzip_hash", default = "128k")]
+    pub hash: ByteSize,
+    /// How much of an answer is gathered before its compression begins.
+    ///
+    /// # Differs from nginx
+    ///
+    /// Compression begins at once; the value is only checked.
+    #[directive(name = "postpone_gzipping", default = "0")]
+    pub postpone: ByteSize,
+    /// Whether compressed data is handed on at once.
+    ///
+    /// # Differs from nginx
+    ///
+    /// Data is handed on when the source pauses, with both values.
+    #[directive(name = "gzip_no_buffer", default = "off")]
+    pub no_buffer: bool,
+}
+
+/// A level of compression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level(u32);
+
+impl FromArgs for Level {
+    const SYNTAX: &'static str = "number";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        args.one()?;
+        match args.word(0)? {
+            level @ 1..=9 => Ok(Level(level)),
+            0 => Err(ArgError::value(
+                0,
+                "value must be equal to or greater than 1",
+            )),
+            _ => Err(ArgError::value(0, "value must be equal to or less than 9")),
+        }
+    }
+}
+
+/// The size of the window, as a power of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window(u8);
+
+impl FromArgs for Window {
+    const SYNTAX: &'static str = "size";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        args.one()?;
+        let ByteSize(size) = args.word(0)?;
+        match size {
+            512..=32_768 if size.is_power_of_two() => Ok(Window(size.trailing_zeros() as u8)),
+            _ => Err(ArgError::value(
+                0,
+                "must be 512, 1k, 2k, 4k, 8k, 16k, or 32k",
+            )),
+        }
+    }
+}
+
+/// A version of HTTP in the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
+pub enum HttpVersion {
+    /// HTTP/1.0.
+    #[word("1.0")]
+    Http10,
+    /// HTTP/1.1.
+    #[word("1.1")]
+    Http11,
+}
+
+/// Which answers to proxied requests are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
+pub enum Proxied {
+    /// None.
+    #[word("off")]
+    Off,
+    /// Those that have expired.
+    #[word("expired")]
+    Expired,
+    /// With Cache-Control: no-cache.
+    #[word("no-cache")]
+    NoCache,
+    /// With Cache-Control: no-store.
+    #[word("no-store")]
+    NoStore,
+    /// With Cache-Control: private.
+    #[word("private")]
+    Private,
+    /// Without Last-Modified.
+    #[word("no_last_modified")]
+    NoLastModified,
+    /// Without ETag.
+    #[word("no_etag")]
+    NoEtag,
+    /// To requests with Authorization.
+    #[word("auth")]
+    Auth,
+    /// All.
+    #[word("any")]
+    Any,
+}
+
+/// The clients of one `gzip_disable`.
+#[derive(Clone, Debug)]
+pub struct Disable {
+    old_msie: bool,
+    expressions: Vec<Arc<Regex>>,
+}
+
+impl FromArgs for Disable {
+    const SYNTAX: &'static str = "regex ... | msie6";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        let mut disable = Disable {
+            old_msie: false,
+            expressions: Vec::new(),
+        };
+        for (at, word) in args.at_least(1)?.iter().enumerate() {
+            match word.text.as_str() {
+                "msie6" => disable.old_msie = true,
+                // nginx: memory is short; there is no such state here.
+                "degradation" => {}
+                source => {
+                    let variables = &mut args.cx.variables;
+                    let regex = Regex::new(source, Case::Insensitive, |name| {
+                        variables.intern(name, word.span)
+                    });
+                    let regex = regex.map_err(|why| {
+                        let message = format!("invalid regular expression \"{source}\": {why}");
+                        ArgError::value(at, message)
+                    })?;
+                    disable.expressions.push(Arc::new(regex));
+                }
+            }
+        }
+        Ok(disable)
+    }
+}
+
+impl Disable {
+    fn has(&self, agent: &[u8]) -> bool {
+        (self.old_msie && is_old_msie(agent))
+            || self.expressions.iter().any(|regex| regex.is_match(agent))
+    }
+}
+
+/// nginx: MSIE 4, 5, and 6 before its second service pack.
+fn is_old_msie(agent: &[u8]) -> bool {
+    let has = |text: &[u8], word: &[u8]| memchr::memmem::find(text, word).is_some();
+    let Some(at) = memchr::memmem::find(agent, b"MSIE ") else {
+        return false;
+    };
+    let old = match agent.get(at + 5..) {
+        Some([b'4' | b'5', b'.', _, ..]) => true,
+        Some([b'6', b'.', _, rest @ ..]) => !has(rest, b"SV1"),
+        _ => false,
+    };
+    old && !has(agent, b"Opera")
+}
+
+/// How an answer is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    level: u32,
+    window_bits: u8,
+}
+
+/// Decides whether the answer is compressed, and changes its head.
+pub fn run(req: &Request, response: &mut Response) -> Option<Plan> {
+    let policy = &req.location.settings.gzip;
+    if !policy.enabled || response.is_opaque || !is_suitable(policy, response) {
+        return None;
+    }
+    response.varies_by_encoding = true;
+    if !is_taken(req, &response.fields) {
+        return None;
+    }
+    let plan = Plan {
+        level: policy.level.0,
+        window_bits: window_bits(policy.window, response.length),
+    };
+    response.body_changes();
+    response
+        .fields
+        .set(Known::ContentEncoding, Bytes::from_static(b"gzip"));
+    Some(plan)
+}
+
+fn is_suitable(policy: &GzipPolicy, response: &Response) -> bool {
+    let is_encoded = response
+        .fields
+        .get(Known::ContentEncoding)
+        .is_some_and(|it| !it.is_empty());
+    matches!(response.status, 200 | 403 | 404)
+        && !is_encoded
+        && response
+            .length
+            .is_none_or(|length| length >= policy.min_length.0)
+        && ContentType::of(response)
+            .is_some_and(|of| TypeSet::any_has(&policy.types, of.media_type))
+}
+
+/// nginx: a short body needs no larger window than itself; the last 262 bytes of one are not used.
+fn window_bits(window: Window, length: Option<u64>) -> u8 {
+    let mut bits = window.0;
+    let length = length.filter(|length| *length > 0).unwrap_or(u64::MAX);
+    while bits > 9 && length < (1 << (bits - 1)) - 262 {
+        bits -= 1;
+    }
+    bits
+}
+
+/// Whether the client takes gzip, under the settings of the location; `fields` are those of the answer.
+pub fn is_taken(req: &Request, fields: &Fields) -> bool {
+    let policy = &req.location.settings.gzip;
+    let Some(accepted) = req.field(Known::AcceptEncoding) else {
+        return false;
+    };
+    let oldest = match policy.version {
+        HttpVersion::Http10 => Version::Http10,
+        HttpVersion::Http11 => Version::Http11,
+    };
+    if !accepts_gzip(accepted) || req.head.version() < oldest {
+        return false;
+    }
+    if req.head.has(Known::Via) && !is_taken_by_proxies(req, policy.proxied, fields) {
+        return false;
+    }
+    match req.field(Known::UserAgent) {
+        Some(agent) => !policy.disable.iter().any(|disable| disable.has(agent)),
+        None => true,
+    }
+}
+
+fn is_taken_by_proxies(req: &Request, proxied: Flags<Proxied>, fields: &Fields) -> bool {
+    if proxied.contains(Proxied::Off) {
+        return false;
+    }
+    if proxied.contains(Proxied::Any)
+        || (proxied.contains(Proxied::Auth) && req.head.has(Known::Authorization))
+    {
+        return true;
+    }
+    if let Some(expires) = fields.get(Known::Expires) {
+        return proxied.contains(Proxied::Expired) && is_expired(expires, fields);
+    }
+    if fields.contains(Known::CacheControl) {
+        let words: [(Proxied, &[u8]); 3] = [
+            (Proxied::NoCache, b"no-cache"),
+            (Proxied::NoStore, b"no-store"),
+            (Proxied::Private, b"private"),
+        ];
+        return words.iter().any(|(flag, word)| {
+            proxied.contains(*flag)
+                && fields
+                    .get_all(Known::CacheControl)
+                    .any(|value| has_token(value, word))
+        });
+    }
+    !(proxied.contains(Proxied::NoLastModified) && fields.contains(Known::LastModified)
+        || proxied.contains(Proxied::NoEtag) && fields.contains(Known::ETag))
+}
+
+fn is_expired(expires: &[u8], fields: &Fields) -> bool {
+    let now = match fields.get(Known::Date) {
+        Some(date) => parse_http_date(date),
+        None => Some(clock::now_ms().div_euclid(1000)),
+    };
+    match (parse_http_date(expires), now) {
+        (Some(expires), Some(now)) => expires < now,
+        _ => false,
+    }
+}
+
+/// Compresses a body while it is sent.
+pub fn compress_body(body: Body, plan: Plan) -> Body {
+    Body::stream(GzipBody {
+        inner: body,
+        current: None,
+        compressor: Compress::new_gzip(Compression::new(plan.level), plan.window_bits),
+        output: Vec::new(),
+        state: State::Flushed,
+    })
+}
+
+/// Where the compressed stream stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Everything that came in is on its way.
+    Flushed,
+    /// The compressor holds something back.
+    Holding,
+    /// The end was written.
+    Ended,
+}
+
+/// A body that is compressed.
+struct GzipBody {
+    inner: Body,
+    /// What is left of the last piece.
+    current: Option<Piece>,
+    compressor: Compress,
+    output: Vec<u8>,
+    state: State,
+}
+
+impl BodyStream for GzipBody {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Piece, BodyError>>> {
+        while self.state != State::Ended && self.output.len() < OUTPUT_SIZE {
+            if let Err(error) = self.compress_current() {
+                return Poll::Ready(Some(Err(error)));
+            }
+            if self.current.is_some() {
+                continue;
+            }
+            match self.inner.poll_next(cx) {
+                Poll::Ready(Some(Ok(piece))) => self.current = Some(piece),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
+                Poll::Ready(None) => {
+                    self.compress(&[], FlushCompress::Finish);
+                    self.state = State::Ended;
+                }
+                Poll::Pending if self.state == State::Holding => {
+                    self.compress(&[], FlushCompress::Sync);
+                    self.state = State::Flushed;
+                }
+                Poll::Pending if self.output.is_empty() => return Poll::Pending,
+                Poll::Pending => break,
+            }
+        }
+        let output = std::mem::take(&mut self.output);
+        if output.is_empty() {
+            return Poll::Ready(None);
+        }
+        Poll::Ready(Some(Ok(Piece::Memory(Bytes::from(output)))))
+    }
+
+    fn take_trailers(mut self: Pin<&mut Self>) -> Option<Fields> {
+        self.inner.take_trailers()
+    }
+}
+
+impl GzipBody {
+    /// Compresses the next part of the current piece.
+    fn compress_current(&mut self) -> Result<(), BodyError> {
+        let Some(piece) = &mut self.current else {
+            return Ok(());
+        };
+        let input = piece.split_to(FILE_READ_SIZE as u64).take_memory()?;
+        if piece.is_empty() {
+            self.current = None;
+        }
+        self.compress(&input, FlushCompress::None);
+        self.state = State::Holding;
+        Ok(())
+    }
+
+    /// Runs the compressor until it has taken the input and given what it is asked for.
+    fn compress(&mut self, input: &[u8], flush: FlushCompress) {
+        let mut rest = input;
+        // Each round makes room first, so the compressor always gets further.
+        loop {
+            self.output.reserve(OUTPUT_STEP);
+            let before = self.compressor.total_in();
+            let status = self.compressor.compress_vec(rest, &mut self.output, flush);
+            let taken = (self.compressor.total_in() - before) as usize;
+            rest = rest.get(taken..).unwrap_or_default();
+            let has_room = self.output.len() < self.output.capacity();
+            match status {
+                Ok(Status::StreamEnd) => return,
+                // The compressor has nothing more to give when it left room.
+                Ok(_) if rest.is_empty() && has_room && !is_finish(flush) => return,
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+fn is_finish(flush: FlushCompress) -> bool {
+    matches!(flush, FlushCompress::Finish)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+    use std::io::Read;
+    use std::task::Waker;
+
+    const PLAN: Plan = Plan {
+        level: 1,
+        window_bits: 15,
+    };
+
+    /// A source that says "not yet" after each piece.
+    struct Halting(VecDeque<&'static [u8]>, bool);
+
+    impl BodyStream for Halting {
+        fn poll_next(
+            mut self: Pin<&mut Self>,
+            _cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Piece, BodyError>>> {
+            self.1 = !self.1;
+            if !self.1 {
+                return Poll::Pending;
+            }
+            let piece = self.0.pop_front();
+            Poll::Ready(piece.map(|bytes| Ok(Piece::Memory(Bytes::from_static(bytes)))))
+        }
+    }
+
+    fn pieces(mut body: Body) -> Vec<Bytes> {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut pieces = Vec::new();
+        loop {
+            match body.poll_next(&mut cx) {
+                Poll::Ready(Some(piece)) => pieces.push(piece.unwrap().take_memory().unwrap()),
+                Poll::Ready(None) => return pieces,
+                Poll::Pending => {}
+            }
+        }
+    }
+
+    fn unzip(bytes: &[u8]) -> Vec<u8> {
+        let mut text = Vec::new();
+        flate2::read::GzDecoder::new(bytes)
+            .read_to_end(&mut text)
+            .unwrap();
+        text
+    }
+
+    #[test]
+    fn small_bodies_have_the_sizes_of_zlib() {
+        for (text, len) in [(&b""[..], 20), (b"SEE-THIS", 28)] {
+            let found = pieces(compress_body(Body::from(Bytes::from_static(text)), PLAN));
+            assert_eq!(found.len(), 1);
+            assert_eq!(found[0].len(), len);
+            assert_eq!(unzip(&found[0]), text);
+        }
+    }
+
+    #[test]
+    fn large_body_is_handed_on_in_pieces() {
+        let mut seed = 1u32;
+        let noise: Vec<u8> = std::iter::repeat_with(|| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 24) as u8
+        })
+        .take(300_000)
+        .collect();
+        let found = pieces(compress_body(Body::from(Bytes::from(noise.clone())), PLAN));
+        assert!(found.len() > 5 && found.iter().all(|piece| piece.len() < 3 * OUTPUT_SIZE));
+        assert_eq!(unzip(&found.concat()), noise);
+    }
+
+    #[test]
+    fn pause_of_the_source_flushes_what_it_gave() {
+        let source = Halting(VecDeque::from([&b"first"[..], b"second"]), false);
+        let mut body = compress_body(Body::stream(source), PLAN);
+        let mut cx = Context::from_waker(Waker::noop());
+        let Poll::Ready(Some(Ok(piece))) = body.poll_next(&mut cx) else {
+            panic!("held back")
+        };
+        let Piece::Memory(first) = piece else {
+            panic!("not in memory")
+        };
+        let mut text = [0; 5];
+        flate2::read::GzDecoder::new(&first[..])
+            .read_exact(&mut text)
+            .unwrap();
+        assert_eq!(&text, b"first");
+        let rest = pieces(body).concat();
+        assert_eq!(unzip(&[&first[..], &rest].concat()), b"firstsecond");
+    }
+
+    #[test]
+    fn old_msie_is_told_by_its_version() {
+        for (agent, old) in [
+            ("Mozilla/4.0 (compatible; MSIE 5.5; Windows)", true),
+            ("Mozilla/4.0 (compatible; MSIE 6.0; Windows)", true),
+            ("Mozilla/4.0 (compatible; MSIE 6.0; Windows; SV1)", false),
+            ("Mozilla/4.0 (compatible; MSIE 7.0; Windows)", false),
+            ("Mozilla/4.0 (compatible; MSIE 5.0; Windows) Opera 7", false),
+            ("curl", false),
+            ("MSIE ", false),
+        ] {
+            assert_eq!(is_old_msie(agent.as_bytes()), old, "{agent}");
+        }
+    }
+
+    #[test]
+    fn window_is_no_larger_than_the_body_needs() {
+        for (length, bits) in [
+            (None, 15),
+            (Some(0), 15),
+            (Some(100), 9),
+            (Some(4000), 13),
+            (Some(1 << 20), 15),
+        ] {
+            assert_eq!(window_bits(Window(15), length), bits, "{length:?}");
+        }
+    }
+}

@@ -1,0 +1,517 @@
+//! `add_header`, `add_trailer`, `expires` and their inheritance: fields that the configuration adds to answers.
+//!
+//! Without `always`, fields are added to successes, redirects and 304 only. Cache-Control and Link may be added several times;
+//! ETag and Last-Modified replace what the answer has, and an empty value removes it.
+//!
+//! Trailers are evaluated when the body has ended, so that they may speak of it.
+//!
+//! Sources: nginx ngx_http_headers_filter.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_conf::value::parse_duration;
+use millpond_conf::{
+    Applied, ArgError, Args, Contexts, Directive, Family, FromArgs, ParseContext, Span, Spanned,
+    Statement, Template,
+};
+use millpond_semantics::date::{format_http_date, parse_http_date};
+
+use crate::clock;
+use crate::header::{Field, Fields, Known};
+use crate::request::Request;
+use crate::response::Response;
+
+const DAY: i64 = 24 * 60 * 60;
+
+/// The directives as they are written.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location, if_location)]
+pub struct HeadersDirectives {
+    /// Sets Expires, and Cache-Control with the time that is left: a time from now or from the last change, the next
+    /// time of a day (`@15h30m`), `epoch` for the past, `max` for ten years.
+    ///
+    /// # Differs from nginx
+    ///
+    /// A time of a day is in UTC.
+    #[directive(
+        name = "expires",
+        default = "off",
+        syntax = "[modified] time | epoch | max | off"
+    )]
+    pub expires: Expires,
+    /// Adds a field to answers; with `always`, to errors too.
+    #[directive(name = "add_header", repeat)]
+    pub fields: Vec<AddedField>,
+    /// Adds a field behind the body of chunked answers; with `always`, of errors too.
+    #[directive(name = "add_trailer", repeat)]
+    pub trailers: Vec<AddedField>,
+    /// Whether the `add_header` of outer blocks are in force here: `on` unless there is one here, `merge` also then.
+    #[directive(name = "add_header_inherit", default = "on")]
+    pub fields_inherit: Inherit,
+    /// Whether the `add_trailer` of outer blocks are in force here: `on` unless there is one here, `merge` also then.
+    #[directive(name = "add_trailer_inherit", default = "on")]
+    pub trailers_inherit: Inherit,
+}
+
+/// What becomes of the list of an outer block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
+pub enum Inherit {
+    /// It is not in force.
+    #[word("off")]
+    Off,
+    /// It is in force where there is no own list.
+    #[word("on")]
+    On,
+    /// It follows the own list.
+    #[word("merge")]
+    Merge,
+}
+
+/// One field that is added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddedField {
+    name: Bytes,
+    known: Known,
+    value: Template,
+    on: Statuses,
+}
+
+/// The answers that a field is added to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Statuses {
+    Safe,
+    All,
+}
+
+impl FromArgs for AddedField {
+    const SYNTAX: &'static str = "name value [always]";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        let (name, on) = match args.words {
+            [name, _] => (name, Statuses::Safe),
+            [name, _, word] if word.text == "always" => (name, Statuses::All),
+            [_, _, word] => {
+                let message = format!("invalid parameter \"{}\"", word.text);
+                return Err(ArgError::value(2, message));
+            }
+            _ => return Err(ArgError::Count),
+        };
+        let name = Bytes::from(name.text.clone());
+        let known = Known::of(&name);
+        let value = args.word(1)?;
+        Ok(AddedField {
+            name,
+            known,
+            value,
+            on,
+        })
+    }
+}
+
+/// When an answer expires.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expires {
+    /// Known from the configuration.
+    Fixed(ExpiresTime),
+    /// Made from variables for each answer.
+    Computed(ExpiresBase, Template),
+}
+
+/// What a time of `expires` is counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpiresBase {
+    /// The moment of the answer.
+    Access,
+    /// The last change of the resource.
+    Modified,
+}
+
+/// A time of `expires`, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpiresTime {
+    /// Nothing is set.
+    Off,
+    /// The past.
+    Epoch,
+    /// Ten years.
+    Max,
+    /// So long after the base; negative is in the past.
+    After(ExpiresBase, i64),
+    /// The next time that a day is so old.
+    Daily(i64),
+}
+
+impl FromArgs for Expires {
+    const SYNTAX: &'static str = "[modified] time | epoch | max | off";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        let (at, base) = match args.words {
+            [_] => (0, ExpiresBase::Access),
+            [word, _] if word.text == "modified" => (1, ExpiresBase::Modified),
+            [_, _] => {
+                let message = "\"expires\" directive invalid value";
+                return Err(ArgError::value(0, message));
+            }
+            _ => return Err(ArgError::Count),
+        };
+        let template: Template = args.word(at)?;
+        match template.as_literal() {
+            None => Ok(Expires::Computed(base, template)),
+            Some(text) => match parse_expires(text, base) {
+                Ok(time) => Ok(Expires::Fixed(time)),
+                Err(why) => Err(ArgError::value(at, format!("\"expires\" directive {why}"))),
+            },
+        }
+    }
+}
+
+fn parse_expires(text: &[u8], base: ExpiresBase) -> Result<ExpiresTime, &'static str> {
+    if base == ExpiresBase::Access {
+        match text {
+            b"epoch" => return Ok(ExpiresTime::Epoch),
+            b"max" => return Ok(ExpiresTime::Max),
+            b"off" => return Ok(ExpiresTime::Off),
+            _ => {}
+        }
+    }
+    let (sign, time) = match text {
+        [sign @ (b'@' | b'+' | b'-'), time @ ..] => (*sign, time),
+        time => (b'+', time),
+    };
+    let seconds = parse_seconds(time).ok_or("invalid value")?;
+    match sign {
+        b'@' if base == ExpiresBase::Modified => {
+            Err("daily time cannot be used with \"modified\" parameter")
+        }
+        b'@' if seconds > DAY => Err("daily time value must be less than 24 hours"),
+        b'@' => Ok(ExpiresTime::Daily(seconds)),
+        b'-' => Ok(ExpiresTime::After(base, -seconds)),
+        _ => Ok(ExpiresTime::After(base, seconds)),
+    }
+}
+
+fn parse_seconds(text: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let time = parse_duration(text).filter(|_| !text.ends_with("ms"))?;
+    i64::try_from(time.as_secs()).ok()
+}
+
+/// What is added to answers.
+#[derive(Clone, Debug)]
+pub struct HeadersPolicy {
+    /// When answers expire.
+    pub expires: Expires,
+    /// Fields, in order.
+    pub fields: Arc<[AddedField]>,
+    /// Trailer fields, in order.
+    pub trailers: Arc<[AddedField]>,
+}
+
+impl Family for HeadersPolicy {
+    type Raw = HeadersDirectivesRaw;
+
+    fn directives(protocol: &'static str) -> Vec<Directive> {
+        HeadersDirectives::directives(protocol)
+    }
+
+    fn apply(
+        raw: &mut HeadersDirectivesRaw,
+        protocol: &str,
+        st: &Statement,
+        context: Contexts,
+        cx: &mut ParseContext,
+    ) -> Applied {
+        HeadersDirectives::apply(raw, protocol, st, context, cx)
+    }
+
+    fn resolve(outer_to_inner: &[&HeadersDirectivesRaw], cx: &mut ParseContext) -> Self {
+        let plain = HeadersDirectives::resolve(outer_to_inner, cx);
+        let levels = outer_to_inner.iter();
+        let fields = levels.clone().map(|raw| (&raw.fields, &raw.fields_inherit));
+        let trailers = levels.map(|raw| (&raw.trailers, &raw.trailers_inherit));
+        HeadersPolicy {
+            expires: plain.expires,
+            fields: inherit(fields).into(),
+            trailers: inherit(trailers).into(),
+        }
+    }
+
+    fn span_of(raw: &HeadersDirectivesRaw, protocol: &str, name: &str) -> Option<Span> {
+        HeadersDirectives::span_of(raw, protocol, name)
+    }
+}
+
+/// Merges lists from the outermost level to the innermost.
+fn inherit<'a>(
+    levels: impl Iterator<Item = (&'a Vec<Spanned<AddedField>>, &'a Option<Spanned<Inherit>>)>,
+) -> Vec<AddedField> {
+    let mut rule = Inherit::On;
+    let mut list: Vec<AddedField> = Vec::new();
+    for (own, own_rule) in levels {
+        rule = own_rule.as_ref().map_or(rule, |set| set.value);
+        let mut own: Vec<AddedField> = own.iter().map(|set| set.value.clone()).collect();
+        match rule {
+            Inherit::On if own.is_empty() => continue,
+            Inherit::Merge => own.append(&mut list),
+            Inherit::On | Inherit::Off => {}
+        }
+        list = own;
+    }
+    list
+}
+
+/// Adds the fields of the location.
+pub fn run(req: &mut Request, response: &mut Response) {
+    let policy = &req.location.settings.headers;
+    let has_expires = policy.expires != Expires::Fixed(ExpiresTime::Off);
+    if !has_expires && policy.fields.is_empty() && policy.trailers.is_empty() {
+        return;
+    }
+    let location = Arc::clone(&req.location);
+    let policy = &location.settings.headers;
+    let is_safe = is_safe(response.status);
+    if is_safe && has_expires {
+        add_expires(req, response, &policy.expires);
+    }
+    for field in policy.fields.iter().filter(|field| field.applies(is_safe)) {
+        let value = req.eval(&field.value);
+        add_field(response, field, value);
+    }
+    response.expects_trailers |= policy.trailers.iter().any(|field| field.applies(is_safe));
+}
+
+/// The trailer fields of an answer: the body's own and those of the location.
+pub fn trailers(req: &mut Request, own: Option<Fields>) -> Option<Fields> {
+    if req.location.settings.headers.trailers.is_empty() {
+        return own;
+    }
+    let location = Arc::clone(&req.location);
+    let is_safe = is_safe(req.sent.status);
+    req.sent.trailers = own.unwrap_or_default();
+    for field in location.settings.headers.trailers.iter() {
+        if field.applies(is_safe) {
+            let value = req.eval(&field.value);
+            if !value.is_empty() {
+                req.sent.trailers.push(field.with(value));
+            }
+        }
+    }
+    (!req.sent.trailers.is_empty()).then(|| req.sent.trailers.clone())
+}
+
+impl AddedField {
+    fn applies(&self, is_safe: bool) -> bool {
+        is_safe || self.on == Statuses::All
+    }
+
+    fn with(&self, value: Bytes) -> Field {
+        Field {
+            known: self.known,
+            name: self.name.clone(),
+            value,
+        }
+    }
+}
+
+/// nginx: the statuses that fields without `always` are added to.
+fn is_safe(status: u16) -> bool {
+    matches!(
+        status,
+        200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308
+    )
+}
+
+fn add_field(response: &mut Response, field: &AddedField, value: Bytes) {
+    match field.known {
+        Known::ETag | Known::LastModified => {
+            if field.known == Known::LastModified {
+                response.last_modified = parse_http_date(&value);
+            }
+            response.fields.remove(field.known);
+            if !value.is_empty() {
+                response.fields.push(field.with(value));
+            }
+        }
+        _ if value.is_empty() => {}
+        _ => response.fields.push(field.with(value)),
+    }
+}
+
+fn add_expires(req: &mut Request, response: &mut Response, expires: &Expires) {
+    let time = match expires {
+        Expires::Fixed(time) => *time,
+        Expires::Computed(base, template) => {
+            let text = req.eval(template);
+            // nginx: a value that makes no sense sets nothing.
+            parse_expires(&text, *base).unwrap_or(ExpiresTime::Off)
+        }
+    };
+    let now = clock::now_ms().div_euclid(1000);
+    if let Some((date, cache_control)) = expiry(time, now, response.last_modified) {
+        response.fields.set(Known::Expires, date);
+        response.fields.set(Known::CacheControl, cache_control);
+    }
+}
+
+/// The values of Expires and Cache-Control.
+fn expiry(time: ExpiresTime, now: i64, last_modified: Option<i64>) -> Option<(Bytes, Bytes)> {
+    let no_cache = Bytes::from_static(b"no-cache");
+    let (given, at) = match time {
+        ExpiresTime::Off => return None,
+        ExpiresTime::Epoch => {
+            return Some((
+                Bytes::from_static(b"Thu, 01 Jan 1970 00:00:01 GMT"),
+                no_cache,
+            ));
+        }
+        ExpiresTime::Max => {
+            let date = Bytes::from_static(b"Thu, 31 Dec 2037 23:55:55 GMT");
+            return Some((date, Bytes::from_static(b"max-age=315360000")));
+        }
+        ExpiresTime::After(_, 0) => (0, now),
+        ExpiresTime::After(ExpiresBase::Modified, seconds) => (
+            seconds,
+            last_modified.unwrap_or(now).saturating_add(seconds),
+        ),
+        ExpiresTime::After(ExpiresBase::Access, seconds) => (seconds, now.saturating_add(seconds)),
+        ExpiresTime::Daily(seconds) => (0, next_time_of_day(now, seconds)),
+    };
+    let date = Bytes::copy_from_slice(&format_http_date(at));
+    let max_age = at.saturating_sub(now);
+    if given < 0 || max_age < 0 {
+        return Some((date, no_cache));
+    }
+    Some((date, Bytes::from(format!("max-age={max_age}"))))
+}
+
+fn next_time_of_day(now: i64, seconds: i64) -> i64 {
+    let today = now - now.rem_euclid(DAY) + seconds;
+    if today > now { today } else { today + DAY }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 784_111_777;
+
+    #[test]
+    fn times_are_read_as_in_nginx() {
+        use ExpiresBase::{Access, Modified};
+        use ExpiresTime::{After, Daily, Epoch, Max, Off};
+        for (text, base, expected) in [
+            ("epoch", Access, Ok(Epoch)),
+            ("max", Access, Ok(Max)),
+            ("off", Access, Ok(Off)),
+            ("2048", Access, Ok(After(Access, 2048))),
+            ("+1h", Access, Ok(After(Access, 3600))),
+            ("-1h", Modified, Ok(After(Modified, -3600))),
+            ("@15h30m33s", Access, Ok(Daily(55_833))),
+            ("epoch", Modified, Err("invalid value")),
+            ("", Access, Err("invalid value")),
+            ("5ms", Access, Err("invalid value")),
+            (
+                "@25h",
+                Access,
+                Err("daily time value must be less than 24 hours"),
+            ),
+            (
+                "@1h",
+                Modified,
+                Err("daily time cannot be used with \"modified\" parameter"),
+            ),
+        ] {
+            assert_eq!(parse_expires(text.as_bytes(), base), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn expiry_is_counted_from_its_base() {
+        use ExpiresBase::{Access, Modified};
+        use ExpiresTime::{After, Daily};
+        for (time, date, cache_control) in [
+            (
+                After(Access, 10),
+                "Sun, 06 Nov 1994 08:49:47 GMT",
+                "max-age=10",
+            ),
+            (
+                After(Access, 0),
+                "Sun, 06 Nov 1994 08:49:37 GMT",
+                "max-age=0",
+            ),
+            (
+                After(Access, -7),
+                "Sun, 06 Nov 1994 08:49:30 GMT",
+                "no-cache",
+            ),
+            (
+                After(Modified, 20),
+                "Sun, 06 Nov 1994 08:49:47 GMT",
+                "max-age=10",
+            ),
+            (
+                After(Modified, 5),
+                "Sun, 06 Nov 1994 08:49:32 GMT",
+                "no-cache",
+            ),
+            (Daily(31_778), "Sun, 06 Nov 1994 08:49:38 GMT", "max-age=1"),
+            (
+                Daily(31_777),
+                "Mon, 07 Nov 1994 08:49:37 GMT",
+                "max-age=86400",
+            ),
+        ] {
+            let found = expiry(time, NOW, Some(NOW - 10)).unwrap();
+            assert_eq!(
+                (&found.0[..], &found.1[..]),
+                (date.as_bytes(), cache_control.as_bytes())
+            );
+        }
+    }
+
+    /// What one block says: its list and its rule.
+    type LevelSays = (Vec<Spanned<AddedField>>, Option<Spanned<Inherit>>);
+
+    #[test]
+    fn lists_are_inherited_by_their_rule() {
+        let field = |name: &'static str| Spanned {
+            value: AddedField {
+                name: Bytes::from_static(name.as_bytes()),
+                known: Known::Other,
+                value: Template::literal("x"),
+                on: Statuses::Safe,
+            },
+            span: Span::NONE,
+        };
+        let rule = |value| {
+            Some(Spanned {
+                value,
+                span: Span::NONE,
+            })
+        };
+        let names = |levels: &[LevelSays]| {
+            let list = inherit(levels.iter().map(|(list, rule)| (list, rule)));
+            let names = list
+                .iter()
+                .map(|field| String::from_utf8_lossy(&field.name).into_owned());
+            names.collect::<Vec<_>>().join(" ")
+        };
+        let (a, b) = (vec![field("a")], vec![field("b")]);
+        assert_eq!(names(&[(a.clone(), None), (vec![], None)]), "a");
+        assert_eq!(names(&[(a.clone(), None), (b.clone(), None)]), "b");
+        assert_eq!(
+            names(&[(a.clone(), None), (b.clone(), rule(Inherit::Merge))]),
+            "b a"
+        );
+        assert_eq!(
+            names(&[(a.clone(), None), (vec![], rule(Inherit::Off))]),
+            ""
+        );
+        assert_eq!(
+            names(&[(a, rule(Inherit::Merge)), (b, None), (vec![], None)]),
+            "b a"
+        );
+    }
+}

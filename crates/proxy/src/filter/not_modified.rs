@@ -1,0 +1,57 @@
+//! The answer 304 to a client that has the same already, and 412 to one that wanted something else.
+//!
+//! Only answers with status 200 are conditional. `if_modified_since` is obeyed here.
+//!
+//! Sources: RFC 9110 §13; nginx ngx_http_not_modified_header_filter.
+
+use millpond_semantics::conditional::{Outcome, Preconditions, evaluate};
+
+use super::Refusal;
+use crate::body::Body;
+use crate::header::Known;
+use crate::request::Request;
+use crate::response::{RangeRule, Response};
+
+/// Evaluates the conditions of the request.
+pub fn run(req: &Request, response: &mut Response) -> Result<(), Refusal> {
+    if response.status != 200 || response.skip_conditionals {
+        return Ok(());
+    }
+    let pre = Preconditions {
+        if_match: req.field(Known::IfMatch),
+        if_none_match: req.field(Known::IfNoneMatch),
+        if_modified_since: req.field(Known::IfModifiedSince),
+        if_unmodified_since: req.field(Known::IfUnmodifiedSince),
+    };
+    if pre.is_empty() {
+        return Ok(());
+    }
+    let etag = response.fields.get(Known::ETag).map(|tag| &tag[..]);
+    let mode = req.location.settings.static_files.if_modified_since.rule();
+    match evaluate(&pre, etag, response.last_modified, mode) {
+        Outcome::Proceed => Ok(()),
+        Outcome::PreconditionFailed => Err(Refusal {
+            status: 412,
+            content_range: None,
+        }),
+        Outcome::NotModified => {
+            become_not_modified(response);
+            Ok(())
+        }
+    }
+}
+
+fn become_not_modified(response: &mut Response) {
+    response.status = 304;
+    response.status_text = None;
+    response.length = None;
+    response.body = Body::Empty;
+    response.ranges = RangeRule::Refused;
+    for gone in [
+        Known::ContentType,
+        Known::AcceptRanges,
+        Known::ContentEncoding,
+    ] {
+        response.fields.remove(gone);
+    }
+}

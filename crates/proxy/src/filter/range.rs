@@ -1,0 +1,332 @@
+//! Ranges of an answer: 206 with one part or several, 416, and Accept-Ranges. `max_ranges` is obeyed here.
+//!
+//! ```text
+//! one range      Content-Range in the head, the bytes as the body
+//! several        multipart/byteranges: CRLF --boundary CRLF fields CRLF CRLF bytes … CRLF --boundary-- CRLF
+//! ```
+//!
+//! A body in memory or in files is sliced without a copy. A stream is walked once: what comes before the range is
+//! dropped and reading ends with the range, so it gives one range only.
+//!
+//! Invariants:
+//! 1. `length` of a 206 is exactly the length of what [`Cut::apply`] gives.
+//! 2. Several parts are never cut from a stream.
+//!
+//! Sources: RFC 9110 §14; nginx ngx_http_range_filter.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use millpond_semantics::conditional::if_range_holds;
+use millpond_semantics::range::{
+    ByteRange, RangeSet, Ranges, UNLIMITED_RANGES, content_range, parse_range, unsatisfied_range,
+};
+
+use super::Refusal;
+use crate::body::{Body, BodyError, BodyStream, Piece};
+use crate::header::{Fields, Known};
+use crate::http1::Version;
+use crate::request::Request;
+use crate::response::{RangeRule, Response};
+
+/// The number of the next boundary. nginx: a counter too; it only has to be absent from the body by chance.
+static BOUNDARY: AtomicU64 = AtomicU64::new(1);
+
+/// What is to be cut from the body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// One range.
+    One(ByteRange),
+    /// Several, each with the head of its part, and what ends them.
+    Parts(Vec<(Bytes, ByteRange)>, Bytes),
+}
+
+/// Decides which ranges are sent, and changes the head.
+pub fn run(req: &Request, response: &mut Response) -> Result<Option<Cut>, Refusal> {
+    let Some(length) = response.length else {
+        return Ok(None);
+    };
+    if response.status != 200
+        || response.ranges == RangeRule::Refused
+        || req.head.version() < Version::Http10
+    {
+        return Ok(None);
+    }
+    let max_ranges = req
+        .location
+        .settings
+        .static_files
+        .max_ranges
+        .unwrap_or(UNLIMITED_RANGES);
+    if max_ranges == 0 {
+        return Ok(None);
+    }
+    let Some(wanted) = req
+        .field(Known::Range)
+        .filter(|_| is_current(req, response))
+    else {
+        accept_ranges(response);
+        return Ok(None);
+    };
+    let is_single =
+        response.ranges == RangeRule::Single || matches!(response.body, Body::Stream(_));
+    let max_ranges = if is_single { 1 } else { max_ranges };
+    match parse_range(wanted, length, max_ranges) {
+        RangeSet::Ranges(ranges) => Ok(Some(become_partial(response, &ranges, length))),
+        RangeSet::Ignore => {
+            accept_ranges(response);
+            Ok(None)
+        }
+        RangeSet::Unsatisfiable => Err(Refusal {
+            status: 416,
+            content_range: Some(Bytes::copy_from_slice(unsatisfied_range(length).as_bytes())),
+        }),
+    }
+}
+
+/// Whether If-Range, when there is one, lets the range count.
+fn is_current(req: &Request, response: &Response) -> bool {
+    let Some(condition) = req.field(Known::IfRange) else {
+        return true;
+    };
+    let etag = response.fields.get(Known::ETag).map(|tag| &tag[..]);
+    if_range_holds(condition, etag, response.last_modified)
+}
+
+fn accept_ranges(response: &mut Response) {
+    response
+        .fields
+        .set(Known::AcceptRanges, Bytes::from_static(b"bytes"));
+}
+
+fn become_partial(response: &mut Response, ranges: &Ranges, length: u64) -> Cut {
+    response.status = 206;
+    response.status_text = None;
+    if let [range] = ranges[..] {
+        let text = content_range(range.start, range.end_exclusive, length);
+        response
+            .fields
+            .set(Known::ContentRange, Bytes::copy_from_slice(text.as_bytes()));
+        response.length = Some(range.len());
+        return Cut::One(range);
+    }
+    let boundary = format!("{:020}", BOUNDARY.fetch_add(1, Ordering::Relaxed));
+    let content_type = response.fields.get(Known::ContentType);
+    let parts: Vec<(Bytes, ByteRange)> = ranges
+        .iter()
+        .map(|range| (part_head(&boundary, content_type, *range, length), *range))
+        .collect();
+    let end = Bytes::from(format!("\r\n--{boundary}--\r\n"));
+    let heads_and_bytes: u64 = parts
+        .iter()
+        .map(|(head, range)| head.len() as u64 + range.len())
+        .sum();
+    response.length = Some(heads_and_bytes + end.len() as u64);
+    response.fields.remove(Known::ContentRange);
+    let value = format!("multipart/byteranges; boundary={boundary}");
+    response.fields.set(Known::ContentType, value);
+    Cut::Parts(parts, end)
+}
+
+fn part_head(boundary: &str, content_type: Option<&Bytes>, range: ByteRange, length: u64) -> Bytes {
+    let mut head = Vec::with_capacity(160);
+    head.extend_from_slice(b"\r\n--");
+    head.extend_from_slice(boundary.as_bytes());
+    if let Some(content_type) = content_type {
+        head.extend_from_slice(b"\r\nContent-Type: ");
+        head.extend_from_slice(content_type);
+    }
+    head.extend_from_slice(b"\r\nContent-Range: ");
+    let text = content_range(range.start, range.end_exclusive, length);
+    head.extend_from_slice(text.as_bytes());
+    head.extend_from_slice(b"\r\n\r\n");
+    Bytes::from(head)
+}
+
+impl Cut {
+    /// Cuts a body.
+    pub fn apply(self, body: Body) -> Body {
+        let pieces = match body {
+            Body::Empty => return Body::Empty,
+            Body::One(piece) => VecDeque::from([piece]),
+            Body::Many(pieces) => pieces,
+            Body::Stream(_) => return self.apply_to_stream(body),
+        };
+        let mut out = VecDeque::new();
+        match self {
+            Cut::One(range) => {
+                slice(&pieces, range, &mut out);
+                if out.len() == 1
+                    && let Some(piece) = out.pop_front()
+                {
+                    return Body::One(piece);
+                }
+            }
+            Cut::Parts(parts, end) => {
+                for (head, range) in parts {
+                    out.push_back(Piece::Memory(head));
+                    slice(&pieces, range, &mut out);
+                }
+                out.push_back(Piece::Memory(end));
+            }
+        }
+        Body::from(out)
+    }
+
+    fn apply_to_stream(self, body: Body) -> Body {
+        match self {
+            Cut::One(range) => Body::stream(RangeBody {
+                inner: body,
+                skip: range.start,
+                left: range.len(),
+            }),
+            // INVARIANT 2: `run` allows one range of a stream.
+            Cut::Parts(..) => Body::Empty,
+        }
+    }
+}
+
+/// Appends the bytes of a range to `out`.
+fn slice(pieces: &VecDeque<Piece>, range: ByteRange, out: &mut VecDeque<Piece>) {
+    let (mut skip, mut left) = (range.start, range.len());
+    for piece in pieces {
+        if left == 0 {
+            return;
+        }
+        if skip >= piece.len() {
+            skip -= piece.len();
+            continue;
+        }
+        let mut piece = piece.clone();
+        piece.split_to(skip);
+        skip = 0;
+        let piece = piece.split_to(left);
+        left -= piece.len();
+        out.push_back(piece);
+    }
+}
+
+/// One range of a stream.
+struct RangeBody {
+    inner: Body,
+    /// Bytes before the range that are still to come.
+    skip: u64,
+    /// Bytes of the range that are still to come.
+    left: u64,
+}
+
+impl BodyStream for RangeBody {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Piece, BodyError>>> {
+        while self.left > 0 {
+            let mut piece = match ready!(self.inner.poll_next(cx)) {
+                Some(Ok(piece)) => piece,
+                other => return Poll::Ready(other),
+            };
+            self.skip -= piece.split_to(self.skip).len();
+            let piece = piece.split_to(self.left);
+            if !piece.is_empty() {
+                self.left -= piece.len();
+                return Poll::Ready(Some(Ok(piece)));
+            }
+        }
+        Poll::Ready(None)
+    }
+
+    fn take_trailers(self: Pin<&mut Self>) -> Option<Fields> {
+        // The trailers speak of the whole body, whose end was not read.
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    struct Pieces(VecDeque<&'static [u8]>);
+
+    impl BodyStream for Pieces {
+        fn poll_next(
+            mut self: Pin<&mut Self>,
+            _cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Piece, BodyError>>> {
+            let piece = self.0.pop_front();
+            Poll::Ready(piece.map(|bytes| Ok(Piece::Memory(Bytes::from_static(bytes)))))
+        }
+    }
+
+    fn text(mut body: Body) -> String {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut text = Vec::new();
+        while let Poll::Ready(Some(piece)) = body.poll_next(&mut cx) {
+            text.extend_from_slice(&piece.unwrap().take_memory().unwrap());
+        }
+        String::from_utf8(text).unwrap()
+    }
+
+    fn range(start: u64, end_exclusive: u64) -> ByteRange {
+        ByteRange {
+            start,
+            end_exclusive,
+        }
+    }
+
+    fn bodies() -> [Body; 3] {
+        let memory = |text: &'static [u8]| Piece::Memory(Bytes::from_static(text));
+        [
+            Body::One(memory(b"0123456789")),
+            Body::Many(VecDeque::from([
+                memory(b"012"),
+                memory(b"3456"),
+                memory(b"789"),
+            ])),
+            Body::stream(Pieces(VecDeque::from([&b"012"[..], b"3456", b"789"]))),
+        ]
+    }
+
+    #[test]
+    fn one_range_is_cut_from_every_kind_of_body() {
+        for (wanted, expected) in [
+            (range(0, 10), "0123456789"),
+            (range(2, 8), "234567"),
+            (range(9, 10), "9"),
+            (range(3, 7), "3456"),
+        ] {
+            for body in bodies() {
+                assert_eq!(text(Cut::One(wanted).apply(body)), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn parts_are_framed_as_announced() {
+        let RangeSet::Ranges(ranges) = parse_range(b"bytes=0-1,-2", 10, 5) else {
+            panic!("a valid field");
+        };
+        for body in bodies().into_iter().take(2) {
+            let content_type = Bytes::from_static(b"text/plain");
+            let mut response = Response::text(200, content_type, Bytes::from_static(b"0123456789"));
+            let cut = become_partial(&mut response, &ranges, 10);
+            let content_type = response.fields.get(Known::ContentType).unwrap();
+            let boundary = content_type.rsplit(|byte| *byte == b'=').next().unwrap();
+            let boundary = std::str::from_utf8(boundary).unwrap();
+            let body = text(cut.apply(body));
+            assert_eq!(response.length, Some(body.len() as u64));
+            let part = |range, bytes| {
+                format!(
+                    "\r\n--{boundary}\r\nContent-Type: text/plain\r\n\
+                     Content-Range: bytes {range}/10\r\n\r\n{bytes}"
+                )
+            };
+            let expected =
+                part("0-1", "01") + &part("8-9", "89") + &format!("\r\n--{boundary}--\r\n");
+            assert_eq!(body, expected);
+        }
+    }
+}

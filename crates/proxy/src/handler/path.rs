@@ -1,0 +1,345 @@
+//! `root`, `alias`: from the path of a request to the path of a file.
+//!
+//! ```text
+//! root  /data;   location /i/ …     /i/a.gif  ──►  /data/i/a.gif
+//! alias /data/;  location /i/ …     /i/a.gif  ──►  /data/a.gif
+//! alias /data/$1; location ~ …      /i/a.gif  ──►  /data/ and the first group
+//! ```
+//!
+//! The two are one setting: the innermost block that has either decides, and a nested location inherits an alias
+//! together with the path that it stands for.
+//!
+//! Invariants:
+//! 1. `FilePath::root_len` is within its bytes.
+//! 2. An alias replaces exactly the path of its location; a request whose path does not begin with that (a rewrite
+//!    changed it) is an error and never another file.
+//!
+//! Sources: nginx ngx_http_core_root, ngx_http_map_uri_to_path.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_conf::{
+    Applied, ArgError, Args, Contexts, Directive, Family, FromArgs, ParseContext, Span, Statement,
+    Template, WordError,
+};
+
+use crate::failure::Failure;
+use crate::request::Request;
+
+/// The directives as they are written.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location)]
+pub struct RootDirectives {
+    /// The folder of the files; the path of the request is appended to it.
+    #[directive(
+        name = "root",
+        default = "html",
+        contexts(http, server, location, if_location)
+    )]
+    pub root: RootPath,
+    /// What stands in place of the location's path; in a location with a regular expression, the file itself.
+    ///
+    /// # Differs from nginx
+    ///
+    /// When a rewrite has changed the path so that it no longer begins with the location's, the request
+    /// fails, also where nginx would cut the path at the same length.
+    #[directive(name = "alias", contexts(location))]
+    pub alias: Option<RootPath>,
+}
+
+/// A folder or file that may hold variables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RootPath {
+    /// The path; made absolute unless it begins with a variable.
+    template: Template,
+    /// What a path that turns out to be relative starts at, ending in a slash.
+    prefix: Arc<str>,
+}
+
+impl FromArgs for RootPath {
+    const SYNTAX: &'static str = "path";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        let word = args.one()?;
+        let directive = &args.name.text;
+        for variable in ["document_root", "realpath_root"] {
+            let forms = [format!("${variable}"), format!("${{{variable}}}")];
+            if forms.iter().any(|form| word.text.contains(form)) {
+                let message = format!(
+                    "the ${variable} variable cannot be used in the \"{directive}\" directive"
+                );
+                return Err(ArgError::value(0, message));
+            }
+        }
+        if word.text.contains('\0') {
+            return Err(WordError::Invalid.at(0));
+        }
+        let is_root = directive == "root";
+        let text = match word.text.strip_suffix('/') {
+            Some(shorter) if is_root => shorter,
+            _ => word.text.as_str(),
+        };
+        let mut prefix = args.cx.prefix.to_string_lossy().into_owned();
+        if !prefix.ends_with('/') {
+            prefix.push('/');
+        }
+        let is_complete = text.starts_with(['/', '$']) || (is_root && word.text == "/");
+        let text = if is_complete {
+            text.to_owned()
+        } else {
+            format!("{prefix}{text}")
+        };
+        let template = Template::parse(&text, word.span, &mut args.cx.variables)
+            .map_err(|error| WordError::Message(error.to_string()).at(0))?;
+        Ok(RootPath {
+            template,
+            prefix: prefix.into(),
+        })
+    }
+}
+
+/// How the path of a request becomes the path of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mapping {
+    /// `root`: the whole path is appended.
+    Append,
+    /// `alias` of a location with a plain path: what follows that path is appended.
+    Replace {
+        /// The location's path.
+        prefix: Bytes,
+    },
+    /// `alias` of a location with a regular expression: nothing is appended.
+    Whole,
+}
+
+/// Where files are.
+#[derive(Clone, Debug)]
+pub struct RootPolicy {
+    base: RootPath,
+    mapping: Mapping,
+    /// The level, from the outermost, whose block has the alias; the builder knows its path.
+    alias_level: Option<usize>,
+}
+
+impl Family for RootPolicy {
+    type Raw = RootDirectivesRaw;
+
+    fn directives(protocol: &'static str) -> Vec<Directive> {
+        RootDirectives::directives(protocol)
+    }
+
+    fn apply(
+        raw: &mut RootDirectivesRaw,
+        protocol: &str,
+        st: &Statement,
+        context: Contexts,
+        cx: &mut ParseContext,
+    ) -> Applied {
+        let other = match st.name.text.as_str() {
+            "root" => raw.alias.as_ref().map(|set| ("alias", set.span)),
+            "alias" => raw.root.as_ref().map(|set| ("root", set.span)),
+            _ => None,
+        };
+        if let Some((other, span)) = other {
+            let name = &st.name.text;
+            let message = format!(
+                "\"{name}\" directive is duplicate, \"{other}\" directive was specified earlier"
+            );
+            cx.diagnostics
+                .push_error(st.span, message)
+                .also(span, "here");
+            return Applied::Done;
+        }
+        RootDirectives::apply(raw, protocol, st, context, cx)
+    }
+
+    fn resolve(outer_to_inner: &[&RootDirectivesRaw], cx: &mut ParseContext) -> Self {
+        for (level, raw) in outer_to_inner.iter().enumerate().rev() {
+            if let Some(alias) = raw.alias.as_ref().and_then(|set| set.value.clone()) {
+                return RootPolicy {
+                    base: alias,
+                    mapping: Mapping::Whole,
+                    alias_level: Some(level),
+                };
+            }
+            if let Some(root) = &raw.root {
+                return RootPolicy {
+                    base: root.value.clone(),
+                    mapping: Mapping::Append,
+                    alias_level: None,
+                };
+            }
+        }
+        RootPolicy {
+            base: RootDirectives::resolve(&[], cx).root,
+            mapping: Mapping::Append,
+            alias_level: None,
+        }
+    }
+
+    fn span_of(raw: &RootDirectivesRaw, protocol: &str, name: &str) -> Option<Span> {
+        RootDirectives::span_of(raw, protocol, name)
+    }
+}
+
+/// The path of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FilePath {
+    /// The path.
+    pub bytes: Vec<u8>,
+    /// The length of the part that `root` or `alias` gave.
+    pub root_len: usize,
+}
+
+impl FilePath {
+    /// The part that the request gave.
+    pub fn tail(&self) -> &[u8] {
+        self.bytes.get(self.root_len..).unwrap_or_default()
+    }
+
+    /// Puts something else in place of the part that the request gave.
+    pub fn set_tail(&mut self, tail: &[u8]) {
+        self.bytes.truncate(self.root_len);
+        self.bytes.extend_from_slice(tail);
+    }
+}
+
+impl RootPolicy {
+    /// The level whose alias is in force, from the outermost; `None` for a root.
+    pub fn alias_level(&self) -> Option<usize> {
+        self.alias_level
+    }
+
+    /// Says which path the alias stands for; `None` for a location with a regular expression.
+    pub fn bind_alias(&mut self, prefix: Option<Bytes>) {
+        self.mapping = match prefix {
+            Some(prefix) => Mapping::Replace { prefix },
+            None => Mapping::Whole,
+        };
+    }
+
+    /// How paths are mapped.
+    pub fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+}
+
+/// The file of a request's path.
+pub fn map(req: &mut Request) -> Result<FilePath, Failure> {
+    let mut path = document_root(req);
+    let settings = &req.location.settings;
+    let tail = match &settings.root.mapping {
+        Mapping::Append => Some(&req.uri[..]),
+        _ if req.left_location_prefix => None,
+        Mapping::Whole if req.adds_uri_to_alias => Some(&req.uri[..]),
+        Mapping::Whole => Some(&[][..]),
+        Mapping::Replace { prefix } => req.uri.strip_prefix(&prefix[..]),
+    };
+    let Some(tail) = tail else {
+        // INVARIANT 2.
+        let name = String::from_utf8_lossy(&req.location.name);
+        return Err(Failure::Internal(format!(
+            "\"alias\" cannot be used in location \"{name}\" where URI was rewritten"
+        )));
+    };
+    path.bytes.extend_from_slice(tail);
+    Ok(path)
+}
+
+/// What `root` or `alias` says for this request (`$document_root`), as a path without a tail.
+pub fn document_root(req: &mut Request) -> FilePath {
+    let location = Arc::clone(&req.location);
+    let base = &location.settings.root.base;
+    // Room for the path of the request, so that the usual file costs one allocation.
+    let mut bytes = Vec::with_capacity(base.template.source.len() + req.uri.len() + 16);
+    match base.template.as_literal() {
+        Some(literal) => bytes.extend_from_slice(literal),
+        None => {
+            req.eval_into(&base.template, &mut bytes);
+            if bytes.first() != Some(&b'/') {
+                bytes.splice(0..0, base.prefix.bytes());
+            }
+        }
+    }
+    FilePath {
+        root_len: bytes.len(),
+        bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millpond_conf::{Diagnostics, LoadOptions, load_text};
+
+    fn resolve(levels: &[&str]) -> (RootPolicy, ParseContext) {
+        let mut cx = ParseContext::new("/prefix", "/conf");
+        let raws: Vec<RootDirectivesRaw> =
+            levels.iter().map(|text| raw_of(text, &mut cx)).collect();
+        let raws: Vec<&RootDirectivesRaw> = raws.iter().collect();
+        (RootPolicy::resolve(&raws, &mut cx), cx)
+    }
+
+    fn raw_of(text: &str, cx: &mut ParseContext) -> RootDirectivesRaw {
+        let mut diagnostics = Diagnostics::new();
+        let tree = load_text("t.conf", text, &LoadOptions::default(), &mut diagnostics);
+        let mut raw = RootDirectivesRaw::default();
+        for st in &tree.statements {
+            let applied = RootPolicy::apply(&mut raw, "proxy", st, Contexts::LOCATION, cx);
+            assert_eq!(applied, Applied::Done);
+        }
+        raw
+    }
+
+    #[test]
+    fn innermost_of_root_and_alias_decides() {
+        for (levels, base, alias_level) in [
+            (&["", ""][..], "/prefix/html", None),
+            (&["root /a/;", ""], "/a", None),
+            (&["root /;", ""], "", None),
+            (&["root x;", "alias /b/;"], "/b/", Some(1)),
+            (&["alias /b/;", "root c;"], "/prefix/c", None),
+            (&["alias /b/;", ""], "/b/", Some(0)),
+            (&["root $dir/;"], "$dir", None),
+        ] {
+            let (policy, _) = resolve(levels);
+            assert_eq!(&*policy.base.template.source, base, "{levels:?}");
+            assert_eq!(policy.alias_level(), alias_level, "{levels:?}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_reported() {
+        for (text, message) in [
+            (
+                "root /a; alias /b;",
+                "\"alias\" directive is duplicate, \"root\" directive was specified earlier",
+            ),
+            (
+                "root ${document_root}/x;",
+                "the $document_root variable cannot be used in the \"root\" directive",
+            ),
+            ("root /a; root /b;", "\"root\" directive is duplicate"),
+        ] {
+            let (_, cx) = resolve(&[text]);
+            let messages: Vec<_> = cx
+                .diagnostics
+                .iter()
+                .map(|it| it.message.as_str())
+                .collect();
+            assert_eq!(messages, [message], "{text}");
+        }
+    }
+
+    #[test]
+    fn tail_is_replaced_behind_the_root() {
+        let mut path = FilePath {
+            bytes: b"/data/x".to_vec(),
+            root_len: 5,
+        };
+        assert_eq!(path.tail(), b"/x");
+        path.set_tail(b"/y/z");
+        assert_eq!(path.bytes, b"/data/y/z");
+    }
+}
