@@ -21,13 +21,6 @@ pub const NO_EFFECT: &[NoEffect] = &[
         reason: "connections are limited by open files only",
     },
     NoEffect {
-        name: "root",
-        contexts: Contexts::HTTP
-            .union(Contexts::SERVER)
-            .union(Contexts::LOCATION),
-        reason: "static files are not served yet",
-    },
-    NoEffect {
         name: "access_log",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
