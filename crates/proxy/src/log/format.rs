@@ -1,0 +1,217 @@
+//! `log_format`: what a line of an access log says.
+//!
+//! A format is a list of literals and variables, joined from all words of the directive. What a client may choose is
+//! escaped, so that a line stays a line.
+//!
+//! | `escape=` | what is escaped | a variable without a value |
+//! |---|---|---|
+//! | `default` | `"`, `\`, control characters and bytes over 126 as `\xHH` | `-` |
+//! | `json` | `"`, `\` and control characters as JSON does | nothing |
+//! | `none` | nothing | nothing |
+//!
+//! A value is written straight into the line and looked at there; only one that needs escapes is copied.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use millpond_conf::tree::Statement;
+use millpond_conf::{Contexts, Part, Span, Template, Words};
+
+use super::buffer::Buffering;
+use crate::request::Request;
+use crate::scope::block::{Draft, Pass, Row};
+use crate::scope::build::Builder;
+use crate::var;
+
+/// The name of the format that is there without being declared.
+pub const COMBINED: &str = "combined";
+
+/// The text of that format.
+const COMBINED_TEXT: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status \
+                             $body_bytes_sent \"$http_referer\" \"$http_user_agent\"";
+
+/// Rows of this file.
+pub const ROWS: &[Row] = &[Row {
+    name: "log_format",
+    contexts: Contexts::HTTP,
+    syntax: "name [escape=default | json | none] string …",
+    is_block: false,
+    pass: Pass::First,
+    doc: "Names a format of access log lines; `combined` is there without being named.",
+    apply: log_format,
+}];
+
+/// How values are made safe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Words)]
+pub enum Escape {
+    /// `\xHH`.
+    #[word("default")]
+    Default,
+    /// As in a JSON string.
+    #[word("json")]
+    Json,
+    /// Not at all.
+    #[word("none")]
+    None,
+}
+
+/// A format.
+#[derive(Debug)]
+pub struct LogFormat {
+    parts: Vec<Part>,
+    escape: Escape,
+}
+
+/// What log directives declare.
+#[derive(Debug, Default)]
+pub struct Logs {
+    /// Formats by name.
+    pub formats: HashMap<String, Arc<LogFormat>>,
+    /// Buffered files, which must be buffered in one way.
+    pub buffered: HashMap<PathBuf, Buffering>,
+}
+
+impl LogFormat {
+    /// The format of [`COMBINED`].
+    pub fn combined(cx: &mut millpond_conf::ParseContext) -> LogFormat {
+        let parts = Template::parse(COMBINED_TEXT, Span::NONE, &mut cx.variables)
+            .map(|template| template.parts.to_vec())
+            // The text is ours and a template, as a test shows.
+            .unwrap_or_default();
+        LogFormat {
+            parts,
+            escape: Escape::Default,
+        }
+    }
+
+    /// Appends the line of a request, without its end.
+    pub fn write(&self, req: &mut Request, out: &mut Vec<u8>) {
+        for part in &self.parts {
+            let id = match part {
+                Part::Literal(text) => {
+                    out.extend_from_slice(text);
+                    continue;
+                }
+                Part::Variable(id) => *id,
+                Part::Capture(_) => continue,
+            };
+            let start = out.len();
+            if var::write(req, id, out) {
+                escape_from(out, start, self.escape);
+            } else {
+                out.truncate(start);
+                if self.escape == Escape::Default {
+                    out.push(b'-');
+                }
+            }
+        }
+    }
+}
+
+fn log_format(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
+    let [name, words @ ..] = statement.args.as_slice() else {
+        return builder.error(
+            statement.span,
+            "invalid number of arguments in \"log_format\" directive",
+        );
+    };
+    let (escape, words) = match words {
+        [first, rest @ ..] if first.text.starts_with("escape=") => {
+            let word = first.text.trim_start_matches("escape=");
+            let Some(escape) = Escape::parse(word) else {
+                let message = format!("unknown log format escaping \"{word}\"");
+                return builder.error(first.span, message);
+            };
+            (escape, rest)
+        }
+        words => (Escape::Default, words),
+    };
+    if words.is_empty() {
+        return builder.error(
+            statement.span,
+            "invalid number of arguments in \"log_format\" directive",
+        );
+    }
+    let mut parts = Vec::new();
+    for word in words {
+        match Template::parse(&word.text, word.span, &mut builder.cx.variables) {
+            Ok(template) if template.has_captures() => {
+                builder.error(word.span, "captures are not known in \"log_format\"");
+            }
+            Ok(template) => parts.extend(template.parts.iter().cloned()),
+            Err(error) => builder.error(word.span, error.to_string()),
+        }
+    }
+    let format = Arc::new(LogFormat { parts, escape });
+    let formats = &mut builder.declared.logs.formats;
+    let is_known = formats.contains_key(&name.text) || name.text == COMBINED;
+    formats.insert(name.text.clone(), format);
+    if is_known {
+        let message = format!("duplicate \"log_format\" name \"{}\"", name.text);
+        builder.error(name.span, message);
+    }
+}
+
+/// Escapes what stands in `out` from `start`.
+fn escape_from(out: &mut Vec<u8>, start: usize, escape: Escape) {
+    let needs: fn(u8) -> bool = match escape {
+        Escape::Default => |byte| matches!(byte, 0..=0x1f | b'"' | b'\\' | 0x7f..),
+        Escape::Json => |byte| matches!(byte, 0..=0x1f | b'"' | b'\\'),
+        Escape::None => return,
+    };
+    let value = out.get(start..).unwrap_or_default();
+    let Some(clean) = value.iter().position(|byte| needs(*byte)) else {
+        return;
+    };
+    let rest = out.split_off(start + clean);
+    for byte in rest {
+        match byte {
+            byte if !needs(byte) => out.push(byte),
+            byte if escape == Escape::Default => push_hex(out, b"\\x", byte),
+            b'"' | b'\\' => out.extend([b'\\', byte]),
+            b'\n' => out.extend(b"\\n"),
+            b'\r' => out.extend(b"\\r"),
+            b'\t' => out.extend(b"\\t"),
+            0x08 => out.extend(b"\\b"),
+            0x0c => out.extend(b"\\f"),
+            byte => push_hex(out, b"\\u00", byte),
+        }
+    }
+}
+
+fn push_hex(out: &mut Vec<u8>, before: &[u8], byte: u8) {
+    let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'A' + nibble - 10 };
+    out.extend_from_slice(before);
+    out.extend([digit(byte >> 4), digit(byte & 15)]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_nginxs() {
+        let cases: [(Escape, &[u8], &str); 7] = [
+            (Escape::Default, b"plain", "plain"),
+            (Escape::Default, b"a\"b\\c\x1b\x7f\xff", "a\\x22b\\x5Cc\\x1B\\x7F\\xFF"),
+            (Escape::Json, b"a\"b\\c", "a\\\"b\\\\c"),
+            (Escape::Json, b"\n\r\t\x08\x0c\x1b", "\\n\\r\\t\\b\\f\\u001B"),
+            (Escape::Json, "\u{fc}".as_bytes(), "\u{fc}"),
+            (Escape::None, b"\"\x1b", "\"\x1b"),
+            (Escape::Default, b"", ""),
+        ];
+        for (escape, value, expected) in cases {
+            let mut out = b"\"".to_vec();
+            out.extend_from_slice(value);
+            escape_from(&mut out, 1, escape);
+            assert_eq!(String::from_utf8(out).unwrap(), format!("\"{expected}"), "{escape:?}");
+        }
+    }
+
+    #[test]
+    fn combined_is_a_template() {
+        let mut cx = millpond_conf::ParseContext::default();
+        assert_eq!(LogFormat::combined(&mut cx).parts.len(), 16);
+    }
+}
