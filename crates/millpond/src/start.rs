@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         return daemon::start();
     }
     error::set_process_logs(source.process_logs(&conf));
-    if !open_logs() {
+    if !file::open_all() {
         return Ok(ExitCode::FAILURE);
     }
     log_panics();
@@ -68,14 +68,6 @@ fn read(source: &ConfSource, arguments: &Arguments) -> Option<Conf> {
         error::to_logs_only(|| reading.log());
     }
     reading.conf
-}
-
-fn open_logs() -> bool {
-    let failures = file::open_all();
-    for failure in &failures {
-        error::process(Level::Emerg, format_args!("{failure}"));
-    }
-    failures.is_empty()
 }
 
 fn bind(conf: Conf) -> Option<Server> {

@@ -66,11 +66,7 @@ pub(crate) fn report(diagnostics: &Diagnostics, sources: &Sources, arguments: &A
 
 /// Opens the logs and binds the addresses of the configuration.
 fn opens(conf: Conf) -> bool {
-    let mut is_good = true;
-    for failure in file::open_all() {
-        error::process(Level::Emerg, format_args!("{failure}"));
-        is_good = false;
-    }
+    let mut is_good = file::open_all();
     let failures = match Server::bind(conf) {
         Ok(_) => return is_good,
         Err(failures) => failures,

@@ -94,11 +94,7 @@ pub fn reload(server: &mut Server, source: &ConfSource) {
     let reading = source.read();
     reading.log();
     let Some(conf) = reading.conf else { return };
-    let failures = file::open_all();
-    for failure in &failures {
-        error::process(Level::Emerg, format_args!("{failure}"));
-    }
-    if !failures.is_empty() {
+    if !file::open_all() {
         return;
     }
     let logs = source.process_logs(&conf);
@@ -106,10 +102,7 @@ pub fn reload(server: &mut Server, source: &ConfSource) {
         Ok(()) => {
             error::set_process_logs(logs);
             // nginx: a new configuration writes to the files that have the names now.
-            let failures = file::reopen_all();
-            for failure in failures {
-                error::process(Level::Emerg, format_args!("{failure}"));
-            }
+            file::reopen_all();
         }
         Err(errors) => {
             for failure in errors {

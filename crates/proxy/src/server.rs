@@ -148,9 +148,7 @@ impl Server {
     fn reopen_logs(&self) {
         error::process(Level::Notice, format_args!("reopening logs"));
         self.command_all(|| Command::FlushLogs);
-        for failure in file::reopen_all() {
-            error::process(Level::Emerg, format_args!("{failure}"));
-        }
+        file::reopen_all();
     }
 
     /// nginx: WINCH ends the workers gracefully and keeps the master. Here the connections end and nothing more is accepted.

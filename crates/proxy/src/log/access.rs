@@ -16,9 +16,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use millpond_conf::value::parse_duration;
-use millpond_conf::{
-    ArgError, Args, ByteSize, Family, FromArgs, OffOr, ParseContext, Span, Template, Word,
-};
+use millpond_conf::{ArgError, Args, Family, FromArgs, OffOr, ParseContext, Span, Template, Word};
 
 use super::buffer::{self, Buffering};
 use super::error::{self, Level};
@@ -49,15 +47,23 @@ pub struct AccessLogPolicy {
     ///
     /// Logs to `syslog:` are refused. Where no log is named, the default one need not exist.
     #[directive(name = "access_log", repeat)]
-    pub logs: Vec<OffOr<Arc<AccessLog>>>,
+    pub logs: Vec<OffOr<AccessLog>>,
     /// How many files of logs whose path has variables are kept open, and for how long.
-    #[directive(name = "open_log_file_cache", default = "off", contexts(http, server, location))]
+    #[directive(
+        name = "open_log_file_cache",
+        default = "off",
+        contexts(http, server, location)
+    )]
     pub files: OffOr<NamedFiles>,
 }
 
-/// One log.
+/// One log; the blocks that inherit it share it.
+#[derive(Clone, Debug)]
+pub struct AccessLog(Arc<AsWritten>);
+
+/// A log's arguments, and what is learnt while it is used.
 #[derive(Debug)]
-pub struct AccessLog {
+struct AsWritten {
     target: Target,
     format_name: String,
     format: OnceLock<Arc<LogFormat>>,
@@ -94,7 +100,7 @@ impl FromArgs for AccessLog {
             true => Target::Named(template(&full.to_string_lossy(), path, args.cx, 0)?),
             false => Target::File(LogFile::at(&full)),
         };
-        let mut log = AccessLog {
+        let mut log = AsWritten {
             target,
             format_name: rest.first().map_or(COMBINED, |word| &word.text).to_owned(),
             format: OnceLock::new(),
@@ -119,19 +125,11 @@ impl FromArgs for AccessLog {
             let message = "buffered logs cannot have variables in name";
             return Err(ArgError::value(0, message));
         }
-        Ok(log)
+        Ok(AccessLog(Arc::new(log)))
     }
 }
 
-impl FromArgs for Arc<AccessLog> {
-    const SYNTAX: &'static str = AccessLog::SYNTAX;
-
-    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
-        AccessLog::from_args(args).map(Arc::new)
-    }
-}
-
-impl AccessLog {
+impl AsWritten {
     fn apply_parameter(
         &mut self,
         word: &Word,
@@ -140,7 +138,10 @@ impl AccessLog {
         flush: &mut Option<std::time::Duration>,
     ) -> Result<(), ArgError> {
         let invalid = |what: &str, value: &str| {
-            Err(ArgError::value(index, format!("invalid {what} \"{value}\"")))
+            Err(ArgError::value(
+                index,
+                format!("invalid {what} \"{value}\""),
+            ))
         };
         let buffering = self.buffering.unwrap_or(Buffering {
             size: GZIP_BUFFER,
@@ -155,7 +156,7 @@ impl AccessLog {
                 _ => return invalid("buffer size", value),
             },
             Some(("flush", value)) => match parse_duration(value) {
-                Ok(time) if !time.is_zero() => *flush = Some(time),
+                Some(time) if !time.is_zero() => *flush = Some(time),
                 _ => return invalid("flush time", value),
             },
             Some(("gzip", value)) => match value.parse() {
@@ -246,13 +247,13 @@ fn template(
 }
 
 fn parse_size(value: &str) -> Option<usize> {
-    millpond_conf::value::parse_size(value).map(|size| ByteSize(size).as_usize())
+    millpond_conf::value::parse_offset(value).and_then(|size| usize::try_from(size).ok())
 }
 
 /// Finds the formats of a block's logs and gives it the default log if it has none.
 pub fn complete(policy: &mut AccessLogPolicy, logs: &mut Logs, cx: &mut ParseContext) {
     if policy.logs.is_empty() {
-        policy.logs.push(OffOr::On(Arc::new(AccessLog {
+        policy.logs.push(OffOr::On(AccessLog(Arc::new(AsWritten {
             target: Target::File(LogFile::optional(Path::new(DEFAULT_PATH))),
             format_name: COMBINED.to_owned(),
             format: OnceLock::new(),
@@ -260,9 +261,9 @@ pub fn complete(policy: &mut AccessLogPolicy, logs: &mut Logs, cx: &mut ParseCon
             buffering: None,
             reported_s: AtomicI64::new(0),
             span: Span::NONE,
-        })));
+        }))));
     }
-    for log in policy.logs.iter().filter_map(OffOr::on) {
+    for AccessLog(log) in policy.logs.iter().filter_map(OffOr::on) {
         if log.format.get().is_some() {
             continue;
         }
@@ -289,7 +290,7 @@ fn find_format(name: &str, logs: &mut Logs, cx: &mut ParseContext) -> Option<Arc
 }
 
 /// One file is buffered in one way.
-fn check_buffering(log: &AccessLog, logs: &mut Logs, cx: &mut ParseContext) {
+fn check_buffering(log: &AsWritten, logs: &mut Logs, cx: &mut ParseContext) {
     let (Target::File(file), Some(buffering)) = (&log.target, log.buffering) else {
         return;
     };
@@ -297,8 +298,7 @@ fn check_buffering(log: &AccessLog, logs: &mut Logs, cx: &mut ParseContext) {
     let first = logs.buffered.entry(path.to_owned()).or_insert(buffering);
     if *first != buffering {
         let path = path.display();
-        let message =
-            format!("access_log \"{path}\" already defined with conflicting parameters");
+        let message = format!("access_log \"{path}\" already defined with conflicting parameters");
         cx.diagnostics.push_error(log.span, message);
     }
 }
@@ -311,7 +311,7 @@ pub fn write(req: &mut Request) {
         return;
     }
     let mut line = LINE.take();
-    for log in logs.iter().filter_map(OffOr::on) {
+    for AccessLog(log) in logs.iter().filter_map(OffOr::on) {
         log.write(req, &mut line);
     }
     LINE.set(line);
@@ -332,7 +332,7 @@ pub fn flush_all() {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<AccessLog, String> {
+    fn read(text: &str) -> Result<Arc<AsWritten>, String> {
         let tree = millpond_conf::load_text(
             "x",
             format!("access_log {text};"),
@@ -347,6 +347,7 @@ mod tests {
             body: None,
             cx: &mut cx,
         })
+        .map(|AccessLog(log)| log)
         .map_err(|error| error.to_string())
     }
 
@@ -361,16 +362,32 @@ mod tests {
         assert_eq!(log.buffering, Some(expected));
         assert_eq!(log.format_name, "main");
         assert!(log.condition.is_some());
-        assert_eq!(read("a.log main gzip").unwrap().buffering.unwrap().size, GZIP_BUFFER);
-        assert_eq!(read("a.log main gzip buffer=1k").unwrap().buffering.unwrap().gzip, Some(1));
+        assert_eq!(
+            read("a.log main gzip").unwrap().buffering.unwrap().size,
+            GZIP_BUFFER
+        );
+        assert_eq!(
+            read("a.log main gzip buffer=1k")
+                .unwrap()
+                .buffering
+                .unwrap()
+                .gzip,
+            Some(1)
+        );
         assert_eq!(read("a.log").unwrap().format_name, COMBINED);
     }
 
     #[test]
     fn mistakes_are_worded_as_nginx_words_them() {
         let cases = [
-            ("a main flush=1s", "no buffer is defined for access_log \"a\""),
-            ("$host main buffer=1k", "buffered logs cannot have variables in name"),
+            (
+                "a main flush=1s",
+                "no buffer is defined for access_log \"a\"",
+            ),
+            (
+                "$host main buffer=1k",
+                "buffered logs cannot have variables in name",
+            ),
             ("a main buffer=0", "invalid buffer size \"0\""),
             ("a main buffer=1k flush=0", "invalid flush time \"0\""),
             ("a main gzip=10", "invalid compression level \"10\""),

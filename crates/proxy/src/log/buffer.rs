@@ -51,7 +51,9 @@ thread_local! {
 /// Adds a line to a file's buffer.
 pub fn append(file: &Arc<LogFile>, how: Buffering, line: &[u8]) -> io::Result<()> {
     BUFFERS.with_borrow_mut(|buffers| {
-        let known = buffers.iter().position(|buffer| Arc::ptr_eq(&buffer.file, file));
+        let known = buffers
+            .iter()
+            .position(|buffer| Arc::ptr_eq(&buffer.file, file));
         let index = known.unwrap_or_else(|| {
             buffers.push(Buffer::new(file, how));
             buffers.len() - 1
@@ -126,7 +128,9 @@ async fn flush_in_time(file: Arc<LogFile>, mut at: Instant) {
     loop {
         clock::sleep_until(at).await;
         let next = BUFFERS.with_borrow_mut(|buffers| {
-            let buffer = buffers.iter_mut().find(|buffer| Arc::ptr_eq(&buffer.file, &file))?;
+            let buffer = buffers
+                .iter_mut()
+                .find(|buffer| Arc::ptr_eq(&buffer.file, &file))?;
             let deadline = buffer.deadline();
             if deadline.is_some_and(|deadline| deadline > clock::instant()) {
                 return deadline;

@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwapOption;
 
+use super::error::{self, Level};
+
 /// The live log files. A process-wide table, because a reload must find the files of the configuration before it.
 static FILES: Mutex<Vec<Weak<LogFile>>> = Mutex::new(Vec::new());
 
@@ -29,7 +31,18 @@ const MODE: u32 = 0o644;
 pub struct LogFile {
     /// `None` for the standard error stream.
     path: Option<PathBuf>,
+    /// Whether the operator asked for it.
+    wanted: Wanted,
     file: ArcSwapOption<File>,
+}
+
+/// Why a file is a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// It is named; not to have it is an error.
+    ByName,
+    /// It is a default; not to have it is a warning.
+    ByDefault,
 }
 
 /// A log file that could not be opened; in nginx's words.
@@ -45,6 +58,15 @@ pub struct OpenError {
 impl LogFile {
     /// The file of a path; not opened yet if nobody has it open.
     pub fn at(path: &Path) -> Arc<LogFile> {
+        LogFile::find(path, Wanted::ByName)
+    }
+
+    /// The file of a path that no configuration names: there need not be one.
+    pub fn optional(path: &Path) -> Arc<LogFile> {
+        LogFile::find(path, Wanted::ByDefault)
+    }
+
+    fn find(path: &Path, wanted: Wanted) -> Arc<LogFile> {
         let mut files = table();
         files.retain(|file| file.strong_count() > 0);
         let known = files.iter().filter_map(Weak::upgrade);
@@ -56,6 +78,7 @@ impl LogFile {
         }
         let file = Arc::new(LogFile {
             path: Some(path.to_owned()),
+            wanted,
             file: ArcSwapOption::empty(),
         });
         files.push(Arc::downgrade(&file));
@@ -66,6 +89,7 @@ impl LogFile {
     pub fn stderr() -> Arc<LogFile> {
         Arc::new(LogFile {
             path: None,
+            wanted: Wanted::ByName,
             file: ArcSwapOption::empty(),
         })
     }
@@ -132,17 +156,30 @@ pub fn append_to(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Opens all files that a configuration named and that are not open; every failure is returned.
-pub fn open_all() -> Vec<OpenError> {
-    live().iter().filter_map(|file| file.open().err()).collect()
+/// Opens all files that a configuration named and that are not open. Failures are logged; false when one
+/// matters.
+pub fn open_all() -> bool {
+    is_good(LogFile::open)
 }
 
-/// Opens all files again, after they were renamed.
-pub fn reopen_all() -> Vec<OpenError> {
-    live()
-        .iter()
-        .filter_map(|file| file.reopen().err())
-        .collect()
+/// Opens all files again, after they were renamed. Failures are logged; false when one matters.
+pub fn reopen_all() -> bool {
+    is_good(LogFile::reopen)
+}
+
+fn is_good(open: fn(&LogFile) -> Result<(), OpenError>) -> bool {
+    let mut is_good = true;
+    for file in live() {
+        let Err(failure) = open(&file) else { continue };
+        match file.wanted {
+            Wanted::ByName => {
+                is_good = false;
+                error::process(Level::Emerg, format_args!("{failure}"));
+            }
+            Wanted::ByDefault => error::process(Level::Notice, format_args!("{failure}")),
+        }
+    }
+    is_good
 }
 
 fn live() -> Vec<Arc<LogFile>> {

@@ -181,7 +181,13 @@ fn escape_from(out: &mut Vec<u8>, start: usize, escape: Escape) {
 }
 
 fn push_hex(out: &mut Vec<u8>, before: &[u8], byte: u8) {
-    let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'A' + nibble - 10 };
+    let digit = |nibble: u8| {
+        if nibble < 10 {
+            b'0' + nibble
+        } else {
+            b'A' + nibble - 10
+        }
+    };
     out.extend_from_slice(before);
     out.extend([digit(byte >> 4), digit(byte & 15)]);
 }
@@ -194,9 +200,17 @@ mod tests {
     fn escapes_are_nginxs() {
         let cases: [(Escape, &[u8], &str); 7] = [
             (Escape::Default, b"plain", "plain"),
-            (Escape::Default, b"a\"b\\c\x1b\x7f\xff", "a\\x22b\\x5Cc\\x1B\\x7F\\xFF"),
+            (
+                Escape::Default,
+                b"a\"b\\c\x1b\x7f\xff",
+                "a\\x22b\\x5Cc\\x1B\\x7F\\xFF",
+            ),
             (Escape::Json, b"a\"b\\c", "a\\\"b\\\\c"),
-            (Escape::Json, b"\n\r\t\x08\x0c\x1b", "\\n\\r\\t\\b\\f\\u001B"),
+            (
+                Escape::Json,
+                b"\n\r\t\x08\x0c\x1b",
+                "\\n\\r\\t\\b\\f\\u001B",
+            ),
             (Escape::Json, "\u{fc}".as_bytes(), "\u{fc}"),
             (Escape::None, b"\"\x1b", "\"\x1b"),
             (Escape::Default, b"", ""),
@@ -205,7 +219,11 @@ mod tests {
             let mut out = b"\"".to_vec();
             out.extend_from_slice(value);
             escape_from(&mut out, 1, escape);
-            assert_eq!(String::from_utf8(out).unwrap(), format!("\"{expected}"), "{escape:?}");
+            assert_eq!(
+                String::from_utf8(out).unwrap(),
+                format!("\"{expected}"),
+                "{escape:?}"
+            );
         }
     }
 

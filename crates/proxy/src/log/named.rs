@@ -48,7 +48,7 @@ impl FromArgs for NamedFiles {
             min_uses: 1,
         };
         for (index, word) in args.at_least(1)?.iter().enumerate() {
-            let time = |value| parse_duration(value).ok();
+            let time = |value| parse_duration(value);
             let number = |value: &str| value.parse().ok().filter(|number| *number > 0);
             let known = match word.text.split_once('=') {
                 Some(("max", value)) => number(value).map(|max: u32| files.max = max as usize),
@@ -97,7 +97,12 @@ pub fn append(path: &[u8], files: Option<&NamedFiles>, line: &[u8]) -> io::Resul
     let Some(files) = files else {
         return write(&open(path)?, line);
     };
-    CACHES.with_borrow_mut(|caches| caches.entry(files.id).or_default().append(files, path, line))
+    CACHES.with_borrow_mut(|caches| {
+        caches
+            .entry(files.id)
+            .or_default()
+            .append(files, path, line)
+    })
 }
 
 /// Closes the files of all caches of this thread, because they may have been renamed.

@@ -69,6 +69,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         super::build::ROWS,
         super::listen::ROWS,
         crate::cache::zones::ROWS,
+        crate::log::format::ROWS,
         crate::map::ROWS,
         crate::rewrite::ROWS,
         crate::handler::try_files::ROWS,

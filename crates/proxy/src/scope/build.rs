@@ -387,6 +387,8 @@ impl Builder {
             settings.root.bind_alias(path);
         }
         self.levels.pop();
+        let logs = &mut self.declared.logs;
+        crate::log::access::complete(&mut settings.access_log, logs, &mut self.cx);
         let cache = LocationCache::of(&settings);
         self.zones_used.extend(cache.iter().cloned());
         self.check_level(&draft, &kind, &settings);

@@ -4,9 +4,13 @@
 
 use millpond_cache::zone::ZonePath;
 
+use crate::log::format::Logs;
+
 /// Declarations of an http block.
 #[derive(Debug, Default)]
 pub struct Declared {
+    /// `log_format`, and the buffers of `access_log`.
+    pub logs: Logs,
     /// `proxy_cache_path`.
     pub zones: Vec<ZonePath>,
     /// `charset_map`.

@@ -25,6 +25,7 @@ use crate::handler::mime::TypesPolicy;
 use crate::handler::path::RootPolicy;
 use crate::handler::redirect::RedirectPolicy;
 use crate::handler::static_file::StaticPolicy;
+use crate::log::access::AccessLogPolicy;
 use crate::log::error::ErrorLogPolicy;
 use crate::respond::{ChunkedPolicy, TokensPolicy};
 use crate::rewrite::RewritePolicy;
@@ -64,6 +65,8 @@ pub struct LocationSettings {
     pub ignore: IgnorePolicy,
     /// How the server names itself.
     pub tokens: TokensPolicy,
+    /// Access logs.
+    pub access_log: AccessLogPolicy,
     /// Error logs.
     pub error_log: ErrorLogPolicy,
     /// Answers instead of errors.

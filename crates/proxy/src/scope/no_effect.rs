@@ -1,4 +1,9 @@
 //! Directives of nginx that are accepted and have no effect here, each with the reason.
+//!
+//! They are the ones whose absence changes no answer: sizes of tables, hints to a kernel, helps for debugging. A test of a
+//! configuration names each that stands in it.
+//!
+//! Invariant: a name stands here, in `refused.rs`, or is implemented; never in two of them.
 
 use millpond_conf::Contexts;
 
@@ -16,23 +21,355 @@ pub struct NoEffect {
 /// The table.
 pub const NO_EFFECT: &[NoEffect] = &[
     NoEffect {
+        name: "timer_resolution",
+        contexts: Contexts::MAIN,
+        reason: "time is read when it is needed",
+    },
+    NoEffect {
+        name: "lock_file",
+        contexts: Contexts::MAIN,
+        reason: "workers need no lock to accept connections",
+    },
+    NoEffect {
+        name: "debug_points",
+        contexts: Contexts::MAIN,
+        reason: "there are no debug points",
+    },
+    NoEffect {
+        name: "worker_priority",
+        contexts: Contexts::MAIN,
+        reason: "threads run at the priority that the process was started with",
+    },
+    NoEffect {
+        name: "worker_cpu_affinity",
+        contexts: Contexts::MAIN,
+        reason: "the system places threads on cores",
+    },
+    NoEffect {
+        name: "worker_rlimit_core",
+        contexts: Contexts::MAIN,
+        reason: "core dumps are left to the system",
+    },
+    NoEffect {
+        name: "working_directory",
+        contexts: Contexts::MAIN,
+        reason: "core dumps are left to the system",
+    },
+    NoEffect {
+        name: "env",
+        contexts: Contexts::MAIN,
+        reason: "nothing of the environment is used or removed",
+    },
+    NoEffect {
+        name: "load_module",
+        contexts: Contexts::MAIN,
+        reason: "what a module of nginx adds is either built in or refused by name",
+    },
+    NoEffect {
+        name: "pcre_jit",
+        contexts: Contexts::MAIN,
+        reason: "expressions are compiled in any case",
+    },
+    NoEffect {
+        name: "thread_pool",
+        contexts: Contexts::MAIN,
+        reason: "threads for disks are started as they are needed",
+    },
+    NoEffect {
+        name: "ssl_object_cache_inheritable",
+        contexts: Contexts::MAIN,
+        reason: "a reload reads certificates again",
+    },
+    NoEffect {
         name: "worker_connections",
         contexts: Contexts::EVENTS,
         reason: "connections are limited by open files only",
     },
     NoEffect {
-        name: "access_log",
+        name: "use",
+        contexts: Contexts::EVENTS,
+        reason: "events come from epoll",
+    },
+    NoEffect {
+        name: "multi_accept",
+        contexts: Contexts::EVENTS,
+        reason: "each worker has a socket of its own and accepts all that waits there",
+    },
+    NoEffect {
+        name: "accept_mutex",
+        contexts: Contexts::EVENTS,
+        reason: "each worker has a socket of its own",
+    },
+    NoEffect {
+        name: "accept_mutex_delay",
+        contexts: Contexts::EVENTS,
+        reason: "each worker has a socket of its own",
+    },
+    NoEffect {
+        name: "debug_connection",
+        contexts: Contexts::EVENTS,
+        reason: "there is no log of single steps",
+    },
+    NoEffect {
+        name: "worker_aio_requests",
+        contexts: Contexts::EVENTS,
+        reason: "disks are read by threads",
+    },
+    NoEffect {
+        name: "epoll_events",
+        contexts: Contexts::EVENTS,
+        reason: "the number of events taken at once is fixed",
+    },
+    NoEffect {
+        name: "devpoll_changes",
+        contexts: Contexts::EVENTS,
+        reason: "events come from epoll",
+    },
+    NoEffect {
+        name: "devpoll_events",
+        contexts: Contexts::EVENTS,
+        reason: "events come from epoll",
+    },
+    NoEffect {
+        name: "eventport_events",
+        contexts: Contexts::EVENTS,
+        reason: "events come from epoll",
+    },
+    NoEffect {
+        name: "kqueue_changes",
+        contexts: Contexts::EVENTS,
+        reason: "events come from epoll",
+    },
+    NoEffect {
+        name: "kqueue_events",
+        contexts: Contexts::EVENTS,
+        reason: "events come from epoll",
+    },
+    NoEffect {
+        name: "iocp_threads",
+        contexts: Contexts::EVENTS,
+        reason: "events come from epoll",
+    },
+    NoEffect {
+        name: "post_acceptex",
+        contexts: Contexts::EVENTS,
+        reason: "events come from epoll",
+    },
+    NoEffect {
+        name: "acceptex_read",
+        contexts: Contexts::EVENTS,
+        reason: "events come from epoll",
+    },
+    NoEffect {
+        name: "variables_hash_max_size",
+        contexts: Contexts::HTTP,
+        reason: "tables take the room that they need",
+    },
+    NoEffect {
+        name: "variables_hash_bucket_size",
+        contexts: Contexts::HTTP,
+        reason: "tables take the room that they need",
+    },
+    NoEffect {
+        name: "server_names_hash_max_size",
+        contexts: Contexts::HTTP,
+        reason: "tables take the room that they need",
+    },
+    NoEffect {
+        name: "server_names_hash_bucket_size",
+        contexts: Contexts::HTTP,
+        reason: "tables take the room that they need",
+    },
+    NoEffect {
+        name: "types_hash_max_size",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
-        reason: "x",
+        reason: "tables take the room that they need",
+    },
+    NoEffect {
+        name: "types_hash_bucket_size",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "tables take the room that they need",
+    },
+    NoEffect {
+        name: "map_hash_max_size",
+        contexts: Contexts::HTTP,
+        reason: "tables take the room that they need",
+    },
+    NoEffect {
+        name: "map_hash_bucket_size",
+        contexts: Contexts::HTTP,
+        reason: "tables take the room that they need",
+    },
+    NoEffect {
+        name: "referer_hash_max_size",
+        contexts: Contexts::SERVER.union(Contexts::LOCATION),
+        reason: "tables take the room that they need",
+    },
+    NoEffect {
+        name: "referer_hash_bucket_size",
+        contexts: Contexts::SERVER.union(Contexts::LOCATION),
+        reason: "tables take the room that they need",
+    },
+    NoEffect {
+        name: "proxy_headers_hash_max_size",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "tables take the room that they need",
+    },
+    NoEffect {
+        name: "proxy_headers_hash_bucket_size",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "tables take the room that they need",
+    },
+    NoEffect {
+        name: "connection_pool_size",
+        contexts: Contexts::HTTP.union(Contexts::SERVER),
+        reason: "memory is taken as it is needed",
+    },
+    NoEffect {
+        name: "request_pool_size",
+        contexts: Contexts::HTTP.union(Contexts::SERVER),
+        reason: "memory is taken as it is needed",
+    },
+    NoEffect {
+        name: "subrequest_output_buffer_size",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "there are no subrequests",
+    },
+    NoEffect {
+        name: "log_subrequest",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "there are no subrequests",
+    },
+    NoEffect {
+        name: "tcp_nopush",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "a head and the body that is there with it are sent at once",
+    },
+    NoEffect {
+        name: "tcp_nodelay",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "it is always on",
+    },
+    NoEffect {
+        name: "send_lowat",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "the kernel decides how much it takes",
+    },
+    NoEffect {
+        name: "postpone_output",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "what is there is sent without delay",
+    },
+    NoEffect {
+        name: "msie_padding",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "browsers that replace short error pages are gone",
+    },
+    NoEffect {
+        name: "msie_refresh",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "browsers that need it are gone",
+    },
+    NoEffect {
+        name: "aio",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "files are read by sendfile or by threads",
+    },
+    NoEffect {
+        name: "aio_write",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "there are no temporary files of answers",
+    },
+    NoEffect {
+        name: "read_ahead",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "the kernel reads ahead",
+    },
+    NoEffect {
+        name: "directio",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "files are read through the page cache",
+    },
+    NoEffect {
+        name: "directio_alignment",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "files are read through the page cache",
+    },
+    NoEffect {
+        name: "open_file_cache_events",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "files are checked by time",
+    },
+    NoEffect {
+        name: "gzip_hash",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "the compressor sizes itself",
+    },
+    NoEffect {
+        name: "gzip_window",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "the compressor sizes itself",
+    },
+    NoEffect {
+        name: "postpone_gzipping",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "compressed output goes out when there is enough of it",
+    },
+    NoEffect {
+        name: "gzip_no_buffer",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "compressed output goes out when there is enough of it",
     },
     NoEffect {
         name: "proxy_temp_path",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
-        reason: "there are no temporary files",
+        reason: "to come",
     },
 ];
 

@@ -1,24 +1,312 @@
 //! Directives of nginx that are not supported; a configuration that has one is refused by name.
+//!
+//! Nothing that changes answers is ignored in silence: the reason says what is missing and, where there is one, what to do
+//! instead.
 
-/// A family of refused directives.
+/// A group of refused directives.
 #[derive(Debug)]
 pub struct Refused {
-    /// Names.
-    pub names: &'static [&'static str],
+    /// Names, with spaces between them.
+    pub names: &'static str,
     /// What they belong to, and what to do instead.
     pub reason: &'static str,
 }
 
 /// The table.
-pub const REFUSED: &[Refused] = &[Refused {
-    names: &["perl", "perl_modules", "perl_require", "perl_set"],
-    reason: "embedded Perl is not supported",
-}];
+pub const REFUSED: &[Refused] = &[
+    Refused {
+        names: "perl_modules perl_require perl perl_set",
+        reason: "embedded Perl is not supported",
+    },
+    Refused {
+        names: "mail auth_http auth_http_timeout auth_http_header auth_http_pass_client_cert \
+                protocol timeout max_errors imap_client_buffer imap_capabilities imap_auth \
+                pop3_capabilities pop3_auth proxy proxy_buffer proxy_pass_error_message \
+                xclient proxy_smtp_auth smtp_client_buffer smtp_greeting_delay \
+                smtp_capabilities smtp_auth starttls",
+        reason: "the mail proxy is not part of this program",
+    },
+    Refused {
+        names: "stream proxy_timeout proxy_protocol proxy_protocol_timeout preread_buffer_size \
+                preread_timeout pass proxy_downstream_buffer proxy_upstream_buffer \
+                proxy_upload_rate proxy_download_rate proxy_requests proxy_responses \
+                proxy_half_close proxy_ssl proxy_ssl_alpn ssl_handshake_timeout ssl_alpn \
+                ssl_preread",
+        reason: "proxying of TCP and UDP is not part of this program",
+    },
+    Refused {
+        names: "grpc_pass grpc_bind grpc_socket_keepalive grpc_socket_rcvbuf \
+                grpc_socket_sndbuf grpc_connect_timeout grpc_send_timeout \
+                grpc_intercept_errors grpc_buffer_size grpc_read_timeout grpc_next_upstream \
+                grpc_next_upstream_tries grpc_next_upstream_timeout grpc_set_header \
+                grpc_pass_header grpc_hide_header grpc_ignore_headers grpc_ssl_session_reuse \
+                grpc_ssl_protocols grpc_ssl_ciphers grpc_ssl_name grpc_ssl_server_name \
+                grpc_ssl_verify grpc_ssl_verify_depth grpc_ssl_trusted_certificate \
+                grpc_ssl_crl grpc_ssl_certificate grpc_ssl_certificate_key \
+                grpc_ssl_certificate_cache grpc_ssl_password_file grpc_ssl_conf_command",
+        reason: "gRPC upstreams are not supported",
+    },
+    Refused {
+        names: "scgi_pass scgi_store scgi_store_access scgi_buffering scgi_request_buffering \
+                scgi_ignore_client_abort scgi_bind scgi_socket_keepalive scgi_socket_rcvbuf \
+                scgi_socket_sndbuf scgi_connect_timeout scgi_send_timeout scgi_buffer_size \
+                scgi_pass_request_headers scgi_pass_request_body scgi_intercept_errors \
+                scgi_read_timeout scgi_buffers scgi_busy_buffers_size scgi_force_ranges \
+                scgi_limit_rate scgi_cache scgi_cache_key scgi_cache_path scgi_cache_bypass \
+                scgi_no_cache scgi_cache_valid scgi_cache_min_uses scgi_cache_max_range_offset \
+                scgi_cache_use_stale scgi_cache_methods scgi_cache_lock \
+                scgi_cache_lock_timeout scgi_cache_lock_age scgi_cache_revalidate \
+                scgi_cache_background_update scgi_temp_path scgi_max_temp_file_size \
+                scgi_temp_file_write_size scgi_next_upstream scgi_next_upstream_tries \
+                scgi_next_upstream_timeout scgi_param scgi_pass_header scgi_hide_header \
+                scgi_ignore_headers",
+        reason: "SCGI upstreams are not supported",
+    },
+    Refused {
+        names: "memcached_pass memcached_bind memcached_socket_keepalive \
+                memcached_connect_timeout memcached_send_timeout memcached_buffer_size \
+                memcached_read_timeout memcached_next_upstream memcached_next_upstream_tries \
+                memcached_next_upstream_timeout memcached_gzip_flag",
+        reason: "memcached upstreams are not supported",
+    },
+    Refused {
+        names: "tunnel_pass tunnel_bind tunnel_socket_keepalive tunnel_socket_rcvbuf \
+                tunnel_socket_sndbuf tunnel_connect_timeout tunnel_send_timeout \
+                tunnel_send_lowat tunnel_buffer_size tunnel_read_timeout tunnel_next_upstream \
+                tunnel_next_upstream_tries tunnel_next_upstream_timeout",
+        reason: "tunnels for CONNECT are not supported",
+    },
+    Refused {
+        names: "fastcgi_pass fastcgi_index fastcgi_split_path_info fastcgi_store \
+                fastcgi_store_access fastcgi_buffering fastcgi_request_buffering \
+                fastcgi_ignore_client_abort fastcgi_bind fastcgi_socket_keepalive \
+                fastcgi_socket_rcvbuf fastcgi_socket_sndbuf fastcgi_connect_timeout \
+                fastcgi_send_timeout fastcgi_send_lowat fastcgi_buffer_size \
+                fastcgi_pass_request_headers fastcgi_pass_request_body \
+                fastcgi_intercept_errors fastcgi_read_timeout fastcgi_buffers \
+                fastcgi_busy_buffers_size fastcgi_force_ranges fastcgi_limit_rate \
+                fastcgi_cache fastcgi_cache_key fastcgi_cache_path fastcgi_cache_bypass \
+                fastcgi_no_cache fastcgi_cache_valid fastcgi_cache_min_uses \
+                fastcgi_cache_max_range_offset fastcgi_cache_use_stale fastcgi_cache_methods \
+                fastcgi_cache_lock fastcgi_cache_lock_timeout fastcgi_cache_lock_age \
+                fastcgi_cache_revalidate fastcgi_cache_background_update fastcgi_temp_path \
+                fastcgi_max_temp_file_size fastcgi_temp_file_write_size fastcgi_next_upstream \
+                fastcgi_next_upstream_tries fastcgi_next_upstream_timeout fastcgi_param \
+                fastcgi_pass_header fastcgi_hide_header fastcgi_ignore_headers \
+                fastcgi_catch_stderr fastcgi_keep_conn",
+        reason: "FastCGI upstreams are not supported",
+    },
+    Refused {
+        names: "uwsgi_pass uwsgi_modifier1 uwsgi_modifier2 uwsgi_store uwsgi_store_access \
+                uwsgi_buffering uwsgi_request_buffering uwsgi_ignore_client_abort uwsgi_bind \
+                uwsgi_socket_keepalive uwsgi_socket_rcvbuf uwsgi_socket_sndbuf \
+                uwsgi_connect_timeout uwsgi_send_timeout uwsgi_buffer_size \
+                uwsgi_pass_request_headers uwsgi_pass_request_body uwsgi_intercept_errors \
+                uwsgi_read_timeout uwsgi_buffers uwsgi_busy_buffers_size uwsgi_force_ranges \
+                uwsgi_limit_rate uwsgi_cache uwsgi_cache_key uwsgi_cache_path \
+                uwsgi_cache_bypass uwsgi_no_cache uwsgi_cache_valid uwsgi_cache_min_uses \
+                uwsgi_cache_max_range_offset uwsgi_cache_use_stale uwsgi_cache_methods \
+                uwsgi_cache_lock uwsgi_cache_lock_timeout uwsgi_cache_lock_age \
+                uwsgi_cache_revalidate uwsgi_cache_background_update uwsgi_temp_path \
+                uwsgi_max_temp_file_size uwsgi_temp_file_write_size uwsgi_next_upstream \
+                uwsgi_next_upstream_tries uwsgi_next_upstream_timeout uwsgi_param uwsgi_string \
+                uwsgi_pass_header uwsgi_hide_header uwsgi_ignore_headers \
+                uwsgi_ssl_session_reuse uwsgi_ssl_protocols uwsgi_ssl_ciphers uwsgi_ssl_name \
+                uwsgi_ssl_server_name uwsgi_ssl_verify uwsgi_ssl_verify_depth \
+                uwsgi_ssl_trusted_certificate uwsgi_ssl_crl uwsgi_ssl_certificate \
+                uwsgi_ssl_certificate_key uwsgi_ssl_certificate_cache uwsgi_ssl_password_file \
+                uwsgi_ssl_conf_command",
+        reason: "uwsgi upstreams are not supported",
+    },
+    Refused {
+        names: "ssl_engine ssl_certificate ssl_certificate_key ssl_certificate_cache \
+                ssl_ech_file ssl_password_file ssl_certificate_compression ssl_dhparam \
+                ssl_ecdh_curve ssl_protocols ssl_ciphers ssl_buffer_size ssl_verify_client \
+                ssl_verify_depth ssl_client_certificate ssl_trusted_certificate \
+                ssl_prefer_server_ciphers ssl_session_cache ssl_session_tickets \
+                ssl_session_ticket_key ssl_session_timeout ssl_crl ssl_ocsp ssl_ocsp_responder \
+                ssl_ocsp_cache ssl_stapling ssl_stapling_file ssl_stapling_responder \
+                ssl_stapling_verify ssl_early_data ssl_conf_command ssl_reject_handshake",
+        reason: "TLS for clients is not supported; let something before this program end it",
+    },
+    Refused {
+        names: "proxy_ssl_session_reuse proxy_ssl_protocols proxy_ssl_ciphers proxy_ssl_name \
+                proxy_ssl_server_name proxy_ssl_verify proxy_ssl_verify_depth \
+                proxy_ssl_trusted_certificate proxy_ssl_crl proxy_ssl_certificate \
+                proxy_ssl_certificate_key proxy_ssl_certificate_cache proxy_ssl_password_file \
+                proxy_ssl_conf_command",
+        reason: "TLS towards upstreams is not supported",
+    },
+    Refused {
+        names: "http2 http2_recv_buffer_size http2_pool_size http2_max_concurrent_streams \
+                http2_max_concurrent_pushes http2_max_requests http2_max_field_size \
+                http2_max_header_size http2_body_preread_size http2_streams_index_size \
+                http2_recv_timeout http2_idle_timeout http2_chunk_size http2_push_preload \
+                http2_push",
+        reason: "HTTP/2 is not supported; clients fall back to HTTP/1.1",
+    },
+    Refused {
+        names: "http3 http3_hq http3_max_concurrent_streams http3_stream_buffer_size quic_bpf \
+                quic_retry quic_gso quic_host_key quic_active_connection_id_limit",
+        reason: "HTTP/3 is not supported; clients fall back to HTTP/1.1",
+    },
+    Refused {
+        names: "ssi ssi_silent_errors ssi_ignore_recycled_buffers ssi_min_file_chunk \
+                ssi_value_length ssi_types ssi_last_modified",
+        reason: "server-side includes are not supported",
+    },
+    Refused {
+        names: "xslt_stylesheet xslt_param xslt_string_param xslt_types xslt_last_modified \
+                xml_entities xml_external_entities",
+        reason: "XSLT is not supported",
+    },
+    Refused {
+        names: "image_filter image_filter_jpeg_quality image_filter_webp_quality \
+                image_filter_sharpen image_filter_transparency image_filter_interlace \
+                image_filter_buffer",
+        reason: "image conversion is not supported",
+    },
+    Refused {
+        names: "geoip_country geoip_org geoip_city geoip_proxy geoip_proxy_recursive",
+        reason: "GeoIP databases are not supported; use \"geo\" or \"map\"",
+    },
+    Refused {
+        names: "dav_methods dav_access create_full_put_path min_delete_depth",
+        reason: "WebDAV is not supported",
+    },
+    Refused {
+        names: "autoindex autoindex_format autoindex_localtime autoindex_exact_size",
+        reason: "folder listings are not supported",
+    },
+    Refused {
+        names: "random_index",
+        reason: "random index pages are not supported",
+    },
+    Refused {
+        names: "modern_browser ancient_browser modern_browser_value ancient_browser_value",
+        reason: "browser detection is not supported; use \"map $http_user_agent\"",
+    },
+    Refused {
+        names: "userid userid_service userid_name userid_domain userid_path userid_expires \
+                userid_flags userid_p3p userid_mark",
+        reason: "user id cookies are not supported",
+    },
+    Refused {
+        names: "empty_gif",
+        reason: "built-in images are not supported",
+    },
+    Refused {
+        names: "flv mp4 mp4_buffer_size mp4_max_buffer_size mp4_start_key_frame",
+        reason: "pseudo-streaming is not supported; players use range requests",
+    },
+    Refused {
+        names: "secure_link secure_link_md5 secure_link_secret",
+        reason: "signed links are not supported",
+    },
+    Refused {
+        names: "auth_request auth_request_set",
+        reason: "authorization by subrequest is not supported",
+    },
+    Refused {
+        names: "mirror mirror_request_body",
+        reason: "mirroring of requests is not supported",
+    },
+    Refused {
+        names: "add_before_body add_after_body addition_types",
+        reason: "adding text to bodies is not supported",
+    },
+    Refused {
+        names: "sub_filter sub_filter_types sub_filter_once sub_filter_last_modified",
+        reason: "substitution in bodies is not supported",
+    },
+    Refused {
+        names: "gunzip gunzip_buffers",
+        reason: "decompression for clients is not supported",
+    },
+    Refused {
+        names: "degradation degrade",
+        reason: "degradation is not supported",
+    },
+    Refused {
+        names: "google_perftools_profiles",
+        reason: "profiling by gperftools is not supported; use perf",
+    },
+    Refused {
+        names: "post_action",
+        reason: "requests after the answer are not supported",
+    },
+    Refused {
+        names: "early_hints",
+        reason: "interim answers with hints are not passed on",
+    },
+    Refused {
+        names: "client_body_early_read",
+        reason: "bodies are read when a handler asks for them",
+    },
+    Refused {
+        names: "sticky",
+        reason: "sticky sessions are not supported",
+    },
+    Refused {
+        names: "least_time",
+        reason: "balancing by response time is not supported",
+    },
+    Refused {
+        names: "hash",
+        reason: "balancing by a hash is not supported",
+    },
+    Refused {
+        names: "ip_hash",
+        reason: "balancing by client address is not supported",
+    },
+    Refused {
+        names: "least_conn",
+        reason: "balancing by connections is not supported",
+    },
+    Refused {
+        names: "random",
+        reason: "random balancing is not supported",
+    },
+    Refused {
+        names: "limit_conn_zone limit_conn limit_conn_log_level limit_conn_status \
+                limit_conn_dry_run",
+        reason: "limits of connections are not supported",
+    },
+    Refused {
+        names: "limit_req_zone limit_req limit_req_log_level limit_req_status \
+                limit_req_dry_run",
+        reason: "limits of request rates are not supported",
+    },
+    Refused {
+        names: "auth_basic auth_basic_user_file auth_delay",
+        reason: "HTTP authentication is not supported",
+    },
+    Refused {
+        names: "set_real_ip_from real_ip_header real_ip_recursive",
+        reason: "taking client addresses from fields is not supported",
+    },
+    Refused {
+        names: "stub_status",
+        reason: "the status page is not supported",
+    },
+    Refused {
+        names: "slice",
+        reason: "slices are not supported",
+    },
+    Refused {
+        names: "proxy_store proxy_store_access",
+        reason: "storing answers as files is not supported; use \"proxy_cache\"",
+    },
+    Refused {
+        names: "resolver resolver_timeout",
+        reason: "resolving names while running is not supported; names are resolved at the start",
+    },
+];
 
 /// Why a directive is refused.
 pub fn find(name: &str) -> Option<&'static str> {
     REFUSED
         .iter()
-        .find(|row| row.names.contains(&name))
+        .find(|row| row.names.split_ascii_whitespace().any(|it| it == name))
         .map(|row| row.reason)
 }

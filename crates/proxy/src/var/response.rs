@@ -4,9 +4,7 @@
 
 use super::Variable;
 use super::VariableFamily;
-use crate::header::Known;
-use crate::http1::request::Version;
-use crate::request::Request;
+use crate::http1::Version;
 
 /// The variables.
 pub const VARIABLES: &[Variable] = &[
@@ -83,14 +81,26 @@ pub const FAMILIES: &[VariableFamily] = &[
         prefix: "sent_http_",
         doc: "A field of the answer; several of one name are joined with commas.",
         write: |req, name, out| {
-            joined(out, req.sent.fields.find_all_underscored(name).map(|value| &value[..]))
+            joined(
+                out,
+                req.sent
+                    .fields
+                    .find_all_underscored(name)
+                    .map(|value| &value[..]),
+            )
         },
     },
     VariableFamily {
         prefix: "sent_trailer_",
         doc: "A trailer field of the answer; several of one name are joined with commas.",
         write: |req, name, out| {
-            joined(out, req.sent.trailers.find_all_underscored(name).map(|value| &value[..]))
+            joined(
+                out,
+                req.sent
+                    .trailers
+                    .find_all_underscored(name)
+                    .map(|value| &value[..]),
+            )
         },
     },
 ];
@@ -129,7 +139,13 @@ mod tests {
 
     #[test]
     fn numbers_have_a_least_width() {
-        let cases = [(0, 1, "0"), (0, 3, "000"), (9, 3, "009"), (200, 3, "200"), (12_345, 3, "12345")];
+        let cases = [
+            (0, 1, "0"),
+            (0, 3, "000"),
+            (9, 3, "009"),
+            (200, 3, "200"),
+            (12_345, 3, "12345"),
+        ];
         for (value, width, expected) in cases {
             let mut out = Vec::new();
             number(&mut out, value, width);
