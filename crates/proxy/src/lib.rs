@@ -30,6 +30,7 @@ pub mod scope;
 pub mod server;
 pub mod shutdown;
 pub mod socket;
+pub mod stats;
 pub mod upstream;
 pub mod var;
 pub mod worker;

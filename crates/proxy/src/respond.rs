@@ -53,11 +53,22 @@ pub async fn send(req: &mut Request, response: &mut Response) -> Result<(), Send
     let outcome = writer::send(&down, answer, &limits, &mut sent).await;
     req.sent.head_bytes = sent.head;
     req.sent.body_bytes = sent.body;
+    count(req);
     if let Err(error) = &outcome {
         req.keep_alive = false;
         crate::log::error::send_failed(req, error);
     }
     outcome
+}
+
+/// Enters the answer in the worker's counters.
+fn count(req: &Request) {
+    let worker = &req.down.generation.worker;
+    let status = req.upstream.borrow().cache_status;
+    worker
+        .shared
+        .cache
+        .record(worker.index, status, req.sent.body_bytes);
 }
 
 fn framing(req: &Request, response: &Response) -> OutFraming {

@@ -19,6 +19,7 @@ use tokio::task::AbortHandle;
 
 use crate::cache::zones::Registry;
 use crate::scope::Conf;
+use crate::stats::CacheCounters;
 use crate::upstream::keepalive::IdlePeers;
 
 /// Counters of connections, for `stub_status` and `$connections_*`.
@@ -45,6 +46,8 @@ pub struct Shared {
     pub connections: ConnectionCounters,
     /// Open cache zones.
     pub zones: Registry,
+    /// Answers by cache status.
+    pub cache: CacheCounters,
 }
 
 /// A worker thread.

@@ -1,0 +1,128 @@
+//! The live page: one HTML text, and the stream of events that it listens to.
+//!
+//! `/` is the page, `/events` sends what `stats.rs` knows as server-sent events whenever it changed, and `/stats` once
+//! as JSON. The page asks nothing of any other host, and says so to the browser (Content-Security-Policy).
+//!
+//! Invariants:
+//! 1. A stream that has nothing new to say says so every `HEARTBEAT`, so that a reader that is gone is found.
+//! 2. What is put into the page's text cannot end the script it stands in.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond_proxy::clock;
+use millpond_proxy::worker::Shared;
+
+use super::http::{Answer, Request, Site, Stop};
+use super::stats::{self, Ledger};
+use super::tour::Trial;
+
+const HTML: &str = include_str!("page.html");
+/// Pause between two looks at the counters: smooth to the eye, and nothing to a CPU.
+const LOOK: Duration = Duration::from_millis(200);
+/// Looks between two signs of life.
+const HEARTBEAT: u32 = 25;
+
+/// The page and its events.
+pub(super) struct Page {
+    html: String,
+    proxy: Arc<Shared>,
+    ledger: Arc<Ledger>,
+    stop: Arc<Stop>,
+}
+
+impl Page {
+    /// A page that shows the counters of `proxy` and the `ledger`, and what to try.
+    pub(super) fn new(
+        proxy: Arc<Shared>,
+        ledger: Arc<Ledger>,
+        stop: Arc<Stop>,
+        trials: &[Trial],
+    ) -> Page {
+        Page {
+            html: HTML.replace("\"{{trials}}\"", &trials_json(trials)),
+            proxy,
+            ledger,
+            stop,
+        }
+    }
+
+    fn events(&self) -> Answer {
+        let (proxy, ledger, stop) = (
+            Arc::clone(&self.proxy),
+            Arc::clone(&self.ledger),
+            Arc::clone(&self.stop),
+        );
+        let mut answer = Answer::whole(200, "text/event-stream", "");
+        answer.length = None;
+        answer.body = Box::new(move |out| send_events(out, &proxy, &ledger, &stop));
+        answer.field("Cache-Control", "no-store")
+    }
+}
+
+impl Site for Page {
+    fn answer(&self, request: &Request) -> io::Result<Answer> {
+        Ok(match request.path() {
+            "/" => Answer::whole(200, "text/html; charset=utf-8", self.html.as_bytes())
+                .field("Cache-Control", "no-store")
+                .field(
+                    "Content-Security-Policy",
+                    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:",
+                ),
+            "/events" => self.events(),
+            "/stats" => {
+                let json = stats::json(&self.proxy.cache.snapshot(), &self.ledger);
+                Answer::whole(200, "application/json", json).field("Cache-Control", "no-store")
+            }
+            _ => Answer::text(404, "The page is at /.\n"),
+        })
+    }
+}
+
+/// Sends the state whenever it changed, until the reader or the demo is gone.
+fn send_events(
+    out: &mut dyn Write,
+    proxy: &Shared,
+    ledger: &Ledger,
+    stop: &Stop,
+) -> io::Result<()> {
+    let mut last = String::new();
+    let mut silent = 0;
+    let mut due = clock::instant();
+    loop {
+        let now = stats::json(&proxy.cache.snapshot(), ledger);
+        if now != last {
+            write!(out, "data: {now}\n\n")?;
+            (last, silent) = (now, 0);
+        } else if silent >= HEARTBEAT {
+            out.write_all(b": nothing new\n\n")?;
+            silent = 0;
+        }
+        silent += 1;
+        due += LOOK;
+        stop.wait(due.saturating_duration_since(clock::instant()))?;
+    }
+}
+
+fn trials_json(trials: &[Trial]) -> String {
+    let mut out = String::from("[");
+    for (index, trial) in trials.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        out.push('[');
+        for (part, text) in [&trial.title, &trial.command, &trial.expect]
+            .iter()
+            .enumerate()
+        {
+            if part > 0 {
+                out.push(',');
+            }
+            stats::write_text(&mut out, text);
+        }
+        out.push(']');
+    }
+    out.push(']');
+    out
+}
