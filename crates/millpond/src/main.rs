@@ -9,9 +9,11 @@
 //! | `daemon.rs` | going to the background |
 //! | `identity.rs` | `user`: changing user and group |
 //! | `pid.rs` | the pid file, and `-s` |
+//! | `demo/` | `millpond demo`: an origin, a page, and Millpond between them |
 
 mod arguments;
 mod daemon;
+mod demo;
 mod identity;
 mod pid;
 mod start;
@@ -23,6 +25,9 @@ use std::process::ExitCode;
 use arguments::{Action, Arguments};
 
 fn main() -> ExitCode {
+    if std::env::args().nth(1).is_some_and(|word| word == "demo") {
+        return exit(demo::run());
+    }
     let arguments = match Arguments::parse(std::env::args().skip(1)) {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -44,6 +49,11 @@ fn main() -> ExitCode {
         Action::Test => test::run(&arguments),
         Action::Signal(signal) => pid::send(&arguments, *signal),
     };
+    exit(outcome)
+}
+
+/// Logs why the program could not do what it was asked to.
+fn exit(outcome: anyhow::Result<ExitCode>) -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {

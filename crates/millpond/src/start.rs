@@ -26,6 +26,14 @@ use crate::{daemon, identity, test};
 
 /// Reads the configuration and serves until a signal ends the process.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    run_then(arguments, |_| Ok(()))
+}
+
+/// As [`run`], and calls `started` once it serves; an error of that ends it.
+pub(crate) fn run_then(
+    arguments: &Arguments,
+    started: impl FnOnce(&Server) -> Result<()>,
+) -> Result<ExitCode> {
     let source = arguments.conf_source(open_error_log(arguments));
     let Some(conf) = read(&source, arguments) else {
         return Ok(ExitCode::FAILURE);
@@ -41,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let Some(server) = bind(conf) else {
         return Ok(ExitCode::FAILURE);
     };
-    serve(arguments, server, &source)
+    serve(arguments, server, &source, started)
 }
 
 /// Opens the log of `-e`; without it, errors go to the standard error stream.
@@ -82,7 +90,12 @@ fn bind(conf: Conf) -> Option<Server> {
     }
 }
 
-fn serve(arguments: &Arguments, mut server: Server, source: &ConfSource) -> Result<ExitCode> {
+fn serve(
+    arguments: &Arguments,
+    mut server: Server,
+    source: &ConfSource,
+    started: impl FnOnce(&Server) -> Result<()>,
+) -> Result<ExitCode> {
     let process = server.conf().main.process.clone();
     if let Some(count) = process.open_files {
         identity::limit_open_files(count);
@@ -102,9 +115,12 @@ fn serve(arguments: &Arguments, mut server: Server, source: &ConfSource) -> Resu
         if arguments.is_daemon_child {
             daemon::ready()?;
         }
-        server.run(signals, source).await;
+        let outcome = started(&server);
+        if outcome.is_ok() {
+            server.run(signals, source).await;
+        }
         pid_file.remove();
-        Ok(ExitCode::SUCCESS)
+        outcome.map(|()| ExitCode::SUCCESS)
     })
 }
 

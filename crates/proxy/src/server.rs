@@ -59,6 +59,11 @@ impl Server {
         &self.conf
     }
 
+    /// What the workers share, counters among it.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// Starts the workers.
     pub fn start(&mut self) -> io::Result<()> {
         error::process(Level::Notice, format_args!("start worker threads"));

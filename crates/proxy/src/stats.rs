@@ -140,8 +140,14 @@ mod tests {
         }
         let snapshot = counters.snapshot();
         let hit = snapshot.by_status().find(|(name, _)| *name == "HIT");
-        assert_eq!(hit.map(|(_, count)| (count.requests, count.bytes)), Some((2, 15)));
-        assert_eq!((snapshot.total().requests, snapshot.total().bytes), (5, 123));
+        assert_eq!(
+            hit.map(|(_, count)| (count.requests, count.bytes)),
+            Some((2, 15))
+        );
+        assert_eq!(
+            (snapshot.total().requests, snapshot.total().bytes),
+            (5, 123)
+        );
         assert_eq!(snapshot.from_cache().bytes, 16);
         assert!((snapshot.hit_ratio() - 0.75).abs() < 1e-9);
     }
