@@ -105,6 +105,8 @@ pub struct Request {
     pub uri_changed_in_location: bool,
     /// True when `try_files` found a file for the alias of a location with a regular expression.
     pub adds_uri_to_alias: bool,
+    /// Lengths of the compressed answer, when it is compressed.
+    pub gzip_lens: Option<Rc<crate::filter::gzip::Lens>>,
     /// True when the path needed unescaping or merging, so that `unparsed_uri` is not `uri`.
     pub uri_is_complex: bool,
     /// True when the path that the client sent had escapes or plus signs: captures from it are escaped where they
@@ -174,6 +176,7 @@ impl Request {
             uri_is_changed: false,
             uri_changed_in_location: false,
             adds_uri_to_alias: false,
+            gzip_lens: None,
             uri_is_complex: false,
             uri_has_escapes: false,
             left_location_prefix: false,
@@ -213,6 +216,7 @@ impl Request {
             uri_is_changed: self.uri_is_changed,
             uri_changed_in_location: false,
             adds_uri_to_alias: self.adds_uri_to_alias,
+            gzip_lens: None,
             uri_is_complex: self.uri_is_complex,
             uri_has_escapes: self.uri_has_escapes,
             left_location_prefix: self.left_location_prefix,

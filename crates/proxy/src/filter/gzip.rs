@@ -10,7 +10,9 @@
 //!
 //! Sources: RFC 1952; nginx ngx_http_gzip_filter, ngx_http_gzip_ok.
 
+use std::cell::Cell;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -29,6 +31,7 @@ use crate::http1::Version;
 use crate::request::Request;
 use crate::response::Response;
 use crate::route::regex::{Case, Regex};
+use crate::var::Variable;
 
 /// How much compressed data is gathered before it is sent: as much as one read of a file.
 const OUTPUT_SIZE: usize = FILE_READ_SIZE;
@@ -241,15 +244,47 @@ fn is_old_msie(agent: &[u8]) -> bool {
     old && !has(agent, b"Opera")
 }
 
+/// The variables of this file.
+pub const VARIABLES: &[Variable] = &[Variable {
+    name: "gzip_ratio",
+    doc: "How many times longer the answer was before its compression, with two decimals.",
+    write: |req, out| match &req.gzip_lens {
+        Some(lens) => lens.write_ratio(out),
+        None => false,
+    },
+}];
+
+/// Lengths of a compressed answer, counted while it is sent.
+#[derive(Debug, Default)]
+pub struct Lens {
+    before: Cell<u64>,
+    after: Cell<u64>,
+}
+
+impl Lens {
+    fn write_ratio(&self, out: &mut Vec<u8>) -> bool {
+        let (before, after) = (u128::from(self.before.get()), u128::from(self.after.get()));
+        // nginx rounds at the third decimal; nothing to divide by means no value.
+        let Some(thousandths) = (before * 1000).checked_div(after) else {
+            return false;
+        };
+        let hundredths = (thousandths + 5) / 10;
+        let text = format!("{}.{:02}", hundredths / 100, hundredths % 100);
+        out.extend_from_slice(text.as_bytes());
+        true
+    }
+}
+
 /// How an answer is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     level: u32,
     window_bits: u8,
+    lens: Rc<Lens>,
 }
 
 /// Decides whether the answer is compressed, and changes its head.
-pub fn run(req: &Request, response: &mut Response) -> Option<Plan> {
+pub fn run(req: &mut Request, response: &mut Response) -> Option<Plan> {
     let policy = &req.location.settings.gzip;
     if !policy.enabled || response.is_opaque || !is_suitable(policy, response) {
         return None;
@@ -261,7 +296,9 @@ pub fn run(req: &Request, response: &mut Response) -> Option<Plan> {
     let plan = Plan {
         level: policy.level.0,
         window_bits: window_bits(policy.window, response.length),
+        lens: Rc::default(),
     };
+    req.gzip_lens = Some(Rc::clone(&plan.lens));
     response.body_changes();
     response
         .fields
@@ -363,6 +400,7 @@ pub fn compress_body(body: Body, plan: Plan) -> Body {
         compressor: Compress::new_gzip(Compression::new(plan.level), plan.window_bits),
         output: Vec::new(),
         state: State::Flushed,
+        lens: plan.lens,
     })
 }
 
@@ -385,6 +423,7 @@ struct GzipBody {
     compressor: Compress,
     output: Vec<u8>,
     state: State,
+    lens: Rc<Lens>,
 }
 
 impl BodyStream for GzipBody {
@@ -443,6 +482,12 @@ impl GzipBody {
 
     /// Runs the compressor until it has taken the input and given what it is asked for.
     fn compress(&mut self, input: &[u8], flush: FlushCompress) {
+        self.run_compressor(input, flush);
+        self.lens.before.set(self.compressor.total_in());
+        self.lens.after.set(self.compressor.total_out());
+    }
+
+    fn run_compressor(&mut self, input: &[u8], flush: FlushCompress) {
         let mut rest = input;
         // Each round makes room first, so the compressor always gets further.
         loop {
@@ -474,10 +519,13 @@ mod tests {
     use std::io::Read;
     use std::task::Waker;
 
-    const PLAN: Plan = Plan {
-        level: 1,
-        window_bits: 15,
-    };
+    fn plan() -> Plan {
+        Plan {
+            level: 1,
+            window_bits: 15,
+            lens: Rc::default(),
+        }
+    }
 
     /// A source that says "not yet" after each piece.
     struct Halting(VecDeque<&'static [u8]>, bool);
@@ -519,7 +567,7 @@ mod tests {
     #[test]
     fn small_bodies_have_the_sizes_of_zlib() {
         for (text, len) in [(&b""[..], 20), (b"SEE-THIS", 28)] {
-            let found = pieces(compress_body(Body::from(Bytes::from_static(text)), PLAN));
+            let found = pieces(compress_body(Body::from(Bytes::from_static(text)), plan()));
             assert_eq!(found.len(), 1);
             assert_eq!(found[0].len(), len);
             assert_eq!(unzip(&found[0]), text);
@@ -535,7 +583,10 @@ mod tests {
         })
         .take(300_000)
         .collect();
-        let found = pieces(compress_body(Body::from(Bytes::from(noise.clone())), PLAN));
+        let found = pieces(compress_body(
+            Body::from(Bytes::from(noise.clone())),
+            plan(),
+        ));
         assert!(found.len() > 5 && found.iter().all(|piece| piece.len() < 3 * OUTPUT_SIZE));
         assert_eq!(unzip(&found.concat()), noise);
     }
@@ -543,7 +594,7 @@ mod tests {
     #[test]
     fn pause_of_the_source_flushes_what_it_gave() {
         let source = Halting(VecDeque::from([&b"first"[..], b"second"]), false);
-        let mut body = compress_body(Body::stream(source), PLAN);
+        let mut body = compress_body(Body::stream(source), plan());
         let mut cx = Context::from_waker(Waker::noop());
         let Poll::Ready(Some(Ok(piece))) = body.poll_next(&mut cx) else {
             panic!("held back")
@@ -558,6 +609,26 @@ mod tests {
         assert_eq!(&text, b"first");
         let rest = pieces(body).concat();
         assert_eq!(unzip(&[&first[..], &rest].concat()), b"firstsecond");
+    }
+
+    #[test]
+    fn ratio_has_two_rounded_decimals() {
+        for (before, after, expected) in [
+            (300, 100, "3.00"),
+            (1000, 501, "2.00"),
+            (1000, 3, "333.33"),
+            (2999, 1500, "2.00"),
+            (1, 100, "0.01"),
+        ] {
+            let lens = Lens {
+                before: Cell::new(before),
+                after: Cell::new(after),
+            };
+            let mut text = Vec::new();
+            assert!(lens.write_ratio(&mut text));
+            assert_eq!(String::from_utf8_lossy(&text), expected);
+        }
+        assert!(!Lens::default().write_ratio(&mut Vec::new()));
     }
 
     #[test]

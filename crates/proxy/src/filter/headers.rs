@@ -271,14 +271,26 @@ pub fn run(req: &mut Request, response: &mut Response) {
     let location = Arc::clone(&req.location);
     let policy = &location.settings.headers;
     let is_safe = is_safe(response.status);
+    lend(req, response);
     if is_safe && has_expires {
-        add_expires(req, response, &policy.expires);
+        add_expires(req, response.last_modified, &policy.expires);
     }
     for field in policy.fields.iter().filter(|field| field.applies(is_safe)) {
         let value = req.eval(&field.value);
-        add_field(response, field, value);
+        if field.known == Known::LastModified {
+            response.last_modified = parse_http_date(&value);
+        }
+        add_field(&mut req.sent.fields, field, value);
     }
+    std::mem::swap(&mut req.sent.fields, &mut response.fields);
     response.expects_trailers |= policy.trailers.iter().any(|field| field.applies(is_safe));
+}
+
+/// Puts the head where variables find it (`$sent_http_*`), for values that speak of the answer itself.
+fn lend(req: &mut Request, response: &mut Response) {
+    req.sent.status = response.status;
+    req.sent.length = response.length;
+    std::mem::swap(&mut req.sent.fields, &mut response.fields);
 }
 
 /// The trailer fields of an answer: the body's own and those of the location.
@@ -322,23 +334,16 @@ fn is_safe(status: u16) -> bool {
     )
 }
 
-fn add_field(response: &mut Response, field: &AddedField, value: Bytes) {
-    match field.known {
-        Known::ETag | Known::LastModified => {
-            if field.known == Known::LastModified {
-                response.last_modified = parse_http_date(&value);
-            }
-            response.fields.remove(field.known);
-            if !value.is_empty() {
-                response.fields.push(field.with(value));
-            }
-        }
-        _ if value.is_empty() => {}
-        _ => response.fields.push(field.with(value)),
+fn add_field(fields: &mut Fields, field: &AddedField, value: Bytes) {
+    if matches!(field.known, Known::ETag | Known::LastModified) {
+        fields.remove(field.known);
+    }
+    if !value.is_empty() {
+        fields.push(field.with(value));
     }
 }
 
-fn add_expires(req: &mut Request, response: &mut Response, expires: &Expires) {
+fn add_expires(req: &mut Request, last_modified: Option<i64>, expires: &Expires) {
     let time = match expires {
         Expires::Fixed(time) => *time,
         Expires::Computed(base, template) => {
@@ -348,9 +353,9 @@ fn add_expires(req: &mut Request, response: &mut Response, expires: &Expires) {
         }
     };
     let now = clock::now_ms().div_euclid(1000);
-    if let Some((date, cache_control)) = expiry(time, now, response.last_modified) {
-        response.fields.set(Known::Expires, date);
-        response.fields.set(Known::CacheControl, cache_control);
+    if let Some((date, cache_control)) = expiry(time, now, last_modified) {
+        req.sent.fields.set(Known::Expires, date);
+        req.sent.fields.set(Known::CacheControl, cache_control);
     }
 }
 

@@ -16,6 +16,9 @@
 //!
 //! Sources: nginx ngx_http_core_root, ngx_http_map_uri_to_path.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -26,6 +29,7 @@ use millpond_conf::{
 
 use crate::failure::Failure;
 use crate::request::Request;
+use crate::var::ComposedVariable;
 
 /// The directives as they are written.
 #[derive(Clone, Debug, millpond_conf::Family)]
@@ -224,6 +228,46 @@ impl RootPolicy {
         &self.mapping
     }
 }
+
+/// The variables of this file.
+pub const VARIABLES: &[ComposedVariable] = &[
+    ComposedVariable {
+        name: "document_root",
+        doc: "What `root` or `alias` says for the request.",
+        write: |req, out| {
+            let root = document_root(req);
+            out.extend_from_slice(&root.bytes);
+            true
+        },
+    },
+    ComposedVariable {
+        name: "realpath_root",
+        doc: "What `root` or `alias` says for the request, with all links resolved.",
+        write: |req, out| {
+            let root = document_root(req);
+            let path = Path::new(OsStr::from_bytes(&root.bytes));
+            let Ok(real) = std::fs::canonicalize(path) else {
+                return false;
+            };
+            out.extend_from_slice(real.as_os_str().as_bytes());
+            true
+        },
+    },
+    ComposedVariable {
+        name: "request_filename",
+        doc: "The path of the file that the request names under `root` or `alias`.",
+        write: |req, out| match map(req) {
+            Ok(path) => {
+                out.extend_from_slice(&path.bytes);
+                true
+            }
+            Err(failure) => {
+                crate::log::error::failure(req, &failure);
+                false
+            }
+        },
+    },
+];
 
 /// The file of a request's path.
 pub fn map(req: &mut Request) -> Result<FilePath, Failure> {

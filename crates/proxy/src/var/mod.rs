@@ -36,6 +36,17 @@ pub struct Variable {
     pub write: fn(&Request, &mut Vec<u8>) -> bool,
 }
 
+/// A built-in variable whose value is made from other variables, such as a path under `root`.
+#[derive(Debug)]
+pub struct ComposedVariable {
+    /// Name, without `$`.
+    pub name: &'static str,
+    /// What it is, for the manual.
+    pub doc: &'static str,
+    /// Appends the value; false when there is none.
+    pub write: fn(&mut Request, &mut Vec<u8>) -> bool,
+}
+
 /// A family of variables with a common prefix.
 #[derive(Debug)]
 pub struct VariableFamily {
@@ -54,9 +65,15 @@ pub fn builtins() -> impl Iterator<Item = &'static Variable> {
         connection::VARIABLES,
         response::VARIABLES,
         upstream::VARIABLES,
+        crate::filter::gzip::VARIABLES,
     ]
     .into_iter()
     .flatten()
+}
+
+/// All built-in variables that are made from others.
+pub fn composed() -> impl Iterator<Item = &'static ComposedVariable> {
+    crate::handler::path::VARIABLES.iter()
 }
 
 /// All families.
@@ -71,6 +88,8 @@ pub fn families() -> impl Iterator<Item = &'static VariableFamily> {
 pub enum Meaning {
     /// A built-in record.
     Builtin(&'static Variable),
+    /// A built-in record that is made from other variables.
+    Composed(&'static ComposedVariable),
     /// A member of a family, with the rest of its name.
     Member(&'static VariableFamily, Arc<[u8]>),
     /// Defined by a block that computes it (`map`, `split_clients`, `geo`).
@@ -150,6 +169,9 @@ fn builtin(name: &str) -> Option<Meaning> {
     if let Some(variable) = builtins().find(|variable| variable.name == name) {
         return Some(Meaning::Builtin(variable));
     }
+    if let Some(variable) = composed().find(|variable| variable.name == name) {
+        return Some(Meaning::Composed(variable));
+    }
     let family = families().find(|family| {
         name.strip_prefix(family.prefix)
             .is_some_and(|rest| !rest.is_empty())
@@ -175,6 +197,10 @@ pub fn write(req: &mut Request, id: VarId, out: &mut Vec<u8>) -> bool {
             let rest = Arc::clone(rest);
             (family.write)(req, &rest, out)
         }
+        Some(Meaning::Composed(variable)) => {
+            let write = variable.write;
+            guarded(req, id, |req| write(req, out)).unwrap_or(false)
+        }
         Some(Meaning::Lookup(lookup)) => {
             let lookup = Arc::clone(lookup);
             write_lookup(req, id, &lookup, out)
@@ -189,20 +215,28 @@ pub fn write(req: &mut Request, id: VarId, out: &mut Vec<u8>) -> bool {
 }
 
 fn write_lookup(req: &mut Request, id: VarId, lookup: &Lookup, out: &mut Vec<u8>) -> bool {
-    if req.lookup_depth >= MAX_LOOKUP_DEPTH {
-        let name = req.conf.variables.name(id);
-        let message = format_args!("cycle while evaluating variable \"{name}\"");
-        error::write(req, Level::Error, message);
+    let Some(value) = guarded(req, id, |req| lookup.evaluate(req)) else {
         return false;
-    }
-    req.lookup_depth += 1;
-    let value = lookup.evaluate(req);
-    req.lookup_depth -= 1;
+    };
     out.extend_from_slice(&value);
     if lookup.is_cached() {
         req.set_value(id, Value::Found(value));
     }
     true
+}
+
+/// Evaluates what may lead to other variables; `None` when it leads back to itself.
+fn guarded<T>(req: &mut Request, id: VarId, evaluate: impl FnOnce(&mut Request) -> T) -> Option<T> {
+    if req.lookup_depth >= MAX_LOOKUP_DEPTH {
+        let name = req.conf.variables.name(id);
+        let message = format_args!("cycle while evaluating variable \"{name}\"");
+        error::write(req, Level::Error, message);
+        return None;
+    }
+    req.lookup_depth += 1;
+    let value = evaluate(req);
+    req.lookup_depth -= 1;
+    Some(value)
 }
 
 fn warn_uninitialized(req: &Request, id: VarId) {
