@@ -8,7 +8,7 @@
 //! 1. A cache has at most `max` entries, open or not; the least recently used one makes place.
 //! 2. A path that cannot be opened is not remembered as open.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -89,7 +89,7 @@ struct Entry {
 
 thread_local! {
     static CACHES: RefCell<HashMap<u64, Cache>> = RefCell::default();
-    static TURN: RefCell<u64> = const { RefCell::new(0) };
+    static TURN: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Appends a line to the file of a path.
@@ -113,40 +113,47 @@ pub fn close_all() {
 impl Cache {
     fn append(&mut self, files: &NamedFiles, path: &[u8], line: &[u8]) -> io::Result<()> {
         let now = clock::instant();
-        if !self.entries.contains_key(path) {
+        if let Some(entry) = self.entries.get_mut(path)
+            && entry.is_good(files, now)
+        {
+            entry.uses = entry.uses.saturating_add(1);
+            entry.used = now;
+            entry.turn = next_turn();
+            if let Some(file) = &entry.file {
+                return write(file, line);
+            }
+        }
+        let file = match open(path) {
+            Ok(file) => file,
+            Err(error) => {
+                // INVARIANT 2.
+                self.entries.remove(path);
+                return Err(error);
+            }
+        };
+        let outcome = write(&file, line);
+        self.keep(files, path, file, now);
+        outcome
+    }
+
+    /// Keeps a file that was just opened, if it is used often enough; its use is remembered in any case.
+    fn keep(&mut self, files: &NamedFiles, path: &[u8], file: File, now: Instant) {
+        let known = self
+            .entries
+            .remove(path)
+            .filter(|entry| entry.is_good(files, now));
+        if known.is_none() {
             self.make_place(files, now);
         }
-        let turn = TURN.with_borrow_mut(|turn| {
-            *turn += 1;
-            *turn
-        });
-        let entry = self.entries.entry(path.to_vec()).or_insert(Entry {
-            file: None,
+        let uses = known.map_or(1, |entry| entry.uses);
+        let entry = Entry {
+            file: (uses >= files.min_uses).then_some(file),
             opened: now,
             used: now,
-            turn,
-            uses: 0,
-        });
-        if now.duration_since(entry.used) > files.inactive {
-            entry.uses = 0;
-            entry.file = None;
-        }
-        entry.used = now;
-        entry.turn = turn;
-        entry.uses = entry.uses.saturating_add(1);
-        if now.duration_since(entry.opened) > files.valid {
-            entry.file = None;
-        }
-        if let Some(file) = &entry.file {
-            return write(file, line);
-        }
-        let file = open(path)?;
-        let outcome = write(&file, line);
-        if entry.uses >= files.min_uses {
-            entry.opened = now;
-            entry.file = Some(file);
-        }
-        outcome
+            turn: next_turn(),
+            uses,
+        };
+        self.entries.insert(path.to_vec(), entry);
     }
 
     /// INVARIANT 1.
@@ -164,6 +171,20 @@ impl Cache {
             self.entries.remove(&path);
         }
     }
+}
+
+impl Entry {
+    /// False when it was not used for too long, or its file must be opened again.
+    fn is_good(&self, files: &NamedFiles, now: Instant) -> bool {
+        now.duration_since(self.used) <= files.inactive
+            && (self.file.is_none() || now.duration_since(self.opened) <= files.valid)
+    }
+}
+
+/// Orders uses of the caches of this thread.
+fn next_turn() -> u64 {
+    TURN.set(TURN.get() + 1);
+    TURN.get()
 }
 
 fn open(path: &[u8]) -> io::Result<File> {

@@ -543,7 +543,8 @@ impl Builder {
         });
         let uses: Vec<(VarId, Span)> = self.cx.variables.uses().collect();
         for (id, span) in uses {
-            if unknown.contains(&id) {
+            // Defaults name variables, too; those are ours to get right.
+            if unknown.contains(&id) && span != Span::NONE {
                 let name = names.get(id.0 as usize).cloned().unwrap_or_default();
                 self.error(span, format!("unknown \"{name}\" variable"));
             }
