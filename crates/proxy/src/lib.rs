@@ -19,6 +19,7 @@ pub mod header;
 pub mod http1;
 pub mod log;
 pub mod map;
+pub mod network;
 pub mod phase;
 pub mod reload;
 pub mod request;

@@ -61,6 +61,7 @@ enum Handler {
     FindLocation,
     Rewrite,
     PostRewrite,
+    Access,
     TryFiles,
     Content,
 }
@@ -71,6 +72,7 @@ const HANDLERS: &[(Phase, Handler)] = &[
     (Phase::FindConfig, Handler::FindLocation),
     (Phase::Rewrite, Handler::Rewrite),
     (Phase::PostRewrite, Handler::PostRewrite),
+    (Phase::Access, Handler::Access),
     (Phase::Precontent, Handler::TryFiles),
     (Phase::Content, Handler::Content),
 ];
@@ -170,6 +172,7 @@ async fn run_handler(req: &mut Request, handler: Handler) -> Result<Flow, Failur
             rewrite::run(req, &location.script)
         }
         Handler::PostRewrite => post_rewrite(req),
+        Handler::Access => handler::access::run(req).await,
         Handler::TryFiles => handler::try_files::run(req),
         Handler::Content => handler::content(req).await,
     }
@@ -227,6 +230,7 @@ pub fn redirect_named(req: &mut Request, name: &[u8]) -> Result<Flow, Failure> {
         )));
     };
     req.location = std::sync::Arc::clone(location);
+    handler::limit_method(req);
     req.is_internal = true;
     req.uri_changed_in_location = false;
     req.adds_uri_to_alias = false;

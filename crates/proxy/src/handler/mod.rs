@@ -3,6 +3,7 @@
 //! A location has at most one handler of its own (`proxy_pass`, `stub_status` …); without one, a path that ends in a
 //! slash goes to `index` and any other to the static files.
 
+pub mod access;
 pub mod auth_basic;
 pub mod error_page;
 pub mod index;
@@ -10,6 +11,7 @@ pub mod mime;
 pub mod open_file;
 pub mod path;
 pub mod redirect;
+pub mod referer;
 pub mod special;
 pub mod static_file;
 pub mod try_files;
@@ -45,12 +47,22 @@ pub fn find_location(req: &mut Request) -> Result<Flow, Failure> {
         return Err(Failure::Status(404));
     }
     body::check_announced(req)?;
+    limit_method(req);
     match needs_slash {
         true => {
             let folder = req.location.name.clone();
             Err(redirect::add_slash(req, &folder))
         }
         false => Ok(Flow::Next),
+    }
+}
+
+/// Goes over to the settings of `limit_except` when the method is not among the allowed ones.
+pub fn limit_method(req: &mut Request) {
+    if let Some(limit) = &req.location.limit_except
+        && limit.limits(req.method)
+    {
+        req.location = Arc::clone(&limit.location);
     }
 }
 

@@ -27,6 +27,20 @@ pub enum ServerName {
     Regex(Arc<Regex>),
 }
 
+impl ServerName {
+    /// Whether a host, in lower case, has this name.
+    pub fn matches(&self, host: &[u8]) -> bool {
+        let is_under = |name: &[u8]| host.len() > name.len() && host.ends_with(name);
+        match self {
+            ServerName::Exact(name) => host == name,
+            ServerName::Under(name) => is_under(name),
+            ServerName::SelfAndUnder(name) => is_under(name) || name.get(1..) == Some(host),
+            ServerName::Before(name) => host.len() > name.len() && host.starts_with(name),
+            ServerName::Regex(regex) => regex.is_match(host),
+        }
+    }
+}
+
 /// The servers of one address, by name.
 #[derive(Debug)]
 pub struct ServerNames {

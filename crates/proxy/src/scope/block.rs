@@ -53,6 +53,8 @@ pub struct Draft {
     pub is_internal: bool,
     /// `try_files` of this block.
     pub try_files: Option<crate::handler::try_files::TryFiles>,
+    /// Methods and the settings of all others.
+    pub limit_except: Option<crate::handler::access::LimitExcept>,
     /// Rewrite directives.
     pub script: crate::rewrite::Script,
     /// Locations inside.
@@ -70,6 +72,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         super::listen::ROWS,
         crate::cache::zones::ROWS,
         crate::log::format::ROWS,
+        crate::handler::access::ROWS,
         crate::map::ROWS,
         crate::rewrite::ROWS,
         crate::handler::try_files::ROWS,

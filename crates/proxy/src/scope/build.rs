@@ -379,6 +379,12 @@ impl Builder {
     /// Merges the settings of the innermost level and leaves it.
     fn close_level(&mut self, mut draft: Draft, kind: LocationKind) -> Location {
         draft.script.inherit_handler(draft.handler.as_ref());
+        if let Some(limit) = &mut draft.limit_except
+            && let Some(location) = Arc::get_mut(&mut limit.location)
+            && location.handler.is_none()
+        {
+            location.handler = draft.handler.clone();
+        }
         let raws: Vec<&LocationSettingsRaw> =
             self.levels.iter().map(|level| &level.location).collect();
         let mut settings = LocationSettings::resolve(&raws, &mut self.cx);
@@ -401,6 +407,7 @@ impl Builder {
             children: LocationTree::build(draft.children),
             handler: draft.handler,
             try_files: draft.try_files,
+            limit_except: draft.limit_except,
             is_internal: draft.is_internal,
             is_server: false,
             span: draft.span.unwrap_or(Span::NONE),

@@ -19,11 +19,13 @@ use crate::downstream::writer::SendPolicy;
 use crate::filter::charset::CharsetPolicy;
 use crate::filter::gzip::GzipPolicy;
 use crate::filter::headers::HeadersPolicy;
+use crate::handler::access::{AddressRules, SatisfyPolicy};
 use crate::handler::error_page::ErrorPolicy;
 use crate::handler::index::IndexPolicy;
 use crate::handler::mime::TypesPolicy;
 use crate::handler::path::RootPolicy;
 use crate::handler::redirect::RedirectPolicy;
+use crate::handler::referer::RefererPolicy;
 use crate::handler::static_file::StaticPolicy;
 use crate::log::access::AccessLogPolicy;
 use crate::log::error::ErrorLogPolicy;
@@ -89,4 +91,10 @@ pub struct LocationSettings {
     pub charset: CharsetPolicy,
     /// Compression of answers.
     pub gzip: GzipPolicy,
+    /// Rules about addresses.
+    pub access: AddressRules,
+    /// How gates work together.
+    pub satisfy: SatisfyPolicy,
+    /// Where requests may come from.
+    pub referer: RefererPolicy,
 }

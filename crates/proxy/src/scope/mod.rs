@@ -24,6 +24,7 @@ use millpond_conf::source::Span;
 
 use crate::cache::zones::{LocationCache, Zones};
 use crate::handler::ContentHandler;
+use crate::handler::access::LimitExcept;
 use crate::rewrite::Script;
 use crate::route::listen::Binding;
 use crate::route::location::{LocationKind, LocationTree};
@@ -85,6 +86,8 @@ pub struct Location {
     pub handler: Option<ContentHandler>,
     /// What it tries first.
     pub try_files: Option<crate::handler::try_files::TryFiles>,
+    /// Methods and the settings of all others.
+    pub limit_except: Option<LimitExcept>,
     /// True for `internal` locations.
     pub is_internal: bool,
     /// True for a server's own level.

@@ -61,6 +61,7 @@ pub struct VariableFamily {
 /// All built-in variables.
 pub fn builtins() -> impl Iterator<Item = &'static Variable> {
     [
+        crate::handler::referer::VARIABLES,
         request::VARIABLES,
         connection::VARIABLES,
         response::VARIABLES,

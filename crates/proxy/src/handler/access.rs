@@ -1,0 +1,322 @@
+//! `allow`, `deny`, `satisfy`, `limit_except`: who may.
+//!
+//! The rules of the innermost block that has any are tried in the order of the file; the first one that holds for the
+//! client's address decides, and without any the client may. Beside the addresses there may be other gates
+//! (`auth_basic`); `satisfy` says whether all of them or any one must open.
+//!
+//! Invariants:
+//! 1. `allow` and `deny` are one list: the order between them counts.
+//! 2. With `satisfy any`, a gate that has nothing to say opens for nobody.
+
+use std::sync::Arc;
+
+use millpond_conf::schema::report_misplaced;
+use millpond_conf::value::{ArgError, Args, FromArgs};
+use millpond_conf::{Applied, Contexts, Directive, Family, ParseContext, Span, Spanned, Statement};
+
+use super::auth_basic;
+use crate::downstream::address::Address;
+use crate::failure::Failure;
+use crate::http1::Method;
+use crate::log::error::{self, Level};
+use crate::network::{LowBits, Network};
+use crate::phase::Flow;
+use crate::request::Request;
+use crate::route::location::LocationKind;
+use crate::scope::Location;
+use crate::scope::block::{Draft, Pass, Row};
+use crate::scope::build::Builder;
+
+/// Rows of this file.
+pub const ROWS: &[Row] = &[Row {
+    name: "limit_except",
+    contexts: Contexts::LOCATION,
+    syntax: "method … { … }",
+    is_block: true,
+    pass: Pass::Ordered,
+    doc: "Settings for the requests with another method than those named; GET includes HEAD.",
+    apply: limit_except,
+}];
+
+/// Whether all gates or any one must open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
+pub enum Satisfy {
+    /// All.
+    #[word("all")]
+    All,
+    /// Any one.
+    #[word("any")]
+    Any,
+}
+
+/// How gates work together.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location)]
+pub struct SatisfyPolicy {
+    /// Whether a request must pass all of the gates (addresses, passwords) or any one.
+    #[directive(name = "satisfy", default = "all")]
+    pub satisfy: Satisfy,
+}
+
+/// The rules about addresses.
+#[derive(Clone, Debug, Default)]
+pub struct AddressRules {
+    rules: Vec<Rule>,
+}
+
+/// One `allow` or `deny`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rule {
+    verdict: Verdict,
+    /// Whom it is about; none for all.
+    network: Option<Network>,
+}
+
+/// What a gate says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It opens.
+    Allow,
+    /// It does not.
+    Deny,
+}
+
+/// Whom a rule is about, as an argument.
+#[derive(Clone, Debug)]
+pub struct Whom(Option<Network>);
+
+impl FromArgs for Whom {
+    const SYNTAX: &'static str = "address | CIDR | unix: | all";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        let word = args.one()?;
+        if word.text == "all" {
+            return Ok(Whom(None));
+        }
+        let (network, low) = Network::parse(&word.text)
+            .ok_or_else(|| ArgError::value(0, format!("invalid parameter \"{}\"", word.text)))?;
+        if low == LowBits::Set {
+            let message = format!("low address bits of {} are meaningless", word.text);
+            args.cx.diagnostics.push_warning(word.span, message);
+        }
+        Ok(Whom(Some(network)))
+    }
+}
+
+/// Where the rules may stand.
+const CONTEXTS: Contexts = Contexts::HTTP
+    .union(Contexts::SERVER)
+    .union(Contexts::LOCATION)
+    .union(Contexts::LIMIT_EXCEPT);
+
+/// Written by hand, because two directives make one list (INVARIANT 1).
+impl Family for AddressRules {
+    type Raw = Vec<Spanned<(String, Whom)>>;
+
+    fn directives(_protocol: &'static str) -> Vec<Directive> {
+        let record = |name: &'static str, doc: &'static str| Directive {
+            name: name.into(),
+            contexts: CONTEXTS,
+            syntax: Whom::SYNTAX,
+            default: None,
+            doc: doc.into(),
+            source: concat!(file!(), ":", line!()),
+            block: false,
+            validate: |args| Whom::from_args(args).map(drop),
+        };
+        vec![
+            record("allow", "Lets clients of an address or a network in."),
+            record(
+                "deny",
+                "Keeps clients of an address or a network out; they are answered with 403.",
+            ),
+        ]
+    }
+
+    fn apply(
+        raw: &mut Self::Raw,
+        _protocol: &str,
+        st: &Statement,
+        context: Contexts,
+        cx: &mut ParseContext,
+    ) -> Applied {
+        let name = st.name.text.as_str();
+        if !matches!(name, "allow" | "deny") {
+            return Applied::Unknown;
+        }
+        if !CONTEXTS.allows(context) {
+            report_misplaced(st, CONTEXTS, cx);
+            return Applied::Done;
+        }
+        let read = Whom::from_args(&mut Args {
+            name: &st.name,
+            words: &st.args,
+            body: st.body.as_deref(),
+            cx,
+        });
+        match read {
+            Ok(whom) => raw.push(Spanned {
+                value: (name.to_string(), whom),
+                span: st.span,
+            }),
+            Err(error) => error.report(st, Whom::SYNTAX, cx),
+        }
+        Applied::Done
+    }
+
+    fn resolve(outer_to_inner: &[&Self::Raw], _cx: &mut ParseContext) -> Self {
+        let innermost = outer_to_inner.iter().rev().find(|raw| !raw.is_empty());
+        let rules = innermost.map(|raw| raw.iter().map(|set| Rule::of(&set.value)).collect());
+        AddressRules {
+            rules: rules.unwrap_or_default(),
+        }
+    }
+
+    fn span_of(raw: &Self::Raw, _protocol: &str, name: &str) -> Option<Span> {
+        let last = raw.iter().rev().find(|set| set.value.0 == name);
+        last.map(|set| set.span)
+    }
+}
+
+impl Rule {
+    fn of((name, Whom(network)): &(String, Whom)) -> Rule {
+        let verdict = match name.as_str() {
+            "allow" => Verdict::Allow,
+            _ => Verdict::Deny,
+        };
+        Rule {
+            verdict,
+            network: *network,
+        }
+    }
+}
+
+impl AddressRules {
+    /// What the first rule for the address says; `None` when there is none.
+    pub fn verdict(&self, address: &Address) -> Option<Verdict> {
+        let is_about = |rule: &&Rule| rule.network.is_none_or(|network| network.contains(address));
+        self.rules.iter().find(is_about).map(|rule| rule.verdict)
+    }
+}
+
+/// Asks the gates.
+pub async fn run(req: &mut Request) -> Result<Flow, Failure> {
+    let location = Arc::clone(&req.location);
+    let by_address = location.settings.access.verdict(&req.down.remote.borrow());
+    match location.settings.satisfy.satisfy {
+        Satisfy::All => {
+            if by_address == Some(Verdict::Deny) {
+                error::write(req, Level::Error, format_args!("access forbidden by rule"));
+                return Err(Failure::Status(403));
+            }
+            auth_basic::check(req).await?;
+            Ok(Flow::Next)
+        }
+        Satisfy::Any => any_gate(req, by_address).await,
+    }
+}
+
+async fn any_gate(req: &mut Request, by_address: Option<Verdict>) -> Result<Flow, Failure> {
+    if by_address == Some(Verdict::Allow) {
+        return Ok(Flow::Next);
+    }
+    let refused = by_address.map(|_| Failure::Status(403));
+    match auth_basic::check(req).await {
+        Ok(auth_basic::Checked::Passed) => Ok(Flow::Next),
+        // The gate has nothing to say: the other one's word stands.
+        Ok(auth_basic::Checked::Off) => match refused {
+            Some(failure) => {
+                error::write(req, Level::Error, format_args!("access forbidden by rule"));
+                Err(failure)
+            }
+            None => Ok(Flow::Next),
+        },
+        Err(failure) => Err(failure),
+    }
+}
+
+/// The methods of a location and the settings of all others.
+#[derive(Clone, Debug)]
+pub struct LimitExcept {
+    allowed: Vec<Method>,
+    /// Settings for other methods.
+    pub location: Arc<Location>,
+}
+
+impl LimitExcept {
+    /// Whether requests of the method have the settings of the block.
+    pub fn limits(&self, method: Method) -> bool {
+        !self.allowed.contains(&method)
+    }
+}
+
+fn limit_except(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
+    if statement.args.is_empty() {
+        builder.has_arguments(statement, 1..=usize::MAX);
+    }
+    let mut allowed = Vec::new();
+    for word in &statement.args {
+        match Method::of(word.text.to_ascii_uppercase().as_bytes()) {
+            Method::Other | Method::Connect | Method::Trace => {
+                builder.error(word.span, format!("invalid method \"{}\"", word.text));
+            }
+            method => allowed.push(method),
+        }
+    }
+    if allowed.contains(&Method::Get) {
+        allowed.push(Method::Head);
+    }
+    let inner = Draft {
+        context: Contexts::LIMIT_EXCEPT,
+        span: Some(statement.span),
+        name: draft.name.clone(),
+        is_internal: draft.is_internal,
+        ..Draft::default()
+    };
+    let location = builder.nested(statement, inner, LocationKind::Unnamed);
+    let location = Arc::new(location);
+    if draft.limit_except.is_some() {
+        builder.error(statement.span, "\"limit_except\" directive is duplicate");
+    }
+    draft.limit_except = Some(LimitExcept { allowed, location });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::parse_address;
+
+    fn rules(list: &[(Verdict, &str)]) -> AddressRules {
+        let rule = |(verdict, whom): &(Verdict, &str)| Rule {
+            verdict: *verdict,
+            network: Network::parse(whom).map(|(network, _)| network),
+        };
+        AddressRules {
+            rules: list.iter().map(rule).collect(),
+        }
+    }
+
+    #[test]
+    fn the_first_rule_about_an_address_decides() {
+        use Verdict::{Allow, Deny};
+        let rules = rules(&[
+            (Deny, "192.0.2.1"),
+            (Allow, "192.0.2.0/24"),
+            (Allow, "unix:"),
+            (Deny, "::/0"),
+        ]);
+        for (address, expected) in [
+            ("192.0.2.1", Some(Deny)),
+            ("192.0.2.2", Some(Allow)),
+            ("192.0.3.2", None),
+            ("unix:", Some(Allow)),
+            ("::1", Some(Deny)),
+        ] {
+            let address = parse_address(address.as_bytes()).unwrap();
+            assert_eq!(rules.verdict(&address), expected, "{address}");
+        }
+        let all = super::tests::rules(&[(Deny, "all")]);
+        let unix = parse_address(b"unix:").unwrap();
+        assert_eq!(all.verdict(&unix), Some(Deny));
+    }
+}
