@@ -173,10 +173,7 @@ fn builtin(name: &str) -> Option<Meaning> {
     if let Some(variable) = composed().find(|variable| variable.name == name) {
         return Some(Meaning::Composed(variable));
     }
-    let family = families().find(|family| {
-        name.strip_prefix(family.prefix)
-            .is_some_and(|rest| !rest.is_empty())
-    })?;
+    let family = families().find(|family| name.starts_with(family.prefix))?;
     let rest = name.strip_prefix(family.prefix)?;
     Some(Meaning::Member(family, Arc::from(rest.as_bytes())))
 }

@@ -290,6 +290,9 @@ fn write_content_length(req: &Request, out: &mut Vec<u8>) -> bool {
 
 /// The value of an argument of a query; the name matches in any case.
 fn argument<'a>(args: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    if name.is_empty() {
+        return None;
+    }
     args.split(|byte| *byte == b'&').find_map(|pair| {
         let (found, rest) = pair.split_at_checked(name.len())?;
         let value = rest.strip_prefix(b"=")?;
