@@ -35,7 +35,7 @@ const MODULES: &[(&str, Built, State)] = &[
     ("http_addition_module", Built::OnDemand, State::Missing),
     ("http_sub_module", Built::OnDemand, State::Missing),
     ("http_gunzip_module", Built::OnDemand, State::Missing),
-    ("http_gzip_static_module", Built::OnDemand, State::Missing),
+    ("http_gzip_static_module", Built::OnDemand, State::Works),
     ("http_auth_request_module", Built::OnDemand, State::Missing),
     ("http_secure_link_module", Built::OnDemand, State::Missing),
     ("http_slice_module", Built::OnDemand, State::Missing),

@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::cache::zones::Registry;
+use crate::handler::open_file::OpenFiles;
 use crate::scope::Conf;
 use crate::stats::CacheCounters;
 use crate::upstream::keepalive::IdlePeers;
@@ -66,6 +67,8 @@ pub struct Generation {
     pub worker: Rc<Worker>,
     /// The configuration.
     pub conf: Arc<Conf>,
+    /// Files that stay open for the next request.
+    pub open_files: OpenFiles,
     closing: Cell<bool>,
     connections: RefCell<Vec<Slot>>,
     free: RefCell<Vec<usize>>,
@@ -94,6 +97,7 @@ impl Generation {
         Rc::new(Generation {
             worker,
             conf,
+            open_files: OpenFiles::default(),
             closing: Cell::new(false),
             connections: RefCell::default(),
             free: RefCell::default(),

@@ -102,7 +102,7 @@ pub fn run(req: &mut Request) -> Result<Flow, Failure> {
         };
         let folder_len = folder.bytes.len();
         folder.bytes.extend_from_slice(&name);
-        let tested = open_file::test(&folder.bytes);
+        let tested = open_file::test(req, &folder.bytes);
         match tested {
             Ok(_) => return redirect_to(req, &name),
             Err(error) => {
@@ -150,7 +150,7 @@ fn check_folder(
 }
 
 fn test_folder(req: &Request, folder: &[u8], file: &[u8]) -> Result<(), Failure> {
-    match open_file::test(folder) {
+    match open_file::test(req, folder) {
         Ok(Kind::Directory) => Ok(()),
         // An alias without a slash at its end: names are appended to it, and it need not be a folder.
         Ok(_) if folder.last() != Some(&b'/') => Ok(()),

@@ -1,19 +1,111 @@
-//! Opening and testing files by the paths that requests name, and how a failure is answered and logged.
+//! `open_file_cache` and its directives; opening and testing the files that requests name, and how failures are answered.
 //!
 //! A file is opened once and asked through its descriptor, so that what is sent is what was looked at. Opening never
-//! waits, also when the path names a pipe.
+//! waits, also when the path names a pipe. With a cache, each worker keeps what it opened:
+//!
+//! ```text
+//! no entry ──open──► entry, fresh ──valid──► entry, to be checked ──same file──► entry, fresh
+//!     ▲                   │                            └──changed: opened again──► entry, fresh
+//!     └──────── not used for `inactive`, or the oldest of `max`
+//! ```
+//!
+//! Invariants:
+//! 1. A cache holds at most `max` entries.
+//! 2. A cache belongs to one configuration on one worker, so a reload starts with an empty one.
 //!
 //! Sources: nginx ngx_open_cached_file, and its callers for the log's words.
 
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use millpond_conf::{ArgError, Args, FromArgs};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use crate::clock::{self, Instant};
 use crate::failure::Failure;
 use crate::log::error::{self, Level};
 use crate::request::Request;
+
+/// Files that one request may close because nobody asked for them (nginx: 2).
+const EXPIRED_AT_ONCE: usize = 2;
+
+/// Which files stay open.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location)]
+pub struct OpenFilePolicy {
+    /// How many files each worker keeps open for the next request, and how long when nobody asks for them.
+    #[directive(name = "open_file_cache", default = "off")]
+    pub cache: CacheRule,
+    /// How long such a file is sent without a look whether it has changed.
+    #[directive(name = "open_file_cache_valid", default = "60s")]
+    pub valid: Duration,
+    /// How often a file must be asked for before it stays open.
+    #[directive(name = "open_file_cache_min_uses", default = "1")]
+    pub min_uses: u32,
+    /// Whether it is kept, too, that a file is missing or closed to the server.
+    #[directive(name = "open_file_cache_errors", default = "off")]
+    pub errors: bool,
+}
+
+/// The size of a cache of open files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheRule {
+    /// No cache.
+    Off,
+    /// A cache of its own.
+    On {
+        /// Tells the caches of one configuration apart.
+        id: u64,
+        /// The most entries.
+        max: usize,
+        /// How long an entry stays that nobody asks for.
+        inactive: Duration,
+    },
+}
+
+impl FromArgs for CacheRule {
+    const SYNTAX: &'static str = "off | max=number [inactive=time]";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        let words = args.at_least(1)?;
+        if let [word] = words
+            && word.text == "off"
+        {
+            return Ok(CacheRule::Off);
+        }
+        let mut max = None;
+        let mut inactive = Duration::from_secs(60);
+        for (at, word) in words.iter().enumerate() {
+            if let Some(number) = args.after::<u32>(at, "max=") {
+                max = Some(number?);
+            } else if let Some(time) = args.after(at, "inactive=") {
+                inactive = time?;
+            } else {
+                let message = format!("invalid \"open_file_cache\" parameter \"{}\"", word.text);
+                return Err(ArgError::value(at, message));
+            }
+        }
+        match max {
+            Some(0) => Err(ArgError::value(0, "\"max\" must be at least 1")),
+            Some(max) => Ok(CacheRule::On {
+                id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+                max: max as usize,
+                inactive,
+            }),
+            None => Err(ArgError::other(
+                "\"open_file_cache\" must have the \"max\" parameter",
+            )),
+        }
+    }
+}
 
 /// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +129,8 @@ pub struct OpenFile {
     pub len: u64,
     /// When it was last modified, seconds since 1970.
     pub modified: i64,
+    /// Device and number of the file, which a new file under the same path does not share.
+    inode: (u64, u64),
 }
 
 /// Why a path could not be opened or tested.
@@ -48,8 +142,36 @@ pub struct PathError {
     pub errno: Errno,
 }
 
-/// Opens a path for reading.
-pub fn open(path: &[u8]) -> Result<OpenFile, PathError> {
+/// Opens a path for reading, or takes it from the cache of the location.
+pub fn open(req: &Request, path: &[u8]) -> Result<OpenFile, PathError> {
+    let policy = &req.location.settings.open_file;
+    match policy.cache {
+        CacheRule::Off => open_now(path),
+        CacheRule::On { id, .. } => {
+            let mut caches = req.down.generation.open_files.0.borrow_mut();
+            let cache = caches.entry(id).or_default();
+            cache.open(path, policy, clock::instant())
+        }
+    }
+}
+
+/// Asks what a path names, without opening it.
+pub fn test(req: &Request, path: &[u8]) -> Result<Kind, PathError> {
+    let policy = &req.location.settings.open_file;
+    if let CacheRule::On { id, .. } = policy.cache {
+        let caches = req.down.generation.open_files.0.borrow();
+        let now = clock::instant();
+        let fresh = caches
+            .get(&id)
+            .and_then(|cache| cache.fresh(path, policy, now));
+        if let Some(found) = fresh {
+            return found.as_ref().map(|file| file.kind).map_err(|error| *error);
+        }
+    }
+    test_now(path)
+}
+
+fn open_now(path: &[u8]) -> Result<OpenFile, PathError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| PathError {
         call: "open()",
@@ -64,13 +186,16 @@ pub fn open(path: &[u8]) -> Result<OpenFile, PathError> {
         kind: kind(&stat),
         len: u64::try_from(stat.st_size).unwrap_or_default(),
         modified: stat.st_mtime,
+        inode: (stat.st_dev, stat.st_ino),
     })
 }
 
-/// Asks what a path names, without opening it.
-pub fn test(path: &[u8]) -> Result<Kind, PathError> {
-    let stat = rustix::fs::statat(CWD, path, AtFlags::empty());
-    stat.map(|stat| kind(&stat)).map_err(|errno| PathError {
+fn test_now(path: &[u8]) -> Result<Kind, PathError> {
+    stat(path).map(|stat| kind(&stat))
+}
+
+fn stat(path: &[u8]) -> Result<Stat, PathError> {
+    rustix::fs::statat(CWD, path, AtFlags::empty()).map_err(|errno| PathError {
         call: "stat()",
         errno,
     })
@@ -81,6 +206,168 @@ fn kind(stat: &Stat) -> Kind {
         FileType::RegularFile => Kind::File,
         FileType::Directory => Kind::Directory,
         _ => Kind::Other,
+    }
+}
+
+/// The caches of a configuration on a worker, by their numbers.
+#[derive(Debug, Default)]
+pub struct OpenFiles(RefCell<HashMap<u64, FileCache>>);
+
+/// Files that stay open.
+#[derive(Debug, Default)]
+struct FileCache {
+    entries: HashMap<Rc<[u8]>, Entry>,
+    /// Paths with the turn of their last use when they were put here, oldest first. One entry stands here once; its
+    /// turn is looked up again when it is at the front.
+    queue: VecDeque<(Rc<[u8]>, u64)>,
+    turn: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// What was found; none before it was asked for often enough.
+    found: Option<Result<OpenFile, PathError>>,
+    uses: u32,
+    used: Instant,
+    checked: Instant,
+    turn: u64,
+}
+
+impl FileCache {
+    fn open(
+        &mut self,
+        path: &[u8],
+        policy: &OpenFilePolicy,
+        now: Instant,
+    ) -> Result<OpenFile, PathError> {
+        let CacheRule::On { max, inactive, .. } = policy.cache else {
+            return open_now(path);
+        };
+        self.expire(inactive, now);
+        self.turn += 1;
+        let turn = self.turn;
+        if let Some(entry) = self.entries.get_mut(path) {
+            if now - entry.used > inactive {
+                entry.forget();
+            }
+            (entry.used, entry.turn) = (now, turn);
+            entry.uses = entry.uses.saturating_add(1);
+            return entry.open(path, policy, now);
+        }
+        let mut entry = Entry {
+            found: None,
+            uses: 1,
+            used: now,
+            checked: now,
+            turn,
+        };
+        let found = entry.open(path, policy, now);
+        if found.is_ok() || policy.errors {
+            self.make_room(max);
+            let path: Rc<[u8]> = path.into();
+            self.queue.push_back((Rc::clone(&path), turn));
+            self.entries.insert(path, entry);
+        }
+        found
+    }
+
+    /// What is known of a path without asking.
+    fn fresh(
+        &self,
+        path: &[u8],
+        policy: &OpenFilePolicy,
+        now: Instant,
+    ) -> Option<&Result<OpenFile, PathError>> {
+        let entry = self.entries.get(path)?;
+        entry.found.as_ref().filter(|_| entry.is_fresh(policy, now))
+    }
+
+    /// Closes files that nobody asks for; a few at a time, as nginx does, so that no request pays for many.
+    fn expire(&mut self, inactive: Duration, now: Instant) {
+        for _ in 0..EXPIRED_AT_ONCE {
+            let Some((path, turn)) = self.queue.pop_front() else {
+                return;
+            };
+            match self.entries.get(&path) {
+                Some(entry) if now - entry.used <= inactive => {
+                    let back = entry.turn != turn;
+                    let place = (path, entry.turn);
+                    match back {
+                        true => self.queue.push_back(place),
+                        false => self.queue.push_front(place),
+                    }
+                    return;
+                }
+                _ => {
+                    self.entries.remove(&path);
+                }
+            }
+        }
+    }
+
+    /// INVARIANT 1: evicts the entries that were not used for longest, until one more has room.
+    fn make_room(&mut self, max: usize) {
+        // Each round removes an entry, or moves one behind all that were used before it.
+        while self.entries.len() >= max {
+            let Some((path, turn)) = self.queue.pop_front() else {
+                return;
+            };
+            match self.entries.get(&path) {
+                Some(entry) if entry.turn != turn => {
+                    let turn = entry.turn;
+                    self.queue.push_back((path, turn));
+                }
+                _ => {
+                    self.entries.remove(&path);
+                }
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn open(
+        &mut self,
+        path: &[u8],
+        policy: &OpenFilePolicy,
+        now: Instant,
+    ) -> Result<OpenFile, PathError> {
+        if let Some(found) = &self.found {
+            if self.is_fresh(policy, now) {
+                return found.clone();
+            }
+            if let Ok(file) = found
+                && file.is_still_at(path)
+            {
+                self.checked = now;
+                return found.clone();
+            }
+        }
+        let found = open_now(path);
+        let is_kept = self.uses >= policy.min_uses && (found.is_ok() || policy.errors);
+        self.found = is_kept.then(|| found.clone());
+        self.checked = now;
+        found
+    }
+
+    fn is_fresh(&self, policy: &OpenFilePolicy, now: Instant) -> bool {
+        now - self.checked < policy.valid
+    }
+
+    fn forget(&mut self) {
+        self.found = None;
+        self.uses = 0;
+    }
+}
+
+impl OpenFile {
+    /// True when the path still names this file, unchanged.
+    fn is_still_at(&self, path: &[u8]) -> bool {
+        stat(path).is_ok_and(|stat| {
+            (stat.st_dev, stat.st_ino) == self.inode
+                && stat.st_mtime == self.modified
+                && u64::try_from(stat.st_size) == Ok(self.len)
+        })
     }
 }
 
@@ -138,13 +425,111 @@ mod tests {
     fn kinds_are_told_apart() {
         let dir = env!("CARGO_MANIFEST_DIR");
         let manifest = format!("{dir}/Cargo.toml");
-        assert_eq!(test(dir.as_bytes()), Ok(Kind::Directory));
-        assert_eq!(test(manifest.as_bytes()), Ok(Kind::File));
-        assert_eq!(test(b"/dev/null"), Ok(Kind::Other));
-        let file = open(manifest.as_bytes()).unwrap();
+        assert_eq!(test_now(dir.as_bytes()), Ok(Kind::Directory));
+        assert_eq!(test_now(manifest.as_bytes()), Ok(Kind::File));
+        assert_eq!(test_now(b"/dev/null"), Ok(Kind::Other));
+        let file = open_now(manifest.as_bytes()).unwrap();
         assert_eq!(file.kind, Kind::File);
         assert!(file.len > 0 && file.modified > 0);
-        assert_eq!(open(dir.as_bytes()).unwrap().kind, Kind::Directory);
+        assert_eq!(open_now(dir.as_bytes()).unwrap().kind, Kind::Directory);
+    }
+
+    fn policy(max: usize, min_uses: u32, errors: bool) -> OpenFilePolicy {
+        OpenFilePolicy {
+            cache: CacheRule::On {
+                id: 0,
+                max,
+                inactive: Duration::from_secs(10),
+            },
+            valid: Duration::from_secs(2),
+            min_uses,
+            errors,
+        }
+    }
+
+    fn folder(name: &str) -> String {
+        let name = format!("millpond-open-file-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        folder.to_str().unwrap().to_owned()
+    }
+
+    fn write(path: &str, text: &str) {
+        // A new file under the path, as a careful writer makes it.
+        std::fs::write(format!("{path}.new"), text).unwrap();
+        std::fs::rename(format!("{path}.new"), path).unwrap();
+    }
+
+    #[test]
+    fn changed_file_is_seen_when_its_time_is_over() {
+        let path = format!("{}/a", folder("changed"));
+        write(&path, "one");
+        let (mut cache, policy) = (FileCache::default(), policy(10, 1, false));
+        let start = clock::instant();
+        let mut len_after = |seconds| {
+            let now = start + Duration::from_secs(seconds);
+            cache
+                .open(path.as_bytes(), &policy, now)
+                .map(|file| file.len)
+        };
+        assert_eq!(len_after(0), Ok(3));
+        write(&path, "three");
+        assert_eq!(len_after(1), Ok(3));
+        assert_eq!(len_after(2), Ok(5));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(len_after(3), Ok(5));
+        assert!(len_after(5).is_err());
+        assert!(len_after(6).is_err());
+        std::fs::remove_dir_all(folder("changed")).unwrap();
+    }
+
+    #[test]
+    fn errors_and_rare_files_are_kept_only_when_it_is_wanted() {
+        let folder = folder("kept");
+        let path = format!("{folder}/a");
+        for (min_uses, errors, kept) in [(1, false, false), (1, true, true), (2, true, false)] {
+            let (mut cache, policy) = (FileCache::default(), policy(10, min_uses, errors));
+            let now = clock::instant();
+            assert!(cache.open(path.as_bytes(), &policy, now).is_err());
+            write(&path, "x");
+            assert_eq!(cache.open(path.as_bytes(), &policy, now).is_err(), kept);
+            std::fs::remove_file(&path).unwrap();
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn files_that_nobody_asks_for_are_closed() {
+        let folder = folder("expire");
+        let paths: Vec<String> = (0..3).map(|number| format!("{folder}/{number}")).collect();
+        paths.iter().for_each(|path| write(path, "x"));
+        let (mut cache, policy) = (FileCache::default(), policy(10, 1, false));
+        let start = clock::instant();
+        for (at, seconds) in [(0, 0), (1, 1), (2, 9), (2, 12)] {
+            let now = start + Duration::from_secs(seconds);
+            cache.open(paths[at].as_bytes(), &policy, now).unwrap();
+        }
+        assert_eq!((cache.entries.len(), cache.queue.len()), (1, 1));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn entry_that_was_not_used_for_longest_gives_way() {
+        let folder = folder("room");
+        let paths: Vec<String> = (0..4).map(|number| format!("{folder}/{number}")).collect();
+        paths.iter().for_each(|path| write(path, "x"));
+        let (mut cache, policy) = (FileCache::default(), policy(3, 1, false));
+        let now = clock::instant();
+        for at in [0, 1, 2, 0, 3, 0, 2] {
+            cache.open(paths[at].as_bytes(), &policy, now).unwrap();
+            assert!(cache.entries.len() <= 3);
+        }
+        let held = |at: usize| cache.entries.contains_key(paths[at].as_bytes());
+        assert_eq!(
+            [held(0), held(1), held(2), held(3)],
+            [true, false, true, true]
+        );
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
@@ -155,7 +540,7 @@ mod tests {
             format!("{dir}/Cargo.toml/x"),
             "a\0b".into(),
         ] {
-            let error = open(path.as_bytes()).unwrap_err();
+            let error = open_now(path.as_bytes()).unwrap_err();
             assert!(error.is_missing() && !error.is_denied(), "{path}");
         }
         let error = PathError {

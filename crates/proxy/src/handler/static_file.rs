@@ -3,7 +3,7 @@
 //! A path is mapped (`path.rs`), opened once and answered from its descriptor: a small file is read into memory, so that
 //! head and body leave in one write; a larger one is left to `sendfile`. A folder is redirected to its path with a slash.
 //!
-//! What it does not do: it makes no list of a folder, and it caches no open files.
+//! What it does not do: it makes no list of a folder.
 //!
 //! Sources: nginx ngx_http_static_handler, ngx_http_gzip_static_handler, ngx_http_set_etag.
 
@@ -123,7 +123,7 @@ pub fn run(req: &mut Request) -> Result<Response, Failure> {
         return Ok(*response);
     }
     let path = path::map(req)?;
-    let file = match open_file::open(&path.bytes) {
+    let file = match open_file::open(req, &path.bytes) {
         Ok(file) => file,
         Err(error) => return Err(error.fail(req, &path.bytes)),
     };
@@ -241,7 +241,7 @@ fn find_compressed(req: &mut Request) -> Result<Compressed, Failure> {
     }
     let mut path = path::map(req)?;
     path.bytes.extend_from_slice(b".gz");
-    let file = match open_file::open(&path.bytes) {
+    let file = match open_file::open(req, &path.bytes) {
         Ok(file) => file,
         Err(error) => {
             if !error.is_missing() {

@@ -23,6 +23,7 @@ use crate::handler::access::{AddressRules, SatisfyPolicy};
 use crate::handler::error_page::ErrorPolicy;
 use crate::handler::index::IndexPolicy;
 use crate::handler::mime::TypesPolicy;
+use crate::handler::open_file::OpenFilePolicy;
 use crate::handler::path::RootPolicy;
 use crate::handler::redirect::RedirectPolicy;
 use crate::handler::referer::RefererPolicy;
@@ -79,6 +80,8 @@ pub struct LocationSettings {
     pub root: RootPolicy,
     /// Media types of files.
     pub types: TypesPolicy,
+    /// Which files stay open.
+    pub open_file: OpenFilePolicy,
     /// How files are answered.
     pub static_files: StaticPolicy,
     /// What stands for a folder.

@@ -316,6 +316,13 @@ pub const NO_EFFECT: &[NoEffect] = &[
         reason: "the kernel reads ahead",
     },
     NoEffect {
+        name: "output_buffers",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "files are sent by the kernel, or read in pieces of a fixed size",
+    },
+    NoEffect {
         name: "directio",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
@@ -335,34 +342,6 @@ pub const NO_EFFECT: &[NoEffect] = &[
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
         reason: "files are checked by time",
-    },
-    NoEffect {
-        name: "gzip_hash",
-        contexts: Contexts::HTTP
-            .union(Contexts::SERVER)
-            .union(Contexts::LOCATION),
-        reason: "the compressor sizes itself",
-    },
-    NoEffect {
-        name: "gzip_window",
-        contexts: Contexts::HTTP
-            .union(Contexts::SERVER)
-            .union(Contexts::LOCATION),
-        reason: "the compressor sizes itself",
-    },
-    NoEffect {
-        name: "postpone_gzipping",
-        contexts: Contexts::HTTP
-            .union(Contexts::SERVER)
-            .union(Contexts::LOCATION),
-        reason: "compressed output goes out when there is enough of it",
-    },
-    NoEffect {
-        name: "gzip_no_buffer",
-        contexts: Contexts::HTTP
-            .union(Contexts::SERVER)
-            .union(Contexts::LOCATION),
-        reason: "compressed output goes out when there is enough of it",
     },
     NoEffect {
         name: "proxy_temp_path",

@@ -175,7 +175,7 @@ pub const REFUSED: &[Refused] = &[
         reason: "WebDAV is not supported",
     },
     Refused {
-        names: "autoindex autoindex_format autoindex_localtime autoindex_exact_size",
+        names: "autoindex_format autoindex_localtime autoindex_exact_size",
         reason: "folder listings are not supported",
     },
     Refused {
