@@ -1,4 +1,4 @@
-//! `map`, `split_clients`: variables computed from other values.
+//! `map`, `split_clients`, `geo`: variables computed from other values.
 //!
 //! A block of this kind defines a variable; a [`Lookup`] computes it when the variable is read, once for a request
 //! unless the block says otherwise.
@@ -7,6 +7,7 @@
 //! 1. Evaluation cannot fail; what matches nothing is the default, else empty.
 //! 2. Blocks may use one another's variables; `var/mod.rs` bounds how deep.
 
+mod geo;
 mod select;
 mod split;
 
@@ -16,6 +17,7 @@ use millpond_conf::Contexts;
 use crate::request::Request;
 use crate::scope::block::{Pass, Row};
 
+pub use geo::Geo;
 pub use select::Map;
 pub use split::SplitClients;
 
@@ -39,6 +41,15 @@ pub const ROWS: &[Row] = &[
         doc: "Defines a variable that has each of several values for a share of all strings.",
         apply: split::split_clients,
     },
+    Row {
+        name: "geo",
+        contexts: Contexts::HTTP,
+        syntax: "[$address] $variable { … }",
+        is_block: true,
+        pass: Pass::First,
+        doc: "Defines a variable whose value is chosen by the client's address.",
+        apply: geo::geo,
+    },
 ];
 
 /// A block that computes a variable.
@@ -48,6 +59,8 @@ pub enum Lookup {
     Map(Map),
     /// `split_clients`.
     SplitClients(SplitClients),
+    /// `geo`.
+    Geo(Geo),
 }
 
 impl Lookup {
@@ -56,6 +69,7 @@ impl Lookup {
         match self {
             Lookup::Map(map) => map.evaluate(req),
             Lookup::SplitClients(split) => split.evaluate(req),
+            Lookup::Geo(geo) => geo.evaluate(req),
         }
     }
 
@@ -64,6 +78,7 @@ impl Lookup {
         match self {
             Lookup::Map(map) => !map.is_volatile(),
             Lookup::SplitClients(_) => true,
+            Lookup::Geo(geo) => !geo.is_volatile(),
         }
     }
 }
