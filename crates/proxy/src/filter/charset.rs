@@ -1,7 +1,9 @@
-//! `charset`, `source_charset`, `override_charset`, `charset_types`, `charset_map`: character sets of answers.
+//! `charset`, `source_charset`, `override_charset`, `charset_types`, `charset_map`: character sets
+//! of answers.
 //!
-//! An answer without a character set gets that of `charset`. When the set that the body is in is known and another one, the body
-//! is converted by a `charset_map` between the two: byte by byte, from bytes to UTF-8, or from UTF-8 to bytes.
+//! An answer without a character set gets that of `charset`. When the set that the body is in is
+//! known and another one, the body is converted by a `charset_map` between the two: byte by byte,
+//! from bytes to UTF-8, or from UTF-8 to bytes.
 //!
 //! ```text
 //! charset_map koi8-r utf-8 {      one byte      ◄──►  its bytes in UTF-8
@@ -53,7 +55,8 @@ pub struct CharsetPolicy {
     /// The character set that is added to the Content-Type, and that bodies are converted to.
     #[directive(name = "charset", default = "off")]
     pub charset: Charset,
-    /// The character set that bodies are in; when it is another one than `charset`, they are converted.
+    /// The character set that bodies are in; when it is another one than `charset`, they are
+    /// converted.
     #[directive(name = "source_charset", default = "off")]
     pub source: Charset,
     /// Whether answers of upstreams that name a character set are converted too.
@@ -463,7 +466,8 @@ impl BodyStream for RecodedBody {
 }
 
 impl Recode {
-    /// Converts a piece; the beginning of a character at its end goes to `unfinished`, and what is there comes first.
+    /// Converts a piece; the beginning of a character at its end goes to `unfinished`, and what is
+    /// there comes first.
     fn convert(&self, input: &[u8], unfinished: &mut Vec<u8>) -> Vec<u8> {
         let mut output = Vec::with_capacity(input.len());
         match self {

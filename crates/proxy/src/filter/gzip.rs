@@ -1,11 +1,13 @@
 //! `gzip` and its directives: compression of answers while they are sent.
 //!
-//! An answer is compressed when its status, type and length allow it and the client takes it. The body is pulled
-//! piece by piece; what is compressed is handed on in pieces of about [`OUTPUT_SIZE`], and when the source has nothing for
-//! the moment, what it gave is flushed, so that a slow stream is not held back.
+//! An answer is compressed when its status, type and length allow it and the client takes it. The
+//! body is pulled piece by piece; what is compressed is handed on in pieces of about
+//! [`OUTPUT_SIZE`], and when the source has nothing for the moment, what it gave is flushed, so
+//! that a slow stream is not held back.
 //!
 //! Invariants:
-//! 1. Not more than one input piece, the compressor's state and [`OUTPUT_SIZE`] with one compressed input are held.
+//! 1. Not more than one input piece, the compressor's state and [`OUTPUT_SIZE`] with one compressed
+//!    input are held.
 //! 2. A body that fails is not finished: the client sees that it is cut.
 //!
 //! Sources: RFC 1952; nginx ngx_http_gzip_filter, ngx_http_gzip_ok.
@@ -35,7 +37,8 @@ use crate::var::Variable;
 
 /// How much compressed data is gathered before it is sent: as much as one read of a file.
 const OUTPUT_SIZE: usize = FILE_READ_SIZE;
-/// The least room that is given to the compressor at a time (found good: a small answer fits into it whole).
+/// The least room that is given to the compressor at a time (found good: a small answer fits into
+/// it whole).
 const OUTPUT_STEP: usize = 1024;
 
 /// When and how answers are compressed.
@@ -67,7 +70,8 @@ pub struct GzipPolicy {
     /// Whether answers that depend on what the client takes say so in Vary.
     #[directive(name = "gzip_vary", default = "off")]
     pub vary: bool,
-    /// Expressions for User-Agent fields whose clients get no compressed answers; `msie6` stands for old MSIE.
+    /// Expressions for User-Agent fields whose clients get no compressed answers; `msie6` stands
+    /// for old MSIE.
     #[directive(name = "gzip_disable", repeat)]
     pub disable: Vec<Disable>,
     /// How far back repeated text is looked for.
@@ -330,7 +334,8 @@ fn window_bits(window: Window, length: Option<u64>) -> u8 {
     bits
 }
 
-/// Whether the client takes gzip, under the settings of the location; `fields` are those of the answer.
+/// Whether the client takes gzip, under the settings of the location; `fields` are those of the
+/// answer.
 pub fn is_taken(req: &Request, fields: &Fields) -> bool {
     let policy = &req.location.settings.gzip;
     let Some(accepted) = req.field(Known::AcceptEncoding) else {

@@ -1,7 +1,9 @@
-//! `add_header`, `add_trailer`, `expires` and their inheritance: fields that the configuration adds to answers.
+//! `add_header`, `add_trailer`, `expires` and their inheritance: fields that the configuration adds
+//! to answers.
 //!
-//! Without `always`, fields are added to successes, redirects and 304 only. Cache-Control and Link may be added several times;
-//! ETag and Last-Modified replace what the answer has, and an empty value removes it.
+//! Without `always`, fields are added to successes, redirects and 304 only. Cache-Control and Link
+//! may be added several times; ETag and Last-Modified replace what the answer has, and an empty
+//! value removes it.
 //!
 //! Trailers are evaluated when the body has ended, so that they may speak of it.
 //!
@@ -28,8 +30,8 @@ const DAY: i64 = 24 * 60 * 60;
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, if_location)]
 pub struct HeadersDirectives {
-    /// Sets Expires, and Cache-Control with the time that is left: a time from now or from the last change, the next
-    /// time of a day (`@15h30m`), `epoch` for the past, `max` for ten years.
+    /// Sets Expires, and Cache-Control with the time that is left: a time from now or from the last
+    /// change, the next time of a day (`@15h30m`), `epoch` for the past, `max` for ten years.
     ///
     /// # Differs from nginx
     ///
@@ -46,10 +48,12 @@ pub struct HeadersDirectives {
     /// Adds a field behind the body of chunked answers; with `always`, of errors too.
     #[directive(name = "add_trailer", repeat)]
     pub trailers: Vec<AddedField>,
-    /// Whether the `add_header` of outer blocks are in force here: `on` unless there is one here, `merge` also then.
+    /// Whether the `add_header` of outer blocks are in force here: `on` unless there is one here,
+    /// `merge` also then.
     #[directive(name = "add_header_inherit", default = "on")]
     pub fields_inherit: Inherit,
-    /// Whether the `add_trailer` of outer blocks are in force here: `on` unless there is one here, `merge` also then.
+    /// Whether the `add_trailer` of outer blocks are in force here: `on` unless there is one here,
+    /// `merge` also then.
     #[directive(name = "add_trailer_inherit", default = "on")]
     pub trailers_inherit: Inherit,
 }
@@ -286,7 +290,8 @@ pub fn run(req: &mut Request, response: &mut Response) {
     response.expects_trailers |= policy.trailers.iter().any(|field| field.applies(is_safe));
 }
 
-/// Puts the head where variables find it (`$sent_http_*`), for values that speak of the answer itself.
+/// Puts the head where variables find it (`$sent_http_*`), for values that speak of the answer
+/// itself.
 fn lend(req: &mut Request, response: &mut Response) {
     req.sent.status = response.status;
     req.sent.length = response.length;

@@ -1,14 +1,17 @@
-//! Filters: what changes an answer between its handler and the connection, in the order the answer meets them.
+//! Filters: what changes an answer between its handler and the connection, in the order the answer
+//! meets them.
 //!
 //! ```text
-//! not_modified ─► headers (add_header, expires) ─► charset ─► gzip ─► range ─► chunked ─► connection
+//! not_modified ─► headers ─► charset ─► gzip ─► range ─► chunked ─► connection
 //! ```
 //!
-//! A filter looks at the head, changes it in place and notes in [`BodyChanges`] what is to become of the body. The
-//! body is changed at the end, in the order range, charset, gzip: a range is cut from the bytes of the resource.
+//! A filter looks at the head, changes it in place and notes in [`BodyChanges`] what is to become
+//! of the body. The body is changed at the end, in the order range, charset, gzip: a range is cut
+//! from the bytes of the resource.
 //!
 //! Invariants:
-//! 1. A refusal is answered once: an answer that replaces a refused one is neither conditional nor cut.
+//! 1. A refusal is answered once: an answer that replaces a refused one is neither conditional nor
+//!    cut.
 //! 2. A filter that changes the length of the body forgets `length` and refuses ranges.
 //!
 //! What it does not do: `sub_filter`, `addition`, SSI. Chunked coding is the writer's.

@@ -1,12 +1,14 @@
-//! Ranges of an answer: 206 with one part or several, 416, and Accept-Ranges. `max_ranges` is obeyed here.
+//! Ranges of an answer: 206 with one part or several, 416, and Accept-Ranges. `max_ranges` is
+//! obeyed here.
 //!
 //! ```text
 //! one range      Content-Range in the head, the bytes as the body
-//! several        multipart/byteranges: CRLF --boundary CRLF fields CRLF CRLF bytes … CRLF --boundary-- CRLF
+//! several        multipart/byteranges, for each:  CRLF --boundary CRLF fields CRLF CRLF bytes
+//!                and at the end:                  CRLF --boundary-- CRLF
 //! ```
 //!
-//! A body in memory or in files is sliced without a copy. A stream is walked once: what comes before the range is
-//! dropped and reading ends with the range, so it gives one range only.
+//! A body in memory or in files is sliced without a copy. A stream is walked once: what comes
+//! before the range is dropped and reading ends with the range, so it gives one range only.
 //!
 //! Invariants:
 //! 1. `length` of a 206 is exactly the length of what [`Cut::apply`] gives.
@@ -32,7 +34,8 @@ use crate::http1::Version;
 use crate::request::Request;
 use crate::response::{RangeRule, Response};
 
-/// The number of the next boundary. nginx: a counter too; it only has to be absent from the body by chance.
+/// The number of the next boundary. nginx: a counter too; it only has to be absent from the body by
+/// chance.
 static BOUNDARY: AtomicU64 = AtomicU64::new(1);
 
 /// What is to be cut from the body.

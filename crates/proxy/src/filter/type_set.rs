@@ -1,6 +1,8 @@
-//! Media types of answers: what `gzip_types` and its like list, and what an answer's Content-Type says.
+//! Media types of answers: what `gzip_types` and its like list, and what an answer's Content-Type
+//! says.
 //!
-//! Sources: nginx ngx_http_types_slot, ngx_http_test_content_type, ngx_http_upstream_copy_content_type.
+//! Sources: nginx ngx_http_types_slot, ngx_http_test_content_type,
+//! ngx_http_upstream_copy_content_type.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -71,7 +73,8 @@ pub struct ContentType<'a> {
 impl<'a> ContentType<'a> {
     /// The Content-Type of an answer.
     ///
-    /// Only that of an upstream is taken apart; one of this server's is a name from the configuration.
+    /// Only that of an upstream is taken apart; one of this server's is a name from the
+    /// configuration.
     pub fn of(response: &'a Response) -> Option<Self> {
         let value = response.fields.get(Known::ContentType)?;
         Some(match response.source {

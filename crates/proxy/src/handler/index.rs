@@ -1,7 +1,8 @@
 //! `index`, `autoindex`: the file that stands for a folder.
 //!
-//! The names are tried in order; the first that exists is gone on with by an internal redirect to its path, so that
-//! the location of that path decides how it is served. An absolute name is redirected to without a look.
+//! The names are tried in order; the first that exists is gone on with by an internal redirect to
+//! its path, so that the location of that path decides how it is served. An absolute name is
+//! redirected to without a look.
 //!
 //! Sources: nginx ngx_http_index_handler.
 
@@ -22,7 +23,8 @@ use crate::request::Request;
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct IndexPolicy {
-    /// The files that are tried, in order. Names may hold variables; an absolute one belongs at the end.
+    /// The files that are tried, in order. Names may hold variables; an absolute one belongs at the
+    /// end.
     #[directive(name = "index", default = "index.html", repeat)]
     pub names: Vec<IndexNames>,
     /// Whether a folder without such a file is answered with a list of its files; it never is.
@@ -152,7 +154,8 @@ fn check_folder(
 fn test_folder(req: &Request, folder: &[u8], file: &[u8]) -> Result<(), Failure> {
     match open_file::test(req, folder) {
         Ok(Kind::Directory) => Ok(()),
-        // An alias without a slash at its end: names are appended to it, and it need not be a folder.
+        // An alias without a slash at its end: names are appended to it, and it need not be a
+        // folder.
         Ok(_) if folder.last() != Some(&b'/') => Ok(()),
         Ok(_) => {
             let folder = String::from_utf8_lossy(folder);

@@ -1,7 +1,7 @@
 //! `types`, `default_type`: media types by file name.
 //!
-//! The extension is what follows the last dot of the path's last segment, in small letters; a name that
-//! begins with its only dot has none. A block of types replaces those of the blocks around it.
+//! The extension is what follows the last dot of the path's last segment, in small letters; a name
+//! that begins with its only dot has none. A block of types replaces those of the blocks around it.
 //!
 //! Sources: nginx ngx_http_set_exten, ngx_http_set_content_type.
 
@@ -27,8 +27,8 @@ const BUILT_IN: [(&[u8], &[u8]); 3] = [
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct TypesPolicy {
-    /// Media types, each with the extensions that it stands for. Without any block, `html`, `gif` and
-    /// `jpg` are known.
+    /// Media types, each with the extensions that it stands for. Without any block, `html`, `gif`
+    /// and `jpg` are known.
     #[directive(name = "types", block, repeat, syntax = "{ type extension ...; ... }")]
     pub tables: Vec<TypeTable>,
     /// The media type of names whose extension stands in no block of `types`.

@@ -1,7 +1,9 @@
-//! `open_file_cache` and its directives; opening and testing the files that requests name, and how failures are answered.
+//! `open_file_cache` and its directives; opening and testing the files that requests name, and how
+//! failures are answered.
 //!
-//! A file is opened once and asked through its descriptor, so that what is sent is what was looked at. Opening never
-//! waits, also when the path names a pipe. With a cache, each worker keeps what it opened:
+//! A file is opened once and asked through its descriptor, so that what is sent is what was looked
+//! at. Opening never waits, also when the path names a pipe. With a cache, each worker keeps what
+//! it opened:
 //!
 //! ```text
 //! no entry ──open──► entry, fresh ──valid──► entry, to be checked ──same file──► entry, fresh
@@ -40,7 +42,8 @@ const EXPIRED_AT_ONCE: usize = 2;
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct OpenFilePolicy {
-    /// How many files each worker keeps open for the next request, and how long when nobody asks for them.
+    /// How many files each worker keeps open for the next request, and how long when nobody asks
+    /// for them.
     #[directive(name = "open_file_cache", default = "off")]
     pub cache: CacheRule,
     /// How long such a file is sent without a look whether it has changed.
@@ -217,8 +220,8 @@ pub struct OpenFiles(RefCell<HashMap<u64, FileCache>>);
 #[derive(Debug, Default)]
 struct FileCache {
     entries: HashMap<Rc<[u8]>, Entry>,
-    /// Paths with the turn of their last use when they were put here, oldest first. One entry stands here once; its
-    /// turn is looked up again when it is at the front.
+    /// Paths with the turn of their last use when they were put here, oldest first. One entry
+    /// stands here once; its turn is looked up again when it is at the front.
     queue: VecDeque<(Rc<[u8]>, u64)>,
     turn: u64,
 }
@@ -282,7 +285,8 @@ impl FileCache {
         entry.found.as_ref().filter(|_| entry.is_fresh(policy, now))
     }
 
-    /// Closes files that nobody asks for; a few at a time, as nginx does, so that no request pays for many.
+    /// Closes files that nobody asks for; a few at a time, as nginx does, so that no request pays
+    /// for many.
     fn expire(&mut self, inactive: Duration, now: Instant) {
         for _ in 0..EXPIRED_AT_ONCE {
             let Some((path, turn)) = self.queue.pop_front() else {

@@ -6,13 +6,13 @@
 //! alias /data/$1; location ~ …      /i/a.gif  ──►  /data/ and the first group
 //! ```
 //!
-//! The two are one setting: the innermost block that has either decides, and a nested location inherits an alias
-//! together with the path that it stands for.
+//! The two are one setting: the innermost block that has either decides, and a nested location
+//! inherits an alias together with the path that it stands for.
 //!
 //! Invariants:
 //! 1. `FilePath::root_len` is within its bytes.
-//! 2. An alias replaces exactly the path of its location; a request whose path does not begin with that (a rewrite
-//!    changed it) is an error and never another file.
+//! 2. An alias replaces exactly the path of its location; a request whose path does not begin with
+//!    that (a rewrite changed it) is an error and never another file.
 //!
 //! Sources: nginx ngx_http_core_root, ngx_http_map_uri_to_path.
 
@@ -42,12 +42,13 @@ pub struct RootDirectives {
         contexts(http, server, location, if_location)
     )]
     pub root: RootPath,
-    /// What stands in place of the location's path; in a location with a regular expression, the file itself.
+    /// What stands in place of the location's path; in a location with a regular expression, the
+    /// file itself.
     ///
     /// # Differs from nginx
     ///
-    /// When a rewrite has changed the path so that it no longer begins with the location's, the request
-    /// fails, also where nginx would cut the path at the same length.
+    /// When a rewrite has changed the path so that it no longer begins with the location's, the
+    /// request fails, also where nginx would cut the path at the same length.
     #[directive(name = "alias", contexts(location))]
     pub alias: Option<RootPath>,
 }

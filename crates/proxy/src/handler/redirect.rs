@@ -1,8 +1,8 @@
 //! `absolute_redirect`, `server_name_in_redirect`, `port_in_redirect`: the Location of redirects.
 //!
-//! Whoever redirects the client leaves the target in the request's `answer_fields`; when the answer is made, a path
-//! of this server becomes absolute here, so that all redirects look alike: folders without their slash, `return`,
-//! `rewrite`, `error_page`.
+//! Whoever redirects the client leaves the target in the request's `answer_fields`; when the answer
+//! is made, a path of this server becomes absolute here, so that all redirects look alike: folders
+//! without their slash, `return`, `rewrite`, `error_page`.
 //!
 //! Sources: nginx ngx_http_header_filter.
 
@@ -28,7 +28,8 @@ pub struct RedirectPolicy {
     pub port: bool,
 }
 
-/// The Location field for `target`: a path becomes absolute where the settings want it, anything else stays.
+/// The Location field for `target`: a path becomes absolute where the settings want it, anything
+/// else stays.
 pub fn location(req: &Request, target: Bytes) -> Bytes {
     let policy = &req.location.settings.redirect;
     if !policy.absolute || target.first() != Some(&b'/') {

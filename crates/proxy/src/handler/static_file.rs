@@ -1,7 +1,9 @@
-//! `etag`, `if_modified_since`, `max_ranges`, `log_not_found`, `gzip_static`: files of this machine.
+//! `etag`, `if_modified_since`, `max_ranges`, `log_not_found`, `gzip_static`: files of this
+//! machine.
 //!
-//! A path is mapped (`path.rs`), opened once and answered from its descriptor: a small file is read into memory, so that
-//! head and body leave in one write; a larger one is left to `sendfile`. A folder is redirected to its path with a slash.
+//! A path is mapped (`path.rs`), opened once and answered from its descriptor: a small file is read
+//! into memory, so that head and body leave in one write; a larger one is left to `sendfile`. A
+//! folder is redirected to its path with a slash.
 //!
 //! What it does not do: it makes no list of a folder.
 //!
@@ -24,7 +26,8 @@ use crate::log::error::{self, Level};
 use crate::request::Request;
 use crate::response::{RangeRule, Response};
 
-/// A file up to this size is read into memory: one copy costs less than a second call for `sendfile`.
+/// A file up to this size is read into memory: one copy costs less than a second call for
+/// `sendfile`.
 const SMALL_FILE: u64 = 8 * 1024;
 
 /// How files are answered.
@@ -37,7 +40,8 @@ pub struct StaticPolicy {
     /// How If-Modified-Since is compared with the time of the last change.
     #[directive(name = "if_modified_since", default = "exact")]
     pub if_modified_since: IfModifiedSince,
-    /// The most ranges that a request may ask for; more are answered with the whole, and 0 allows none.
+    /// The most ranges that a request may ask for; more are answered with the whole, and 0 allows
+    /// none.
     #[directive(name = "max_ranges")]
     pub max_ranges: Option<u32>,
     /// Whether a file that does not exist is logged.
@@ -50,7 +54,8 @@ pub struct StaticPolicy {
     /// The other values are refused.
     #[directive(name = "disable_symlinks", default = "off")]
     pub disable_symlinks: Symlinks,
-    /// Whether a file with `.gz` behind its name is sent in its place: to clients that take it, or to all.
+    /// Whether a file with `.gz` behind its name is sent in its place: to clients that take it, or
+    /// to all.
     #[directive(name = "gzip_static", default = "off")]
     pub gzip_static: GzipStatic,
 }

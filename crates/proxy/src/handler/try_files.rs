@@ -6,8 +6,8 @@
 //! try_files $uri =404;                        file, status
 //! ```
 //!
-//! A file that exists becomes the path of the request, which goes on in the same location. The setting belongs to the block
-//! that has it and is not inherited.
+//! A file that exists becomes the path of the request, which goes on in the same location. The
+//! setting belongs to the block that has it and is not inherited.
 //!
 //! Sources: nginx ngx_http_try_files_handler.
 
