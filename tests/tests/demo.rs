@@ -1,7 +1,9 @@
-//! `millpond demo` keeps its promises: every line that it prints is run, and what it says is to be seen is checked.
+//! `millpond demo` keeps its promises: every line that it prints is run, and what it says is to be
+//! seen is checked.
 //!
-//! The lines are run by the test kit's client, not by curl: the range is taken from `-r`, `xargs -P` means that many
-//! clients at once. The expectation is the printed one: a status, perhaps an X-Cache, and a time.
+//! The lines are run by the test kit's client, not by curl: the range is taken from `-r`, `xargs
+//! -P` means that many clients at once. The expectation is the printed one: a status, perhaps an
+//! X-Cache, and a time.
 
 use anyhow::{Context, Result, bail};
 use millpond_testkit::{Client, Deadline, Kind, Request, Response, binary};
@@ -183,7 +185,8 @@ impl Trial<'_> {
     }
 }
 
-/// Every printed line shows what is printed below it; those that speak of waiting are tried until the wait is over.
+/// Every printed line shows what is printed below it; those that speak of waiting are tried until
+/// the wait is over.
 fn run_the_tour(demo: &Demo) -> Result<()> {
     let client = demo.client("Millpond")?;
     let trials = demo.trials();

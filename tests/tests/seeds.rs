@@ -1,8 +1,9 @@
 //! What two articles on caching show, shown again with the configurations in `conf/examples/`.
 //!
-//! "Smart and Efficient Byte-Range Caching" has a 10 MB file of offsets behind a line of 1 MB/s; "Cache Placement
-//! Strategies" chooses one of two caches by name or by hash. One test keeps the article's sizes and times; the
-//! others hold the origin at a gate, so that they take no longer than the machine needs.
+//! "Smart and Efficient Byte-Range Caching" has a 10 MB file of offsets behind a line of 1 MB/s;
+//! "Cache Placement Strategies" chooses one of two caches by name or by hash. One test keeps the
+//! article's sizes and times; the others hold the origin at a gate, so that they take no longer
+//! than the machine needs.
 
 use anyhow::{Context, Result};
 use millpond_testkit::{
@@ -27,7 +28,8 @@ const SPLIT: &str = include_str!("../../conf/examples/cache-placement-split.conf
 /// What every example begins with, and the test kit replaces.
 const BY_HAND: &str = "daemon off;\npid /tmp/millpond.pid;\nerror_log stderr notice;\n";
 
-/// Starts an example in a directory of its own, in front of `origin`; answers say which zone was chosen.
+/// Starts an example in a directory of its own, in front of `origin`; answers say which zone was
+/// chosen.
 fn start(example: &str, origin: &Origin) -> Result<Proxy> {
     assert!(example.contains(BY_HAND), "an example begins as all do");
     let zone = match example.contains("proxy_cache $cache;") {
@@ -92,8 +94,8 @@ fn ranges_asked(origin: &Origin) -> Vec<Option<String>> {
         .collect()
 }
 
-/// True to the article in size and time: a range from the middle of the file comes after half of the ten seconds,
-/// the file is kept, and every later range is served at once.
+/// True to the article in size and time: a range from the middle of the file comes after half of
+/// the ten seconds, the file is kept, and every later range is served at once.
 #[test]
 fn a_cold_range_at_one_megabyte_a_second_comes_after_five_seconds() {
     let origin = Origin::start().unwrap();
@@ -120,8 +122,8 @@ fn a_cold_range_at_one_megabyte_a_second_comes_after_five_seconds() {
     assert_eq!(ranges_asked(&origin), [None], "one request, for all of it");
 }
 
-/// While a file is on its way, ranges that have come are answered at once and the origin sends the file once,
-/// whether there is a lock or not.
+/// While a file is on its way, ranges that have come are answered at once and the origin sends the
+/// file once, whether there is a lock or not.
 #[test]
 fn repeated_ranges_while_the_file_comes_cost_one_transfer() {
     for (name, example) in [("default", DEFAULT), ("lock", LOCK)] {
@@ -142,7 +144,8 @@ fn repeated_ranges_while_the_file_comes_cost_one_transfer() {
     }
 }
 
-/// A client that wants bytes which are still behind the gate gets them when they come, not from a second request.
+/// A client that wants bytes which are still behind the gate gets them when they come, not from a
+/// second request.
 #[test]
 fn a_range_that_is_not_there_yet_is_read_along_with_the_fill() {
     let origin = Origin::start().unwrap();
@@ -178,8 +181,8 @@ fn with_slices_ten_bytes_cost_one_slice() {
     assert_eq!(origin.sent_bytes(), 1024 * 1024);
 }
 
-/// A range over the border of two slices needs both, one of which is there, and the whole file the other eight;
-/// no byte is sent twice.
+/// A range over the border of two slices needs both, one of which is there, and the whole file the
+/// other eight; no byte is sent twice.
 #[test]
 fn slices_are_fetched_once_and_put_together() {
     let origin = Origin::start().unwrap();
@@ -200,7 +203,8 @@ fn slices_are_fetched_once_and_put_together() {
     assert_eq!(origin.sent_bytes(), whole.len() as u64);
 }
 
-/// The kind of file decides on the cache, and a cache that is lost takes only its own entries along.
+/// The kind of file decides on the cache, and a cache that is lost takes only its own entries
+/// along.
 #[test]
 fn a_map_chooses_the_cache_by_the_kind_of_file() {
     let origin = Origin::start().unwrap();
@@ -248,7 +252,8 @@ fn split_clients_spreads_over_two_caches() {
         assert_eq!(two.header("X-Cache"), Some("HIT"), "{path}");
         on_first += usize::from(one.header("X-Zone") == Some("disk1"));
     }
-    // The hash is fixed, so this holds always or never; an even spread is within a fifth of the half.
+    // The hash is fixed, so this holds always or never; an even spread is within a fifth of the
+    // half.
     assert!(
         (80..=120).contains(&on_first),
         "{on_first} of {PATHS} on the first"

@@ -1,7 +1,8 @@
-//! Counters of answers by cache status: how many, and how many bytes of bodies clients got with them.
+//! Counters of answers by cache status: how many, and how many bytes of bodies clients got with
+//! them.
 //!
-//! Every worker adds to a shard of its own, which no other core writes; readers sum the shards. Since shards are read
-//! one after the other, a sum is exact only when nothing is being answered.
+//! Every worker adds to a shard of its own, which no other core writes; readers sum the shards.
+//! Since shards are read one after the other, a sum is exact only when nothing is being answered.
 //!
 //! Invariants:
 //! 1. An answer is counted once, when it was sent or its client was gone.
@@ -101,7 +102,8 @@ impl CacheSnapshot {
         self.sum(|name| FROM_CACHE.contains(&name))
     }
 
-    /// The part of the answers that came from the cache, of those that a cache looked at; 0 when there are none.
+    /// The part of the answers that came from the cache, of those that a cache looked at; 0 when
+    /// there are none.
     pub fn hit_ratio(&self) -> f64 {
         let asked = self.sum(|name| name != "-").requests;
         if asked == 0 {

@@ -1,7 +1,8 @@
-//! The demo's own HTTP/1.1 server: one thread for each connection, strict, and no more than it needs.
+//! The demo's own HTTP/1.1 server: one thread for each connection, strict, and no more than it
+//! needs.
 //!
-//! A [`Site`] answers; this file reads requests and writes heads. Millpond itself is not used here, so that the
-//! demo's origin is somebody else's server, as it is in life.
+//! A [`Site`] answers; this file reads requests and writes heads. Millpond itself is not used here,
+//! so that the demo's origin is somebody else's server, as it is in life.
 //!
 //! Invariants:
 //! 1. A head has at most `MAX_HEAD` bytes, a connection waits at most `IDLE` for one, and at most

@@ -6,8 +6,9 @@
 //! browser ◄────┴── page :8082 ◄─┘                 server-sent events
 //! ```
 //!
-//! Millpond runs here as it always does: from a configuration file, which is `conf/demo.conf` with its ports and its
-//! directory replaced. The origin and the page are served by threads of a small server of their own (`http.rs`).
+//! Millpond runs here as it always does: from a configuration file, which is `conf/demo.conf` with
+//! its ports and its directory replaced. The origin and the page are served by threads of a small
+//! server of their own (`http.rs`).
 //!
 //! Invariants:
 //! 1. Nothing outside of one temporary directory is written, and it is removed at the end.

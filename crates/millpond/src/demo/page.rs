@@ -1,10 +1,12 @@
 //! The live page: one HTML text, and the stream of events that it listens to.
 //!
-//! `/` is the page, `/events` sends what `stats.rs` knows as server-sent events whenever it changed, and `/stats` once
-//! as JSON. The page asks nothing of any other host, and says so to the browser (Content-Security-Policy).
+//! `/` is the page, `/events` sends what `stats.rs` knows as server-sent events whenever it
+//! changed, and `/stats` once as JSON. The page asks nothing of any other host, and says so to the
+//! browser (Content-Security-Policy).
 //!
 //! Invariants:
-//! 1. A stream that has nothing new to say says so every `HEARTBEAT`, so that a reader that is gone is found.
+//! 1. A stream that has nothing new to say says so every `HEARTBEAT`, so that a reader that is gone
+//!    is found.
 //! 2. What is put into the page's text cannot end the script it stands in.
 
 use std::io::{self, Write};

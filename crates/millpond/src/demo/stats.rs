@@ -1,11 +1,12 @@
-//! What the demo knows of its traffic: the origin's [`Ledger`] and the cache's counters, as one JSON text.
+//! What the demo knows of its traffic: the origin's [`Ledger`] and the cache's counters, as one
+//! JSON text.
 //!
-//! The origin enters every exchange when it begins, adds the bytes as they leave, and closes it when the
-//! [`Exchange`] is dropped. The cache's side comes from the proxy's own counters.
+//! The origin enters every exchange when it begins, adds the bytes as they leave, and closes it
+//! when the [`Exchange`] is dropped. The cache's side comes from the proxy's own counters.
 //!
 //! Invariants:
-//! 1. At most `MOST_EXCHANGES` exchanges are kept; those that run are never the ones forgotten, but for a
-//!    flood of more than that many.
+//! 1. At most `MOST_EXCHANGES` exchanges are kept; those that run are never the ones forgotten, but
+//!    for a flood of more than that many.
 //! 2. Totals count every exchange, kept or not.
 //! 3. What a client wrote is escaped before it is shown.
 

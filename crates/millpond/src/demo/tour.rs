@@ -1,11 +1,12 @@
 //! What there is to try in the demo: command lines, each with what it shows.
 //!
-//! The same list is printed at the start and shown on the page. It is in the order in which it should be tried: later
-//! lines expect what the earlier ones left in the cache.
+//! The same list is printed at the start and shown on the page. It is in the order in which it
+//! should be tried: later lines expect what the earlier ones left in the cache.
 //!
 //! Invariants:
 //! 1. Every command is one line for a shell that has curl 7.66 or later.
-//! 2. What is expected names the status, the cache status and the time, so that a test can check it.
+//! 2. What is expected names the status, the cache status and the time, so that a test can check
+//!    it.
 
 use std::fmt::Write;
 
