@@ -24,7 +24,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::disk::format::{
     Kind, RECORD_HEADER, ROW, RecordHeader, Row, SliceRef, aligned, payload_sum,
 };
-use crate::disk::segment::{Place, Refused};
+use crate::disk::segment::{Place, Refused, SMALLEST_EXTENT};
 use crate::disk::writer::{Job, Then};
 use crate::entry::{Body, Entry, Pins, Slice, Sliced, Stored, segments_of, unchecked};
 use crate::fill::{Fill, View, ViewState, collect};
@@ -84,22 +84,22 @@ pub struct Writer {
     expected_len: Option<u64>,
     hasher: Box<Xxh3>,
     unallocated: u64,
-    /// Segments that count this writer as a running fill.
-    held: Vec<u32>,
+    hold: Hold,
     is_finished: bool,
 }
 
 impl Writer {
     pub(crate) fn new(inner: Arc<Inner>, key: Key, expected_len: Option<u64>) -> Self {
+        let fill = Arc::new(Fill::new(inner.weak(), inner.clock.now()));
         Self {
-            fill: Arc::new(Fill::new(inner.weak())),
+            hold: Hold::new(Arc::clone(&inner), Arc::clone(&fill)),
+            fill,
             inner,
             key,
             head: None,
             expected_len,
             hasher: Box::new(Xxh3::new()),
             unallocated: 0,
-            held: Vec::new(),
             is_finished: false,
         }
     }
@@ -186,7 +186,7 @@ impl Writer {
         let mut left = size;
         while left > 0 {
             // `left` is at most an extent.
-            let place = self.inner.reserve_extent(left as u32, &mut self.held)?;
+            let place = self.hold.reserve_extent(left as u32)?;
             self.locate(place)?;
             left -= u64::from(place.size);
             self.unallocated -= u64::from(place.size);
@@ -298,12 +298,64 @@ impl Drop for Writer {
         if !self.is_finished {
             self.fill.fail(NotStored::Dropped);
         }
-        self.inner.end_fill(&self.held);
-        if !self.is_finished && !self.held.is_empty() {
+        if !self.is_finished && !self.hold.segments.is_empty() {
             self.inner
                 .disk
                 .queue
                 .push(Job::Abandon(Arc::clone(&self.fill)));
+        }
+    }
+}
+
+/// Counts a fill in the segments that hold its slices, until it ends.
+pub(crate) struct Hold {
+    inner: Arc<Inner>,
+    fill: Arc<Fill>,
+    segments: Vec<u32>,
+}
+
+impl Hold {
+    /// Holds nothing yet.
+    pub(crate) fn new(inner: Arc<Inner>, fill: Arc<Fill>) -> Self {
+        Self {
+            inner,
+            fill,
+            segments: Vec::new(),
+        }
+    }
+
+    /// Reserves space for up to `wanted` bytes of a body; the place says how many.
+    pub(crate) fn reserve_extent(&mut self, wanted: u32) -> Result<Place, NotStored> {
+        let disk = &self.inner.disk;
+        if !disk.queue.has_room(u64::from(wanted)) {
+            return Err(NotStored::QueueFull);
+        }
+        for _ in 0..MAX_ATTEMPTS {
+            let mut log = lock(&disk.log);
+            if let Some(place) = log.reserve_extent(wanted) {
+                if !self.segments.contains(&place.segment)
+                    && let Some(segment) = log.segments.get_mut(&place.segment)
+                {
+                    segment.fills.push(Arc::downgrade(&self.fill));
+                    self.segments.push(place.segment);
+                }
+                return Ok(place);
+            }
+            drop(log);
+            self.inner.make_room(wanted.min(SMALLEST_EXTENT), 0)?;
+        }
+        Err(NotStored::Full)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut log = lock(&self.inner.disk.log);
+        for id in &self.segments {
+            if let Some(segment) = log.segments.get_mut(id) {
+                let ours = Arc::as_ptr(&self.fill);
+                segment.fills.retain(|fill| fill.as_ptr() != ours);
+            }
         }
     }
 }
@@ -393,42 +445,6 @@ impl Inner {
     /// Whether a record of this many bytes, padding aside, fits a segment.
     pub(crate) fn fits_record(&self, size: u64, rows_len: u32) -> bool {
         aligned(size) + u64::from(rows_len) <= self.disk.record_limit()
-    }
-
-    /// Reserves space for some bytes of a body, and counts the fill in its segment.
-    pub(crate) fn reserve_extent(
-        &self,
-        wanted: u32,
-        held: &mut Vec<u32>,
-    ) -> Result<Place, NotStored> {
-        if !self.disk.queue.has_room(u64::from(wanted)) {
-            return Err(NotStored::QueueFull);
-        }
-        for _ in 0..MAX_ATTEMPTS {
-            let mut log = lock(&self.disk.log);
-            if let Some(place) = log.reserve_extent(wanted) {
-                if !held.contains(&place.segment)
-                    && let Some(segment) = log.segments.get_mut(&place.segment)
-                {
-                    segment.fills += 1;
-                    held.push(place.segment);
-                }
-                return Ok(place);
-            }
-            drop(log);
-            self.make_room(wanted.min(4096), 0)?;
-        }
-        Err(NotStored::Full)
-    }
-
-    /// Stops counting a fill in the segments that hold its slices.
-    pub(crate) fn end_fill(&self, held: &[u32]) {
-        let mut log = lock(&self.disk.log);
-        for id in held {
-            if let Some(segment) = log.segments.get_mut(id) {
-                segment.fills = segment.fills.saturating_sub(1);
-            }
-        }
     }
 
     /// Reserves a record, makes its entry visible and queues the writing.

@@ -1,4 +1,7 @@
 //! Time as an argument: the zone asks a clock, and tests move it by hand.
+//!
+//! A zone uses the time of day only, for the age of entries and for when they were used. A clock
+//! that jumps makes entries inactive too early or too late, and does no other harm.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

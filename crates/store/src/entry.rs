@@ -6,7 +6,6 @@
 //!
 //! An entry does not change: a new head makes a new entry.
 
-use std::fs::File;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -14,6 +13,7 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 
 use crate::disk::format::SliceRef;
+use crate::disk::io::File;
 use crate::disk::segment::Place;
 use crate::fill::{Fill, slice_at};
 use crate::key::Key;

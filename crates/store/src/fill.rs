@@ -19,7 +19,6 @@
 //! It allocates no space and writes no files: the writer (`admit`) and the disk thread do.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -28,6 +27,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use crate::admit::NotStored;
+use crate::disk::io::File;
 use crate::disk::writer::Job;
 use crate::entry::{Region, Slice, file_region};
 use crate::lock::lock;
@@ -54,6 +54,8 @@ pub(crate) struct Fill {
     drained: Notify,
     /// Takes back the space of a fill that was given up.
     zone: Weak<Inner>,
+    /// When the fill began, milliseconds since 1970.
+    pub(crate) began_ms: u64,
 }
 
 impl Drop for Fill {
@@ -91,7 +93,7 @@ pub(crate) struct FillState {
 
 impl Fill {
     /// A fill without bytes.
-    pub(crate) fn new(zone: Weak<Inner>) -> Self {
+    pub(crate) fn new(zone: Weak<Inner>, began_ms: u64) -> Self {
         Self {
             state: Mutex::new(FillState {
                 view: ViewState::Filling,
@@ -110,6 +112,7 @@ impl Fill {
             changed: Notify::new(),
             drained: Notify::new(),
             zone,
+            began_ms,
         }
     }
 

@@ -19,7 +19,6 @@
 //! After an unclean stop bodies in slices are compared with their checksums before their first
 //! use, because a lost page of a body leaves no trace in its record.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -32,7 +31,7 @@ use crate::clock::Clock;
 use crate::disk::format::{
     FOOTER, Kind, Row, SEGMENT_HEADER, SUPERBLOCK, SegmentHeader, Shutdown, Superblock, seed_of,
 };
-use crate::disk::io::{DirEntry, DiskIo};
+use crate::disk::io::{DirEntry, DiskIo, File};
 use crate::disk::reader::Found;
 use crate::disk::segment::{Log, Place, Plan, Segment, file_cost};
 use crate::disk::writer::Queue;

@@ -1,9 +1,9 @@
 //! Keeping what is in use: before the oldest segment goes, its used entries are written again.
 //!
-//! A turn is done by the disk thread when fewer than one in sixteen segments is free, or none. It goes
-//! through the summary of the oldest segment, writes the entries that were found since they were
-//! written to the end of the log, up to a fifth of the segment's size, and evicts the segment. So
-//! for each byte of new data at most a quarter of a byte is written again.
+//! A turn is done by the disk thread when fewer than one in sixteen segments is free, or none. It
+//! goes through the summary of the oldest segment, writes the entries that were found since they
+//! were written to the end of the log, up to a fifth of the segment's size, and evicts the segment.
+//! So for each byte of new data at most a quarter of a byte is written again.
 //!
 //! 1. An entry is moved only if it still stands where the turn found it, under the lock of its
 //!    shard; a newer one or a removal wins.
@@ -13,14 +13,16 @@
 //! Zones of fewer than eight segments do without: a free segment would cost them too much.
 
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 
-use crate::admit::{NewBody, Publish, Source};
+use crate::admit::{Hold, NewBody, Publish, Source};
 use crate::disk::format::{Kind, payload_sum};
 use crate::disk::segment::file_cost;
 use crate::disk::writer::Job;
 use crate::entry::{Body, Pins, Slice, Stored};
+use crate::fill::Fill;
 use crate::index::Slot;
 use crate::key::Key;
 use crate::lock::lock;
@@ -71,7 +73,7 @@ impl Inner {
         let log = lock(&self.disk.log);
         let active = log.active;
         let (&id, segment) = log.segments.iter().find(|(id, _)| **id != active)?;
-        if segment.open > 0 || segment.fills > 0 || !segment.is_sealed {
+        if segment.open > 0 || !segment.fills.is_empty() || !segment.is_sealed {
             return None;
         }
         let size = segment.size;
@@ -101,23 +103,23 @@ impl Inner {
         if !needs_it {
             return None;
         }
-        let mut held = Vec::new();
-        let moved = self.copy(&stored, &slot, &mut held);
-        self.end_fill(&held);
-        moved?;
+        self.copy(&stored, &slot)?;
         self.counters
             .rewritten_bytes
             .fetch_add(cost, Ordering::Relaxed);
         Some(cost)
     }
 
-    fn copy(&self, stored: &Stored, slot: &Slot, held: &mut Vec<u32>) -> Option<()> {
+    fn copy(&self, stored: &Stored, slot: &Slot) -> Option<()> {
+        // Until the entry is published, its new slices are those of a running fill.
+        let fill = Arc::new(Fill::new(Weak::new(), self.clock.now()));
+        let mut hold = Hold::new(self.this.upgrade()?, fill);
         let (body, source) = match &stored.body {
             Body::Inline(body) => (NewBody::Inline(vec![body.clone()]), Source::Memory),
             Body::Sliced(sliced) => {
                 let mut slices = Vec::new();
                 for slice in &sliced.slices {
-                    self.copy_slice(slice, &mut slices, held)?;
+                    self.copy_slice(slice, &mut slices, &mut hold)?;
                 }
                 let segments = crate::entry::segments_of(&slices);
                 let pins = Pins::new(self.disk.files(&segments)?);
@@ -137,12 +139,7 @@ impl Inner {
     }
 
     /// Copies a slice to the end of the log, in as many pieces as it takes.
-    fn copy_slice(
-        &self,
-        slice: &Slice,
-        slices: &mut Vec<Slice>,
-        held: &mut Vec<u32>,
-    ) -> Option<()> {
+    fn copy_slice(&self, slice: &Slice, slices: &mut Vec<Slice>, hold: &mut Hold) -> Option<()> {
         let file = self.disk.file(slice.segment)?;
         let mut bytes = vec![0; slice.len as usize];
         self.disk
@@ -155,7 +152,7 @@ impl Inner {
         let mut rest = Bytes::from(bytes);
         while !rest.is_empty() {
             // A slice is at most a mebibyte.
-            let place = self.reserve_extent(rest.len() as u32, held).ok()?;
+            let place = hold.reserve_extent(rest.len() as u32).ok()?;
             let piece = rest.split_to(place.size as usize);
             let checksum = payload_sum(&piece);
             let wrote = self.write_record(place, &[piece]);

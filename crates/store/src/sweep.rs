@@ -5,8 +5,9 @@
 //! a time; others find the new segment when it is their turn.
 //!
 //! 1. Segments are evicted in the order in which they came (`disk::segment`, invariant 2). The
-//!    oldest one stays, and with it all, while it holds slices of a running fill or writes that
-//!    were not made: then the store is full, and the caller goes on without it.
+//!    oldest one stays, and with it all, while it holds writes that were not made, or slices of a
+//!    fill that began less than a minute ago: then the store is full, and the caller goes on
+//!    without it. Older fills are stopped, because the whole log turned while they ran.
 //! 2. A segment that is read is renamed and counts until its last reader is gone.
 //! 3. What inactivity removed is in the log as a tombstone, so it does not come back.
 //!
@@ -14,14 +15,16 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 
 use crate::admit::NotStored;
 use crate::disk::format::{Kind, RECORD_HEADER, ROW, Row, SegmentHeader, aligned};
+use crate::disk::io::File;
 use crate::disk::segment::{Place, Retired, Segment, file_cost};
+use crate::fill::Fill;
 use crate::key::Key;
 use crate::lock::{lock, write};
 use crate::zone::{Event, Inner, tombstone_row};
@@ -32,6 +35,10 @@ const MAX_TOMBSTONE_KEYS: usize = 256;
 const MAX_SWEPT_SEGMENTS: usize = 8;
 /// Tombstones that one sweep writes for one shard; the next sweep goes on.
 const MAX_BATCHES: usize = 4096;
+
+/// A fill that has run for so long does not stop the log from turning. Arbitrary: the default of
+/// `proxy_read_timeout`, within which a stalled origin is given up anyway.
+const SLOW_FILL_MS: u64 = 60_000;
 
 /// What a sweep did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -193,6 +200,7 @@ impl Inner {
 
     /// INVARIANT 1. The caller holds the turn.
     fn evict_oldest(&self) -> Eviction {
+        let stopped;
         let (id, segment) = {
             let mut log = lock(&self.disk.log);
             let active = log.active;
@@ -203,14 +211,19 @@ impl Inner {
             if segment.open > 0 {
                 return Eviction::Busy;
             }
-            if segment.fills > 0 {
+            let (slow, others) = self.slow_fills(segment);
+            if others {
                 return Eviction::InUse;
             }
+            stopped = slow;
             let Some(segment) = log.segments.remove(&id) else {
                 return Eviction::Nothing;
             };
             (id, segment)
         };
+        for fill in stopped {
+            fill.fail(NotStored::Full);
+        }
         let file = write(&self.disk.files).remove(&id);
         let evicted = self.drop_entries(id, &segment, file.as_deref());
         self.counters.evicted.fetch_add(evicted, Ordering::Relaxed);
@@ -220,8 +233,17 @@ impl Inner {
         Eviction::Done(evicted)
     }
 
+    /// The fills of a segment that may be stopped, and whether there are others.
+    fn slow_fills(&self, segment: &Segment) -> (Vec<Arc<Fill>>, bool) {
+        let now = self.clock.now();
+        let fills = segment.fills.iter().filter_map(Weak::upgrade);
+        let is_slow = |fill: &Arc<Fill>| now.saturating_sub(fill.began_ms) >= SLOW_FILL_MS;
+        let (slow, others): (Vec<_>, Vec<_>) = fills.partition(is_slow);
+        (slow, !others.is_empty())
+    }
+
     /// Takes everything out of the index that needs a segment.
-    fn drop_entries(&self, id: u32, segment: &Segment, file: Option<&std::fs::File>) -> u64 {
+    fn drop_entries(&self, id: u32, segment: &Segment, file: Option<&File>) -> u64 {
         let mut dropped = 0;
         for (key, (head_segment, head_offset)) in &segment.dependents {
             let mut shard = self.index.shard(key);
@@ -250,12 +272,7 @@ impl Inner {
     }
 
     /// The summary rows of a segment; `None` if they cannot be read.
-    pub(crate) fn rows(
-        &self,
-        id: u32,
-        segment: &Segment,
-        file: Option<&std::fs::File>,
-    ) -> Option<Vec<Row>> {
+    pub(crate) fn rows(&self, id: u32, segment: &Segment, file: Option<&File>) -> Option<Vec<Row>> {
         if segment.is_sealed {
             let found = self.disk.read_summary(id, file?, segment.size)?;
             return Some(found.rows);
@@ -279,7 +296,7 @@ impl Inner {
     }
 
     /// Unlinks the file of an evicted segment, or renames it while it is read.
-    fn retire(&self, id: u32, file: Arc<std::fs::File>, cost: u64) {
+    fn retire(&self, id: u32, file: Arc<File>, cost: u64) {
         let mut path = self.disk.segment_path(id);
         if Arc::strong_count(&file) > 1 {
             let retired = self.disk.retired_path(id);

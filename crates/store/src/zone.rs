@@ -28,7 +28,7 @@ use crate::admit::{NewBody, NotStored, Publish, Source, Writer};
 use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::disk::format::{Kind, RECORD_HEADER, RecordHeader, Row, payload_sum};
-use crate::disk::io::{DiskIo, RealIo};
+use crate::disk::io::{DiskIo, File, RealIo};
 use crate::disk::reader::ReadError;
 use crate::disk::segment::{Place, Refused};
 use crate::entry::{Body, Entry, Pins, Slice, Stored};
@@ -422,12 +422,7 @@ impl Inner {
     }
 
     /// Compares a slice with its checksum; if it differs, the entry goes.
-    pub(crate) fn is_slice_sound(
-        &self,
-        stored: &Stored,
-        slice: &Slice,
-        file: &std::fs::File,
-    ) -> bool {
+    pub(crate) fn is_slice_sound(&self, stored: &Stored, slice: &Slice, file: &File) -> bool {
         let is_sound = self.disk.is_slice_sound(slice, file);
         if !is_sound {
             self.drop_corrupt(&stored.key, stored.place);

@@ -7,11 +7,13 @@
 //! It does not retry, count or log: an error goes to the caller unchanged.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+
+pub(crate) use std::fs::File;
 
 use bytes::Bytes;
 use rustix::fs::{FallocateFlags, FlockOperation};

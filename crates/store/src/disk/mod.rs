@@ -15,7 +15,6 @@ pub(crate) mod segment;
 pub(crate) mod sim;
 pub(crate) mod writer;
 
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -23,7 +22,7 @@ use hashbrown::HashMap;
 
 use crate::lock::{read, write};
 use format::{FOOTER, SEGMENT_HEADER};
-use io::DiskIo;
+use io::{DiskIo, File};
 use segment::Log;
 use writer::Queue;
 

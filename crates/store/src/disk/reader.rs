@@ -7,7 +7,6 @@
 //! A scan looks for records at every multiple of 16 bytes and skips only what is inside a valid
 //! record, so holes, torn records and unfinished slices do not hide what follows them.
 
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 
@@ -19,6 +18,7 @@ use super::format::{
     SliceRef, payload_sum,
 };
 use super::segment::Place;
+use crate::disk::io::File;
 use crate::entry::{Body, Slice, Sliced, Stored, segments_of, unchecked};
 use crate::index::Slot;
 use crate::key::Key;

@@ -19,13 +19,14 @@
 //! It decides about space only; it reads and writes no records.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use hashbrown::HashMap;
 
 use super::format::{FOOTER, Kind, Row, SEGMENT_HEADER, SUPERBLOCK};
+use crate::disk::io::File;
+use crate::fill::Fill;
 use crate::key::Key;
 
 /// What a directory takes of its file system, until it holds some hundred names.
@@ -35,7 +36,7 @@ const FILE_OVERHEAD: u64 = 4096;
 /// Files below this have their list of extents in the inode.
 const PLAIN_FILE: u32 = 1 << 20;
 /// The smallest piece of a body that is worth a slice of its own at the end of a segment.
-const SMALLEST_EXTENT: u32 = 4096;
+pub(crate) const SMALLEST_EXTENT: u32 = 4096;
 
 const MIB: u64 = 1 << 20;
 
@@ -128,7 +129,7 @@ pub(crate) struct Segment {
     /// Reservations that were not written yet.
     pub(crate) open: u32,
     /// Unfinished fills with slices here.
-    pub(crate) fills: u32,
+    pub(crate) fills: Vec<Weak<Fill>>,
     /// Entries in other segments that need slices of this one, with the place of their record.
     pub(crate) dependents: HashMap<Key, (u32, u32)>,
 }

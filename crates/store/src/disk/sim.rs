@@ -3,7 +3,6 @@
 //! Faults are set by the test and stay until they are changed; [`Fault::None`] behaves like the
 //! real thing. Files are real, because regions of them are handed out.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Mutex;
@@ -11,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::io::{DirEntry, DiskIo, RealIo};
+use super::io::{DirEntry, DiskIo, File, RealIo};
 use crate::lock::lock;
 
 /// What goes wrong.

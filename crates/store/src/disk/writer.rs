@@ -14,7 +14,6 @@
 //! returns.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,6 +23,7 @@ use bytes::Bytes;
 use super::format::{FOOTER, Footer, payload_sum};
 use super::segment::Place;
 use crate::admit::NotStored;
+use crate::disk::io::File;
 use crate::entry::Slice;
 use crate::fill::Fill;
 use crate::key::Key;
