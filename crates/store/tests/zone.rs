@@ -705,3 +705,89 @@ fn memory_tier_stays_within_its_limit_and_serves_without_the_disk() {
         .count();
     assert!(hits > 100, "{hits}");
 }
+
+#[test]
+fn slow_fill_gives_way_when_the_log_has_turned() {
+    let bench = Bench::new();
+    let conf = ZoneConf {
+        max_size: Some(1 << 20),
+        ..bench.conf()
+    };
+    let zone = bench.open(conf);
+    let mut slow = zone.begin(key("slow"), None).expect("begun");
+    slow.set_head(Bytes::new());
+    slow.append(body(300_000, 1)).expect("appended");
+    let view = slow.view();
+    let turn = || {
+        (0..100_u64).find_map(|number| {
+            zone.flush();
+            store(&zone, &format!("{number}"), &body(20_000, number)).err()
+        })
+    };
+    assert_eq!(turn(), Some(NotStored::Full));
+    bench.clock.advance(Duration::from_secs(60));
+    assert_eq!(turn(), None);
+    assert_eq!(slow.append(body(10, 1)), Err(NotStored::Full));
+    assert_eq!(read_regions(view.regions(0..u64::MAX)), body(300_000, 1));
+    drop((slow, view));
+    zone.sweep();
+    assert!(zone.find(&key("slow")).is_none());
+}
+
+#[test]
+fn threads_see_whole_versions_only() {
+    let bench = Bench::new();
+    let conf = ZoneConf {
+        max_size: Some(2 << 20),
+        memory: 100_000,
+        ..bench.conf()
+    };
+    let zone = bench.open(conf.clone());
+    let work = |thread: u64| {
+        for step in 0..400_u64 {
+            let number = (step * 31 + thread * 7) % 40;
+            let name = format!("{number}");
+            let salt = step << 8 | thread;
+            match step % 5 {
+                0 | 1 => {
+                    let bytes = body((salt * 977 % 60_000) as usize, salt);
+                    let mut writer = zone.begin(key(&name), None).expect("begun");
+                    writer.set_head(Bytes::from(format!("{salt} {}", bytes.len())));
+                    if writer.append(bytes).is_ok() {
+                        // A full queue or zone is an answer here, too.
+                        let _ = writer.finish();
+                    }
+                }
+                2 if step % 3 == 0 => {
+                    zone.remove(&key(&name));
+                }
+                _ => {
+                    if let Some(entry) = zone.find(&key(&name)) {
+                        let head = std::str::from_utf8(entry.head()).expect("text");
+                        let (salt, len) = head.split_once(' ').expect("two numbers");
+                        let expected = body(len.parse().expect("len"), salt.parse().expect("salt"));
+                        assert!(read(&entry) == expected, "{name}");
+                    }
+                }
+            }
+            if step % 50 == 0 {
+                zone.sweep();
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            scope.spawn(move || work(thread));
+        }
+    });
+    zone.flush();
+    let usage = zone.usage();
+    let mut listed = 0;
+    zone.entries(&mut |_, _| listed += 1);
+    assert_eq!(usage.entries, listed);
+    assert_eq!((usage.corrupt, usage.lost, usage.write_errors), (0, 0, 0));
+    drop(zone);
+    let zone = bench.open(conf);
+    assert_eq!(zone.usage().entries, listed);
+    assert_eq!(bench.events(), []);
+}
