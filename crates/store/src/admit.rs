@@ -555,18 +555,19 @@ impl Inner {
             Source::Fill(fill) => (Pins::None, Some(Arc::clone(fill))),
             Source::Pins(pins) => (pins.clone(), None),
         };
+        let stored = Stored {
+            key: publish.key,
+            place,
+            head: record.slice(head_start..head_end),
+            body,
+            len: publish.body_len(),
+            created_ms: publish.created_ms,
+        };
         Entry {
-            stored: Arc::new(Stored {
-                key: publish.key,
-                place,
-                head: record.slice(head_start..head_end),
-                body,
-                len: publish.body_len(),
-                created_ms: publish.created_ms,
-            }),
+            zone: self.zone_of(&stored),
+            stored: Arc::new(stored),
             pins,
             fill,
-            zone: self.weak(),
         }
     }
 }

@@ -64,7 +64,8 @@ pub struct ZoneConf {
     pub segment_size: Option<u64>,
     /// Bodies up to this stand in one record with their head, and go to the memory tier.
     pub small: u64,
-    /// How long the write queue is empty before what was written is synced; zero: at close only.
+    /// How long the write queue is empty before what was written is synced, or ten times as long
+    /// if it never is; so the most that a power failure takes. Zero: synced at close only.
     pub flush: Duration,
     /// Bytes that may wait for the disk.
     pub queue: u64,
@@ -411,6 +412,15 @@ impl Inner {
         lock(&self.disk.log).plan.capacity()
     }
 
+    /// The zone, for an entry that may have to report a corrupt slice. Others do without: counting
+    /// the reference would make all cores write to one place at each lookup.
+    pub(crate) fn zone_of(&self, stored: &Stored) -> Weak<Self> {
+        match &stored.body {
+            Body::Sliced(sliced) if sliced.checked.is_some() => self.weak(),
+            _ => Weak::new(),
+        }
+    }
+
     /// A reference that does not keep the zone.
     pub(crate) fn weak(&self) -> Weak<Self> {
         Weak::clone(&self.this)
@@ -460,10 +470,10 @@ impl Inner {
             },
         };
         Some(Entry {
+            zone: self.zone_of(&stored),
             stored,
             pins,
             fill: None,
-            zone: self.weak(),
         })
     }
 
@@ -498,9 +508,7 @@ impl Inner {
         if found != wanted {
             return None;
         }
-        let Entry {
-            stored, pins, zone, ..
-        } = entry;
+        let Entry { stored, pins, .. } = entry;
         self.index.verified(&stored.key, stored.place);
         let mut stored = Arc::into_inner(stored)?;
         if let Body::Sliced(sliced) = &mut stored.body {
@@ -510,7 +518,7 @@ impl Inner {
             stored: Arc::new(stored),
             pins,
             fill: None,
-            zone,
+            zone: Weak::new(),
         })
     }
 
@@ -561,11 +569,15 @@ impl Inner {
             self.disk.queue.flush();
         }
         self.kill(key, slot.place());
+        self.void_row(slot.place());
         true
     }
 
-    /// Writes a tombstone over whatever stands at `place`.
+    /// Writes a tombstone over whatever stands at `place`, unless its segment is gone.
     fn kill(&self, key: &Key, place: Place) {
+        if self.disk.file(place.segment).is_none() {
+            return;
+        }
         let place = Place {
             size: RECORD_HEADER,
             ..place

@@ -1,10 +1,10 @@
 //! Random operations on a zone, checked against a map.
 //!
-//! The seed of each run is printed when it fails; `SEED=n` replays it alone,
-//! `SEEDS=n` runs more. The model knows for
-//! each key which versions may be found: the last one that was finished; after a crash with
-//! writes under way also those before it, back to the last flush or removal; and none at all where
-//! something was evicted. What is found must be one of them, byte for byte.
+//! The seed of each run is printed when it fails; `SEED=n` replays it alone, `SEEDS=n` runs more.
+//!
+//! The model knows for each key which versions may be found: the last one that was finished; after
+//! a crash with writes under way also those before it, back to the last flush or removal; and none
+//! at all where something was evicted. What is found must be one of them, byte for byte.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -105,7 +105,10 @@ fn open(conf: &ZoneConf, clock: &Arc<ManualClock>) -> Arc<Zone> {
             Event::Recovered { .. } => {}
             // A copy that was taken while the disk thread wrote may hold a torn body.
             Event::Corrupt { .. } => {}
-            other => panic!("{other}"),
+            other => {
+                eprintln!("{other}");
+                std::process::abort()
+            }
         }),
     };
     Zone::open_on(conf.clone(), clock.clone(), platform).expect("open")
@@ -435,10 +438,9 @@ fn copy_dir(from: &Path, to: &Path) {
 /// Any sequence of operations leaves a zone that agrees with the model.
 #[test]
 fn zone_agrees_with_a_map() {
-    let replayed = std::env::var("SEED")
-        .ok()
-        .and_then(|seed| seed.parse::<u64>().ok());
-    let seeds = replayed.map_or(SEEDS, |seed| seed..seed + 1);
+    let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
+    let more = number("SEEDS").map_or(SEEDS, |count| 0..count);
+    let seeds = number("SEED").map_or(more, |seed| seed..seed + 1);
     for seed in seeds {
         let home = tempfile::tempdir().expect("directory");
         let outcome = std::panic::catch_unwind(|| {

@@ -41,6 +41,8 @@ const SEGMENT_MAGIC: u64 = u64::from_le_bytes(*b"mp-segmt");
 const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"mpRc");
 const FOOTER_MAGIC: u64 = u64::from_le_bytes(*b"mp-summy");
 const SUPERBLOCK_USED: usize = 56;
+/// Where the kind stands in a summary row.
+const ROW_KIND: usize = 32;
 
 const _: () = assert!(RECORD_HEADER == 4 + 1 + 1 + 2 + 4 * 4 + KEY + 8 + 8 + 4 + 4 + 8 + 8);
 const _: () = assert!(SLICE_REF == 4 + 4 + 4 + 4 + 8);
@@ -417,6 +419,28 @@ impl Row {
         for segment in &self.needs {
             rows.extend_from_slice(&segment.to_le_bytes());
         }
+    }
+
+    /// Makes the row of the record at `offset` one of a tombstone. True if there is such a row.
+    pub(crate) fn void(rows: &mut [u8], offset: u32) -> bool {
+        let mut rest = rows;
+        while let Some((row, after)) = rest.split_at_mut_checked(ROW as usize) {
+            let mut fields = Fields(row.get(KEY as usize..).unwrap_or_default());
+            if fields.u32() == Some(offset) {
+                if let Some(kind) = row.get_mut(ROW_KIND) {
+                    *kind = Kind::Tombstone.code();
+                }
+                return true;
+            }
+            let count = row
+                .last_chunk()
+                .map_or(0, |count| u32::from_le_bytes(*count));
+            let Some((_, following)) = after.split_at_mut_checked(count as usize * 4) else {
+                return false;
+            };
+            rest = following;
+        }
+        false
     }
 
     /// Reads the rows of a summary; `None` if a row is cut off or of an unknown kind.

@@ -68,6 +68,15 @@ impl Disk {
 
     /// Reads the summary of a segment: where it ends, and its rows.
     pub(crate) fn read_summary(&self, id: u32, file: &File, size: u32) -> Option<Found> {
+        let summary = self.read_rows(id, file, size)?;
+        Some(Found {
+            tail: summary.tail,
+            rows: Row::decode_all(&summary.rows)?,
+        })
+    }
+
+    /// Reads the summary of a segment as it stands there.
+    pub(crate) fn read_rows(&self, id: u32, file: &File, size: u32) -> Option<Summary> {
         let mut block = [0; FOOTER as usize];
         let end = size.checked_sub(FOOTER)?;
         self.io.read_at(file, &mut block, u64::from(end)).ok()?;
@@ -75,12 +84,9 @@ impl Disk {
         let mut rows = vec![0; footer.rows_len as usize];
         let start = u64::from(end - footer.rows_len);
         self.io.read_at(file, &mut rows, start).ok()?;
-        if payload_sum(&rows) != footer.rows_sum {
-            return None;
-        }
-        Some(Found {
+        (payload_sum(&rows) == footer.rows_sum).then_some(Summary {
             tail: footer.tail,
-            rows: Row::decode_all(&rows)?,
+            rows,
         })
     }
 
@@ -109,6 +115,15 @@ impl Disk {
         }
         found
     }
+}
+
+/// A summary with its rows as they stand on the disk.
+#[derive(Debug)]
+pub(crate) struct Summary {
+    /// The rows cover what stands before this offset.
+    pub(crate) tail: u32,
+    /// Encoded rows.
+    pub(crate) rows: Vec<u8>,
 }
 
 /// What a segment holds.

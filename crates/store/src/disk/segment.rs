@@ -29,12 +29,15 @@ use crate::disk::io::File;
 use crate::fill::Fill;
 use crate::key::Key;
 
-/// What a directory takes of its file system, until it holds some hundred names.
+/// What a directory takes of its file system while it holds few names.
 const DIRECTORY: u64 = 4096;
-/// What a large file may need beside its data, for the list of its extents.
+/// What each name adds: it is 24 bytes long, and blocks of a large directory are half full.
+const NAME: u64 = 64;
+/// What a file may need beside its data, for the list of its extents: preallocated space that is
+/// written here and there falls into many.
 const FILE_OVERHEAD: u64 = 4096;
-/// Files below this have their list of extents in the inode.
-const PLAIN_FILE: u32 = 1 << 20;
+/// Files up to this have their list of extents in the inode: one for each block, at most four.
+const PLAIN_FILE: u32 = 4 * 4096;
 /// The smallest piece of a body that is worth a slice of its own at the end of a segment.
 pub(crate) const SMALLEST_EXTENT: u32 = 4096;
 
@@ -107,8 +110,8 @@ impl Plan {
 
 /// What a segment of `size` bytes counts against the limit.
 pub(crate) fn file_cost(size: u32) -> u64 {
-    let overhead = if size >= PLAIN_FILE { FILE_OVERHEAD } else { 0 };
-    u64::from(size) + overhead
+    let overhead = if size > PLAIN_FILE { FILE_OVERHEAD } else { 0 };
+    u64::from(size) + overhead + NAME
 }
 
 /// What is known about one segment.
@@ -270,6 +273,7 @@ impl Log {
         let Some(segment) = self.segments.get_mut(&id) else {
             return false;
         };
+        debug_assert!(segment.open > 0, "a reservation ended twice");
         segment.open = segment.open.saturating_sub(1);
         segment.is_dirty = true;
         id != active && segment.open == 0 && !segment.is_sealed
@@ -333,7 +337,8 @@ mod tests {
             (None, None, 64 * MIB),
             (Some(0), None, 0),
             (Some(10_000), None, 0),
-            (Some(12_288), None, 4096),
+            (Some(12_288), None, 0),
+            (Some(12_400), None, 4096),
             (Some(20_000), None, 4096),
             (Some(100 << 10), None, 16 << 10),
             (Some(MIB), None, 64 << 10),

@@ -20,7 +20,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::format::{FOOTER, Footer, payload_sum};
+use super::format::{FOOTER, Footer, Row, payload_sum};
+use super::reader::Summary;
 use super::segment::Place;
 use crate::admit::NotStored;
 use crate::disk::io::File;
@@ -32,6 +33,9 @@ use crate::zone::{Event, Inner};
 
 /// The most that one write carries: the disk thread looks at the fill again after it.
 const WRITE_SIZE: u64 = 1 << 20;
+
+/// After so many times `flush` a queue that is never empty is synced all the same. Arbitrary.
+const MAX_FLUSHES: u64 = 10;
 
 /// What follows a record's writing.
 #[derive(Debug)]
@@ -200,11 +204,21 @@ impl Inner {
     pub(crate) fn write_loop(&self) {
         let _closes = ClosesQueue(&self.disk.queue);
         let patience = (!self.conf.flush.is_zero()).then_some(self.conf.flush);
+        let flush_ms = self.conf.flush.as_millis() as u64;
+        let mut synced_ms = self.clock.now();
         loop {
-            match self.disk.queue.next(patience) {
-                Next::Do(job) => self.do_job(job),
-                Next::Idle => self.sync_segments(),
+            let is_due = match self.disk.queue.next(patience) {
+                Next::Do(job) => {
+                    self.do_job(job);
+                    let unsynced_ms = self.clock.now().saturating_sub(synced_ms);
+                    flush_ms > 0 && unsynced_ms / MAX_FLUSHES >= flush_ms
+                }
+                Next::Idle => true,
                 Next::Stop => return,
+            };
+            if is_due {
+                self.sync_segments();
+                synced_ms = self.clock.now();
             }
         }
     }
@@ -294,6 +308,7 @@ impl Inner {
         } else {
             self.index.remove_at(&key, place);
             self.counters.lost();
+            self.void_row(place);
         }
         self.end_reservation(place.segment);
     }
@@ -326,6 +341,8 @@ impl Inner {
 
     /// Writes the summary of a segment that has no open reservations.
     pub(crate) fn seal(&self, id: u32) {
+        // Nobody may void a row between the copy of the rows and its writing.
+        let _turn = lock(&self.disk.turning);
         let (rows, tail, size) = {
             let log = lock(&self.disk.log);
             let Some(segment) = log.segments.get(&id) else {
@@ -339,21 +356,7 @@ impl Inner {
         let Some(file) = self.disk.file(id) else {
             return;
         };
-        let rows_len = rows.len() as u32;
-        let footer = Footer {
-            segment: id,
-            tail,
-            rows_len,
-            rows_sum: payload_sum(&rows),
-        };
-        let offset = u64::from(size - FOOTER - rows_len);
-        let bufs = [
-            Bytes::from(rows),
-            Bytes::from(footer.encode(self.disk.seed)),
-        ];
-        if let Err(error) = self.disk.io.write_at(&file, &bufs, offset) {
-            self.report_write(&error);
-            self.mark_damaged(id);
+        if !self.write_summary(id, &file, size, Summary { tail, rows }) {
             return;
         }
         let mut log = lock(&self.disk.log);
@@ -365,6 +368,47 @@ impl Inner {
                 segment.is_sealed = true;
                 segment.rows = Vec::new();
             }
+        }
+    }
+
+    fn write_summary(&self, id: u32, file: &File, size: u32, summary: Summary) -> bool {
+        let rows_len = summary.rows.len() as u32;
+        let footer = Footer {
+            segment: id,
+            tail: summary.tail,
+            rows_len,
+            rows_sum: payload_sum(&summary.rows),
+        };
+        let offset = u64::from(size - FOOTER - rows_len);
+        let footer = Bytes::from(footer.encode(self.disk.seed));
+        let bufs = [Bytes::from(summary.rows), footer];
+        let wrote = self.disk.io.write_at(file, &bufs, offset);
+        if let Err(error) = &wrote {
+            self.report_write(error);
+            self.mark_damaged(id);
+        }
+        wrote.is_ok()
+    }
+
+    /// Takes an entry out of the summary of its segment, where no tombstone follows it.
+    pub(crate) fn void_row(&self, place: Place) {
+        let _turn = lock(&self.disk.turning);
+        let size = {
+            let mut log = lock(&self.disk.log);
+            let Some(segment) = log.segments.get_mut(&place.segment) else {
+                return;
+            };
+            if Row::void(&mut segment.rows, place.offset) {
+                return;
+            }
+            segment.size
+        };
+        let Some(file) = self.disk.file(place.segment) else {
+            return;
+        };
+        if let Some(mut summary) = self.disk.read_rows(place.segment, &file, size) {
+            Row::void(&mut summary.rows, place.offset);
+            self.write_summary(place.segment, &file, size, summary);
         }
     }
 

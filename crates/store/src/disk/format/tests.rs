@@ -133,6 +133,20 @@ fn rows_survive_and_cut_rows_are_refused() {
 }
 
 #[test]
+fn voided_row_is_a_tombstone_and_the_others_stay() {
+    let mut rows = [row(&[3]), row(&[1, 2, 9]), row(&[])];
+    let mut bytes = Vec::new();
+    for (index, row) in rows.iter_mut().enumerate() {
+        row.offset = 64 + 96 * index as u32;
+        row.encode(&mut bytes);
+    }
+    assert!(Row::void(&mut bytes, rows[1].offset));
+    assert!(!Row::void(&mut bytes, 1));
+    rows[1].kind = Kind::Tombstone;
+    assert_eq!(Row::decode_all(&bytes), Some(rows.to_vec()));
+}
+
+#[test]
 fn footer_must_fit_its_segment() {
     let footer = Footer {
         segment: 8,
