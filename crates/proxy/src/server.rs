@@ -31,11 +31,27 @@ use crate::worker::Shared;
 use sockets::{BindError, Sockets};
 use thread::{Command, WorkerThread};
 
+/// Why a configuration cannot be put into force.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be had.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// A cache cannot be opened.
+    #[error("{0}")]
+    Zone(String),
+    /// A thread cannot be started.
+    #[error("starting a worker thread failed ({})", error::os_error(.0))]
+    Thread(io::Error),
+}
+
 /// What the process serves with.
 pub struct Server {
     conf: Arc<Conf>,
     sockets: Sockets,
     workers: Vec<WorkerThread>,
+    /// Workers that a reload made superfluous and that still drain.
+    leaving: Vec<WorkerThread>,
     shared: Arc<Shared>,
 }
 
@@ -50,6 +66,7 @@ impl Server {
             conf,
             sockets,
             workers: Vec::new(),
+            leaving: Vec::new(),
             shared: Arc::default(),
         })
     }
@@ -64,10 +81,16 @@ impl Server {
         &self.shared
     }
 
-    /// Starts the workers.
-    pub fn start(&mut self) -> io::Result<()> {
+    /// Opens the caches and starts the workers.
+    ///
+    /// The caches come this late because they start threads, which must have the user that the process changed to.
+    pub fn start(&mut self) -> Result<(), StartError> {
+        if let Some(conf) = Arc::get_mut(&mut self.conf) {
+            self.shared.zones.open(conf).map_err(StartError::Zone)?;
+        }
         error::process(Level::Notice, format_args!("start worker threads"));
-        self.grow(worker_count(&self.conf))?;
+        self.grow(worker_count(&self.conf))
+            .map_err(StartError::Thread)?;
         self.serve();
         Ok(())
     }
@@ -104,9 +127,12 @@ impl Server {
     }
 
     /// Puts another configuration into force. An error leaves everything as it was.
-    pub fn change(&mut self, conf: Conf) -> Result<(), Vec<BindError>> {
+    pub fn change(&mut self, mut conf: Conf) -> Result<(), Vec<StartError>> {
         let count = worker_count(&conf);
-        let opened = self.sockets.open(&conf.bindings, count)?;
+        let opened = self.sockets.open(&conf.bindings, count);
+        let opened = opened.map_err(|errors| Vec::from_iter(errors.into_iter().map(Into::into)))?;
+        let zones = self.shared.zones.open(&mut conf);
+        zones.map_err(|error| vec![StartError::Zone(error)])?;
         if let Err(error) = self.grow(count) {
             let message = format_args!("starting a worker failed ({})", error::os_error(&error));
             // The threads that there are serve it as well.
@@ -114,8 +140,10 @@ impl Server {
         }
         self.sockets.adopt(opened, &conf.bindings);
         self.conf = Arc::new(conf);
+        self.leaving.retain(|worker| !worker.has_ended());
         for worker in self.workers.drain(count.min(self.workers.len())..) {
             worker.send(Command::Quit);
+            self.leaving.push(worker);
         }
         self.serve();
         Ok(())
@@ -165,14 +193,14 @@ impl Server {
     }
 
     fn command_all(&self, command: impl Fn() -> Command) {
-        self.workers
-            .iter()
-            .for_each(|worker| worker.send(command()));
+        let all = self.workers.iter().chain(&self.leaving);
+        all.for_each(|worker| worker.send(command()));
     }
 
     /// Waits for the workers' end; another signal that asks for it makes a graceful end a fast one.
     async fn wait_for_end(&mut self, signals: &mut Signals) {
-        let workers = std::mem::take(&mut self.workers);
+        let mut workers = std::mem::take(&mut self.workers);
+        workers.append(&mut self.leaving);
         let ended = async {
             for worker in &workers {
                 worker.ended().await;

@@ -122,6 +122,11 @@ impl Socket {
         }
     }
 
+    /// True when the peer has sent something that was not read; never waits.
+    pub fn has_unread(&self) -> bool {
+        rustix::io::ioctl_fionread(self.fd.as_fd()).is_ok_and(|count| count > 0)
+    }
+
     /// Waits until the peer closes its side or sends something.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {

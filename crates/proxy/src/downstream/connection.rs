@@ -16,7 +16,8 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -33,7 +34,7 @@ use crate::http1::request::{
 use crate::phase;
 use crate::request::Request;
 use crate::respond;
-use crate::route::listen::Binding;
+use crate::route::listen::{Binding, Listen};
 use crate::route::target;
 use crate::worker::Member;
 
@@ -95,11 +96,8 @@ pub struct KeepAlivePolicy {
     /// Age of a connection after which it is closed with its next answer.
     #[directive(name = "keepalive_time", default = "1h")]
     pub time: Duration,
-    /// The time that an idle connection is kept at shutdown, at least.
-    ///
-    /// # Differs from nginx
-    ///
-    /// Idle connections are closed at once; the value is only checked.
+    /// The time that an idle connection is kept when the configuration or the process ends, at least: a client
+    /// that was just told that it may send another request finds somebody there.
     #[directive(name = "keepalive_min_timeout", default = "0")]
     pub min_timeout: Duration,
     /// Browsers whose connections are not kept alive.
@@ -139,63 +137,103 @@ pub enum LingeringClose {
 
 /// Whether a connection goes on after an answer.
 enum After {
-    NextRequest,
+    NextRequest(Idle),
     Close,
     Linger { time: Duration, timeout: Duration },
 }
 
+/// How long a connection waits for a request.
+#[derive(Clone, Copy)]
+struct Idle {
+    /// At most.
+    timeout: Duration,
+    /// At least, when the generation closes.
+    min_timeout: Duration,
+}
+
+/// What a connection brought.
+enum Arrival {
+    /// A request.
+    Head(RequestHead),
+    /// Something that is none, or not one for us.
+    Refused(Refused),
+    /// Part of a request, and then no more.
+    Broken { head: RequestHead, gone: ClientGone },
+    /// Nothing: it is to be closed.
+    Nothing,
+}
+
+/// One more in a gauge, for as long as it lives.
+struct Counted<'a>(&'a AtomicU64);
+
+impl<'a> Counted<'a> {
+    fn new(gauge: &'a AtomicU64) -> Self {
+        gauge.fetch_add(1, Ordering::Relaxed);
+        Counted(gauge)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Serves a connection to its end.
 pub async fn serve(down: Rc<Downstream>, binding: Arc<Binding>, member: Member) {
-    let counters = &down.generation.worker.shared.connections;
-    counters.active.fetch_add(1, Ordering::Relaxed);
+    let shared = Arc::clone(&down.generation.worker.shared);
+    let counters = &shared.connections;
+    let _active = Counted::new(&counters.active);
     let Some(listen) = binding.listen_for(&down.local).cloned() else {
         return;
     };
     let mut parser = RequestParser::default();
+    let mut idle = Idle {
+        timeout: listen.names.default_server().settings.head.timeout,
+        min_timeout: Duration::ZERO,
+    };
     loop {
-        let Some(head) = read_head(&down, &listen, &mut parser, &member).await else {
-            break;
+        let head = match read_head(&down, &listen, &mut parser, (&member, idle)).await {
+            Arrival::Head(head) => Ok(head),
+            Arrival::Refused(refused) => Err(refused),
+            Arrival::Broken { head, gone } => return record_broken(&down, &listen, head, &gone),
+            Arrival::Nothing => return,
         };
-        let counters = &down.generation.worker.shared.connections;
-        counters.requests.fetch_add(1, Ordering::Relaxed);
-        counters.writing.fetch_add(1, Ordering::Relaxed);
+        let writing = Counted::new(&counters.writing);
         let after = Box::pin(exchange(&down, &listen, head)).await;
-        counters.writing.fetch_sub(1, Ordering::Relaxed);
+        drop(writing);
         match after {
-            After::NextRequest => {}
-            After::Close => break,
-            After::Linger { time, timeout } => {
-                linger(&down, time, timeout).await;
-                break;
-            }
+            After::NextRequest(next) => idle = next,
+            After::Close => return,
+            After::Linger { time, timeout } => return linger(&down, time, timeout).await,
         }
     }
-    counters.active.fetch_sub(1, Ordering::Relaxed);
 }
 
 type Head = Result<RequestHead, Refused>;
 
-/// Reads the next head; `None` when the connection is to be closed silently.
+/// Reads the next head.
 async fn read_head(
     down: &Rc<Downstream>,
-    listen: &crate::route::listen::Listen,
+    listen: &Listen,
     parser: &mut RequestParser,
-    member: &Member,
-) -> Option<Head> {
-    let server = listen.names.default_server();
-    let policy = &server.settings.head;
+    (member, idle): (&Member, Idle),
+) -> Arrival {
+    let counters = &down.generation.worker.shared.connections;
+    let policy = &listen.names.default_server().settings.head;
     let limits = limits(policy);
+    let since = clock::instant();
+    let mut deadline = since + idle.timeout;
+    let mut reading = None;
+    let mut watch = Some(member);
     let is_first = down.requests.get() == 0;
-    let keep_alive = server.location.settings.keep_alive.idle_timeout();
-    let idle = if is_first { policy.timeout } else { keep_alive };
-    let mut deadline = clock::instant() + idle;
-    let mut is_idle = true;
     down.is_pipelined
         .set(!is_first && !down.inbox.borrow().is_empty());
     loop {
         if !down.inbox.borrow().is_empty() {
-            if is_idle {
-                is_idle = false;
+            if reading.is_none() {
+                counters.requests.fetch_add(1, Ordering::Relaxed);
+                reading = Some(Counted::new(&counters.reading));
                 let now = clock::instant();
                 down.request_started.set(now);
                 deadline = now + policy.timeout;
@@ -203,54 +241,96 @@ async fn read_head(
             match parser.parse(&mut down.inbox.borrow_mut(), &limits) {
                 Progress::Done(head) => {
                     down.request_bytes.set(head.head_len() as u64);
-                    return Some(Ok(head));
+                    return Arrival::Head(head);
                 }
-                Progress::Refuse(refused) => return Some(Err(refused)),
+                Progress::Refuse(refused) => return Arrival::Refused(refused),
                 Progress::NeedMore => {}
             }
         } else if down.generation.is_closing() {
-            return None;
+            let at_least = since + idle.min_timeout;
+            if clock::instant() >= at_least {
+                return Arrival::Nothing;
+            }
+            deadline = deadline.min(at_least);
+            watch = None;
         }
-        let size = if is_idle {
-            policy.buffer_size.0 as usize
-        } else {
-            LARGE_READ
+        let read = match reading {
+            None => recv_head(down, policy.buffer_size.as_usize(), watch),
+            Some(_) => recv_head(down, LARGE_READ, None),
         };
-        match down
-            .timer
-            .guard(deadline, recv_head(down, member, is_idle, size))
-            .await
-        {
-            Ok(Some(count)) if count > 0 => {}
-            _ => return None,
-        }
+        let gone = match down.timer.guard(deadline, read).await {
+            Ok(Ok(())) => continue,
+            Ok(Err(gone)) => gone,
+            Err(_) => ClientGone::TimedOut,
+        };
+        let head = parser.give_up(&mut down.inbox.borrow_mut());
+        return match head {
+            Some(head) => Arrival::Broken { head, gone },
+            None => {
+                log_idle_end(down, &gone);
+                Arrival::Nothing
+            }
+        };
     }
 }
 
-/// One read for a head; `None` when the generation closes while the connection is idle.
+/// One read for a head; also ends when the generation starts to close, if that is watched.
 async fn recv_head(
     down: &Downstream,
-    member: &Member,
-    is_idle: bool,
     size: usize,
-) -> Option<usize> {
+    watch: Option<&Member>,
+) -> Result<(), ClientGone> {
     std::future::poll_fn(|cx| {
         let mut inbox = down.inbox.borrow_mut();
         if inbox.capacity() == inbox.len() {
             inbox.reserve(size.max(256));
         }
-        match down.socket.poll_recv(cx, &mut inbox) {
-            std::task::Poll::Ready(count) => std::task::Poll::Ready(count.ok()),
-            std::task::Poll::Pending if is_idle && down.generation.is_closing() => {
-                std::task::Poll::Ready(None)
-            }
-            std::task::Poll::Pending => {
+        match (down.socket.poll_recv(cx, &mut inbox), watch) {
+            (Poll::Ready(Ok(0)), _) => Poll::Ready(Err(ClientGone::Closed)),
+            (Poll::Ready(Ok(_)), _) => Poll::Ready(Ok(())),
+            (Poll::Ready(Err(error)), _) => Poll::Ready(Err(ClientGone::Io(error))),
+            (Poll::Pending, None) => Poll::Pending,
+            (Poll::Pending, Some(_)) if down.generation.is_closing() => Poll::Ready(Ok(())),
+            (Poll::Pending, Some(member)) => {
                 member.register(cx.waker());
-                std::task::Poll::Pending
+                Poll::Pending
             }
         }
     })
     .await
+}
+
+/// Why a connection without a request ended, for those who log everything.
+fn log_idle_end(down: &Downstream, gone: &ClientGone) {
+    use crate::log::error::{Level, connection};
+    match gone {
+        ClientGone::Closed if down.requests.get() == 0 => {
+            let message = format_args!("client closed connection while waiting for request");
+            connection(down, Level::Info, message);
+        }
+        ClientGone::Closed => {
+            let client = down.remote.borrow().host_text();
+            let message = format_args!("client {client} closed keepalive connection");
+            connection(down, Level::Info, message);
+        }
+        ClientGone::TimedOut | ClientGone::Io(_) => {
+            connection(down, Level::Info, format_args!("{gone}"));
+        }
+    }
+}
+
+/// Logs a request whose head did not come whole. nginx: 408 when it took too long, else 400; neither is sent.
+fn record_broken(down: &Rc<Downstream>, listen: &Listen, head: RequestHead, gone: &ClientGone) {
+    down.requests.set(down.requests.get() + 1);
+    let conf = Arc::clone(&down.generation.conf);
+    let server = Arc::clone(listen.names.default_server());
+    let mut req = Request::new(conf, Rc::clone(down), head, server);
+    req.sent.status = match gone {
+        ClientGone::TimedOut => 408,
+        ClientGone::Closed | ClientGone::Io(_) => 400,
+    };
+    crate::log::error::refused(&req, &gone.to_string());
+    crate::log::access::write(&mut req);
 }
 
 fn limits(policy: &HeadPolicy) -> Limits {
@@ -274,11 +354,7 @@ fn limits(policy: &HeadPolicy) -> Limits {
 }
 
 /// Answers one request.
-async fn exchange(
-    down: &Rc<Downstream>,
-    listen: &crate::route::listen::Listen,
-    head: Head,
-) -> After {
+async fn exchange(down: &Rc<Downstream>, listen: &Listen, head: Head) -> After {
     down.requests.set(down.requests.get() + 1);
     let conf = std::sync::Arc::clone(&down.generation.conf);
     let server = std::sync::Arc::clone(listen.names.default_server());
@@ -312,7 +388,7 @@ async fn exchange(
 }
 
 /// Sets up framing and target of a parsed head; the error is a status and why.
-fn open(req: &mut Request, listen: &crate::route::listen::Listen) -> Result<(), (u16, String)> {
+fn open(req: &mut Request, listen: &Listen) -> Result<(), (u16, String)> {
     let framing = req
         .head
         .check(Connect::Refuse)
@@ -346,18 +422,24 @@ async fn after_answer(req: &Request, was_refused: bool) -> After {
     if was_refused {
         return linger;
     }
-    if !req.down.incoming.borrow().is_done() {
-        if !req.keep_alive || discard(req, policy).await.is_err() {
-            return linger;
-        }
+    let is_consumed = req.down.incoming.borrow().is_done();
+    if !is_consumed && (!req.keep_alive || discard(req, policy).await.is_err()) {
+        return linger;
     }
-    if req.keep_alive && !req.down.generation.is_closing() {
-        return After::NextRequest;
+    if req.keep_alive {
+        return After::NextRequest(policy.idle());
     }
     match policy.lingering_close {
         LingeringClose::Always => linger,
+        // What a close leaves unread resets the connection, and the answer on its way may be lost with it.
+        LingeringClose::On if has_unread(&req.down) => linger,
         _ => After::Close,
     }
+}
+
+/// True when the client has sent more than was read.
+fn has_unread(down: &Downstream) -> bool {
+    !down.inbox.borrow().is_empty() || down.socket.has_unread()
 }
 
 /// Reads a body that no handler wanted, within the limits of lingering.
@@ -392,6 +474,13 @@ impl KeepAlivePolicy {
         self.timeout.first().copied().unwrap_or_default()
     }
 
+    fn idle(&self) -> Idle {
+        Idle {
+            timeout: self.idle_timeout(),
+            min_timeout: self.min_timeout,
+        }
+    }
+
     /// The value of the Keep-Alive field, seconds.
     pub fn header_timeout(&self) -> Option<u64> {
         self.timeout
@@ -406,7 +495,7 @@ impl KeepAlivePolicy {
         !self.idle_timeout().is_zero()
             && down.requests.get() < self.requests
             && clock::instant() - down.accepted < self.time
-            && !down.generation.is_closing()
+            && (!down.generation.is_closing() || !self.min_timeout.is_zero())
             && !self.distrusts(req)
     }
 
@@ -415,14 +504,47 @@ impl KeepAlivePolicy {
             return false;
         };
         let has = |text: &[u8]| memchr::memmem::find(agent, text).is_some();
-        let is_post = req.method == crate::http1::Method::Post;
-        (self.disable.contains(DistrustedBrowser::Msie6)
-            && is_post
-            && has(b"MSIE ")
-            && !has(b"Opera"))
-            || (self.disable.contains(DistrustedBrowser::Safari)
-                && has(b"Safari/")
-                && has(b"Mac OS X")
-                && !has(b"Chrome/"))
+        if memchr::memmem::find(agent, b"MSIE ").is_some() && !has(b"Opera") {
+            let is_post = req.method == crate::http1::Method::Post;
+            return self.disable.contains(DistrustedBrowser::Msie6)
+                && is_post
+                && is_old_msie(agent);
+        }
+        self.disable.contains(DistrustedBrowser::Safari)
+            && has(b"Safari/")
+            && has(b"Mac OS X")
+            && !has(b"Chrome/")
+    }
+}
+
+/// MSIE 4 to 6, but not 6 with the security update (SV1) that repaired it.
+fn is_old_msie(agent: &[u8]) -> bool {
+    let Some(start) = memchr::memmem::find(agent, b"MSIE ") else {
+        return false;
+    };
+    match agent.get(start + 5..).unwrap_or_default() {
+        [b'4' | b'5', b'.', ..] => true,
+        [b'6', b'.', rest @ ..] => memchr::memmem::find(rest, b"SV1").is_none(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_browsers_are_told_by_their_version() {
+        let cases = [
+            ("Mozilla/4.0 (compatible; MSIE 5.0; Windows)", true),
+            ("Mozilla/4.0 (compatible; MSIE 6.0; Windows)", true),
+            ("Mozilla/4.0 (compatible; MSIE 6.0; Windows; SV1)", false),
+            ("MSIE 7.0", false),
+            ("MSIE ", false),
+            ("Firefox", false),
+        ];
+        for (agent, expected) in cases {
+            assert_eq!(is_old_msie(agent.as_bytes()), expected, "{agent}");
+        }
     }
 }

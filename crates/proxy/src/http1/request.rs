@@ -245,6 +245,15 @@ impl RequestParser {
         }
     }
 
+    /// Ends a request whose rest does not come: what was read of it, for the logs; none when nothing was.
+    pub fn give_up(&mut self, buf: &mut BytesMut) -> Option<RequestHead> {
+        if self.is_idle(buf) {
+            return None;
+        }
+        // Why does not matter: the head is what is wanted.
+        Some(self.refuse(buf, Refusal::InvalidRequest).head)
+    }
+
     /// Takes one whole line.
     fn handle_line(
         &mut self,

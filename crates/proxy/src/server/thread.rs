@@ -90,6 +90,11 @@ impl WorkerThread {
         }
     }
 
+    /// True when the worker obeys no more.
+    pub fn has_ended(&self) -> bool {
+        self.commands.is_closed()
+    }
+
     /// Waits until the worker obeys no more; it still has to write out its logs.
     pub async fn ended(&self) {
         self.commands.closed().await;
