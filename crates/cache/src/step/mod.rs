@@ -241,3 +241,6 @@ fn found(lead: &Lead, entry: Entry, head: StoredHead) -> Box<FoundEntry> {
         head,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,323 @@
+//! Those who come while an entry is filled.
+
+use super::origin::{failure, ok, status};
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Texts of requests in the order in which they were started.
+async fn texts(running: Vec<JoinHandle<Answer>>) -> Vec<String> {
+    let mut texts = Vec::new();
+    for one in running {
+        texts.push(one.await.unwrap().text());
+    }
+    texts
+}
+
+#[test]
+fn a_hundred_waiters_cost_one_fetch_and_get_the_same_body() {
+    run(|bench| async move {
+        let body: String = (0..5000)
+            .map(|at| char::from(b'a' + (at % 26) as u8))
+            .collect();
+        bench.script([ok(&body)
+            .pause(50)
+            .piece(&body)
+            .pause(50)
+            .piece(&body)
+            .after(100)]);
+        let running = (0..100).map(|_| bench.start(client("k"))).collect();
+        let texts = texts(running).await;
+        assert_eq!(texts[0], format!("MISS {body}{body}{body}"));
+        for text in &texts[1..] {
+            assert_eq!(*text, format!("HIT {body}{body}{body}"));
+        }
+        assert_eq!(bench.asked(), 1);
+    });
+}
+
+#[test]
+fn a_waiter_joins_a_streaming_fill_before_its_end() {
+    run(|bench| async move {
+        bench.script([ok("one").pause(60_000).piece(" two").after(10)]);
+        let first = bench.start(client("k"));
+        pass_time(20 * MS).await;
+        let second = bench.start(client("k"));
+        pass_time(20 * MS).await;
+        assert!(!first.is_finished() && !second.is_finished());
+        let second = second.await.unwrap();
+        assert_eq!(second.text(), "HIT one two");
+        assert_eq!(second.trail, "lookup wait deliver");
+        assert_eq!(first.await.unwrap().text(), "MISS one two");
+    });
+}
+
+#[test]
+fn without_the_lock_one_answer_is_stored_and_the_others_are_passed() {
+    run(|mut bench| async move {
+        bench.policies.lock.enabled = false;
+        bench.script([ok("1").after(100).pause(100), ok("2"), ok("3")]);
+        let running = (0..3).map(|_| bench.start(client("k"))).collect();
+        pass_time(150 * MS).await;
+        assert_eq!(bench.get("k").await, "HIT 1", "joins what has begun");
+        assert_eq!(texts(running).await, ["MISS 1", "MISS 2", "MISS 3"]);
+        assert_eq!(bench.ask(2).purpose, Purpose::Pass);
+        assert_eq!(bench.get("k").await, "HIT 1");
+    });
+}
+
+#[test]
+fn a_waiter_whose_patience_ends_is_passed_unstored() {
+    run(|mut bench| async move {
+        bench.policies.lock.timeout = 200 * MS;
+        bench.script([ok("1").after(1100), ok("2"), ok("3")]);
+        let running = (0..3).map(|_| bench.start(client("k"))).collect();
+        assert_eq!(texts(running).await, ["MISS 1", "MISS 2", "MISS 3"]);
+        assert_eq!(bench.ask(1).purpose, Purpose::Pass);
+        assert_eq!(bench.get("k").await, "HIT 1");
+    });
+}
+
+#[test]
+fn no_patience_is_no_waiting() {
+    run(|mut bench| async move {
+        bench.policies.lock.timeout = Duration::ZERO;
+        bench.script([ok("1").after(100), ok("2")]);
+        let running = (0..2).map(|_| bench.start(client("k"))).collect();
+        assert_eq!(texts(running).await, ["MISS 1", "MISS 2"]);
+    });
+}
+
+#[test]
+fn an_old_fill_lets_one_more_request_lead_and_the_others_wait_for_that() {
+    run(|mut bench| async move {
+        bench.policies.lock.age = SECOND;
+        bench.script([ok("1").after(10_000), ok("2").after(500)]);
+        let running = (0..4).map(|_| bench.start(client("k"))).collect();
+        assert_eq!(texts(running).await, ["MISS 1", "MISS 2", "HIT 2", "HIT 2"]);
+        // nginx: the first was slower, and what is finished last stays.
+        assert_eq!(bench.get("k").await, "HIT 1");
+    });
+}
+
+#[test]
+#[ignore = "known fault"]
+fn a_waiter_leads_when_the_fill_is_old_even_if_its_patience_is_shorter_than_the_age() {
+    run(|mut bench| async move {
+        bench.policies.lock.age = 5 * SECOND;
+        bench.policies.lock.timeout = 2 * SECOND;
+        bench.script([ok("1").after(20_000), ok("2").after(100)]);
+        let _first = bench.start(client("k"));
+        pass_time(4 * SECOND).await;
+        let second = bench.send(client("k")).await;
+        assert_eq!(second.text(), "MISS 2");
+        assert_eq!(second.trail, "lookup wait lookup fetch deliver");
+        assert_eq!(bench.get("k").await, "HIT 2");
+    });
+}
+
+#[test]
+#[ignore = "known fault"]
+fn patience_is_counted_once_for_all_fills_that_are_waited_for() {
+    run(|mut bench| async move {
+        bench.policies.lock.age = 3 * SECOND;
+        bench.policies.lock.timeout = 5 * SECOND;
+        bench.script([ok("1").after(20_000), ok("2").after(20_000), ok("3")]);
+        let _running = [bench.start(client("k")), bench.start(client("k"))];
+        let began = Instant::now();
+        let third = bench.send(client("k")).await;
+        assert_eq!(third.text(), "MISS 3");
+        assert_eq!(third.trail, "lookup wait lookup wait fetch deliver");
+        assert_eq!(began.elapsed().as_millis() / 100, 50);
+        assert_eq!(bench.ask(2).purpose, Purpose::Pass);
+    });
+}
+
+#[test]
+#[ignore = "known fault"]
+fn a_fill_that_moves_does_not_grow_old() {
+    run(|bench| async move {
+        let mut script = ok("0");
+        for piece in ["1", "2", "3", "4", "5"] {
+            script = script.pause(4000).piece(piece);
+        }
+        bench.script([script, ok("late")]);
+        let first = bench.start(client("k"));
+        pass_time(19 * SECOND).await;
+        let second = bench.start(client("k"));
+        assert_eq!(second.await.unwrap().text(), "HIT 012345");
+        assert_eq!(first.await.unwrap().text(), "MISS 012345");
+    });
+}
+
+#[test]
+fn a_fill_that_stands_still_grows_old() {
+    run(|bench| async move {
+        bench.script([ok("0").pause(60_000).piece("1"), ok("new")]);
+        let first = bench.start(client("k"));
+        pass_time(6 * SECOND).await;
+        assert_eq!(bench.get("k").await, "MISS new");
+        assert_eq!(first.await.unwrap().text(), "MISS 01");
+    });
+}
+
+#[test]
+fn an_answer_that_is_not_stored_lets_all_waiters_pass_at_once() {
+    run(|bench| async move {
+        bench.script([ok("1").cc("no-store").after(100)]);
+        for _ in 0..10 {
+            bench.script([ok("n").cc("no-store").after(100)]);
+        }
+        let began = Instant::now();
+        let running = (0..11).map(|_| bench.start(client("k"))).collect();
+        let texts = texts(running).await;
+        assert_eq!(texts[0], "MISS 1");
+        assert!(texts[1..].iter().all(|text| text == "MISS n"));
+        assert_eq!(began.elapsed().as_millis() / 10, 20, "in parallel");
+        assert_eq!(bench.ask(10).purpose, Purpose::Pass);
+    });
+}
+
+#[test]
+fn waiters_get_the_leaders_failure_and_ask_nobody() {
+    run(|bench| async move {
+        bench.script([failure(StaleCause::Timeout, 504).after(100)]);
+        let running = (0..50).map(|_| bench.start(client("k"))).collect();
+        let texts = texts(running).await;
+        assert_eq!(texts[0], "failed 504");
+        assert!(texts[1..].iter().all(|text| text == "shared 504"));
+        assert_eq!(bench.asked(), 1);
+    });
+}
+
+#[test]
+fn a_leader_that_leaves_before_the_head_hands_over() {
+    run(|bench| async move {
+        bench.script([ok("1").after(1000), ok("2").after(100)]);
+        let first = bench.start(client("k"));
+        let others = (0..3).map(|_| bench.start(client("k"))).collect();
+        pass_time(10 * MS).await;
+        first.abort();
+        let mut others = texts(others).await;
+        others.sort();
+        assert_eq!(others, ["HIT 2", "HIT 2", "MISS 2"]);
+        assert_eq!(bench.asked(), 2);
+        assert_eq!(bench.get("k").await, "HIT 2");
+    });
+}
+
+#[test]
+fn a_leader_that_leaves_during_the_body_does_not_end_the_fill() {
+    run(|bench| async move {
+        bench.script([ok("one").pause(100).piece(" two")]);
+        let first = bench.start(client("k"));
+        let second = bench.start(client("k"));
+        pass_time(10 * MS).await;
+        first.abort();
+        assert_eq!(second.await.unwrap().text(), "HIT one two");
+        assert_eq!(bench.get("k").await, "HIT one two");
+        assert_eq!(bench.asked(), 1);
+    });
+}
+
+#[test]
+fn nobody_needs_to_read_a_fill() {
+    run(|bench| async move {
+        bench.script([ok("one").pause(100).piece(" two")]);
+        let only = bench.start(client("k"));
+        pass_time(10 * MS).await;
+        only.abort();
+        pass_time(SECOND).await;
+        assert_eq!(bench.get("k").await, "HIT one two");
+    });
+}
+
+#[test]
+fn a_walk_that_is_handed_over_again_and_again_ends_as_a_pass() {
+    run(|mut bench| async move {
+        bench.policies.lock.timeout = 1000 * SECOND;
+        bench.policies.lock.age = 1000 * SECOND;
+        bench.script([ok("passed")]);
+        let walk = bench.walk(&client("k"));
+        let enter = || walk.zone.fills.enter(walk.key.key, 1000 * SECOND);
+        let mut lead = enter();
+        let running = bench.start(client("k"));
+        for _ in 0..STEPS_MAX {
+            tokio::task::yield_now().await;
+            drop(lead);
+            lead = enter();
+        }
+        let answer = running.await.unwrap();
+        assert_eq!(answer.text(), "MISS passed");
+        assert_eq!(answer.trail.split(' ').count(), STEPS_MAX);
+    });
+}
+
+#[test]
+fn a_stale_entrys_waiters_join_its_update() {
+    run(|bench| async move {
+        bench.script([ok("old"), ok("new").after(100).pause(10)]);
+        bench.get("k").await;
+        pass_time(61 * SECOND).await;
+        let running = (0..3).map(|_| bench.start(client("k"))).collect();
+        assert_eq!(texts(running).await, ["EXPIRED new", "HIT new", "HIT new"]);
+        assert_eq!(bench.asked(), 2);
+    });
+}
+
+#[test]
+#[ignore = "known fault"]
+fn a_stale_entrys_waiters_get_it_when_its_leader_does() {
+    let cases = [
+        failure(StaleCause::Error, 502).after(100),
+        status(500).piece("oops").after(100),
+    ];
+    for script in cases {
+        run(|mut bench| async move {
+            let causes = [StaleCause::Error, StaleCause::Http500];
+            bench.policies.stale.causes = causes.into_iter().collect();
+            bench.script([ok("old"), script]);
+            bench.get("k").await;
+            pass_time(61 * SECOND).await;
+            let running = (0..3).map(|_| bench.start(client("k"))).collect();
+            assert_eq!(
+                texts(running).await,
+                ["STALE old", "STALE old", "STALE old"]
+            );
+            assert_eq!(bench.asked(), 2);
+        });
+    }
+}
+
+#[test]
+#[ignore = "known fault"]
+fn a_waiter_whose_location_allows_no_stale_answer_gets_none() {
+    run(|mut bench| async move {
+        let strict = bench.policies.clone();
+        let causes = [StaleCause::Error, StaleCause::Http500];
+        bench.policies.stale.causes = causes.into_iter().collect();
+        bench.script([ok("old"), failure(StaleCause::Error, 502).after(100)]);
+        bench.script([status(500).piece("a").after(100), status(500).piece("b")]);
+        bench.get("k").await;
+        pass_time(61 * SECOND).await;
+        for expected in ["shared 502", "EXPIRED b"] {
+            let first = bench.start(client("k"));
+            let second = bench.start(client("k").under(strict.clone()));
+            assert_eq!(first.await.unwrap().text(), "STALE old");
+            assert_eq!(second.await.unwrap().text(), expected);
+        }
+    });
+}
+
+#[test]
+fn without_the_lock_a_stale_entrys_waiters_are_passed() {
+    run(|mut bench| async move {
+        bench.policies.lock.enabled = false;
+        bench.script([ok("old"), ok("new").after(100), ok("passed")]);
+        bench.get("k").await;
+        pass_time(61 * SECOND).await;
+        let running = (0..2).map(|_| bench.start(client("k"))).collect();
+        assert_eq!(texts(running).await, ["EXPIRED new", "EXPIRED passed"]);
+        assert_eq!(bench.get("k").await, "HIT new");
+    });
+}
