@@ -166,7 +166,7 @@ pub struct FoundEntry {
 #[derive(Debug)]
 pub enum LookedUp {
     /// This entry answers the request's variant.
-    Found(FoundEntry),
+    Found(Box<FoundEntry>),
     /// There is none; it would be stored under this key.
     Missing(Key),
 }
@@ -189,15 +189,15 @@ impl CacheZone {
             return LookedUp::Missing(*primary);
         };
         if first.head.vary.is_empty() {
-            return LookedUp::Found(first);
+            return LookedUp::Found(Box::new(first));
         }
         let wanted = variant::hash(primary, &first.head.vary, field);
         if wanted == first.head.variant {
-            return LookedUp::Found(first);
+            return LookedUp::Found(Box::new(first));
         }
         let secondary = variant::key(&wanted);
         match self.find(&secondary, text) {
-            Some(found) if found.head.variant == wanted => LookedUp::Found(found),
+            Some(found) if found.head.variant == wanted => LookedUp::Found(Box::new(found)),
             _ => LookedUp::Missing(secondary),
         }
     }

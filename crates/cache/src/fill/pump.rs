@@ -5,8 +5,9 @@
 //! still gets the rest, through a short channel; others who read along see the end.
 //!
 //! Invariants:
-//! 1. A body that did not end well is never finished.
-//! 2. Memory is bounded: the store's write window, or [`OVERFLOW_PIECES`] pieces for the leader.
+//! 1. A body that did not end well, or ends before its announced length, is never finished.
+//! 2. The view's bytes and the channel's, one after the other, are the body: none is missing, none comes twice.
+//! 3. Memory is bounded: the store's write window, or [`OVERFLOW_PIECES`] pieces for the leader.
 
 use bytes::Bytes;
 use millpond_store::{Entry, NotStored, View, Writer};
@@ -41,7 +42,7 @@ pub struct Pump<F> {
 
 /// What the non-waiting round found and the waiting one must deal with.
 enum Held {
-    /// The store refused these bytes.
+    /// The store refused, and does not have these bytes.
     Refused(Bytes),
     /// The body broke off.
     Failed(FetchEnd),
@@ -80,14 +81,18 @@ impl<F: Fetched> Pump<F> {
         for _ in 0..PRIME_PIECES {
             match self.fetched.next_ready() {
                 None => return Primed::More,
+                Some(None) if self.is_short() => {
+                    self.held = Some(Held::Failed(FetchEnd::Truncated));
+                    return Primed::More;
+                }
                 Some(None) => return Primed::Whole,
                 Some(Some(Err(end))) => {
                     self.held = Some(Held::Failed(end));
                     return Primed::More;
                 }
                 Some(Some(Ok(bytes))) => {
-                    if self.writer.append(bytes.clone()).is_err() {
-                        self.held = Some(Held::Refused(bytes));
+                    if let Err(rest) = self.append(bytes) {
+                        self.held = Some(Held::Refused(rest));
                         return Primed::More;
                     }
                 }
@@ -112,11 +117,12 @@ impl<F: Fetched> Pump<F> {
             self.writer.room().await;
             match self.fetched.next().await {
                 Some(Ok(bytes)) => {
-                    if self.writer.append(bytes.clone()).is_err() {
-                        return self.run_unstored(bytes, lead).await;
+                    if let Err(rest) = self.append(bytes) {
+                        return self.run_unstored(rest, lead).await;
                     }
                 }
                 Some(Err(end)) => return self.fail(end, lead),
+                None if self.is_short() => return self.fail(FetchEnd::Truncated, lead),
                 None => {
                     let end = match self.writer.finish() {
                         Ok(_) => FillEnd::Complete,
@@ -126,6 +132,24 @@ impl<F: Fetched> Pump<F> {
                 }
             }
         }
+    }
+
+    /// Hands bytes to the store; an error has those that it did not take.
+    fn append(&mut self, bytes: Bytes) -> Result<(), Bytes> {
+        let before = self.writer.view().len();
+        if self.writer.append(bytes.clone()).is_ok() {
+            return Ok(());
+        }
+        // INVARIANT 2: what could not be given a place may be in the view all the same.
+        let taken = self.writer.view().len().saturating_sub(before);
+        let taken = usize::try_from(taken).unwrap_or(bytes.len());
+        Err(bytes.slice(taken.min(bytes.len())..))
+    }
+
+    /// True when fewer bytes have come than the origin announced.
+    fn is_short(&self) -> bool {
+        let announced = self.fetched.length();
+        announced.is_some_and(|length| self.writer.view().len() < length)
     }
 
     /// The body broke off: the leader's client is told before the view says that it is abandoned.
@@ -149,7 +173,8 @@ impl<F: Fetched> Pump<F> {
         let mut piece = Some(Ok(first));
         while let Some(next) = piece {
             let is_last = next.is_err();
-            if overflow.send(next).await.is_err() || is_last {
+            let is_empty = next.as_ref().is_ok_and(Bytes::is_empty);
+            if !is_empty && (overflow.send(next).await.is_err() || is_last) {
                 return;
             }
             piece = fetched.next().await;

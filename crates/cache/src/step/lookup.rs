@@ -37,8 +37,8 @@ impl Lookup {
             .look_up(&walk.key.key, &walk.key.text, &|name| x.field(name));
         match looked_up {
             LookedUp::Found(found) => match verdict(&found.head, x.now(), &walk.policies.stale) {
-                Verdict::Fresh => Ok(Step::Done(Served::Entry(Box::new(found), CacheStatus::Hit))),
-                Verdict::Stale(rules) => Ok(stale(x, walk, Box::new(found), rules)),
+                Verdict::Fresh => Ok(Step::Done(Served::Entry(found, CacheStatus::Hit))),
+                Verdict::Stale(rules) => Ok(stale(x, walk, found, rules)),
             },
             LookedUp::Missing(key) => self.missing(x, walk, key),
         }

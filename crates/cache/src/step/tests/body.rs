@@ -4,7 +4,6 @@ use super::origin::{ok, status};
 use super::*;
 
 #[test]
-#[ignore = "known fault"]
 fn a_truncated_body_is_never_stored_and_everybody_sees_it_end() {
     let cases = [
         ok("one").broken(),
@@ -146,7 +145,6 @@ fn a_refused_fill_whose_client_leaves_ends() {
 }
 
 #[test]
-#[ignore = "known fault"]
 fn a_disk_without_space_is_a_miss() {
     run(|bench| async move {
         bench.io.set(Fault::NoSpace);
