@@ -18,14 +18,14 @@ pub struct AdmissionPolicy {
     pub min_uses: u32,
 }
 
-/// Counts of requests for keys that are not stored yet; bounded.
+/// Counts of requests for keys that were not stored; bounded.
 #[derive(Debug, Default)]
 pub struct Uses {
     counts: Mutex<HashMap<Key, u32>>,
 }
 
 impl Uses {
-    /// Counts a request; true when the key has been asked for often enough to be stored.
+    /// Counts a request for what is missing; true when the key has been asked for often enough to be stored.
     pub fn admits(&self, key: &Key, policy: &AdmissionPolicy) -> bool {
         if policy.min_uses <= 1 {
             return true;
@@ -34,16 +34,13 @@ impl Uses {
             .counts
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        if counts.len() >= COUNTED_MAX {
+        if counts.len() >= COUNTED_MAX && !counts.contains_key(key) {
             counts.clear();
         }
+        // The count stays: who comes while the admitted answer is fetched is to join it.
         let count = counts.entry(*key).or_insert(0);
-        *count += 1;
-        let is_enough = *count >= policy.min_uses;
-        if is_enough {
-            counts.remove(key);
-        }
-        is_enough
+        *count = count.saturating_add(1);
+        *count >= policy.min_uses
     }
 }
 
@@ -52,12 +49,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_needed_use_admits() {
+    fn the_last_needed_use_and_all_after_it_admit() {
         let uses = Uses::default();
         let policy = AdmissionPolicy { min_uses: 3 };
         let key = Key::of(b"a");
         let admitted: Vec<bool> = (0..4).map(|_| uses.admits(&key, &policy)).collect();
-        assert_eq!(admitted, [false, false, true, false]);
+        assert_eq!(admitted, [false, false, true, true]);
         assert!(uses.admits(&key, &AdmissionPolicy { min_uses: 1 }));
     }
 }

@@ -18,11 +18,42 @@ impl RangePolicy {
         let (Some(max), Some(range)) = (self.max_offset, range) else {
             return true;
         };
+        if max.0 == 0 {
+            return false;
+        }
         // nginx: an unreadable range does not keep the entry from being filled; a suffix does.
         match first_range(range) {
             None => true,
             Some(RangeSpec::Suffix { .. }) => false,
             Some(RangeSpec::From { start } | RangeSpec::FromTo { start, .. }) => start < max.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ranges_that_begin_before_the_offset_fill() {
+        let cases = [
+            (None, Some("bytes=900-"), true),
+            (Some(100), None, true),
+            (Some(100), Some("bytes=99-"), true),
+            (Some(100), Some("bytes=100-"), false),
+            (Some(100), Some("bytes=0-1,900-901"), true),
+            (Some(100), Some("bytes=-5"), false),
+            (Some(100), Some("pages=1-2"), true),
+            (Some(0), Some("bytes=0-"), false),
+            (Some(0), Some("pages=1-2"), false),
+            (Some(0), None, true),
+        ];
+        for (max, range, expected) in cases {
+            let policy = RangePolicy {
+                max_offset: max.map(Offset),
+            };
+            let may_fill = policy.may_fill(range.map(str::as_bytes));
+            assert_eq!(may_fill, expected, "{max:?} {range:?}");
         }
     }
 }

@@ -155,7 +155,6 @@ fn min_uses_stores_from_the_nth_request_on() {
 }
 
 #[test]
-#[ignore = "known fault"]
 fn requests_beyond_min_uses_join_the_fill_that_it_admitted() {
     run(|mut bench| async move {
         bench.policies.admission.min_uses = 2;
