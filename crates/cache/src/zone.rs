@@ -13,7 +13,7 @@ use millpond_store::{Entry, Key, Zone};
 use crate::admit::Uses;
 use crate::fill::Fills;
 use crate::head::StoredHead;
-use crate::variant::{self, FieldLookup};
+use crate::variant::{self, FieldLookup, VariantHash};
 
 /// Remembered failures of a zone (arbitrary; beyond it they are forgotten, which costs an origin request each).
 const ERRORS_MAX: usize = 4096;
@@ -195,6 +195,21 @@ impl CacheZone {
         if wanted == first.head.variant {
             return LookedUp::Found(Box::new(first));
         }
+        self.find_variant(wanted, text)
+    }
+
+    /// Looks up the request's variant by a Vary that is known from elsewhere, past the entry under the first key.
+    pub fn look_up_variant(
+        &self,
+        primary: &Key,
+        vary: &[u8],
+        text: &[u8],
+        field: FieldLookup<'_>,
+    ) -> LookedUp {
+        self.find_variant(variant::hash(primary, vary, field), text)
+    }
+
+    fn find_variant(&self, wanted: VariantHash, text: &[u8]) -> LookedUp {
         let secondary = variant::key(&wanted);
         match self.find(&secondary, text) {
             Some(found) if found.head.variant == wanted => LookedUp::Found(Box::new(found)),

@@ -10,14 +10,20 @@ pub struct LockPolicy {
     ///
     /// # Differs from nginx
     ///
-    /// Waiting requests are woken at once, and need not wait for the last byte. When off, a request still never starts a
+    /// Waiting requests are woken at once, and need not wait for the last byte. Requests for a stale entry that may not be
+    /// served wait, too. When off, a request still never starts a
     /// second fill of an entry: it joins one whose head has arrived, and else is passed on unstored.
     #[directive(name = "proxy_cache_lock", default = "off")]
     pub enabled: bool,
-    /// A request that has waited this long goes to the origin, and its answer is not stored.
+    /// A request that has waited this long, for one fill or several, goes to the origin, and its answer is not stored.
     #[directive(name = "proxy_cache_lock_timeout", default = "5s")]
     pub timeout: Duration,
-    /// A fill that has not ended after this long lets one more request fill the same entry.
+    /// A fill that has stood still for this long lets one more request fill the same entry.
+    ///
+    /// # Differs from nginx
+    ///
+    /// nginx counts from the start of the fill, so that a body that takes longer is fetched again and again. Here it counts
+    /// from the last bytes that came.
     #[directive(name = "proxy_cache_lock_age", default = "5s")]
     pub age: Duration,
     /// How often a waiting request looks whether the lock is free.

@@ -12,8 +12,8 @@
 //! woken at once and none polls.
 //!
 //! Invariants:
-//! 1. A key has at most one fill in the table. A fill that is older than `proxy_cache_lock_age` is replaced in the table;
-//!    it goes on for those who read from it.
+//! 1. A key has at most one fill in the table. A fill that has not moved for `proxy_cache_lock_age` is replaced in the
+//!    table; it goes on for those who read from it.
 //! 2. A fill that has ended is not in the table.
 //! 3. Whoever waits is told the end, whatever it is.
 
@@ -22,6 +22,7 @@ pub mod pump;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::head::StoredHead;
+use crate::use_stale::StaleCause;
 
 /// Locks the table of fills is split into, so that workers seldom meet (arbitrary).
 const SHARDS: usize = 64;
@@ -63,8 +65,15 @@ pub enum FillEnd {
     Complete,
     /// The answer was not one to store; each waiter must ask for itself.
     NotStorable,
-    /// The origin failed with this status.
-    Failed(u16),
+    /// No answer came.
+    Failed {
+        /// The status that the leader's client was given.
+        status: u16,
+        /// The word of `proxy_cache_use_stale` for it.
+        cause: Option<StaleCause>,
+    },
+    /// The origin answered with this error status, and the stale entry was kept instead.
+    KeptStale(u16),
     /// Given up half-way, or before the head.
     Abandoned,
 }
@@ -81,6 +90,8 @@ type Shard = HashMap<Key, Arc<Fill>, BuildHasherDefault<KeyHasher>>;
 struct Fill {
     state: watch::Sender<FillState>,
     started: Instant,
+    /// When it last moved, in milliseconds after its start.
+    moved_ms: AtomicU64,
 }
 
 /// What a request that wants to fill gets.
@@ -127,11 +138,11 @@ impl Default for Fills {
 }
 
 impl Fills {
-    /// Leads the fill of `key`, or waits for the one that runs and is younger than `age`.
+    /// Leads the fill of `key`, or waits for the one that runs and has moved within `age`.
     pub fn enter(self: &Arc<Self>, key: Key, age: Duration) -> Ticket {
         let mut shard = self.shard(&key);
         if let Some(fill) = shard.get(&key)
-            && fill.started.elapsed() < age
+            && fill.idle() < age
         {
             return Ticket::Wait(Waiter {
                 state: fill.state.subscribe(),
@@ -141,6 +152,7 @@ impl Fills {
         let fill = Arc::new(Fill {
             state: watch::Sender::new(FillState::Requested),
             started: Instant::now(),
+            moved_ms: AtomicU64::new(0),
         });
         shard.insert(key, Arc::clone(&fill));
         drop(shard);
@@ -178,6 +190,14 @@ fn guard(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Fill {
+    /// How long it has stood still.
+    fn idle(&self) -> Duration {
+        let moved = Duration::from_millis(self.moved_ms.load(Ordering::Relaxed));
+        self.started.elapsed().saturating_sub(moved)
+    }
+}
+
 impl Lead {
     /// The key that is filled.
     pub fn key(&self) -> &Key {
@@ -186,9 +206,17 @@ impl Lead {
 
     /// The head is known: waiters may read.
     pub fn begin(&self, streaming: Arc<Streaming>) {
+        self.moved();
         self.fill
             .state
             .send_replace(FillState::Streaming(streaming));
+    }
+
+    /// More of the body has come: the fill does not grow old.
+    pub fn moved(&self) {
+        let elapsed = self.fill.started.elapsed().as_millis();
+        let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
+        self.fill.moved_ms.store(elapsed, Ordering::Relaxed);
     }
 
     /// The fill is over.
@@ -304,9 +332,9 @@ mod tests {
         let fills = Arc::new(Fills::default());
         let first = lead(fills.enter(key(), AGE));
         let mut second = wait(fills.enter(key(), AGE));
-        first.end(FillEnd::Failed(502));
+        first.end(FillEnd::KeptStale(503));
         let waited = second.wait(Instant::now() + AGE).await;
-        assert!(matches!(waited, Waited::Ended(FillEnd::Failed(502))));
+        assert!(matches!(waited, Waited::Ended(FillEnd::KeptStale(503))));
     }
 
     #[tokio::test(start_paused = true)]
@@ -331,5 +359,17 @@ mod tests {
         wait(fills.enter(key(), AGE));
         drop(young);
         assert!(fills.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fill_that_moves_does_not_grow_old() {
+        let fills = Arc::new(Fills::default());
+        let first = lead(fills.enter(key(), AGE));
+        tokio::time::advance(AGE - Duration::from_secs(1)).await;
+        first.moved();
+        tokio::time::advance(AGE - Duration::from_secs(1)).await;
+        wait(fills.enter(key(), AGE));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        lead(fills.enter(key(), AGE)).end(FillEnd::Complete);
     }
 }

@@ -117,6 +117,7 @@ impl<F: Fetched> Pump<F> {
             self.writer.room().await;
             match self.fetched.next().await {
                 Some(Ok(bytes)) => {
+                    lead.moved();
                     if let Err(rest) = self.append(bytes) {
                         return self.run_unstored(rest, lead).await;
                     }

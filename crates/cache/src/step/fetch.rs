@@ -23,14 +23,42 @@ pub(crate) struct Fetch {
     lead: Option<Lead>,
     /// The stale entry that the answer is to replace or renew.
     stale: Option<Stale>,
+    /// What is done with a failure that is answered.
+    memory: Memory,
     status: CacheStatus,
 }
 
+/// A stale entry and what it may be used for.
 #[derive(Debug)]
-struct Stale {
-    found: Box<FoundEntry>,
-    /// `None` for a background update, which serves nobody.
-    rules: Option<StaleRules>,
+pub(crate) struct Stale {
+    pub(crate) found: Box<FoundEntry>,
+    pub(crate) rules: StaleRules,
+}
+
+impl Stale {
+    /// True when it may be served because no answer came.
+    pub(crate) fn covers_failure(&self, walk: &Walk, cause: Option<StaleCause>) -> bool {
+        self.rules.covers(cause, &walk.policies.stale)
+    }
+
+    /// True when it may be served in place of an answer with this status.
+    pub(crate) fn covers_status(&self, walk: &Walk, status: u16) -> bool {
+        // nginx: stale-if-error is for missing answers; statuses must be configured.
+        StaleCause::of_status(status).is_some_and(|cause| walk.policies.stale.allows(cause))
+    }
+
+    /// It is the answer.
+    pub(crate) fn served<X: Exchange>(self) -> Step<X> {
+        Step::Done(Served::Entry(self.found, CacheStatus::Stale))
+    }
+}
+
+/// Whether a failure is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Memory {
+    Remember,
+    /// nginx: a request that skipped the look-up has nothing to write its failure to.
+    Forget,
 }
 
 impl Fetch {
@@ -39,6 +67,7 @@ impl Fetch {
         Fetch {
             lead: Some(lead),
             stale: None,
+            memory: Memory::Remember,
             status: CacheStatus::Miss,
         }
     }
@@ -48,38 +77,27 @@ impl Fetch {
         Fetch {
             lead: Some(lead),
             stale: None,
+            memory: Memory::Forget,
             status: CacheStatus::Bypass,
         }
     }
 
-    /// For this client alone, though as a fill would ask.
-    pub(crate) fn unstored(status: CacheStatus) -> Self {
-        Fetch {
-            lead: None,
-            stale: None,
-            status,
-        }
-    }
-
-    /// For a stale entry that a client waits for.
-    pub(crate) fn stale(lead: Lead, found: Box<FoundEntry>, rules: StaleRules) -> Self {
-        let stale = Some(Stale {
-            found,
-            rules: Some(rules),
-        });
+    /// For a stale entry; the answer is to replace or renew it.
+    pub(crate) fn stale(lead: Lead, stale: Stale) -> Self {
         Fetch {
             lead: Some(lead),
-            stale,
+            stale: Some(stale),
+            memory: Memory::Remember,
             status: CacheStatus::Expired,
         }
     }
 
-    /// For a stale entry that was served already.
-    pub(crate) fn update(lead: Lead, found: Box<FoundEntry>) -> Self {
-        let stale = Some(Stale { found, rules: None });
+    /// For this client alone, with a stale entry in reserve.
+    pub(crate) fn unstored_stale(stale: Stale) -> Self {
         Fetch {
-            lead: Some(lead),
-            stale,
+            lead: None,
+            stale: Some(stale),
+            memory: Memory::Forget,
             status: CacheStatus::Expired,
         }
     }
@@ -91,22 +109,23 @@ impl Fetch {
     ) -> Result<Step<X>, X::Failure> {
         let ask = self.ask(walk);
         match x.fetch(&ask).await {
-            Ok(fetched) => Ok(self.answered(x, walk, fetched).await),
+            Ok(fetched) => Ok(self.answered(x, walk, fetched)),
             Err(failure) => self.failed(x, walk, failure),
         }
     }
 
     fn ask(&self, walk: &Walk) -> Ask {
+        if self.lead.is_none() {
+            return Ask::default();
+        }
         let mut ask = Ask {
             purpose: Purpose::Fill,
             ..Ask::default()
         };
-        if self.lead.is_none() {
-            ask.purpose = Purpose::Pass;
-        }
         let Some(stale) = &self.stale else { return ask };
-        if walk.policies.revalidate.conditional {
-            let head = &stale.found.head;
+        let head = &stale.found.head;
+        // nginx: the validators of other answers are not kept.
+        if walk.policies.revalidate.conditional && matches!(head.status, 200 | 206) {
             ask.if_none_match = head.field(b"etag");
             ask.if_modified_since = head
                 .last_modified
@@ -121,51 +140,53 @@ impl Fetch {
         walk: &Walk,
         failure: X::Failure,
     ) -> Result<Step<X>, X::Failure> {
-        let status = failure.status();
+        let (status, cause) = (failure.status(), failure.cause());
+        let stale = self.stale.filter(|stale| stale.covers_failure(walk, cause));
         if let Some(lead) = self.lead {
-            remember(walk, x.now(), &lead, status);
-            lead.end(FillEnd::Failed(status));
-        }
-        match self.stale {
-            Some(Stale {
-                found,
-                rules: Some(rules),
-            }) if rules.covers(failure.cause(), &walk.policies.stale) => {
-                Ok(Step::Done(Served::Entry(found, CacheStatus::Stale)))
+            if stale.is_none() && self.memory == Memory::Remember {
+                remember(walk, x.now(), &lead, status);
             }
-            _ => Err(failure),
+            lead.end(FillEnd::Failed { status, cause });
         }
+        stale.map(Stale::served).ok_or(failure)
     }
 
-    async fn answered<X: Exchange>(self, x: &mut X, walk: &Walk, fetched: X::Fetched) -> Step<X> {
-        let Some(lead) = self.lead else {
-            return Step::Done(Served::Passed(fetched, self.status));
-        };
-        let key = *lead.key();
-        match self.stale {
-            Some(stale) if is_unchanged(walk, &fetched) => {
-                return renew(x, walk, lead, stale.found, &fetched);
+    fn answered<X: Exchange>(self, x: &mut X, walk: &Walk, fetched: X::Fetched) -> Step<X> {
+        let code = fetched.status();
+        match (self.lead, self.stale) {
+            (lead, Some(stale)) if stale.covers_status(walk, code) => {
+                if let Some(lead) = lead {
+                    lead.end(FillEnd::KeptStale(code));
+                }
+                stale.served()
             }
-            Some(Stale {
-                found,
-                rules: Some(rules),
-            }) if is_covered(walk, rules, fetched.status()) => {
-                lead.end(FillEnd::Failed(fetched.status()));
-                return Step::Done(Served::Entry(found, CacheStatus::Stale));
+            (None, _) => Step::Done(Served::Passed(fetched, self.status)),
+            (Some(lead), Some(stale)) if is_unchanged(walk, code) => {
+                renew(x, walk, lead, stale.found, &fetched)
             }
-            _ => {}
+            (Some(lead), _) => store(x, walk, lead, fetched, self.status),
         }
-        let Some(head) = storable(x, walk, &fetched) else {
+    }
+}
+
+/// Fills the entry with an answer, or passes it when it must not be stored.
+fn store<X: Exchange>(
+    x: &mut X,
+    walk: &Walk,
+    lead: Lead,
+    fetched: X::Fetched,
+    status: CacheStatus,
+) -> Step<X> {
+    let begun = storable(x, walk, &fetched).and_then(|head| {
+        walk.zone.forget_error(lead.key());
+        let writer = begin(walk, *lead.key(), &head, fetched.length()).ok()?;
+        Some((head, writer))
+    });
+    match begun {
+        Some((head, writer)) => fill(x, lead, head, (fetched, writer), status),
+        None => {
             lead.end(FillEnd::NotStorable);
-            return Step::Done(Served::Passed(fetched, self.status));
-        };
-        walk.zone.forget_error(&key);
-        match begin(walk, key, &head, fetched.length()) {
-            Ok(writer) => fill(x, lead, head, (fetched, writer), self.status),
-            Err(_) => {
-                lead.end(FillEnd::NotStorable);
-                Step::Done(Served::Passed(fetched, self.status))
-            }
+            Step::Done(Served::Passed(fetched, status))
         }
     }
 }
@@ -181,15 +202,8 @@ fn remember(walk: &Walk, now: i64, lead: &Lead, status: u16) {
     }
 }
 
-fn is_unchanged<F: Fetched>(walk: &Walk, fetched: &F) -> bool {
-    fetched.status() == 304 && walk.policies.revalidate.conditional
-}
-
-fn is_covered(walk: &Walk, rules: StaleRules, status: u16) -> bool {
-    match StaleCause::of_status(status) {
-        Some(cause) => rules.covers(Some(cause), &walk.policies.stale),
-        None => false,
-    }
+fn is_unchanged(walk: &Walk, status: u16) -> bool {
+    status == 304 && walk.policies.revalidate.conditional
 }
 
 /// RFC 9111 §4.3.4: a 304 makes the stored answer fresh again.
@@ -201,17 +215,25 @@ fn renew<X: Exchange>(
     fetched: &X::Fetched,
 ) -> Step<X> {
     let now = x.now();
-    stale.head.stored_at = now;
-    Lifetime::renewed(walk, fetched, &stale.head, now).apply(&mut stale.head);
-    // An entry that cannot be written again stays stale and is asked for again.
-    if let Ok(entry) = walk
-        .zone
-        .store
-        .replace_head(&stale.entry, stale.head.encode())
-    {
-        stale.entry = entry;
-    }
-    lead.end(FillEnd::Complete);
+    let end = match Lifetime::renewed(walk, fetched, &stale.head, now) {
+        // It is served once more and stays as stale as it is: each waiter must ask for itself.
+        None => FillEnd::NotStorable,
+        Some(life) => {
+            stale.head.stored_at = now;
+            life.apply(&mut stale.head);
+            let head = stale.head.encode();
+            match walk.zone.store.replace_head(&stale.entry, head) {
+                Ok(entry) => {
+                    stale.entry = entry;
+                    FillEnd::Complete
+                }
+                // Another entry has taken its place.
+                Err(NotStored::Superseded) => FillEnd::Complete,
+                Err(_) => FillEnd::NotStorable,
+            }
+        }
+    };
+    lead.end(end);
     Step::Done(Served::Entry(stale, CacheStatus::Revalidated))
 }
 
@@ -249,7 +271,7 @@ fn fill<X: Exchange>(
     }
     match pump.finish() {
         Ok(entry) => {
-            let found = found(&lead, entry, streaming.head.clone());
+            let found = found(entry, streaming.head.clone());
             lead.end(FillEnd::Complete);
             Step::Done(Served::Entry(found, status))
         }

@@ -1,69 +1,160 @@
 //! The first step: what is stored for this request, and who deals with what is not.
+//!
+//! A request that has won the right to fill looks once more: what was stored between its look-up and that
+//! moment is not fetched again.
 
 use std::time::Duration;
 
-use super::fetch::Fetch;
-use super::wait::Wait;
+use bytes::Bytes;
+use millpond_store::Key;
+
+use super::fetch::{Fetch, Stale};
+use super::wait::{Patience, Wait};
 use super::{Exchange, FetchFailure, Served, Step, Walk, update};
-use crate::fill::{Lead, Ticket, Waiter};
+use crate::fill::{FillEnd, Lead, Ticket, Waiter};
 use crate::status::CacheStatus;
-use crate::verdict::{StaleRules, Verdict, verdict};
-use crate::zone::{FoundEntry, LookedUp};
+use crate::use_stale::StaleCause;
+use crate::verdict::{Verdict, verdict};
+use crate::zone::LookedUp;
 
 /// Looks the entry up.
 #[derive(Debug)]
 pub struct Lookup {
-    /// True when the request has led or joined a fill before: it is not counted again.
-    is_repeated: bool,
+    round: Round,
+    patience: Patience,
+}
+
+/// Which look-up of a walk it is.
+#[derive(Debug)]
+enum Round {
+    /// The first.
+    First,
+    /// One after a fill has ended: the request is not counted again.
+    Again,
+    /// As [`Round::Again`], for the request's own variant: a running fill of another one says this Vary.
+    Variant(Bytes),
 }
 
 impl Lookup {
     /// The first look-up of a walk.
     pub fn new() -> Self {
-        Lookup { is_repeated: false }
+        Lookup {
+            round: Round::First,
+            patience: Patience::default(),
+        }
     }
 
     /// A look-up after a fill has ended.
-    pub fn again() -> Self {
-        Lookup { is_repeated: true }
+    pub(crate) fn again(patience: Patience) -> Self {
+        Lookup {
+            round: Round::Again,
+            patience,
+        }
+    }
+
+    /// A look-up of the request's variant, by the Vary of a running fill.
+    pub(crate) fn variant(vary: Bytes, patience: Patience) -> Self {
+        Lookup {
+            round: Round::Variant(vary),
+            patience,
+        }
     }
 
     pub(crate) fn run<X: Exchange>(self, x: &mut X, walk: &Walk) -> Result<Step<X>, X::Failure> {
-        if !self.is_repeated && x.must_bypass() {
+        if self.is_first() && x.must_bypass() {
             return Ok(bypass(walk));
         }
-        let looked_up = walk
-            .zone
-            .look_up(&walk.key.key, &walk.key.text, &|name| x.field(name));
-        match looked_up {
+        match self.look_up(x, walk) {
+            LookedUp::Missing(key) => self.missing(x, walk, key),
             LookedUp::Found(found) => match verdict(&found.head, x.now(), &walk.policies.stale) {
                 Verdict::Fresh => Ok(Step::Done(Served::Entry(found, CacheStatus::Hit))),
-                Verdict::Stale(rules) => Ok(stale(x, walk, found, rules)),
+                Verdict::Stale(rules) => self.stale(x, walk, Stale { found, rules }),
             },
-            LookedUp::Missing(key) => self.missing(x, walk, key),
         }
     }
 
-    fn missing<X: Exchange>(
-        self,
-        x: &mut X,
-        walk: &Walk,
-        key: millpond_store::Key,
-    ) -> Result<Step<X>, X::Failure> {
+    fn is_first(&self) -> bool {
+        matches!(self.round, Round::First)
+    }
+
+    fn look_up<X: Exchange>(&self, x: &X, walk: &Walk) -> LookedUp {
+        let (key, text) = (&walk.key.key, &walk.key.text);
+        let field = |name: &[u8]| x.field(name);
+        match &self.round {
+            Round::Variant(vary) => walk.zone.look_up_variant(key, vary, text, &field),
+            Round::First | Round::Again => walk.zone.look_up(key, text, &field),
+        }
+    }
+
+    fn missing<X: Exchange>(self, x: &mut X, walk: &Walk, key: Key) -> Result<Step<X>, X::Failure> {
         if let Some(status) = walk.zone.remembered_error(&key, x.now()) {
             return Err(X::Failure::shared(status));
         }
-        let policies = &walk.policies;
-        if !self.is_repeated && !walk.zone.uses.admits(&key, &policies.admission) {
-            return Ok(Step::Fetch(Fetch::unstored(CacheStatus::Miss)));
+        if self.is_first() && !walk.zone.uses.admits(&key, &walk.policies.admission) {
+            return Ok(Step::Pass(CacheStatus::Miss));
         }
-        if !policies.range.may_fill(x.field(b"range").first().copied()) {
+        if !may_fill(x, walk) {
             return Ok(Step::Pass(CacheStatus::Miss));
         }
         Ok(match enter(walk, key) {
-            Ticket::Lead(lead) => Step::Fetch(Fetch::miss(lead)),
-            Ticket::Wait(waiter) => Step::Wait(Wait::for_missing(waiter)),
+            Ticket::Lead(lead) => self.lead_missing(x, walk, lead),
+            Ticket::Wait(waiter) => Step::Wait(Wait::for_missing(waiter, self.patience)),
         })
+    }
+
+    fn lead_missing<X: Exchange>(self, x: &X, walk: &Walk, lead: Lead) -> Step<X> {
+        match self.look_up(x, walk) {
+            LookedUp::Missing(key) if key == *lead.key() => Step::Fetch(Fetch::miss(lead)),
+            _ => {
+                lead.end(FillEnd::Complete);
+                Step::Lookup(Lookup::again(self.patience))
+            }
+        }
+    }
+
+    fn stale<X: Exchange>(
+        self,
+        x: &mut X,
+        walk: &Walk,
+        stale: Stale,
+    ) -> Result<Step<X>, X::Failure> {
+        if !stale.rules.while_updating
+            && let Some(status) = walk.zone.remembered_error(&stale.found.key, x.now())
+            && !stale.covers_failure(walk, remembered_cause(status))
+        {
+            return Err(X::Failure::shared(status));
+        }
+        Ok(match enter(walk, stale.found.key) {
+            Ticket::Lead(lead) => self.lead_stale(x, walk, stale, lead),
+            Ticket::Wait(waiter) => self.wait_stale(x, walk, stale, waiter),
+        })
+    }
+
+    fn lead_stale<X: Exchange>(self, x: &mut X, walk: &Walk, stale: Stale, lead: Lead) -> Step<X> {
+        if is_fresh_now(&self.look_up(x, walk), x, walk) {
+            lead.end(FillEnd::Complete);
+            return Step::Lookup(Lookup::again(self.patience));
+        }
+        let behind = walk.policies.revalidate.in_background && !x.is_background();
+        if behind && stale.rules.while_updating {
+            let found = stale.found.clone();
+            x.spawn(update(x.background(), walk.clone(), lead, stale));
+            return Step::Done(Served::Entry(found, CacheStatus::Stale));
+        }
+        if !may_fill(x, walk) {
+            return Step::Fetch(Fetch::unstored_stale(stale));
+        }
+        Step::Fetch(Fetch::stale(lead, stale))
+    }
+
+    fn wait_stale<X: Exchange>(self, x: &X, walk: &Walk, stale: Stale, waiter: Waiter) -> Step<X> {
+        if stale.rules.while_updating && !x.is_background() {
+            return Step::Done(Served::Entry(stale.found, CacheStatus::Updating));
+        }
+        if !may_fill(x, walk) {
+            return Step::Fetch(Fetch::unstored_stale(stale));
+        }
+        Step::Wait(Wait::for_stale(waiter, stale, self.patience))
     }
 }
 
@@ -73,7 +164,7 @@ impl Default for Lookup {
     }
 }
 
-fn enter(walk: &Walk, key: millpond_store::Key) -> Ticket {
+fn enter(walk: &Walk, key: Key) -> Ticket {
     let lock = &walk.policies.lock;
     // nginx: the age belongs to the lock; without it a fill is as old as it is.
     let age = if lock.enabled {
@@ -84,50 +175,33 @@ fn enter(walk: &Walk, key: millpond_store::Key) -> Ticket {
     walk.zone.fills.enter(key, age)
 }
 
-/// nginx: a bypassed answer may replace the stored one; while another is being stored it is not.
+/// A bypassed answer replaces the stored one; while another is being stored it is passed on unstored, because which of
+/// the two is newer is not known.
 fn bypass<X: Exchange>(walk: &Walk) -> Step<X> {
     match walk.zone.fills.enter(walk.key.key, Duration::MAX) {
         Ticket::Lead(lead) => Step::Fetch(Fetch::bypass(lead)),
-        Ticket::Wait(_) => Step::Fetch(Fetch::unstored(CacheStatus::Bypass)),
+        Ticket::Wait(_) => Step::Pass(CacheStatus::Bypass),
     }
 }
 
-fn stale<X: Exchange>(
-    x: &mut X,
-    walk: &Walk,
-    found: Box<FoundEntry>,
-    rules: StaleRules,
-) -> Step<X> {
-    match enter(walk, found.key) {
-        Ticket::Lead(lead) => lead_stale(x, walk, found, rules, lead),
-        Ticket::Wait(waiter) => wait_stale(x, found, rules, waiter),
+fn may_fill<X: Exchange>(x: &X, walk: &Walk) -> bool {
+    let range = x.field(b"range").first().copied();
+    walk.policies.range.may_fill(range)
+}
+
+fn is_fresh_now<X: Exchange>(looked_up: &LookedUp, x: &X, walk: &Walk) -> bool {
+    match looked_up {
+        LookedUp::Found(found) => {
+            verdict(&found.head, x.now(), &walk.policies.stale) == Verdict::Fresh
+        }
+        LookedUp::Missing(_) => false,
     }
 }
 
-fn lead_stale<X: Exchange>(
-    x: &mut X,
-    walk: &Walk,
-    found: Box<FoundEntry>,
-    rules: StaleRules,
-    lead: Lead,
-) -> Step<X> {
-    let behind = walk.policies.revalidate.in_background && !x.is_background();
-    if !behind || !rules.while_updating {
-        return Step::Fetch(Fetch::stale(lead, found, rules));
-    }
-    let task = update(x.background(), walk.clone(), lead, found.clone());
-    x.spawn(task);
-    Step::Done(Served::Entry(found, CacheStatus::Stale))
-}
-
-fn wait_stale<X: Exchange>(
-    x: &X,
-    found: Box<FoundEntry>,
-    rules: StaleRules,
-    waiter: Waiter,
-) -> Step<X> {
-    if rules.while_updating && !x.is_background() {
-        return Step::Done(Served::Entry(found, CacheStatus::Updating));
-    }
-    Step::Wait(Wait::for_stale(waiter))
+/// Only 502 and 504 are remembered.
+fn remembered_cause(status: u16) -> Option<StaleCause> {
+    Some(match status {
+        504 => StaleCause::Timeout,
+        _ => StaleCause::Error,
+    })
 }

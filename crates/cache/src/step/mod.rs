@@ -6,10 +6,10 @@
 //!    ▲        ├── stale ─ leader ─ may be served, update behind ───────► Deliver (STALE) + background Fetch
 //!    │        │         │        └──────────────────────────────────────► Fetch (EXPIRED) ─ 304 ─► Deliver (REVALIDATED)
 //!    │        │         └ waiter ─ may be served ──────────────────────► Deliver (UPDATING)
-//!    │        │                  └──► Wait | Pass (EXPIRED)
+//!    │        │                  └──► Wait ── as below, the stale entry in reserve (EXPIRED, STALE)
 //!    │        └── missing ─ leader ─► Fetch (MISS)
 //!    │                    └ waiter ─► Wait ── head known ───────────────► Deliver from the fill (HIT)
-//!    └──────── ended, entry stored ────┘ └─── timed out, not storable ──► Pass (MISS)
+//!    └─ ended, stored; other variant ──┘ └─── timed out, not storable ──► Pass (MISS)
 //! ```
 //!
 //! Each step is a struct with a `run` that consumes it; [`serve`] is the driver. The trail of steps is kept for tests and logs.
@@ -46,7 +46,7 @@ use crate::zone::{CacheZone, FoundEntry, PrimaryKey};
 pub use lookup::Lookup;
 pub use wait::Wait;
 
-use fetch::Fetch;
+use fetch::{Fetch, Stale};
 
 /// Steps of one walk; more means that fills of this key end again and again before they can be joined, and the
 /// request is passed on by itself (arbitrary).
@@ -227,16 +227,16 @@ async fn pass<X: Exchange>(x: &mut X, status: CacheStatus) -> Result<Step<X>, X:
 }
 
 /// Updates a stale entry for no client.
-pub(crate) async fn update<X: Exchange>(mut x: X, walk: Walk, lead: Lead, stale: Box<FoundEntry>) {
-    let fetch = Fetch::update(lead, stale);
+pub(crate) async fn update<X: Exchange>(mut x: X, walk: Walk, lead: Lead, stale: Stale) {
+    let fetch = Fetch::stale(lead, stale);
     // A failed update leaves the stale entry as it is; the upstream code has logged why.
     let _ = fetch.run(&mut x, &walk).await;
 }
 
 /// A finished entry with its head, as if it had been looked up.
-fn found(lead: &Lead, entry: Entry, head: StoredHead) -> Box<FoundEntry> {
+fn found(entry: Entry, head: StoredHead) -> Box<FoundEntry> {
     Box::new(FoundEntry {
-        key: *lead.key(),
+        key: *entry.key(),
         entry,
         head,
     })

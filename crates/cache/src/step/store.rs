@@ -7,12 +7,12 @@ use bytes::Bytes;
 use millpond_semantics::date::parse_http_date;
 use millpond_semantics::upstream_validity::{UpstreamValidity, Validity};
 use millpond_semantics::vary::Vary;
+use millpond_store::Key;
 
 use super::{Exchange, Fetched, Walk};
 use crate::head::{FieldsWriter, StoredHead};
 use crate::ignore::IgnorableField;
 use crate::variant;
-use crate::zone::PrimaryKey;
 
 /// The head to store, or `None` when the answer must not be.
 pub(crate) fn storable<X: Exchange>(
@@ -43,22 +43,16 @@ pub(crate) fn storable<X: Exchange>(
     Some(head)
 }
 
-/// The key that the answer is stored under: the primary one, unless that holds another variant.
-pub(crate) fn storage_key(
-    walk: &Walk,
-    head: &StoredHead,
-    looked_up: millpond_store::Key,
-) -> millpond_store::Key {
-    let PrimaryKey { key: primary, .. } = walk.key;
-    if head.vary.is_empty() || looked_up == primary {
-        // nginx: what is stored under the first key is replaced by an answer of any variant.
-        return if head.vary.is_empty() {
-            primary
-        } else {
-            looked_up
-        };
+/// The key that the answer is stored under: the one that was looked up, if the answer is of that variant.
+///
+/// nginx: an answer without Vary, or with another Vary than the first key's entry, takes the first key. There it
+/// decides from now on what the variants are.
+pub(crate) fn storage_key(walk: &Walk, head: &StoredHead, looked_up: Key) -> Key {
+    if !head.vary.is_empty() && variant::key(&head.variant) == looked_up {
+        looked_up
+    } else {
+        walk.key.key
     }
-    variant::key(&head.variant)
 }
 
 /// How long an answer is fresh, and stale beyond it.
@@ -84,32 +78,31 @@ impl Lifetime {
         })
     }
 
-    /// The lifetime that a 304 gives to a stored answer.
+    /// The lifetime that a 304 gives to a stored answer; `None` when it stays as stale as it is.
     ///
     /// nginx: its own fields count, else those of the stored answer, else the configuration for its status.
+    ///
+    /// # Differs from nginx
+    /// A 304 whose own fields forbid reuse, such as `no-cache`, renews nothing; in nginx the stored fields count then.
     pub(crate) fn renewed<F: Fetched>(
         walk: &Walk,
         fetched: &F,
         head: &StoredHead,
         now: i64,
-    ) -> Lifetime {
-        let fresh = validity(walk, fetched, now);
+    ) -> Option<Lifetime> {
+        let fresh = renewing_validity(walk, fetched, now);
         let stored = stored_validity(walk, head, now);
-        let until = match (fresh.verdict(), stored.verdict()) {
-            (Validity::Until(until), _) | (Validity::Unset, Validity::Until(until)) => until,
-            // What must not be stored again is served once more and is stale at once.
-            (Validity::NotStorable(_), _) => now.saturating_sub(1),
-            _ => configured(walk, head.status, now).unwrap_or(now.saturating_sub(1)),
+        let (until, source) = match (fresh.verdict(), stored.verdict()) {
+            (Validity::NotStorable(_), _) => return None,
+            (Validity::Until(until), _) => (until, &fresh),
+            (Validity::Unset, Validity::Until(until)) => (until, &stored),
+            (Validity::Unset, _) => (configured(walk, head.status, now)?, &stored),
         };
-        let (updating, error) = match fresh.verdict() {
-            Validity::Unset => (stored.stale_updating(), stored.stale_error()),
-            _ => (fresh.stale_updating(), fresh.stale_error()),
-        };
-        Lifetime {
+        Some(Lifetime {
             until,
-            stale_updating: bounded(updating),
-            stale_error: bounded(error),
-        }
+            stale_updating: bounded(source.stale_updating()),
+            stale_error: bounded(source.stale_error()),
+        })
     }
 
     /// Writes the lifetime into a head.
@@ -132,6 +125,17 @@ fn configured(walk: &Walk, status: u16, now: i64) -> Option<i64> {
 fn validity<F: Fetched>(walk: &Walk, fetched: &F, now: i64) -> UpstreamValidity {
     let mut validity = UpstreamValidity::new(now);
     fetched.each_field(&mut |name, value| feed(walk, &mut validity, name, value));
+    validity
+}
+
+/// As [`validity`], but a cookie does not count: it forbids to store the answer that sets it, not to reuse an older one.
+fn renewing_validity<F: Fetched>(walk: &Walk, fetched: &F, now: i64) -> UpstreamValidity {
+    let mut validity = UpstreamValidity::new(now);
+    fetched.each_field(&mut |name, value| {
+        if !name.eq_ignore_ascii_case(b"set-cookie") {
+            feed(walk, &mut validity, name, value);
+        }
+    });
     validity
 }
 

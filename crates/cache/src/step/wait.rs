@@ -1,36 +1,55 @@
 //! The step of those who came second: wait for the fill's head, read along, or go on alone.
 
+use std::sync::Arc;
+
 use tokio::time::Instant;
 
-use super::fetch::Fetch;
+use super::fetch::{Fetch, Stale};
 use super::lookup::Lookup;
 use super::{Exchange, FetchFailure, Served, Step, Walk};
+use crate::fill::lock::LockPolicy;
 use crate::fill::pump::Reader;
 use crate::fill::{FillEnd, Streaming, Waited, Waiter};
 use crate::status::CacheStatus;
 use crate::variant;
-use std::sync::Arc;
 
 /// Waits for another request's fill.
 #[derive(Debug)]
 pub struct Wait {
     waiter: Waiter,
-    /// The label if the request goes on alone.
-    alone: CacheStatus,
+    /// The stale entry of the request, if it has one.
+    stale: Option<Stale>,
+    patience: Patience,
+}
+
+/// Until when a request waits for fills; it begins with the first one and is not renewed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Patience(Option<Instant>);
+
+impl Patience {
+    /// When it ends; from now on it is running.
+    fn deadline(&mut self, lock: &LockPolicy) -> Option<Instant> {
+        if self.0.is_none() {
+            self.0 = Instant::now().checked_add(lock.timeout);
+        }
+        self.0
+    }
 }
 
 impl Wait {
-    pub(crate) fn for_missing(waiter: Waiter) -> Self {
+    pub(crate) fn for_missing(waiter: Waiter, patience: Patience) -> Self {
         Wait {
             waiter,
-            alone: CacheStatus::Miss,
+            stale: None,
+            patience,
         }
     }
 
-    pub(crate) fn for_stale(waiter: Waiter) -> Self {
+    pub(crate) fn for_stale(waiter: Waiter, stale: Stale, patience: Patience) -> Self {
         Wait {
             waiter,
-            alone: CacheStatus::Expired,
+            stale: Some(stale),
+            patience,
         }
     }
 
@@ -44,41 +63,51 @@ impl Wait {
             None if !walk.policies.lock.enabled => return Ok(self.alone()),
             None => self.wait(walk).await,
         };
-        Ok(match waited {
-            Waited::Streaming(streaming) => self.join(x, walk, streaming),
-            Waited::Ended(FillEnd::Complete | FillEnd::Abandoned) => Step::Lookup(Lookup::again()),
-            Waited::Ended(FillEnd::NotStorable) => self.alone(),
-            Waited::Ended(FillEnd::Failed(status)) => return Err(X::Failure::shared(status)),
-            Waited::TimedOut => self.timed_out(walk),
-        })
+        match waited {
+            Waited::Streaming(streaming) => Ok(self.join(x, walk, streaming)),
+            Waited::TimedOut => Ok(self.timed_out(walk)),
+            Waited::Ended(end) => self.ended(walk, end),
+        }
     }
 
     async fn wait(&mut self, walk: &Walk) -> Waited {
         let lock = &walk.policies.lock;
-        let now = Instant::now();
         let aged = self.waiter.started().checked_add(lock.age);
-        let patience = now.checked_add(lock.timeout);
-        let deadline = match (aged, patience) {
+        let deadline = match (aged, self.patience.deadline(lock)) {
             (Some(aged), Some(patience)) => aged.min(patience),
             (Some(one), None) | (None, Some(one)) => one,
-            (None, None) => now,
+            (None, None) => Instant::now(),
         };
         self.waiter.wait(deadline).await
     }
 
+    fn ended<X: Exchange>(self, walk: &Walk, end: FillEnd) -> Result<Step<X>, X::Failure> {
+        match (end, self.stale) {
+            (FillEnd::Complete | FillEnd::Abandoned, _) => {
+                Ok(Step::Lookup(Lookup::again(self.patience)))
+            }
+            (FillEnd::Failed { cause, .. }, Some(stale)) if stale.covers_failure(walk, cause) => {
+                Ok(stale.served())
+            }
+            (FillEnd::Failed { status, .. }, _) => Err(X::Failure::shared(status)),
+            (FillEnd::KeptStale(status), Some(stale)) if stale.covers_status(walk, status) => {
+                Ok(stale.served())
+            }
+            (FillEnd::KeptStale(_) | FillEnd::NotStorable, stale) => Ok(alone(stale)),
+        }
+    }
+
     /// The lock timed out, or the fill is so old that one more request may try.
     fn timed_out<X: Exchange>(self, walk: &Walk) -> Step<X> {
-        let lock = &walk.policies.lock;
-        let is_aged = self.waiter.started().elapsed() >= lock.age;
-        if is_aged && lock.age <= lock.timeout {
-            Step::Lookup(Lookup::again())
+        if self.waiter.started().elapsed() >= walk.policies.lock.age {
+            Step::Lookup(Lookup::again(self.patience))
         } else {
             self.alone()
         }
     }
 
     fn alone<X: Exchange>(self) -> Step<X> {
-        Step::Fetch(Fetch::unstored(self.alone))
+        alone(self.stale)
     }
 
     /// Reads along, if the fill is of the request's own variant.
@@ -87,7 +116,7 @@ impl Wait {
         if !head.vary.is_empty() {
             let wanted = variant::hash(&walk.key.key, &head.vary, &|name| x.field(name));
             if wanted != head.variant {
-                return self.alone();
+                return Step::Lookup(Lookup::variant(head.vary.clone(), self.patience));
             }
         }
         let reader = Reader {
@@ -95,5 +124,13 @@ impl Wait {
             overflow: None,
         };
         Step::Done(Served::Filling(streaming, reader, CacheStatus::Hit))
+    }
+}
+
+/// Asks the origin for this client only.
+fn alone<X: Exchange>(stale: Option<Stale>) -> Step<X> {
+    match stale {
+        Some(stale) => Step::Fetch(Fetch::unstored_stale(stale)),
+        None => Step::Pass(CacheStatus::Miss),
     }
 }

@@ -189,7 +189,6 @@ fn a_range_that_begins_too_deep_is_passed_as_it_is() {
 }
 
 #[test]
-#[ignore = "known fault"]
 fn a_range_that_begins_too_deep_does_not_fetch_a_stale_entry_again() {
     run(|mut bench| async move {
         bench.policies.range.max_offset = Some(Offset(100));
@@ -225,7 +224,6 @@ fn another_text_under_the_same_hash_is_a_miss() {
 }
 
 #[test]
-#[ignore = "known fault"]
 fn what_was_stored_between_look_up_and_fill_is_not_fetched_again() {
     run(|bench| async move {
         let walk = bench.walk(&client("k"));

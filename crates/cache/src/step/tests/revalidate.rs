@@ -56,7 +56,6 @@ fn without_revalidation_no_condition_is_sent() {
 }
 
 #[test]
-#[ignore = "known fault"]
 fn only_what_was_200_or_206_is_asked_for_with_its_validators() {
     for (code, is_conditional) in [(200, true), (206, true), (201, false), (404, false)] {
         run(|bench| async move {
@@ -73,7 +72,6 @@ fn only_what_was_200_or_206_is_asked_for_with_its_validators() {
 
 /// Stored with `stored`, found unchanged with `fresh`: how many seconds it is a hit after that.
 #[test]
-#[ignore = "known fault"]
 fn the_304s_own_fields_count_then_the_stored_ones_then_the_configuration() {
     let silent = || ok("old").silent();
     let cases = [

@@ -61,7 +61,6 @@ fn an_answer_without_vary_replaces_all_variants() {
 }
 
 #[test]
-#[ignore = "known fault"]
 fn an_answer_with_another_vary_takes_the_first_key() {
     run(|bench| async move {
         let other = |body| ok(body).field("Vary", "X, Y");
@@ -91,7 +90,6 @@ fn a_bypass_stores_its_variant_under_the_first_key_and_leaves_the_others() {
 }
 
 #[test]
-#[ignore = "known fault"]
 fn waiters_join_a_fill_of_their_own_variant_only() {
     run(|bench| async move {
         bench.script([
@@ -112,7 +110,6 @@ fn waiters_join_a_fill_of_their_own_variant_only() {
 }
 
 #[test]
-#[ignore = "known fault"]
 fn a_waiter_of_another_variant_finds_what_is_stored_of_its_own() {
     run(|bench| async move {
         bench.script([varied("A"), varied("B")]);
