@@ -344,6 +344,27 @@ pub const NO_EFFECT: &[NoEffect] = &[
         reason: "files are checked by time",
     },
     NoEffect {
+        name: "fastcgi_temp_path",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "there are no temporary files",
+    },
+    NoEffect {
+        name: "uwsgi_temp_path",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "there are no temporary files",
+    },
+    NoEffect {
+        name: "scgi_temp_path",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "there are no temporary files",
+    },
+    NoEffect {
         name: "proxy_temp_path",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)

@@ -56,7 +56,7 @@ pub const REFUSED: &[Refused] = &[
                 scgi_no_cache scgi_cache_valid scgi_cache_min_uses scgi_cache_max_range_offset \
                 scgi_cache_use_stale scgi_cache_methods scgi_cache_lock \
                 scgi_cache_lock_timeout scgi_cache_lock_age scgi_cache_revalidate \
-                scgi_cache_background_update scgi_temp_path scgi_max_temp_file_size \
+                scgi_cache_background_update scgi_max_temp_file_size \
                 scgi_temp_file_write_size scgi_next_upstream scgi_next_upstream_tries \
                 scgi_next_upstream_timeout scgi_param scgi_pass_header scgi_hide_header \
                 scgi_ignore_headers",
@@ -89,7 +89,7 @@ pub const REFUSED: &[Refused] = &[
                 fastcgi_no_cache fastcgi_cache_valid fastcgi_cache_min_uses \
                 fastcgi_cache_max_range_offset fastcgi_cache_use_stale fastcgi_cache_methods \
                 fastcgi_cache_lock fastcgi_cache_lock_timeout fastcgi_cache_lock_age \
-                fastcgi_cache_revalidate fastcgi_cache_background_update fastcgi_temp_path \
+                fastcgi_cache_revalidate fastcgi_cache_background_update \
                 fastcgi_max_temp_file_size fastcgi_temp_file_write_size fastcgi_next_upstream \
                 fastcgi_next_upstream_tries fastcgi_next_upstream_timeout fastcgi_param \
                 fastcgi_pass_header fastcgi_hide_header fastcgi_ignore_headers \
@@ -107,7 +107,7 @@ pub const REFUSED: &[Refused] = &[
                 uwsgi_cache_bypass uwsgi_no_cache uwsgi_cache_valid uwsgi_cache_min_uses \
                 uwsgi_cache_max_range_offset uwsgi_cache_use_stale uwsgi_cache_methods \
                 uwsgi_cache_lock uwsgi_cache_lock_timeout uwsgi_cache_lock_age \
-                uwsgi_cache_revalidate uwsgi_cache_background_update uwsgi_temp_path \
+                uwsgi_cache_revalidate uwsgi_cache_background_update \
                 uwsgi_max_temp_file_size uwsgi_temp_file_write_size uwsgi_next_upstream \
                 uwsgi_next_upstream_tries uwsgi_next_upstream_timeout uwsgi_param uwsgi_string \
                 uwsgi_pass_header uwsgi_hide_header uwsgi_ignore_headers \
