@@ -1,6 +1,8 @@
 //! The map of a request: phases in nginx's order, the handlers of each, and the loop that runs them.
 //!
 //! ```text
+//! PostRead
+//!        ▼
 //! ServerRewrite ─► FindConfig ─► Rewrite ─► PostRewrite ─► Preaccess ─► Access ─► Precontent ─► Content
 //!        ▲             ▲            ▲           │                                                  │
 //!        │             └──uri changed───────────┘                                                  │
@@ -24,6 +26,8 @@ use crate::rewrite;
 /// The phases, in running order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
+    /// The client's address is set right.
+    PostRead,
     /// Directives of the rewrite module in the server block.
     ServerRewrite,
     /// The location is looked up.
@@ -57,10 +61,14 @@ pub enum Flow {
 /// The handlers; dispatched by one `match` in [`run_handler`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handler {
+    StartRealIp,
     ServerRewrite,
     FindLocation,
     Rewrite,
     PostRewrite,
+    RealIp,
+    LimitReq,
+    LimitConn,
     Access,
     TryFiles,
     Content,
@@ -68,10 +76,14 @@ enum Handler {
 
 /// Handlers in running order.
 const HANDLERS: &[(Phase, Handler)] = &[
+    (Phase::PostRead, Handler::StartRealIp),
     (Phase::ServerRewrite, Handler::ServerRewrite),
     (Phase::FindConfig, Handler::FindLocation),
     (Phase::Rewrite, Handler::Rewrite),
     (Phase::PostRewrite, Handler::PostRewrite),
+    (Phase::Preaccess, Handler::RealIp),
+    (Phase::Preaccess, Handler::LimitReq),
+    (Phase::Preaccess, Handler::LimitConn),
     (Phase::Access, Handler::Access),
     (Phase::Precontent, Handler::TryFiles),
     (Phase::Content, Handler::Content),
@@ -79,7 +91,7 @@ const HANDLERS: &[(Phase, Handler)] = &[
 
 /// Runs a routed request to its answer, error pages included.
 pub async fn answer(req: &mut Request) -> Response {
-    answer_from(req, Phase::ServerRewrite).await
+    answer_from(req, Phase::PostRead).await
 }
 
 /// Runs phases and error pages until there is an answer.
@@ -172,6 +184,16 @@ async fn run_handler(req: &mut Request, handler: Handler) -> Result<Flow, Failur
             rewrite::run(req, &location.script)
         }
         Handler::PostRewrite => post_rewrite(req),
+        Handler::StartRealIp => {
+            handler::realip::start(req);
+            Ok(Flow::Next)
+        }
+        Handler::RealIp => {
+            handler::realip::replace(req);
+            Ok(Flow::Next)
+        }
+        Handler::LimitReq => handler::limit_req::run(req).await,
+        Handler::LimitConn => handler::limit_conn::run(req),
         Handler::Access => handler::access::run(req).await,
         Handler::TryFiles => handler::try_files::run(req),
         Handler::Content => handler::content(req).await,

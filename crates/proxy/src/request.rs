@@ -19,6 +19,7 @@ use millpond_conf::{Part, Template, VarId};
 use crate::clock::Instant;
 use crate::downstream::Downstream;
 use crate::downstream::body::RequestBody;
+use crate::handler::limit_conn::Held;
 use crate::header::{Fields, Known};
 use crate::http1::Method;
 use crate::http1::request::RequestHead;
@@ -64,6 +65,17 @@ pub struct Sent {
     pub head_bytes: u64,
     /// Bytes of the body as sent, chunked framing included, as nginx counts them.
     pub body_bytes: u64,
+}
+
+/// What limits said of a request, and what it holds of them until it ends.
+#[derive(Debug, Default)]
+pub struct LimitState {
+    /// `$limit_req_status`; also tells that the request was limited already.
+    pub req_status: Option<&'static str>,
+    /// `$limit_conn_status`; the same.
+    pub conn_status: Option<&'static str>,
+    /// Connections that it counts for.
+    pub held: Vec<Held>,
 }
 
 /// A request.
@@ -125,6 +137,8 @@ pub struct Request {
     pub values: Vec<Option<Value>>,
     /// How many blocks that compute variables are being evaluated, one inside the other.
     pub lookup_depth: u8,
+    /// What limits said of the request, and what it holds of them.
+    pub limits: LimitState,
     /// Exchanges with upstreams made for this request.
     pub upstream: Rc<RefCell<UpstreamTrace>>,
     /// Rate limit of the answer set by `$limit_rate` or X-Accel-Limit-Rate, bytes a second.
@@ -185,6 +199,7 @@ impl Request {
             captures: Captures::default(),
             values: vec![None; variables],
             lookup_depth: 0,
+            limits: LimitState::default(),
             upstream: Rc::default(),
             limit_rate: None,
             sent: Sent::default(),
@@ -225,6 +240,7 @@ impl Request {
             captures: self.captures.clone(),
             values: self.values.clone(),
             lookup_depth: 0,
+            limits: LimitState::default(),
             upstream: Rc::default(),
             limit_rate: self.limit_rate,
             started: crate::clock::instant(),

@@ -7,13 +7,18 @@ pub mod access;
 pub mod auth_basic;
 pub mod error_page;
 pub mod index;
+pub mod limit_conn;
+pub mod limit_req;
+pub mod limit_zone;
 pub mod mime;
 pub mod open_file;
 pub mod path;
+pub mod realip;
 pub mod redirect;
 pub mod referer;
 pub mod special;
 pub mod static_file;
+pub mod stub_status;
 pub mod try_files;
 
 use std::sync::Arc;
@@ -30,6 +35,8 @@ use crate::upstream::pass;
 pub enum ContentHandler {
     /// `proxy_pass`.
     Pass(Arc<pass::PassTarget>),
+    /// `stub_status`.
+    StubStatus,
 }
 
 /// Finds the location of the path and refuses what it does not allow.
@@ -71,6 +78,7 @@ pub async fn content(req: &mut Request) -> Result<Flow, Failure> {
     let handler = req.location.handler.clone();
     let response = match handler {
         Some(ContentHandler::Pass(target)) => pass::run(req, &target).await?,
+        Some(ContentHandler::StubStatus) => stub_status::run(req)?,
         None if req.uri.last() == Some(&b'/') => return index::run(req),
         None => static_file::run(req)?,
     };

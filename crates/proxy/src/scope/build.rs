@@ -29,6 +29,7 @@ use super::main::{MainSettings, MainSettingsRaw};
 use super::server::{ServerSettings, ServerSettingsRaw};
 use super::{Conf, Location, Server, listen, no_effect, refused};
 use crate::cache::zones::{LocationCache, Zones};
+use crate::handler::limit_zone;
 use crate::route::location::{AfterPrefix, LocationKind, LocationTree};
 use crate::route::regex::{Case, Regex};
 use crate::var::{Definition, VariableTable};
@@ -104,6 +105,8 @@ pub struct Builder {
     zones_used: Vec<LocationCache>,
     servers: Vec<(Arc<Server>, Vec<listen::ListenArgs>)>,
     has_http: bool,
+    /// Zones that limits name, with the directive's name and place.
+    pub limit_zones_used: Vec<(&'static str, String, Span)>,
 }
 
 /// Builds the snapshot of a tree. The diagnostics (errors, warnings, notes) are returned in `cx`.
@@ -117,6 +120,7 @@ pub fn build(tree: &Tree, cx: ParseContext) -> (Option<Conf>, ParseContext) {
         zones_used: Vec::new(),
         servers: Vec::new(),
         has_http: false,
+        limit_zones_used: Vec::new(),
     };
     let mut draft = Draft {
         context: Contexts::MAIN,
@@ -395,6 +399,7 @@ impl Builder {
         self.levels.pop();
         let logs = &mut self.declared.logs;
         crate::log::access::complete(&mut settings.access_log, logs, &mut self.cx);
+        limit_zone::note_uses(self, &settings);
         let cache = LocationCache::of(&settings);
         self.zones_used.extend(cache.iter().cloned());
         self.check_level(&draft, &kind, &settings);
@@ -501,6 +506,7 @@ impl Builder {
     fn finish(mut self, _tree: &Tree) -> (Option<Conf>, ParseContext) {
         let bindings = listen::bindings(&mut self.cx, &self.servers);
         let main = MainSettings::resolve(&[&self.main], &mut self.cx);
+        limit_zone::check_uses(&mut self);
         let variables = self.variables();
         self.check_zones();
         if self.cx.diagnostics.has_errors() {

@@ -2,8 +2,12 @@
 //!
 //! One field for each kind; the type stands in the file that uses it.
 
+use std::sync::Arc;
+
 use millpond_cache::zone::ZonePath;
 
+use crate::handler::limit_conn::ConnectionZone;
+use crate::handler::limit_req::RequestZone;
 use crate::log::format::Logs;
 
 /// Declarations of an http block.
@@ -13,6 +17,10 @@ pub struct Declared {
     pub logs: Logs,
     /// `proxy_cache_path`.
     pub zones: Vec<ZonePath>,
+    /// `limit_req_zone`.
+    pub limit_req: Vec<Arc<RequestZone>>,
+    /// `limit_conn_zone`.
+    pub limit_conn: Vec<Arc<ConnectionZone>>,
     /// `charset_map`.
     pub charset_maps: crate::filter::charset::CharsetMaps,
 }

@@ -22,9 +22,12 @@ use crate::filter::headers::HeadersPolicy;
 use crate::handler::access::{AddressRules, SatisfyPolicy};
 use crate::handler::error_page::ErrorPolicy;
 use crate::handler::index::IndexPolicy;
+use crate::handler::limit_conn::LimitConnPolicy;
+use crate::handler::limit_req::LimitReqPolicy;
 use crate::handler::mime::TypesPolicy;
 use crate::handler::open_file::OpenFilePolicy;
 use crate::handler::path::RootPolicy;
+use crate::handler::realip::RealIpPolicy;
 use crate::handler::redirect::RedirectPolicy;
 use crate::handler::referer::RefererPolicy;
 use crate::handler::static_file::StaticPolicy;
@@ -100,4 +103,10 @@ pub struct LocationSettings {
     pub satisfy: SatisfyPolicy,
     /// Where requests may come from.
     pub referer: RefererPolicy,
+    /// The client's address behind proxies.
+    pub real_ip: RealIpPolicy,
+    /// How many requests a second.
+    pub limit_req: LimitReqPolicy,
+    /// How many requests at a time.
+    pub limit_conn: LimitConnPolicy,
 }

@@ -268,26 +268,8 @@ pub const REFUSED: &[Refused] = &[
         reason: "random balancing is not supported",
     },
     Refused {
-        names: "limit_conn_zone limit_conn limit_conn_log_level limit_conn_status \
-                limit_conn_dry_run",
-        reason: "limits of connections are not supported",
-    },
-    Refused {
-        names: "limit_req_zone limit_req limit_req_log_level limit_req_status \
-                limit_req_dry_run",
-        reason: "limits of request rates are not supported",
-    },
-    Refused {
         names: "auth_basic auth_basic_user_file auth_delay",
         reason: "HTTP authentication is not supported",
-    },
-    Refused {
-        names: "set_real_ip_from real_ip_header real_ip_recursive",
-        reason: "taking client addresses from fields is not supported",
-    },
-    Refused {
-        names: "stub_status",
-        reason: "the status page is not supported",
     },
     Refused {
         names: "slice",

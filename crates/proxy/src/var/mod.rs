@@ -61,6 +61,8 @@ pub struct VariableFamily {
 /// All built-in variables.
 pub fn builtins() -> impl Iterator<Item = &'static Variable> {
     [
+        crate::handler::limit_conn::VARIABLES,
+        crate::handler::limit_req::VARIABLES,
         crate::handler::referer::VARIABLES,
         request::VARIABLES,
         connection::VARIABLES,

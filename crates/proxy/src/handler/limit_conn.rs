@@ -1,0 +1,266 @@
+//! `limit_conn_zone`, `limit_conn`, `limit_conn_status`, `limit_conn_log_level`, `limit_conn_dry_run`: how many requests
+//! at a time.
+//!
+//! A connection counts while a request of it is being answered.
+//!
+//! Invariants:
+//! 1. Whatever ends a request gives back what it holds: [`Held`] is a guard.
+//! 2. A request that one limit refuses holds nothing of the others.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use millpond_conf::value::{ArgError, Args, FromArgs};
+use millpond_conf::{Contexts, Spanned, Statement, Template};
+
+use super::limit_zone::{KeyTable, LimitLevel, LimitStatus, read_zone};
+use crate::failure::Failure;
+use crate::log::error::{self, Level};
+use crate::phase::Flow;
+use crate::request::Request;
+use crate::scope::block::{Draft, Pass, Row};
+use crate::scope::build::Builder;
+use crate::var::Variable;
+
+/// The longest key that is counted (nginx's bound).
+const MAX_KEY: usize = 255;
+
+/// The row of the zones.
+pub const ROWS: &[Row] = &[Row {
+    name: "limit_conn_zone",
+    contexts: Contexts::HTTP,
+    syntax: "key zone=name:size",
+    is_block: false,
+    pass: Pass::First,
+    doc: "Names a table of numbers of connections by key.",
+    apply: limit_conn_zone,
+}];
+
+/// The variable.
+pub const VARIABLES: &[Variable] = &[Variable {
+    name: "limit_conn_status",
+    doc: "What `limit_conn` did: PASSED, REJECTED or REJECTED_DRY_RUN.",
+    write: |req, out| match req.limits.conn_status {
+        Some(status) => {
+            out.extend_from_slice(status.as_bytes());
+            true
+        }
+        None => false,
+    },
+}];
+
+/// How many requests at a time.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location)]
+pub struct LimitConnPolicy {
+    /// The largest number of connections that are served at a time for a key of the zone.
+    #[directive(name = "limit_conn", repeat)]
+    pub limits: Vec<Spanned<LimitConn>>,
+    /// The status of a refused request.
+    #[directive(name = "limit_conn_status", default = "503")]
+    pub status: LimitStatus,
+    /// The level at which refusals are logged.
+    #[directive(name = "limit_conn_log_level", default = "error")]
+    pub log_level: LimitLevel,
+    /// Whether connections are only counted and never refused.
+    #[directive(name = "limit_conn_dry_run", default = "off")]
+    pub dry_run: bool,
+}
+
+/// One `limit_conn`.
+#[derive(Clone, Debug)]
+pub struct LimitConn {
+    /// Name of the zone.
+    pub zone: String,
+    /// The largest number.
+    count: u16,
+}
+
+/// A zone.
+#[derive(Debug)]
+pub struct ConnectionZone {
+    name: String,
+    key: Template,
+    counts: Mutex<KeyTable<u16>>,
+}
+
+/// One connection in a zone; given back when dropped.
+#[derive(Debug)]
+pub struct Held {
+    zone: Arc<ConnectionZone>,
+    key: Bytes,
+}
+
+impl FromArgs for LimitConn {
+    const SYNTAX: &'static str = "zone number";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        let [zone, number] = args.words else {
+            return Err(ArgError::Count);
+        };
+        let text = number.text.as_str();
+        let is_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        match text.parse::<u64>() {
+            Ok(count @ 1..=65_535) if is_digits => Ok(LimitConn {
+                zone: zone.text.clone(),
+                // In range by the pattern.
+                count: count as u16,
+            }),
+            Ok(65_536..) if is_digits => {
+                Err(ArgError::value(1, "connection limit must be less 65536"))
+            }
+            _ => Err(ArgError::value(
+                1,
+                format!("invalid number of connections \"{text}\""),
+            )),
+        }
+    }
+}
+
+fn limit_conn_zone(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
+    if !builder.has_arguments(statement, 2..=2) {
+        return;
+    }
+    let Some(zone) = read_zone(builder, statement) else {
+        return;
+    };
+    let zones = &mut builder.declared.limit_conn;
+    if zones.iter().any(|other| other.name == zone.name) {
+        let message = format!(
+            "limit_conn_zone \"{}\" is already bound to a key",
+            zone.name
+        );
+        builder.error(statement.span, message);
+        return;
+    }
+    zones.push(Arc::new(ConnectionZone {
+        name: zone.name,
+        key: zone.key,
+        counts: Mutex::new(KeyTable::new(zone.size)),
+    }));
+}
+
+/// Why a connection is not let in.
+enum Refusal {
+    /// There are as many as may be.
+    TooMany,
+    /// There is no room for the key.
+    NoRoom,
+}
+
+impl ConnectionZone {
+    /// Name of the zone.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn hold(self: &Arc<Self>, key: Bytes, limit: u16) -> Result<Held, Refusal> {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        match counts.use_key(&key) {
+            Some(count) if *count >= limit => return Err(Refusal::TooMany),
+            Some(count) => *count += 1,
+            None => {
+                counts.insert(&key, 1).ok_or(Refusal::NoRoom)?;
+            }
+        }
+        drop(counts);
+        let zone = Arc::clone(self);
+        Ok(Held { zone, key })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut counts = self
+            .zone
+            .counts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match counts.use_key(&self.key) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => counts.remove(&self.key),
+        }
+    }
+}
+
+/// Refuses the request where too many are being answered.
+pub fn run(req: &mut Request) -> Result<Flow, Failure> {
+    let location = Arc::clone(&req.location);
+    let policy = &location.settings.limit_conn;
+    if policy.limits.is_empty() || req.limits.conn_status.is_some() {
+        return Ok(Flow::Next);
+    }
+    let conf = Arc::clone(&req.conf);
+    for limit in &policy.limits {
+        let limit = &limit.value;
+        let zones = &conf.declared.limit_conn;
+        let Some(zone) = zones.iter().find(|zone| zone.name == limit.zone) else {
+            continue;
+        };
+        let key = req.eval(&zone.key);
+        if key.is_empty() {
+            continue;
+        }
+        if key.len() > MAX_KEY {
+            let source = &zone.key.source;
+            let message = format_args!("the value of the \"{source}\" key is more than 255 bytes");
+            error::write(req, Level::Error, message);
+            continue;
+        }
+        req.limits.conn_status = Some("PASSED");
+        match zone.hold(key, limit.count) {
+            Ok(held) => req.limits.held.push(held),
+            Err(refusal) => return refuse(req, policy, zone, refusal),
+        }
+    }
+    Ok(Flow::Next)
+}
+
+fn refuse(
+    req: &mut Request,
+    policy: &LimitConnPolicy,
+    zone: &ConnectionZone,
+    refusal: Refusal,
+) -> Result<Flow, Failure> {
+    if matches!(refusal, Refusal::TooMany) {
+        let dry = if policy.dry_run { ", dry run," } else { "" };
+        error::write(
+            req,
+            policy.log_level.level(),
+            format_args!("limiting connections{dry} by zone \"{}\"", zone.name),
+        );
+    }
+    // INVARIANT 2.
+    req.limits.held.clear();
+    if policy.dry_run {
+        req.limits.conn_status = Some("REJECTED_DRY_RUN");
+        return Ok(Flow::Next);
+    }
+    req.limits.conn_status = Some("REJECTED");
+    Err(Failure::Status(policy.status.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_given_back_when_their_guards_are_dropped() {
+        let zone = Arc::new(ConnectionZone {
+            name: "one".to_string(),
+            key: Template::literal("k"),
+            counts: Mutex::new(KeyTable::new(128)),
+        });
+        let key = Bytes::from_static(b"a");
+        let first = zone.hold(key.clone(), 2);
+        let second = zone.hold(key.clone(), 2);
+        assert!(first.is_ok() && second.is_ok());
+        assert!(matches!(zone.hold(key.clone(), 2), Err(Refusal::TooMany)));
+        drop(first);
+        let third = zone.hold(key.clone(), 2);
+        assert!(third.is_ok());
+        assert!(zone.hold(Bytes::from_static(b"b"), 1).is_ok());
+        drop((second, third));
+        assert!(zone.counts.lock().unwrap().use_key(b"a").is_none());
+    }
+}

@@ -1,0 +1,344 @@
+//! `limit_req_zone`, `limit_conn_zone`: tables of keys that all workers share, bounded in memory.
+//!
+//! A [`KeyTable`] keeps its keys in the order of their last use. What an entry costs is estimated as nginx's slab
+//! allocator would round it, so that a zone of a size holds about as many keys as there.
+//!
+//! Invariants:
+//! 1. The cost of all entries is at most the size of the table.
+//! 2. `first` to `last` is a list of all entries, the last used one first.
+//!
+//! Differs from nginx: a zone starts empty after a reload.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use millpond_conf::value::parse_offset;
+use millpond_conf::{Statement, Template, Word};
+
+use crate::scope::build::Builder;
+use crate::scope::location::LocationSettings;
+
+/// The smallest zone that nginx takes: eight pages.
+const MIN_ZONE_SIZE: u64 = 8 * 4096;
+
+/// Bytes of an entry beside its key, about those of nginx's.
+const ENTRY_COST: usize = 48;
+
+/// A bounded table of values by key, in the order of use.
+#[derive(Debug)]
+pub struct KeyTable<V> {
+    size: usize,
+    used: usize,
+    places: HashMap<Arc<[u8]>, usize>,
+    entries: Vec<Entry<V>>,
+    free: Vec<usize>,
+    first: Option<usize>,
+    last: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Entry<V> {
+    key: Arc<[u8]>,
+    value: V,
+    before: Option<usize>,
+    after: Option<usize>,
+}
+
+impl<V: Default> KeyTable<V> {
+    /// An empty table of at most `size` bytes.
+    pub fn new(size: usize) -> Self {
+        KeyTable {
+            size,
+            used: 0,
+            places: HashMap::new(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            first: None,
+            last: None,
+        }
+    }
+
+    /// The value of a key, which becomes the last used one.
+    pub fn use_key(&mut self, key: &[u8]) -> Option<&mut V> {
+        let place = *self.places.get(key)?;
+        self.unlink(place);
+        self.link_first(place);
+        self.entries.get_mut(place).map(|entry| &mut entry.value)
+    }
+
+    /// True when a new key of this length would fit.
+    pub fn has_room(&self, key: &[u8]) -> bool {
+        self.used + cost(key) <= self.size
+    }
+
+    /// Adds a key that is not there, as the last used one; `None` when it does not fit.
+    pub fn insert(&mut self, key: &[u8], value: V) -> Option<&mut V> {
+        if !self.has_room(key) {
+            return None;
+        }
+        self.used += cost(key);
+        let key: Arc<[u8]> = Arc::from(key);
+        let entry = Entry {
+            key: Arc::clone(&key),
+            value,
+            before: None,
+            after: None,
+        };
+        let place = match self.free.pop() {
+            Some(place) => {
+                if let Some(slot) = self.entries.get_mut(place) {
+                    *slot = entry;
+                }
+                place
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() - 1
+            }
+        };
+        self.places.insert(key, place);
+        self.link_first(place);
+        self.entries.get_mut(place).map(|entry| &mut entry.value)
+    }
+
+    /// The value that was used longest ago.
+    pub fn oldest(&self) -> Option<&V> {
+        self.entries.get(self.last?).map(|entry| &entry.value)
+    }
+
+    /// Removes the key that was used longest ago.
+    pub fn remove_oldest(&mut self) {
+        if let Some(place) = self.last {
+            self.remove_place(place);
+        }
+    }
+
+    /// Removes a key.
+    pub fn remove(&mut self, key: &[u8]) {
+        if let Some(place) = self.places.get(key).copied() {
+            self.remove_place(place);
+        }
+    }
+
+    fn remove_place(&mut self, place: usize) {
+        self.unlink(place);
+        let Some(entry) = self.entries.get_mut(place) else {
+            return;
+        };
+        let key = std::mem::replace(&mut entry.key, Arc::from(&b""[..]));
+        entry.value = V::default();
+        self.used = self.used.saturating_sub(cost(&key));
+        self.places.remove(&key);
+        self.free.push(place);
+    }
+
+    fn unlink(&mut self, place: usize) {
+        let Some(entry) = self.entries.get_mut(place) else {
+            return;
+        };
+        let (before, after) = (entry.before.take(), entry.after.take());
+        match before.and_then(|before| self.entries.get_mut(before)) {
+            Some(entry) => entry.after = after,
+            None => self.first = after,
+        }
+        match after.and_then(|after| self.entries.get_mut(after)) {
+            Some(entry) => entry.before = before,
+            None => self.last = before,
+        }
+    }
+
+    fn link_first(&mut self, place: usize) {
+        let old = self.first.replace(place);
+        if let Some(entry) = self.entries.get_mut(place) {
+            entry.after = old;
+        }
+        match old.and_then(|old| self.entries.get_mut(old)) {
+            Some(entry) => entry.before = Some(place),
+            None => self.last = Some(place),
+        }
+    }
+}
+
+/// nginx's slabs are powers of two.
+fn cost(key: &[u8]) -> usize {
+    (key.len() + ENTRY_COST).next_power_of_two()
+}
+
+/// What both zone directives have in common.
+pub struct ZoneArgs<'a> {
+    /// What is counted.
+    pub key: Template,
+    /// Name of the zone.
+    pub name: String,
+    /// Its size.
+    pub size: usize,
+    /// The arguments that are not `zone=`.
+    pub others: Vec<&'a Word>,
+}
+
+/// Reads `key zone=name:size …`; a mistake is reported.
+pub fn read_zone<'a>(builder: &mut Builder, statement: &'a Statement) -> Option<ZoneArgs<'a>> {
+    let (key, parameters) = statement.args.split_first()?;
+    let key = builder.template(key)?;
+    let mut zone = None;
+    let mut others = Vec::new();
+    for word in parameters {
+        match word.text.strip_prefix("zone=") {
+            Some(text) => match parse_zone(word, text) {
+                Ok(found) => zone = Some(found),
+                Err(message) => {
+                    builder.error(word.span, message);
+                    return None;
+                }
+            },
+            None => others.push(word),
+        }
+    }
+    let Some((name, size)) = zone else {
+        let message = format!("\"{}\" must have \"zone\" parameter", statement.name.text);
+        builder.error(statement.span, message);
+        return None;
+    };
+    Some(ZoneArgs {
+        key,
+        name,
+        size,
+        others,
+    })
+}
+
+fn parse_zone(word: &Word, text: &str) -> Result<(String, usize), String> {
+    let bad_size = || format!("invalid zone size \"{}\"", word.text);
+    let (name, size) = text.split_once(':').ok_or_else(bad_size)?;
+    let size = parse_offset(size).ok_or_else(bad_size)?;
+    if size < MIN_ZONE_SIZE {
+        return Err(format!("zone \"{}\" is too small", word.text));
+    }
+    let size = usize::try_from(size).map_err(|_| bad_size())?;
+    Ok((name.to_string(), size))
+}
+
+/// Remembers the zones that the limits of a block name.
+pub fn note_uses(builder: &mut Builder, settings: &LocationSettings) {
+    let requests = settings.limit_req.limits.iter();
+    let requests = requests.map(|limit| ("limit_req", &limit.value.zone, limit.span));
+    let connections = settings.limit_conn.limits.iter();
+    let connections = connections.map(|limit| ("limit_conn", &limit.value.zone, limit.span));
+    for (directive, zone, span) in requests.chain(connections) {
+        let used = (directive, zone.clone(), span);
+        // Blocks inside have the limits of those around them.
+        if !builder.limit_zones_used.contains(&used) {
+            builder.limit_zones_used.push(used);
+        }
+    }
+}
+
+/// Reports the zones that nobody declared; they may stand behind their use.
+pub fn check_uses(builder: &mut Builder) {
+    for (directive, zone, span) in std::mem::take(&mut builder.limit_zones_used) {
+        let declared = &builder.declared;
+        let is_known = match directive {
+            "limit_req" => declared.limit_req.iter().any(|known| known.name() == zone),
+            _ => declared.limit_conn.iter().any(|known| known.name() == zone),
+        };
+        if !is_known {
+            builder.error(span, format!("unknown {directive} zone \"{zone}\""));
+        }
+    }
+}
+
+/// How severe the refusal of a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
+pub enum LimitLevel {
+    /// `info`.
+    #[word("info")]
+    Info,
+    /// `notice`.
+    #[word("notice")]
+    Notice,
+    /// `warn`.
+    #[word("warn")]
+    Warn,
+    /// `error`.
+    #[word("error")]
+    Error,
+}
+
+/// A status that a limit answers with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitStatus(pub u16);
+
+impl millpond_conf::FromWord for LimitStatus {
+    const SYNTAX: &'static str = "code";
+
+    fn from_word(
+        word: &Word,
+        cx: &mut millpond_conf::ParseContext,
+    ) -> Result<Self, millpond_conf::value::WordError> {
+        let code = u16::from_word(word, cx)?;
+        match (400..=599).contains(&code) {
+            true => Ok(LimitStatus(code)),
+            false => Err(millpond_conf::value::WordError::Message(
+                "value must be between 400 and 599".to_string(),
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(keys: usize) -> KeyTable<u32> {
+        KeyTable::new(keys * cost(b"a"))
+    }
+
+    #[test]
+    fn the_oldest_key_is_the_one_not_used_for_longest() {
+        let mut table = table(3);
+        for (key, value) in [(b"a", 1), (b"b", 2), (b"c", 3)] {
+            assert!(table.insert(key, value).is_some());
+        }
+        assert!(table.insert(b"d", 4).is_none());
+        assert_eq!(table.use_key(b"a"), Some(&mut 1));
+        assert_eq!(table.oldest(), Some(&2));
+        table.remove_oldest();
+        assert_eq!(table.use_key(b"b"), None);
+        assert!(table.insert(b"d", 4).is_some());
+        assert_eq!(table.oldest(), Some(&3));
+    }
+
+    #[test]
+    fn removed_keys_leave_the_list_whole() {
+        let mut table = table(3);
+        for (key, value) in [(b"a", 1), (b"b", 2), (b"c", 3)] {
+            table.insert(key, value);
+        }
+        table.remove(b"b");
+        table.remove(b"x");
+        assert_eq!(table.oldest(), Some(&1));
+        table.remove_oldest();
+        assert_eq!(table.oldest(), Some(&3));
+        table.remove_oldest();
+        assert_eq!(table.oldest(), None);
+        table.remove_oldest();
+        assert_eq!(table.used, 0);
+        assert!(table.insert(b"a", 1).is_some());
+        assert_eq!(table.oldest(), Some(&1));
+    }
+
+    #[test]
+    fn zones_have_a_name_and_at_least_eight_pages() {
+        let word = |text: &str| Word {
+            text: text.to_string(),
+            span: millpond_conf::Span::NONE,
+            quoted: false,
+        };
+        let read = |text: &str| parse_zone(&word(text), text);
+        assert_eq!(read("one:1m"), Ok(("one".to_string(), 1024 * 1024)));
+        assert_eq!(read("one:32k"), Ok(("one".to_string(), 32 * 1024)));
+        for text in ["one", "one:", "one:x", "one:31k", "one:-1"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+}

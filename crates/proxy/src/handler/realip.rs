@@ -1,0 +1,121 @@
+//! `set_real_ip_from`, `real_ip_header`, `real_ip_recursive`: the client's address behind trusted proxies.
+//!
+//! When the connection's peer is trusted, the address that it names in a field takes the place of the client's, for
+//! the rest of the request: for rules, limits, variables and logs. `$realip_remote_addr` keeps the peer's.
+//!
+//! Invariants:
+//! 1. Each request starts with the peer's own address.
+//! 2. An address is replaced once for a request: before the server's rewrites, else in the location.
+
+use std::collections::HashSet;
+use std::net::ToSocketAddrs;
+
+use millpond_conf::value::{ArgError, Args, FromArgs, FromWord, WordError};
+use millpond_conf::{ParseContext, Word};
+
+use crate::header::Known;
+use crate::network::{LowBits, Network, Recursive, forwarded};
+use crate::request::Request;
+
+/// Whose word is taken for the client's address.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location)]
+pub struct RealIpPolicy {
+    /// A proxy whose word is taken: an address, a network, a name, or `unix:`.
+    #[directive(name = "set_real_ip_from", repeat)]
+    pub from: Vec<Trusted>,
+    /// The field with the client's address.
+    ///
+    /// # Differs from nginx
+    ///
+    /// `proxy_protocol` is not supported.
+    #[directive(name = "real_ip_header", default = "X-Real-IP")]
+    pub field: AddressField,
+    /// Whether the addresses of trusted proxies in the field are passed over.
+    #[directive(name = "real_ip_recursive", default = "off")]
+    pub recursive: bool,
+}
+
+/// Trusted addresses that one argument stands for.
+#[derive(Clone, Debug)]
+pub struct Trusted(Vec<Network>);
+
+/// Which field names the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddressField {
+    /// X-Forwarded-For: a list over all fields of the name.
+    XForwardedFor,
+    /// The first field of this name.
+    Named(String),
+}
+
+impl FromArgs for Trusted {
+    const SYNTAX: &'static str = "address | CIDR | name | unix:";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        let word = args.one()?;
+        if let Some((network, low)) = Network::parse(&word.text) {
+            if low == LowBits::Set {
+                let message = format!("low address bits of {} are meaningless", word.text);
+                args.cx.diagnostics.push_warning(word.span, message);
+            }
+            return Ok(Trusted(vec![network]));
+        }
+        let message = || format!("host not found in set_real_ip_from \"{}\"", word.text);
+        // nginx resolves the names when it reads them, too.
+        let found = (word.text.as_str(), 0)
+            .to_socket_addrs()
+            .map_err(|_| ArgError::value(0, message()))?;
+        let networks: HashSet<Network> = found.map(|address| Network::of(address.ip())).collect();
+        Ok(Trusted(networks.into_iter().collect()))
+    }
+}
+
+impl FromWord for AddressField {
+    const SYNTAX: &'static str = "field | X-Real-IP | X-Forwarded-For";
+
+    fn from_word(word: &Word, _: &mut ParseContext) -> Result<Self, WordError> {
+        match word.text.as_str() {
+            "proxy_protocol" => {
+                let message = "\"real_ip_header proxy_protocol\" is not supported";
+                Err(WordError::Message(message.to_string()))
+            }
+            name if name.eq_ignore_ascii_case("x-forwarded-for") => Ok(AddressField::XForwardedFor),
+            name => Ok(AddressField::Named(name.to_string())),
+        }
+    }
+}
+
+/// Gives the request the address of the connection's peer, and then the one that a trusted peer names.
+pub fn start(req: &Request) {
+    let is_peer = *req.down.remote.borrow() == req.down.peer;
+    if !is_peer {
+        // INVARIANT 1.
+        req.down.remote.replace(req.down.peer.clone());
+    }
+    replace(req);
+}
+
+/// Replaces the client's address if it still is the peer's and the peer is trusted here.
+pub fn replace(req: &Request) {
+    let policy = &req.location.settings.real_ip;
+    if policy.from.is_empty() || *req.down.remote.borrow() != req.down.peer {
+        return;
+    }
+    let lists: Vec<&[u8]> = match &policy.field {
+        AddressField::XForwardedFor => req.head.get_all(Known::XForwardedFor).collect(),
+        AddressField::Named(name) => req.head.find(name.as_bytes()).into_iter().collect(),
+    };
+    let trusted: Vec<Network> = policy
+        .from
+        .iter()
+        .flat_map(|it| it.0.iter().copied())
+        .collect();
+    let recursive = match policy.recursive {
+        true => Recursive::Yes,
+        false => Recursive::No,
+    };
+    if let Some(address) = forwarded(&req.down.peer, lists.into_iter(), &trusted, recursive) {
+        req.down.remote.replace(address);
+    }
+}

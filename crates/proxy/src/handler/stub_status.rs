@@ -1,0 +1,52 @@
+//! `stub_status`: how many connections and requests there were and are, as nginx's page shows them.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use millpond_conf::{Contexts, Statement};
+
+use super::ContentHandler;
+use crate::failure::Failure;
+use crate::http1::Method;
+use crate::request::Request;
+use crate::response::Response;
+use crate::scope::block::{Draft, Pass, Row};
+use crate::scope::build::Builder;
+
+/// The row.
+pub const ROWS: &[Row] = &[Row {
+    name: "stub_status",
+    contexts: Contexts::SERVER.union(Contexts::LOCATION),
+    syntax: "",
+    is_block: false,
+    pass: Pass::First,
+    doc: "Answers with the numbers of connections and requests.",
+    apply: stub_status,
+}];
+
+fn stub_status(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
+    if builder.has_arguments(statement, 0..=1) {
+        draft.handler = Some(ContentHandler::StubStatus);
+    }
+}
+
+/// Answers with the numbers.
+pub fn run(req: &mut Request) -> Result<Response, Failure> {
+    if !matches!(req.method, Method::Get | Method::Head) {
+        return Err(Failure::Status(405));
+    }
+    let counters = &req.down.generation.worker.shared.connections;
+    let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let (active, reading) = (get(&counters.active), get(&counters.reading));
+    let writing = get(&counters.writing);
+    let waiting = active.saturating_sub(reading.saturating_add(writing));
+    let text = format!(
+        "Active connections: {active} \nserver accepts handled requests\n {} {} {} \n\
+         Reading: {reading} Writing: {writing} Waiting: {waiting} \n",
+        get(&counters.accepted),
+        get(&counters.handled),
+        get(&counters.requests),
+    );
+    let content_type = Bytes::from_static(b"text/plain");
+    Ok(Response::text(200, content_type, Bytes::from(text)))
+}
