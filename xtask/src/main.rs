@@ -1,10 +1,12 @@
 //! `cargo xtask`: the tasks of the project, in Rust, so that they run wherever the project builds.
 //!
 //! `test` (also `ci`) runs every check and every test and ends with the line `N passed, N failed`.
-//! `tidy` enforces the style guide. `foreign` runs suites written by others against the binary.
+//! `tidy` enforces the style guide. `foreign` runs suites written by others against the binary. `bench` compares
+//! the cost of hits with nginx's.
 //!
 //! This file reads the command line and nothing else; each task has a file of its own.
 
+mod bench;
 mod checks;
 mod foreign;
 mod packages;
@@ -21,6 +23,9 @@ const USAGE: &str = "usage: cargo xtask TASK
   foreign [--suite DIR] [--all] [FILE...]
                          nginx-tests files against the binary: those of the list, or FILEs of it;
                          with --all any file of the suite
+  bench [--rounds N] [--seconds N] [--row NAME]
+                         CPU time of hot hits against nginx's, with the release binary
+                         (set MILLPOND_BIN); needs nginx, wrk and taskset
 ";
 
 fn main() -> ExitCode {
@@ -33,6 +38,7 @@ fn main() -> ExitCode {
         "test" | "ci" => checks::run_all(),
         "tidy" => tidy::run(),
         "foreign" => foreign::run(rest),
+        "bench" => bench::run(rest),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);

@@ -212,3 +212,114 @@ impl Body {
         }
     }
 }
+
+/// A stream that can only be read from its start, cut to a part of it.
+struct Cut {
+    stream: Pin<Box<dyn BodyStream>>,
+    skip: u64,
+    left: u64,
+}
+
+impl BodyStream for Cut {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Piece, BodyError>>> {
+        let this = &mut *self;
+        while this.left > 0 {
+            let mut piece = match std::task::ready!(this.stream.as_mut().poll_next(cx)) {
+                Some(Ok(piece)) => piece,
+                end => return Poll::Ready(end),
+            };
+            let skipped = piece.split_to(this.skip);
+            this.skip -= skipped.len();
+            if !piece.is_empty() {
+                let piece = piece.split_to(this.left);
+                this.left -= piece.len();
+                return Poll::Ready(Some(Ok(piece)));
+            }
+        }
+        Poll::Ready(None)
+    }
+}
+
+impl Body {
+    /// Cuts the body to a part of it, before anything was taken from it.
+    pub fn narrow(&mut self, wanted: std::ops::Range<u64>) {
+        let body = std::mem::take(self);
+        let mut pieces = match body {
+            Body::Empty => return,
+            Body::One(piece) => VecDeque::from([piece]),
+            Body::Many(pieces) => pieces,
+            Body::Stream(mut stream) => {
+                let left = wanted.end.saturating_sub(wanted.start);
+                if !stream.as_mut().narrow(wanted.clone()) {
+                    stream = Box::pin(Cut { stream, skip: wanted.start, left });
+                }
+                *self = Body::Stream(stream);
+                return;
+            }
+        };
+        let mut skip = wanted.start;
+        let mut left = wanted.end.saturating_sub(wanted.start);
+        for mut piece in std::mem::take(&mut pieces) {
+            skip -= piece.split_to(skip).len();
+            let part = piece.split_to(left);
+            if !part.is_empty() {
+                left -= part.len();
+                pieces.push_back(part);
+            }
+        }
+        *self = Body::from(pieces);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(text: &'static str) -> Piece {
+        Piece::Memory(Bytes::from_static(text.as_bytes()))
+    }
+
+    struct Texts(VecDeque<&'static str>);
+
+    impl BodyStream for Texts {
+        fn poll_next(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Piece, BodyError>>> {
+            Poll::Ready(self.0.pop_front().map(|text| Ok(memory(text))))
+        }
+    }
+
+    fn text(mut body: Body) -> String {
+        let mut out = Vec::new();
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        while let Poll::Ready(Some(piece)) = body.poll_next(&mut cx) {
+            out.extend_from_slice(&piece.unwrap().take_memory().unwrap());
+        }
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn any_body_is_cut_to_any_part() {
+        let texts = ["0123", "45", "6789"];
+        for start in 0..=10 {
+            for end in start..=12 {
+                let whole = "0123456789";
+                let expected = &whole[start..end.min(10)];
+                let wanted = start as u64..end as u64;
+                let mut many = Body::from(VecDeque::from(texts.map(memory)));
+                many.narrow(wanted.clone());
+                assert_eq!(text(many), expected, "{wanted:?}");
+                let mut one = Body::One(memory("0123456789"));
+                one.narrow(wanted.clone());
+                assert_eq!(text(one), expected, "{wanted:?}");
+                let mut stream = Body::stream(Texts(texts.into()));
+                stream.narrow(wanted.clone());
+                assert_eq!(text(stream), expected, "{wanted:?}");
+            }
+        }
+    }
+}

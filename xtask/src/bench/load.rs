@@ -1,0 +1,34 @@
+//! The load: wrk, on the core that the servers do not have.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use millpond_testkit::Proxy;
+
+use super::cpu::CLIENT_CORE;
+
+/// Drives a path and returns how many requests were answered with 200.
+pub(crate) fn run(proxy: &Proxy, path: &str, connections: u32, time: Duration) -> Result<u64> {
+    let output = Command::new("taskset")
+        .args(["-c", CLIENT_CORE, "wrk", "-t1"])
+        .arg(format!("-c{connections}"))
+        .arg(format!("-d{}s", time.as_secs()))
+        .arg(format!("http://127.0.0.1:{}{path}", proxy.port()))
+        .output()
+        .context("wrk is not installed (Debian package wrk)")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success(), "wrk failed: {text}");
+    ensure!(
+        !text.contains("Non-2xx"),
+        "not all answers were 200:\n{text}"
+    );
+    let requests = text
+        .lines()
+        .find_map(|line| line.trim().split_once(" requests in "))
+        .with_context(|| format!("no count in the output of wrk:\n{text}"))?
+        .0;
+    let requests: u64 = requests.trim().parse()?;
+    ensure!(requests > 0, "no request was answered:\n{text}");
+    Ok(requests)
+}
