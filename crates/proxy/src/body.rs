@@ -254,7 +254,11 @@ impl Body {
             Body::Stream(mut stream) => {
                 let left = wanted.end.saturating_sub(wanted.start);
                 if !stream.as_mut().narrow(wanted.clone()) {
-                    stream = Box::pin(Cut { stream, skip: wanted.start, left });
+                    stream = Box::pin(Cut {
+                        stream,
+                        skip: wanted.start,
+                        left,
+                    });
                 }
                 *self = Body::Stream(stream);
                 return;

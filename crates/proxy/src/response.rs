@@ -58,6 +58,8 @@ pub struct Response {
     pub is_partial: bool,
     /// True when an `error_page` may take the place of the answer (`proxy_intercept_errors`).
     pub may_be_intercepted: bool,
+    /// The path that an upstream redirects to inside this server (X-Accel-Redirect).
+    pub accel_redirect: Option<Bytes>,
     /// True when the connection must close after the answer.
     pub must_close: bool,
     /// True when `not_modified` and precondition checks do not apply.

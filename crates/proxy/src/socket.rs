@@ -127,6 +127,13 @@ impl Socket {
         rustix::io::ioctl_fionread(self.fd.as_fd()).is_ok_and(|count| count > 0)
     }
 
+    /// True when something was received, or the peer has closed its side; never waits.
+    pub fn has_news(&self) -> bool {
+        let mut byte = [0u8; 1];
+        rustix::net::recv(self.fd.as_fd(), &mut byte[..], RecvFlags::PEEK)
+            != Err(rustix::io::Errno::AGAIN)
+    }
+
     /// Waits until the peer closes its side or sends something.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {

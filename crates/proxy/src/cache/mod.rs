@@ -5,4 +5,7 @@
 //! them over reloads, [`slice`] answers in slices.
 
 pub mod body;
+pub mod exchange;
+pub mod pass;
+pub mod slice;
 pub mod zones;

@@ -43,7 +43,11 @@ pub struct SlicePolicy {
 }
 
 /// Answers a request in slices.
-pub async fn run(req: &mut Request, target: &Arc<PassTarget>, size: u64) -> Result<Response, Failure> {
+pub async fn run(
+    req: &mut Request,
+    target: &Arc<PassTarget>,
+    size: u64,
+) -> Result<Response, Failure> {
     let start = first_start(req) / size * size;
     set_range(req, start, size);
     let response = pass::run_whole(req, target).await?;
@@ -84,7 +88,12 @@ fn check(response: &Response, start: u64, size: u64) -> Result<Place, String> {
     let Some(range) = response.fields.get(Known::ContentRange) else {
         return Err("invalid range in slice response".to_string());
     };
-    let Some(ContentRange { start: from, end, len }) = parse_content_range(range) else {
+    let Some(ContentRange {
+        start: from,
+        end,
+        len,
+    }) = parse_content_range(range)
+    else {
         return Err("invalid range in slice response".to_string());
     };
     let Some(total) = len else {
@@ -155,7 +164,9 @@ impl SliceBody {
             self.open(place, body);
             return;
         }
-        let Some(mut req) = self.req.take() else { return };
+        let Some(mut req) = self.req.take() else {
+            return;
+        };
         let target = Arc::clone(&self.target);
         set_range(&mut req, start, self.size);
         self.next = Some(Box::pin(async move {
@@ -177,7 +188,10 @@ impl SliceBody {
         let broken = |why: String| BodyError::FillAbandoned(why);
         let mut response = answer.map_err(|failure| broken(failure.to_string()))?;
         if response.status != 206 {
-            return Err(broken(format!("unexpected status code {} in slice response", response.status)));
+            return Err(broken(format!(
+                "unexpected status code {} in slice response",
+                response.status
+            )));
         }
         let place = check(&response, start, self.size).map_err(broken)?;
         if place.total != self.total || response.fields.get(Known::ETag) != self.etag.as_ref() {

@@ -23,9 +23,13 @@ pub mod try_files;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use millpond_semantics::uri::safe_uri;
+
 use crate::downstream::body;
 use crate::failure::Failure;
-use crate::phase::Flow;
+use crate::http1::Method;
+use crate::phase::{self, Flow};
 use crate::request::Request;
 use crate::route::location::Found;
 use crate::upstream::pass;
@@ -82,5 +86,29 @@ pub async fn content(req: &mut Request) -> Result<Flow, Failure> {
         None if req.uri.last() == Some(&b'/') => return index::run(req),
         None => static_file::run(req)?,
     };
+    if let Some(to) = response.accel_redirect.clone() {
+        drop(response);
+        return accel_redirect(req, &to);
+    }
     Ok(Flow::Respond(Box::new(response)))
+}
+
+/// X-Accel-Redirect: the upstream names a path or a named location of this server.
+fn accel_redirect(req: &mut Request, to: &[u8]) -> Result<Flow, Failure> {
+    // nginx: the answer is for a GET, whatever was asked of the upstream, but for HEAD.
+    if req.method != Method::Head {
+        req.method = Method::Get;
+    }
+    if to.first() == Some(&b'@') {
+        return phase::redirect_named(req, to);
+    }
+    let Ok(uri) = safe_uri(to) else {
+        return Err(Failure::Status(404));
+    };
+    let path = Bytes::copy_from_slice(&uri.path);
+    let args = uri
+        .query
+        .map(|query| Bytes::copy_from_slice(&query))
+        .unwrap_or_default();
+    phase::redirect(req, path, args)
 }

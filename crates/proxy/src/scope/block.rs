@@ -47,6 +47,8 @@ pub struct Draft {
     pub span: Option<Span>,
     /// The path of the location, for handlers that need it.
     pub name: String,
+    /// True for a location that is found by a prefix or exactly.
+    pub has_plain_name: bool,
     /// The handler that a directive set.
     pub handler: Option<ContentHandler>,
     /// True after `internal`.
@@ -76,6 +78,8 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         crate::handler::limit_conn::ROWS,
         crate::handler::limit_req::ROWS,
         crate::handler::stub_status::ROWS,
+        crate::upstream::group::ROWS,
+        crate::upstream::pass::ROWS,
         crate::map::ROWS,
         crate::rewrite::ROWS,
         crate::handler::try_files::ROWS,
@@ -88,4 +92,11 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
 /// The row of a name.
 pub fn find(name: &str) -> Option<&'static Row> {
     rows().find(|row| row.name == name)
+}
+
+impl Draft {
+    /// True where the URL of a pass may have a path: in a location that is found by a prefix or exactly.
+    pub fn allows_pass_path(&self) -> bool {
+        self.context == Contexts::LOCATION && self.has_plain_name
+    }
 }

@@ -355,6 +355,7 @@ impl Builder {
             context: Contexts::LOCATION,
             span: Some(statement.span),
             name,
+            has_plain_name: matches!(kind, LocationKind::Exact | LocationKind::Prefix(_)),
             is_internal: outer.is_internal,
             ..Draft::default()
         };
@@ -517,9 +518,21 @@ impl Builder {
             bindings: bindings.into_iter().map(Arc::new).collect(),
             variables,
             zones: Zones::default(),
+            uses_upstream_fields: self.uses_family("upstream_"),
+            uses_slices: self.cx.variables.lookup("slice_range").is_some(),
             declared: self.declared,
         };
         (Some(conf), self.cx)
+    }
+
+    /// True when a variable of a family is used anywhere.
+    fn uses_family(&self, prefix: &str) -> bool {
+        (0..self.cx.variables.len()).any(|number| {
+            self.cx
+                .variables
+                .name(VarId(number as u32))
+                .starts_with(prefix)
+        })
     }
 
     /// Zones that are named must be declared; each place is reported once.

@@ -9,12 +9,15 @@ use millpond_cache::zone::ZonePath;
 use crate::handler::limit_conn::ConnectionZone;
 use crate::handler::limit_req::RequestZone;
 use crate::log::format::Logs;
+use crate::upstream::group::Group;
 
 /// Declarations of an http block.
 #[derive(Debug, Default)]
 pub struct Declared {
     /// `log_format`, and the buffers of `access_log`.
     pub logs: Logs,
+    /// `upstream`.
+    pub upstreams: Vec<Arc<Group>>,
     /// `proxy_cache_path`.
     pub zones: Vec<ZonePath>,
     /// `limit_req_zone`.

@@ -13,6 +13,15 @@ use millpond_cache::valid::ValidPolicy;
 use millpond_cache::zone::ZonePolicy;
 use millpond_conf::Scope;
 
+use crate::cache::slice::SlicePolicy;
+use crate::upstream::answer::AnswerPolicy;
+use crate::upstream::connect::ConnectPolicy;
+use crate::upstream::cookie::CookiePolicy;
+use crate::upstream::exchange::ExchangePolicy;
+use crate::upstream::next::NextPolicy;
+use crate::upstream::redirect::PassRedirectPolicy;
+use crate::upstream::request::RequestPolicy;
+
 use crate::downstream::body::BodyPolicy;
 use crate::downstream::connection::KeepAlivePolicy;
 use crate::downstream::writer::SendPolicy;
@@ -47,6 +56,22 @@ pub struct LocationSettings {
     pub keep_alive: KeepAlivePolicy,
     /// Chunked coding of answers.
     pub chunked: ChunkedPolicy,
+    /// Connections to peers.
+    pub pass_connect: ConnectPolicy,
+    /// Time and size of exchanges.
+    pub pass_exchange: ExchangePolicy,
+    /// Other peers.
+    pub pass_next: NextPolicy,
+    /// What upstreams are asked.
+    pub pass_request: RequestPolicy,
+    /// What clients get of an answer.
+    pub pass_answer: AnswerPolicy,
+    /// Redirects of upstreams.
+    pub pass_redirect: PassRedirectPolicy,
+    /// Cookies of upstreams.
+    pub pass_cookie: CookiePolicy,
+    /// Slices.
+    pub slice: SlicePolicy,
     /// The zone.
     pub cache_zone: ZonePolicy,
     /// The cache key.

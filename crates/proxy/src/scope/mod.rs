@@ -48,6 +48,10 @@ pub struct Conf {
     pub variables: VariableTable,
     /// Open cache zones.
     pub zones: Zones,
+    /// True when `$slice_range` is used anywhere, so that `slice` acts.
+    pub uses_slices: bool,
+    /// True when a `$upstream_http_…` variable is used anywhere.
+    pub uses_upstream_fields: bool,
     /// What the http block declares by name.
     pub declared: declared::Declared,
 }

@@ -1,5 +1,116 @@
-//! `keepalive`: idle connections to peers, kept by each worker.
+//! `keepalive`, `keepalive_requests`, `keepalive_time`, `keepalive_timeout` of an upstream: idle connections.
+//!
+//! Each worker keeps its own, most recently used first. A connection that the peer has closed, or on which it has said
+//! something unasked, is dropped when it would be used.
+//!
+//! Invariant: a worker keeps at most `connections` idle ones of a group; the least recently used goes first.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond_conf::Statement;
+use millpond_conf::value::parse_duration;
+
+use super::connect::Connection;
+use super::group::Group;
+use crate::clock;
+
+/// Limits of a group's idle connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAliveLimits {
+    /// Idle connections that each worker keeps.
+    pub connections: usize,
+    /// Requests of one connection.
+    pub requests: u32,
+    /// Age of a connection.
+    pub time: Duration,
+    /// Idle time.
+    pub timeout: Duration,
+}
+
+/// nginx 1.31: 32 connections for each worker and upstream, unless the block says otherwise.
+impl Default for KeepAliveLimits {
+    fn default() -> Self {
+        KeepAliveLimits {
+            connections: 32,
+            requests: 1000,
+            time: Duration::from_secs(3600),
+            timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+impl KeepAliveLimits {
+    /// Reads one of the `keepalive…` lines.
+    pub fn apply(&mut self, line: &Statement) -> Result<(), String> {
+        let name = line.name.text.as_str();
+        let count = format!("invalid number of arguments in \"{name}\" directive");
+        let (value, more) = line.args.split_first().ok_or_else(|| count.clone())?;
+        let takes_more = name == "keepalive" && matches!(more, [word] if word.text == "local");
+        if !more.is_empty() && !takes_more {
+            return Err(count);
+        }
+        let invalid = || format!("invalid value \"{}\" in \"{name}\" directive", value.text);
+        let number = || value.text.parse::<u32>().map_err(|_| invalid());
+        let time = || parse_duration(&value.text).ok_or_else(invalid);
+        match name {
+            "keepalive" => self.connections = number()? as usize,
+            "keepalive_requests" => self.requests = number()?,
+            "keepalive_time" => self.time = time()?,
+            "keepalive_timeout" => self.timeout = time()?,
+            _ => return Err(format!("unknown directive \"{name}\"")),
+        }
+        Ok(())
+    }
+}
 
 /// Idle connections of one worker.
-#[derive(Debug, Default)]
-pub struct IdlePeers {}
+#[derive(Default)]
+pub struct IdlePeers {
+    groups: RefCell<HashMap<usize, VecDeque<Connection>>>,
+}
+
+impl IdlePeers {
+    /// A live idle connection to a peer.
+    pub fn take(&self, group: &Arc<Group>, peer: usize) -> Option<Connection> {
+        let mut groups = self.groups.borrow_mut();
+        let idle = groups.get_mut(&id(group))?;
+        let now = clock::instant();
+        while let Some(at) = idle.iter().position(|connection| connection.peer == peer) {
+            let connection = idle.remove(at)?;
+            let is_young = now - connection.idle_since < group.keep_alive.timeout;
+            if is_young && !connection.socket.has_news() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection that may serve another request.
+    pub fn put(&self, mut connection: Connection) {
+        let limits = connection.group.keep_alive;
+        let now = clock::instant();
+        let is_spent =
+            connection.requests >= limits.requests || now - connection.opened >= limits.time;
+        if limits.connections == 0 || is_spent {
+            return;
+        }
+        connection.idle_since = now;
+        let mut groups = self.groups.borrow_mut();
+        let idle = groups.entry(id(&connection.group)).or_default();
+        idle.push_front(connection);
+        idle.truncate(limits.connections);
+    }
+
+    /// Closes all idle connections, when the worker ends or its configuration goes.
+    pub fn clear(&self) {
+        self.groups.borrow_mut().clear();
+    }
+}
+
+/// A group is itself only while somebody holds it; its connections do.
+fn id(group: &Arc<Group>) -> usize {
+    Arc::as_ptr(group) as usize
+}

@@ -1,5 +1,20 @@
 //! Upstreams: groups of peers, connections to them, exchanges with them.
+//!
+//! ```text
+//! pass ─► exchange ─► next (which peer, whether another) ─► connect or keepalive ─► send, read head
+//!   │                                                                                     │
+//!   └◄─ answer (what the client gets of it) ◄── Fetched { head, body } ◄──────────────────┘
+//! ```
 
+pub mod answer;
+pub mod connect;
+pub mod cookie;
+pub mod exchange;
+pub mod group;
 pub mod keepalive;
+pub mod next;
 pub mod pass;
+pub mod receive;
+pub mod redirect;
+pub mod request;
 pub mod trace;

@@ -1,14 +1,317 @@
 //! `proxy_pass`: a request is answered by an upstream, through the cache when there is one.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_conf::{Contexts, Span, Statement, Template};
+
+use super::exchange::{self, Ask};
+use super::group::{self, Group};
+use super::{answer, keepalive::KeepAliveLimits};
+use crate::cache;
 use crate::failure::Failure;
+use crate::handler::ContentHandler;
+use crate::http1::Method;
 use crate::request::Request;
 use crate::response::Response;
+use crate::scope::block::{Draft, Pass, Row};
+use crate::scope::build::Builder;
+use millpond_cache::method::CacheMethod;
+
+/// Rows of this file.
+pub const ROWS: &[Row] = &[Row {
+    name: "proxy_pass",
+    contexts: Contexts::LOCATION
+        .union(Contexts::IF_LOCATION)
+        .union(Contexts::LIMIT_EXCEPT),
+    syntax: "URL",
+    is_block: false,
+    pass: Pass::First,
+    doc: "The upstream that answers the requests of the location: http://host[:port][path], a group's name for the host, \
+          or http://unix:socket:[path]. A path takes the place of the location's name; with variables it is the \
+          whole target.",
+    apply: proxy_pass,
+}];
 
 /// Where a location passes its requests.
 #[derive(Debug)]
-pub struct PassTarget {}
+pub struct PassTarget {
+    to: To,
+    /// The location's name, whose place a path takes.
+    pub location_prefix: Bytes,
+    /// The URL as written.
+    pub source: String,
+}
 
-/// Answers from the upstream.
-pub async fn run(_req: &mut Request, _target: &PassTarget) -> Result<Response, Failure> {
-    Err(Failure::Status(502))
+#[derive(Debug)]
+enum To {
+    Fixed(Resolved),
+    Variable {
+        template: Template,
+        groups: Vec<Arc<Group>>,
+    },
+}
+
+/// An upstream and what of the target is fixed.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// The peers.
+    pub group: Arc<Group>,
+    /// The authority as written, without a default port: the Host field of requests.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// The path of the URL; `None` when it has none.
+    pub path: Option<Bytes>,
+}
+
+/// A URL taken apart.
+struct Url<'a> {
+    authority: Cow<'a, str>,
+    path: Option<&'a str>,
+}
+
+fn split_url(url: &str) -> Result<Url<'_>, String> {
+    if url.len() >= 8 && url.as_bytes()[..8].eq_ignore_ascii_case(b"https://") {
+        return Err("https protocol requires SSL support, which is not there yet".to_string());
+    }
+    let rest = match url.get(..7) {
+        Some(scheme) if scheme.eq_ignore_ascii_case("http://") => url.get(7..).unwrap_or_default(),
+        _ => return Err("invalid URL prefix".to_string()),
+    };
+    if let Some(socket) = rest.strip_prefix("unix:") {
+        let (path, uri) = match socket.split_once(':') {
+            Some((path, uri)) => (path, (!uri.is_empty()).then_some(uri)),
+            None => (socket, None),
+        };
+        return Ok(Url {
+            authority: Cow::Owned(format!("unix:{path}")),
+            path: uri,
+        });
+    }
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    if authority.is_empty() {
+        return Err("no host in upstream".to_string());
+    }
+    Ok(Url {
+        authority: Cow::Borrowed(authority),
+        path: (!path.is_empty()).then_some(path),
+    })
+}
+
+fn proxy_pass(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
+    let [url] = statement.args.as_slice() else {
+        return builder.error(
+            statement.span,
+            "invalid number of arguments in \"proxy_pass\" directive",
+        );
+    };
+    if draft.handler.is_some() {
+        return builder.error(statement.span, "\"proxy_pass\" directive is duplicate");
+    }
+    let template = match Template::parse(&url.text, url.span, &mut builder.cx.variables) {
+        Ok(template) => template,
+        Err(error) => return builder.error(url.span, error.to_string()),
+    };
+    let to = if template.as_literal().is_some() {
+        match fixed(builder, &url.text, url.span, draft) {
+            Some(resolved) => To::Fixed(resolved),
+            None => return,
+        }
+    } else {
+        To::Variable {
+            template,
+            groups: builder.declared.upstreams.clone(),
+        }
+    };
+    let target = PassTarget {
+        to,
+        location_prefix: Bytes::from(draft.name.clone().into_bytes()),
+        source: url.text.clone(),
+    };
+    draft.handler = Some(ContentHandler::Pass(Arc::new(target)));
+}
+
+fn fixed(builder: &mut Builder, url: &str, span: Span, draft: &Draft) -> Option<Resolved> {
+    let parts = match split_url(url) {
+        Ok(parts) => parts,
+        Err(message) => {
+            builder.error(span, message);
+            return None;
+        }
+    };
+    if parts.path.is_some() && !draft.allows_pass_path() {
+        builder.error(
+            span,
+            "\"proxy_pass\" cannot have URI part in location given by regular expression, or inside named location, \
+             or inside \"if\" statement, or inside \"limit_except\" block",
+        );
+        return None;
+    }
+    match resolve(&parts.authority, &builder.declared.upstreams) {
+        Ok((group, host, port)) => {
+            let path = parts.path.map(absolute_path);
+            Some(Resolved {
+                group,
+                host,
+                port,
+                path,
+            })
+        }
+        Err(why) => {
+            builder.error(span, format!("{why} in upstream \"{}\"", parts.authority));
+            None
+        }
+    }
+}
+
+/// nginx: a URL whose path begins with `?` gets the slash that is missing.
+fn absolute_path(path: &str) -> Bytes {
+    if path.starts_with('?') {
+        return Bytes::from(format!("/{path}"));
+    }
+    Bytes::copy_from_slice(path.as_bytes())
+}
+
+/// The declared group of a name, or one of the addresses of a host.
+fn resolve(authority: &str, groups: &[Arc<Group>]) -> Result<(Arc<Group>, String, u16), String> {
+    if let Some(group) = groups
+        .iter()
+        .find(|group| group.name.eq_ignore_ascii_case(authority))
+    {
+        return Ok((Arc::clone(group), authority.to_string(), 80));
+    }
+    let addresses = group::resolve(authority, 80)?;
+    let (host, port) = match authority.starts_with("unix:") {
+        true => ("localhost".to_string(), 80),
+        false => {
+            let (name, port) = group::split_port(authority, 80)?;
+            let host = if port == 80 {
+                name.to_string()
+            } else {
+                authority.to_string()
+            };
+            (host, port)
+        }
+    };
+    let peers = addresses
+        .into_iter()
+        .map(|address| group::Peer {
+            address,
+            server: authority.to_string(),
+            weight: 1,
+            max_fails: 1,
+            fail_timeout: std::time::Duration::from_secs(10),
+            max_conns: 0,
+            is_backup: false,
+            is_down: false,
+        })
+        .collect();
+    let group = Group::new(authority.to_string(), peers, KeepAliveLimits::default());
+    Ok((Arc::new(group), host, port))
+}
+
+impl PassTarget {
+    /// True when the URL has variables.
+    pub fn has_variables(&self) -> bool {
+        matches!(self.to, To::Variable { .. })
+    }
+
+    /// The fixed upstream, for `$proxy_host` before a request was passed.
+    pub fn fixed(&self) -> Option<&Resolved> {
+        match &self.to {
+            To::Fixed(resolved) => Some(resolved),
+            To::Variable { .. } => None,
+        }
+    }
+
+    /// What `proxy_redirect default` replaces: the address with its path, when it has no variables.
+    pub fn redirect_prefix(&self) -> Option<&[u8]> {
+        match &self.to {
+            To::Fixed(_) => Some(self.source.as_bytes()),
+            To::Variable { .. } => None,
+        }
+    }
+
+    /// The upstream for a request.
+    pub fn resolve(&self, req: &mut Request) -> Result<Resolved, Failure> {
+        let (template, groups) = match &self.to {
+            To::Fixed(resolved) => return Ok(resolved.clone()),
+            To::Variable { template, groups } => (template, groups),
+        };
+        let url = req.eval(template);
+        let url = String::from_utf8_lossy(&url);
+        let parts =
+            split_url(&url).map_err(|why| Failure::Internal(format!("{why} in \"{url}\"")))?;
+        let is_name = !parts.authority.starts_with("unix:")
+            && !groups
+                .iter()
+                .any(|group| group.name.eq_ignore_ascii_case(&parts.authority))
+            && !is_ip(&parts.authority);
+        if is_name {
+            let name = &parts.authority;
+            return Err(Failure::Upstream(crate::failure::UpstreamFailure {
+                kind: crate::failure::UpstreamKind::NoLive,
+                message: format!("no resolver defined to resolve {name}"),
+            }));
+        }
+        let (group, host, port) = resolve(&parts.authority, groups).map_err(|why| {
+            Failure::Internal(format!("{why} in upstream \"{}\"", parts.authority))
+        })?;
+        Ok(Resolved {
+            group,
+            host,
+            port,
+            path: parts.path.map(absolute_path),
+        })
+    }
+}
+
+fn is_ip(authority: &str) -> bool {
+    let host = group::split_port(authority, 80).map_or(authority, |(host, _)| host);
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    bare.parse::<std::net::IpAddr>().is_ok()
+}
+
+/// Answers from the upstream, in slices where the location says so.
+pub async fn run(req: &mut Request, target: &Arc<PassTarget>) -> Result<Response, Failure> {
+    let size = req.location.settings.slice.size.0;
+    if size > 0 && matches!(req.method, Method::Get | Method::Head) && req.conf.uses_slices {
+        return cache::slice::run(req, target, size).await;
+    }
+    run_whole(req, target).await
+}
+
+/// Answers from the upstream, through the cache where there is one.
+pub async fn run_whole(req: &mut Request, target: &Arc<PassTarget>) -> Result<Response, Failure> {
+    let location = Arc::clone(&req.location);
+    note_host(req, target);
+    if let Some(cache) = location.cache.as_ref().filter(|_| may_cache(req))
+        && let Some(zone) = cache.zone_for(req)
+    {
+        return cache::pass::run(req, target, cache, zone).await;
+    }
+    let fetched = exchange::fetch(req, target, &Ask::default()).await?;
+    answer::from_fetched(req, target, fetched)
+}
+
+/// `$proxy_host` is known before the first exchange: the cache key needs it.
+fn note_host(req: &Request, target: &PassTarget) {
+    if let Some(resolved) = target.fixed() {
+        let mut trace = req.upstream.borrow_mut();
+        trace.host = Some(std::rc::Rc::from(resolved.host.as_str()));
+        trace.port = resolved.port;
+    }
+}
+
+fn may_cache(req: &Request) -> bool {
+    let methods = &req.location.settings.cache_method;
+    match req.method {
+        Method::Get => methods.allows(CacheMethod::Get),
+        Method::Head => methods.allows(CacheMethod::Head),
+        Method::Post => methods.allows(CacheMethod::Post),
+        _ => false,
+    }
 }

@@ -32,6 +32,10 @@ pub struct Attempt {
 /// All exchanges of one request.
 #[derive(Clone, Debug, Default)]
 pub struct UpstreamTrace {
+    /// The authority that requests name (`$proxy_host`), as it is passed to.
+    pub host: Option<Rc<str>>,
+    /// Its port.
+    pub port: u16,
     /// In order.
     pub attempts: Vec<Attempt>,
     /// Fields of the last answer, or of the cached head that was served.

@@ -1,9 +1,204 @@
-//! Variables of the upstream.
+//! Variables of the upstream: which peers were asked, what they answered, and how long it took.
 
-use super::Variable;
-use super::VariableFamily;
+use std::time::Duration;
+
+use super::{Variable, VariableFamily};
+use crate::request::Request;
+use crate::upstream::trace::Attempt;
 
 /// The variables.
-pub const VARIABLES: &[Variable] = &[];
+pub const VARIABLES: &[Variable] = &[
+    Variable {
+        name: "upstream_addr",
+        doc: "Addresses of the peers that were asked, in order.",
+        write: |req, out| {
+            each(req, out, |attempt, out| {
+                out.extend_from_slice(attempt.peer.as_bytes())
+            })
+        },
+    },
+    Variable {
+        name: "upstream_status",
+        doc: "Statuses of the peers' answers; 502 or 504 for a peer that failed.",
+        write: |req, out| {
+            each(req, out, |attempt, out| match attempt.status {
+                0 => out.push(b'-'),
+                status => out.extend_from_slice(status.to_string().as_bytes()),
+            })
+        },
+    },
+    Variable {
+        name: "upstream_connect_time",
+        doc: "Seconds with milliseconds until a connection to each peer was there.",
+        write: |req, out| each(req, out, |attempt, out| time(attempt.connect, out)),
+    },
+    Variable {
+        name: "upstream_header_time",
+        doc: "Seconds with milliseconds until each peer's head was there.",
+        write: |req, out| each(req, out, |attempt, out| time(attempt.header, out)),
+    },
+    Variable {
+        name: "upstream_response_time",
+        doc: "Seconds with milliseconds until each peer's answer was whole.",
+        write: |req, out| each(req, out, |attempt, out| time(attempt.response, out)),
+    },
+    Variable {
+        name: "upstream_response_length",
+        doc: "Bytes of the body of each peer's answer.",
+        write: |req, out| each(req, out, |attempt, out| number(attempt.body_bytes, out)),
+    },
+    Variable {
+        name: "upstream_bytes_received",
+        doc: "Bytes received from each peer.",
+        write: |req, out| each(req, out, |attempt, out| number(attempt.bytes_received, out)),
+    },
+    Variable {
+        name: "upstream_bytes_sent",
+        doc: "Bytes sent to each peer.",
+        write: |req, out| each(req, out, |attempt, out| number(attempt.bytes_sent, out)),
+    },
+    Variable {
+        name: "upstream_cache_status",
+        doc: "What the cache did: MISS, BYPASS, EXPIRED, STALE, UPDATING, REVALIDATED or HIT.",
+        write: |req, out| {
+            let Some(status) = req.upstream.borrow().cache_status else {
+                return false;
+            };
+            out.extend_from_slice(status.as_bytes());
+            true
+        },
+    },
+    Variable {
+        name: "proxy_host",
+        doc: "Host and port of the upstream as proxy_pass names it.",
+        write: |req, out| {
+            let trace = req.upstream.borrow();
+            let Some(host) = &trace.host else {
+                return false;
+            };
+            out.extend_from_slice(host.as_bytes());
+            true
+        },
+    },
+    Variable {
+        name: "proxy_port",
+        doc: "Port of the upstream as proxy_pass names it, or the usual one.",
+        write: |req, out| {
+            let trace = req.upstream.borrow();
+            if trace.host.is_none() {
+                return false;
+            }
+            number(u64::from(trace.port), out);
+            true
+        },
+    },
+    Variable {
+        name: "proxy_add_x_forwarded_for",
+        doc: "The client's X-Forwarded-For with its address added.",
+        write: |req, out| {
+            for value in req.head.find_all(b"x-forwarded-for") {
+                out.extend_from_slice(value);
+                out.extend_from_slice(b", ");
+            }
+            out.extend_from_slice(req.down.remote.borrow().host_text().as_bytes());
+            true
+        },
+    },
+];
+
 /// The families.
-pub const FAMILIES: &[VariableFamily] = &[];
+pub const FAMILIES: &[VariableFamily] = &[
+    VariableFamily {
+        prefix: "upstream_http_",
+        doc: "A field of the upstream's answer.",
+        write: |req, name, out| {
+            let Some(fields) = req.upstream.borrow().fields.clone() else {
+                return false;
+            };
+            join(
+                fields.find_all_underscored(name).map(|value| &value[..]),
+                out,
+            )
+        },
+    },
+    VariableFamily {
+        prefix: "upstream_trailer_",
+        doc: "A trailer field of the upstream's answer.",
+        write: |req, name, out| {
+            let Some(fields) = req.upstream.borrow().trailers.clone() else {
+                return false;
+            };
+            join(
+                fields.find_all_underscored(name).map(|value| &value[..]),
+                out,
+            )
+        },
+    },
+    VariableFamily {
+        prefix: "upstream_cookie_",
+        doc: "A cookie that the upstream set; the last one of the name.",
+        write: upstream_cookie,
+    },
+];
+
+/// Writes something of each try: tries are separated by `, `, groups by ` : `.
+fn each(req: &Request, out: &mut Vec<u8>, write: impl Fn(&Attempt, &mut Vec<u8>)) -> bool {
+    let trace = req.upstream.borrow();
+    let mut separator: &[u8] = b"";
+    for attempt in &trace.attempts {
+        out.extend_from_slice(separator);
+        write(attempt, out);
+        separator = if attempt.ends_group { b" : " } else { b", " };
+    }
+    !trace.attempts.is_empty()
+}
+
+fn time(time: Option<Duration>, out: &mut Vec<u8>) {
+    match time {
+        Some(time) => {
+            let ms = time.as_millis();
+            out.extend_from_slice(format!("{}.{:03}", ms / 1000, ms % 1000).as_bytes());
+        }
+        None => out.push(b'-'),
+    }
+}
+
+fn number(number: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(number.to_string().as_bytes());
+}
+
+fn join<'a>(values: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>) -> bool {
+    let mut is_found = false;
+    for value in values {
+        if std::mem::replace(&mut is_found, true) {
+            out.extend_from_slice(b", ");
+        }
+        out.extend_from_slice(value);
+    }
+    is_found
+}
+
+fn upstream_cookie(req: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
+    let Some(fields) = req.upstream.borrow().fields.clone() else {
+        return false;
+    };
+    let cookies = fields.get_all(crate::header::Known::SetCookie);
+    let value = cookies
+        .filter_map(|cookie| cookie_value(cookie, name))
+        .last();
+    value.is_some_and(|value| {
+        out.extend_from_slice(value);
+        true
+    })
+}
+
+fn cookie_value<'a>(cookie: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let end = cookie
+        .iter()
+        .position(|byte| *byte == b';')
+        .unwrap_or(cookie.len());
+    let pair = cookie.get(..end)?;
+    let equals = pair.iter().position(|byte| *byte == b'=')?;
+    let is_same = pair.get(..equals)?.trim_ascii().eq_ignore_ascii_case(name);
+    is_same.then(|| pair.get(equals + 1..).unwrap_or_default().trim_ascii())
+}

@@ -1,0 +1,183 @@
+//! The origin as the cache's machines see it: a request of this server to its upstream.
+
+use std::borrow::BorrowMut;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use millpond_cache::step::{self, Exchange, FetchEnd, FetchFailure, Purpose};
+use millpond_cache::use_stale::StaleCause;
+
+use crate::body::{BodyError, BodyStream, Piece};
+use crate::clock;
+use crate::failure::{Failure, UpstreamKind};
+use crate::request::Request;
+use crate::upstream::exchange::{self, Fetched};
+use crate::upstream::pass::PassTarget;
+
+/// A request and where it is passed.
+pub struct PassExchange<R> {
+    req: R,
+    target: Arc<PassTarget>,
+}
+
+impl<R: BorrowMut<Request>> PassExchange<R> {
+    /// The exchange of a request.
+    pub fn new(req: R, target: Arc<PassTarget>) -> Self {
+        PassExchange { req, target }
+    }
+
+    fn any_true(&mut self, templates: Option<Vec<millpond_conf::Template>>) -> bool {
+        let req = self.req.borrow_mut();
+        templates.is_some_and(|templates| templates.iter().any(|template| req.is_true(template)))
+    }
+}
+
+/// A failure as the machines know it.
+pub struct Failed(pub Failure);
+
+impl FetchFailure for Failed {
+    fn cause(&self) -> Option<StaleCause> {
+        match &self.0 {
+            Failure::Upstream(failure) => Some(match failure.kind {
+                UpstreamKind::Error | UpstreamKind::NoLive => StaleCause::Error,
+                UpstreamKind::Timeout => StaleCause::Timeout,
+                UpstreamKind::InvalidHeader => StaleCause::InvalidHeader,
+            }),
+            _ => None,
+        }
+    }
+
+    fn status(&self) -> u16 {
+        self.0.status()
+    }
+
+    fn shared(status: u16) -> Self {
+        Failed(Failure::Status(status))
+    }
+}
+
+impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
+    type Fetched = Origin;
+    type Failure = Failed;
+    type Background = PassExchange<Box<Request>>;
+
+    fn now(&self) -> i64 {
+        clock::now_ms().div_euclid(1000)
+    }
+
+    fn is_background(&self) -> bool {
+        self.req.borrow().is_background
+    }
+
+    fn field(&self, name: &[u8]) -> Vec<&[u8]> {
+        self.req.borrow().head.find_all(name).collect()
+    }
+
+    fn must_bypass(&mut self) -> bool {
+        let templates = self
+            .req
+            .borrow()
+            .location
+            .settings
+            .cache_bypass
+            .bypass
+            .clone();
+        self.any_true(templates)
+    }
+
+    fn must_not_store(&mut self) -> bool {
+        let templates = self
+            .req
+            .borrow()
+            .location
+            .settings
+            .cache_bypass
+            .no_cache
+            .clone();
+        self.any_true(templates)
+    }
+
+    async fn fetch(&mut self, ask: &step::Ask) -> Result<Origin, Failed> {
+        let ask = exchange::Ask {
+            is_for_cache: ask.purpose == Purpose::Fill,
+            is_get_for_head: self
+                .req
+                .borrow()
+                .location
+                .settings
+                .cache_method
+                .convert_head,
+            if_none_match: ask.if_none_match.clone(),
+            if_modified_since: ask.if_modified_since.clone(),
+        };
+        match exchange::fetch(self.req.borrow_mut(), &self.target, &ask).await {
+            Ok(fetched) => Ok(Origin(fetched)),
+            Err(failure) => Err(Failed(failure)),
+        }
+    }
+
+    fn background(&self) -> Self::Background {
+        let req = Box::new(self.req.borrow().background());
+        PassExchange {
+            req,
+            target: Arc::clone(&self.target),
+        }
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        // The task belongs to the generation: a graceful shutdown waits for it.
+        let member = self.req.borrow().down.generation.enter();
+        tokio::task::spawn_local(async move {
+            task.await;
+            drop(member);
+        });
+    }
+}
+
+/// An answer of the origin.
+pub struct Origin(pub Fetched);
+
+impl step::Fetched for Origin {
+    fn status(&self) -> u16 {
+        self.0.head.status
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.0.length
+    }
+
+    fn each_field(&self, each: &mut dyn FnMut(&[u8], &[u8])) {
+        for field in self.0.head.fields.iter() {
+            each(&field.name, &field.value);
+        }
+    }
+
+    async fn next(&mut self) -> Option<Result<Bytes, FetchEnd>> {
+        std::future::poll_fn(|cx| self.poll(cx)).await
+    }
+
+    fn next_ready(&mut self) -> Option<Option<Result<Bytes, FetchEnd>>> {
+        // Whoever waits later registers a waker of its own.
+        match self.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(next) => Some(next),
+            Poll::Pending => None,
+        }
+    }
+}
+
+impl Origin {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, FetchEnd>>> {
+        Pin::new(&mut self.0.body).poll_next(cx).map(|next| {
+            next.map(|piece| match piece {
+                Ok(Piece::Memory(bytes)) => Ok(bytes),
+                // An upstream's body is read into memory; a file would be a fault of ours.
+                Ok(Piece::File(_)) => Err(FetchEnd::Truncated),
+                Err(BodyError::UpstreamTimedOut) => Err(FetchEnd::TimedOut),
+                Err(_) => Err(FetchEnd::Truncated),
+            })
+        })
+    }
+}

@@ -1,0 +1,114 @@
+//! A passed request through the cache: from its key to its answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_cache::fill::Streaming;
+use millpond_cache::fill::pump::Reader;
+use millpond_cache::head::StoredHead;
+use millpond_cache::status::CacheStatus;
+use millpond_cache::step::{self, Served, Trail, Walk};
+use millpond_cache::zone::{CacheZone, FoundEntry, PrimaryKey};
+
+use super::body::{self, FillBody};
+use super::exchange::{Failed, PassExchange};
+use super::zones::LocationCache;
+use crate::body::Body;
+use crate::failure::Failure;
+use crate::header::{Field, Fields, Known};
+use crate::request::Request;
+use crate::response::Response;
+use crate::upstream::answer::{self, AnswerHead, Stored};
+use crate::upstream::pass::PassTarget;
+
+/// Answers from the zone, or from the origin through it.
+pub async fn run(
+    req: &mut Request,
+    target: &Arc<PassTarget>,
+    cache: &LocationCache,
+    zone: Arc<CacheZone>,
+) -> Result<Response, Failure> {
+    let location = Arc::clone(&req.location);
+    let text = req.eval(&location.settings.cache_key.key);
+    let walk = Walk {
+        zone,
+        key: PrimaryKey::new(text),
+        policies: Arc::clone(&cache.policies),
+    };
+    let mut exchange = PassExchange::new(&mut *req, Arc::clone(target));
+    let mut trail = Trail::with_capacity(4);
+    let served = step::serve(&mut exchange, &walk, &mut trail).await;
+    match served {
+        Ok(Served::Entry(found, status)) => Ok(from_entry(req, target, &found, status)),
+        Ok(Served::Filling(streaming, reader, status)) => {
+            Ok(from_fill(req, target, &streaming, reader, status))
+        }
+        Ok(Served::Passed(fetched, status)) => {
+            note(req, status);
+            answer::from_fetched(req, target, fetched.0)
+        }
+        Err(Failed(failure)) => Err(failure),
+    }
+}
+
+fn note(req: &Request, status: CacheStatus) {
+    req.upstream.borrow_mut().cache_status = Some(status.as_str());
+}
+
+fn from_entry(
+    req: &mut Request,
+    target: &PassTarget,
+    found: &FoundEntry,
+    status: CacheStatus,
+) -> Response {
+    note(req, status);
+    let mut response = from_head(req, target, &found.head, Stored::Yes);
+    response.length = Some(found.entry.len());
+    response.body = body::of_entry(&found.entry);
+    response
+}
+
+fn from_fill(
+    req: &mut Request,
+    target: &PassTarget,
+    streaming: &Streaming,
+    reader: Reader,
+    status: CacheStatus,
+) -> Response {
+    note(req, status);
+    let mut response = from_head(req, target, &streaming.head, Stored::Filling);
+    response.length = streaming.length;
+    response.body = Body::stream(FillBody::new(reader));
+    response
+}
+
+/// The head for the client, from what was stored.
+fn from_head(
+    req: &mut Request,
+    target: &PassTarget,
+    head: &StoredHead,
+    stored: Stored,
+) -> Response {
+    let mut fields = Fields::with_capacity(16);
+    for (name, value) in head.fields() {
+        fields.push(stored_field(name, value));
+    }
+    if req.conf.uses_upstream_fields {
+        req.upstream.borrow_mut().fields = Some(std::rc::Rc::new(fields.clone()));
+    }
+    let head = AnswerHead {
+        status: head.status,
+        status_text: None,
+        fields,
+    };
+    answer::from_head(req, target, head, stored)
+}
+
+/// A name that is written as usual costs no reference to the stored head.
+fn stored_field(name: Bytes, value: Bytes) -> Field {
+    let known = Known::of(&name);
+    if known != Known::Other && name == known.canonical().as_bytes() {
+        return Field::known(known, value);
+    }
+    Field { known, name, value }
+}

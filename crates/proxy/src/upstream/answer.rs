@@ -1,0 +1,222 @@
+//! `proxy_hide_header`, `proxy_pass_header`, `proxy_intercept_errors`, `proxy_force_ranges`: what the client gets of an
+//! upstream's answer.
+//!
+//! It is the same for an answer that has just come and for one from the cache: the cache keeps what the upstream
+//! said, and the location that serves it decides what of it is shown.
+//!
+//! Invariants:
+//! 1. Fields of the connection and of framing are never passed on; the writer makes its own.
+//! 2. X-Accel fields act only when `proxy_ignore_headers` does not name them, and are hidden unless passed by name.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_cache::ignore::{IgnorableField, IgnorePolicy};
+use millpond_semantics::date::parse_http_date;
+
+use super::exchange::Fetched;
+use super::pass::PassTarget;
+use super::{cookie, redirect};
+use crate::body::Body;
+use crate::failure::Failure;
+use crate::header::{Field, Fields, Known};
+use crate::http1;
+use crate::request::Request;
+use crate::response::{RangeRule, Response, Source};
+
+/// What of an answer is shown.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location, protocols)]
+pub struct AnswerPolicy {
+    /// A field of the upstream's answer that is not passed to the client.
+    #[directive(name = "proxy_hide_header", repeat)]
+    pub hide: Vec<String>,
+    /// A field that is passed to the client although it usually is not: Date, Server, X-Pad, X-Accel-….
+    #[directive(name = "proxy_pass_header", repeat)]
+    pub pass: Vec<String>,
+    /// Whether answers with a status of 300 and more are subject to `error_page`.
+    #[directive(name = "proxy_intercept_errors", default = "off")]
+    pub intercept_errors: bool,
+    /// Whether ranges are served of answers that do not say Accept-Ranges.
+    #[directive(name = "proxy_force_ranges", default = "off")]
+    pub force_ranges: bool,
+}
+
+/// Where the answer is, as far as ranges of it can be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// It comes from the upstream and goes to this client only.
+    No,
+    /// It is being stored while it is sent.
+    Filling,
+    /// It is in the cache.
+    Yes,
+}
+
+/// A head, from an upstream or from the cache.
+pub struct AnswerHead {
+    /// Status code.
+    pub status: u16,
+    /// Status and reason as the upstream wrote them.
+    pub status_text: Option<Bytes>,
+    /// All its fields.
+    pub fields: Fields,
+}
+
+/// The answer for an upstream's answer.
+pub fn from_fetched(
+    req: &mut Request,
+    target: &PassTarget,
+    fetched: Fetched,
+) -> Result<Response, Failure> {
+    let Fetched { head, length, body } = fetched;
+    let announced = head
+        .fields
+        .get(Known::ContentLength)
+        .and_then(|value| http1::content_length(value));
+    let answer = AnswerHead {
+        status: head.status,
+        status_text: Some(head.status_line),
+        fields: head.fields,
+    };
+    let mut response = from_head(req, target, answer, Stored::No);
+    response.length = length.or(announced.filter(|_| req.is_head()));
+    response.body = Body::stream(body);
+    Ok(response)
+}
+
+/// The answer for a head; the caller adds length and body.
+pub fn from_head(
+    req: &mut Request,
+    target: &PassTarget,
+    head: AnswerHead,
+    stored: Stored,
+) -> Response {
+    let location = Arc::clone(&req.location);
+    let policy = &location.settings.pass_answer;
+    let ignore = &location.settings.ignore;
+    let mut response = Response {
+        status: head.status,
+        status_text: head.status_text,
+        source: Source::Upstream,
+        is_partial: head.status == 206,
+        may_be_intercepted: policy.intercept_errors,
+        ..Response::default()
+    };
+    act_on_accel(req, &mut response, &head.fields, ignore);
+    if policy.force_ranges {
+        response.ranges = match stored {
+            Stored::Yes => RangeRule::Allowed,
+            _ => RangeRule::Single,
+        };
+    }
+    response.fields = Fields::with_capacity(head.fields.len() + 2);
+    for field in head.fields.iter() {
+        take_field(req, target, policy, field, (&mut response, stored));
+    }
+    response
+}
+
+fn take_field(
+    req: &mut Request,
+    target: &PassTarget,
+    policy: &AnswerPolicy,
+    field: &Field,
+    (response, stored): (&mut Response, Stored),
+) {
+    let mut field = field.clone();
+    match field.known {
+        Known::Connection | Known::TransferEncoding | Known::ContentLength | Known::KeepAlive => {
+            return;
+        }
+        _ if is_hidden(policy, &field) => return,
+        Known::AcceptRanges if policy.force_ranges => return,
+        Known::AcceptRanges if stored != Stored::No => {
+            // nginx: a stored answer is cut into ranges when its origin says that it can be.
+            response.ranges = if stored == Stored::Yes {
+                RangeRule::Allowed
+            } else {
+                RangeRule::Single
+            };
+            return;
+        }
+        Known::LastModified => response.last_modified = parse_http_date(&field.value),
+        Known::Location => {
+            if let Some(value) = redirect::rewrite(req, target, &field.value) {
+                field.value = value;
+            }
+        }
+        Known::Refresh => {
+            if let Some(value) = redirect::rewrite_refresh(req, target, &field.value) {
+                field.value = value;
+            }
+        }
+        Known::SetCookie => {
+            if let Some(value) = cookie::rewrite(req, &field.value) {
+                field.value = value;
+            }
+        }
+        _ => {}
+    }
+    response.fields.push(field);
+}
+
+/// nginx's list of fields that are not passed on unless a location passes them by name.
+fn is_hidden(policy: &AnswerPolicy, field: &Field) -> bool {
+    let is_named = |names: &[String]| {
+        names
+            .iter()
+            .any(|name| name.as_bytes().eq_ignore_ascii_case(&field.name))
+    };
+    let is_usually_hidden = matches!(
+        field.known,
+        Known::Date
+            | Known::Server
+            | Known::XPad
+            | Known::XAccelExpires
+            | Known::XAccelRedirect
+            | Known::XAccelLimitRate
+            | Known::XAccelBuffering
+            | Known::XAccelCharset
+    );
+    (!policy.hide.is_empty() && is_named(&policy.hide))
+        || (is_usually_hidden && !is_named(&policy.pass))
+}
+
+fn act_on_accel(
+    req: &mut Request,
+    response: &mut Response,
+    fields: &Fields,
+    ignore: &IgnorePolicy,
+) {
+    if let Some(rate) = fields.get(Known::XAccelLimitRate)
+        && ignore.obeys(IgnorableField::XAccelLimitRate)
+    {
+        req.limit_rate = std::str::from_utf8(rate)
+            .ok()
+            .and_then(|rate| rate.parse().ok());
+    }
+    if let Some(charset) = fields.get(Known::XAccelCharset)
+        && ignore.obeys(IgnorableField::XAccelCharset)
+    {
+        response.charset = Some(charset.clone());
+    }
+    if let Some(to) = fields.get(Known::XAccelRedirect)
+        && ignore.obeys(IgnorableField::XAccelRedirect)
+    {
+        response.accel_redirect = Some(to.clone());
+        keep_for_redirect(req, fields);
+    }
+}
+
+/// nginx: these fields of the answer that redirects go to the client with the answer that it redirects to.
+fn keep_for_redirect(req: &mut Request, fields: &Fields) {
+    for field in fields.iter() {
+        if matches!(
+            field.known,
+            Known::SetCookie | Known::ContentDisposition | Known::CacheControl | Known::Expires
+        ) {
+            req.answer_fields.push(field.clone());
+        }
+    }
+}

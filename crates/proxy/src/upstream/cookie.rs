@@ -1,0 +1,293 @@
+//! `proxy_cookie_domain`, `proxy_cookie_path`, `proxy_cookie_flags`: cookies of an upstream, told in terms of this server.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_conf::Template;
+use millpond_conf::value::{ArgError, Args, FromArgs};
+
+use super::redirect::{regex_of, replace_match};
+use crate::request::Request;
+use crate::route::regex::{Case, Regex};
+
+/// What an attribute's value, or a cookie's name, is compared with.
+#[derive(Clone, Debug)]
+pub enum Matcher {
+    /// A text with variables.
+    Text(Template),
+    /// A regular expression.
+    Regex(Arc<Regex>),
+}
+
+/// One `proxy_cookie_domain` or `proxy_cookie_path`.
+#[derive(Clone, Debug)]
+pub enum CookieRule {
+    /// Nothing is changed.
+    Off,
+    /// What matches is replaced.
+    Replace(Matcher, Template),
+}
+
+impl FromArgs for CookieRule {
+    const SYNTAX: &'static str = "off | text replacement";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        match args.words {
+            [word] if word.text == "off" => Ok(CookieRule::Off),
+            [word] => Err(ArgError::other(format!(
+                "invalid parameter \"{}\"",
+                word.text
+            ))),
+            [from, _] => Ok(CookieRule::Replace(
+                matcher(args, &from.text)?,
+                args.word(1)?,
+            )),
+            _ => Err(ArgError::Count),
+        }
+    }
+}
+
+fn matcher(args: &mut Args<'_>, text: &str) -> Result<Matcher, ArgError> {
+    Ok(match regex_of(args, text)? {
+        Some(regex) => Matcher::Regex(regex),
+        None => Matcher::Text(args.word(0)?),
+    })
+}
+
+/// One `proxy_cookie_flags`.
+#[derive(Clone, Debug)]
+pub struct FlagsRule {
+    /// The cookies it is for; `None` is `off`.
+    cookie: Option<Matcher>,
+    flags: Vec<Template>,
+}
+
+impl FromArgs for FlagsRule {
+    const SYNTAX: &'static str = "off | cookie [flag …]";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        let words = args.at_least(1)?;
+        if words.len() == 1 && words[0].text == "off" {
+            return Ok(FlagsRule {
+                cookie: None,
+                flags: Vec::new(),
+            });
+        }
+        let (source, case) = (words[0].text.clone(), Case::Insensitive);
+        let cookie = match source.strip_prefix('~') {
+            // nginx: expressions for names of cookies ignore case in either form.
+            Some(source) => {
+                let source = source.strip_prefix('*').unwrap_or(source);
+                let span = args.name.span;
+                let variables = &mut args.cx.variables;
+                let regex = Regex::new(source, case, |name| variables.intern(name, span));
+                Matcher::Regex(Arc::new(regex.map_err(ArgError::other)?))
+            }
+            None => Matcher::Text(args.word(0)?),
+        };
+        let flags = (1..words.len())
+            .map(|at| args.word(at))
+            .collect::<Result<_, _>>()?;
+        let rule = FlagsRule {
+            cookie: Some(cookie),
+            flags,
+        };
+        for (at, flag) in rule.flags.iter().enumerate() {
+            if flag
+                .as_literal()
+                .is_some_and(|flag| Flag::parse(flag).is_none())
+            {
+                let message = format!("invalid flag \"{}\"", flag.source);
+                return Err(ArgError::value(at + 1, message));
+            }
+        }
+        Ok(rule)
+    }
+}
+
+/// A flag to set or take away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flag {
+    Secure(bool),
+    HttpOnly(bool),
+    SameSite(Option<&'static [u8]>),
+}
+
+impl Flag {
+    fn parse(text: &[u8]) -> Option<Flag> {
+        let table: &[(&[u8], Flag)] = &[
+            (b"secure", Flag::Secure(true)),
+            (b"nosecure", Flag::Secure(false)),
+            (b"httponly", Flag::HttpOnly(true)),
+            (b"nohttponly", Flag::HttpOnly(false)),
+            (b"samesite=strict", Flag::SameSite(Some(b"Strict"))),
+            (b"samesite=lax", Flag::SameSite(Some(b"Lax"))),
+            (b"samesite=none", Flag::SameSite(Some(b"None"))),
+            (b"nosamesite", Flag::SameSite(None)),
+        ];
+        table
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(text))
+            .map(|(_, flag)| *flag)
+    }
+}
+
+/// How cookies of an upstream are rewritten.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location, protocols)]
+pub struct CookiePolicy {
+    /// A text to replace in the Domain attribute of cookies.
+    #[directive(name = "proxy_cookie_domain", repeat)]
+    pub domains: Vec<CookieRule>,
+    /// A text to replace in the Path attribute of cookies.
+    #[directive(name = "proxy_cookie_path", repeat)]
+    pub paths: Vec<CookieRule>,
+    /// Flags to set on, or take from, cookies of a name: secure, httponly, samesite=strict|lax|none, and each with `no`
+    /// before it. The last line that matches counts.
+    #[directive(name = "proxy_cookie_flags", repeat)]
+    pub flags: Vec<FlagsRule>,
+}
+
+/// An attribute of a cookie as it was written.
+struct Attribute {
+    name: Vec<u8>,
+    value: Option<Vec<u8>>,
+}
+
+/// The Set-Cookie for the client, when it changes.
+pub fn rewrite(req: &mut Request, value: &[u8]) -> Option<Bytes> {
+    let location = Arc::clone(&req.location);
+    let policy = &location.settings.pass_cookie;
+    if policy.domains.is_empty() && policy.paths.is_empty() && policy.flags.is_empty() {
+        return None;
+    }
+    let mut parts = value.split(|byte| *byte == b';');
+    let pair = parts.next()?.to_vec();
+    let mut attributes: Vec<Attribute> = parts.map(attribute).collect();
+    for attribute in &mut attributes {
+        let rules = if attribute.name.eq_ignore_ascii_case(b"domain") {
+            &policy.domains
+        } else if attribute.name.eq_ignore_ascii_case(b"path") {
+            &policy.paths
+        } else {
+            continue;
+        };
+        let is_domain = attribute.name.eq_ignore_ascii_case(b"domain");
+        let old = attribute.value.clone().unwrap_or_default();
+        if let Some(new) = replace(req, rules, &old, is_domain) {
+            attribute.value = Some(new.to_vec());
+        }
+    }
+    let name = pair
+        .split(|byte| *byte == b'=')
+        .next()
+        .unwrap_or_default()
+        .to_vec();
+    set_flags(req, &policy.flags, &name, &mut attributes);
+    let mut out = pair;
+    for Attribute { name, value } in attributes {
+        out.extend_from_slice(b"; ");
+        out.extend_from_slice(&name);
+        if let Some(value) = value {
+            out.push(b'=');
+            out.extend_from_slice(&value);
+        }
+    }
+    Some(Bytes::from(out))
+}
+
+fn attribute(part: &[u8]) -> Attribute {
+    let part = part.trim_ascii();
+    match part.iter().position(|byte| *byte == b'=') {
+        Some(at) => Attribute {
+            name: part[..at].trim_ascii_end().to_vec(),
+            value: Some(part[at + 1..].trim_ascii_start().to_vec()),
+        },
+        None => Attribute {
+            name: part.to_vec(),
+            value: None,
+        },
+    }
+}
+
+fn replace(
+    req: &mut Request,
+    rules: &[CookieRule],
+    value: &[u8],
+    is_domain: bool,
+) -> Option<Bytes> {
+    for rule in rules {
+        let (matcher, to) = match rule {
+            CookieRule::Off => return None,
+            CookieRule::Replace(matcher, to) => (matcher, to),
+        };
+        let replaced = match matcher {
+            Matcher::Regex(regex) => replace_match(req, regex, &Bytes::copy_from_slice(value), to),
+            Matcher::Text(text) => {
+                let text = req.eval(text);
+                replace_text(req, &text, value, to, is_domain)
+            }
+        };
+        if replaced.is_some() {
+            return replaced;
+        }
+    }
+    None
+}
+
+fn replace_text(
+    req: &mut Request,
+    text: &[u8],
+    value: &[u8],
+    to: &Template,
+    is_domain: bool,
+) -> Option<Bytes> {
+    if is_domain {
+        // nginx: domains are compared whole, without their first dot and without regard to case.
+        let bare = |domain: &[u8]| domain.strip_prefix(b".").unwrap_or(domain).to_vec();
+        let is_same = bare(value).eq_ignore_ascii_case(&bare(text));
+        return is_same.then(|| req.eval(to));
+    }
+    let rest = value.strip_prefix(text)?;
+    Some(Bytes::from([&req.eval(to)[..], rest].concat()))
+}
+
+fn set_flags(req: &mut Request, rules: &[FlagsRule], name: &[u8], attributes: &mut Vec<Attribute>) {
+    for rule in rules {
+        let is_match = match &rule.cookie {
+            None => return,
+            Some(Matcher::Regex(regex)) => regex.is_match(name),
+            Some(Matcher::Text(text)) => req.eval(text).eq_ignore_ascii_case(name),
+        };
+        if !is_match {
+            continue;
+        }
+        for flag in &rule.flags {
+            let flag = req.eval(flag);
+            if let Some(flag) = Flag::parse(&flag) {
+                apply_flag(flag, attributes);
+            }
+        }
+        return;
+    }
+}
+
+fn apply_flag(flag: Flag, attributes: &mut Vec<Attribute>) {
+    let (name, value): (&[u8], Option<Option<&[u8]>>) = match flag {
+        Flag::Secure(set) => (b"Secure", set.then_some(None)),
+        Flag::HttpOnly(set) => (b"HttpOnly", set.then_some(None)),
+        Flag::SameSite(value) => (b"SameSite", value.map(Some)),
+    };
+    let at = attributes
+        .iter()
+        .position(|other| other.name.eq_ignore_ascii_case(name));
+    match (value, at) {
+        (None, Some(_)) => attributes.retain(|other| !other.name.eq_ignore_ascii_case(name)),
+        (None, None) => {}
+        (Some(value), Some(at)) => attributes[at].value = value.map(<[u8]>::to_vec),
+        (Some(value), None) => attributes.push(Attribute {
+            name: name.to_vec(),
+            value: value.map(<[u8]>::to_vec),
+        }),
+    }
+}

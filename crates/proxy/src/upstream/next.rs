@@ -1,0 +1,133 @@
+//! `proxy_next_upstream`, `proxy_next_upstream_tries`, `proxy_next_upstream_timeout`: whether another peer is asked.
+
+use std::time::Duration;
+
+use millpond_conf::{Flags, Words};
+
+use crate::clock::{self, Instant};
+use crate::failure::UpstreamKind;
+use crate::http1::Method;
+
+/// What lets a request go to another peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Words)]
+pub enum NextCause {
+    /// Connecting, sending or reading failed.
+    #[word("error")]
+    Error,
+    /// It took too long.
+    #[word("timeout")]
+    Timeout,
+    /// The answer was no HTTP.
+    #[word("invalid_header")]
+    InvalidHeader,
+    /// 500.
+    #[word("http_500")]
+    Http500,
+    /// 502.
+    #[word("http_502")]
+    Http502,
+    /// 503.
+    #[word("http_503")]
+    Http503,
+    /// 504.
+    #[word("http_504")]
+    Http504,
+    /// 403.
+    #[word("http_403")]
+    Http403,
+    /// 404.
+    #[word("http_404")]
+    Http404,
+    /// 429.
+    #[word("http_429")]
+    Http429,
+    /// Requests that change something, too.
+    #[word("non_idempotent")]
+    NonIdempotent,
+    /// Nothing.
+    #[word("off")]
+    Off,
+}
+
+/// When another peer is asked.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location, protocols)]
+pub struct NextPolicy {
+    /// Failures and statuses after which the request goes to the next peer, as long as nothing was sent to the client.
+    #[directive(name = "proxy_next_upstream", default = "error timeout")]
+    pub causes: Flags<NextCause>,
+    /// The number of peers that one request may try; 0: all.
+    #[directive(name = "proxy_next_upstream_tries", default = "0")]
+    pub tries: u32,
+    /// The time within which another peer may be tried; 0: any time.
+    #[directive(name = "proxy_next_upstream_timeout", default = "0")]
+    pub timeout: Duration,
+}
+
+/// Counts the tries of one request.
+#[derive(Debug)]
+pub struct Tries {
+    left: usize,
+    until: Option<Instant>,
+}
+
+impl Tries {
+    /// Tries for a group of so many peers.
+    pub fn new(policy: &NextPolicy, peers: usize) -> Self {
+        let left = match policy.tries as usize {
+            0 => peers,
+            tries => tries.min(peers),
+        };
+        let until = (!policy.timeout.is_zero()).then(|| clock::instant() + policy.timeout);
+        Tries { left, until }
+    }
+
+    /// Spends a try.
+    pub fn spend(&mut self) {
+        self.left = self.left.saturating_sub(1);
+    }
+
+    /// True when another may follow.
+    pub fn is_left(&self) -> bool {
+        self.left > 0 && self.until.is_none_or(|until| clock::instant() < until)
+    }
+}
+
+impl NextPolicy {
+    /// True when a failure of this kind lets the request go on to another peer.
+    ///
+    /// `was_sent` says that the peer may have acted on the request already.
+    pub fn allows(&self, cause: NextCause, method: Method, was_sent: bool) -> bool {
+        if self.causes.contains(NextCause::Off) || !self.causes.contains(cause) {
+            return false;
+        }
+        // RFC 9110 §9.2.2: a request that changes something is not repeated by itself.
+        let is_idempotent = !matches!(method, Method::Post | Method::Lock | Method::Patch);
+        is_idempotent || !was_sent || self.causes.contains(NextCause::NonIdempotent)
+    }
+}
+
+impl NextCause {
+    /// The cause that a failure is.
+    pub fn of_kind(kind: UpstreamKind) -> NextCause {
+        match kind {
+            UpstreamKind::Error | UpstreamKind::NoLive => NextCause::Error,
+            UpstreamKind::Timeout => NextCause::Timeout,
+            UpstreamKind::InvalidHeader => NextCause::InvalidHeader,
+        }
+    }
+
+    /// The cause that a status is.
+    pub fn of_status(status: u16) -> Option<NextCause> {
+        Some(match status {
+            500 => NextCause::Http500,
+            502 => NextCause::Http502,
+            503 => NextCause::Http503,
+            504 => NextCause::Http504,
+            403 => NextCause::Http403,
+            404 => NextCause::Http404,
+            429 => NextCause::Http429,
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,240 @@
+//! The body of an upstream's answer, as it arrives.
+//!
+//! ```text
+//! Length(n) | Chunked | UntilClose ──last byte──► Ended (the connection is kept or closed)
+//!      └── closed early, broken coding, silence ──► error (the connection is closed)
+//! ```
+//!
+//! Invariants:
+//! 1. A connection is kept only when the request was sent whole, the answer was read whole, and the peer agreed.
+//! 2. No byte beyond the announced end is handed out; a connection that has more is closed.
+//! 3. What was read ahead is bounded by one read.
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::connect::Connection;
+use super::trace::UpstreamTrace;
+use crate::body::{BodyError, BodyStream, Piece};
+use crate::clock::{self, Instant};
+use crate::failure::{UpstreamFailure, UpstreamKind};
+use crate::header::Fields;
+use crate::http1::chunked::{ChunkEvent, ChunkedDecoder, Strictness, TrailerLimits};
+use crate::http1::response::Framing;
+use crate::worker::Generation;
+
+/// Bytes asked of the socket at once (arbitrary: several segments of a fast connection).
+const READ_SIZE: usize = 64 * 1024;
+
+/// A body on its way.
+pub struct UpstreamBody {
+    connection: Option<Connection>,
+    state: State,
+    length: Option<u64>,
+    may_reuse: bool,
+    timeout: Duration,
+    deadline: Instant,
+    trace: Rc<RefCell<UpstreamTrace>>,
+    attempt: usize,
+    started: Instant,
+    generation: Rc<Generation>,
+    trailers: Option<Fields>,
+}
+
+enum State {
+    Length(u64),
+    Chunked(Box<ChunkedDecoder>),
+    UntilClose,
+    Ended,
+}
+
+impl UpstreamBody {
+    /// The body after a head.
+    pub fn new(
+        connection: Connection,
+        framing: Framing,
+        may_reuse: bool,
+        timeout: Duration,
+        ((trace, started), generation): ((Rc<RefCell<UpstreamTrace>>, Instant), Rc<Generation>),
+    ) -> Self {
+        let (state, length) = match framing {
+            Framing::None => (State::Length(0), None),
+            Framing::Length(length) => (State::Length(length), Some(length)),
+            Framing::Chunked => {
+                let decoder = ChunkedDecoder::new(Strictness::Upstream, TrailerLimits::default());
+                (State::Chunked(Box::new(decoder)), None)
+            }
+            Framing::UntilClose => (State::UntilClose, None),
+        };
+        let attempt = trace.borrow().attempts.len().saturating_sub(1);
+        let mut body = UpstreamBody {
+            connection: Some(connection),
+            state,
+            length,
+            may_reuse,
+            timeout,
+            deadline: clock::instant() + timeout,
+            trace,
+            attempt,
+            started,
+            generation,
+            trailers: None,
+        };
+        if matches!(body.state, State::Length(0)) {
+            body.finish();
+        }
+        body
+    }
+
+    /// Length, when announced.
+    pub fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    /// The body is over: its connection is kept or closed.
+    fn finish(&mut self) {
+        self.state = State::Ended;
+        self.note_end();
+        let Some(connection) = self.connection.take() else {
+            return;
+        };
+        connection.group.release(connection.peer);
+        if self.may_reuse && connection.inbox.is_empty() && !self.generation.is_closing() {
+            self.generation.worker.idle_peers.put(connection);
+        }
+    }
+
+    fn fail(&mut self, error: BodyError) -> Poll<Option<Result<Piece, BodyError>>> {
+        self.may_reuse = false;
+        self.finish();
+        Poll::Ready(Some(Err(error)))
+    }
+
+    fn note_end(&self) {
+        if let Some(attempt) = self.trace.borrow_mut().attempts.get_mut(self.attempt) {
+            attempt
+                .response
+                .get_or_insert(clock::instant() - self.started);
+        }
+    }
+
+    fn note_bytes(&self, count: usize) {
+        if let Some(attempt) = self.trace.borrow_mut().attempts.get_mut(self.attempt) {
+            attempt.body_bytes += count as u64;
+            attempt.bytes_received += count as u64;
+        }
+    }
+
+    /// What the inbox has of the body.
+    fn take(&mut self) -> Result<Taken, BodyError> {
+        let Some(connection) = &mut self.connection else {
+            return Ok(Taken::End);
+        };
+        let inbox = &mut connection.inbox;
+        match &mut self.state {
+            State::Ended => Ok(Taken::End),
+            State::Length(left) => {
+                let count = (*left).min(inbox.len() as u64);
+                *left -= count;
+                let is_last = *left == 0;
+                Ok(Taken::Bytes(
+                    inbox.split_to(count as usize).freeze(),
+                    is_last,
+                ))
+            }
+            State::UntilClose => Ok(Taken::Bytes(inbox.split().freeze(), false)),
+            State::Chunked(decoder) => match decoder.decode(inbox) {
+                Ok(ChunkEvent::NeedMore) => Ok(Taken::Bytes(Bytes::new(), false)),
+                Ok(ChunkEvent::Data(bytes)) => Ok(Taken::Bytes(bytes, false)),
+                Ok(ChunkEvent::End { trailers }) => {
+                    if !trailers.is_empty() {
+                        self.trailers = Some(trailers);
+                    }
+                    Ok(Taken::End)
+                }
+                Err(_) => Err(BodyError::UpstreamTruncated),
+            },
+        }
+    }
+}
+
+/// What one look at the inbox gave.
+enum Taken {
+    /// Bytes, and whether they are the last; empty for need of more.
+    Bytes(Bytes, bool),
+    /// The end.
+    End,
+}
+
+impl BodyStream for UpstreamBody {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Piece, BodyError>>> {
+        let this = &mut *self;
+        loop {
+            match this.take() {
+                Err(error) => return this.fail(error),
+                Ok(Taken::End) => {
+                    this.finish();
+                    return Poll::Ready(None);
+                }
+                Ok(Taken::Bytes(bytes, is_last)) if !bytes.is_empty() => {
+                    this.note_bytes(bytes.len());
+                    if is_last {
+                        this.finish();
+                    }
+                    return Poll::Ready(Some(Ok(Piece::Memory(bytes))));
+                }
+                Ok(Taken::Bytes(..)) => {}
+            }
+            let Some(connection) = &mut this.connection else {
+                return Poll::Ready(None);
+            };
+            if connection.inbox.capacity() - connection.inbox.len() < READ_SIZE / 4 {
+                connection.inbox.reserve(READ_SIZE);
+            }
+            match connection.socket.poll_recv(cx, &mut connection.inbox) {
+                Poll::Pending => {
+                    let _expired = ready!(connection.timer.poll_expired(cx, this.deadline));
+                    return this.fail(BodyError::UpstreamTimedOut);
+                }
+                Poll::Ready(Ok(0)) if matches!(this.state, State::UntilClose) => {
+                    this.may_reuse = false;
+                    this.finish();
+                    return Poll::Ready(None);
+                }
+                Poll::Ready(Ok(0) | Err(_)) => return this.fail(BodyError::UpstreamTruncated),
+                Poll::Ready(Ok(_)) => this.deadline = clock::instant() + this.timeout,
+            }
+        }
+    }
+
+    fn take_trailers(mut self: Pin<&mut Self>) -> Option<Fields> {
+        self.trailers.take()
+    }
+}
+
+impl Drop for UpstreamBody {
+    fn drop(&mut self) {
+        // A body that nobody read to its end closes its connection.
+        self.may_reuse &= matches!(self.state, State::Ended);
+        if self.connection.is_some() {
+            self.finish();
+        }
+    }
+}
+
+/// A socket's failure in nginx's words.
+pub fn upstream_error(error: &std::io::Error, doing: &str) -> UpstreamFailure {
+    let text = crate::log::error::os_error(error);
+    UpstreamFailure {
+        kind: UpstreamKind::Error,
+        message: format!("upstream connection failed ({text}) while {doing}"),
+    }
+}

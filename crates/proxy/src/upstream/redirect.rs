@@ -1,0 +1,131 @@
+//! `proxy_redirect`: the Location and Refresh fields of an upstream, told in terms of this server.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_conf::Template;
+use millpond_conf::value::{ArgError, Args, FromArgs};
+
+use super::pass::PassTarget;
+use crate::request::Request;
+use crate::route::regex::{Case, Regex};
+
+/// One `proxy_redirect`.
+#[derive(Clone, Debug)]
+pub enum RedirectRule {
+    /// Nothing is changed.
+    Off,
+    /// The address that is passed to becomes the location's name.
+    Default,
+    /// A prefix is replaced.
+    Prefix(Template, Template),
+    /// What a regular expression matches is replaced.
+    Regex(Arc<Regex>, Template),
+}
+
+impl FromArgs for RedirectRule {
+    const SYNTAX: &'static str = "default | off | redirect replacement";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        let words = args.words;
+        match words {
+            [word] if word.text == "off" => Ok(RedirectRule::Off),
+            [word] if word.text == "default" => Ok(RedirectRule::Default),
+            [word] => Err(ArgError::other(format!(
+                "invalid parameter \"{}\"",
+                word.text
+            ))),
+            [from, _] => {
+                let to = args.word(1)?;
+                match regex_of(args, &from.text)? {
+                    Some(regex) => Ok(RedirectRule::Regex(regex, to)),
+                    None => Ok(RedirectRule::Prefix(args.word(0)?, to)),
+                }
+            }
+            _ => Err(ArgError::Count),
+        }
+    }
+}
+
+/// The expression of a first argument that begins with `~`.
+pub(super) fn regex_of(args: &mut Args<'_>, text: &str) -> Result<Option<Arc<Regex>>, ArgError> {
+    let (source, case) = match (text.strip_prefix("~*"), text.strip_prefix('~')) {
+        (Some(source), _) => (source, Case::Insensitive),
+        (None, Some(source)) => (source, Case::Sensitive),
+        (None, None) => return Ok(None),
+    };
+    let span = args.name.span;
+    let variables = &mut args.cx.variables;
+    Regex::new(source, case, |name| variables.intern(name, span))
+        .map(|regex| Some(Arc::new(regex)))
+        .map_err(ArgError::other)
+}
+
+/// How redirects of an upstream are rewritten.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location, protocols)]
+pub struct PassRedirectPolicy {
+    /// A text to replace in the Location and Refresh fields of the upstream. The default replaces the address that is
+    /// passed to by the location's name.
+    #[directive(name = "proxy_redirect", repeat)]
+    pub rules: Vec<RedirectRule>,
+}
+
+/// The Location for the client, when it changes.
+pub fn rewrite(req: &mut Request, target: &PassTarget, value: &[u8]) -> Option<Bytes> {
+    let location = Arc::clone(&req.location);
+    let rules = &location.settings.pass_redirect.rules;
+    if rules.is_empty() {
+        return by_default(target, value);
+    }
+    for rule in rules {
+        let changed = match rule {
+            RedirectRule::Off => return None,
+            RedirectRule::Default => by_default(target, value),
+            RedirectRule::Prefix(from, to) => {
+                let from = req.eval(from);
+                let rest = value.strip_prefix(&from[..]);
+                rest.map(|rest| Bytes::from([&req.eval(to)[..], rest].concat()))
+            }
+            RedirectRule::Regex(regex, to) => {
+                let subject = Bytes::copy_from_slice(value);
+                replace_match(req, regex, &subject, to)
+            }
+        };
+        if changed.is_some() {
+            return changed;
+        }
+    }
+    None
+}
+
+/// Replaces what the expression matches, keeping what is around it.
+pub(super) fn replace_match(
+    req: &mut Request,
+    regex: &Regex,
+    subject: &Bytes,
+    to: &Template,
+) -> Option<Bytes> {
+    let groups = regex.groups(subject)?;
+    let (start, end) = groups.first().copied().flatten()?;
+    let before = subject.get(..start as usize)?.to_vec();
+    let after = subject.get(end as usize..)?.to_vec();
+    regex.capture_from(req, subject.clone());
+    // Expressions without groups set no captures; $0 is not a variable of configurations.
+    let middle = req.eval(to);
+    Some(Bytes::from([&before[..], &middle, &after].concat()))
+}
+
+fn by_default(target: &PassTarget, value: &[u8]) -> Option<Bytes> {
+    let from = target.redirect_prefix()?;
+    let rest = value.strip_prefix(from)?;
+    Some(Bytes::from([&target.location_prefix[..], rest].concat()))
+}
+
+/// The Refresh field (`5; url=…`) for the client, when it changes.
+pub fn rewrite_refresh(req: &mut Request, target: &PassTarget, value: &[u8]) -> Option<Bytes> {
+    let at = memchr::memmem::find(&value.to_ascii_lowercase(), b"url=")? + 4;
+    let (before, url) = value.split_at_checked(at)?;
+    let changed = rewrite(req, target, url)?;
+    Some(Bytes::from([before, &changed].concat()))
+}
