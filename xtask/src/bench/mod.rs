@@ -115,7 +115,11 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
         }
         let outcome = measure(row, &nginx, &millpond, &options)?;
         println!("{outcome}");
-        tally += if outcome.ratio >= 1.0 { Tally::PASS } else { Tally::FAIL };
+        tally += if outcome.ratio >= 1.0 {
+            Tally::PASS
+        } else {
+            Tally::FAIL
+        };
     }
     Ok(tally)
 }

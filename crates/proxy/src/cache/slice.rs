@@ -222,7 +222,9 @@ impl BodyStream for SliceBody {
                     Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                     None => this.current = None,
                 }
-                if this.wanted.start % this.size != 0 && this.wanted.start < this.wanted.end {
+                if !this.wanted.start.is_multiple_of(this.size)
+                    && this.wanted.start < this.wanted.end
+                {
                     return Poll::Ready(Some(Err(BodyError::UpstreamTruncated)));
                 }
                 continue;

@@ -106,9 +106,6 @@ fn accel_redirect(req: &mut Request, to: &[u8]) -> Result<Flow, Failure> {
         return Err(Failure::Status(404));
     };
     let path = Bytes::copy_from_slice(&uri.path);
-    let args = uri
-        .query
-        .map(|query| Bytes::copy_from_slice(&query))
-        .unwrap_or_default();
+    let args = uri.query.map(Bytes::copy_from_slice).unwrap_or_default();
     phase::redirect(req, path, args)
 }

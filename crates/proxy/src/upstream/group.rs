@@ -195,8 +195,8 @@ impl Group {
         turn.fails += 1;
         turn.accessed = Some(now);
         turn.checked = Some(now);
-        if peer.max_fails > 0 {
-            turn.effective = (turn.effective - i64::from(peer.weight / peer.max_fails)).max(0);
+        if let Some(share) = peer.weight.checked_div(peer.max_fails) {
+            turn.effective = (turn.effective - i64::from(share)).max(0);
         }
     }
 
