@@ -7,13 +7,13 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millpond_semantics::date::civil;
 
 use super::{Variable, VariableFamily};
 use crate::clock;
 use crate::downstream::body::RequestBody;
 use crate::handler::auth_basic;
 use crate::header::Known;
+use crate::log::stamp;
 use crate::request::Request;
 
 /// The nginx whose configurations are understood, for `$nginx_version`.
@@ -318,30 +318,12 @@ fn trim_spaces_before(text: &[u8]) -> &[u8] {
 }
 
 fn write_iso_time(_req: &Request, out: &mut Vec<u8>) -> bool {
-    use std::io::Write as _;
-    let now = civil(clock::now_ms().div_euclid(1000));
-    let _ = write!(
-        out,
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}+00:00",
-        now.year, now.month, now.day, now.hour, now.minute, now.second
-    );
+    stamp::append(out, stamp::Form::Iso, clock::now_ms());
     true
 }
 
 fn write_log_time(_req: &Request, out: &mut Vec<u8>) -> bool {
-    use std::io::Write as _;
-    let now = civil(clock::now_ms().div_euclid(1000));
-    let month = now.month_name();
-    let _ = write!(
-        out,
-        "{:02}/{}/{:04}:{:02}:{:02}:{:02} +0000",
-        now.day,
-        String::from_utf8_lossy(&month),
-        now.year,
-        now.hour,
-        now.minute,
-        now.second
-    );
+    stamp::append(out, stamp::Form::Local, clock::now_ms());
     true
 }
 
