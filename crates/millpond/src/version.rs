@@ -1,9 +1,11 @@
 //! `-v`, `-V`, `-h`: name, version, what works, and the options.
 //!
-//! Programs that ask nginx what it was built with read the last line of `-V`. [`MODULES`] is the one table it is written from: an
-//! optional module is named when it works, a default one denied when it does not.
+//! Programs that ask nginx what it was built with read the last line of `-V`. It is written from [`MODULES`] and from the
+//! directives that there are: an optional module is named when it works, a default one denied when it does not.
 
 use std::fmt::Write as _;
+
+use millpond_proxy::scope;
 
 use crate::arguments::{Arguments, CONF_PATH, ERROR_LOG, PREFIX};
 
@@ -19,88 +21,81 @@ enum Built {
     OnDemand,
 }
 
-/// Whether a module's directives work here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Works,
-    Missing,
-}
-
-/// nginx's modules as its configure script names them.
-const MODULES: &[(&str, Built, State)] = &[
-    ("http_ssl_module", Built::OnDemand, State::Missing),
-    ("http_v2_module", Built::OnDemand, State::Missing),
-    ("http_v3_module", Built::OnDemand, State::Missing),
-    ("http_realip_module", Built::OnDemand, State::Works),
-    ("http_addition_module", Built::OnDemand, State::Missing),
-    ("http_sub_module", Built::OnDemand, State::Missing),
-    ("http_gunzip_module", Built::OnDemand, State::Missing),
-    ("http_gzip_static_module", Built::OnDemand, State::Works),
-    ("http_auth_request_module", Built::OnDemand, State::Missing),
-    ("http_secure_link_module", Built::OnDemand, State::Missing),
-    ("http_slice_module", Built::OnDemand, State::Missing),
-    ("http_stub_status_module", Built::OnDemand, State::Works),
-    ("http-cache", Built::ByDefault, State::Missing),
-    ("http_charset_module", Built::ByDefault, State::Works),
-    ("http_gzip_module", Built::ByDefault, State::Works),
-    ("http_ssi_module", Built::ByDefault, State::Missing),
-    ("http_userid_module", Built::ByDefault, State::Missing),
-    ("http_access_module", Built::ByDefault, State::Works),
-    ("http_auth_basic_module", Built::ByDefault, State::Missing),
-    ("http_mirror_module", Built::ByDefault, State::Missing),
-    ("http_autoindex_module", Built::ByDefault, State::Missing),
-    ("http_geo_module", Built::ByDefault, State::Works),
-    ("http_map_module", Built::ByDefault, State::Works),
-    ("http_split_clients_module", Built::ByDefault, State::Works),
-    ("http_referer_module", Built::ByDefault, State::Works),
-    ("http_rewrite_module", Built::ByDefault, State::Works),
-    ("http_proxy_module", Built::ByDefault, State::Works),
-    ("http_fastcgi_module", Built::ByDefault, State::Missing),
-    ("http_uwsgi_module", Built::ByDefault, State::Missing),
-    ("http_scgi_module", Built::ByDefault, State::Missing),
-    ("http_grpc_module", Built::ByDefault, State::Missing),
-    ("http_memcached_module", Built::ByDefault, State::Missing),
-    ("http_limit_conn_module", Built::ByDefault, State::Works),
-    ("http_limit_req_module", Built::ByDefault, State::Works),
-    ("http_empty_gif_module", Built::ByDefault, State::Missing),
-    ("http_browser_module", Built::ByDefault, State::Missing),
-    ("http_tunnel_module", Built::ByDefault, State::Missing),
+/// nginx's modules as its configure script names them, each with a directive that is implemented if and only if the
+/// module works here.
+const MODULES: &[(&str, Built, &str)] = &[
+    ("http_ssl_module", Built::OnDemand, "ssl_certificate"),
+    ("http_v2_module", Built::OnDemand, "http2"),
+    ("http_v3_module", Built::OnDemand, "http3"),
+    ("http_realip_module", Built::OnDemand, "set_real_ip_from"),
+    ("http_addition_module", Built::OnDemand, "add_after_body"),
+    ("http_sub_module", Built::OnDemand, "sub_filter"),
+    ("http_gunzip_module", Built::OnDemand, "gunzip"),
+    ("http_gzip_static_module", Built::OnDemand, "gzip_static"),
+    ("http_auth_request_module", Built::OnDemand, "auth_request"),
+    ("http_secure_link_module", Built::OnDemand, "secure_link"),
+    ("http_slice_module", Built::OnDemand, "slice"),
+    ("http_stub_status_module", Built::OnDemand, "stub_status"),
+    ("http_dav_module", Built::OnDemand, "dav_methods"),
+    ("http_flv_module", Built::OnDemand, "flv"),
+    ("http_mp4_module", Built::OnDemand, "mp4"),
+    ("http_random_index_module", Built::OnDemand, "random_index"),
+    ("http_xslt_module", Built::OnDemand, "xslt_stylesheet"),
+    ("http_image_filter_module", Built::OnDemand, "image_filter"),
+    ("http_perl_module", Built::OnDemand, "perl"),
+    ("http-cache", Built::ByDefault, "proxy_cache"),
+    ("http_charset_module", Built::ByDefault, "charset"),
+    ("http_gzip_module", Built::ByDefault, "gzip"),
+    ("http_ssi_module", Built::ByDefault, "ssi"),
+    ("http_userid_module", Built::ByDefault, "userid"),
+    ("http_access_module", Built::ByDefault, "allow"),
+    ("http_auth_basic_module", Built::ByDefault, "auth_basic"),
+    ("http_mirror_module", Built::ByDefault, "mirror"),
     (
-        "http_upstream_hash_module",
+        "http_autoindex_module",
         Built::ByDefault,
-        State::Missing,
+        "autoindex_format",
     ),
+    ("http_geo_module", Built::ByDefault, "geo"),
+    ("http_map_module", Built::ByDefault, "map"),
     (
-        "http_upstream_ip_hash_module",
+        "http_split_clients_module",
         Built::ByDefault,
-        State::Missing,
+        "split_clients",
     ),
+    ("http_referer_module", Built::ByDefault, "valid_referers"),
+    ("http_rewrite_module", Built::ByDefault, "rewrite"),
+    ("http_proxy_module", Built::ByDefault, "proxy_pass"),
+    ("http_fastcgi_module", Built::ByDefault, "fastcgi_pass"),
+    ("http_uwsgi_module", Built::ByDefault, "uwsgi_pass"),
+    ("http_scgi_module", Built::ByDefault, "scgi_pass"),
+    ("http_grpc_module", Built::ByDefault, "grpc_pass"),
+    ("http_memcached_module", Built::ByDefault, "memcached_pass"),
+    ("http_limit_conn_module", Built::ByDefault, "limit_conn"),
+    ("http_limit_req_module", Built::ByDefault, "limit_req"),
+    ("http_empty_gif_module", Built::ByDefault, "empty_gif"),
+    ("http_browser_module", Built::ByDefault, "modern_browser"),
+    ("http_tunnel_module", Built::ByDefault, "tunnel_pass"),
+    ("http_upstream_hash_module", Built::ByDefault, "hash"),
+    ("http_upstream_ip_hash_module", Built::ByDefault, "ip_hash"),
     (
         "http_upstream_least_conn_module",
         Built::ByDefault,
-        State::Missing,
+        "least_conn",
     ),
     (
         "http_upstream_least_time_module",
         Built::ByDefault,
-        State::Missing,
+        "least_time",
     ),
-    (
-        "http_upstream_random_module",
-        Built::ByDefault,
-        State::Missing,
-    ),
-    (
-        "http_upstream_sticky_module",
-        Built::ByDefault,
-        State::Missing,
-    ),
+    ("http_upstream_random_module", Built::ByDefault, "random"),
+    ("http_upstream_sticky_module", Built::ByDefault, "sticky"),
     (
         "http_upstream_keepalive_module",
         Built::ByDefault,
-        State::Works,
+        "keepalive",
     ),
-    ("http_upstream_zone_module", Built::ByDefault, State::Works),
+    ("http_upstream_zone_module", Built::ByDefault, "zone"),
 ];
 
 /// What is to be printed first; none when nothing was asked for.
@@ -124,11 +119,11 @@ fn configure_arguments() -> String {
     let mut out = format!(
         " --prefix={PREFIX} --conf-path={CONF_PATH} --error-log-path={ERROR_LOG} --with-threads"
     );
-    for (name, built, state) in MODULES {
-        let word = match (built, state) {
-            (Built::OnDemand, State::Works) => "with",
-            (Built::ByDefault, State::Missing) => "without",
-            _ => continue,
+    for (name, built, directive) in MODULES {
+        let word = match (built, scope::is_implemented(directive)) {
+            (Built::OnDemand, true) => "with",
+            (Built::ByDefault, false) => "without",
+            (Built::OnDemand, false) | (Built::ByDefault, true) => continue,
         };
         let _ = write!(out, " --{word}-{name}");
     }
@@ -165,14 +160,22 @@ mod tests {
     fn missing_on_demand_modules_are_not_named_at_all() {
         // A program that looks for "slice" must not find it in a denial.
         let text = configure_arguments();
-        for (name, built, state) in MODULES {
-            let is_named = text.contains(name);
-            let expected = match (built, state) {
-                (Built::OnDemand, State::Works) => text.contains(&format!("--with-{name}")),
-                (Built::ByDefault, State::Missing) => text.contains(&format!("--without-{name}")),
-                _ => !is_named,
+        for (name, built, directive) in MODULES {
+            let expected = match (built, scope::is_implemented(directive)) {
+                (Built::OnDemand, true) => text.contains(&format!("--with-{name}")),
+                (Built::ByDefault, false) => text.contains(&format!("--without-{name}")),
+                _ => !text.contains(name),
             };
             assert!(expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_module_is_known_by_a_directive_that_exists() {
+        for (name, _, directive) in MODULES {
+            let is_known =
+                scope::is_implemented(directive) || scope::refused::find(directive).is_some();
+            assert!(is_known, "{name}: {directive}");
         }
     }
 }

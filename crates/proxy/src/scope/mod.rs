@@ -100,6 +100,11 @@ pub struct Location {
     pub span: Span,
 }
 
+/// True for a directive that has an effect here.
+pub fn is_implemented(name: &str) -> bool {
+    block::find(name).is_some() || build::all_directives().iter().any(|it| it.name == name)
+}
+
 impl Location {
     /// True for a server's own level, where no location was found.
     pub fn is_server_level(&self) -> bool {
