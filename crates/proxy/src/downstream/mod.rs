@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 
-use crate::clock::Instant;
+use crate::clock::{self, Instant};
 use crate::socket::Socket;
 use crate::worker::Generation;
 
@@ -73,6 +73,27 @@ impl Downstream {
             Ok(Ok(count)) => Ok(count > 0),
             Ok(Err(error)) => Err(ClientGone::Io(error)),
             Err(_) => Err(ClientGone::TimedOut),
+        }
+    }
+}
+
+impl Downstream {
+    /// Waits, unless the client leaves meanwhile.
+    ///
+    /// A client that has sent more than was read is not watched: its end could not be seen behind that.
+    pub async fn pause(&self, duration: Duration) -> Result<(), ClientGone> {
+        tokio::select! {
+            () = clock::pause(duration) => Ok(()),
+            () = self.left() => Err(ClientGone::Closed),
+        }
+    }
+
+    /// Waits until the client has closed its side.
+    pub async fn left(&self) {
+        // Whatever the socket says, there is no second wait: readable bytes would end it at once.
+        let _ = std::future::poll_fn(|cx| self.socket.poll_readable(cx)).await;
+        if !self.socket.is_closed_by_peer() {
+            std::future::pending::<()>().await;
         }
     }
 }

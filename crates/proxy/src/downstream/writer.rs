@@ -133,7 +133,7 @@ pub async fn send(
         if out.queue.is_empty() {
             return out.check_complete();
         }
-        let allowance = rate_allowance(down, limits, started, sent).await;
+        let allowance = rate_allowance(down, limits, started, sent).await?;
         let step = std::future::poll_fn(|cx| out.poll_write(cx, down, limits, allowance));
         let deadline = clock::instant() + limits.timeout;
         let count = match down.timer.guard(deadline, step).await {
@@ -333,13 +333,13 @@ impl Outbox {
 
 /// How many bytes may be sent now under `limit_rate`; waits until it is at least one.
 async fn rate_allowance(
-    _down: &Downstream,
+    down: &Downstream,
     limits: &SendLimits,
     started: Instant,
     sent: &SentBytes,
-) -> u64 {
+) -> Result<u64, ClientGone> {
     if limits.rate == 0 {
-        return u64::MAX;
+        return Ok(u64::MAX);
     }
     loop {
         // nginx: the first second's share is there at once.
@@ -347,8 +347,9 @@ async fn rate_allowance(
         let budget = limits.rate_after + limits.rate * (elapsed_ms / 1000 + 1);
         let allowance = budget.saturating_sub(sent.head + sent.body);
         if allowance > 0 {
-            return allowance.min(limits.rate.max(FILE_READ_SIZE as u64));
+            return Ok(allowance.min(limits.rate.max(FILE_READ_SIZE as u64)));
         }
-        clock::pause(Duration::from_millis(1000 - elapsed_ms % 1000)).await;
+        down.pause(Duration::from_millis(1000 - elapsed_ms % 1000))
+            .await?;
     }
 }

@@ -339,7 +339,10 @@ pub async fn run(req: &mut Request) -> Result<Flow, Failure> {
         return Ok(Flow::Next);
     }
     req.limits.req_status = Some("DELAYED");
-    clock::pause(wait.delay).await;
+    let down = std::rc::Rc::clone(&req.down);
+    down.pause(wait.delay)
+        .await
+        .map_err(|_| Failure::Status(499))?;
     Ok(Flow::Next)
 }
 

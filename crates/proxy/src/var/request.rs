@@ -61,7 +61,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "document_uri",
         doc: "The same as `$uri`.",
-        write: |req, out| write_some(&req.uri, out),
+        write: write_uri,
     },
     Variable {
         name: "host",
@@ -227,7 +227,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "uri",
         doc: "The path now, normalized.",
-        write: |req, out| write_some(&req.uri, out),
+        write: write_uri,
     },
 ];
 
@@ -241,6 +241,11 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) -> bool {
 fn write_some(text: &[u8], out: &mut Vec<u8>) -> bool {
     out.extend_from_slice(text);
     !text.is_empty()
+}
+
+/// Appends the path; one that could not be read is empty, and without a target there is none.
+fn write_uri(req: &Request, out: &mut Vec<u8>) -> bool {
+    write_some(&req.uri, out) || !req.head.uri().is_empty()
 }
 
 fn write_found(text: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
