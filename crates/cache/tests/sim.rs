@@ -1,0 +1,713 @@
+//! Simulation: many clients, few keys, an origin that fails, and what must hold all the same.
+//!
+//! Each seed draws policies, an origin and a schedule of requests, and runs them on a paused clock. `SEED=n` runs
+//! one. Only the order in which waiters of one moment wake is not drawn, but tokio's.
+//!
+//! Invariants, checked whenever the origin is asked or a client is done, and at the end:
+//! 1. A whole body is one version of its own key and variant, byte for byte; a broken one is a prefix of one.
+//! 2. Every walk asks the origin at most once, in the foreground or behind.
+//! 3. With a lock that never ages, at most one fill of a key without Vary waits for the origin.
+//! 4. In calm weather (no faults, one version, lock on) the origin is asked once for each key and variant.
+//! 5. What is stored at the end is whole, and no fill is left.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use millpond_cache::admit::AdmissionPolicy;
+use millpond_cache::fill::lock::LockPolicy;
+use millpond_cache::fill::pump::Reader;
+use millpond_cache::ignore::IgnorePolicy;
+use millpond_cache::range::RangePolicy;
+use millpond_cache::revalidate::RevalidatePolicy;
+use millpond_cache::step::{
+    Ask, Exchange, FetchEnd, FetchFailure, Fetched, Policies, Purpose, Served, Trail, Walk, serve,
+};
+use millpond_cache::use_stale::{StaleCause, StalePolicy};
+use millpond_cache::valid::ValidPolicy;
+use millpond_cache::zone::{CacheZone, LookedUp, PrimaryKey};
+use millpond_conf::Flags;
+use millpond_store::{ManualClock, Region, ViewState, Zone, ZoneConf};
+use tokio::task::LocalSet;
+use tokio::time::Instant;
+
+const SEEDS: u64 = 256;
+const REQUESTS: usize = 40;
+const ACCEPTS: [&str; 3] = ["", "a", "b"];
+const EPOCH: i64 = 1_700_000_000;
+
+/// SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.roll() % bound
+    }
+
+    fn percent(&mut self, chance: u64) -> bool {
+        self.below(100) < chance
+    }
+
+    fn ms(&mut self, bound: u64) -> Duration {
+        Duration::from_millis(self.below(bound))
+    }
+}
+
+/// What kind of run a seed is.
+#[derive(Clone, Copy)]
+struct Weather {
+    is_calm: bool,
+    /// No lock ever grows old.
+    is_ageless: bool,
+}
+
+/// The origin and what was seen of it.
+struct World {
+    seed: u64,
+    weather: Weather,
+    began: Instant,
+    dice: RefCell<Dice>,
+    keys: RefCell<HashMap<usize, Resource>>,
+    asked: RefCell<Vec<(usize, &'static str)>>,
+    started: RefCell<BTreeSet<(usize, &'static str)>>,
+    walks: RefCell<usize>,
+    zone: Arc<CacheZone>,
+}
+
+/// What the origin has under a key.
+struct Resource {
+    version: u32,
+    /// How long its bodies are, roughly.
+    size: usize,
+    varies: Varies,
+    /// Fills that wait for a head.
+    waiting: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Varies {
+    Never,
+    Always,
+    Sometimes,
+}
+
+/// The body of a version: its name over and over, and an end that is there once.
+fn body_of(key: usize, accept: &str, version: u32, size: usize) -> String {
+    let name = format!("[{key}/{accept}/{version}/{size}]");
+    let mut body = name.repeat(1 + size / name.len());
+    body.push_str("<end>");
+    body
+}
+
+impl World {
+    fn now(&self) -> i64 {
+        EPOCH + self.began.elapsed().as_secs() as i64
+    }
+
+    /// Invariants 2 and 3.
+    fn check_invariants(&self) {
+        let (asked, walks) = (self.asked.borrow().len(), *self.walks.borrow());
+        assert!(
+            asked <= walks,
+            "seed {}: {asked} asks of {walks} walks",
+            self.seed
+        );
+        if !self.weather.is_ageless {
+            return;
+        }
+        for (key, resource) in self.keys.borrow().iter() {
+            let is_one = resource.waiting <= 1 || resource.varies != Varies::Never;
+            assert!(
+                is_one,
+                "seed {}: {} fills of {key}",
+                self.seed, resource.waiting
+            );
+        }
+    }
+
+    /// INVARIANT 1.
+    fn check_body(&self, client: &Client, body: &Result<Vec<u8>, Vec<u8>>) {
+        let (Ok(bytes) | Err(bytes)) = body;
+        let text = std::str::from_utf8(bytes).unwrap();
+        let seed = self.seed;
+        // What broke off within its name cannot be told.
+        if text == "error" || body.is_err() && !text.contains(']') {
+            return;
+        }
+        let name = text
+            .strip_prefix('[')
+            .and_then(|rest| rest.split(']').next());
+        let name = name.unwrap_or_else(|| panic!("seed {seed}: no body of ours: {text:.60}"));
+        let parts: Vec<&str> = name.split('/').collect();
+        let [key, accept, version, size] = parts[..] else {
+            panic!("seed {seed}: {name}")
+        };
+        assert_eq!(
+            key,
+            client.key.to_string(),
+            "seed {seed}: another key's body"
+        );
+        let varies = self.keys.borrow()[&client.key].varies;
+        if varies == Varies::Always {
+            assert_eq!(accept, client.accept, "seed {seed}: another variant");
+        }
+        let Ok(size) = size.parse() else {
+            panic!("seed {seed}: {name}")
+        };
+        let whole = body_of(client.key, accept, version.parse().unwrap(), size);
+        match body {
+            Ok(_) => assert!(
+                text == whole,
+                "seed {seed}: not whole: {} of {}",
+                text.len(),
+                whole.len()
+            ),
+            Err(_) => assert!(whole.starts_with(text), "seed {seed}: mixed: {name}"),
+        }
+    }
+}
+
+/// A client's request.
+#[derive(Clone)]
+struct Client {
+    key: usize,
+    accept: &'static str,
+    is_bypassed: bool,
+    is_not_stored: bool,
+}
+
+struct SimExchange {
+    world: Rc<World>,
+    client: Client,
+    is_background: bool,
+}
+
+#[derive(Debug)]
+struct Fail {
+    cause: Option<StaleCause>,
+    status: u16,
+}
+
+impl FetchFailure for Fail {
+    fn cause(&self) -> Option<StaleCause> {
+        self.cause
+    }
+
+    fn status(&self) -> u16 {
+        self.status
+    }
+
+    fn shared(status: u16) -> Self {
+        Fail {
+            cause: None,
+            status,
+        }
+    }
+}
+
+/// An answer of the origin.
+struct SimFetched {
+    status: u16,
+    length: Option<u64>,
+    fields: Vec<(&'static str, String)>,
+    pieces: VecDeque<(Instant, Result<Bytes, FetchEnd>)>,
+}
+
+impl Fetched for SimFetched {
+    fn status(&self) -> u16 {
+        self.status
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    fn each_field(&self, each: &mut dyn FnMut(&[u8], &[u8])) {
+        for (name, value) in &self.fields {
+            each(name.as_bytes(), value.as_bytes());
+        }
+    }
+
+    async fn next(&mut self) -> Option<Result<Bytes, FetchEnd>> {
+        let due = self.pieces.front()?.0;
+        pass_time(due.saturating_duration_since(Instant::now())).await;
+        self.pieces.pop_front().map(|(_, piece)| piece)
+    }
+
+    fn next_ready(&mut self) -> Option<Option<Result<Bytes, FetchEnd>>> {
+        match self.pieces.front() {
+            None => Some(None),
+            Some((due, _)) if *due > Instant::now() => None,
+            Some(_) => Some(self.pieces.pop_front().map(|(_, piece)| piece)),
+        }
+    }
+}
+
+/// Counts a fill while it waits for its head.
+struct Waiting(Rc<World>, usize);
+
+impl Waiting {
+    fn new(world: &Rc<World>, key: usize) -> Self {
+        world.keys.borrow_mut().get_mut(&key).unwrap().waiting += 1;
+        Waiting(Rc::clone(world), key)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.keys.borrow_mut().get_mut(&self.1).unwrap().waiting -= 1;
+    }
+}
+
+impl Exchange for SimExchange {
+    type Fetched = SimFetched;
+    type Failure = Fail;
+    type Background = SimExchange;
+
+    fn now(&self) -> i64 {
+        self.world.now()
+    }
+
+    fn is_background(&self) -> bool {
+        self.is_background
+    }
+
+    fn field(&self, name: &[u8]) -> Vec<&[u8]> {
+        let is_accept = name.eq_ignore_ascii_case(b"accept") && !self.client.accept.is_empty();
+        is_accept
+            .then_some(self.client.accept.as_bytes())
+            .into_iter()
+            .collect()
+    }
+
+    fn must_bypass(&mut self) -> bool {
+        self.client.is_bypassed
+    }
+
+    fn must_not_store(&mut self) -> bool {
+        self.client.is_not_stored
+    }
+
+    async fn fetch(&mut self, ask: &Ask) -> Result<SimFetched, Fail> {
+        let world = Rc::clone(&self.world);
+        let (key, accept) = (self.client.key, self.client.accept);
+        world.asked.borrow_mut().push((key, accept));
+        let _waiting = (ask.purpose == Purpose::Fill).then(|| Waiting::new(&world, key));
+        world.check_invariants();
+        let delay = world.dice.borrow_mut().ms(1500);
+        pass_time(delay).await;
+        let answer = respond(&world, &self.client, ask);
+        world.check_invariants();
+        answer
+    }
+
+    fn background(&self) -> SimExchange {
+        SimExchange {
+            world: Rc::clone(&self.world),
+            client: self.client.clone(),
+            is_background: true,
+        }
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        tokio::task::spawn_local(task);
+    }
+}
+
+/// Draws the origin's answer.
+fn respond(world: &World, client: &Client, ask: &Ask) -> Result<SimFetched, Fail> {
+    let mut dice = world.dice.borrow_mut();
+    let mut keys = world.keys.borrow_mut();
+    let resource = keys.get_mut(&client.key).unwrap();
+    let is_calm = world.weather.is_calm;
+    if !is_calm {
+        resource.version += u32::from(dice.percent(20));
+        match dice.below(100) {
+            0..8 => return Err(fail(StaleCause::Error, 502)),
+            8..12 => return Err(fail(StaleCause::Timeout, 504)),
+            12..18 => return Ok(error_answer(500)),
+            18..22 => return Ok(error_answer(404)),
+            _ => {}
+        }
+    }
+    let is_varied = match resource.varies {
+        Varies::Never => false,
+        Varies::Always => true,
+        Varies::Sometimes => dice.percent(70),
+    };
+    let accept = if is_varied { client.accept } else { "" };
+    let etag = format!("\"{accept}-{}\"", resource.version);
+    let mut fields = vec![("Cache-Control", cache_control(&mut dice, is_calm))];
+    if is_varied {
+        fields.push(("Vary", "Accept".to_string()));
+    }
+    if ask.if_none_match.as_deref() == Some(etag.as_bytes()) {
+        return Ok(SimFetched {
+            status: 304,
+            length: None,
+            fields,
+            pieces: VecDeque::new(),
+        });
+    }
+    fields.push(("ETag", etag));
+    let body = body_of(client.key, accept, resource.version, resource.size);
+    Ok(in_pieces(&mut dice, is_calm, fields, &body))
+}
+
+fn cache_control(dice: &mut Dice, is_calm: bool) -> String {
+    let age = if is_calm { 1000 } else { 1 + dice.below(8) };
+    match dice.below(10) {
+        0 if !is_calm => "no-store".to_string(),
+        1 if !is_calm => format!("max-age={age}, stale-while-revalidate=5"),
+        2 if !is_calm => format!("max-age={age}, stale-if-error=5"),
+        _ => format!("max-age={age}"),
+    }
+}
+
+fn fail(cause: StaleCause, status: u16) -> Fail {
+    Fail {
+        cause: Some(cause),
+        status,
+    }
+}
+
+fn error_answer(status: u16) -> SimFetched {
+    SimFetched {
+        status,
+        length: None,
+        fields: vec![],
+        pieces: [(Instant::now(), Ok(Bytes::from_static(b"error")))].into(),
+    }
+}
+
+/// A 200 whose body comes in a few pieces, and perhaps not to its end.
+fn in_pieces(
+    dice: &mut Dice,
+    is_calm: bool,
+    fields: Vec<(&'static str, String)>,
+    body: &str,
+) -> SimFetched {
+    let bytes = Bytes::copy_from_slice(body.as_bytes());
+    let length = dice.percent(50).then_some(bytes.len() as u64);
+    let keep = if !is_calm && dice.percent(15) {
+        dice.below(bytes.len() as u64) as usize
+    } else {
+        bytes.len()
+    };
+    let mut due = Instant::now();
+    let mut pieces = VecDeque::new();
+    let mut from = 0;
+    while from < keep {
+        let to = keep.min(from + 1 + dice.below(1 + body.len() as u64 / 2) as usize);
+        pieces.push_back((due, Ok(bytes.slice(from..to))));
+        due += if dice.percent(40) {
+            dice.ms(2000)
+        } else {
+            Duration::ZERO
+        };
+        from = to;
+    }
+    // Without an announced length only an error tells that the body broke off.
+    if keep < bytes.len() && (length.is_none() || dice.percent(50)) {
+        pieces.push_back((due, Err(FetchEnd::Truncated)));
+    }
+    SimFetched {
+        status: 200,
+        length,
+        fields,
+        pieces,
+    }
+}
+
+async fn pass_time(by: Duration) {
+    if !by.is_zero() {
+        let _ = tokio::time::timeout(by, std::future::pending::<()>()).await;
+    }
+}
+
+fn policies(dice: &mut Dice, weather: Weather) -> Policies {
+    let secs = Duration::from_secs;
+    let causes = [
+        StaleCause::Error,
+        StaleCause::Timeout,
+        StaleCause::Updating,
+        StaleCause::Http500,
+        StaleCause::Http404,
+    ];
+    let drawn = causes.into_iter().filter(|_| dice.percent(40));
+    let causes: Flags<StaleCause> = drawn.collect();
+    let patient = secs(1000);
+    Policies {
+        valid: ValidPolicy { times: vec![] },
+        lock: LockPolicy {
+            enabled: weather.is_calm || dice.percent(70),
+            timeout: if weather.is_calm {
+                patient
+            } else {
+                secs(1 + dice.below(5))
+            },
+            age: if weather.is_ageless {
+                patient
+            } else {
+                secs(1 + dice.below(5))
+            },
+            wait_time: Duration::from_millis(500),
+        },
+        stale: StalePolicy { causes },
+        revalidate: RevalidatePolicy {
+            conditional: dice.percent(50),
+            in_background: dice.percent(50),
+        },
+        range: RangePolicy { max_offset: None },
+        admission: AdmissionPolicy {
+            min_uses: if !weather.is_calm && dice.percent(20) {
+                2
+            } else {
+                1
+            },
+        },
+        ignore: IgnorePolicy { fields: None },
+    }
+}
+
+fn world(seed: u64, store: &Arc<Zone>) -> (Rc<World>, Arc<Policies>) {
+    let mut dice = Dice(seed);
+    let is_calm = dice.percent(20);
+    let weather = Weather {
+        is_calm,
+        is_ageless: is_calm || dice.percent(50),
+    };
+    let policies = Arc::new(policies(&mut dice, weather));
+    let mut keys = HashMap::new();
+    for key in 0..1 + dice.below(3) as usize {
+        let varies = match dice.below(4) {
+            0 => Varies::Always,
+            1 if !is_calm => Varies::Sometimes,
+            _ => Varies::Never,
+        };
+        let size = [0, 300, 6000, 60_000][dice.below(4) as usize];
+        let resource = Resource {
+            version: 1,
+            size,
+            varies,
+            waiting: 0,
+        };
+        keys.insert(key, resource);
+    }
+    let world = World {
+        seed,
+        weather,
+        began: Instant::now(),
+        dice: RefCell::new(dice),
+        keys: RefCell::new(keys),
+        asked: RefCell::default(),
+        started: RefCell::default(),
+        walks: RefCell::default(),
+        zone: Arc::new(CacheZone::new("sim".to_string(), Arc::clone(store))),
+    };
+    (Rc::new(world), policies)
+}
+
+fn primary(seed: u64, key: usize) -> PrimaryKey {
+    PrimaryKey::new(Bytes::from(format!("{seed}/{key}")))
+}
+
+async fn request(world: Rc<World>, policies: Arc<Policies>, client: Client) {
+    *world.walks.borrow_mut() += 1;
+    let varies = world.keys.borrow()[&client.key].varies;
+    let accept = if varies == Varies::Always {
+        client.accept
+    } else {
+        ""
+    };
+    world.started.borrow_mut().insert((client.key, accept));
+    let walk = Walk {
+        zone: Arc::clone(&world.zone),
+        key: primary(world.seed, client.key),
+        policies,
+    };
+    let mut x = SimExchange {
+        world: Rc::clone(&world),
+        client: client.clone(),
+        is_background: false,
+    };
+    let mut trail = Trail::new();
+    let body = match serve(&mut x, &walk, &mut trail).await {
+        Ok(Served::Entry(found, _)) => Ok(regions(found.entry.regions(0..u64::MAX))),
+        Ok(Served::Filling(_, reader, _)) => read(reader).await,
+        Ok(Served::Passed(fetched, _)) => drain(fetched).await,
+        Err(_) => Err(Vec::new()),
+    };
+    world.check_body(&client, &body);
+    assert!(
+        !world.weather.is_calm || body.is_ok(),
+        "seed {}: {trail:?}",
+        world.seed
+    );
+    world.check_invariants();
+}
+
+/// As a proxy does: a body that ends before its announced length has broken off.
+async fn drain(mut fetched: SimFetched) -> Result<Vec<u8>, Vec<u8>> {
+    let mut body = Vec::new();
+    while let Some(piece) = fetched.next().await {
+        match piece {
+            Ok(bytes) => body.extend_from_slice(&bytes),
+            Err(_) => return Err(body),
+        }
+    }
+    match fetched.length {
+        Some(length) if length != body.len() as u64 => Err(body),
+        _ => Ok(body),
+    }
+}
+
+async fn read(mut reader: Reader) -> Result<Vec<u8>, Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let state = reader.view.state();
+        let seen = body.len() as u64;
+        body.extend(regions(reader.view.regions(seen..u64::MAX)));
+        match state {
+            ViewState::Complete => return Ok(body),
+            ViewState::Filling => reader.view.changed(body.len() as u64).await,
+            ViewState::Abandoned(_) => break,
+        }
+    }
+    let Some(overflow) = &mut reader.overflow else {
+        return Err(body);
+    };
+    while let Some(piece) = overflow.recv().await {
+        match piece {
+            Ok(bytes) => body.extend_from_slice(&bytes),
+            Err(_) => return Err(body),
+        }
+    }
+    Ok(body)
+}
+
+fn regions(regions: impl IntoIterator<Item = Region>) -> Vec<u8> {
+    use std::os::unix::fs::FileExt;
+    let mut bytes = Vec::new();
+    for region in regions {
+        match region {
+            Region::Memory(memory) => bytes.extend_from_slice(&memory),
+            Region::File { file, offset, len } => {
+                let start = bytes.len();
+                bytes.resize(start + len as usize, 0);
+                file.read_exact_at(&mut bytes[start..], offset).unwrap();
+            }
+        }
+    }
+    bytes
+}
+
+async fn simulate(seed: u64, store: &Arc<Zone>) {
+    let (world, policies) = world(seed, store);
+    let is_calm = world.weather.is_calm;
+    let mut running = Vec::new();
+    for _ in 0..REQUESTS {
+        let (client, gap, patience) = {
+            let mut dice = world.dice.borrow_mut();
+            let client = Client {
+                key: dice.below(world.keys.borrow().len() as u64) as usize,
+                accept: ACCEPTS[dice.below(3) as usize],
+                is_bypassed: !is_calm && dice.percent(4),
+                is_not_stored: !is_calm && dice.percent(4),
+            };
+            let gap = if dice.percent(50) {
+                Duration::ZERO
+            } else {
+                dice.ms(1000)
+            };
+            let leaves = !is_calm && dice.percent(20);
+            let patience = if leaves {
+                dice.ms(3000)
+            } else {
+                Duration::from_secs(3600)
+            };
+            (client, gap, patience)
+        };
+        pass_time(gap).await;
+        let walk = request(Rc::clone(&world), Arc::clone(&policies), client);
+        running.push(tokio::task::spawn_local(async move {
+            // A client that leaves drops its walk wherever it is.
+            let _ = tokio::time::timeout(patience, walk).await;
+        }));
+    }
+    for one in running {
+        one.await
+            .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+    pass_time(Duration::from_secs(3600)).await;
+    check_end(&world);
+}
+
+/// Invariants 4 and 5.
+fn check_end(world: &World) {
+    let seed = world.seed;
+    assert!(world.zone.fills.is_empty(), "seed {seed}: a fill is left");
+    if world.weather.is_calm {
+        let (asked, things) = (world.asked.borrow().len(), world.started.borrow().len());
+        assert_eq!(asked, things, "seed {seed}: {:?}", world.asked.borrow());
+    }
+    for key in 0..world.keys.borrow().len() {
+        for accept in ACCEPTS {
+            let client = Client {
+                key,
+                accept,
+                is_bypassed: false,
+                is_not_stored: false,
+            };
+            let field = |name: &[u8]| {
+                let is_accept = name.eq_ignore_ascii_case(b"accept") && !accept.is_empty();
+                is_accept.then_some(accept.as_bytes()).into_iter().collect()
+            };
+            let key = primary(seed, key);
+            if let LookedUp::Found(found) = world.zone.look_up(&key.key, &key.text, &field) {
+                let body = regions(found.entry.regions(0..u64::MAX));
+                world.check_body(&client, &Ok(body));
+            }
+        }
+    }
+}
+
+#[test]
+fn whatever_clients_and_origin_do_the_invariants_hold() {
+    let seeds = match std::env::var("SEED") {
+        Ok(seed) => {
+            let seed: u64 = seed.parse().expect("SEED is a number");
+            seed..seed + 1
+        }
+        Err(_) => 0..SEEDS,
+    };
+    println!("seeds {seeds:?}; SEED=n runs one");
+    let dir = tempfile::tempdir().unwrap();
+    let conf = ZoneConf {
+        max_size: Some(256 << 20),
+        flush: Duration::ZERO,
+        ..ZoneConf::new("sim", dir.path().join("zone"))
+    };
+    let clock = Arc::new(ManualClock::new(EPOCH as u64 * 1000));
+    let store = Zone::open(conf, clock).unwrap();
+    for seed in seeds {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        LocalSet::new().block_on(&runtime, simulate(seed, &store));
+    }
+}
