@@ -40,6 +40,9 @@ pub struct AnswerPolicy {
     /// Whether ranges are served of answers that do not say Accept-Ranges.
     #[directive(name = "proxy_force_ranges", default = "off")]
     pub force_ranges: bool,
+    /// Whether trailer fields of the upstream's answer are passed to the client.
+    #[directive(name = "proxy_pass_trailers", default = "off")]
+    pub pass_trailers: bool,
 }
 
 /// Where the answer is, as far as ranges of it can be served.
@@ -69,7 +72,14 @@ pub fn from_fetched(
     target: &PassTarget,
     fetched: Fetched,
 ) -> Result<Response, Failure> {
-    let Fetched { head, length, body } = fetched;
+    let Fetched {
+        head,
+        length,
+        mut body,
+    } = fetched;
+    if !req.location.settings.pass_answer.pass_trailers {
+        body.hide_trailers();
+    }
     let announced = head
         .fields
         .get(Known::ContentLength)
@@ -100,6 +110,8 @@ pub fn from_head(
         status_text: head.status_text,
         source: Source::Upstream,
         is_partial: head.status == 206,
+        // nginx: the conditions of a request that is passed are the upstream's to evaluate.
+        skip_conditionals: stored == Stored::No,
         may_be_intercepted: policy.intercept_errors,
         ..Response::default()
     };

@@ -44,6 +44,7 @@ pub struct UpstreamBody {
     started: Instant,
     generation: Rc<Generation>,
     trailers: Option<Fields>,
+    hides_trailers: bool,
 }
 
 enum State {
@@ -84,11 +85,17 @@ impl UpstreamBody {
             started,
             generation,
             trailers: None,
+            hides_trailers: false,
         };
         if matches!(body.state, State::Length(0)) {
             body.finish();
         }
         body
+    }
+
+    /// Keeps the trailer fields from whoever reads the body; variables still see them.
+    pub fn hide_trailers(&mut self) {
+        self.hides_trailers = true;
     }
 
     /// Length, when announced.
@@ -153,7 +160,8 @@ impl UpstreamBody {
                 Ok(ChunkEvent::Data(bytes)) => Ok(Taken::Bytes(bytes, false)),
                 Ok(ChunkEvent::End { trailers }) => {
                     if !trailers.is_empty() {
-                        self.trailers = Some(trailers);
+                        self.trace.borrow_mut().trailers = Some(Rc::new(trailers.clone()));
+                        self.trailers = Some(trailers).filter(|_| !self.hides_trailers);
                     }
                     Ok(Taken::End)
                 }

@@ -56,7 +56,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "content_type",
         doc: "The Content-Type of the request.",
-        write: |req, out| write_found(req.field(Known::ContentType), out),
+        write: |req, out| write_field(req, b"content_type", out),
     },
     Variable {
         name: "document_uri",
