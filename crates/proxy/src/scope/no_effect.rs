@@ -274,13 +274,6 @@ pub const NO_EFFECT: &[NoEffect] = &[
         reason: "the kernel decides how much it takes",
     },
     NoEffect {
-        name: "postpone_output",
-        contexts: Contexts::HTTP
-            .union(Contexts::SERVER)
-            .union(Contexts::LOCATION),
-        reason: "what is there is sent without delay",
-    },
-    NoEffect {
         name: "msie_padding",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
@@ -364,16 +357,74 @@ pub const NO_EFFECT: &[NoEffect] = &[
             .union(Contexts::LOCATION),
         reason: "there are no temporary files",
     },
-    NoEffect {
-        name: "proxy_temp_path",
-        contexts: Contexts::HTTP
-            .union(Contexts::SERVER)
-            .union(Contexts::LOCATION),
-        reason: "to come",
-    },
 ];
 
 /// The row of a name.
 pub fn find(name: &str) -> Option<&'static NoEffect> {
     NO_EFFECT.iter().find(|row| row.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scope::{is_implemented, refused};
+
+    /// The names of all directives of nginx 1.31.5 and its modules, one in a line.
+    const NGINX: &str = include_str!("nginx-directives.txt");
+
+    /// Where a name is known: in exactly one place.
+    fn places(name: &str) -> Vec<&'static str> {
+        let places = [
+            ("implemented", is_implemented(name)),
+            ("no effect", find(name).is_some()),
+            ("refused", refused::find(name).is_some()),
+        ];
+        let known = places.into_iter().filter(|(_, is_known)| *is_known);
+        known.map(|(place, _)| place).collect()
+    }
+
+    /// Names that are being implemented.
+    const LATER: &[&str] = &[
+        "keepalive",
+        "proxy_buffering",
+        "proxy_buffers",
+        "proxy_busy_buffers_size",
+        "proxy_ignore_client_abort",
+        "proxy_limit_rate",
+        "proxy_max_temp_file_size",
+        "proxy_pass_trailers",
+        "proxy_send_lowat",
+        "proxy_socket_rcvbuf",
+        "proxy_socket_sndbuf",
+        "proxy_temp_file_write_size",
+        "zone",
+    ];
+
+    #[test]
+    fn every_directive_of_nginx_is_known_in_exactly_one_place() {
+        let mut faults = Vec::new();
+        // The reader of the language itself knows this one.
+        let names = NGINX.lines().filter(|name| *name != "include");
+        for name in names.filter(|name| !LATER.contains(name)) {
+            let places = places(name);
+            if places.len() != 1 {
+                faults.push(format!("{name}: {places:?}"));
+            }
+        }
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+    }
+
+    #[test]
+    fn names_that_are_not_nginxs_are_ours() {
+        let is_nginxs = |name: &str| NGINX.lines().any(|line| line == name);
+        let rows = NO_EFFECT.iter().map(|row| row.name);
+        let refused = refused::REFUSED
+            .iter()
+            .flat_map(|row| row.names.split_ascii_whitespace());
+        let strangers: Vec<&str> = rows
+            .chain(refused)
+            .filter(|name| !is_nginxs(name))
+            .collect();
+        assert!(strangers.is_empty(), "{strangers:?}");
+    }
 }

@@ -272,10 +272,6 @@ pub const REFUSED: &[Refused] = &[
         reason: "HTTP authentication is not supported",
     },
     Refused {
-        names: "slice",
-        reason: "slices are not supported",
-    },
-    Refused {
         names: "proxy_store proxy_store_access",
         reason: "storing answers as files is not supported; use \"proxy_cache\"",
     },
