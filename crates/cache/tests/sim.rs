@@ -9,10 +9,13 @@
 //! 3. With a lock that never ages, at most one fill of a key without Vary waits for the origin.
 //! 4. In calm weather (no faults, one version, lock on) the origin is asked once for each key and variant.
 //! 5. What is stored at the end is whole, and no fill is left.
+//!
+//! Some seeds run in a small zone on a disk that is full now and then.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::future::Future;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +34,7 @@ use millpond_cache::use_stale::{StaleCause, StalePolicy};
 use millpond_cache::valid::ValidPolicy;
 use millpond_cache::zone::{CacheZone, LookedUp, PrimaryKey};
 use millpond_conf::Flags;
-use millpond_store::{ManualClock, Region, ViewState, Zone, ZoneConf};
+use millpond_store::{Fault, ManualClock, Platform, Region, SimIo, ViewState, Zone, ZoneConf};
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
@@ -71,6 +74,8 @@ struct Weather {
     is_calm: bool,
     /// No lock ever grows old.
     is_ageless: bool,
+    /// The zone is small, and its disk is full now and then.
+    is_tight: bool,
 }
 
 /// The origin and what was seen of it.
@@ -84,6 +89,7 @@ struct World {
     started: RefCell<BTreeSet<(usize, &'static str)>>,
     walks: RefCell<usize>,
     zone: Arc<CacheZone>,
+    disk: Arc<SimIo>,
 }
 
 /// What the origin has under a key.
@@ -140,7 +146,7 @@ impl World {
     /// INVARIANT 1.
     fn check_body(&self, client: &Client, body: &Result<Vec<u8>, Vec<u8>>) {
         let (Ok(bytes) | Err(bytes)) = body;
-        let text = std::str::from_utf8(bytes).unwrap();
+        let text = std::str::from_utf8(bytes).expect("text");
         let seed = self.seed;
         // What broke off within its name cannot be told.
         if text == "error" || body.is_err() && !text.contains(']') {
@@ -166,7 +172,12 @@ impl World {
         let Ok(size) = size.parse() else {
             panic!("seed {seed}: {name}")
         };
-        let whole = body_of(client.key, accept, version.parse().unwrap(), size);
+        let whole = body_of(
+            client.key,
+            accept,
+            version.parse().expect("a version"),
+            size,
+        );
         match body {
             Ok(_) => assert!(
                 text == whole,
@@ -260,14 +271,24 @@ struct Waiting(Rc<World>, usize);
 
 impl Waiting {
     fn new(world: &Rc<World>, key: usize) -> Self {
-        world.keys.borrow_mut().get_mut(&key).unwrap().waiting += 1;
+        world
+            .keys
+            .borrow_mut()
+            .get_mut(&key)
+            .expect("a key")
+            .waiting += 1;
         Waiting(Rc::clone(world), key)
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.0.keys.borrow_mut().get_mut(&self.1).unwrap().waiting -= 1;
+        self.0
+            .keys
+            .borrow_mut()
+            .get_mut(&self.1)
+            .expect("a key")
+            .waiting -= 1;
     }
 }
 
@@ -330,7 +351,7 @@ impl Exchange for SimExchange {
 fn respond(world: &World, client: &Client, ask: &Ask) -> Result<SimFetched, Fail> {
     let mut dice = world.dice.borrow_mut();
     let mut keys = world.keys.borrow_mut();
-    let resource = keys.get_mut(&client.key).unwrap();
+    let resource = keys.get_mut(&client.key).expect("a key");
     let is_calm = world.weather.is_calm;
     if !is_calm {
         resource.version += u32::from(dice.percent(20));
@@ -482,12 +503,18 @@ fn policies(dice: &mut Dice, weather: Weather) -> Policies {
     }
 }
 
-fn world(seed: u64, store: &Arc<Zone>) -> (Rc<World>, Arc<Policies>) {
+fn world(seed: u64, stores: &Stores) -> (Rc<World>, Arc<Policies>) {
     let mut dice = Dice(seed);
     let is_calm = dice.percent(20);
     let weather = Weather {
         is_calm,
         is_ageless: is_calm || dice.percent(50),
+        is_tight: !is_calm && dice.percent(15),
+    };
+    let store = if weather.is_tight {
+        &stores.tight
+    } else {
+        &stores.roomy
     };
     let policies = Arc::new(policies(&mut dice, weather));
     let mut keys = HashMap::new();
@@ -497,7 +524,12 @@ fn world(seed: u64, store: &Arc<Zone>) -> (Rc<World>, Arc<Policies>) {
             1 if !is_calm => Varies::Sometimes,
             _ => Varies::Never,
         };
-        let size = [0, 300, 6000, 60_000][dice.below(4) as usize];
+        let sizes = if weather.is_tight {
+            [300, 20_000, 100_000, 300_000]
+        } else {
+            [0, 300, 6000, 20_000]
+        };
+        let size = sizes[dice.below(4) as usize];
         let resource = Resource {
             version: 1,
             size,
@@ -516,6 +548,7 @@ fn world(seed: u64, store: &Arc<Zone>) -> (Rc<World>, Arc<Policies>) {
         started: RefCell::default(),
         walks: RefCell::default(),
         zone: Arc::new(CacheZone::new("sim".to_string(), Arc::clone(store))),
+        disk: Arc::clone(&stores.disk),
     };
     (Rc::new(world), policies)
 }
@@ -607,15 +640,16 @@ fn regions(regions: impl IntoIterator<Item = Region>) -> Vec<u8> {
             Region::File { file, offset, len } => {
                 let start = bytes.len();
                 bytes.resize(start + len as usize, 0);
-                file.read_exact_at(&mut bytes[start..], offset).unwrap();
+                file.read_exact_at(&mut bytes[start..], offset)
+                    .expect("read");
             }
         }
     }
     bytes
 }
 
-async fn simulate(seed: u64, store: &Arc<Zone>) {
-    let (world, policies) = world(seed, store);
+async fn simulate(seed: u64, stores: &Stores) {
+    let (world, policies) = world(seed, stores);
     let is_calm = world.weather.is_calm;
     let mut running = Vec::new();
     for _ in 0..REQUESTS {
@@ -641,6 +675,12 @@ async fn simulate(seed: u64, store: &Arc<Zone>) {
             (client, gap, patience)
         };
         pass_time(gap).await;
+        if world.weather.is_tight {
+            let is_full = world.dice.borrow_mut().percent(30);
+            world
+                .disk
+                .set(if is_full { Fault::NoSpace } else { Fault::None });
+        }
         let walk = request(Rc::clone(&world), Arc::clone(&policies), client);
         running.push(tokio::task::spawn_local(async move {
             // A client that leaves drops its walk wherever it is.
@@ -684,6 +724,35 @@ fn check_end(world: &World) {
     }
 }
 
+/// The zones that seeds run in; keys carry the seed.
+struct Stores {
+    roomy: Arc<Zone>,
+    tight: Arc<Zone>,
+    /// The disk of the tight one.
+    disk: Arc<SimIo>,
+}
+
+impl Stores {
+    fn open(dir: &Path) -> Self {
+        let clock = || Arc::new(ManualClock::new(EPOCH as u64 * 1000));
+        let conf = |name: &str, mebibytes: u64| ZoneConf {
+            max_size: Some(mebibytes << 20),
+            flush: Duration::ZERO,
+            ..ZoneConf::new(name, dir.join(name))
+        };
+        let disk = Arc::new(SimIo::new());
+        let platform = Platform {
+            io: disk.clone(),
+            ..Platform::default()
+        };
+        Stores {
+            roomy: Zone::open(conf("roomy", 256), clock()).expect("zone"),
+            tight: Zone::open_on(conf("tight", 2), clock(), platform).expect("zone"),
+            disk,
+        }
+    }
+}
+
 #[test]
 fn whatever_clients_and_origin_do_the_invariants_hold() {
     let seeds = match std::env::var("SEED") {
@@ -695,19 +764,13 @@ fn whatever_clients_and_origin_do_the_invariants_hold() {
     };
     println!("seeds {seeds:?}; SEED=n runs one");
     let dir = tempfile::tempdir().unwrap();
-    let conf = ZoneConf {
-        max_size: Some(256 << 20),
-        flush: Duration::ZERO,
-        ..ZoneConf::new("sim", dir.path().join("zone"))
-    };
-    let clock = Arc::new(ManualClock::new(EPOCH as u64 * 1000));
-    let store = Zone::open(conf, clock).unwrap();
+    let stores = Stores::open(dir.path());
     for seed in seeds {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
             .build()
             .unwrap();
-        LocalSet::new().block_on(&runtime, simulate(seed, &store));
+        LocalSet::new().block_on(&runtime, simulate(seed, &stores));
     }
 }

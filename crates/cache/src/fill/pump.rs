@@ -169,16 +169,26 @@ impl<F: Fetched> Pump<F> {
             overflow,
             ..
         } = self;
+        let mut sent = writer.view().len();
         drop(writer);
         lead.end(FillEnd::NotStorable);
         let mut piece = Some(Ok(first));
         while let Some(next) = piece {
             let is_last = next.is_err();
-            let is_empty = next.as_ref().is_ok_and(Bytes::is_empty);
-            if !is_empty && (overflow.send(next).await.is_err() || is_last) {
+            let len = next.as_ref().map_or(0, Bytes::len);
+            sent = sent.saturating_add(len as u64);
+            let is_gone = match next {
+                Ok(bytes) if bytes.is_empty() => false,
+                next => overflow.send(next).await.is_err(),
+            };
+            if is_last || is_gone {
                 return;
             }
             piece = fetched.next().await;
+        }
+        if fetched.length().is_some_and(|length| sent < length) {
+            // A receiver that is gone needs no message.
+            let _ = overflow.send(Err(FetchEnd::Truncated)).await;
         }
     }
 }

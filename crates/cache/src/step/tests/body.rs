@@ -115,16 +115,21 @@ fn when_the_store_refuses_half_way_the_leader_gets_the_whole_and_the_others_an_e
 
 #[test]
 fn a_refused_fill_that_breaks_off_is_an_end_for_the_leader_too() {
-    run_on(small_zone, |bench| async move {
-        let piece = "0123456789abcdef".repeat(4096);
-        let mut script = ok(&piece).pause(10);
-        for _ in 0..39 {
-            script = script.piece(&piece).pause(1);
-        }
-        bench.script([script.broken()]);
-        let body = bench.send(client("k")).await.body;
-        assert!(body.unwrap_err() == piece.repeat(40));
-    });
+    let piece = "0123456789abcdef".repeat(4096);
+    let mut script = ok(&piece).pause(10);
+    for _ in 0..39 {
+        script = script.piece(&piece).pause(1);
+    }
+    let announced = 50 * piece.len() as u64;
+    for script in [script.clone().broken(), script.length(announced)] {
+        let expected = piece.repeat(40);
+        run(|bench| async move {
+            bench.io.set(Fault::NoSpace);
+            bench.script([script]);
+            let body = bench.send(client("k")).await.body;
+            assert!(body.unwrap_err() == expected);
+        });
+    }
 }
 
 #[test]
