@@ -17,9 +17,7 @@
 //! Sources: RFC 9110 §14; nginx ngx_http_range_filter.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use millpond_semantics::conditional::if_range_holds;
@@ -28,8 +26,8 @@ use millpond_semantics::range::{
 };
 
 use super::Refusal;
-use crate::body::{Body, BodyError, BodyStream, Piece};
-use crate::header::{Fields, Known};
+use crate::body::{Body, Piece};
+use crate::header::Known;
 use crate::http1::Version;
 use crate::request::Request;
 use crate::response::{RangeRule, Response};
@@ -179,13 +177,13 @@ impl Cut {
         Body::from(out)
     }
 
-    fn apply_to_stream(self, body: Body) -> Body {
+    fn apply_to_stream(self, mut body: Body) -> Body {
         match self {
-            Cut::One(range) => Body::stream(RangeBody {
-                inner: body,
-                skip: range.start,
-                left: range.len(),
-            }),
+            Cut::One(range) => {
+                // The stream may know how to begin there, without what lies before.
+                body.narrow(range.start..range.end_exclusive);
+                body
+            }
             // INVARIANT 2: `run` allows one range of a stream.
             Cut::Parts(..) => Body::Empty,
         }
@@ -212,45 +210,12 @@ fn slice(pieces: &VecDeque<Piece>, range: ByteRange, out: &mut VecDeque<Piece>) 
     }
 }
 
-/// One range of a stream.
-struct RangeBody {
-    inner: Body,
-    /// Bytes before the range that are still to come.
-    skip: u64,
-    /// Bytes of the range that are still to come.
-    left: u64,
-}
-
-impl BodyStream for RangeBody {
-    fn poll_next(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Piece, BodyError>>> {
-        while self.left > 0 {
-            let mut piece = match ready!(self.inner.poll_next(cx)) {
-                Some(Ok(piece)) => piece,
-                other => return Poll::Ready(other),
-            };
-            self.skip -= piece.split_to(self.skip).len();
-            let piece = piece.split_to(self.left);
-            if !piece.is_empty() {
-                self.left -= piece.len();
-                return Poll::Ready(Some(Ok(piece)));
-            }
-        }
-        Poll::Ready(None)
-    }
-
-    fn take_trailers(self: Pin<&mut Self>) -> Option<Fields> {
-        // The trailers speak of the whole body, whose end was not read.
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::task::Waker;
+    use crate::body::{BodyError, BodyStream};
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
 
     struct Pieces(VecDeque<&'static [u8]>);
 

@@ -20,6 +20,7 @@ use crate::clock::{self, Instant};
 use crate::downstream::address::Address;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
+use crate::scope::refused;
 use crate::upstream::keepalive::KeepAliveLimits;
 
 /// Rows of this file.
@@ -260,10 +261,7 @@ fn upstream(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
                     builder.error(line.span, message);
                 }
             }
-            other => {
-                let message = format!("directive \"{other}\" is not supported in \"upstream\"");
-                builder.error(line.name.span, message);
-            }
+            _ => unclaimed(builder, line),
         }
     }
     if peers.is_empty() && !builder.cx.diagnostics.has_errors() {
@@ -271,6 +269,25 @@ fn upstream(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
     }
     let group = Group::new(name.text.clone(), peers, keep_alive);
     builder.declared.upstreams.push(Arc::new(group));
+}
+
+/// A line that a group does not have: refused by name, or a mistake.
+fn unclaimed(builder: &mut Builder, line: &Statement) {
+    let name = &line.name.text;
+    let diagnostics = &mut builder.cx.diagnostics;
+    match refused::find(name) {
+        Some(reason) => {
+            let message = format!("directive \"{name}\" is not supported");
+            diagnostics.push_error(line.name.span, message).help(reason);
+        }
+        None => {
+            let error =
+                diagnostics.push_error(line.name.span, format!("unknown directive \"{name}\""));
+            if line.args.is_empty() {
+                error.help(format!("a server of the group is written \"server {name};\""));
+            }
+        }
+    }
 }
 
 fn parse_server(line: &Statement) -> Result<Vec<Peer>, (Word, String)> {
