@@ -39,7 +39,7 @@ pub enum IgnorableField {
 #[family(http, server, location, protocols)]
 pub struct IgnorePolicy {
     /// Fields of the upstream's answer that do nothing here; they still reach the client.
-    #[directive(name = "proxy_ignore_headers")]
+    #[directive(name = "proxy_ignore_headers", union)]
     pub fields: Option<Flags<IgnorableField>>,
 }
 

@@ -21,7 +21,7 @@ pub enum CacheMethod {
 #[family(http, server, location, protocols)]
 pub struct MethodPolicy {
     /// Methods whose answers are stored; GET and HEAD always are.
-    #[directive(name = "proxy_cache_methods", default = "GET HEAD")]
+    #[directive(name = "proxy_cache_methods", default = "GET HEAD", union)]
     pub methods: Flags<CacheMethod>,
     /// Whether HEAD is asked of the origin as GET, so that both share an entry. When off, the key should hold
     /// `$request_method`.

@@ -48,7 +48,7 @@ pub enum StaleCause {
 #[family(http, server, location, protocols)]
 pub struct StalePolicy {
     /// Causes that are answered with a stale entry when there is one.
-    #[directive(name = "proxy_cache_use_stale", default = "off")]
+    #[directive(name = "proxy_cache_use_stale", default = "off", union)]
     pub causes: Flags<StaleCause>,
 }
 

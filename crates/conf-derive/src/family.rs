@@ -213,6 +213,7 @@ fn arm(field: &DirectiveField<'_>, words: &FamilyWords) -> TokenStream {
     let set = match field.times {
         Times::Once => quote!(set_once),
         Times::Last => quote!(set_last),
+        Times::Union => quote!(set_union),
         Times::Repeat => quote!(set_repeated),
     };
     quote! {
@@ -246,7 +247,7 @@ fn resolved(field: &DirectiveField<'_>) -> TokenStream {
                 None => quote!(#found.unwrap_or_default()),
             }
         }
-        Times::Once | Times::Last => {
+        Times::Once | Times::Last | Times::Union => {
             let found = quote! {
                 ::millpond_conf::derived::innermost(outer_to_inner, |raw| raw.#ident.as_ref())
             };

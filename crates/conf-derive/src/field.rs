@@ -17,6 +17,7 @@ use syn::{
 pub(crate) enum Times {
     Once,
     Last,
+    Union,
     Repeat,
 }
 
@@ -38,7 +39,7 @@ impl DirectiveField<'_> {
     pub(crate) fn value_type(&self) -> &Type {
         match self.times {
             Times::Repeat => argument_of(self.ty, "Vec").unwrap_or(self.ty),
-            Times::Once | Times::Last => self.ty,
+            Times::Once | Times::Last | Times::Union => self.ty,
         }
     }
 }
@@ -96,7 +97,7 @@ fn check(field: &DirectiveField<'_>) -> Result<()> {
         Times::Repeat if argument_of(field.ty, "Vec").is_none() => {
             fail("the field of a directive that repeats is a Vec")
         }
-        Times::Once | Times::Last
+        Times::Once | Times::Last | Times::Union
             if field.default.is_none() && argument_of(field.ty, "Option").is_none() =>
         {
             fail("a directive without a default needs a field of type Option")
@@ -125,6 +126,7 @@ impl AttributeWords {
             "syntax" => self.syntax = Some(meta.value()?.parse()?),
             "repeat" => self.times = Some(Times::Repeat),
             "last" => self.times = Some(Times::Last),
+            "union" => self.times = Some(Times::Union),
             "block" => self.block = true,
             "skip" => self.skip = true,
             "contexts" => {

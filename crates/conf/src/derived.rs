@@ -11,7 +11,7 @@ use crate::context::ParseContext;
 use crate::schema::{Contexts, Directive, report_misplaced};
 use crate::source::Span;
 use crate::tree::Statement;
-use crate::value::{ArgError, Args, FromArgs, Spanned};
+use crate::value::{ArgError, Args, Flags, FromArgs, Spanned, Words};
 
 /// What a field says about its directive, beside the type.
 pub struct Rule {
@@ -55,6 +55,42 @@ pub fn set_last<T: FromArgs>(slot: &mut Option<Spanned<T>>, rule: &Rule, mut her
         && let Some(value) = read(rule, here)
     {
         *slot = Some(value);
+    }
+}
+
+/// A value whose occurrences in one block add up.
+pub trait Union {
+    /// Adds what an earlier occurrence said.
+    fn add(&mut self, earlier: &Self);
+}
+
+impl<T: Words> Union for Flags<T> {
+    fn add(&mut self, earlier: &Self) {
+        earlier.iter().for_each(|word| self.insert(word));
+    }
+}
+
+impl<T: Union> Union for Option<T> {
+    fn add(&mut self, earlier: &Self) {
+        if let (Some(set), Some(earlier)) = (self, earlier) {
+            set.add(earlier);
+        }
+    }
+}
+
+/// Adds an occurrence to what the earlier ones in the block said.
+pub fn set_union<T: FromArgs + Union>(
+    slot: &mut Option<Spanned<T>>,
+    rule: &Rule,
+    mut here: Here<'_>,
+) {
+    if may_stand(rule, &mut here)
+        && let Some(mut set) = read::<T>(rule, here)
+    {
+        if let Some(earlier) = slot {
+            set.value.add(&earlier.value);
+        }
+        *slot = Some(set);
     }
 }
 

@@ -124,14 +124,14 @@ fn encode_head(req: &mut Request, response: &mut Response, framing: OutFraming) 
         None => encode::write_status(&mut head, response.status),
     }
     let fields = &mut response.fields;
-    if fields.get(Known::Server).is_none() {
+    if !response.hides_server && fields.get(Known::Server).is_none() {
         encode::write_known(
             &mut head,
             Known::Server,
             req.location.settings.tokens.server_field(),
         );
     }
-    if fields.get(Known::Date).is_none() {
+    if !response.hides_date && fields.get(Known::Date).is_none() {
         encode::write_known(&mut head, Known::Date, &clock::date_header(clock::now_ms()));
     }
     encode::write_fields(&mut head, fields);

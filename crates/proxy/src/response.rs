@@ -60,6 +60,10 @@ pub struct Response {
     pub may_be_intercepted: bool,
     /// The path that an upstream redirects to inside this server (X-Accel-Redirect).
     pub accel_redirect: Option<Bytes>,
+    /// True when only an upstream says the date: none is added.
+    pub hides_date: bool,
+    /// True when only an upstream names the server: no name is added.
+    pub hides_server: bool,
     /// True when the connection must close after the answer.
     pub must_close: bool,
     /// True when `not_modified` and precondition checks do not apply.

@@ -172,7 +172,13 @@ fn enter(walk: &Walk, key: Key) -> Ticket {
     } else {
         Duration::MAX
     };
-    walk.zone.fills.enter(key, age)
+    match walk.zone.fills.enter(key, age) {
+        // nginx: without the lock nobody waits for a head. The fill that is stored last stays.
+        Ticket::Wait(waiter) if !lock.enabled && waiter.now().is_none() => {
+            walk.zone.fills.enter(key, Duration::ZERO)
+        }
+        ticket => ticket,
+    }
 }
 
 /// A bypassed answer replaces the stored one; while another is being stored it is passed on unstored, because which of

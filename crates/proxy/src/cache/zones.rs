@@ -94,22 +94,22 @@ impl LocationCache {
         })
     }
 
-    /// The zone for a request; `None` when the name's value is empty or `off`, or names none.
-    pub fn zone_for(&self, req: &mut Request) -> Option<Arc<CacheZone>> {
+    /// The zone for a request; `None` when the name's value is empty or `off`.
+    pub fn zone_for(&self, req: &mut Request) -> Result<Option<Arc<CacheZone>>, Failure> {
         let name: Bytes = match self.zone.as_literal() {
-            Some(name) => return req.conf.zones.get(name).cloned(),
+            Some(name) => return Ok(req.conf.zones.get(name).cloned()),
             None => req.eval(&self.zone),
         };
         if name.is_empty() || name.as_ref() == b"off" {
-            return None;
+            return Ok(None);
         }
-        let zone = req.conf.zones.get(&name).cloned();
-        if zone.is_none() {
-            let name = String::from_utf8_lossy(&name);
-            let failure = Failure::Internal(format!("cache \"{name}\" not found"));
-            crate::log::error::failure(req, &failure);
+        match req.conf.zones.get(&name) {
+            Some(zone) => Ok(Some(Arc::clone(zone))),
+            None => {
+                let name = String::from_utf8_lossy(&name);
+                Err(Failure::Internal(format!("cache \"{name}\" not found")))
+            }
         }
-        zone
     }
 }
 

@@ -122,11 +122,22 @@ pub fn from_head(
             _ => RangeRule::Single,
         };
     }
+    // nginx: an answer that is not for the cache was made for the client's own conditions.
+    response.skip_conditionals = stored == Stored::No;
     response.fields = Fields::with_capacity(head.fields.len() + 2);
     for field in head.fields.iter() {
         take_field(req, target, policy, field, (&mut response, stored));
     }
+    response.hides_date = is_passed(policy, Known::Date);
+    response.hides_server = is_passed(policy, Known::Server);
     response
+}
+
+fn is_passed(policy: &AnswerPolicy, known: Known) -> bool {
+    policy
+        .pass
+        .iter()
+        .any(|name| name.eq_ignore_ascii_case(known.canonical()))
 }
 
 fn take_field(

@@ -54,7 +54,7 @@ pub enum NextCause {
 #[family(http, server, location, protocols)]
 pub struct NextPolicy {
     /// Failures and statuses after which the request goes to the next peer, as long as nothing was sent to the client.
-    #[directive(name = "proxy_next_upstream", default = "error timeout")]
+    #[directive(name = "proxy_next_upstream", default = "error timeout", union)]
     pub causes: Flags<NextCause>,
     /// The number of peers that one request may try; 0: all.
     #[directive(name = "proxy_next_upstream_tries", default = "0")]

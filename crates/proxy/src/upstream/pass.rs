@@ -289,7 +289,7 @@ pub async fn run_whole(req: &mut Request, target: &Arc<PassTarget>) -> Result<Re
     let location = Arc::clone(&req.location);
     note_host(req, target);
     if let Some(cache) = location.cache.as_ref().filter(|_| may_cache(req))
-        && let Some(zone) = cache.zone_for(req)
+        && let Some(zone) = cache.zone_for(req)?
     {
         return cache::pass::run(req, target, cache, zone).await;
     }
