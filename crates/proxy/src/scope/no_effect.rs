@@ -357,6 +357,13 @@ pub const NO_EFFECT: &[NoEffect] = &[
             .union(Contexts::LOCATION),
         reason: "there are no temporary files",
     },
+    NoEffect {
+        name: "proxy_temp_path",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "there are no temporary files of answers",
+    },
 ];
 
 /// The row of a name.
