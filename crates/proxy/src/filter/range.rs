@@ -156,10 +156,11 @@ impl Cut {
             Body::Many(pieces) => pieces,
             Body::Stream(_) => return self.apply_to_stream(body),
         };
+        let pieces = Pieces::new(pieces);
         let mut out = VecDeque::new();
         match self {
             Cut::One(range) => {
-                slice(&pieces, range, &mut out);
+                pieces.slice(range, &mut out);
                 if out.len() == 1
                     && let Some(piece) = out.pop_front()
                 {
@@ -169,7 +170,7 @@ impl Cut {
             Cut::Parts(parts, end) => {
                 for (head, range) in parts {
                     out.push_back(Piece::Memory(head));
-                    slice(&pieces, range, &mut out);
+                    pieces.slice(range, &mut out);
                 }
                 out.push_back(Piece::Memory(end));
             }
@@ -190,23 +191,43 @@ impl Cut {
     }
 }
 
-/// Appends the bytes of a range to `out`.
-fn slice(pieces: &VecDeque<Piece>, range: ByteRange, out: &mut VecDeque<Piece>) {
-    let (mut skip, mut left) = (range.start, range.len());
-    for piece in pieces {
-        if left == 0 {
-            return;
+/// Pieces of a body with the place of each, so that many ranges of many pieces are found quickly.
+struct Pieces {
+    pieces: VecDeque<Piece>,
+    /// Where each piece ends in the body.
+    ends: Vec<u64>,
+}
+
+impl Pieces {
+    fn new(pieces: VecDeque<Piece>) -> Self {
+        let mut end = 0;
+        let ends = pieces.iter().map(|piece| {
+            end += piece.len();
+            end
+        });
+        let ends = ends.collect();
+        Pieces { pieces, ends }
+    }
+
+    /// Appends the bytes of a range to `out`.
+    fn slice(&self, range: ByteRange, out: &mut VecDeque<Piece>) {
+        let first = self.ends.partition_point(|end| *end <= range.start);
+        let start_of_first = first
+            .checked_sub(1)
+            .and_then(|before| self.ends.get(before));
+        let mut skip = range.start - start_of_first.copied().unwrap_or(0);
+        let mut left = range.len();
+        for piece in self.pieces.iter().skip(first) {
+            if left == 0 {
+                return;
+            }
+            let mut piece = piece.clone();
+            piece.split_to(skip);
+            skip = 0;
+            let piece = piece.split_to(left);
+            left -= piece.len();
+            out.push_back(piece);
         }
-        if skip >= piece.len() {
-            skip -= piece.len();
-            continue;
-        }
-        let mut piece = piece.clone();
-        piece.split_to(skip);
-        skip = 0;
-        let piece = piece.split_to(left);
-        left -= piece.len();
-        out.push_back(piece);
     }
 }
 
@@ -217,9 +238,9 @@ mod tests {
     use std::pin::Pin;
     use std::task::{Context, Poll, Waker};
 
-    struct Pieces(VecDeque<&'static [u8]>);
+    struct Source(VecDeque<&'static [u8]>);
 
-    impl BodyStream for Pieces {
+    impl BodyStream for Source {
         fn poll_next(
             mut self: Pin<&mut Self>,
             _cx: &mut Context<'_>,
@@ -254,7 +275,7 @@ mod tests {
                 memory(b"3456"),
                 memory(b"789"),
             ])),
-            Body::stream(Pieces(VecDeque::from([&b"012"[..], b"3456", b"789"]))),
+            Body::stream(Source(VecDeque::from([&b"012"[..], b"3456", b"789"]))),
         ]
     }
 
