@@ -199,8 +199,16 @@ impl AddressRules {
     }
 }
 
-/// Asks the gates.
+/// Asks the gates; a refusal that a password could change may have to wait (`auth_delay`).
 pub async fn run(req: &mut Request) -> Result<Flow, Failure> {
+    let outcome = ask(req).await;
+    if matches!(outcome, Err(Failure::Status(401))) {
+        auth_basic::delay_refusal(req).await?;
+    }
+    outcome
+}
+
+async fn ask(req: &mut Request) -> Result<Flow, Failure> {
     let location = Arc::clone(&req.location);
     let by_address = location.settings.access.verdict(&req.down.remote.borrow());
     match location.settings.satisfy.satisfy {

@@ -1,10 +1,61 @@
-//! `auth_basic`: who the client says it is.
+//! `auth_basic`, `auth_basic_user_file`, `auth_delay`: who the client says it is.
 //!
-//! The Authorization field of the Basic scheme holds a name and a password in Base64 (RFC 7617).
+//! The Authorization field of the Basic scheme holds a name and a password in Base64 (RFC 7617). The file has a line
+//! for each name, `name:password`, with the password hashed as `handler/password.rs` reads it; lines that begin with
+//! `#` are comments. It is read for each request, so that a change counts at once.
+//!
+//! Invariants:
+//! 1. The file is read, and a hash computed, on a thread of its own: a costly hash delays nobody else.
+//! 2. What is wrong is told to the log; the client only learns that it may not.
 
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use millpond_conf::value::{FromWord, WordError};
+use millpond_conf::{ParseContext, Template, Word};
+
+use super::password;
 use crate::failure::Failure;
 use crate::header::Known;
+use crate::log::error::{self, Level};
 use crate::request::Request;
+
+/// The largest file of users that is read.
+const MAX_FILE: u64 = 64 * 1024 * 1024;
+
+/// Who may, by name and password.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location, limit_except)]
+pub struct AuthBasicPolicy {
+    /// The realm of the names and passwords, which clients show; `off` asks for none.
+    #[directive(name = "auth_basic")]
+    pub realm: Option<Template>,
+    /// The file with names and passwords; relative to the directory of the configuration file.
+    #[directive(name = "auth_basic_user_file")]
+    pub user_file: Option<UserFile>,
+    /// How long a refused request waits for its answer, against guessing.
+    #[directive(name = "auth_delay", default = "0s", contexts(http, server, location))]
+    pub delay: Duration,
+}
+
+/// A path that may have variables, and where it starts.
+#[derive(Clone, Debug)]
+pub struct UserFile {
+    path: Template,
+    start: Arc<Path>,
+}
+
+impl FromWord for UserFile {
+    const SYNTAX: &'static str = "file";
+
+    fn from_word(word: &Word, cx: &mut ParseContext) -> Result<Self, WordError> {
+        let path = Template::from_word(word, cx)?;
+        let start = Arc::from(cx.conf_dir.as_path());
+        Ok(UserFile { path, start })
+    }
+}
 
 /// What the gate says of a request that it does not refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,9 +66,120 @@ pub enum Checked {
     Passed,
 }
 
+/// What the file says of a name and a password.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    Right,
+    Mismatch,
+    NoUser,
+}
+
 /// Asks for name and password where a location wants them.
-pub async fn check(_req: &mut Request) -> Result<Checked, Failure> {
-    Ok(Checked::Off)
+pub async fn check(req: &mut Request) -> Result<Checked, Failure> {
+    let location = Arc::clone(&req.location);
+    let policy = &location.settings.auth_basic;
+    let (Some(realm), Some(file)) = (&policy.realm, &policy.user_file) else {
+        return Ok(Checked::Off);
+    };
+    let realm = req.eval(realm);
+    if realm.as_ref() == b"off" {
+        return Ok(Checked::Off);
+    }
+    let Some((user, secret)) = credentials(req) else {
+        let message = "no user/password was provided for basic authentication";
+        error::write(req, Level::Info, format_args!("{message}"));
+        return Err(refuse(req, &realm));
+    };
+    let path = path(req, file);
+    let name = user.clone();
+    let job_path = path.clone();
+    // INVARIANT 1.
+    let job = tokio::task::spawn_blocking(move || look_up(&job_path, &user, &secret));
+    let found = match job.await {
+        Ok(Ok(found)) => found,
+        Ok(Err(failure)) => return Err(unreadable(req, &path, &failure)),
+        Err(_) => return Err(Failure::Internal("password check was given up".to_string())),
+    };
+    let name = String::from_utf8_lossy(&name);
+    match found {
+        Found::Right => return Ok(Checked::Passed),
+        Found::Mismatch => {
+            let message = format_args!("user \"{name}\": password mismatch");
+            error::write(req, Level::Error, message);
+        }
+        Found::NoUser => {
+            let path = path.display();
+            let message = format_args!("user \"{name}\" was not found in \"{path}\"");
+            error::write(req, Level::Error, message);
+        }
+    }
+    Err(refuse(req, &realm))
+}
+
+/// Waits before a refusal, where the location wants that.
+pub async fn delay_refusal(req: &Request) -> Result<(), Failure> {
+    let delay = req.location.settings.auth_basic.delay;
+    if delay.is_zero() {
+        return Ok(());
+    }
+    error::write(
+        req,
+        Level::Info,
+        format_args!("delaying unauthorized request"),
+    );
+    let waited = req.down.pause(delay).await;
+    waited.map_err(|_| Failure::Status(499))
+}
+
+fn refuse(req: &mut Request, realm: &[u8]) -> Failure {
+    let mut challenge = Vec::with_capacity(realm.len() + 16);
+    challenge.extend_from_slice(b"Basic realm=\"");
+    challenge.extend_from_slice(realm);
+    challenge.push(b'"');
+    req.answer_fields
+        .set(Known::WwwAuthenticate, Bytes::from(challenge));
+    Failure::Status(401)
+}
+
+fn path(req: &mut Request, file: &UserFile) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    let path = req.eval(&file.path);
+    file.start.join(std::ffi::OsStr::from_bytes(&path))
+}
+
+fn unreadable(req: &Request, path: &Path, failure: &std::io::Error) -> Failure {
+    let (level, status) = match failure.kind() {
+        std::io::ErrorKind::NotFound => (Level::Error, 403),
+        _ => (Level::Crit, 500),
+    };
+    let reason = error::os_error(failure);
+    let message = format_args!("open() \"{}\" failed {reason}", path.display());
+    error::write(req, level, message);
+    Failure::Status(status)
+}
+
+fn look_up(path: &Path, user: &[u8], secret: &[u8]) -> std::io::Result<Found> {
+    use std::io::Read as _;
+    let mut text = Vec::new();
+    let file = std::fs::File::open(path)?;
+    file.take(MAX_FILE).read_to_end(&mut text)?;
+    Ok(find(&text, user, secret))
+}
+
+fn find(text: &[u8], user: &[u8], secret: &[u8]) -> Found {
+    let line = text.split(|byte| *byte == b'\n').find_map(|line| {
+        let hash = line.strip_prefix(user)?.strip_prefix(b":")?;
+        (line.first() != Some(&b'#')).then_some(hash)
+    });
+    let Some(hash) = line else {
+        return Found::NoUser;
+    };
+    let end = hash.iter().position(|byte| matches!(byte, b':' | b'\r'));
+    let hash = hash.get(..end.unwrap_or(hash.len())).unwrap_or_default();
+    match password::is_right(secret, hash) {
+        true => Found::Right,
+        false => Found::Mismatch,
+    }
 }
 
 /// The name and the password of the request's Authorization field.
@@ -30,8 +192,8 @@ pub fn credentials(req: &Request) -> Option<(Vec<u8>, Vec<u8>)> {
     let decoded = decode_base64(rest.trim_ascii())?;
     let colon = memchr::memchr(b':', &decoded)?;
     let password = decoded.get(colon + 1..)?.to_vec();
-    let user = decoded.get(..colon)?.to_vec();
-    Some((user, password))
+    let user = decoded.get(..colon).filter(|user| !user.is_empty())?;
+    Some((user.to_vec(), password))
 }
 
 /// Decodes Base64 of the ordinary alphabet, with or without padding.
@@ -73,6 +235,26 @@ fn base64_value(digit: u8) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_found_at_the_begin_of_their_line() {
+        let text = b"#a:{PLAIN}x\nab:{PLAIN}y\na:{PLAIN}z:comment\r\nb:{PLAIN}\nc:{PLAIN}end";
+        for (user, secret, found) in [
+            ("a", "z", Found::Right),
+            ("a", "x", Found::Mismatch),
+            ("ab", "y", Found::Right),
+            ("#a", "x", Found::NoUser),
+            ("b", "", Found::Right),
+            ("c", "end", Found::Right),
+            ("d", "x", Found::NoUser),
+        ] {
+            assert_eq!(
+                find(text, user.as_bytes(), secret.as_bytes()),
+                found,
+                "{user}"
+            );
+        }
+    }
 
     #[test]
     fn base64_is_decoded_with_and_without_padding() {

@@ -12,6 +12,7 @@ pub mod limit_req;
 pub mod limit_zone;
 pub mod mime;
 pub mod open_file;
+pub mod password;
 pub mod path;
 pub mod realip;
 pub mod redirect;

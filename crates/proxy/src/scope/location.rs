@@ -29,6 +29,7 @@ use crate::filter::charset::CharsetPolicy;
 use crate::filter::gzip::GzipPolicy;
 use crate::filter::headers::HeadersPolicy;
 use crate::handler::access::{AddressRules, SatisfyPolicy};
+use crate::handler::auth_basic::AuthBasicPolicy;
 use crate::handler::error_page::ErrorPolicy;
 use crate::handler::index::IndexPolicy;
 use crate::handler::limit_conn::LimitConnPolicy;
@@ -134,4 +135,6 @@ pub struct LocationSettings {
     pub limit_req: LimitReqPolicy,
     /// How many requests at a time.
     pub limit_conn: LimitConnPolicy,
+    /// Names and passwords.
+    pub auth_basic: AuthBasicPolicy,
 }

@@ -268,10 +268,6 @@ pub const REFUSED: &[Refused] = &[
         reason: "random balancing is not supported",
     },
     Refused {
-        names: "auth_basic auth_basic_user_file auth_delay",
-        reason: "HTTP authentication is not supported",
-    },
-    Refused {
         names: "proxy_store proxy_store_access",
         reason: "storing answers as files is not supported; use \"proxy_cache\"",
     },
