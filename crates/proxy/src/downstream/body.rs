@@ -88,32 +88,24 @@ pub enum Incoming {
     Length {
         /// Bytes to come.
         left: u64,
-        /// True until `100 Continue` was sent or found needless.
-        wants_continue: bool,
     },
     /// Chunked coding.
     Chunked {
         /// Where in the coding it is.
         decoder: Box<ChunkedDecoder>,
-        /// True until `100 Continue` was sent or found needless.
-        wants_continue: bool,
     },
 }
 
 impl Incoming {
     /// The body that a head announces.
-    pub fn begin(framing: Framing, wants_continue: bool) -> Self {
+    pub fn begin(framing: Framing) -> Self {
         match framing {
-            Framing::Length(left) if left > 0 => Incoming::Length {
-                left,
-                wants_continue,
-            },
+            Framing::Length(left) if left > 0 => Incoming::Length { left },
             Framing::Chunked => Incoming::Chunked {
                 decoder: Box::new(ChunkedDecoder::new(
                     Strictness::Request,
                     TrailerLimits::default(),
                 )),
-                wants_continue,
             },
             _ => Incoming::None,
         }
@@ -128,7 +120,7 @@ impl Incoming {
     fn take(&mut self, inbox: &mut BytesMut) -> Result<Option<Bytes>, Failure> {
         match self {
             Incoming::None => Ok(Some(Bytes::new())),
-            Incoming::Length { left, .. } => {
+            Incoming::Length { left } => {
                 if inbox.is_empty() {
                     return Ok(None);
                 }
@@ -140,7 +132,7 @@ impl Incoming {
                 }
                 Ok(Some(bytes))
             }
-            Incoming::Chunked { decoder, .. } => match decoder.decode(inbox) {
+            Incoming::Chunked { decoder } => match decoder.decode(inbox) {
                 Ok(ChunkEvent::NeedMore) => Ok(None),
                 Ok(ChunkEvent::Data(bytes)) => Ok(Some(bytes)),
                 Ok(ChunkEvent::End { .. }) => {
@@ -149,15 +141,6 @@ impl Incoming {
                 }
                 Err(error) => Err(Failure::bad_request(error.to_string())),
             },
-        }
-    }
-
-    fn take_continue(&mut self) -> bool {
-        match self {
-            Incoming::None => false,
-            Incoming::Length { wants_continue, .. } | Incoming::Chunked { wants_continue, .. } => {
-                std::mem::take(wants_continue)
-            }
         }
     }
 }
@@ -174,17 +157,18 @@ pub async fn next_chunk(down: &Downstream, timeout: Duration) -> Result<Bytes, F
         if let Some(bytes) = taken {
             return Ok(bytes);
         }
-        if down.incoming.borrow_mut().take_continue() {
-            send_continue(down).await?;
-        }
+        send_continue(down).await?;
         if !down.fill_inbox(READ_SIZE, timeout).await? {
             return Err(ClientGone::Closed.into());
         }
     }
 }
 
-/// RFC 9110 §10.1.1: the interim answer that lets a waiting client send its body.
+/// RFC 9110 §10.1.1: the interim answer that lets a waiting client send its body; once, if it asked for it.
 async fn send_continue(down: &Downstream) -> Result<(), Failure> {
+    if !down.wants_continue.take() {
+        return Ok(());
+    }
     let text: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
     let slices = [std::io::IoSlice::new(text)];
     // A fresh line of 25 bytes always fits: anything shorter is a connection in trouble.
@@ -287,6 +271,10 @@ fn too_large(length: u64) -> Failure {
 
 /// Collects the whole body into memory or a file.
 pub async fn read_all(req: &mut Request) -> Result<(), Failure> {
+    if !req.is_background {
+        // nginx: also before a body that is there already, or empty.
+        send_continue(&req.down).await?;
+    }
     let RequestBody::Unread { length } = req.body else {
         return Ok(());
     };

@@ -393,8 +393,9 @@ fn open(req: &mut Request, listen: &Listen) -> Result<(), (u16, String)> {
         .head
         .check(Connect::Refuse)
         .map_err(|why| (why.status(), why.to_string()))?;
-    let wants_continue = req.head.expects_continue();
-    *req.down.incoming.borrow_mut() = Incoming::begin(framing, wants_continue);
+    let down = &req.down;
+    down.wants_continue.set(req.head.expects_continue());
+    *down.incoming.borrow_mut() = Incoming::begin(framing);
     req.body = match framing {
         Framing::None => RequestBody::None,
         Framing::Length(length) => RequestBody::Unread {
@@ -496,6 +497,7 @@ impl KeepAlivePolicy {
             && down.requests.get() < self.requests
             && clock::instant() - down.accepted < self.time
             && (!down.generation.is_closing() || !self.min_timeout.is_zero())
+            && !is_body_in_doubt(down)
             && !self.distrusts(req)
     }
 
@@ -515,6 +517,11 @@ impl KeepAlivePolicy {
             && has(b"Mac OS X")
             && !has(b"Chrome/")
     }
+}
+
+/// True when the client was not asked for its body: nobody knows whether it will send it (RFC 9110 §10.1.1).
+fn is_body_in_doubt(down: &Downstream) -> bool {
+    down.wants_continue.get() && !down.incoming.borrow().is_done()
 }
 
 /// MSIE 4 to 6, but not 6 with the security update (SV1) that repaired it.

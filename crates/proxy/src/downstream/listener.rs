@@ -174,6 +174,7 @@ fn start(
         request_started: now.into(),
         request_bytes: 0.into(),
         is_pipelined: false.into(),
+        wants_continue: false.into(),
         generation: Rc::clone(generation),
     });
     let member = generation.enter();

@@ -52,6 +52,8 @@ pub struct Downstream {
     pub request_bytes: Cell<u64>,
     /// True when several requests were sent without waiting (`$pipe`).
     pub is_pipelined: Cell<bool>,
+    /// True while the client waits for `100 Continue` before it sends its body.
+    pub wants_continue: Cell<bool>,
     /// The worker and configuration that serve it.
     pub generation: Rc<Generation>,
 }

@@ -284,7 +284,9 @@ fn unclaimed(builder: &mut Builder, line: &Statement) {
             let error =
                 diagnostics.push_error(line.name.span, format!("unknown directive \"{name}\""));
             if line.args.is_empty() {
-                error.help(format!("a server of the group is written \"server {name};\""));
+                error.help(format!(
+                    "a server of the group is written \"server {name};\""
+                ));
             }
         }
     }
