@@ -1,13 +1,15 @@
 //! Simulation: many clients, few keys, an origin that fails, and what must hold all the same.
 //!
-//! Each seed draws policies, an origin and a schedule of requests, and runs them on a paused clock. `SEED=n` runs
-//! one. Only the order in which waiters of one moment wake is not drawn, but tokio's.
+//! Each seed draws policies, an origin and a schedule of requests, and runs them on a paused
+//! clock. `SEED=n` runs one. Only the order in which waiters of one moment wake is tokio's.
 //!
 //! Invariants, checked whenever the origin is asked or a client is done, and at the end:
-//! 1. A whole body is one version of its own key and variant, byte for byte; a broken one is a prefix of one.
+//! 1. A whole body is one version of its own key and variant, byte for byte; a broken one is a
+//!    prefix of one.
 //! 2. Every walk asks the origin at most once, in the foreground or behind.
 //! 3. With a lock that never ages, at most one fill of a key without Vary waits for the origin.
-//! 4. In calm weather (no faults, one version, lock on) the origin is asked once for each key and variant.
+//! 4. In calm weather (no faults, one version, lock on) the origin is asked once for each key and
+//!    variant.
 //! 5. What is stored at the end is whole, and no fill is left.
 //!
 //! Some seeds run in a small zone on a disk that is full now and then.
@@ -72,7 +74,7 @@ impl Dice {
 #[derive(Clone, Copy)]
 struct Weather {
     is_calm: bool,
-    /// No lock ever grows old.
+    /// The lock is on and never grows old.
     is_ageless: bool,
     /// The zone is small, and its disk is full now and then.
     is_tight: bool,
@@ -473,7 +475,7 @@ fn policies(dice: &mut Dice, weather: Weather) -> Policies {
     Policies {
         valid: ValidPolicy { times: vec![] },
         lock: LockPolicy {
-            enabled: weather.is_calm || dice.percent(70),
+            enabled: weather.is_ageless || dice.percent(50),
             timeout: if weather.is_calm {
                 patient
             } else {

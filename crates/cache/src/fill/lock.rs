@@ -11,8 +11,8 @@ pub struct LockPolicy {
     /// # Differs from nginx
     ///
     /// Waiting requests are woken at once, and need not wait for the last byte. Requests for a stale entry that may not be
-    /// served wait, too. When off, a request still never starts a
-    /// second fill of an entry: it joins one whose head has arrived, and else is passed on unstored.
+    /// served wait, too. When off, a request joins a fill whose head has
+    /// arrived, and else fetches for itself; what is stored last stays.
     #[directive(name = "proxy_cache_lock", default = "off")]
     pub enabled: bool,
     /// A request that has waited this long, for one fill or several, goes to the origin, and its answer is not stored.

@@ -96,7 +96,11 @@ impl Lookup {
         if !may_fill(x, walk) {
             return Ok(Step::Pass(CacheStatus::Miss));
         }
-        Ok(match enter(walk, key) {
+        let ticket = match enter(walk, key) {
+            Ticket::Wait(waiter) => unless_unlocked(walk, key, waiter),
+            lead => lead,
+        };
+        Ok(match ticket {
             Ticket::Lead(lead) => self.lead_missing(x, walk, lead),
             Ticket::Wait(waiter) => Step::Wait(Wait::for_missing(waiter, self.patience)),
         })
@@ -154,7 +158,10 @@ impl Lookup {
         if !may_fill(x, walk) {
             return Step::Fetch(Fetch::unstored_stale(stale));
         }
-        Step::Wait(Wait::for_stale(waiter, stale, self.patience))
+        match unless_unlocked(walk, stale.found.key, waiter) {
+            Ticket::Lead(lead) => Step::Fetch(Fetch::stale(lead, stale)),
+            Ticket::Wait(waiter) => Step::Wait(Wait::for_stale(waiter, stale, self.patience)),
+        }
     }
 }
 
@@ -172,12 +179,15 @@ fn enter(walk: &Walk, key: Key) -> Ticket {
     } else {
         Duration::MAX
     };
-    match walk.zone.fills.enter(key, age) {
-        // nginx: without the lock nobody waits for a head. The fill that is stored last stays.
-        Ticket::Wait(waiter) if !lock.enabled && waiter.now().is_none() => {
-            walk.zone.fills.enter(key, Duration::ZERO)
-        }
-        ticket => ticket,
+    walk.zone.fills.enter(key, age)
+}
+
+/// nginx: without the lock nobody waits for a head. The fill that is stored last stays.
+fn unless_unlocked(walk: &Walk, key: Key, waiter: Waiter) -> Ticket {
+    if !walk.policies.lock.enabled && waiter.now().is_none() {
+        walk.zone.fills.enter(key, Duration::ZERO)
+    } else {
+        Ticket::Wait(waiter)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Walks over a real zone in a directory of their own, with a scripted origin and a paused clock.
 //!
-//! [`Bench`] holds zone, origin and policies; [`Bench::get`] starts a client's request; its [`Answer`] says label,
-//! status, body and trail. Answers of the origin are used in the order in which they were scripted.
+//! [`Bench`] holds zone, origin and policies; [`Bench::send`] runs a client's request; its
+//! [`Answer`] says label, status, body and trail. Answers of the origin are used in the order in
+//! which they were scripted.
 
 mod body;
 mod lookup;
@@ -44,7 +45,7 @@ struct Bench {
 struct World {
     origin: RefCell<Origin>,
     began: Instant,
-    /// Called once, when a request's Range field is asked for: between look-up and entering a fill.
+    /// Called once, when the time is asked for: between look-up and entering a fill.
     between: Cell<Option<Box<dyn FnOnce()>>>,
 }
 

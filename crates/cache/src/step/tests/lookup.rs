@@ -223,22 +223,44 @@ fn another_text_under_the_same_hash_is_a_miss() {
     });
 }
 
+/// Another worker stores an answer for "k" that is fresh for a long time.
+fn stored_elsewhere(walk: Walk) -> Box<dyn FnOnce()> {
+    Box::new(move || {
+        let mut head = StoredHead::new(200, crate::head::FieldsWriter::default());
+        head.valid_until = EPOCH + 1000;
+        head.key = walk.key.text.clone();
+        let mut writer = walk.zone.store.begin(walk.key.key, None).unwrap();
+        writer.set_head(head.encode());
+        writer
+            .append(Bytes::from_static(b"other worker's"))
+            .unwrap();
+        writer.finish().unwrap();
+    })
+}
+
 #[test]
 fn what_was_stored_between_look_up_and_fill_is_not_fetched_again() {
     run(|bench| async move {
-        let walk = bench.walk(&client("k"));
-        bench.world.between.set(Some(Box::new(move || {
-            let mut head = StoredHead::new(200, crate::head::FieldsWriter::default());
-            head.valid_until = EPOCH + 60;
-            head.key = walk.key.text.clone();
-            let mut writer = walk.zone.store.begin(walk.key.key, None).unwrap();
-            writer.set_head(head.encode());
-            writer
-                .append(Bytes::from_static(b"other worker's"))
-                .unwrap();
-            writer.finish().unwrap();
-        })));
-        assert_eq!(bench.get("k").await, "HIT other worker's");
+        let elsewhere = stored_elsewhere(bench.walk(&client("k")));
+        bench.world.between.set(Some(elsewhere));
+        let answer = bench.send(client("k")).await;
+        assert_eq!(answer.text(), "HIT other worker's");
+        assert_eq!(answer.trail, "lookup lookup deliver");
         assert_eq!(bench.asked(), 0);
+    });
+}
+
+#[test]
+fn what_was_renewed_between_look_up_and_fill_is_not_fetched_again() {
+    run(|bench| async move {
+        bench.script([ok("old")]);
+        bench.get("k").await;
+        pass_time(61 * SECOND).await;
+        let elsewhere = stored_elsewhere(bench.walk(&client("k")));
+        bench.world.between.set(Some(elsewhere));
+        let answer = bench.send(client("k")).await;
+        assert_eq!(answer.text(), "HIT other worker's");
+        assert_eq!(answer.trail, "lookup lookup deliver");
+        assert_eq!(bench.asked(), 1);
     });
 }

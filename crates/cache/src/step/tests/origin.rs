@@ -231,6 +231,9 @@ impl Exchange for FakeExchange {
     type Background = FakeExchange;
 
     fn now(&self) -> i64 {
+        if let Some(between) = self.world.between.take() {
+            between();
+        }
         self.world.now()
     }
 
@@ -239,11 +242,6 @@ impl Exchange for FakeExchange {
     }
 
     fn field(&self, wanted: &[u8]) -> Vec<&[u8]> {
-        if wanted == b"range"
-            && let Some(between) = self.world.between.take()
-        {
-            between();
-        }
         let named = |name: &str| name.as_bytes().eq_ignore_ascii_case(wanted);
         let fields = self.client.fields.iter();
         fields

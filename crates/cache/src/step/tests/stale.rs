@@ -48,6 +48,26 @@ fn an_update_in_the_background_makes_nobody_wait() {
 }
 
 #[test]
+fn a_stale_entry_is_updated_once_without_the_lock_too() {
+    for in_background in [false, true] {
+        run(|mut bench| async move {
+            bench.policies.lock.enabled = false;
+            bench.policies.revalidate.in_background = in_background;
+            let bench = with_stale(bench, &[StaleCause::Updating], "max-age=60").await;
+            bench.script([ok("new").after(100)]);
+            let first = bench.start(client("k"));
+            tokio::task::yield_now().await;
+            assert_eq!(bench.get("k").await, "UPDATING old");
+            assert_eq!(bench.get("k").await, "UPDATING old");
+            let label = first.await.unwrap().label;
+            assert_eq!(label, if in_background { "STALE" } else { "EXPIRED" });
+            pass_time(SECOND).await;
+            assert_eq!(bench.get("k").await, "HIT new");
+        });
+    }
+}
+
+#[test]
 fn a_background_update_that_fails_leaves_the_entry() {
     let failures = [
         failure(StaleCause::Error, 502).after(100),

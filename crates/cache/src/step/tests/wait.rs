@@ -53,16 +53,17 @@ fn a_waiter_joins_a_streaming_fill_before_its_end() {
 }
 
 #[test]
-fn without_the_lock_one_answer_is_stored_and_the_others_are_passed() {
+fn without_the_lock_everybody_fetches_and_the_last_answer_stays() {
     run(|mut bench| async move {
         bench.policies.lock.enabled = false;
-        bench.script([ok("1").after(100).pause(100), ok("2"), ok("3")]);
+        let slow = |body, ms| ok(body).after(ms).pause(100);
+        bench.script([slow("1", 100), slow("2", 110), slow("3", 120)]);
         let running = (0..3).map(|_| bench.start(client("k"))).collect();
         pass_time(150 * MS).await;
-        assert_eq!(bench.get("k").await, "HIT 1", "joins what has begun");
+        assert_eq!(bench.get("k").await, "HIT 3", "joins what has begun");
         assert_eq!(texts(running).await, ["MISS 1", "MISS 2", "MISS 3"]);
-        assert_eq!(bench.ask(2).purpose, Purpose::Pass);
-        assert_eq!(bench.get("k").await, "HIT 1");
+        assert_eq!(bench.ask(2).purpose, Purpose::Fill);
+        assert_eq!(bench.get("k").await, "HIT 3");
     });
 }
 
@@ -309,14 +310,14 @@ fn a_waiter_whose_location_allows_no_stale_answer_gets_none() {
 }
 
 #[test]
-fn without_the_lock_a_stale_entrys_waiters_are_passed() {
+fn without_the_lock_a_stale_entry_is_fetched_by_everybody() {
     run(|mut bench| async move {
         bench.policies.lock.enabled = false;
-        bench.script([ok("old"), ok("new").after(100), ok("passed")]);
+        bench.script([ok("old"), ok("first").after(100), ok("last").after(200)]);
         bench.get("k").await;
         pass_time(61 * SECOND).await;
         let running = (0..2).map(|_| bench.start(client("k"))).collect();
-        assert_eq!(texts(running).await, ["EXPIRED new", "EXPIRED passed"]);
-        assert_eq!(bench.get("k").await, "HIT new");
+        assert_eq!(texts(running).await, ["EXPIRED first", "EXPIRED last"]);
+        assert_eq!(bench.get("k").await, "HIT last");
     });
 }
