@@ -20,7 +20,10 @@ const CONF: &str = "
         location /named/ { try_files $uri @other; }
         location @other { return 200 \"named $uri\"; }
         location /relative/ { absolute_redirect off; alias %%DIR%%/www/; }
-        location /portless/ { port_in_redirect off; server_name_in_redirect on; alias %%DIR%%/www/; }
+        location /portless/ {
+            port_in_redirect off; server_name_in_redirect on;
+            alias %%DIR%%/www/;
+        }
         location /kept/ { open_file_cache max=10; open_file_cache_valid 1h; alias %%DIR%%/www/; }
     }";
 

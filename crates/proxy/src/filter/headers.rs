@@ -21,6 +21,7 @@ use millpond_semantics::date::{format_http_date, parse_http_date};
 
 use crate::clock;
 use crate::header::{Field, Fields, Known};
+use crate::log::stamp::offset_at;
 use crate::request::Request;
 use crate::response::Response;
 
@@ -32,10 +33,7 @@ const DAY: i64 = 24 * 60 * 60;
 pub struct HeadersDirectives {
     /// Sets Expires, and Cache-Control with the time that is left: a time from now or from the last
     /// change, the next time of a day (`@15h30m`), `epoch` for the past, `max` for ten years.
-    ///
-    /// # Differs from nginx
-    ///
-    /// A time of a day is in UTC.
+    /// A time of a day is local time.
     #[directive(
         name = "expires",
         default = "off",
@@ -385,7 +383,7 @@ fn expiry(time: ExpiresTime, now: i64, last_modified: Option<i64>) -> Option<(By
             last_modified.unwrap_or(now).saturating_add(seconds),
         ),
         ExpiresTime::After(ExpiresBase::Access, seconds) => (seconds, now.saturating_add(seconds)),
-        ExpiresTime::Daily(seconds) => (0, next_time_of_day(now, seconds)),
+        ExpiresTime::Daily(seconds) => (0, next_time_of_day(now, seconds, offset_at)),
     };
     let date = Bytes::copy_from_slice(&format_http_date(at));
     let max_age = at.saturating_sub(now);
@@ -395,9 +393,19 @@ fn expiry(time: ExpiresTime, now: i64, last_modified: Option<i64>) -> Option<(By
     Some((date, Bytes::from(format!("max-age={max_age}"))))
 }
 
-fn next_time_of_day(now: i64, seconds: i64) -> i64 {
-    let today = now - now.rem_euclid(DAY) + seconds;
-    if today > now { today } else { today + DAY }
+/// The next moment at which the local clock shows `seconds` since midnight.
+fn next_time_of_day(now: i64, seconds: i64, offset_at: impl Fn(i64) -> i32) -> i64 {
+    let offset = i64::from(offset_at(now));
+    let midnight = (now + offset).div_euclid(DAY) * DAY;
+    let utc_of = |local: i64| {
+        // The clock may change between now and then.
+        local - i64::from(offset_at(local - offset))
+    };
+    let today = utc_of(midnight + seconds);
+    if today > now {
+        return today;
+    }
+    utc_of(midnight + DAY + seconds)
 }
 
 #[cfg(test)]
@@ -439,7 +447,7 @@ mod tests {
     #[test]
     fn expiry_is_counted_from_its_base() {
         use ExpiresBase::{Access, Modified};
-        use ExpiresTime::{After, Daily};
+        use ExpiresTime::After;
         for (time, date, cache_control) in [
             (
                 After(Access, 10),
@@ -466,12 +474,6 @@ mod tests {
                 "Sun, 06 Nov 1994 08:49:32 GMT",
                 "no-cache",
             ),
-            (Daily(31_778), "Sun, 06 Nov 1994 08:49:38 GMT", "max-age=1"),
-            (
-                Daily(31_777),
-                "Mon, 07 Nov 1994 08:49:37 GMT",
-                "max-age=86400",
-            ),
         ] {
             let found = expiry(time, NOW, Some(NOW - 10)).unwrap();
             assert_eq!(
@@ -479,6 +481,25 @@ mod tests {
                 (date.as_bytes(), cache_control.as_bytes())
             );
         }
+    }
+
+    #[test]
+    fn time_of_day_is_the_next_on_the_local_clock() {
+        // NOW is 08:49:37 UTC, 31,777 seconds after midnight.
+        let summer_ends = |at: i64| if at < NOW + 3600 { 7200 } else { 3600 };
+        for (seconds, expected) in [
+            (31_778, NOW + 1),
+            (31_777, NOW + DAY),
+            (0, NOW + DAY - 31_777),
+        ] {
+            assert_eq!(next_time_of_day(NOW, seconds, |_| 0), expected);
+        }
+        assert_eq!(next_time_of_day(NOW, 31_777, |_| 3600), NOW + DAY - 3600);
+        assert_eq!(next_time_of_day(NOW, 39_000, summer_ends), NOW + 23);
+        assert_eq!(
+            next_time_of_day(NOW, 50_000, summer_ends),
+            NOW + 50_000 - 31_777 - 3600
+        );
     }
 
     /// What one block says: its list and its rule.

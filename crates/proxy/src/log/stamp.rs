@@ -54,8 +54,8 @@ pub fn append(out: &mut Vec<u8>, form: Form, now_ms: i64) {
     });
 }
 
-/// Seconds that local time is ahead of UTC.
-fn offset_at(second: i64) -> i32 {
+/// Seconds that local time is ahead of UTC at a time (seconds since the epoch).
+pub fn offset_at(second: i64) -> i32 {
     static ZONE: LazyLock<TimeZone> = LazyLock::new(TimeZone::system);
     match Timestamp::from_second(second) {
         Ok(moment) => ZONE.to_offset(moment).seconds(),
