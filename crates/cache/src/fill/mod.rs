@@ -54,6 +54,9 @@ pub struct Streaming {
     pub head: StoredHead,
     /// Length of the body when the origin announced it.
     pub length: Option<u64>,
+    /// False when only the closing of the origin's connection ends the body: until then nobody can tell a body that is
+    /// whole from one that is stuck.
+    pub is_delimited: bool,
     /// The body as far as it has come.
     pub view: View,
 }
@@ -258,11 +261,13 @@ impl Waiter {
         self.started
     }
 
-    /// Waits for the head or the end.
+    /// Waits for the head, if the body will end by itself, or else for the end.
     pub async fn wait(&mut self, deadline: Instant) -> Waited {
-        let known = self
-            .state
-            .wait_for(|state| !matches!(state, FillState::Requested));
+        let known = self.state.wait_for(|state| match state {
+            FillState::Requested => false,
+            FillState::Streaming(streaming) => streaming.is_delimited,
+            FillState::Ended(_) => true,
+        });
         match tokio::time::timeout_at(deadline, known).await {
             Err(_) => return Waited::TimedOut,
             // The sender lives as long as the lead, which says its end before it goes.

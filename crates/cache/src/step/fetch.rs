@@ -258,10 +258,12 @@ fn fill<X: Exchange>(
     status: CacheStatus,
 ) -> Step<X> {
     let length = fetched.length();
+    let is_delimited = fetched.is_delimited();
     let (mut pump, reader) = Pump::new(fetched, writer);
     let streaming = Arc::new(Streaming {
         head,
         length,
+        is_delimited,
         view: reader.view.clone(),
     });
     if pump.prime() == Primed::More {

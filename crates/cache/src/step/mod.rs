@@ -67,6 +67,10 @@ pub trait Fetched: 'static {
     fn status(&self) -> u16;
     /// Length of the body, when announced.
     fn length(&self) -> Option<u64>;
+    /// Whether length or coding tell where the body ends.
+    fn is_delimited(&self) -> bool {
+        true
+    }
     /// All fields, in order.
     fn each_field(&self, each: &mut dyn FnMut(&[u8], &[u8]));
     /// The next bytes of the body; `None` at its end.

@@ -59,6 +59,11 @@ impl Wait {
         walk: &Walk,
     ) -> Result<Step<X>, X::Failure> {
         let waited = match self.waiter.now() {
+            Some(Waited::Streaming(streaming))
+                if walk.policies.lock.enabled && !streaming.is_delimited =>
+            {
+                self.wait(walk).await
+            }
             Some(known) => known,
             None if !walk.policies.lock.enabled => return Ok(self.alone()),
             None => self.wait(walk).await,

@@ -149,6 +149,10 @@ impl step::Fetched for Origin {
         self.0.length
     }
 
+    fn is_delimited(&self) -> bool {
+        self.0.body.is_delimited()
+    }
+
     fn each_field(&self, each: &mut dyn FnMut(&[u8], &[u8])) {
         for field in self.0.head.fields.iter() {
             each(&field.name, &field.value);

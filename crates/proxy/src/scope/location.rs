@@ -15,6 +15,7 @@ use millpond_conf::Scope;
 
 use crate::cache::slice::SlicePolicy;
 use crate::upstream::answer::AnswerPolicy;
+use crate::upstream::buffer::BufferPolicy;
 use crate::upstream::connect::ConnectPolicy;
 use crate::upstream::cookie::CookiePolicy;
 use crate::upstream::exchange::ExchangePolicy;
@@ -57,6 +58,8 @@ pub struct LocationSettings {
     pub keep_alive: KeepAlivePolicy,
     /// Chunked coding of answers.
     pub chunked: ChunkedPolicy,
+    /// How answers flow through.
+    pub pass_buffer: BufferPolicy,
     /// Connections to peers.
     pub pass_connect: ConnectPolicy,
     /// Time and size of exchanges.

@@ -16,7 +16,7 @@ use millpond_semantics::date::parse_http_date;
 
 use super::exchange::Fetched;
 use super::pass::PassTarget;
-use super::{cookie, redirect};
+use super::{buffer, cookie, redirect};
 use crate::body::Body;
 use crate::failure::Failure;
 use crate::header::{Field, Fields, Known};
@@ -92,6 +92,9 @@ pub fn from_fetched(
     let mut response = from_head(req, target, answer, Stored::No);
     response.length = length.or(announced.filter(|_| req.is_head()));
     response.body = Body::stream(body);
+    if let Some(rate) = buffer::limit_rate(req) {
+        response.body = Body::stream(buffer::Paced::new(response.body, rate));
+    }
     Ok(response)
 }
 

@@ -7,6 +7,7 @@
 //! ```
 
 pub mod answer;
+pub mod buffer;
 pub mod connect;
 pub mod cookie;
 pub mod exchange;

@@ -103,6 +103,11 @@ impl UpstreamBody {
         self.length
     }
 
+    /// True when length or coding tell where the body ends.
+    pub fn is_delimited(&self) -> bool {
+        !matches!(self.state, State::UntilClose)
+    }
+
     /// The body is over: its connection is kept or closed.
     fn finish(&mut self) {
         self.state = State::Ended;

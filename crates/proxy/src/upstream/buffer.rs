@@ -1,0 +1,178 @@
+//! `proxy_buffering`, `proxy_buffers`, `proxy_temp_path`, `proxy_limit_rate` and their like: how answers flow through.
+//!
+//! Answers stream through bounded memory, whatever these say: a piece is read from the upstream when the client, or
+//! the store, can take it. There are no temporary files. Most of the directives are therefore read for
+//! their mistakes only.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use millpond_conf::{Buffers, ByteSize, Offset, Template};
+
+use crate::body::{Body, BodyError, BodyStream, Piece};
+use crate::clock::{self, Instant};
+use crate::request::Request;
+
+/// How answers of upstreams flow through this server.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location, protocols)]
+pub struct BufferPolicy {
+    /// Whether answers are read ahead of the client.
+    ///
+    /// # Differs from nginx
+    ///
+    /// Answers that are not stored always flow at the client's pace, and stored ones at the origin's; the value has no
+    /// effect.
+    #[directive(name = "proxy_buffering", default = "on")]
+    pub buffering: bool,
+    /// Number and size of the buffers of one answer.
+    ///
+    /// # Differs from nginx
+    ///
+    /// The memory of an answer is bounded by fixed sizes; the value is only checked.
+    #[directive(name = "proxy_buffers", default = "8 4k")]
+    pub buffers: Buffers,
+    /// The part of the buffers that may wait for the client.
+    ///
+    /// # Differs from nginx
+    ///
+    /// The value is only checked.
+    #[directive(name = "proxy_busy_buffers_size", default = "8k")]
+    pub busy_size: ByteSize,
+    /// The most of an answer that is kept in a temporary file.
+    ///
+    /// # Differs from nginx
+    ///
+    /// There are no temporary files; the value is only checked.
+    #[directive(name = "proxy_max_temp_file_size", default = "1024m")]
+    pub max_temp_size: Offset,
+    /// How much is written to a temporary file at once.
+    ///
+    /// # Differs from nginx
+    ///
+    /// There are no temporary files; the value is only checked.
+    #[directive(name = "proxy_temp_file_write_size", default = "8k")]
+    pub temp_write_size: ByteSize,
+    /// Folder of temporary files, with up to three levels of subfolders.
+    ///
+    /// # Differs from nginx
+    ///
+    /// There are no temporary files and the folder is not made.
+    #[directive(name = "proxy_temp_path", default = "proxy_temp")]
+    pub temp_path: Vec<String>,
+    /// The rate at which an answer is read from the upstream, in bytes a second; 0 means no limit.
+    #[directive(name = "proxy_limit_rate")]
+    pub limit_rate: Option<Template>,
+    /// Whether the upstream is asked to the end when the client has gone.
+    ///
+    /// # Differs from nginx
+    ///
+    /// An answer that is being stored is always read to its end; one that is not ends with its client.
+    #[directive(name = "proxy_ignore_client_abort", default = "off")]
+    pub ignore_abort: bool,
+    /// Whether trailer fields of the upstream's answer are passed to the client.
+    #[directive(name = "proxy_pass_trailers", default = "off")]
+    pub pass_trailers: bool,
+    /// The least that the kernel sends at once.
+    ///
+    /// # Differs from nginx
+    ///
+    /// Linux does not have it, and nginx ignores it there too; the value is only checked.
+    #[directive(name = "proxy_send_lowat", default = "0")]
+    pub send_lowat: ByteSize,
+    /// The receive buffer of connections to upstreams.
+    ///
+    /// # Differs from nginx
+    ///
+    /// The kernel's own sizing is left alone; the value is only checked.
+    #[directive(name = "proxy_socket_rcvbuf", default = "0")]
+    pub socket_rcvbuf: ByteSize,
+    /// The send buffer of connections to upstreams.
+    ///
+    /// # Differs from nginx
+    ///
+    /// The kernel's own sizing is left alone; the value is only checked.
+    #[directive(name = "proxy_socket_sndbuf", default = "0")]
+    pub socket_sndbuf: ByteSize,
+}
+
+/// The rate of `proxy_limit_rate` for a request; `None` without a limit.
+pub fn limit_rate(req: &mut Request) -> Option<u64> {
+    let location = std::sync::Arc::clone(&req.location);
+    let template = location.settings.pass_buffer.limit_rate.as_ref()?;
+    let text = req.eval(template);
+    let rate = std::str::from_utf8(&text)
+        .ok()
+        .and_then(millpond_conf::value::parse_offset)?;
+    (rate > 0).then_some(rate)
+}
+
+/// A body read no faster than a rate.
+pub struct Paced {
+    body: Body,
+    rate: u64,
+    started: Instant,
+    taken: u64,
+    rest: Option<Piece>,
+    pause: Option<Pin<Box<dyn Future<Output = ()>>>>,
+}
+
+impl Paced {
+    /// Slows `body` down to `rate` bytes a second.
+    pub fn new(body: Body, rate: u64) -> Self {
+        Paced {
+            body,
+            rate,
+            started: clock::instant(),
+            taken: 0,
+            rest: None,
+            pause: None,
+        }
+    }
+
+    /// What may be taken now: the share of the seconds that have begun.
+    fn allowance(&self) -> u64 {
+        let seconds = (clock::instant() - self.started).as_secs() + 1;
+        self.rate.saturating_mul(seconds).saturating_sub(self.taken)
+    }
+}
+
+impl BodyStream for Paced {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Piece, BodyError>>> {
+        let this = &mut *self;
+        loop {
+            if let Some(pause) = &mut this.pause {
+                std::task::ready!(pause.as_mut().poll(cx));
+                this.pause = None;
+            }
+            let allowance = this.allowance();
+            if allowance == 0 {
+                let elapsed = clock::instant() - this.started;
+                let wait = Duration::from_millis(1000 - elapsed.subsec_millis() as u64);
+                this.pause = Some(Box::pin(clock::pause(wait)));
+                continue;
+            }
+            let mut piece = match this.rest.take() {
+                Some(piece) => piece,
+                None => match std::task::ready!(this.body.poll_next(cx)) {
+                    Some(Ok(piece)) => piece,
+                    end => return Poll::Ready(end),
+                },
+            };
+            let part = piece.split_to(allowance);
+            this.taken += part.len();
+            if !piece.is_empty() {
+                this.rest = Some(piece);
+            }
+            return Poll::Ready(Some(Ok(part)));
+        }
+    }
+
+    fn take_trailers(mut self: Pin<&mut Self>) -> Option<crate::header::Fields> {
+        self.body.take_trailers()
+    }
+}
