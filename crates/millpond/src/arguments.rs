@@ -1,6 +1,8 @@
-//! The command line, which is nginx's: letters that may be joined (`-tq`), values that may be glued on (`-p/path`).
+//! The command line, which is nginx's: letters that may be joined (`-tq`), values that may be glued
+//! on (`-p/path`).
 //!
-//! Unlike nginx, `--daemon-child` is known: the first argument of the process that [`crate::daemon`] starts.
+//! Unlike nginx, `--daemon-child` is known: the first argument of the process that
+//! [`crate::daemon`] starts.
 
 use std::path::{Path, PathBuf};
 

@@ -1,10 +1,11 @@
 //! `daemon`: going to the background.
 //!
-//! The program starts itself again, in a new session, and waits until that process says that it serves. So every
-//! fault of the start is seen by whoever started it, and no thread or descriptor is carried over a fork.
+//! The program starts itself again, in a new session, and waits until that process says that it
+//! serves. So every fault of the start is seen by whoever started it, and no thread or descriptor
+//! is carried over a fork.
 //!
 //! ```text
-//! parent: read the configuration ─► start child ─► wait for a line on its standard output ─► exit 0 | 1
+//! parent: read the configuration ─► start child ─► wait for a line on its output ─► exit 0 | 1
 //! child:  new session ─► read, bind, pid file ─► "ready" ─► standard streams to /dev/null
 //! ```
 

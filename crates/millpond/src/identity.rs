@@ -1,7 +1,7 @@
 //! `user`, `worker_rlimit_nofile`: who the process is and what it may use.
 //!
-//! Names are looked up in `/etc/passwd` and `/etc/group`. The change is made before any other thread is started, because
-//! it concerns the calling thread and those that it starts.
+//! Names are looked up in `/etc/passwd` and `/etc/group`. The change is made before any other
+//! thread is started, because it concerns the calling thread and those that it starts.
 //!
 //! What it does not do: without `user` nothing changes, also for root.
 

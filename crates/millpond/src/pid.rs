@@ -1,4 +1,7 @@
 //! `pid`, `-s`: the file with the process id, and signals to the process that it names.
+//!
+//! The file is written when the process serves, and removed at its end unless it names another
+//! process by then. To send a signal, the configuration is read, because it says where the file is.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,7 +1,8 @@
 //! From a configuration to a serving process.
 //!
 //! ```text
-//! error log ─► configuration ─► logs ─► sockets ─► background ─► user ─► pid file ─► workers ─► signals
+//! error log ─► configuration ─► background ─► logs ─► sockets ─► user ─► signals caught
+//!           ─► caches and workers ─► pid file
 //! ```
 //!
 //! Whatever fails before the pid file is written is printed and ends the process with status 1.

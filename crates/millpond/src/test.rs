@@ -1,7 +1,7 @@
 //! `-t`, `-T`: testing a configuration, and printing it.
 //!
-//! A test reads the configuration, opens its logs and tries to bind its addresses; an address that is in use is no
-//! fault, because the running process has it.
+//! A test reads the configuration, opens its logs and tries to bind its addresses; an address that
+//! is in use is no fault, because the running process has it.
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;

@@ -1,7 +1,8 @@
 //! `-v`, `-V`, `-h`: name, version, what works, and the options.
 //!
-//! Programs that ask nginx what it was built with read the last line of `-V`. It is written from [`MODULES`] and from the
-//! directives that there are: an optional module is named when it works, a default one denied when it does not.
+//! Programs that ask nginx what it was built with read the last line of `-V`. It is written from
+//! [`MODULES`] and from the directives that there are: an optional module is named when it works, a
+//! default one denied when it does not.
 
 use std::fmt::Write as _;
 
@@ -21,8 +22,8 @@ enum Built {
     OnDemand,
 }
 
-/// nginx's modules as its configure script names them, each with a directive that is implemented if and only if the
-/// module works here.
+/// nginx's modules as its configure script names them, each with a directive that is implemented if
+/// and only if the module works here.
 const MODULES: &[(&str, Built, &str)] = &[
     ("http_ssl_module", Built::OnDemand, "ssl_certificate"),
     ("http_v2_module", Built::OnDemand, "http2"),

@@ -1,7 +1,7 @@
 //! Reading the configuration, at the start and again on HUP.
 //!
-//! A reload reads and checks everything, opens the logs and sockets that are new, and only then hands over. Whatever goes
-//! wrong before that is logged, and the process goes on as it was.
+//! A reload reads and checks everything, opens the logs and sockets that are new, and only then
+//! hands over. Whatever goes wrong before that is logged, and the process goes on as it was.
 //!
 //! ```text
 //! read ──► check ──► open logs ──► bind what is new ──► hand over; the old generation drains

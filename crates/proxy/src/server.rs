@@ -1,16 +1,18 @@
 //! The running process: sockets, worker threads, and the loop that obeys signals.
 //!
 //! ```text
-//!              bind ──► Server ──start──► workers ◄── commands (serve, flush, quit, stop)
-//! main thread:             │
-//!                          └─ run: signal ──► shutdown.rs (which one) ──► reload.rs | reopen | quit | stop
+//!         bind ──► Server ──start──► workers ◄── commands (serve, flush, quit, stop)
+//! main thread:       │
+//!                    └─ run: signal (shutdown.rs) ──► reload.rs | reopen | quit | stop
 //! ```
 //!
-//! All sockets are bound before a thread is started, so that a start that fails leaves nothing behind. The
-//! main thread only waits for signals; requests are served by the workers (`server/thread.rs`).
+//! All sockets are bound before a thread is started, so that a start that fails leaves nothing
+//! behind. The main thread only waits for signals; requests are served by the workers
+//! (`server/thread.rs`).
 //!
 //! Invariants:
-//! 1. A socket stays open as long as its address is configured ([`sockets::Sockets`]), whatever is reloaded.
+//! 1. A socket stays open as long as its address is configured ([`sockets::Sockets`]), whatever is
+//!    reloaded.
 //! 2. All workers serve the same configuration, but for the moment in which a reload reaches them.
 //! 3. `run` returns only after every worker has ended, or had its time to.
 
@@ -83,7 +85,8 @@ impl Server {
 
     /// Opens the caches and starts the workers.
     ///
-    /// The caches come this late because they start threads, which must have the user that the process changed to.
+    /// The caches come this late because they start threads, which must have the user that the
+    /// process changed to.
     pub fn start(&mut self) -> Result<(), StartError> {
         if let Some(conf) = Arc::get_mut(&mut self.conf) {
             self.shared.zones.open(conf).map_err(StartError::Zone)?;
@@ -184,7 +187,8 @@ impl Server {
         file::reopen_all();
     }
 
-    /// nginx: WINCH ends the workers gracefully and keeps the master. Here the connections end and nothing more is accepted.
+    /// nginx: WINCH ends the workers gracefully and keeps the master. Here the connections end and
+    /// nothing more is accepted.
     fn close_listeners(&self) {
         self.command_all(|| Command::Serve {
             conf: Arc::clone(&self.conf),

@@ -1,8 +1,8 @@
 //! A worker thread's own state, and the generations of configuration that it serves.
 //!
-//! A [`Generation`] is one configuration snapshot on one worker with the connections accepted under it. A reload makes a
-//! new one; the old one closes its idle connections at once, lets the busy ones finish their request, and is gone
-//! with the last of them.
+//! A [`Generation`] is one configuration snapshot on one worker with the connections accepted under
+//! it. A reload makes a new one; the old one closes its idle connections at once, lets the busy
+//! ones finish their request, and is gone with the last of them.
 //!
 //! Invariants:
 //! 1. A connection belongs to one generation for life.

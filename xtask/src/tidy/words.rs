@@ -41,7 +41,7 @@ const DISKS: &[&str] = &[
     "crates/millpond/src/",
     "crates/proxy/src/handler/",
     "crates/proxy/src/log/",
-    "crates/proxy/src/listener/",
+    "crates/proxy/src/downstream/listener.rs",
 ];
 
 const PLACES: &[Word] = &[

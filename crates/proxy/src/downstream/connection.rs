@@ -1,5 +1,6 @@
-//! `keepalive_timeout`, `keepalive_requests`, `keepalive_time`, `keepalive_disable`, `client_header_timeout`,
-//! `client_header_buffer_size`, `large_client_header_buffers`, `lingering_close` and their like: one client's connection.
+//! `keepalive_timeout`, `keepalive_requests`, `keepalive_time`, `keepalive_disable`,
+//! `client_header_timeout`, `client_header_buffer_size`, `large_client_header_buffers`,
+//! `lingering_close` and their like: one client's connection.
 //!
 //! ```text
 //!            ┌────────────── next request (kept alive, body consumed) ◄──┐
@@ -10,9 +11,11 @@
 //! ```
 //!
 //! Invariants:
-//! 1. A connection is reused only when the whole body of the last request was consumed and its answer was sent whole.
+//! 1. A connection is reused only when the whole body of the last request was consumed and its
+//!    answer was sent whole.
 //! 2. A refused head ends the connection after its answer.
-//! 3. One request at a time: what a pipelining client sent ahead waits in the inbox, which is bounded.
+//! 3. One request at a time: what a pipelining client sent ahead waits in the inbox, which is
+//!    bounded.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -51,8 +54,8 @@ pub struct HeadPolicy {
     /// The first buffer of a request head; enough for most.
     #[directive(name = "client_header_buffer_size", default = "1k")]
     pub buffer_size: ByteSize,
-    /// Number and size of the buffers of long heads: a request line or a field must fit into one, the
-    /// whole head into all of them.
+    /// Number and size of the buffers of long heads: a request line or a field must fit into one,
+    /// the whole head into all of them.
     #[directive(name = "large_client_header_buffers", default = "4 8k")]
     pub large_buffers: millpond_conf::Buffers,
     /// Whether fields with invalid names are ignored; else the request is refused.
@@ -87,7 +90,8 @@ pub enum DistrustedBrowser {
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct KeepAlivePolicy {
-    /// How long an idle connection is kept, and optionally what the Keep-Alive field says; 0 closes after each answer.
+    /// How long an idle connection is kept, and optionally what the Keep-Alive field says; 0 closes
+    /// after each answer.
     #[directive(name = "keepalive_timeout", default = "75s")]
     pub timeout: Vec<Duration>,
     /// Requests after which a connection is closed.
@@ -96,14 +100,15 @@ pub struct KeepAlivePolicy {
     /// Age of a connection after which it is closed with its next answer.
     #[directive(name = "keepalive_time", default = "1h")]
     pub time: Duration,
-    /// The time that an idle connection is kept when the configuration or the process ends, at least: a client
-    /// that was just told that it may send another request finds somebody there.
+    /// The time that an idle connection is kept when the configuration or the process ends, at
+    /// least: a client that was just told that it may send another request finds somebody there.
     #[directive(name = "keepalive_min_timeout", default = "0")]
     pub min_timeout: Duration,
     /// Browsers whose connections are not kept alive.
     #[directive(name = "keepalive_disable", default = "msie6")]
     pub disable: millpond_conf::Flags<DistrustedBrowser>,
-    /// Whether the server goes on reading from a client that it has answered early, so that the answer is not lost.
+    /// Whether the server goes on reading from a client that it has answered early, so that the
+    /// answer is not lost.
     #[directive(name = "lingering_close", default = "on")]
     pub lingering_close: LingeringClose,
     /// The longest time for which such reading goes on.
@@ -319,7 +324,8 @@ fn log_idle_end(down: &Downstream, gone: &ClientGone) {
     }
 }
 
-/// Logs a request whose head did not come whole. nginx: 408 when it took too long, else 400; neither is sent.
+/// Logs a request whose head did not come whole. nginx: 408 when it took too long, else 400;
+/// neither is sent.
 fn record_broken(down: &Rc<Downstream>, listen: &Listen, head: RequestHead, gone: &ClientGone) {
     down.requests.set(down.requests.get() + 1);
     let conf = Arc::clone(&down.generation.conf);
@@ -432,7 +438,8 @@ async fn after_answer(req: &Request, was_refused: bool) -> After {
     }
     match policy.lingering_close {
         LingeringClose::Always => linger,
-        // What a close leaves unread resets the connection, and the answer on its way may be lost with it.
+        // What a close leaves unread resets the connection, and the answer on its way may be lost
+        // with it.
         LingeringClose::On if has_unread(&req.down) => linger,
         _ => After::Close,
     }
@@ -455,7 +462,8 @@ async fn discard(req: &Request, policy: &KeepAlivePolicy) -> Result<(), crate::f
     Ok(())
 }
 
-/// Ends the sending side and reads on for a while, so that the client can read the answer before a reset.
+/// Ends the sending side and reads on for a while, so that the client can read the answer before a
+/// reset.
 async fn linger(down: &Downstream, time: Duration, timeout: Duration) {
     down.socket.shutdown_write();
     let end = clock::instant() + time;
@@ -519,7 +527,8 @@ impl KeepAlivePolicy {
     }
 }
 
-/// True when the client was not asked for its body: nobody knows whether it will send it (RFC 9110 §10.1.1).
+/// True when the client was not asked for its body: nobody knows whether it will send it (RFC 9110
+/// §10.1.1).
 fn is_body_in_doubt(down: &Downstream) -> bool {
     down.wants_continue.get() && !down.incoming.borrow().is_done()
 }

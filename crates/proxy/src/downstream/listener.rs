@@ -1,8 +1,9 @@
 //! Listening sockets: bound once for the process, accepted from by each worker.
 //!
-//! Every worker has a socket of its own for an address (SO_REUSEPORT), so that the kernel spreads connections and
-//! workers share nothing. With one worker there is one socket. Sockets live as long as their address stays in the
-//! configuration: a reload hands them on, and no connection in a queue is lost.
+//! Every worker has a socket of its own for an address (SO_REUSEPORT), so that the kernel spreads
+//! connections and workers share nothing. With one worker there is one socket. Sockets live as long
+//! as their address stays in the configuration: a reload hands them on, and no connection in a
+//! queue is lost.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,7 +26,8 @@ use crate::route::listen::{Binding, ListenOptions};
 use crate::socket::Socket;
 use crate::worker::Generation;
 
-/// Wait after an accept that failed for want of descriptors or memory (nginx: accept_mutex_delay's 500 ms).
+/// Wait after an accept that failed for want of descriptors or memory (nginx: accept_mutex_delay's
+/// 500 ms).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
 /// Whether an address may be bound although another socket of this user has it.
@@ -75,7 +77,8 @@ fn bind_inet(
         socket.set_keepalive(true)?;
     }
     socket.bind(&address.into())?;
-    // Set after an exclusive bind, so that the bind saw other processes and our own sockets may join.
+    // Set after an exclusive bind, so that the bind saw other processes and our own sockets may
+    // join.
     socket.set_reuse_port(true)?;
     Ok(socket)
 }
@@ -95,6 +98,14 @@ fn bind_unix(path: &Path) -> io::Result<RawSocket> {
     // nginx: a Unix listener is open to every local user.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
     Ok(socket)
+}
+
+/// Removes the file of a Unix listener that is closed.
+pub fn remove_file(address: &Address) {
+    if let Address::Unix(path) = address {
+        // Somebody who removed it first did what is wanted.
+        let _ = std::fs::remove_file(path);
+    }
 }
 
 fn is_dead(address: &SockAddr) -> bool {
@@ -155,7 +166,8 @@ fn start(
     let peer = peer.map_or(Address::Unix(Default::default()), |any| address_of(&any));
     let local = local_address(&fd, &binding.bound);
     if matches!(local, Address::Inet(_)) {
-        // Answers go out in whole packets; waiting to fill them only delays (nginx: tcp_nodelay on).
+        // Answers go out in whole packets; waiting to fill them only delays (nginx: tcp_nodelay
+        // on).
         let _ = rustix::net::sockopt::set_tcp_nodelay(&fd, true);
     }
     let Ok(socket) = Socket::new(fd) else { return };

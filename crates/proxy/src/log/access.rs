@@ -4,8 +4,8 @@
 //! request ─► each log of its location: if= ─► format.rs ─► buffer.rs | named.rs | file.rs
 //! ```
 //!
-//! Formats are declared by name in the http block and are looked up when a block's settings are merged
-//! ([`complete`]); a location without any log writes to the default one.
+//! Formats are declared by name in the http block and are looked up when a block's settings are
+//! merged ([`complete`]); a location without any log writes to the default one.
 //!
 //! Invariants:
 //! 1. A log that cannot be written costs lines, never requests; the operator is told once a minute.
@@ -39,9 +39,9 @@ const REPORT_PAUSE_S: i64 = 60;
 #[derive(Clone, Debug, Family)]
 #[family(http, server, location, if_location, limit_except)]
 pub struct AccessLogPolicy {
-    /// A file that each request adds a line to: its path (variables allowed), format and buffering, and the condition under which
-    /// a request is logged. Several may stand in a block; they replace those of the blocks around it. `off` switches all of
-    /// them off.
+    /// A file that each request adds a line to: its path (variables allowed), format and buffering,
+    /// and the condition under which a request is logged. Several may stand in a block; they
+    /// replace those of the blocks around it. `off` switches all of them off.
     ///
     /// # Differs from nginx
     ///

@@ -1,7 +1,8 @@
 //! Buffers of access logs (`buffer=`, `flush=`, `gzip`): one for each file and worker.
 //!
-//! Lines are gathered until the next would not fit, or until the oldest has waited for `flush`; then they are
-//! written at once, compressed if that is wanted. A worker's end and a reopening write out everything.
+//! Lines are gathered until the next would not fit, or until the oldest has waited for `flush`;
+//! then they are written at once, compressed if that is wanted. A worker's end and a reopening
+//! write out everything.
 //!
 //! ```text
 //! empty ──line──► filling ──full | flush passed | flush_all──► written ──► empty

@@ -6,8 +6,8 @@
 //! 2026/11/21 03:17:22 [error] 4711#4712: *8 MESSAGE, client: 127.0.0.1, server: a, request: "GET / HTTP/1.1", host: "a"
 //! ```
 //!
-//! A request writes to the logs of its location, a location without logs to those of the main level, and a
-//! configuration without any to the log the process was started with (`-e`).
+//! A request writes to the logs of its location, a location without logs to those of the main
+//! level, and a configuration without any to the log the process was started with (`-e`).
 //!
 //! Invariants:
 //! 1. A level that no log wants costs one comparison, and no formatting.
@@ -108,8 +108,8 @@ impl FromArgs for ErrorLog {
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct ErrorLogPolicy {
-    /// A file for errors, and the least severe level that it gets (`error` unless it is named). Several
-    /// may stand in a block; they replace those of the blocks around it.
+    /// A file for errors, and the least severe level that it gets (`error` unless it is named).
+    /// Several may stand in a block; they replace those of the blocks around it.
     ///
     /// # Differs from nginx
     ///
@@ -122,8 +122,8 @@ pub struct ErrorLogPolicy {
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(main)]
 pub struct ProcessLogPolicy {
-    /// A file for errors of the process and of all requests that have no log of their own; without any it is
-    /// the file of the `-e` option.
+    /// A file for errors of the process and of all requests that have no log of their own; without
+    /// any it is the file of the `-e` option.
     #[directive(name = "error_log", repeat)]
     pub logs: Vec<ErrorLog>,
 }

@@ -1,12 +1,13 @@
 //! Log files: one open file for each path, shared by all that write to it.
 //!
-//! A configuration names a path, and [`LogFile::at`] gives the one [`LogFile`] of that path, opened or not. The
-//! files are opened ([`open_all`]) when a configuration is about to be used, and opened again
-//! ([`reopen_all`]) when a signal says that they were renamed.
+//! A configuration names a path, and [`LogFile::at`] gives the one [`LogFile`] of that path, opened
+//! or not. The files are opened ([`open_all`]) when a configuration is about to be used, and opened
+//! again ([`reopen_all`]) when a signal says that they were renamed.
 //!
 //! Invariants:
 //! 1. Two live `LogFile`s never have the same path.
-//! 2. A line is one `write` to a descriptor opened with O_APPEND, so lines of several threads and processes do not mix.
+//! 2. A line is one `write` to a descriptor opened with O_APPEND, so lines of several threads and
+//!    processes do not mix.
 //! 3. Building a configuration opens nothing; a refused configuration leaves no open file behind.
 //! 4. What cannot be written is lost: a full disk never stops a request.
 
@@ -20,7 +21,8 @@ use arc_swap::ArcSwapOption;
 
 use super::error::{self, Level};
 
-/// The live log files. A process-wide table, because a reload must find the files of the configuration before it.
+/// The live log files. A process-wide table, because a reload must find the files of the
+/// configuration before it.
 static FILES: Mutex<Vec<Weak<LogFile>>> = Mutex::new(Vec::new());
 
 /// Permission bits of a new log file (nginx: NGX_FILE_DEFAULT_ACCESS).
@@ -156,8 +158,8 @@ pub fn append_to(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Opens all files that a configuration named and that are not open. Failures are logged; false when one
-/// matters.
+/// Opens all files that a configuration named and that are not open. Failures are logged; false
+/// when one matters.
 pub fn open_all() -> bool {
     is_good(LogFile::open)
 }

@@ -1,7 +1,7 @@
 //! `log_format`: what a line of an access log says.
 //!
-//! A format is a list of literals and variables, joined from all words of the directive. What a client may choose is
-//! escaped, so that a line stays a line.
+//! A format is a list of literals and variables, joined from all words of the directive. What a
+//! client may choose is escaped, so that a line stays a line.
 //!
 //! | `escape=` | what is escaped | a variable without a value |
 //! |---|---|---|
@@ -9,7 +9,8 @@
 //! | `json` | `"`, `\` and control characters as JSON does | nothing |
 //! | `none` | nothing | nothing |
 //!
-//! A value is written straight into the line and looked at there; only one that needs escapes is copied.
+//! A value is written straight into the line and looked at there; only one that needs escapes is
+//! copied.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

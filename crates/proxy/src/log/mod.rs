@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! error.rs ──────────────────────────────┐
-//!                                        ├─► file.rs (one open file for a path, reopened by a signal)
+//!                                        ├─► file.rs: one open file for a path
 //! access.rs ─► format.rs ─┬─► buffer.rs ─┘
-//!                         └─► named.rs (files whose path has variables)
+//!                         └─► named.rs: files whose path has variables
 //! stamp.rs: the times that all write
 //! ```
 

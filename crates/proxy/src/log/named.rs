@@ -1,8 +1,8 @@
 //! `open_log_file_cache`: access logs whose path has variables, and the descriptors kept for them.
 //!
-//! Without the directive such a file is opened for each line. With it each worker keeps the files that are used often:
-//! a file stays open from its `min_uses`th use within `inactive` on, and after `valid` its name is opened again, because it may
-//! have been renamed.
+//! Without the directive such a file is opened for each line. With it each worker keeps the files
+//! that are used often: a file stays open from its `min_uses`th use within `inactive` on, and after
+//! `valid` its name is opened again, because it may have been renamed.
 //!
 //! Invariants:
 //! 1. A cache has at most `max` entries, open or not; the least recently used one makes place.
@@ -136,7 +136,8 @@ impl Cache {
         outcome
     }
 
-    /// Keeps a file that was just opened, if it is used often enough; its use is remembered in any case.
+    /// Keeps a file that was just opened, if it is used often enough; its use is remembered in any
+    /// case.
     fn keep(&mut self, files: &NamedFiles, path: &[u8], file: File, now: Instant) {
         let known = self
             .entries

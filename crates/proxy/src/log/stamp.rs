@@ -3,8 +3,8 @@
 //! Three forms, all of nginx: `2026/11/21 03:17:22` in error logs, `21/Nov/2026:03:17:22 +0000`
 //! (`$time_local`) and `2026-11-21T03:17:22+00:00` (`$time_iso8601`).
 //!
-//! The zone is that of the environment variable TZ, else that of the system (`/etc/localtime`); without either it is
-//! UTC. It is looked up once.
+//! The zone is that of the environment variable TZ, else that of the system (`/etc/localtime`);
+//! without either it is UTC. It is looked up once.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;

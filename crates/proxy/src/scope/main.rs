@@ -1,4 +1,7 @@
 //! `daemon`, `master_process`, `worker_processes`, `pid`, `user` and their like: the process.
+//!
+//! They are obeyed by the program (`millpond/src/start.rs`) and by `server.rs`; here they are only
+//! declared.
 
 use std::time::Duration;
 
@@ -25,7 +28,8 @@ impl millpond_conf::value::FromArgs for WorkerCount {
             return Ok(WorkerCount::Auto);
         }
         match u32::from_args(args)? {
-            // Arbitrary, far above any machine's cores: a slip of the pen does not start a million threads.
+            // Arbitrary, far above any machine's cores: a slip of the pen does not start a million
+            // threads.
             count @ 1..=1024 => Ok(WorkerCount::Count(count as usize)),
             _ => Err(millpond_conf::value::ArgError::Value {
                 word: 0,

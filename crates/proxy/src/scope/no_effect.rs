@@ -1,7 +1,7 @@
 //! Directives of nginx that are accepted and have no effect here, each with the reason.
 //!
-//! They are the ones whose absence changes no answer: sizes of tables, hints to a kernel, helps for debugging. A test of a
-//! configuration names each that stands in it.
+//! They are the ones whose absence changes no answer: sizes of tables, hints to a kernel, helps for
+//! debugging. A test of a configuration names each that stands in it.
 //!
 //! Invariant: a name stands here, in `refused.rs`, or is implemented; never in two of them.
 

@@ -1,7 +1,7 @@
 //! Directives of nginx that are not supported; a configuration that has one is refused by name.
 //!
-//! Nothing that changes answers is ignored in silence: the reason says what is missing and, where there is one, what to do
-//! instead.
+//! Nothing that changes answers is ignored in silence: the reason says what is missing and, where
+//! there is one, what to do instead.
 
 /// A group of refused directives.
 #[derive(Debug)]

@@ -1,20 +1,21 @@
 //! The listening sockets of the process, by address.
 //!
-//! Each TCP address has as many sockets as there are workers (SO_REUSEPORT), so that the kernel spreads connections
-//! and no two workers wait on one socket. A Unix address has one socket, which all workers share.
+//! Each TCP address has as many sockets as there are workers (SO_REUSEPORT), so that the kernel
+//! spreads connections and no two workers wait on one socket. A Unix address has one socket, which
+//! all workers share.
 //!
-//! A reload first opens what is missing ([`Sockets::open`]); only when all of that worked are the new ones kept and those
-//! that are no longer configured closed ([`Sockets::adopt`]).
+//! A reload first opens what is missing ([`Sockets::open`]); only when all of that worked are the
+//! new ones kept and those that are no longer configured closed ([`Sockets::adopt`]).
 //!
 //! Invariants:
-//! 1. The first socket of an address that we do not listen on yet is bound exclusively: another process on it is an
-//!    error, even one that shares its port. Only then may our further sockets join.
-//! 2. No socket that is still configured is closed, because its queue of connections would be lost with it: with
-//!    fewer workers than sockets, workers have several.
+//! 1. The first socket of an address that we do not listen on yet is bound exclusively: another
+//!    process on it is an error, even one that shares its port. Only then may our further sockets
+//!    join.
+//! 2. No socket that is still configured is closed, because its queue of connections would be lost
+//!    with it: with fewer workers than sockets, workers have several.
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::downstream::address::Address;
@@ -22,7 +23,8 @@ use crate::downstream::listener::{self, PortUse};
 use crate::log::error::os_error;
 use crate::route::listen::Binding;
 
-/// How often a bind is tried when the address is in use, as by a predecessor that is about to end (nginx: 5).
+/// How often a bind is tried when the address is in use, as by a predecessor that is about to end
+/// (nginx: 5).
 const BIND_TRIES: u32 = 5;
 
 /// Pause between two such tries (nginx: 500 ms).
@@ -65,7 +67,8 @@ struct Bound {
 pub struct Opened(Vec<Bound>);
 
 impl Sockets {
-    /// Opens what `bindings` need beyond what there is. All errors are returned, and nothing is kept then.
+    /// Opens what `bindings` need beyond what there is. All errors are returned, and nothing is
+    /// kept then.
     pub fn open(
         &self,
         bindings: &[Arc<Binding>],
@@ -179,8 +182,9 @@ fn bind_patiently(binding: &Binding, port_use: PortUse) -> io::Result<OwnedFd> {
         match listener::bind(&binding.bound, &binding.options, port_use) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < BIND_TRIES => {
                 tries += 1;
-                // No runtime is there yet, and during a reload the workers go on without this thread.
-                std::thread::sleep(BIND_PAUSE);
+                // No runtime is there yet, and during a reload the workers go on without this
+                // thread.
+                std::thread::park_timeout(BIND_PAUSE);
             }
             outcome => return outcome,
         }
@@ -188,17 +192,9 @@ fn bind_patiently(binding: &Binding, port_use: PortUse) -> io::Result<OwnedFd> {
 }
 
 fn remove_files(sockets: &[Bound]) {
-    for path in sockets.iter().filter_map(path_of) {
-        // Somebody who removed it first did what is wanted.
-        let _ = std::fs::remove_file(path);
-    }
-}
-
-fn path_of(bound: &Bound) -> Option<&PathBuf> {
-    match &bound.address {
-        Address::Unix(path) => Some(path),
-        Address::Inet(_) => None,
-    }
+    sockets
+        .iter()
+        .for_each(|bound| listener::remove_file(&bound.address));
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 //!                         └──Stop──► all connections are dropped ──► ended
 //! ```
 //!
-//! A generation that drains accepts nothing, has closed its idle connections, and waits for the busy ones; after
-//! `worker_shutdown_timeout` it drops those that are left.
+//! A generation that drains accepts nothing, has closed its idle connections, and waits for the
+//! busy ones; after `worker_shutdown_timeout` it drops those that are left.
 //!
 //! Invariants:
 //! 1. Accepting under an old generation ends before the new one accepts.
