@@ -77,7 +77,7 @@ fn run_in(dir: &Path) -> Result<ExitCode> {
     let outcome = crate::start::run_then(&arguments(dir)?, |server: &Server| {
         let trials = tour::trials(&format!("http://{}", places.front));
         let shared = Arc::clone(server.shared());
-        let site = Page::new(shared, ledger, Arc::clone(&stop), &trials);
+        let site = Page::start(shared, ledger, Arc::clone(&stop), &trials)?;
         http::spawn(page, Arc::new(site))?;
         print(&places, dir, &tour::text(&trials))
     });

@@ -16,8 +16,8 @@ use std::time::Duration;
 use millpond_proxy::clock;
 use millpond_proxy::worker::Shared;
 
-use super::http::{Answer, Request, Site, Stop};
-use super::stats::{self, Ledger};
+use super::http::{Answer, Request, Site, Stop, Waited};
+use super::stats::{self, Ledger, Minute};
 use super::tour::Trial;
 
 const HTML: &str = include_str!("page.html");
@@ -29,37 +29,83 @@ const HEARTBEAT: u32 = 25;
 /// The page and its events.
 pub(super) struct Page {
     html: String,
+    state: Arc<State>,
+}
+
+/// What the page shows.
+struct State {
     proxy: Arc<Shared>,
     ledger: Arc<Ledger>,
+    minute: Minute,
     stop: Arc<Stop>,
 }
 
 impl Page {
-    /// A page that shows the counters of `proxy` and the `ledger`, and what to try.
-    pub(super) fn new(
+    /// A page that shows the counters of `proxy` and the `ledger`, and what to try. It counts by
+    /// the second from now on, on a thread of its own.
+    pub(super) fn start(
         proxy: Arc<Shared>,
         ledger: Arc<Ledger>,
         stop: Arc<Stop>,
         trials: &[Trial],
-    ) -> Page {
-        Page {
-            html: HTML.replace("\"{{trials}}\"", &trials_json(trials)),
+    ) -> io::Result<Page> {
+        let state = Arc::new(State {
             proxy,
             ledger,
+            minute: Minute::default(),
             stop,
-        }
+        });
+        let counting = Arc::clone(&state);
+        std::thread::Builder::new()
+            .name("demo-minute".to_string())
+            .spawn(move || counting.count_seconds())?;
+        Ok(Page {
+            html: HTML.replace("\"{{trials}}\"", &trials_json(trials)),
+            state,
+        })
     }
 
     fn events(&self) -> Answer {
-        let (proxy, ledger, stop) = (
-            Arc::clone(&self.proxy),
-            Arc::clone(&self.ledger),
-            Arc::clone(&self.stop),
-        );
+        let state = Arc::clone(&self.state);
         let mut answer = Answer::whole(200, "text/event-stream", "");
         answer.length = None;
-        answer.body = Box::new(move |out| send_events(out, &proxy, &ledger, &stop));
+        answer.body = Box::new(move |out| state.send_events(out));
         answer.field("Cache-Control", "no-store")
+    }
+}
+
+impl State {
+    fn json(&self) -> String {
+        stats::json(&self.proxy.cache.snapshot(), &self.ledger, &self.minute)
+    }
+
+    fn count_seconds(&self) {
+        let mut due = clock::instant();
+        while self.stop.wait_until(due) == Waited::Elapsed {
+            self.minute.tick(&self.proxy.cache.snapshot(), &self.ledger);
+            due += Duration::from_secs(1);
+        }
+    }
+
+    /// Sends the state whenever it changed, until the reader or the demo is gone.
+    fn send_events(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut last = String::new();
+        let mut silent = 0;
+        let mut due = clock::instant();
+        loop {
+            let now = self.json();
+            if now != last {
+                write!(out, "data: {now}\n\n")?;
+                (last, silent) = (now, 0);
+            } else if silent >= HEARTBEAT {
+                out.write_all(b": nothing new\n\n")?;
+                silent = 0;
+            }
+            silent += 1;
+            due += LOOK;
+            self.stop
+                .wait(due.saturating_duration_since(clock::instant()))?;
+        }
     }
 }
 
@@ -73,37 +119,10 @@ impl Site for Page {
                     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:",
                 ),
             "/events" => self.events(),
-            "/stats" => {
-                let json = stats::json(&self.proxy.cache.snapshot(), &self.ledger);
-                Answer::whole(200, "application/json", json).field("Cache-Control", "no-store")
-            }
+            "/stats" => Answer::whole(200, "application/json", self.state.json())
+                .field("Cache-Control", "no-store"),
             _ => Answer::text(404, "The page is at /.\n"),
         })
-    }
-}
-
-/// Sends the state whenever it changed, until the reader or the demo is gone.
-fn send_events(
-    out: &mut dyn Write,
-    proxy: &Shared,
-    ledger: &Ledger,
-    stop: &Stop,
-) -> io::Result<()> {
-    let mut last = String::new();
-    let mut silent = 0;
-    let mut due = clock::instant();
-    loop {
-        let now = stats::json(&proxy.cache.snapshot(), ledger);
-        if now != last {
-            write!(out, "data: {now}\n\n")?;
-            (last, silent) = (now, 0);
-        } else if silent >= HEARTBEAT {
-            out.write_all(b": nothing new\n\n")?;
-            silent = 0;
-        }
-        silent += 1;
-        due += LOOK;
-        stop.wait(due.saturating_duration_since(clock::instant()))?;
     }
 }
 

@@ -24,6 +24,8 @@ use super::http::lock;
 const MOST_EXCHANGES: usize = 64;
 /// Exchanges that the page shows.
 const SHOWN: usize = 24;
+/// Seconds of [`Minute`].
+const SECONDS: usize = 60;
 /// Longest text of a client that is kept: a target or a range.
 const MOST_TEXT: usize = 120;
 
@@ -52,6 +54,49 @@ struct State {
     status: u16,
     announced: u64,
     ended: Option<Instant>,
+}
+
+/// Requests of the last minute, second by second: what clients asked, and what the origin was
+/// asked.
+#[derive(Debug, Default)]
+pub(super) struct Minute {
+    /// Totals at the beginning of each second, the present one last.
+    totals: Mutex<VecDeque<[u64; 2]>>,
+}
+
+impl Minute {
+    /// A second begins.
+    pub(super) fn tick(&self, cache: &CacheSnapshot, ledger: &Ledger) {
+        let mut totals = lock(&self.totals);
+        if totals.len() >= SECONDS {
+            totals.pop_front();
+        }
+        totals.push_back(now(cache, ledger));
+    }
+
+    /// Writes how many requests each second had, as an array of pairs; the present second is last.
+    fn write_json(&self, out: &mut String, now: [u64; 2]) {
+        let totals = lock(&self.totals);
+        let ends = totals.iter().skip(1).chain([&now]);
+        out.push('[');
+        for (index, (begin, end)) in totals.iter().zip(ends).enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            let [asked, passed] = [0, 1].map(|at: usize| {
+                let (end, begin) = (end.get(at).copied(), begin.get(at).copied());
+                end.unwrap_or_default()
+                    .saturating_sub(begin.unwrap_or_default())
+            });
+            put(out, format_args!("{comma}[{asked},{passed}]"));
+        }
+        out.push(']');
+    }
+}
+
+fn now(cache: &CacheSnapshot, ledger: &Ledger) -> [u64; 2] {
+    [
+        cache.total().requests,
+        ledger.requests.load(Ordering::Relaxed),
+    ]
 }
 
 /// A running exchange; it is over when the last clone is dropped.
@@ -171,7 +216,7 @@ impl Entry {
 }
 
 /// Everything the page shows, as JSON on one line.
-pub(super) fn json(cache: &CacheSnapshot, ledger: &Ledger) -> String {
+pub(super) fn json(cache: &CacheSnapshot, ledger: &Ledger, minute: &Minute) -> String {
     let mut out = String::with_capacity(4096);
     let total = cache.total();
     put(
@@ -194,7 +239,9 @@ pub(super) fn json(cache: &CacheSnapshot, ledger: &Ledger) -> String {
             ),
         );
     }
-    out.push_str("],\"origin\":");
+    out.push_str("],\"minute\":");
+    minute.write_json(&mut out, now(cache, ledger));
+    out.push_str(",\"origin\":");
     ledger.write_json(&mut out);
     out.push('}');
     out
@@ -243,6 +290,21 @@ mod tests {
         );
         assert!(out.find("/c").unwrap() < out.find("/a").unwrap());
         drop(second);
+    }
+
+    #[test]
+    fn a_minute_is_counted_by_second_and_no_longer() {
+        let (ledger, minute) = (Arc::new(Ledger::default()), Minute::default());
+        let cache = CacheSnapshot::default();
+        for requests in [2, 0, 1] {
+            minute.tick(&cache, &ledger);
+            (0..requests).for_each(|_| drop(ledger.begin("GET", "/", None)));
+        }
+        let mut out = String::new();
+        minute.write_json(&mut out, now(&cache, &ledger));
+        assert_eq!(out, "[[0,2],[0,0],[0,1]]");
+        (0..2 * SECONDS).for_each(|_| minute.tick(&cache, &ledger));
+        assert_eq!(lock(&minute.totals).len(), SECONDS);
     }
 
     #[test]
