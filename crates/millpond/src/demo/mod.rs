@@ -62,7 +62,7 @@ pub(crate) fn run() -> Result<ExitCode> {
 fn run_in(dir: &Path) -> Result<ExitCode> {
     let (origin, page) = (listen(ORIGIN_PORT)?, listen(PAGE_PORT)?);
     let places = Places {
-        front: front_address()?,
+        front: front_address(origin.local_addr()?.port())?,
         origin: origin.local_addr()?.to_string(),
         page: page.local_addr()?.to_string(),
         conf: dir.join("demo.conf"),
@@ -107,9 +107,14 @@ fn listen(port: u16) -> Result<TcpListener> {
         .context("listening on 127.0.0.1")
 }
 
-/// The address for Millpond, which binds it itself.
-fn front_address() -> Result<String> {
-    Ok(listen(FRONT_PORT)?.local_addr()?.to_string())
+/// The address for Millpond, which binds it itself. Whoever has the origin's usual port, and keeps
+/// it, may have Millpond's too; so demos that start together never choose the same.
+fn front_address(origin: u16) -> Result<String> {
+    let port = match origin {
+        ORIGIN_PORT => FRONT_PORT,
+        _ => 0,
+    };
+    Ok(listen(port)?.local_addr()?.to_string())
 }
 
 fn effective_conf(conf: &str, places: &Places, dir: &Path) -> String {
