@@ -267,12 +267,20 @@ fn the_slips_of_the_listings_are_explained() {
     let map = "events {}\nhttp {\n    map $request_uri $cache {\n        ~.mp4(?.*)?$  disk_cache;\n\n        default ssd_cache;\n    }\n}\n";
     let split = "events {}\nhttp {\n    upstream upstreams {\n        upstream-server-1;\n        upstream-server-2;\n    }\n}\n";
     for (text, expected) in [
-        (map, &["~.mp4(?.*)?$", "nginx.conf:4:9"][..]),
+        (
+            map,
+            &[
+                "invalid regular expression \".mp4(?.*)?$\"",
+                "nginx.conf:4:9",
+                "unrecognized character after (?",
+            ][..],
+        ),
         (
             split,
             &[
                 "unknown directive \"upstream-server-1\"",
                 "nginx.conf:4:9",
+                "written \"server upstream-server-1;\"",
                 "unknown directive \"upstream-server-2\"",
                 "nginx.conf:5:9",
             ],
