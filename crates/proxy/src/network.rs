@@ -145,8 +145,8 @@ pub enum Recursive {
 
 /// The client's address behind trusted proxies, from lists of addresses such as X-Forwarded-For.
 ///
-/// `lists` are the values of all fields, in order; `peer` is who sent them. `None` if the peer is not trusted or the
-/// list's end is no address.
+/// `lists` are the values of all fields, in order; `peer` is who sent them. `None` if the peer is
+/// not trusted or the list's end is no address.
 pub fn forwarded<'a>(
     peer: &Address,
     lists: impl DoubleEndedIterator<Item = &'a [u8]>,

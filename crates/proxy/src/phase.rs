@@ -1,20 +1,22 @@
-//! The map of a request: phases in nginx's order, the handlers of each, and the loop that runs them.
+//! The map of a request: phases in nginx's order, the handlers of each, and the loop that runs
+//! them.
 //!
 //! ```text
 //! PostRead
-//!        ▼
-//! ServerRewrite ─► FindConfig ─► Rewrite ─► PostRewrite ─► Preaccess ─► Access ─► Precontent ─► Content
-//!        ▲             ▲            ▲           │                                                  │
-//!        │             └──uri changed───────────┘                                                  │
-//!        └──internal redirect───────── named location ──────► Rewrite                    Respond ──┘
+//!    ▼
+//! ServerRewrite ► FindConfig ► Rewrite ► PostRewrite ► Preaccess ► Access ► Precontent ► Content
+//!    ▲                ▲           ▲           │                                             │
+//!    │                └───────────┼─uri changed                                             │
+//!    └── internal redirect        └─ named location                               Respond ◄─┘
 //! ```
 //!
-//! A failure, or an answer that an `error_page` may take over, turns into an internal redirect; what no page
-//! handles becomes the built-in page (`handler/special.rs`).
+//! A failure, or an answer that an `error_page` may take over, turns into an internal redirect;
+//! what no page handles becomes the built-in page (`handler/special.rs`).
 //!
 //! Invariants:
 //! 1. Every way back (redirect, rewrite) spends one of `uri_changes_left`; none left is a 500.
-//! 2. [`answer`] always returns an answer; a connection that must close without one gets status 444.
+//! 2. [`answer`] always returns an answer; a connection that must close without one gets status
+//!    444.
 
 use crate::failure::Failure;
 use crate::handler::{self, error_page, redirect as client_redirect};

@@ -1,8 +1,9 @@
 //! `allow`, `deny`, `satisfy`, `limit_except`: who may.
 //!
-//! The rules of the innermost block that has any are tried in the order of the file; the first one that holds for the
-//! client's address decides, and without any the client may. Beside the addresses there may be other gates
-//! (`auth_basic`); `satisfy` says whether all of them or any one must open.
+//! The rules of the innermost block that has any are tried in the order of the file; the first one
+//! that holds for the client's address decides, and without any the client may. Beside the
+//! addresses there may be other gates (`auth_basic`); `satisfy` says whether all of them or any one
+//! must open.
 //!
 //! Invariants:
 //! 1. `allow` and `deny` are one list: the order between them counts.

@@ -1,11 +1,13 @@
 //! `auth_basic`, `auth_basic_user_file`, `auth_delay`: who the client says it is.
 //!
-//! The Authorization field of the Basic scheme holds a name and a password in Base64 (RFC 7617). The file has a line
-//! for each name, `name:password`, with the password hashed as `handler/password.rs` reads it; lines that begin with
-//! `#` are comments. It is read for each request, so that a change counts at once.
+//! The Authorization field of the Basic scheme holds a name and a password in Base64 (RFC 7617).
+//! The file has a line for each name, `name:password`, with the password hashed as
+//! `handler/password.rs` reads it; lines that begin with `#` are comments. It is read for each
+//! request, so that a change counts at once.
 //!
 //! Invariants:
-//! 1. The file is read, and a hash computed, on a thread of its own: a costly hash delays nobody else.
+//! 1. The file is read, and a hash computed, on a thread of its own: a costly hash delays nobody
+//!    else.
 //! 2. What is wrong is told to the log; the client only learns that it may not.
 
 use std::path::{Path, PathBuf};
@@ -153,7 +155,7 @@ fn unreadable(req: &Request, path: &Path, failure: &std::io::Error) -> Failure {
         _ => (Level::Crit, 500),
     };
     let reason = error::os_error(failure);
-    let message = format_args!("open() \"{}\" failed {reason}", path.display());
+    let message = format_args!("open() \"{}\" failed ({reason})", path.display());
     error::write(req, level, message);
     Failure::Status(status)
 }

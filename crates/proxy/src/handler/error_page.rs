@@ -32,7 +32,8 @@ use crate::response::Response;
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, if_location)]
 pub struct ErrorPolicy {
-    /// What is answered instead of an error: a path, a named location or a redirect, for each of the statuses.
+    /// What is answered instead of an error: a path, a named location or a redirect, for each of
+    /// the statuses.
     #[directive(name = "error_page", repeat)]
     pub pages: Vec<ErrorPages>,
     /// Whether the error of an error page is looked up in the pages again.

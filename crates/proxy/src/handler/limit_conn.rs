@@ -1,5 +1,5 @@
-//! `limit_conn_zone`, `limit_conn`, `limit_conn_status`, `limit_conn_log_level`, `limit_conn_dry_run`: how many requests
-//! at a time.
+//! `limit_conn_zone`, `limit_conn`, `limit_conn_status`, `limit_conn_log_level`,
+//! `limit_conn_dry_run`: how many requests at a time.
 //!
 //! A connection counts while a request of it is being answered.
 //!

@@ -1,8 +1,9 @@
-//! `limit_req_zone`, `limit_req`, `limit_req_status`, `limit_req_log_level`, `limit_req_dry_run`: how many requests a
-//! second.
+//! `limit_req_zone`, `limit_req`, `limit_req_status`, `limit_req_log_level`, `limit_req_dry_run`:
+//! how many requests a second.
 //!
-//! A leaky bucket for each key: each request adds 1000 to its `excess`, which runs out at `rate` thousandths a second.
-//! Above `burst` a request is refused, above `delay` it waits until the excess would be at `delay`.
+//! A leaky bucket for each key: each request adds 1000 to its `excess`, which runs out at `rate`
+//! thousandths a second. Above `burst` a request is refused, above `delay` it waits until the
+//! excess would be at `delay`.
 //!
 //! ```text
 //! excess ─ 0 ──── delay ───────── burst ────────►
@@ -68,7 +69,8 @@ pub const VARIABLES: &[Variable] = &[Variable {
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct LimitReqPolicy {
-    /// Limits requests by the keys of a zone: how many may come ahead of the rate, and how many of those at once.
+    /// Limits requests by the keys of a zone: how many may come ahead of the rate, and how many of
+    /// those at once.
     #[directive(name = "limit_req", repeat)]
     pub limits: Vec<Spanned<LimitReq>>,
     /// The status of a refused request.

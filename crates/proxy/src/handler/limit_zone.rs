@@ -1,7 +1,8 @@
 //! `limit_req_zone`, `limit_conn_zone`: tables of keys that all workers share, bounded in memory.
 //!
-//! A [`KeyTable`] keeps its keys in the order of their last use. What an entry costs is estimated as nginx's slab
-//! allocator would round it, so that a zone of a size holds about as many keys as there.
+//! A [`KeyTable`] keeps its keys in the order of their last use. What an entry costs is estimated
+//! as nginx's slab allocator would round it, so that a zone of a size holds about as many keys as
+//! there.
 //!
 //! Invariants:
 //! 1. The cost of all entries is at most the size of the table.

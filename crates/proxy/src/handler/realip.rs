@@ -1,11 +1,14 @@
-//! `set_real_ip_from`, `real_ip_header`, `real_ip_recursive`: the client's address behind trusted proxies.
+//! `set_real_ip_from`, `real_ip_header`, `real_ip_recursive`: the client's address behind trusted
+//! proxies.
 //!
-//! When the connection's peer is trusted, the address that it names in a field takes the place of the client's, for
-//! the rest of the request: for rules, limits, variables and logs. `$realip_remote_addr` keeps the peer's.
+//! When the connection's peer is trusted, the address that it names in a field takes the place of
+//! the client's, for the rest of the request: for rules, limits, variables and logs.
+//! `$realip_remote_addr` keeps the peer's.
 //!
 //! Invariants:
 //! 1. Each request starts with the peer's own address.
-//! 2. An address is replaced once for a request: before the server's rewrites, else in the location.
+//! 2. An address is replaced once for a request: before the server's rewrites, else in the
+//!    location.
 
 use std::collections::HashSet;
 use std::net::ToSocketAddrs;
@@ -86,7 +89,8 @@ impl FromWord for AddressField {
     }
 }
 
-/// Gives the request the address of the connection's peer, and then the one that a trusted peer names.
+/// Gives the request the address of the connection's peer, and then the one that a trusted peer
+/// names.
 pub fn start(req: &Request) {
     let is_peer = *req.down.remote.borrow() == req.down.peer;
     if !is_peer {

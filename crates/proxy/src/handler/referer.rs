@@ -1,8 +1,9 @@
 //! `valid_referers`: where requests may come from, for `$invalid_referer`.
 //!
-//! The variable is "1" for a request whose Referer field names no valid place, else empty. Names are host names with a
-//! wildcard at either end, perhaps with the begin of a path; `none` is a request without the field, `blocked` one whose
-//! field is no URL, `server_names` the names of the server; `~` starts an expression on what follows the scheme.
+//! The variable is "1" for a request whose Referer field names no valid place, else empty. Names
+//! are host names with a wildcard at either end, perhaps with the begin of a path; `none` is a
+//! request without the field, `blocked` one whose field is no URL, `server_names` the names of the
+//! server; `~` starts an expression on what follows the scheme.
 
 use std::sync::Arc;
 
@@ -138,7 +139,8 @@ fn is_invalid(req: &Request) -> bool {
         .any(|valid| valid.allows(place, &host, &req.server.names))
 }
 
-/// What follows `http://` or `https://`; none for anything else and for what is too short to hold a host.
+/// What follows `http://` or `https://`; none for anything else and for what is too short to hold a
+/// host.
 fn after_scheme(field: &[u8]) -> Option<&[u8]> {
     if field.len() < b"http://i.ru".len() {
         return None;

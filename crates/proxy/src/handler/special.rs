@@ -1,7 +1,8 @@
 //! The built-in pages: what a status without a page of its own looks like.
 //!
-//! The pages have nginx's text, so that whoever looks for it finds it; at their end stands this server's name, as
-//! `server_tokens` says. A status that has no page is answered with an empty body.
+//! The pages have nginx's text, so that whoever looks for it finds it; at their end stands this
+//! server's name, as `server_tokens` says. A status that has no page is answered with an empty
+//! body.
 
 use bytes::{BufMut, Bytes, BytesMut};
 

@@ -1,4 +1,7 @@
 //! `stub_status`: how many connections and requests there were and are, as nginx's page shows them.
+//!
+//! The numbers are of all workers, but not of one moment: each counter is read for itself. What is
+//! neither reading nor writing is waiting.
 
 use std::sync::atomic::Ordering;
 

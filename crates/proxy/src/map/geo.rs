@@ -15,12 +15,13 @@
 //! }
 //! ```
 //!
-//! What has no IP address (a Unix client, a variable that holds none) counts as 255.255.255.255, as in nginx.
+//! What has no IP address (a Unix client, a variable that holds none) counts as 255.255.255.255, as
+//! in nginx.
 //!
 //! Invariants:
 //! 1. A prefix is in its table once; a later one replaces it, with a warning.
-//! 2. Ranges do not overlap, and none crosses a block of 65536 addresses: nginx's unit, within which it decides
-//!    whether a new range may replace, split or not touch an old one.
+//! 2. Ranges do not overlap, and none crosses a block of 65536 addresses: nginx's unit, within
+//!    which it decides whether a new range may replace, split or not touch an old one.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};

@@ -1,7 +1,7 @@
 //! `map`, `split_clients`, `geo`: variables computed from other values.
 //!
-//! A block of this kind defines a variable; a [`Lookup`] computes it when the variable is read, once for a request
-//! unless the block says otherwise.
+//! A block of this kind defines a variable; a [`Lookup`] computes it when the variable is read,
+//! once for a request unless the block says otherwise.
 //!
 //! Invariants:
 //! 1. Evaluation cannot fail; what matches nothing is the default, else empty.

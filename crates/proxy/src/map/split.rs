@@ -1,8 +1,8 @@
 //! `split_clients`: a value for a share of all strings.
 //!
-//! A string's hash (MurmurHash2, 32 bits, seed 0) falls into the share of one value. Shares have two decimals and are
-//! counted in hundredths of a percent; the bounds are computed as nginx computes them, so that a client gets the
-//! same value from both.
+//! A string's hash (MurmurHash2, 32 bits, seed 0) falls into the share of one value. Shares have
+//! two decimals and are counted in hundredths of a percent; the bounds are computed as nginx
+//! computes them, so that a client gets the same value from both.
 
 use std::sync::Arc;
 

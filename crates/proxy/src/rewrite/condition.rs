@@ -9,16 +9,15 @@
 //!
 //! Parentheses may stand alone or touch their neighbours, as in nginx.
 
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_conf::{Statement, Template, VarId, Word};
+use rustix::fs::Mode;
 
 use super::{CaptureForm, eval, text, trace};
-use crate::log::error::{self, Level};
+use crate::handler::open_file::{self, Kind};
+use crate::log::error::Level;
 use crate::request::{Captures, Request, Value};
 use crate::route::regex::{Case, Regex};
 use crate::scope::build::Builder;
@@ -260,37 +259,28 @@ fn matches(req: &mut Request, regex: &Regex, subject: Bytes) -> bool {
 
 impl FileTest {
     fn holds(self, req: &Request, path: &[u8]) -> bool {
-        let name = Path::new(std::ffi::OsStr::from_bytes(path));
-        let metadata = match std::fs::metadata(name) {
-            Ok(metadata) => metadata,
-            Err(error) => {
-                log_unexpected(req, path, &error);
-                return false;
+        if self == FileTest::Executable {
+            return is_executable(path);
+        }
+        match (self, open_file::test(req, path)) {
+            (FileTest::Plain, Ok(kind)) => kind == Kind::File,
+            (FileTest::Directory, Ok(kind)) => kind == Kind::Directory,
+            (_, Ok(kind)) => kind != Kind::Other,
+            (_, Err(failure)) => {
+                // A file that is not there is no event; one that cannot be looked at is.
+                if !failure.is_missing() {
+                    failure.log(req, Level::Crit, path);
+                }
+                false
             }
-        };
-        match self {
-            FileTest::Plain => metadata.is_file(),
-            FileTest::Directory => metadata.is_dir(),
-            FileTest::Exists => metadata.is_file() || metadata.is_dir(),
-            // The owner's bit, as in nginx.
-            FileTest::Executable => metadata.permissions().mode() & 0o100 != 0,
         }
     }
 }
 
-/// A file that is not there is no event; one that cannot be looked at is.
-fn log_unexpected(req: &Request, path: &[u8], failure: &std::io::Error) {
-    use std::io::ErrorKind::{InvalidFilename, InvalidInput, NotADirectory, NotFound};
-    if !matches!(
-        failure.kind(),
-        NotFound | NotADirectory | InvalidFilename | InvalidInput
-    ) {
-        error::write(
-            req,
-            Level::Crit,
-            format_args!("stat() \"{}\" failed ({failure})", text(path)),
-        );
-    }
+/// The owner's bit, as in nginx.
+fn is_executable(path: &[u8]) -> bool {
+    let stat = rustix::fs::stat(path);
+    stat.is_ok_and(|stat| Mode::from_raw_mode(stat.st_mode).contains(Mode::XUSR))
 }
 
 #[cfg(test)]

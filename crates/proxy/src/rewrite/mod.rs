@@ -1,9 +1,10 @@
-//! `rewrite`, `set`, `if`, `return`, `break`, `rewrite_log`, `uninitialized_variable_warn`: the directives that
-//! run in the order of the file.
+//! `rewrite`, `set`, `if`, `return`, `break`, `rewrite_log`, `uninitialized_variable_warn`: the
+//! directives that run in the order of the file.
 //!
-//! They are compiled to a [`Script`] for each block and run in the phases `ServerRewrite` and `Rewrite`. An
-//! `if` is a step that skips the steps of its block, which follow it in the same script; in a location its
-//! block is also a location of its own, which takes the place of the one that was found.
+//! They are compiled to a [`Script`] for each block and run in the phases `ServerRewrite` and
+//! `Rewrite`. An `if` is a step that skips the steps of its block, which follow it in the same
+//! script; in a location its block is also a location of its own, which takes the place of the one
+//! that was found.
 //!
 //! ```text
 //! set $a 1;                      Set
@@ -19,9 +20,9 @@
 //! 2. `skip` never leads beyond the end of the script.
 //! 3. What a client sent never makes a step fail otherwise than with a status.
 //!
-//! Sources: nginx's rewrite module and script engine, whose rules about escaping are kept: captures are
-//! escaped when they come from a path that had escapes and go into a query, a redirect, or a value
-//! before the first replacement that matched.
+//! Sources: nginx's rewrite module and script engine, whose rules about escaping are kept: captures
+//! are escaped when they come from a path that had escapes and go into a query, a redirect, or a
+//! value before the first replacement that matched.
 
 mod answer;
 mod condition;
@@ -110,7 +111,8 @@ pub struct RewritePolicy {
     /// Whether the error log gets a line at level notice for each step of `rewrite`.
     #[directive(name = "rewrite_log", default = "off")]
     pub log: bool,
-    /// Whether the use of a variable that `set` names, but that no `set` has been run for, is logged as a warning.
+    /// Whether the use of a variable that `set` names, but that no `set` has been run for, is
+    /// logged as a warning.
     #[directive(name = "uninitialized_variable_warn", default = "on")]
     pub warn_uninitialized: bool,
 }

@@ -1,8 +1,8 @@
 //! `rewrite`: another path, or a redirect, for a path that an expression matches.
 //!
 //! The replacement's first question mark starts new arguments; the old ones follow them, unless the
-//! replacement ends in a question mark. A replacement that begins with `http://`, `https://` or `$scheme`
-//! is a redirect.
+//! replacement ends in a question mark. A replacement that begins with `http://`, `https://` or
+//! `$scheme` is a redirect.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! `set`: gives a variable a value.
 //!
-//! Any name that no record of the program has may be set; of those that have one, `$args` and `$limit_rate`
-//! may, and setting them changes the request.
+//! Any name that no record of the program has may be set; of those that have one, `$args` and
+//! `$limit_rate` may, and setting them changes the request.
 
 use millpond_conf::value::parse_offset;
 use millpond_conf::{Statement, Template, VarId};

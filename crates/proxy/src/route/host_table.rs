@@ -1,7 +1,8 @@
-//! Values by host name, with a wildcard at either end: for `server_name`, `map` with `hostnames`, `valid_referers`.
+//! Values by host name, with a wildcard at either end: for `server_name`, `map` with `hostnames`,
+//! `valid_referers`.
 //!
-//! The order is nginx's: the exact name, the longest `*.example.com`, the longest `www.example.*`. Names are kept and
-//! looked up in lower case; folding is the caller's.
+//! The order is nginx's: the exact name, the longest `*.example.com`, the longest `www.example.*`.
+//! Names are kept and looked up in lower case; folding is the caller's.
 //!
 //! Invariants:
 //! 1. A pattern is in the table once; the first value stays.

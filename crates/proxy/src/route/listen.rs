@@ -1,4 +1,7 @@
 //! `listen`: addresses that servers answer on, and their options.
+//!
+//! What servers wrote is joined into one [`Listen`] for each address and one [`Binding`] for each
+//! socket; reading it is the business of `scope/listen.rs`.
 
 use std::sync::Arc;
 
@@ -48,8 +51,8 @@ pub struct Listen {
 
 /// The listens of a configuration, found by the address of a connection.
 ///
-/// A wildcard listener may stand for several `listen` addresses of one port; the connection's own local
-/// address then decides (nginx binds once and looks up the same way).
+/// A wildcard listener may stand for several `listen` addresses of one port; the connection's own
+/// local address then decides (nginx binds once and looks up the same way).
 #[derive(Debug)]
 pub struct Binding {
     /// The address that is bound.

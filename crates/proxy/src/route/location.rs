@@ -1,12 +1,13 @@
 //! `location`: which block's settings are in force for a path.
 //!
-//! nginx's order: an exact match ends the search; else the longest prefix is remembered; `^~` there ends the search;
-//! else the regular expressions are tried in the order of the file, in nested locations of the prefix first; else
-//! the prefix. A prefix that ends in a slash and passes to an upstream redirects its slashless form.
+//! nginx's order: an exact match ends the search; else the longest prefix is remembered; `^~` there
+//! ends the search; else the regular expressions are tried in the order of the file, in nested
+//! locations of the prefix first; else the prefix. A prefix that ends in a slash and passes to an
+//! upstream redirects its slashless form.
 //!
 //! Invariants:
-//! 1. `prefixes` is sorted by name, and `parent` is the longest other entry that is a proper prefix, so that the search
-//!    is one binary search and a walk up.
+//! 1. `prefixes` is sorted by name, and `parent` is the longest other entry that is a proper
+//!    prefix, so that the search is one binary search and a walk up.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -140,7 +141,8 @@ impl LocationTree {
         }
     }
 
-    /// The location for `req.uri` at this level and below; sets the captures of a regular expression.
+    /// The location for `req.uri` at this level and below; sets the captures of a regular
+    /// expression.
     pub fn find(&self, req: &mut Request) -> Found {
         match self.search(req) {
             Step::Nothing => Found::Nothing,

@@ -1,7 +1,8 @@
 //! From a connection and a head to a server and a location.
 //!
-//! The listener's address gives the candidates, the host picks the server ([`name`]), the target is taken
-//! apart ([`target`]), and after the server's rewrites the path picks the location ([`location`]).
+//! The listener's address gives the candidates, the host picks the server ([`name`]), the target is
+//! taken apart ([`target`]), and after the server's rewrites the path picks the location
+//! ([`location`]).
 
 pub mod host_table;
 pub mod listen;

@@ -1,7 +1,7 @@
 //! `server_name`: which virtual server answers for a host.
 //!
-//! nginx's order: the exact name, the longest wildcard that begins with `*.`, the longest that ends with `.*`, the
-//! first matching regular expression, else the default server of the address.
+//! nginx's order: the exact name, the longest wildcard that begins with `*.`, the longest that ends
+//! with `.*`, the first matching regular expression, else the default server of the address.
 
 use std::sync::Arc;
 

@@ -1,15 +1,16 @@
 //! Regular expressions as nginx's configurations use them.
 //!
-//! The `regex` crate runs most of them in linear time. What it lacks (look-around, back-references, possessive
-//! quantifiers), and what it reads otherwise than PCRE ([`is_read_alike`]), runs on PCRE2. Which engine serves an
-//! expression is decided when the configuration is read. Both work on bytes.
+//! The `regex` crate runs most of them in linear time. What it lacks (look-around, back-references,
+//! possessive quantifiers), and what it reads otherwise than PCRE ([`is_read_alike`]), runs on
+//! PCRE2. Which engine serves an expression is decided when the configuration is read. Both work on
+//! bytes.
 //!
 //! # Differs from nginx
 //! With the linear engine, `$` does not match before a line feed at the end.
 //!
 //! Invariants:
-//! 1. Matching never fails for the subject's sake: PCRE2's limit errors count as no match and are logged by the caller
-//!    through `false`.
+//! 1. Matching never fails for the subject's sake: PCRE2's limit errors count as no match and are
+//!    logged by the caller through `false`.
 //! 2. Group numbers mean the same in both engines.
 
 use bytes::Bytes;
@@ -139,8 +140,8 @@ impl Regex {
         self.capture_from(req, subject)
     }
 
-    /// Matches `subject` and, when it matches, makes its groups the request's captures and sets the variables of named
-    /// groups.
+    /// Matches `subject` and, when it matches, makes its groups the request's captures and sets the
+    /// variables of named groups.
     pub fn capture_from(&self, req: &mut Request, subject: Bytes) -> bool {
         if self.group_count() == 0 {
             let is_match = self.is_match(&subject);

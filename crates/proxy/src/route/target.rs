@@ -1,7 +1,7 @@
 //! `merge_slashes`: from the request line's target to path, query and host.
 //!
-//! The target's own authority wins over the Host field. What the head's parser has checked already (the form
-//! of both hosts, one Host field only, none missing) is not checked again.
+//! The target's own authority wins over the Host field. What the head's parser has checked already
+//! (the form of both hosts, one Host field only, none missing) is not checked again.
 //!
 //! Invariants:
 //! 1. After success `uri` begins with a slash, is normalized and holds no NUL.

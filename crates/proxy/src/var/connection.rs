@@ -1,4 +1,7 @@
 //! Variables of the connection and of the client behind it.
+//!
+//! Addresses are written without a port, IPv6 without brackets; a Unix client is `unix:`. The
+//! numbers of connections are those of `stub_status`.
 
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;

@@ -1,11 +1,12 @@
 //! Variables: one record each, found by name when the configuration is read, evaluated by number.
 //!
-//! A name is interned while templates are parsed ([`VarId`]); [`VariableTable::build`] then says what each number means:
-//! a built-in record, a record of a prefix family (`$http_*`), a map, or a value that `set` and captures
-//! write. A name that means nothing is an error where it was used.
+//! A name is interned while templates are parsed ([`VarId`]); [`VariableTable::build`] then says
+//! what each number means: a built-in record, a record of a prefix family (`$http_*`), a map, or a
+//! value that `set` and captures write. A name that means nothing is an error where it was used.
 //!
 //! Invariants:
-//! 1. Evaluation never fails: it appends to a buffer and returns true, or finds nothing and returns false.
+//! 1. Evaluation never fails: it appends to a buffer and returns true, or finds nothing and returns
+//!    false.
 //! 2. The record of a built-in variable does not change the request.
 
 pub mod connection;
@@ -22,7 +23,8 @@ use crate::log::error::{self, Level};
 use crate::map::Lookup;
 use crate::request::{Request, Value};
 
-/// How deep variables may use one another; deeper is a cycle (nginx: 100, but its frames are small).
+/// How deep variables may use one another; deeper is a cycle (nginx: 100, but its frames are
+/// small).
 const MAX_LOOKUP_DEPTH: u8 = 40;
 
 /// A built-in variable.
@@ -122,8 +124,8 @@ pub enum Definition {
 }
 
 impl VariableTable {
-    /// Finds the meaning of every interned name, in the order of their numbers; the names that mean nothing are
-    /// returned.
+    /// Finds the meaning of every interned name, in the order of their numbers; the names that mean
+    /// nothing are returned.
     pub fn build<'a>(
         names: impl Iterator<Item = &'a str>,
         defined: impl Fn(VarId) -> Option<Definition>,

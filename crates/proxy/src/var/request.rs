@@ -336,8 +336,8 @@ fn write_log_time(_req: &Request, out: &mut Vec<u8>) -> bool {
 fn hostname() -> &'static [u8] {
     static NAME: OnceLock<Vec<u8>> = OnceLock::new();
     NAME.get_or_init(|| {
-        let name = std::fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
-        name.trim_ascii().to_ascii_lowercase()
+        let names = rustix::system::uname();
+        names.nodename().to_bytes().to_ascii_lowercase()
     })
 }
 
