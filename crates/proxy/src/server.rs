@@ -124,8 +124,8 @@ impl Server {
                 }
             }
         }
+        self.sockets.close();
         self.wait_for_end(&mut signals).await;
-        self.sockets.remove_files();
         error::process(Level::Notice, format_args!("exit"));
     }
 

@@ -337,13 +337,6 @@ pub const NO_EFFECT: &[NoEffect] = &[
         reason: "files are checked by time",
     },
     NoEffect {
-        name: "proxy_temp_path",
-        contexts: Contexts::HTTP
-            .union(Contexts::SERVER)
-            .union(Contexts::LOCATION),
-        reason: "there are no temporary files",
-    },
-    NoEffect {
         name: "fastcgi_temp_path",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
@@ -363,13 +356,6 @@ pub const NO_EFFECT: &[NoEffect] = &[
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
         reason: "there are no temporary files",
-    },
-    NoEffect {
-        name: "proxy_temp_path",
-        contexts: Contexts::HTTP
-            .union(Contexts::SERVER)
-            .union(Contexts::LOCATION),
-        reason: "there are no temporary files of answers",
     },
 ];
 

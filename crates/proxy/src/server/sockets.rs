@@ -153,9 +153,11 @@ impl Sockets {
         Ok(share)
     }
 
-    /// Removes the files of Unix sockets, at the end of the process.
-    pub fn remove_files(&self) {
+    /// Closes all sockets, so that nobody connects to a process that is about to end. Workers close
+    /// their copies themselves.
+    pub fn close(&mut self) {
         remove_files(&self.bound);
+        self.bound.clear();
     }
 
     fn find(&self, address: &Address) -> Option<&Bound> {
