@@ -191,6 +191,18 @@ fn signal_name(word: &str) -> Result<SignalName, ArgumentError> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn configuration_to_begin_with_is_right() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conf/millpond.conf");
+        let arguments = parse(&format!("-c {path}")).unwrap();
+        let reading = arguments.conf_source(arguments.error_log()).read();
+        let findings: Vec<_> = reading.diagnostics.iter().collect();
+        assert!(
+            reading.conf.is_some() && findings.is_empty(),
+            "{findings:?}"
+        );
+    }
+
     fn parse(text: &str) -> Result<Arguments, String> {
         let words = text.split_whitespace().map(str::to_owned);
         Arguments::parse(words).map_err(|error| error.to_string())

@@ -272,6 +272,12 @@ impl fmt::Display for Asker<'_> {
         if !line.is_empty() {
             write!(f, ", request: \"{}\"", text(line))?;
         }
+        // A line that is written while the trace is changed goes without it.
+        if let Ok(trace) = req.upstream.try_borrow()
+            && let Some(attempt) = trace.attempts.last()
+        {
+            write!(f, ", upstream: \"{}\"", attempt.peer)?;
+        }
         if let Some(host) = req.field(crate::header::Known::Host) {
             write!(f, ", host: \"{}\"", text(host))?;
         }
