@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::handler::{self, error_page, redirect as client_redirect};
 use crate::header::Known;
 use crate::request::Request;
-use crate::response::Response;
+use crate::response::{Response, Source};
 use crate::rewrite;
 
 /// The phases, in running order.
@@ -102,6 +102,7 @@ async fn answer_from(req: &mut Request, mut start: Phase) -> Response {
     loop {
         let next = match run(req, start).await {
             Ok(response) if error_page::takes_over(req, &response) => {
+                keep_challenges(req, &response);
                 error_page::follow_status(req, response.status)
             }
             Ok(response) => error_page::Next::Answer(Box::new(response)),
@@ -123,15 +124,30 @@ fn finish(req: &mut Request, mut response: Response) -> Response {
         response.status = req.error_status;
         response.status_text = None;
     }
-    for mut field in std::mem::take(&mut req.answer_fields) {
+    let mut left = std::mem::take(&mut req.answer_fields);
+    if req.error_status == 0 && response.source == Source::Own {
+        // nginx: the type that an upstream gave before it redirected is that of the answer made here.
+        if let Some(content_type) = left.get(Known::ContentType) {
+            response.fields.set(Known::ContentType, content_type.clone());
+        }
+    }
+    left.retain(|field| !response.fields.contains(field.known));
+    for mut field in left {
         if field.known == Known::Location {
             field.value = client_redirect::location(req, field.value);
         }
-        if !response.fields.contains(field.known) {
-            response.fields.push(field);
-        }
+        response.fields.push(field);
     }
     response
+}
+
+/// nginx: a page instead of an upstream's 401 keeps how the client may prove who it is.
+fn keep_challenges(req: &mut Request, response: &Response) {
+    if response.status == 401 {
+        let challenges = response.fields.iter();
+        let challenges = challenges.filter(|field| field.known == Known::WwwAuthenticate);
+        req.answer_fields.extend(challenges.cloned());
+    }
 }
 
 /// Answers a request that failed before it had a location (a malformed head).

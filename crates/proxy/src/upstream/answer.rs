@@ -19,6 +19,7 @@ use super::pass::PassTarget;
 use super::{buffer, cookie, redirect};
 use crate::body::Body;
 use crate::failure::Failure;
+use crate::handler::redirect as client_redirect;
 use crate::header::{Field, Fields, Known};
 use crate::http1;
 use crate::request::Request;
@@ -168,8 +169,9 @@ fn take_field(
         }
         Known::LastModified => response.last_modified = parse_http_date(&field.value),
         Known::Location => {
+            // nginx: only a location that was rewritten becomes absolute.
             if let Some(value) = redirect::rewrite(req, target, &field.value) {
-                field.value = value;
+                field.value = client_redirect::location(req, value);
             }
         }
         Known::Refresh => {
@@ -240,7 +242,12 @@ fn keep_for_redirect(req: &mut Request, fields: &Fields) {
     for field in fields.iter() {
         if matches!(
             field.known,
-            Known::SetCookie | Known::ContentDisposition | Known::CacheControl | Known::Expires
+            Known::ContentType
+                | Known::SetCookie
+                | Known::ContentDisposition
+                | Known::CacheControl
+                | Known::Expires
+                | Known::AcceptRanges
         ) {
             req.answer_fields.push(field.clone());
         }

@@ -1,7 +1,7 @@
 //! `proxy_connect_timeout`, `proxy_bind`, `proxy_socket_keepalive`: connections to peers.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ pub async fn connect(
     group: &Arc<Group>,
     peer: usize,
     policy: &ConnectPolicy,
-    from: Option<IpAddr>,
+    from: Option<SocketAddr>,
 ) -> Result<Connection, ConnectError> {
     let Some(address) = group.peers.get(peer).map(|peer| peer.address.clone()) else {
         return Err(ConnectError::Io(io::Error::other("no such peer")));
@@ -114,7 +114,7 @@ pub async fn connect(
     })
 }
 
-fn start(address: &Address, policy: &ConnectPolicy, from: Option<IpAddr>) -> io::Result<Socket> {
+fn start(address: &Address, policy: &ConnectPolicy, from: Option<SocketAddr>) -> io::Result<Socket> {
     let (raw, to) = match address {
         Address::Inet(inet) => {
             let raw = RawSocket::new(
@@ -127,7 +127,7 @@ fn start(address: &Address, policy: &ConnectPolicy, from: Option<IpAddr>) -> io:
                 raw.set_keepalive(true)?;
             }
             if let Some(from) = from {
-                raw.bind(&SocketAddr::new(from, 0).into())?;
+                raw.bind(&from.into())?;
             }
             (raw, SockAddr::from(*inet))
         }

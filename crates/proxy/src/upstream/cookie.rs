@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millpond_conf::Template;
-use millpond_conf::value::{ArgError, Args, FromArgs};
+use millpond_conf::value::{ArgError, Args, FromArgs, FromWord};
+use millpond_conf::{Template, Word};
 
 use super::redirect::{regex_of, replace_match};
 use crate::request::Request;
@@ -54,6 +54,50 @@ fn matcher(args: &mut Args<'_>, text: &str) -> Result<Matcher, ArgError> {
     })
 }
 
+/// One `proxy_cookie_domain`.
+#[derive(Clone, Debug)]
+pub struct DomainRule(CookieRule);
+
+impl FromArgs for DomainRule {
+    const SYNTAX: &'static str = "off | domain replacement";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        let [from, to] = args.words else {
+            return CookieRule::from_args(args).map(DomainRule);
+        };
+        // nginx: expressions for domains ignore case in either form, and the first dots of texts do not count.
+        let rule = match from.text.strip_prefix('~') {
+            Some(source) => {
+                let source = source.strip_prefix('*').unwrap_or(source);
+                let regex = caseless(args, source)?;
+                CookieRule::Replace(Matcher::Regex(regex), args.word(1)?)
+            }
+            None => CookieRule::Replace(
+                Matcher::Text(template(args, from, 0)?),
+                template(args, to, 1)?,
+            ),
+        };
+        Ok(DomainRule(rule))
+    }
+}
+
+/// The template of a word without its first dot.
+fn template(args: &mut Args<'_>, word: &Word, index: usize) -> Result<Template, ArgError> {
+    let word = word.strip_prefix(".").unwrap_or_else(|| word.clone());
+    Template::from_word(&word, args.cx).map_err(|error| error.at(index))
+}
+
+/// An expression that ignores case.
+fn caseless(args: &mut Args<'_>, source: &str) -> Result<Arc<Regex>, ArgError> {
+    let span = args.name.span;
+    let variables = &mut args.cx.variables;
+    Regex::new(source, Case::Insensitive, |name| {
+        variables.intern(name, span)
+    })
+    .map(Arc::new)
+    .map_err(ArgError::other)
+}
+
 /// One `proxy_cookie_flags`.
 #[derive(Clone, Debug)]
 pub struct FlagsRule {
@@ -73,15 +117,11 @@ impl FromArgs for FlagsRule {
                 flags: Vec::new(),
             });
         }
-        let (source, case) = (words[0].text.clone(), Case::Insensitive);
-        let cookie = match source.strip_prefix('~') {
+        let cookie = match words[0].text.strip_prefix('~') {
             // nginx: expressions for names of cookies ignore case in either form.
             Some(source) => {
                 let source = source.strip_prefix('*').unwrap_or(source);
-                let span = args.name.span;
-                let variables = &mut args.cx.variables;
-                let regex = Regex::new(source, case, |name| variables.intern(name, span));
-                Matcher::Regex(Arc::new(regex.map_err(ArgError::other)?))
+                Matcher::Regex(caseless(args, source)?)
             }
             None => Matcher::Text(args.word(0)?),
         };
@@ -138,12 +178,12 @@ impl Flag {
 pub struct CookiePolicy {
     /// A text to replace in the Domain attribute of cookies.
     #[directive(name = "proxy_cookie_domain", repeat)]
-    pub domains: Vec<CookieRule>,
+    pub domains: Vec<DomainRule>,
     /// A text to replace in the Path attribute of cookies.
     #[directive(name = "proxy_cookie_path", repeat)]
     pub paths: Vec<CookieRule>,
     /// Flags to set on, or take from, cookies of a name: secure, httponly, samesite=strict|lax|none, and each with `no`
-    /// before it. The last line that matches counts.
+    /// before it. The first line that matches counts.
     #[directive(name = "proxy_cookie_flags", repeat)]
     pub flags: Vec<FlagsRule>,
 }
@@ -164,18 +204,22 @@ pub fn rewrite(req: &mut Request, value: &[u8]) -> Option<Bytes> {
     let mut parts = value.split(|byte| *byte == b';');
     let pair = parts.next()?.to_vec();
     let mut attributes: Vec<Attribute> = parts.map(attribute).collect();
+    let mut is_changed = false;
     for attribute in &mut attributes {
-        let rules = if attribute.name.eq_ignore_ascii_case(b"domain") {
-            &policy.domains
+        let Some(old) = attribute.value.clone() else {
+            continue;
+        };
+        let new = if attribute.name.eq_ignore_ascii_case(b"domain") {
+            let rules = policy.domains.iter().map(|rule| &rule.0);
+            replace(req, rules, &old, Whole::Domain)
         } else if attribute.name.eq_ignore_ascii_case(b"path") {
-            &policy.paths
+            replace(req, policy.paths.iter(), &old, Whole::Prefix)
         } else {
             continue;
         };
-        let is_domain = attribute.name.eq_ignore_ascii_case(b"domain");
-        let old = attribute.value.clone().unwrap_or_default();
-        if let Some(new) = replace(req, rules, &old, is_domain) {
-            attribute.value = Some(new.to_vec());
+        if let Some(new) = new {
+            attribute.value = Some(new);
+            is_changed = true;
         }
     }
     let name = pair
@@ -183,7 +227,10 @@ pub fn rewrite(req: &mut Request, value: &[u8]) -> Option<Bytes> {
         .next()
         .unwrap_or_default()
         .to_vec();
-    set_flags(req, &policy.flags, &name, &mut attributes);
+    is_changed |= set_flags(req, &policy.flags, &name, &mut attributes);
+    if !is_changed {
+        return None;
+    }
     let mut out = pair;
     for Attribute { name, value } in attributes {
         out.extend_from_slice(b"; ");
@@ -210,22 +257,33 @@ fn attribute(part: &[u8]) -> Attribute {
     }
 }
 
-fn replace(
+/// How a text is compared with an attribute's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whole {
+    /// With its begin.
+    Prefix,
+    /// With all of it, as a domain.
+    Domain,
+}
+
+fn replace<'a>(
     req: &mut Request,
-    rules: &[CookieRule],
+    rules: impl Iterator<Item = &'a CookieRule>,
     value: &[u8],
-    is_domain: bool,
-) -> Option<Bytes> {
+    whole: Whole,
+) -> Option<Vec<u8>> {
     for rule in rules {
         let (matcher, to) = match rule {
             CookieRule::Off => return None,
             CookieRule::Replace(matcher, to) => (matcher, to),
         };
         let replaced = match matcher {
-            Matcher::Regex(regex) => replace_match(req, regex, &Bytes::copy_from_slice(value), to),
+            Matcher::Regex(regex) => {
+                replace_match(req, regex, &Bytes::copy_from_slice(value), to).map(Vec::from)
+            }
             Matcher::Text(text) => {
                 let text = req.eval(text);
-                replace_text(req, &text, value, to, is_domain)
+                replace_text(req, &text, value, (to, whole))
             }
         };
         if replaced.is_some() {
@@ -239,37 +297,51 @@ fn replace_text(
     req: &mut Request,
     text: &[u8],
     value: &[u8],
-    to: &Template,
-    is_domain: bool,
-) -> Option<Bytes> {
-    if is_domain {
-        // nginx: domains are compared whole, without their first dot and without regard to case.
-        let bare = |domain: &[u8]| domain.strip_prefix(b".").unwrap_or(domain).to_vec();
-        let is_same = bare(value).eq_ignore_ascii_case(&bare(text));
-        return is_same.then(|| req.eval(to));
+    (to, whole): (&Template, Whole),
+) -> Option<Vec<u8>> {
+    if whole == Whole::Prefix {
+        let rest = value.strip_prefix(text)?;
+        return Some([&req.eval(to)[..], rest].concat());
     }
-    let rest = value.strip_prefix(text)?;
-    Some(Bytes::from([&req.eval(to)[..], rest].concat()))
+    // nginx: domains are compared whole, without their first dot and without regard to case; the dot of the
+    // cookie's own domain stays.
+    let dot: &[u8] = if value.starts_with(b".") { b"." } else { b"" };
+    let is_same = bare(value).eq_ignore_ascii_case(bare(text));
+    is_same.then(|| [dot, &req.eval(to)[..]].concat())
 }
 
-fn set_flags(req: &mut Request, rules: &[FlagsRule], name: &[u8], attributes: &mut Vec<Attribute>) {
+/// A domain without its first dot.
+fn bare(domain: &[u8]) -> &[u8] {
+    domain.strip_prefix(b".").unwrap_or(domain)
+}
+
+/// Sets the flags of the first rule for the cookie; says whether there was one with flags.
+fn set_flags(
+    req: &mut Request,
+    rules: &[FlagsRule],
+    name: &[u8],
+    attributes: &mut Vec<Attribute>,
+) -> bool {
     for rule in rules {
         let is_match = match &rule.cookie {
-            None => return,
+            None => return false,
             Some(Matcher::Regex(regex)) => regex.is_match(name),
             Some(Matcher::Text(text)) => req.eval(text).eq_ignore_ascii_case(name),
         };
         if !is_match {
             continue;
         }
+        let mut is_changed = false;
         for flag in &rule.flags {
             let flag = req.eval(flag);
             if let Some(flag) = Flag::parse(&flag) {
                 apply_flag(flag, attributes);
+                is_changed = true;
             }
         }
-        return;
+        return is_changed;
     }
+    false
 }
 
 fn apply_flag(flag: Flag, attributes: &mut Vec<Attribute>) {

@@ -13,6 +13,7 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -32,6 +33,7 @@ use crate::body::{FileRegion, Piece};
 use crate::clock::{self, Instant};
 use crate::downstream::body;
 use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
+use crate::header::{Fields, Known, KnownSet};
 use crate::http1::chunked;
 use crate::http1::response::{Progress, ResponseHead, ResponseParser};
 use crate::request::Request;
@@ -239,13 +241,16 @@ impl Try<'_> {
         !matches!(self.prepared.body, OutBody::Client { .. })
     }
 
-    fn local_address(&mut self) -> Option<std::net::IpAddr> {
+    /// An address that cannot be read is none, as in nginx.
+    fn local_address(&mut self) -> Option<SocketAddr> {
         let location = Arc::clone(&self.req.location);
         let OffOr::On(bind) = &location.settings.pass_connect.bind else {
             return None;
         };
         let text = self.req.eval(&bind.0);
-        std::str::from_utf8(&text).ok()?.parse().ok()
+        let text = std::str::from_utf8(&text).ok()?;
+        let bare = text.parse().ok().map(|ip| SocketAddr::new(ip, 0));
+        bare.or_else(|| text.parse().ok())
     }
 
     fn note_connected(&self, started: Instant) {
@@ -329,7 +334,7 @@ impl Try<'_> {
 
     fn fetched(
         &self,
-        head: ResponseHead,
+        mut head: ResponseHead,
         connection: Connection,
         is_sent: bool,
         started: Instant,
@@ -340,6 +345,7 @@ impl Try<'_> {
                 kind: UpstreamKind::InvalidHeader,
                 message: format!("upstream sent invalid header: {fault} while reading response header from upstream"),
             }))?;
+        drop_duplicates(&mut head.fields);
         let timeout = self.req.location.settings.pass_exchange.read_timeout;
         let may_reuse = is_sent && head.keeps_alive();
         let trace = (Rc::clone(&self.req.upstream), started);
@@ -351,6 +357,32 @@ impl Try<'_> {
             body,
         })
     }
+}
+
+/// nginx: of these fields an answer has one; later ones are ignored.
+fn drop_duplicates(fields: &mut Fields) {
+    const UNIQUE: KnownSet = KnownSet::of(&[
+        Known::Status,
+        Known::ContentType,
+        Known::Date,
+        Known::LastModified,
+        Known::ETag,
+        Known::Server,
+        Known::Location,
+        Known::Refresh,
+        Known::Expires,
+        Known::XAccelExpires,
+        Known::XAccelRedirect,
+        Known::XAccelLimitRate,
+        Known::XAccelBuffering,
+        Known::XAccelCharset,
+    ]);
+    let mut seen = KnownSet::default();
+    fields.retain(|field| {
+        let is_first = !UNIQUE.contains(field.known) || !seen.contains(field.known);
+        seen.insert(field.known);
+        is_first
+    });
 }
 
 /// How a conversation broke.

@@ -17,6 +17,7 @@ use crate::request::Request;
 use crate::response::Response;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
+use crate::scope::declared::Declared;
 use millpond_cache::method::CacheMethod;
 
 /// Rows of this file.
@@ -40,17 +41,14 @@ pub struct PassTarget {
     to: To,
     /// The location's name, whose place a path takes.
     pub location_prefix: Bytes,
-    /// The URL as written.
-    pub source: String,
+    /// What `proxy_redirect default` replaces, and by what; none when the URL has variables.
+    default_redirect: Option<(Bytes, Bytes)>,
 }
 
 #[derive(Debug)]
 enum To {
     Fixed(Resolved),
-    Variable {
-        template: Template,
-        groups: Vec<Arc<Group>>,
-    },
+    Variable(Template),
 }
 
 /// An upstream and what of the target is fixed.
@@ -121,15 +119,24 @@ fn proxy_pass(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
             None => return,
         }
     } else {
-        To::Variable {
-            template,
-            groups: builder.declared.upstreams.clone(),
+        To::Variable(template)
+    };
+    let location_prefix = Bytes::from(draft.name.clone().into_bytes());
+    let default_redirect = match &to {
+        To::Fixed(Resolved { path: Some(_), .. }) => {
+            Some((Bytes::from(url.text.clone()), location_prefix.clone()))
         }
+        // nginx: without a path of its own the address stands for the root.
+        To::Fixed(_) => Some((
+            Bytes::from(format!("{}/", url.text)),
+            Bytes::from_static(b"/"),
+        )),
+        To::Variable(_) => None,
     };
     let target = PassTarget {
         to,
-        location_prefix: Bytes::from(draft.name.clone().into_bytes()),
-        source: url.text.clone(),
+        location_prefix,
+        default_redirect,
     };
     draft.handler = Some(ContentHandler::Pass(Arc::new(target)));
 }
@@ -150,8 +157,9 @@ fn fixed(builder: &mut Builder, url: &str, span: Span, draft: &Draft) -> Option<
         );
         return None;
     }
-    match resolve(&parts.authority, &builder.declared.upstreams) {
+    match resolve(&parts.authority, &builder.declared) {
         Ok((group, host, port)) => {
+            share(&group, &mut builder.declared);
             let path = parts.path.map(absolute_path);
             Some(Resolved {
                 group,
@@ -175,15 +183,26 @@ fn absolute_path(path: &str) -> Bytes {
     Bytes::copy_from_slice(path.as_bytes())
 }
 
-/// The declared group of a name, or one of the addresses of a host.
-fn resolve(authority: &str, groups: &[Arc<Group>]) -> Result<(Arc<Group>, String, u16), String> {
-    if let Some(group) = groups
+/// Keeps the group of a host for the next location that passes to it.
+fn share(group: &Arc<Group>, declared: &mut Declared) {
+    let mut known = declared.upstreams.iter().chain(&declared.implicit);
+    if !known.any(|other| Arc::ptr_eq(other, group)) {
+        declared.implicit.push(Arc::clone(group));
+    }
+}
+
+/// The group of a name.
+fn find<'a>(groups: &'a [Arc<Group>], name: &str) -> Option<&'a Arc<Group>> {
+    groups
         .iter()
-        .find(|group| group.name.eq_ignore_ascii_case(authority))
-    {
+        .find(|group| group.name.eq_ignore_ascii_case(name))
+}
+
+/// The declared group of a name, or one of the addresses of a host.
+fn resolve(authority: &str, declared: &Declared) -> Result<(Arc<Group>, String, u16), String> {
+    if let Some(group) = find(&declared.upstreams, authority) {
         return Ok((Arc::clone(group), authority.to_string(), 80));
     }
-    let addresses = group::resolve(authority, 80)?;
     let (host, port) = match authority.starts_with("unix:") {
         true => ("localhost".to_string(), 80),
         false => {
@@ -196,7 +215,15 @@ fn resolve(authority: &str, groups: &[Arc<Group>]) -> Result<(Arc<Group>, String
             (host, port)
         }
     };
-    let peers = addresses
+    // nginx: a host with the usual port is the same with and without it.
+    let name = match authority.starts_with("unix:") {
+        true => authority.to_string(),
+        false => format!("{}:{port}", group::split_port(authority, 80)?.0),
+    };
+    if let Some(group) = find(&declared.implicit, &name) {
+        return Ok((Arc::clone(group), host, port));
+    }
+    let peers = group::resolve(authority, 80)?
         .into_iter()
         .map(|address| group::Peer {
             address,
@@ -209,55 +236,51 @@ fn resolve(authority: &str, groups: &[Arc<Group>]) -> Result<(Arc<Group>, String
             is_down: false,
         })
         .collect();
-    let group = Group::new(authority.to_string(), peers, KeepAliveLimits::default());
+    let group = Group::new(name, peers, KeepAliveLimits::default());
     Ok((Arc::new(group), host, port))
 }
 
 impl PassTarget {
     /// True when the URL has variables.
     pub fn has_variables(&self) -> bool {
-        matches!(self.to, To::Variable { .. })
+        matches!(self.to, To::Variable(_))
     }
 
     /// The fixed upstream, for `$proxy_host` before a request was passed.
     pub fn fixed(&self) -> Option<&Resolved> {
         match &self.to {
             To::Fixed(resolved) => Some(resolved),
-            To::Variable { .. } => None,
+            To::Variable(_) => None,
         }
     }
 
-    /// What `proxy_redirect default` replaces: the address with its path, when it has no variables.
-    pub fn redirect_prefix(&self) -> Option<&[u8]> {
-        match &self.to {
-            To::Fixed(_) => Some(self.source.as_bytes()),
-            To::Variable { .. } => None,
-        }
+    /// What `proxy_redirect default` replaces, and by what.
+    pub fn default_redirect(&self) -> Option<&(Bytes, Bytes)> {
+        self.default_redirect.as_ref()
     }
 
     /// The upstream for a request.
     pub fn resolve(&self, req: &mut Request) -> Result<Resolved, Failure> {
-        let (template, groups) = match &self.to {
+        let template = match &self.to {
             To::Fixed(resolved) => return Ok(resolved.clone()),
-            To::Variable { template, groups } => (template, groups),
+            To::Variable(template) => template,
         };
         let url = req.eval(template);
         let url = String::from_utf8_lossy(&url);
         let parts =
             split_url(&url).map_err(|why| Failure::Internal(format!("{why} in \"{url}\"")))?;
-        let is_name = !parts.authority.starts_with("unix:")
-            && !groups
-                .iter()
-                .any(|group| group.name.eq_ignore_ascii_case(&parts.authority))
-            && !is_ip(&parts.authority);
-        if is_name {
+        let declared = &req.conf.declared;
+        let is_known = parts.authority.starts_with("unix:")
+            || is_ip(&parts.authority)
+            || is_declared(&parts.authority, declared);
+        if !is_known {
             let name = &parts.authority;
             return Err(Failure::Upstream(crate::failure::UpstreamFailure {
                 kind: crate::failure::UpstreamKind::NoLive,
                 message: format!("no resolver defined to resolve {name}"),
             }));
         }
-        let (group, host, port) = resolve(&parts.authority, groups).map_err(|why| {
+        let (group, host, port) = resolve(&parts.authority, declared).map_err(|why| {
             Failure::Internal(format!("{why} in upstream \"{}\"", parts.authority))
         })?;
         Ok(Resolved {
@@ -267,6 +290,13 @@ impl PassTarget {
             path: parts.path.map(absolute_path),
         })
     }
+}
+
+/// True for the name of a group, and for a host that another location passes to by name.
+fn is_declared(authority: &str, declared: &Declared) -> bool {
+    let with_port = group::split_port(authority, 80).map(|(host, port)| format!("{host}:{port}"));
+    find(&declared.upstreams, authority).is_some()
+        || with_port.is_ok_and(|name| find(&declared.implicit, &name).is_some())
 }
 
 fn is_ip(authority: &str) -> bool {

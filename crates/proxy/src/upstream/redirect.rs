@@ -99,27 +99,22 @@ pub fn rewrite(req: &mut Request, target: &PassTarget, value: &[u8]) -> Option<B
     None
 }
 
-/// Replaces what the expression matches, keeping what is around it.
+/// What takes the place of a value that the expression matches. As in nginx it replaces the whole value.
 pub(super) fn replace_match(
     req: &mut Request,
     regex: &Regex,
     subject: &Bytes,
     to: &Template,
 ) -> Option<Bytes> {
-    let groups = regex.groups(subject)?;
-    let (start, end) = groups.first().copied().flatten()?;
-    let before = subject.get(..start as usize)?.to_vec();
-    let after = subject.get(end as usize..)?.to_vec();
-    regex.capture_from(req, subject.clone());
-    // Expressions without groups set no captures; $0 is not a variable of configurations.
-    let middle = req.eval(to);
-    Some(Bytes::from([&before[..], &middle, &after].concat()))
+    regex
+        .capture_from(req, subject.clone())
+        .then(|| req.eval(to))
 }
 
 fn by_default(target: &PassTarget, value: &[u8]) -> Option<Bytes> {
-    let from = target.redirect_prefix()?;
-    let rest = value.strip_prefix(from)?;
-    Some(Bytes::from([&target.location_prefix[..], rest].concat()))
+    let (from, to) = target.default_redirect()?;
+    let rest = value.strip_prefix(&from[..])?;
+    Some(Bytes::from([&to[..], rest].concat()))
 }
 
 /// The Refresh field (`5; url=…`) for the client, when it changes.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Variable, VariableFamily};
+use crate::header::Known;
 use crate::request::Request;
 use crate::upstream::trace::Attempt;
 
@@ -136,7 +137,7 @@ pub const FAMILIES: &[VariableFamily] = &[
     },
     VariableFamily {
         prefix: "upstream_cookie_",
-        doc: "A cookie that the upstream set; the last one of the name.",
+        doc: "A cookie that the upstream set; the first one of the name.",
         write: upstream_cookie,
     },
 ];
@@ -182,23 +183,27 @@ fn upstream_cookie(req: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
     let Some(fields) = req.upstream.borrow().fields.clone() else {
         return false;
     };
-    let cookies = fields.get_all(crate::header::Known::SetCookie);
-    let value = cookies
-        .filter_map(|cookie| cookie_value(cookie, name))
-        .last();
-    value.is_some_and(|value| {
+    let cookies = fields.get_all(Known::SetCookie);
+    let mut values = cookies.filter_map(|cookie| cookie_value(cookie, name));
+    values.next().is_some_and(|value| {
         out.extend_from_slice(value);
         true
     })
 }
 
+/// nginx: the name stands at the begin of the field, and only spaces, not tabs, may surround the equals sign.
 fn cookie_value<'a>(cookie: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
-    let end = cookie
-        .iter()
-        .position(|byte| *byte == b';')
-        .unwrap_or(cookie.len());
-    let pair = cookie.get(..end)?;
-    let equals = pair.iter().position(|byte| *byte == b'=')?;
-    let is_same = pair.get(..equals)?.trim_ascii().eq_ignore_ascii_case(name);
-    is_same.then(|| pair.get(equals + 1..).unwrap_or_default().trim_ascii())
+    let (start, rest) = cookie.split_at_checked(name.len())?;
+    if !start.eq_ignore_ascii_case(name) {
+        return None;
+    }
+    let value = without_spaces(without_spaces(rest).strip_prefix(b"=")?);
+    value.split(|byte| *byte == b';').next()
+}
+
+fn without_spaces(mut text: &[u8]) -> &[u8] {
+    while let Some(rest) = text.strip_prefix(b" ") {
+        text = rest;
+    }
+    text
 }
