@@ -128,7 +128,9 @@ fn finish(req: &mut Request, mut response: Response) -> Response {
     if req.error_status == 0 && response.source == Source::Own {
         // nginx: the type that an upstream gave before it redirected is that of the answer made here.
         if let Some(content_type) = left.get(Known::ContentType) {
-            response.fields.set(Known::ContentType, content_type.clone());
+            response
+                .fields
+                .set(Known::ContentType, content_type.clone());
         }
     }
     left.retain(|field| !response.fields.contains(field.known));

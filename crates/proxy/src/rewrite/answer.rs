@@ -78,7 +78,11 @@ impl Answer {
     }
 
     fn respond(&self, req: &mut Request, text: Bytes) -> Response {
-        let content_type = mime::content_type(req);
+        // nginx: an answer without content has no type.
+        let content_type = match self.status {
+            204 => Bytes::new(),
+            _ => mime::content_type(req),
+        };
         Response::text(self.status, content_type, text)
     }
 }

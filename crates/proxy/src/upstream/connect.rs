@@ -14,6 +14,7 @@ use super::group::Group;
 use crate::clock::{self, Instant};
 use crate::downstream::address::Address;
 use crate::downstream::timer::Timer;
+use crate::scope::Location;
 use crate::socket::Socket;
 
 /// The local address of connections to peers.
@@ -65,6 +66,9 @@ pub struct Connection {
     pub group: Arc<Group>,
     /// Index of the peer.
     pub peer: usize,
+    /// Identity of the location whose settings it was opened with. A number: it is compared only, with
+    /// locations of the same configuration, which its group belongs to.
+    pub location: usize,
     /// Requests sent on it.
     pub requests: u32,
     /// When it was made.
@@ -88,12 +92,13 @@ pub enum ConnectError {
 pub async fn connect(
     group: &Arc<Group>,
     peer: usize,
-    policy: &ConnectPolicy,
+    location: &Arc<Location>,
     from: Option<SocketAddr>,
 ) -> Result<Connection, ConnectError> {
     let Some(address) = group.peers.get(peer).map(|peer| peer.address.clone()) else {
         return Err(ConnectError::Io(io::Error::other("no such peer")));
     };
+    let policy = &location.settings.pass_connect;
     let socket = start(&address, policy, from).map_err(ConnectError::Io)?;
     let timer = Timer::new();
     let now = clock::instant();
@@ -108,13 +113,18 @@ pub async fn connect(
         timer,
         group: Arc::clone(group),
         peer,
+        location: Arc::as_ptr(location) as usize,
         requests: 0,
         opened: now,
         idle_since: now,
     })
 }
 
-fn start(address: &Address, policy: &ConnectPolicy, from: Option<SocketAddr>) -> io::Result<Socket> {
+fn start(
+    address: &Address,
+    policy: &ConnectPolicy,
+    from: Option<SocketAddr>,
+) -> io::Result<Socket> {
     let (raw, to) = match address {
         Address::Inet(inet) => {
             let raw = RawSocket::new(

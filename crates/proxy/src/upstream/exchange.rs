@@ -208,13 +208,11 @@ impl Try<'_> {
     }
 
     async fn ask(&mut self, started: Instant) -> Result<Fetched, UpstreamFailure> {
-        let idle = self
-            .req
-            .down
-            .generation
-            .worker
-            .idle_peers
-            .take(self.group, self.peer);
+        let idle = self.req.down.generation.worker.idle_peers.take(
+            self.group,
+            self.peer,
+            &self.req.location,
+        );
         if let Some(connection) = idle {
             self.note_connected(started);
             match self.talk(connection, started).await {
@@ -228,8 +226,7 @@ impl Try<'_> {
         }
         let from = self.local_address();
         let location = Arc::clone(&self.req.location);
-        let connected =
-            connect::connect(self.group, self.peer, &location.settings.pass_connect, from).await;
+        let connected = connect::connect(self.group, self.peer, &location, from).await;
         let connection = connected.map_err(|error| self.connect_failed(error))?;
         self.note_connected(started);
         self.talk(connection, started)

@@ -16,12 +16,24 @@ use millpond_conf::value::parse_duration;
 use super::connect::Connection;
 use super::group::Group;
 use crate::clock;
+use crate::scope::Location;
+
+/// Which locations may use an idle connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Those that opened it only: its settings, such as the local address, are theirs.
+    Local,
+    /// All.
+    All,
+}
 
 /// Limits of a group's idle connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAliveLimits {
     /// Idle connections that each worker keeps.
     pub connections: usize,
+    /// Which locations may use a connection.
+    pub sharing: Sharing,
     /// Requests of one connection.
     pub requests: u32,
     /// Age of a connection.
@@ -35,6 +47,7 @@ impl Default for KeepAliveLimits {
     fn default() -> Self {
         KeepAliveLimits {
             connections: 32,
+            sharing: Sharing::Local,
             requests: 1000,
             time: Duration::from_secs(3600),
             timeout: Duration::from_secs(60),
@@ -56,7 +69,14 @@ impl KeepAliveLimits {
         let number = || value.text.parse::<u32>().map_err(|_| invalid());
         let time = || parse_duration(&value.text).ok_or_else(invalid);
         match name {
-            "keepalive" => self.connections = number()? as usize,
+            "keepalive" => {
+                self.connections = number()? as usize;
+                self.sharing = if takes_more {
+                    Sharing::Local
+                } else {
+                    Sharing::All
+                };
+            }
             "keepalive_requests" => self.requests = number()?,
             "keepalive_time" => self.time = time()?,
             "keepalive_timeout" => self.timeout = time()?,
@@ -73,12 +93,22 @@ pub struct IdlePeers {
 }
 
 impl IdlePeers {
-    /// A live idle connection to a peer.
-    pub fn take(&self, group: &Arc<Group>, peer: usize) -> Option<Connection> {
+    /// A live idle connection to a peer that this location may use.
+    pub fn take(
+        &self,
+        group: &Arc<Group>,
+        peer: usize,
+        location: &Arc<Location>,
+    ) -> Option<Connection> {
+        let is_usable = |connection: &Connection| {
+            connection.peer == peer
+                && (group.keep_alive.sharing == Sharing::All
+                    || connection.location == Arc::as_ptr(location) as usize)
+        };
         let mut groups = self.groups.borrow_mut();
         let idle = groups.get_mut(&id(group))?;
         let now = clock::instant();
-        while let Some(at) = idle.iter().position(|connection| connection.peer == peer) {
+        while let Some(at) = idle.iter().position(is_usable) {
             let connection = idle.remove(at)?;
             let is_young = now - connection.idle_since < group.keep_alive.timeout;
             if is_young && !connection.socket.has_news() {
