@@ -11,7 +11,9 @@
 //! 2. A body that was read from the client while it was sent is never sent twice.
 //! 3. Every way out of a try is noted in the trace.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::future::Future;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -28,7 +30,7 @@ use super::next::{NextCause, Tries};
 use super::pass::{PassTarget, Resolved};
 use super::receive::{UpstreamBody, upstream_error};
 use super::request::{self, OutBody, Prepared};
-use super::trace::Attempt;
+use super::trace::{Attempt, UpstreamTrace};
 use crate::body::{FileRegion, Piece};
 use crate::clock::{self, Instant};
 use crate::downstream::body;
@@ -77,8 +79,35 @@ pub struct Fetched {
     pub body: UpstreamBody,
 }
 
-/// Asks the upstream.
+/// Asks the upstream, until the client leaves, unless the answer is wanted without it.
 pub async fn fetch(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result<Fetched, Failure> {
+    let ignores_client =
+        ask.is_for_cache || req.is_background || req.location.settings.pass_buffer.ignore_abort;
+    if ignores_client {
+        return fetch_with(req, target, ask).await;
+    }
+    let down = Rc::clone(&req.down);
+    let mut left = std::pin::pin!(down.left());
+    let mut fetching = std::pin::pin!(fetch_with(req, target, ask));
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(outcome) = fetching.as_mut().poll(cx) {
+            return Poll::Ready(outcome);
+        }
+        // While its body is still to come, the reader of the body sees that the client has left.
+        if !down.incoming.borrow().is_done() {
+            return Poll::Pending;
+        }
+        left.as_mut()
+            .poll(cx)
+            .map(|()| Err(Failure::Status(CLIENT_LEFT)))
+    })
+    .await
+}
+
+/// nginx's status of a request whose client left before its answer.
+const CLIENT_LEFT: u16 = 499;
+
+async fn fetch_with(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result<Fetched, Failure> {
     let resolved = target.resolve(req)?;
     let prepared = request::prepare(req, target, &resolved, ask).await?;
     begin_trace(req, &resolved);
@@ -158,6 +187,33 @@ fn no_live(req: &Request, group: &Group) -> Failure {
     })
 }
 
+/// A try's place among a peer's connections; given back however the try ends, with the time it took.
+struct Lease {
+    group: Option<Arc<Group>>,
+    peer: usize,
+    trace: Rc<RefCell<UpstreamTrace>>,
+    index: usize,
+    started: Instant,
+}
+
+impl Lease {
+    /// The answer's body gives the place back instead.
+    fn hand_over(mut self) {
+        self.group = None;
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(group) = &self.group {
+            group.release(self.peer);
+            if let Some(attempt) = self.trace.borrow_mut().attempts.get_mut(self.index) {
+                attempt.response = Some(clock::instant() - self.started);
+            }
+        }
+    }
+}
+
 /// One try with one peer.
 struct Try<'a> {
     req: &'a mut Request,
@@ -180,11 +236,19 @@ impl Try<'_> {
             ..Attempt::default()
         });
         let index = self.req.upstream.borrow().attempts.len() - 1;
+        let lease = Lease {
+            group: Some(Arc::clone(self.group)),
+            peer: self.peer,
+            trace: Rc::clone(&self.req.upstream),
+            index,
+            started,
+        };
         let outcome = self.ask(started).await;
         let trace = Rc::clone(&self.req.upstream);
         let mut trace = trace.borrow_mut();
         match &outcome {
             Ok(fetched) => {
+                lease.hand_over();
                 trace.fields = Some(Rc::new(fetched.head.fields.clone()));
                 if let Some(attempt) = trace.attempts.get_mut(index) {
                     attempt.status = fetched.head.status;
@@ -193,14 +257,12 @@ impl Try<'_> {
                 }
             }
             Err(failure) => {
-                self.group.release(self.peer);
                 if let Some(attempt) = trace.attempts.get_mut(index) {
                     attempt.status = if failure.kind == UpstreamKind::Timeout {
                         504
                     } else {
                         502
                     };
-                    attempt.response = Some(clock::instant() - started);
                 }
             }
         }

@@ -155,7 +155,7 @@ async fn out_body(req: &mut Request, policy: &RequestPolicy) -> Result<OutBody, 
     let is_chunked = matches!(req.body, RequestBody::Unread { length: None });
     // nginx: HTTP/1.0 has no way to send a body of unknown length.
     let must_buffer = is_chunked && policy.version == UpstreamVersion::Http10;
-    if policy.buffering || must_buffer {
+    if policy.buffering || must_buffer || is_here(req) {
         body::read_all(req).await?;
     }
     Ok(match &req.body {
@@ -164,6 +164,16 @@ async fn out_body(req: &mut Request, policy: &RequestPolicy) -> Result<OutBody, 
         RequestBody::File(file) => OutBody::File(Rc::clone(file)),
         RequestBody::Unread { length } => OutBody::Client { length: *length },
     })
+}
+
+/// True when the whole body came with the head: then it is kept, as nginx keeps it, for `$request_body`.
+fn is_here(req: &Request) -> bool {
+    match req.body {
+        RequestBody::Unread {
+            length: Some(length),
+        } => length <= req.down.inbox.borrow().len() as u64,
+        _ => false,
+    }
 }
 
 fn method(req: &mut Request, policy: &RequestPolicy, ask: &Ask) -> Bytes {
