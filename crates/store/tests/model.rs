@@ -339,6 +339,8 @@ impl Run {
         // Entries that are inactive and not swept yet count, and are not found.
         assert!(present <= entries, "{present} found, {entries} counted");
         self.zone.sweep();
+        // The sweep may have made the disk thread evict; what it does must not overlap a copy.
+        self.zone.flush();
         assert_eq!(self.zone.usage().entries, self.present().len() as u64);
     }
 
