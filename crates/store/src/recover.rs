@@ -5,8 +5,8 @@
 //!   in the order of the log ─► trim to the limit ─► go on in the newest segment
 //! ```
 //!
-//! A segment is loaded from its summary; where there is none, or something may follow it (after an
-//! unclean stop), by a scan. Rows are applied in the order of segment and offset, so that later
+//! A segment is loaded from its summary; where there is none, by a scan. The segment that goes on
+//! loses its summary first. Rows are applied in the order of segment and offset, so that later
 //! ones win: an entry replaces, a tombstone removes. An entry that needs a segment which is gone
 //! is not there, and its older versions are not either.
 //!
@@ -249,7 +249,7 @@ impl Inner {
         lock(&self.disk.log).next_segment = superblock.next_segment;
         self.write_superblock(Shutdown::Unclean)?;
         let segments = self.look_around(opening)?;
-        let mut loaded = self.load_segments(&segments, superblock.shutdown);
+        let mut loaded = self.load_segments(&segments);
         loaded.sort_unstable_by_key(|segment| segment.id);
         for (id, _) in &segments {
             if loaded
@@ -299,11 +299,11 @@ impl Inner {
         Ok(segments)
     }
 
-    fn load_segments(&self, segments: &[(u32, u64)], shutdown: Shutdown) -> Vec<Loaded> {
+    fn load_segments(&self, segments: &[(u32, u64)]) -> Vec<Loaded> {
         let loaders = LOADERS.min(segments.len().div_ceil(4)).max(1);
         let share = segments.len().div_ceil(loaders).max(1);
         let load = |part: &[(u32, u64)]| -> Vec<Loaded> {
-            let one = |(id, len): &(u32, u64)| self.load_segment(*id, *len, shutdown);
+            let one = |(id, len): &(u32, u64)| self.load_segment(*id, *len);
             part.iter().filter_map(one).collect()
         };
         std::thread::scope(|scope| {
@@ -320,7 +320,7 @@ impl Inner {
     }
 
     /// Reads what is in a segment. `None` if it is not one of this zone.
-    fn load_segment(&self, id: u32, len: u64, shutdown: Shutdown) -> Option<Loaded> {
+    fn load_segment(&self, id: u32, len: u64) -> Option<Loaded> {
         let file = self.disk.io.open(&self.disk.segment_path(id)).ok()?;
         let mut block = [0; SEGMENT_HEADER as usize];
         self.disk.io.read_at(&file, &mut block, 0).ok()?;
@@ -330,19 +330,8 @@ impl Inner {
         }
         let size = header.size;
         let summary = self.disk.read_summary(id, &file, size);
-        let mut has_summary = summary.is_some();
-        let found = match summary {
-            Some(found) if shutdown == Shutdown::Clean => found,
-            // Records may have followed the summary in a segment that was continued.
-            Some(mut found) => {
-                let later = self.disk.scan(id, &file, found.tail..size - FOOTER);
-                has_summary = later.rows.is_empty();
-                found.tail = found.tail.max(later.tail);
-                found.rows.extend(later.rows);
-                found
-            }
-            None => self.disk.scan(id, &file, SEGMENT_HEADER..size),
-        };
+        let has_summary = summary.is_some();
+        let found = summary.unwrap_or_else(|| self.disk.scan(id, &file, SEGMENT_HEADER..size));
         Some(Loaded {
             id,
             size,
@@ -426,21 +415,25 @@ impl Inner {
             let mut state = Segment::new(segment.size);
             state.tail = segment.found.tail;
             let mut rows = Vec::new();
-            for row in segment.found.rows {
+            for row in &segment.found.rows {
                 row.encode(&mut rows);
-                if !row.needs.is_empty() {
-                    needs.push((segment.id, row));
-                }
             }
             let end = state.tail.saturating_add(rows.len() as u32 + FOOTER);
             let has_room = end.saturating_add(WORTH_CONTINUING) <= state.size;
-            let is_active = newest == Some(segment.id) && has_room;
+            let is_newest = newest == Some(segment.id);
+            let is_active = is_newest && has_room && self.unseal(&segment);
             state.is_sealed = segment.has_summary && !is_active;
             // Without room for the rows the segment stays as it is, and is scanned each time.
             state.is_damaged = end > state.size;
             if !state.is_sealed {
                 state.rows = rows;
             }
+            let found = segment.found.rows.into_iter();
+            needs.extend(
+                found
+                    .filter(|row| !row.needs.is_empty())
+                    .map(|row| (segment.id, row)),
+            );
             write(&self.disk.files).insert(segment.id, Arc::new(segment.file));
             let mut log = lock(&self.disk.log);
             log.file_bytes += file_cost(state.size);
@@ -462,6 +455,21 @@ impl Inner {
         for id in unsealed {
             self.seal(id);
         }
+    }
+
+    /// Takes the summary off a segment that is to go on: it would hide what happens from now on.
+    fn unseal(&self, segment: &Loaded) -> bool {
+        if !segment.has_summary {
+            return true;
+        }
+        let io = &self.disk.io;
+        let zeros = Bytes::from_static(&[0; FOOTER as usize]);
+        let wrote = io.write_at(&segment.file, &[zeros], u64::from(segment.size - FOOTER));
+        let synced = wrote.and_then(|()| io.sync(&segment.file));
+        if let Err(error) = &synced {
+            self.report(&Event::WriteFailed(error.to_string()));
+        }
+        synced.is_ok()
     }
 
     fn write_superblock(&self, shutdown: Shutdown) -> Result<(), StoreError> {

@@ -522,8 +522,14 @@ impl Inner {
         })
     }
 
+    /// Takes a corrupt entry out, for good: older versions must not come back in its place, and
+    /// nobody should have to find out again after a restart.
     fn drop_corrupt(&self, key: &Key, place: Place) {
-        self.index.remove_at(key, place);
+        if self.index.remove_at(key, place).is_none() {
+            return;
+        }
+        self.kill(key, place);
+        self.void_row(place);
         self.counters.corrupt.fetch_add(1, Ordering::Relaxed);
         self.report(&Event::Corrupt {
             key: *key,

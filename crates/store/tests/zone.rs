@@ -530,15 +530,28 @@ fn corrupt_record_is_a_miss_a_counter_and_one_event() {
     };
     let zone = bench.open(conf.clone());
     store(&zone, "a", &body(100, 1)).expect("stored");
+    store(&zone, "a", &body(100, 2)).expect("stored");
     zone.flush();
     let path = conf.path.join("segment-00000001");
     let mut bytes = std::fs::read(&path).expect("read");
-    bytes[200] ^= 1;
+    // The second record begins at 64 + 192: eighty bytes of header, nine of head, a hundred of
+    // body, and three of padding.
+    bytes[64 + 192 + 100] ^= 1;
     std::fs::write(&path, bytes).expect("write");
     assert!(zone.find(&key("a")).is_none());
     assert!(zone.find(&key("a")).is_none());
     assert_eq!(zone.usage().corrupt, 1);
     assert_eq!(bench.events().len(), 1);
+    // Neither the corrupt entry nor the one that it had replaced comes back.
+    let copy = bench.dir.path().join("copy");
+    copy_dir(&conf.path, &copy);
+    let crashed = bench.open(ZoneConf {
+        path: copy,
+        ..conf.clone()
+    });
+    assert!(!crashed.peek(&key("a")));
+    zone.close();
+    assert!(!bench.open(conf).peek(&key("a")));
 }
 
 #[test]
@@ -790,4 +803,39 @@ fn threads_see_whole_versions_only() {
     let zone = bench.open(conf);
     assert_eq!(zone.usage().entries, listed);
     assert_eq!(bench.events(), []);
+}
+
+#[test]
+fn entry_removed_without_room_for_a_tombstone_does_not_come_back() {
+    let bench = Bench::new();
+    let conf = ZoneConf {
+        max_size: Some(4 << 20),
+        memory: 0,
+        ..bench.conf()
+    };
+    let zone = bench.open(conf.clone());
+    store(&zone, "a", &body(100, 1)).expect("stored");
+    drop(zone);
+    let zone = bench.open(conf.clone());
+    // An unfinished fill takes what is left and keeps its segments from being evicted.
+    let mut writer = zone.begin(key("b"), None).expect("begun");
+    writer.append(body(300_000, 2)).expect("appended");
+    for len in [200_000, 9_000, 1_000, 0] {
+        while store(&zone, &format!("{len}"), &body(len, 3)).is_ok() {
+            zone.flush();
+        }
+    }
+    let view = writer.view();
+    let removed = zone.remove(&key("a"));
+    let copy = bench.dir.path().join("copy");
+    copy_dir(&conf.path, &copy);
+    assert!(removed && !zone.peek(&key("a")));
+    drop((writer, view, zone));
+    for path in [copy, conf.path.clone()] {
+        let zone = bench.open(ZoneConf {
+            path,
+            ..conf.clone()
+        });
+        assert!(!zone.peek(&key("a")));
+    }
 }

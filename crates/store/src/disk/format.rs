@@ -475,7 +475,7 @@ impl Row {
 pub(crate) struct Footer {
     /// The segment's number.
     pub(crate) segment: u32,
-    /// Where the next record would have been written: the summary says nothing of what follows.
+    /// Where the next record would have been written.
     pub(crate) tail: u32,
     /// Bytes of rows, which end where the footer begins.
     pub(crate) rows_len: u32,
