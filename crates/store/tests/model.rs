@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_store::{
-    Entry, Event, Key, ManualClock, Platform, RealIo, Region, View, Writer, Zone, ZoneConf,
+    Entry, Event, Key, ManualClock, Platform, Region, SimIo, View, Writer, Zone, ZoneConf,
 };
 
 const KEYS: u64 = 24;
@@ -100,7 +100,7 @@ fn key(number: u64) -> Key {
 
 fn open(conf: &ZoneConf, clock: &Arc<ManualClock>) -> Arc<Zone> {
     let platform = Platform {
-        io: Arc::new(RealIo),
+        io: Arc::new(SimIo::new()),
         events: Arc::new(|event| match event {
             Event::Recovered { .. } => {}
             // A copy that was taken while the disk thread wrote may hold a torn body.
