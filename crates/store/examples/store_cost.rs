@@ -22,7 +22,12 @@ fn main() {
     let zone = Zone::open(conf.clone(), Arc::new(SystemClock)).expect("open");
     fill(&zone, entries, size);
     lookups("all, mostly from disk", &zone, entries, entries);
-    lookups("10,000 in turn, from memory", &zone, entries, 10_000);
+    lookups(
+        "10,000 in turn, from memory",
+        &zone,
+        entries,
+        entries.min(10_000),
+    );
     let usage = zone.usage();
     println!(
         "index: {:.1} bytes an entry",
