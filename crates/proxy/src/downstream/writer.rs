@@ -184,7 +184,10 @@ impl Outbox {
             },
             is_ended: framing == OutFraming::NoBody || framing == OutFraming::Length(0),
         };
-        outbox.push(Piece::Memory(head));
+        // An answer to HTTP/0.9 has no head, and no piece is empty.
+        if !head.is_empty() {
+            outbox.push(Piece::Memory(head));
+        }
         outbox
     }
 

@@ -39,10 +39,11 @@ pub(super) fn parse_request_line(line: &[u8], parts: &mut Parts) -> Result<(), R
         return Err(Refusal::InvalidMethod);
     }
     let method = line.get(..method_len).unwrap_or_default();
-    let target_start = skip_spaces(line, method_len);
-    let target_end = end_of_target(line, target_start)?;
+    // Known before anything can fail: an answer to HEAD has no body, whatever it says.
     parts.method = Method::of(method);
     parts.method_bytes = extent(0..method_len)?;
+    let target_start = skip_spaces(line, method_len);
+    let target_end = end_of_target(line, target_start)?;
     parts.target = extent(target_start..target_end)?;
     parts.line = extent(0..line.len())?;
     match line.get(target_start) {
