@@ -5,13 +5,15 @@
 //! PCRE2. Which engine serves an expression is decided when the configuration is read. Both work on
 //! bytes.
 //!
-//! # Differs from nginx
-//! With the linear engine, `$` does not match before a line feed at the end.
+//! One difference depends on the subject: in PCRE, `$` matches before a line feed at the end, too.
+//! So subjects that end in one are matched by PCRE2 alone.
 //!
 //! Invariants:
 //! 1. Matching never fails for the subject's sake: PCRE2's limit errors count as no match and are
 //!    logged by the caller through `false`.
 //! 2. Group numbers mean the same in both engines.
+
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use millpond_conf::VarId;
@@ -27,6 +29,9 @@ pub enum Case {
     Insensitive,
 }
 
+/// The stack of PCRE2's machine code, bytes; its own 32 KiB are too few for long subjects.
+const JIT_STACK: usize = 512 * 1024;
+
 enum Engine {
     Linear(regex::bytes::Regex),
     Backtracking(pcre2::bytes::Regex),
@@ -35,7 +40,10 @@ enum Engine {
 /// A compiled expression.
 pub struct Regex {
     engine: Engine,
+    /// The same for subjects that end in a line feed, if `engine` is linear; made on first use.
+    exact: OnceLock<Option<Engine>>,
     source: String,
+    case: Case,
     /// Named groups that set variables.
     names: Vec<(u32, VarId)>,
 }
@@ -63,13 +71,7 @@ impl Regex {
         });
         let engine = match linear {
             Some(Ok(regex)) => Engine::Linear(regex),
-            _ => Engine::Backtracking(
-                pcre2::bytes::RegexBuilder::new()
-                    .caseless(case == Case::Insensitive)
-                    .jit_if_available(true)
-                    .build(source)
-                    .map_err(|error| error.to_string())?,
-            ),
+            _ => Engine::Backtracking(backtracking(source, case)?),
         };
         let names = match &engine {
             Engine::Linear(regex) => named(regex.capture_names(), &mut intern),
@@ -80,9 +82,23 @@ impl Regex {
         };
         Ok(Regex {
             engine,
+            exact: OnceLock::new(),
             source: source.to_string(),
+            case,
             names,
         })
+    }
+
+    /// The engine that reads `$` as PCRE does for this subject.
+    fn engine_for(&self, subject: &[u8]) -> &Engine {
+        if subject.last() != Some(&b'\n') || matches!(self.engine, Engine::Backtracking(_)) {
+            return &self.engine;
+        }
+        let exact = self.exact.get_or_init(|| {
+            let regex = backtracking(&self.source, self.case).ok()?;
+            Some(Engine::Backtracking(regex))
+        });
+        exact.as_ref().unwrap_or(&self.engine)
     }
 
     /// The expression as written.
@@ -100,7 +116,7 @@ impl Regex {
 
     /// True when the expression matches; captures nothing.
     pub fn is_match(&self, subject: &[u8]) -> bool {
-        match &self.engine {
+        match self.engine_for(subject) {
             Engine::Linear(regex) => regex.is_match(subject),
             Engine::Backtracking(regex) => regex.is_match(subject).unwrap_or(false),
         }
@@ -108,7 +124,7 @@ impl Regex {
 
     /// Offsets of the groups of the first match.
     pub fn groups(&self, subject: &[u8]) -> Option<Vec<Option<(u32, u32)>>> {
-        match &self.engine {
+        match self.engine_for(subject) {
             Engine::Linear(regex) => {
                 let found = regex.captures(subject)?;
                 let span = |m: Option<regex::bytes::Match<'_>>| {
@@ -165,6 +181,15 @@ impl Regex {
         req.captures = Captures { subject, groups };
         true
     }
+}
+
+fn backtracking(source: &str, case: Case) -> Result<pcre2::bytes::Regex, String> {
+    pcre2::bytes::RegexBuilder::new()
+        .caseless(case == Case::Insensitive)
+        .jit_if_available(true)
+        .max_jit_stack_size(Some(JIT_STACK))
+        .build(source)
+        .map_err(|error| error.to_string())
 }
 
 fn named<'a>(
@@ -270,6 +295,9 @@ mod tests {
             ("^/A$", Case::Insensitive, b"/a", true),
             ("^/.$", Case::Sensitive, b"/\xff", true),
             (r"^\w$", Case::Sensitive, "\u{e4}".as_bytes(), false),
+            ("^/a$", Case::Sensitive, b"/a\n", true),
+            ("^/a$", Case::Sensitive, b"/a\n\n", false),
+            (r"^/a\z", Case::Sensitive, b"/a\n", false),
             ("(?<!x)a", Case::Sensitive, b"xa", false),
             ("(?<!x)a", Case::Sensitive, b"ya", true),
         ] {
