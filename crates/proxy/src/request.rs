@@ -61,6 +61,8 @@ pub struct Sent {
     pub length: Option<u64>,
     /// True when the body was chunked.
     pub is_chunked: bool,
+    /// True once the answer was sent whole.
+    pub is_complete: bool,
     /// Bytes of the head.
     pub head_bytes: u64,
     /// Bytes of the body as sent, chunked framing included, as nginx counts them.

@@ -53,6 +53,7 @@ pub async fn send(req: &mut Request, response: &mut Response) -> Result<(), Send
     let outcome = writer::send(&down, answer, &limits, &mut sent).await;
     req.sent.head_bytes = sent.head;
     req.sent.body_bytes = sent.body;
+    req.sent.is_complete = outcome.is_ok();
     count(req);
     if let Err(error) = &outcome {
         req.keep_alive = false;

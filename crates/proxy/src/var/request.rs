@@ -156,6 +156,11 @@ pub const VARIABLES: &[Variable] = &[
         },
     },
     Variable {
+        name: "request_completion",
+        doc: "\"OK\" when the answer was sent whole, else empty.",
+        write: |req, out| write_text(if req.sent.is_complete { b"OK" } else { b"" }, out),
+    },
+    Variable {
         name: "request_id",
         doc: "A random name of the request: 32 hexadecimal digits.",
         write: |req, out| write_text(req.request_id.get_or_init(random_id), out),
