@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -161,6 +162,58 @@ pub async fn next_chunk(down: &Downstream, timeout: Duration) -> Result<Bytes, F
         if !down.fill_inbox(READ_SIZE, timeout).await? {
             return Err(ClientGone::Closed.into());
         }
+    }
+}
+
+/// What has come of the current request's body, up to about `max` bytes, without waiting; and whether that is all of it.
+pub fn take_ready(down: &Downstream, max: usize) -> Result<(Bytes, Remains), Failure> {
+    let mut ready = BytesMut::new();
+    let mut asked = false;
+    while !down.incoming.borrow().is_done() && ready.len() < max {
+        let taken = down
+            .incoming
+            .borrow_mut()
+            .take(&mut down.inbox.borrow_mut())?;
+        match taken {
+            Some(bytes) => ready.extend_from_slice(&bytes),
+            // One look at the socket: what the kernel has already is as good as read.
+            None if !asked => {
+                asked = true;
+                let mut inbox = down.inbox.borrow_mut();
+                inbox.reserve(READ_SIZE);
+                let mut cx = Context::from_waker(Waker::noop());
+                match down.socket.poll_recv(&mut cx, &mut inbox) {
+                    Poll::Ready(Ok(0)) => return Err(ClientGone::Closed.into()),
+                    Poll::Ready(Err(error)) => return Err(ClientGone::Io(error).into()),
+                    Poll::Ready(Ok(_)) => {}
+                    Poll::Pending => break,
+                }
+            }
+            None => break,
+        }
+    }
+    let remains = match down.incoming.borrow().is_done() {
+        true => Remains::Nothing,
+        false => Remains::More,
+    };
+    Ok((ready.freeze(), remains))
+}
+
+/// Whether there is more of a body than was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remains {
+    /// That was all.
+    Nothing,
+    /// More is to come.
+    More,
+}
+
+/// Refuses a streamed body when more has come than allowed.
+pub fn check_received(req: &Request, received: u64) -> Result<(), Failure> {
+    let max = req.location.settings.body.max_size.0;
+    match max > 0 && received > max {
+        true => Err(too_large(received)),
+        false => Ok(()),
     }
 }
 

@@ -74,6 +74,10 @@ pub struct Refusal {
 
 /// Runs all filters; after a refusal the answer must not be sent.
 pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
+    // nginx: an answer without content has no type but one that is added by name.
+    if response.status == 204 {
+        response.fields.remove(Known::ContentType);
+    }
     let mut changes = BodyChanges::default();
     for filter in FILTERS {
         match filter {
@@ -128,9 +132,6 @@ fn finish_head(req: &Request, response: &mut Response) {
     // nginx: an error page that is a file has no Last-Modified.
     if response.source == Source::Own && !matches!(response.status, 200 | 206 | 304) {
         response.fields.remove(Known::LastModified);
-    }
-    if response.status == 204 {
-        response.fields.remove(Known::ContentType);
     }
     if response.expects_trailers && may_send_trailers(req, response) {
         response.length = None;

@@ -78,11 +78,7 @@ impl Answer {
     }
 
     fn respond(&self, req: &mut Request, text: Bytes) -> Response {
-        // nginx: an answer without content has no type.
-        let content_type = match self.status {
-            204 => Bytes::new(),
-            _ => mime::content_type(req),
-        };
+        let content_type = mime::content_type(req);
         Response::text(self.status, content_type, text)
     }
 }

@@ -156,8 +156,6 @@ fn take_field(
         Known::Connection | Known::TransferEncoding | Known::ContentLength | Known::KeepAlive => {
             return;
         }
-        // nginx: an answer without content has neither.
-        Known::ContentType | Known::LastModified if response.status == 204 => return,
         _ if is_hidden(policy, &field) => return,
         Known::AcceptRanges if policy.force_ranges => return,
         Known::AcceptRanges if stored != Stored::No => {

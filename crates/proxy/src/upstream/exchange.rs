@@ -12,16 +12,14 @@
 //! 3. Every way out of a try is noted in the trace.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::future::Future;
-use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::Bytes;
 use millpond_conf::{ByteSize, OffOr};
 
 use super::connect::{self, Connection};
@@ -30,16 +28,14 @@ use super::next::{NextCause, Tries};
 use super::pass::{PassTarget, Resolved};
 use super::receive::{UpstreamBody, upstream_error};
 use super::request::{self, OutBody, Prepared};
+use super::send::{Happened, Outgoing};
 use super::trace::{Attempt, UpstreamTrace};
-use crate::body::{FileRegion, Piece};
 use crate::clock::{self, Instant};
-use crate::downstream::body;
+use crate::downstream::body::{self, Remains};
 use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
 use crate::header::{Fields, Known, KnownSet};
-use crate::http1::chunked;
 use crate::http1::response::{Progress, ResponseHead, ResponseParser};
 use crate::request::Request;
-use crate::socket::{More, Socket};
 
 /// How long a peer may be silent, and how large its head may be.
 #[derive(Clone, Debug, millpond_conf::Family)]
@@ -104,6 +100,9 @@ pub async fn fetch(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result<
     .await
 }
 
+/// Bytes of a client's body that are put together to one chunk, about (arbitrary: two reads).
+const READY_MAX: usize = 32 * 1024;
+
 /// nginx's status of a request whose client left before its answer.
 const CLIENT_LEFT: u16 = 499;
 
@@ -127,9 +126,13 @@ async fn fetch_with(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result
             peer,
             prepared: &prepared,
             was_sent: false,
+            client_failure: None,
         };
         let outcome = run.run().await;
         let was_sent = run.was_sent;
+        if let Some(failure) = run.client_failure.take() {
+            return Err(failure);
+        }
         let (cause, outcome) = match outcome {
             Ok(fetched) => match NextCause::of_status(fetched.head.status) {
                 Some(cause) => (cause, Ok(fetched)),
@@ -221,6 +224,8 @@ struct Try<'a> {
     peer: usize,
     prepared: &'a Prepared,
     was_sent: bool,
+    /// What went wrong with the client's body while it was sent.
+    client_failure: Option<Failure>,
 }
 
 impl Try<'_> {
@@ -348,27 +353,10 @@ impl Try<'_> {
         let mut outgoing = Outgoing::new(self.prepared);
         let mut parser = ResponseParser::new();
         loop {
-            outgoing.fetch_more(self.req).await.map_err(Broken::said)?;
-            let deadline = clock::instant()
-                + if outgoing.is_done() {
-                    policy.read_timeout
-                } else {
-                    policy.send_timeout
-                };
-            let Connection {
-                socket,
-                inbox,
-                timer,
-                ..
-            } = &mut connection;
-            let step = std::future::poll_fn(|cx| outgoing.poll_talk(cx, socket, inbox));
-            let happened = match timer.guard(deadline, step).await {
-                Err(_) => return Err(Broken::timed_out()),
-                Ok(happened) => happened,
-            };
+            let happened = self.step(&mut outgoing, &mut connection).await?;
             self.was_sent |= outgoing.has_sent;
             match happened {
-                Happened::Sent => {}
+                Happened::Sent | Happened::More => {}
                 Happened::Failed(error) => {
                     return Err(Broken::io(&error, &connection, outgoing.has_sent));
                 }
@@ -382,6 +370,87 @@ impl Try<'_> {
                     }
                 }
             }
+        }
+    }
+
+    /// Waits until something can be sent, something comes, or the client has more of its body.
+    async fn step(
+        &mut self,
+        outgoing: &mut Outgoing,
+        connection: &mut Connection,
+    ) -> Result<Happened, Broken> {
+        let location = Arc::clone(&self.req.location);
+        let Connection {
+            socket,
+            inbox,
+            timer,
+            ..
+        } = connection;
+        if outgoing.wants_client() {
+            let down = Rc::clone(&self.req.down);
+            let timeout = location.settings.body.timeout;
+            let mut chunk = std::pin::pin!(body::next_chunk(&down, timeout));
+            let came = std::future::poll_fn(|cx| match outgoing.poll_talk(cx, socket, inbox) {
+                Poll::Ready(happened) => Poll::Ready(Err(happened)),
+                Poll::Pending => chunk.as_mut().poll(cx).map(Ok),
+            })
+            .await;
+            return match came {
+                Err(happened) => Ok(happened),
+                Ok(chunk) => self.take_chunk(outgoing, chunk),
+            };
+        }
+        let policy = &location.settings.pass_exchange;
+        let timeout = match outgoing.is_done() {
+            true => policy.read_timeout,
+            false => policy.send_timeout,
+        };
+        let step = std::future::poll_fn(|cx| outgoing.poll_talk(cx, socket, inbox));
+        let happened = timer.guard(clock::instant() + timeout, step).await;
+        happened.map_err(|_| Broken::timed_out())
+    }
+
+    fn take_chunk(
+        &mut self,
+        outgoing: &mut Outgoing,
+        chunk: Result<Bytes, Failure>,
+    ) -> Result<Happened, Broken> {
+        let received = outgoing.received;
+        let checked = chunk.and_then(|chunk| {
+            let chunk = self.with_ready(outgoing, chunk)?;
+            body::check_received(self.req, received + chunk.len() as u64)?;
+            Ok(chunk)
+        });
+        match checked {
+            Ok(chunk) => {
+                let is_last = chunk.is_empty() || self.req.down.incoming.borrow().is_done();
+                let remains = if is_last {
+                    Remains::Nothing
+                } else {
+                    Remains::More
+                };
+                outgoing.push_body(chunk, remains);
+                Ok(Happened::More)
+            }
+            Err(failure) => {
+                self.client_failure = Some(failure);
+                Err(Broken::said(UpstreamFailure {
+                    kind: UpstreamKind::Error,
+                    message: "the client's body ended early".to_string(),
+                }))
+            }
+        }
+    }
+
+    /// Adds what else has come of a chunked body: pieces that came together go on as one.
+    fn with_ready(&self, outgoing: &Outgoing, chunk: Bytes) -> Result<Bytes, Failure> {
+        if !outgoing.is_chunked() || chunk.is_empty() {
+            return Ok(chunk);
+        }
+        let (more, _) = body::take_ready(&self.req.down, READY_MAX)?;
+        match more.is_empty() {
+            true => Ok(chunk),
+            false => Ok(Bytes::from([&chunk[..], &more[..]].concat())),
         }
     }
 
@@ -522,175 +591,6 @@ fn parse_head(
             }
             Progress::Done(head) if head.status >= 200 => return Ok(Some(head)),
             Progress::Done(_) => *parser = ResponseParser::new(),
-        }
-    }
-}
-
-/// What one look at the connection brought.
-enum Happened {
-    /// Bytes went out.
-    Sent,
-    /// So many bytes came; 0 at the peer's end.
-    Received(usize),
-    /// The socket failed.
-    Failed(std::io::Error),
-}
-
-/// Bytes asked of the socket at once while a head is read.
-const HEAD_READ: usize = 16 * 1024;
-
-/// The request on its way out.
-struct Outgoing {
-    queue: VecDeque<Piece>,
-    /// True while the client has more of the body.
-    from_client: bool,
-    is_chunked: bool,
-    has_sent: bool,
-    sent: u64,
-    /// Sending failed; the peer may still have answered.
-    failed: Option<std::io::Error>,
-}
-
-impl Outgoing {
-    fn new(prepared: &Prepared) -> Self {
-        let mut queue = VecDeque::from([Piece::Memory(prepared.head.clone())]);
-        let mut outgoing = Outgoing {
-            queue: VecDeque::new(),
-            from_client: false,
-            is_chunked: false,
-            has_sent: false,
-            sent: 0,
-            failed: None,
-        };
-        match &prepared.body {
-            OutBody::None => {}
-            OutBody::Memory(bytes) if bytes.is_empty() => {}
-            OutBody::Memory(bytes) => queue.push_back(Piece::Memory(bytes.clone())),
-            OutBody::File(file) => queue.push_back(Piece::File(FileRegion {
-                file: Arc::clone(&file.file),
-                offset: 0,
-                len: file.len,
-            })),
-            OutBody::Client { length } => {
-                outgoing.from_client = true;
-                outgoing.is_chunked = length.is_none();
-            }
-        }
-        outgoing.queue = queue;
-        outgoing
-    }
-
-    fn is_done(&self) -> bool {
-        self.queue.is_empty() && !self.from_client
-    }
-
-    /// Reads the next part of the body from the client, once everything before it is sent.
-    async fn fetch_more(&mut self, req: &mut Request) -> Result<(), UpstreamFailure> {
-        if !self.queue.is_empty() || !self.from_client {
-            return Ok(());
-        }
-        let timeout = req.location.settings.body.timeout;
-        let chunk = body::next_chunk(&req.down, timeout)
-            .await
-            .map_err(|failure| UpstreamFailure {
-                kind: UpstreamKind::Error,
-                message: format!("{failure} while sending request to upstream"),
-            })?;
-        let is_last = chunk.is_empty() || req.down.incoming.borrow().is_done();
-        if !chunk.is_empty() {
-            if self.is_chunked {
-                let head = chunked::chunk_head(chunk.len() as u64);
-                self.queue
-                    .push_back(Piece::Memory(Bytes::copy_from_slice(head.as_ref())));
-            }
-            self.queue.push_back(Piece::Memory(chunk));
-            if self.is_chunked {
-                self.queue
-                    .push_back(Piece::Memory(Bytes::from_static(chunked::CHUNK_END)));
-            }
-        }
-        if is_last {
-            self.from_client = false;
-            if self.is_chunked {
-                self.queue
-                    .push_back(Piece::Memory(Bytes::from_static(chunked::LAST_CHUNK)));
-            }
-        }
-        Ok(())
-    }
-
-    /// Sends what can be sent, else reads what has come.
-    fn poll_talk(
-        &mut self,
-        cx: &mut Context<'_>,
-        socket: &Socket,
-        inbox: &mut BytesMut,
-    ) -> Poll<Happened> {
-        if let Poll::Ready(outcome) = self.poll_send(cx, socket) {
-            match outcome {
-                Ok(count) => {
-                    self.consume(count);
-                    return Poll::Ready(Happened::Sent);
-                }
-                Err(error) => {
-                    self.queue.clear();
-                    self.from_client = false;
-                    self.failed = Some(error);
-                }
-            }
-        }
-        if inbox.capacity() - inbox.len() < HEAD_READ / 4 {
-            inbox.reserve(HEAD_READ);
-        }
-        match std::task::ready!(socket.poll_recv(cx, inbox)) {
-            Ok(0) => match self.failed.take() {
-                Some(error) => Poll::Ready(Happened::Failed(error)),
-                None => Poll::Ready(Happened::Received(0)),
-            },
-            Ok(count) => Poll::Ready(Happened::Received(count)),
-            Err(error) => Poll::Ready(Happened::Failed(self.failed.take().unwrap_or(error))),
-        }
-    }
-
-    fn poll_send(&mut self, cx: &mut Context<'_>, socket: &Socket) -> Poll<std::io::Result<u64>> {
-        match self.queue.front() {
-            None => Poll::Pending,
-            Some(Piece::File(region)) => socket
-                .poll_sendfile(cx, region)
-                .map_ok(|count| count as u64),
-            Some(Piece::Memory(_)) => {
-                let slices: smallvec::SmallVec<[IoSlice<'_>; 4]> = self
-                    .queue
-                    .iter()
-                    .map_while(|piece| match piece {
-                        Piece::Memory(bytes) => Some(IoSlice::new(bytes.chunk())),
-                        Piece::File(_) => None,
-                    })
-                    .take(4)
-                    .collect();
-                let more = if slices.len() < self.queue.len() {
-                    More::Follows
-                } else {
-                    More::Nothing
-                };
-                socket
-                    .poll_send(cx, &slices, more)
-                    .map_ok(|count| count as u64)
-            }
-        }
-    }
-
-    fn consume(&mut self, mut count: u64) {
-        self.has_sent |= count > 0;
-        self.sent += count;
-        while count > 0 {
-            let Some(front) = self.queue.front_mut() else {
-                return;
-            };
-            count -= front.split_to(count).len();
-            if front.is_empty() {
-                self.queue.pop_front();
-            }
         }
     }
 }

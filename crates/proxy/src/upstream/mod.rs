@@ -18,4 +18,5 @@ pub mod pass;
 pub mod receive;
 pub mod redirect;
 pub mod request;
+pub mod send;
 pub mod trace;

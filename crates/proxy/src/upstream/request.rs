@@ -19,7 +19,7 @@ use millpond_semantics::uri::{EscapeKind, escape_into};
 
 use super::exchange::Ask;
 use super::pass::{PassTarget, Resolved};
-use crate::downstream::body::{self, BodyFile, RequestBody};
+use crate::downstream::body::{self, BodyFile, Remains, RequestBody};
 use crate::failure::Failure;
 use crate::header::Known;
 use crate::http1::encode;
@@ -100,6 +100,8 @@ pub enum OutBody {
     Client {
         /// Its length; sent with chunked coding when unknown.
         length: Option<u64>,
+        /// What has come of it already.
+        first: Bytes,
     },
 }
 
@@ -155,25 +157,37 @@ async fn out_body(req: &mut Request, policy: &RequestPolicy) -> Result<OutBody, 
     let is_chunked = matches!(req.body, RequestBody::Unread { length: None });
     // nginx: HTTP/1.0 has no way to send a body of unknown length.
     let must_buffer = is_chunked && policy.version == UpstreamVersion::Http10;
-    if policy.buffering || must_buffer || is_here(req) {
+    if policy.buffering || must_buffer {
         body::read_all(req).await?;
     }
+    let first = begin_body(req)?;
     Ok(match &req.body {
         RequestBody::None => OutBody::None,
         RequestBody::Memory(bytes) => OutBody::Memory(bytes.clone()),
         RequestBody::File(file) => OutBody::File(Rc::clone(file)),
-        RequestBody::Unread { length } => OutBody::Client { length: *length },
+        RequestBody::Unread { length } => OutBody::Client {
+            length: *length,
+            first,
+        },
     })
 }
 
-/// True when the whole body came with the head: then it is kept, as nginx keeps it, for `$request_body`.
-fn is_here(req: &Request) -> bool {
-    match req.body {
-        RequestBody::Unread {
-            length: Some(length),
-        } => length <= req.down.inbox.borrow().len() as u64,
-        _ => false,
+/// Takes what has come of a body that is sent on while it comes. One that came whole is kept, as nginx keeps it, for
+/// `$request_body` and further tries.
+fn begin_body(req: &mut Request) -> Result<Bytes, Failure> {
+    if !matches!(req.body, RequestBody::Unread { .. }) {
+        return Ok(Bytes::new());
     }
+    let max = req.location.settings.body.buffer_size.as_usize();
+    let (first, remains) = body::take_ready(&req.down, max)?;
+    body::check_received(req, first.len() as u64)?;
+    if remains == Remains::Nothing {
+        req.body = match first.is_empty() {
+            true => RequestBody::None,
+            false => RequestBody::Memory(first.clone()),
+        };
+    }
+    Ok(first)
 }
 
 fn method(req: &mut Request, policy: &RequestPolicy, ask: &Ask) -> Bytes {
@@ -321,13 +335,13 @@ fn write_framing(
         OutBody::None => announced_empty.then_some(0),
         OutBody::Memory(bytes) => Some(bytes.len() as u64),
         OutBody::File(file) => Some(file.len),
-        OutBody::Client { length: None } => {
+        OutBody::Client { length: None, .. } => {
             if !is_set(b"transfer-encoding") {
                 encode::write_known(head, Known::TransferEncoding, b"chunked");
             }
             return;
         }
-        OutBody::Client { length } => *length,
+        OutBody::Client { length, .. } => *length,
     };
     if let Some(length) = length
         && !is_set(b"content-length")
