@@ -139,6 +139,8 @@ pub struct Request {
     pub values: Vec<Option<Value>>,
     /// How many blocks that compute variables are being evaluated, one inside the other.
     pub lookup_depth: u8,
+    /// True while a cycle of such blocks is being left.
+    pub has_lookup_cycle: bool,
     /// What limits said of the request, and what it holds of them.
     pub limits: LimitState,
     /// Exchanges with upstreams made for this request.
@@ -201,6 +203,7 @@ impl Request {
             captures: Captures::default(),
             values: vec![None; variables],
             lookup_depth: 0,
+            has_lookup_cycle: false,
             limits: LimitState::default(),
             upstream: Rc::default(),
             limit_rate: None,
@@ -242,6 +245,7 @@ impl Request {
             captures: self.captures.clone(),
             values: self.values.clone(),
             lookup_depth: 0,
+            has_lookup_cycle: false,
             limits: LimitState::default(),
             upstream: Rc::default(),
             limit_rate: self.limit_rate,

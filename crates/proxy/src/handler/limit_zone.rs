@@ -10,7 +10,7 @@
 //!
 //! Differs from nginx: a zone starts empty after a reload.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use millpond_conf::value::parse_offset;
@@ -225,12 +225,18 @@ pub fn note_uses(builder: &mut Builder, settings: &LocationSettings) {
     let requests = requests.map(|limit| ("limit_req", &limit.value.zone, limit.span));
     let connections = settings.limit_conn.limits.iter();
     let connections = connections.map(|limit| ("limit_conn", &limit.value.zone, limit.span));
+    let mut seen = HashSet::new();
     for (directive, zone, span) in requests.chain(connections) {
         let used = (directive, zone.clone(), span);
+        let is_new = seen.insert((directive, zone));
         // Blocks inside have the limits of those around them.
-        if !builder.limit_zones_used.contains(&used) {
-            builder.limit_zones_used.push(used);
+        if builder.limit_zones_used.contains(&used) {
+            continue;
         }
+        if !is_new {
+            builder.error(span, format!("\"{directive}\" directive is duplicate"));
+        }
+        builder.limit_zones_used.push(used);
     }
 }
 

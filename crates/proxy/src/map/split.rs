@@ -44,6 +44,10 @@ pub(super) fn split_clients(builder: &mut Builder, statement: &Statement, _draft
     };
     let source = builder.template(source);
     let id = variable_name(builder, name);
+    if let Some(id) = id {
+        // Known from here on, so that a mistake in the block is told once.
+        builder.define(id, Definition::Stored);
+    }
     let body = statement.body.as_deref().unwrap_or_default();
     let mut shares = Vec::new();
     for line in body {

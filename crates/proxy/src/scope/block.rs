@@ -49,6 +49,8 @@ pub struct Draft {
     pub name: String,
     /// True for a location that is found by a prefix or exactly.
     pub has_plain_name: bool,
+    /// How the location's name is compared; none for other blocks.
+    pub kind: Option<crate::route::location::LocationKind>,
     /// The handler that a directive set.
     pub handler: Option<ContentHandler>,
     /// True after `internal`.

@@ -356,6 +356,7 @@ impl Builder {
             span: Some(statement.span),
             name,
             has_plain_name: matches!(kind, LocationKind::Exact | LocationKind::Prefix(_)),
+            kind: Some(kind.clone()),
             is_internal: outer.is_internal,
             ..Draft::default()
         };
@@ -483,14 +484,22 @@ impl Builder {
             return;
         }
         let outer_name = outer.name.clone();
+        let lid = match &outer.kind {
+            Some(LocationKind::Exact) => "exact",
+            Some(LocationKind::Named) => "named",
+            _ => "",
+        };
         match kind {
+            _ if !lid.is_empty() => self.error(
+                statement.span,
+                format!("location \"{name}\" cannot be inside the {lid} location \"{outer_name}\""),
+            ),
             LocationKind::Named => self.error(
                 statement.span,
                 format!("named location \"{name}\" can be on the server level only"),
             ),
-            LocationKind::Exact | LocationKind::Prefix(_)
-                if outer_name.starts_with('/') && !name.starts_with(&outer_name) =>
-            {
+            // nginx: also of an expression's text, so that only expressions fit inside of one.
+            LocationKind::Exact | LocationKind::Prefix(_) if !name.starts_with(&outer_name) => {
                 self.error(
                     statement.span,
                     format!("location \"{name}\" is outside location \"{outer_name}\""),

@@ -229,7 +229,12 @@ fn write_lookup(req: &mut Request, id: VarId, lookup: &Lookup, out: &mut Vec<u8>
 
 /// Evaluates what may lead to other variables; `None` when it leads back to itself.
 fn guarded<T>(req: &mut Request, id: VarId, evaluate: impl FnOnce(&mut Request) -> T) -> Option<T> {
+    // A cycle is left at once: each round may branch, so that going on would take for ever.
+    if req.has_lookup_cycle {
+        return None;
+    }
     if req.lookup_depth >= MAX_LOOKUP_DEPTH {
+        req.has_lookup_cycle = true;
         let name = req.conf.variables.name(id);
         let message = format_args!("cycle while evaluating variable \"{name}\"");
         error::write(req, Level::Error, message);
@@ -238,6 +243,9 @@ fn guarded<T>(req: &mut Request, id: VarId, evaluate: impl FnOnce(&mut Request) 
     req.lookup_depth += 1;
     let value = evaluate(req);
     req.lookup_depth -= 1;
+    if req.lookup_depth == 0 {
+        req.has_lookup_cycle = false;
+    }
     Some(value)
 }
 
