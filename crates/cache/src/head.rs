@@ -155,17 +155,27 @@ impl StoredHead {
     /// The fields, names and values, in the order of the answer.
     pub fn fields(&self) -> StoredFields<'_> {
         StoredFields {
-            bytes: &self.fields,
+            bytes: &self.fields[..],
             at: 0,
             left: self.field_count,
         }
+    }
+
+    /// How many fields there are.
+    pub fn field_count(&self) -> usize {
+        usize::from(self.field_count)
     }
 
     /// The first value of a field, by its name in any case.
     pub fn field(&self, name: &[u8]) -> Option<Bytes> {
         self.fields()
             .find(|(other, _)| other.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value)
+            .map(|(_, value)| self.share(value))
+    }
+
+    /// A name or value that [`Self::fields`] gave, sharing the bytes of the head.
+    pub fn share(&self, part: &[u8]) -> Bytes {
+        self.fields.slice_ref(part)
     }
 
     fn is_well_formed(&self) -> bool {
@@ -178,15 +188,15 @@ impl StoredHead {
 /// Iterates over the fields of a head.
 #[derive(Debug)]
 pub struct StoredFields<'a> {
-    bytes: &'a Bytes,
+    bytes: &'a [u8],
     at: usize,
     left: u16,
 }
 
-impl Iterator for StoredFields<'_> {
-    type Item = (Bytes, Bytes);
+impl<'a> Iterator for StoredFields<'a> {
+    type Item = (&'a [u8], &'a [u8]);
 
-    fn next(&mut self) -> Option<(Bytes, Bytes)> {
+    fn next(&mut self) -> Option<(&'a [u8], &'a [u8])> {
         if self.left == 0 {
             return None;
         }
@@ -200,15 +210,13 @@ impl Iterator for StoredFields<'_> {
         let name_at = self.at + 6;
         let value_at = name_at.checked_add(name_len)?;
         let end = value_at.checked_add(value_len)?;
-        if end > self.bytes.len() {
-            return None;
-        }
+        let field = (
+            self.bytes.get(name_at..value_at)?,
+            self.bytes.get(value_at..end)?,
+        );
         self.left -= 1;
         self.at = end;
-        Some((
-            self.bytes.slice(name_at..value_at),
-            self.bytes.slice(value_at..end),
-        ))
+        Some(field)
     }
 }
 

@@ -6,7 +6,6 @@
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
 use millpond_semantics::date::format_http_date;
 
 pub use tokio::time::Instant;
@@ -37,17 +36,20 @@ pub async fn pause(duration: Duration) {
 }
 
 thread_local! {
-    static DATE: RefCell<(i64, Bytes)> = const { RefCell::new((i64::MIN, Bytes::new())) };
+    static DATE: RefCell<(i64, Vec<u8>)> = const { RefCell::new((i64::MIN, Vec::new())) };
 }
 
-/// The value of the Date header for `now_ms`; formatted once a second.
-pub fn date_header(now_ms: i64) -> Bytes {
+/// Lends the line of the Date field for `now_ms`, its end included; formatted once a second.
+pub fn with_date_line<T>(now_ms: i64, take: impl FnOnce(&[u8]) -> T) -> T {
     let second = now_ms.div_euclid(1000);
-    DATE.with_borrow_mut(|(cached, text)| {
+    DATE.with_borrow_mut(|(cached, line)| {
         if *cached != second {
             *cached = second;
-            *text = Bytes::copy_from_slice(&format_http_date(second));
+            line.clear();
+            line.extend_from_slice(b"Date: ");
+            line.extend_from_slice(&format_http_date(second));
+            line.extend_from_slice(b"\r\n");
         }
-        text.clone()
+        take(line)
     })
 }

@@ -338,6 +338,11 @@ impl Fields {
         self.0.retain(keep);
     }
 
+    /// As [`Self::retain`], for a `keep` that may change the fields' values.
+    pub fn retain_mut(&mut self, keep: impl FnMut(&mut Field) -> bool) {
+        self.0.retain_mut(keep);
+    }
+
     /// Removes everything.
     pub fn clear(&mut self) {
         self.0.clear();

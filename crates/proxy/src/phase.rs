@@ -92,12 +92,12 @@ const HANDLERS: &[(Phase, Handler)] = &[
 ];
 
 /// Runs a routed request to its answer, error pages included.
-pub async fn answer(req: &mut Request) -> Response {
+pub async fn answer(req: &mut Request) -> Box<Response> {
     answer_from(req, Phase::PostRead).await
 }
 
 /// Runs phases and error pages until there is an answer.
-async fn answer_from(req: &mut Request, mut start: Phase) -> Response {
+async fn answer_from(req: &mut Request, mut start: Phase) -> Box<Response> {
     // INVARIANT 1: every round but the last spends one of the request's redirects.
     loop {
         let next = match run(req, start).await {
@@ -105,21 +105,21 @@ async fn answer_from(req: &mut Request, mut start: Phase) -> Response {
                 keep_challenges(req, &response);
                 error_page::follow_status(req, response.status)
             }
-            Ok(response) => error_page::Next::Answer(Box::new(response)),
+            Ok(response) => error_page::Next::Answer(response),
             Err(failure) => {
                 crate::log::error::failure(req, &failure);
                 error_page::follow_status(req, failure.status())
             }
         };
         match next {
-            error_page::Next::Answer(response) => return finish(req, *response),
+            error_page::Next::Answer(response) => return finish(req, response),
             error_page::Next::Run(phase) => start = phase,
         }
     }
 }
 
 /// Gives the answer the status of the error that it answers, and the fields that the phases left.
-fn finish(req: &mut Request, mut response: Response) -> Response {
+fn finish(req: &mut Request, mut response: Box<Response>) -> Box<Response> {
     if req.error_status != 0 && response.status != req.error_status {
         response.status = req.error_status;
         response.status_text = None;
@@ -153,15 +153,15 @@ fn keep_challenges(req: &mut Request, response: &Response) {
 }
 
 /// Answers a request that failed before it had a location (a malformed head).
-pub async fn answer_refused(req: &mut Request, status: u16) -> Response {
+pub async fn answer_refused(req: &mut Request, status: u16) -> Box<Response> {
     match error_page::follow_status(req, status) {
-        error_page::Next::Answer(response) => finish(req, *response),
+        error_page::Next::Answer(response) => finish(req, response),
         error_page::Next::Run(phase) => answer_from(req, phase).await,
     }
 }
 
 /// Runs the phases from the first handler of `start`.
-async fn run(req: &mut Request, start: Phase) -> Result<Response, Failure> {
+async fn run(req: &mut Request, start: Phase) -> Result<Box<Response>, Failure> {
     let mut at = first_of(start);
     // Every jump back spends one of the request's redirects, so this loop ends.
     while let Some((phase, handler)) = HANDLERS.get(at) {
@@ -169,7 +169,7 @@ async fn run(req: &mut Request, start: Phase) -> Result<Response, Failure> {
             Flow::Next => at += 1,
             Flow::EndPhase => at = after(*phase),
             Flow::Jump(phase) => at = first_of(phase),
-            Flow::Respond(response) => return Ok(*response),
+            Flow::Respond(response) => return Ok(response),
         }
     }
     Err(Failure::Status(404))
@@ -191,11 +191,13 @@ fn after(phase: Phase) -> usize {
 
 async fn run_handler(req: &mut Request, handler: Handler) -> Result<Flow, Failure> {
     match handler {
+        Handler::ServerRewrite if req.server.location.script.is_empty() => Ok(Flow::Next),
         Handler::ServerRewrite => {
             let server = std::sync::Arc::clone(&req.server);
             rewrite::run(req, &server.location.script)
         }
         Handler::FindLocation => handler::find_location(req),
+        Handler::Rewrite if req.location.script.is_empty() => Ok(Flow::Next),
         Handler::Rewrite => {
             let location = std::sync::Arc::clone(&req.location);
             if location.is_server_level() {
@@ -212,7 +214,9 @@ async fn run_handler(req: &mut Request, handler: Handler) -> Result<Flow, Failur
             handler::realip::replace(req);
             Ok(Flow::Next)
         }
-        Handler::LimitReq => handler::limit_req::run(req).await,
+        Handler::LimitReq if !handler::limit_req::is_due(req) => Ok(Flow::Next),
+        // What seldom waits stays out of the size of every request's future.
+        Handler::LimitReq => Box::pin(handler::limit_req::run(req)).await,
         Handler::LimitConn => handler::limit_conn::run(req),
         Handler::Access => handler::access::run(req).await,
         Handler::TryFiles => handler::try_files::run(req),

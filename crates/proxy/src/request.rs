@@ -7,9 +7,9 @@
 //! Invariants:
 //! 1. `uri` is normalized and unescaped; `args` is as the client (or a rewrite) wrote it.
 //! 2. `location` is the server's own settings until the location is found.
-//! 3. `values` has a slot for every variable of the configuration.
+//! 3. `values` has a slot for every variable of the configuration, or none while no value was kept.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -29,6 +29,14 @@ use crate::var;
 
 /// How often a request may be redirected inside the server before it is a loop (nginx: 10).
 pub const MAX_URI_CHANGES: u8 = 10;
+
+/// Capacity up to which the buffer of evaluations is kept (arbitrary: longer values are rare).
+const SCRATCH_KEPT: usize = 4096;
+
+thread_local! {
+    /// Where values are put together before they are copied out in one piece of the right size.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// What a variable's evaluation found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -168,18 +176,17 @@ impl Request {
     pub fn new(
         conf: Arc<Conf>,
         down: Rc<Downstream>,
-        head: RequestHead,
+        head: Rc<RequestHead>,
         server: Arc<Server>,
     ) -> Self {
         let location = Arc::clone(&server.location);
-        let variables = conf.variables.len();
         Request {
             method: head.method(),
             started: down.request_started.get(),
             started_ms: crate::clock::now_ms(),
             conf,
             down,
-            head: Rc::new(head),
+            head,
             uri: Bytes::new(),
             args: Bytes::new(),
             unparsed_uri: Bytes::new(),
@@ -201,7 +208,7 @@ impl Request {
             error_status: 0,
             answer_fields: Fields::new(),
             captures: Captures::default(),
-            values: vec![None; variables],
+            values: Vec::new(),
             lookup_depth: 0,
             has_lookup_cycle: false,
             limits: LimitState::default(),
@@ -274,9 +281,15 @@ impl Request {
         if let Some(literal) = template.as_literal() {
             return Bytes::copy_from_slice(literal);
         }
-        let mut out = Vec::with_capacity(64);
-        self.eval_into(template, &mut out);
-        Bytes::from(out)
+        // Taken, not borrowed: a variable may be made from another template.
+        let mut scratch = SCRATCH.take();
+        self.eval_into(template, &mut scratch);
+        let value = Bytes::copy_from_slice(&scratch);
+        if scratch.capacity() <= SCRATCH_KEPT {
+            scratch.clear();
+            SCRATCH.set(scratch);
+        }
+        value
     }
 
     /// Appends the template's value to `out`.
@@ -310,6 +323,9 @@ impl Request {
 
     /// Sets a variable of the `set` kind, or caches an evaluation.
     pub fn set_value(&mut self, id: VarId, value: Value) {
+        if self.values.is_empty() {
+            self.values.resize(self.conf.variables.len(), None);
+        }
         if let Some(slot) = self.values.get_mut(id.0 as usize) {
             *slot = Some(value);
         }

@@ -29,7 +29,7 @@ pub async fn send(req: &mut Request, response: &mut Response) -> Result<(), Send
         return Err(crate::downstream::ClientGone::Closed.into());
     }
     if let Err(refusal) = filter::run(req, response) {
-        *response = crate::phase::answer_refused(req, refusal.status).await;
+        *response = *Box::pin(crate::phase::answer_refused(req, refusal.status)).await;
         refusal.complete(response);
         // The conditions and ranges of the answer are settled: nothing is refused twice.
         let _ = filter::run(req, response);
@@ -126,14 +126,10 @@ fn encode_head(req: &mut Request, response: &mut Response, framing: OutFraming) 
     }
     let fields = &mut response.fields;
     if !response.hides_server && fields.get(Known::Server).is_none() {
-        encode::write_known(
-            &mut head,
-            Known::Server,
-            req.location.settings.tokens.server_field(),
-        );
+        encode::write_line(&mut head, req.location.settings.tokens.server_line());
     }
     if !response.hides_date && fields.get(Known::Date).is_none() {
-        encode::write_known(&mut head, Known::Date, &clock::date_header(clock::now_ms()));
+        clock::with_date_line(clock::now_ms(), |line| encode::write_line(&mut head, line));
     }
     encode::write_fields(&mut head, fields);
     encode_framing(&mut head, response, framing);
@@ -154,7 +150,7 @@ fn encode_framing(head: &mut BytesMut, response: &Response, framing: OutFraming)
             encode::write_known_number(head, Known::ContentLength, length);
         }
         (OutFraming::Chunked, _) => {
-            encode::write_known(head, Known::TransferEncoding, b"chunked");
+            encode::write_line(head, b"Transfer-Encoding: chunked\r\n");
         }
         _ => {}
     }
@@ -166,10 +162,10 @@ fn encode_connection(req: &Request, head: &mut BytesMut, status: u16) {
         return;
     }
     if !req.keep_alive {
-        encode::write_known(head, Known::Connection, b"close");
+        encode::write_line(head, b"Connection: close\r\n");
         return;
     }
-    encode::write_known(head, Known::Connection, b"keep-alive");
+    encode::write_line(head, b"Connection: keep-alive\r\n");
     if let Some(seconds) = req.location.settings.keep_alive.header_timeout() {
         encode::write_known(
             head,
@@ -216,6 +212,16 @@ pub struct TokensPolicy {
 }
 
 impl TokensPolicy {
+    /// The Server field as a whole line.
+    pub fn server_line(&self) -> &'static [u8] {
+        match self.tokens {
+            Tokens::Off => b"Server: millpond\r\n",
+            Tokens::On | Tokens::Build => {
+                concat!("Server: millpond/", env!("CARGO_PKG_VERSION"), "\r\n").as_bytes()
+            }
+        }
+    }
+
     /// The value of the Server field.
     pub fn server_field(&self) -> &'static [u8] {
         match self.tokens {

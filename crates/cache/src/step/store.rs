@@ -142,7 +142,7 @@ fn renewing_validity<F: Fetched>(walk: &Walk, fetched: &F, now: i64) -> Upstream
 fn stored_validity(walk: &Walk, head: &StoredHead, now: i64) -> UpstreamValidity {
     let mut validity = UpstreamValidity::new(now);
     for (name, value) in head.fields() {
-        feed(walk, &mut validity, &name, &value);
+        feed(walk, &mut validity, name, value);
     }
     validity
 }

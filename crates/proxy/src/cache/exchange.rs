@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use millpond_cache::bypass::BypassPolicy;
 use millpond_cache::step::{self, Exchange, FetchEnd, FetchFailure, Purpose};
 use millpond_cache::use_stale::StaleCause;
+use millpond_conf::Template;
 
 use crate::body::{BodyError, BodyStream, Piece};
 use crate::clock;
@@ -29,9 +31,17 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
         PassExchange { req, target }
     }
 
-    fn any_true(&mut self, templates: Option<Vec<millpond_conf::Template>>) -> bool {
+    fn any_true(&mut self, choose: fn(&BypassPolicy) -> &Option<Vec<Template>>) -> bool {
         let req = self.req.borrow_mut();
-        templates.is_some_and(|templates| templates.iter().any(|template| req.is_true(template)))
+        if choose(&req.location.settings.cache_bypass).is_none() {
+            return false;
+        }
+        let location = Arc::clone(&req.location);
+        let templates = choose(&location.settings.cache_bypass);
+        templates
+            .iter()
+            .flatten()
+            .any(|template| req.is_true(template))
     }
 }
 
@@ -77,27 +87,11 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     }
 
     fn must_bypass(&mut self) -> bool {
-        let templates = self
-            .req
-            .borrow()
-            .location
-            .settings
-            .cache_bypass
-            .bypass
-            .clone();
-        self.any_true(templates)
+        self.any_true(|policy| &policy.bypass)
     }
 
     fn must_not_store(&mut self) -> bool {
-        let templates = self
-            .req
-            .borrow()
-            .location
-            .settings
-            .cache_bypass
-            .no_cache
-            .clone();
-        self.any_true(templates)
+        self.any_true(|policy| &policy.no_cache)
     }
 
     async fn fetch(&mut self, ask: &step::Ask) -> Result<Origin, Failed> {
@@ -113,7 +107,9 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
             if_none_match: ask.if_none_match.clone(),
             if_modified_since: ask.if_modified_since.clone(),
         };
-        match exchange::fetch(self.req.borrow_mut(), &self.target, &ask).await {
+        // A hit fetches nothing, so its future has no room for that.
+        let fetch = Box::pin(exchange::fetch(self.req.borrow_mut(), &self.target, &ask));
+        match fetch.await {
             Ok(fetched) => Ok(Origin(fetched)),
             Err(failure) => Err(Failed(failure)),
         }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use millpond_cache::fill::Streaming;
 use millpond_cache::fill::pump::Reader;
 use millpond_cache::head::StoredHead;
@@ -89,9 +88,10 @@ fn from_head(
     head: &StoredHead,
     stored: Stored,
 ) -> Response {
-    let mut fields = Fields::with_capacity(16);
+    // Room for what the configuration adds.
+    let mut fields = Fields::with_capacity(head.field_count() + 4);
     for (name, value) in head.fields() {
-        fields.push(stored_field(name, value));
+        fields.push(stored_field(head, name, value));
     }
     if req.conf.uses_upstream_fields {
         req.upstream.borrow_mut().fields = Some(std::rc::Rc::new(fields.clone()));
@@ -105,10 +105,11 @@ fn from_head(
 }
 
 /// A name that is written as usual costs no reference to the stored head.
-fn stored_field(name: Bytes, value: Bytes) -> Field {
-    let known = Known::of(&name);
+fn stored_field(head: &StoredHead, name: &[u8], value: &[u8]) -> Field {
+    let (known, value) = (Known::of(name), head.share(value));
     if known != Known::Other && name == known.canonical().as_bytes() {
         return Field::known(known, value);
     }
+    let name = head.share(name);
     Field { known, name, value }
 }

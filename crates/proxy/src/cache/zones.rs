@@ -4,7 +4,7 @@
 //! 1. A folder is open at most once in the process: a reload finds the zone that is there.
 //! 2. A zone that no configuration names any more closes with its last user.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -116,7 +116,7 @@ impl LocationCache {
 /// The zones of a configuration, by name.
 #[derive(Debug, Default)]
 pub struct Zones {
-    by_name: HashMap<Bytes, Arc<CacheZone>>,
+    by_name: BTreeMap<Bytes, Arc<CacheZone>>,
 }
 
 impl Zones {
@@ -146,7 +146,7 @@ struct OpenZone {
 impl Registry {
     /// Opens the zones that a configuration declares, or finds them open; the error says which and why.
     pub fn open(&self, conf: &mut Conf) -> Result<(), String> {
-        let mut by_name = HashMap::new();
+        let mut by_name = BTreeMap::new();
         for declared in &conf.declared.zones {
             let zone = self.open_one(declared)?;
             by_name.insert(Bytes::from(declared.name.clone().into_bytes()), zone);

@@ -159,7 +159,7 @@ struct Idle {
 /// What a connection brought.
 enum Arrival {
     /// A request.
-    Head(RequestHead),
+    Head(Rc<RequestHead>),
     /// Something that is none, or not one for us.
     Refused(Refused),
     /// Part of a request, and then no more.
@@ -210,12 +210,12 @@ pub async fn serve(down: Rc<Downstream>, binding: Arc<Binding>, member: Member) 
         match after {
             After::NextRequest(next) => idle = next,
             After::Close => return,
-            After::Linger { time, timeout } => return linger(&down, time, timeout).await,
+            After::Linger { time, timeout } => return Box::pin(linger(&down, time, timeout)).await,
         }
     }
 }
 
-type Head = Result<RequestHead, Refused>;
+type Head = Result<Rc<RequestHead>, Refused>;
 
 /// Reads the next head.
 async fn read_head(
@@ -246,7 +246,7 @@ async fn read_head(
             match parser.parse(&mut down.inbox.borrow_mut(), &limits) {
                 Progress::Done(head) => {
                     down.request_bytes.set(head.head_len() as u64);
-                    return Arrival::Head(head);
+                    return Arrival::Head(Rc::new(head));
                 }
                 Progress::Refuse(refused) => return Arrival::Refused(refused),
                 Progress::NeedMore => {}
@@ -330,7 +330,7 @@ fn record_broken(down: &Rc<Downstream>, listen: &Listen, head: RequestHead, gone
     down.requests.set(down.requests.get() + 1);
     let conf = Arc::clone(&down.generation.conf);
     let server = Arc::clone(listen.names.default_server());
-    let mut req = Request::new(conf, Rc::clone(down), head, server);
+    let mut req = Request::new(conf, Rc::clone(down), Rc::new(head), server);
     req.sent.status = match gone {
         ClientGone::TimedOut => 408,
         ClientGone::Closed | ClientGone::Io(_) => 400,
@@ -366,7 +366,7 @@ async fn exchange(down: &Rc<Downstream>, listen: &Listen, head: Head) -> After {
     let server = std::sync::Arc::clone(listen.names.default_server());
     let (head, refusal) = match head {
         Ok(head) => (head, None),
-        Err(refused) => (refused.head, Some(refused.why)),
+        Err(refused) => (Rc::new(refused.head), Some(refused.why)),
     };
     let mut req = Request::new(conf, Rc::clone(down), head, server);
     let refused = match refusal {
@@ -381,7 +381,7 @@ async fn exchange(down: &Rc<Downstream>, listen: &Listen, head: Head) -> After {
             req.keep_alive = false;
             // What follows a refused head cannot be told apart from a body.
             *down.incoming.borrow_mut() = Incoming::None;
-            phase::answer_refused(&mut req, status).await
+            Box::pin(phase::answer_refused(&mut req, status)).await
         }
     };
     let was_refused = !is_open;
@@ -503,7 +503,7 @@ impl KeepAlivePolicy {
         let down = &req.down;
         !self.idle_timeout().is_zero()
             && down.requests.get() < self.requests
-            && clock::instant() - down.accepted < self.time
+            && down.request_started.get() - down.accepted < self.time
             && (!down.generation.is_closing() || !self.min_timeout.is_zero())
             && !is_body_in_doubt(down)
             && !self.distrusts(req)

@@ -63,7 +63,6 @@ impl Downstream {
     ///
     /// Returns false at the client's end of stream.
     pub async fn fill_inbox(&self, size: usize, timeout: Duration) -> Result<bool, ClientGone> {
-        let deadline = crate::clock::instant() + timeout;
         let read = std::future::poll_fn(|cx| {
             let mut inbox = self.inbox.borrow_mut();
             if inbox.capacity() == inbox.len() {
@@ -71,7 +70,7 @@ impl Downstream {
             }
             self.socket.poll_recv(cx, &mut inbox)
         });
-        match self.timer.guard(deadline, read).await {
+        match self.timer.guard_for(timeout, read).await {
             Ok(Ok(count)) => Ok(count > 0),
             Ok(Err(error)) => Err(ClientGone::Io(error)),
             Err(_) => Err(ClientGone::TimedOut),

@@ -10,6 +10,7 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::time::Sleep;
 
@@ -43,6 +44,24 @@ impl Timer {
         std::future::poll_fn(move |cx| match future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
             Poll::Pending => self.poll_expired(cx, deadline).map(Err),
+        })
+        .await
+    }
+
+    /// Runs `future` for at most `timeout`; what is ready at once reads no clock.
+    pub async fn guard_for<F: Future>(
+        &self,
+        timeout: Duration,
+        future: F,
+    ) -> Result<F::Output, Expired> {
+        let mut future = std::pin::pin!(future);
+        let mut deadline = None;
+        std::future::poll_fn(move |cx| match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => {
+                let deadline = *deadline.get_or_insert_with(|| clock::instant() + timeout);
+                self.poll_expired(cx, deadline).map(Err)
+            }
         })
         .await
     }

@@ -127,16 +127,19 @@ pub async fn send(
     sent: &mut SentBytes,
 ) -> Result<(), SendError> {
     let mut out = Outbox::new(answer.head, answer.framing);
-    let started = clock::instant();
+    // Time counts only for a rate.
+    let started = (limits.rate > 0).then(clock::instant);
     loop {
         out.gather(answer.body, answer.trailers).await?;
         if out.queue.is_empty() {
             return out.check_complete();
         }
-        let allowance = rate_allowance(down, limits, started, sent).await?;
+        let allowance = match started {
+            Some(started) => rate_allowance(down, limits, started, sent).await?,
+            None => u64::MAX,
+        };
         let step = std::future::poll_fn(|cx| out.poll_write(cx, down, limits, allowance));
-        let deadline = clock::instant() + limits.timeout;
-        let count = match down.timer.guard(deadline, step).await {
+        let count = match down.timer.guard_for(limits.timeout, step).await {
             Ok(Ok(count)) => count,
             Ok(Err(error)) => return Err(ClientGone::Io(error).into()),
             Err(_) => return Err(ClientGone::TimedOut.into()),
@@ -334,16 +337,13 @@ impl Outbox {
     }
 }
 
-/// How many bytes may be sent now under `limit_rate`; waits until it is at least one.
+/// How many bytes may be sent now under a `limit_rate`; waits until it is at least one.
 async fn rate_allowance(
     down: &Downstream,
     limits: &SendLimits,
     started: Instant,
     sent: &SentBytes,
 ) -> Result<u64, ClientGone> {
-    if limits.rate == 0 {
-        return Ok(u64::MAX);
-    }
     loop {
         // nginx: the first second's share is there at once.
         let elapsed_ms = (clock::instant() - started).as_millis() as u64;

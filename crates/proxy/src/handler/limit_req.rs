@@ -310,14 +310,19 @@ struct Active<'a> {
     key: Bytes,
 }
 
+/// Whether there are limits that the request was not counted against yet.
+pub fn is_due(req: &Request) -> bool {
+    // INVARIANT 3.
+    !req.location.settings.limit_req.limits.is_empty() && req.limits.req_status.is_none()
+}
+
 /// Refuses or delays the request where there are limits.
 pub async fn run(req: &mut Request) -> Result<Flow, Failure> {
-    let location = Arc::clone(&req.location);
-    let policy = &location.settings.limit_req;
-    // INVARIANT 3.
-    if policy.limits.is_empty() || req.limits.req_status.is_some() {
+    if !is_due(req) {
         return Ok(Flow::Next);
     }
+    let location = Arc::clone(&req.location);
+    let policy = &location.settings.limit_req;
     let active = active(req, policy);
     let Some(wait) = admit(req, policy, &active)? else {
         return Ok(Flow::Next);

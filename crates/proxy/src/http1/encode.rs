@@ -156,6 +156,11 @@ pub fn write_known(out: &mut BytesMut, known: Known, value: &[u8]) {
     write_checked(out, known.canonical().as_bytes(), value);
 }
 
+/// Writes a line that is whole and good already, its end included.
+pub fn write_line(out: &mut BytesMut, line: &[u8]) {
+    out.put_slice(line);
+}
+
 /// Writes one field with a known name and a number. `known` must not be `Other`.
 pub fn write_known_number(out: &mut BytesMut, known: Known, value: u64) {
     out.put_slice(known.canonical().as_bytes());

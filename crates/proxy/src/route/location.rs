@@ -10,7 +10,7 @@
 //!    prefix, so that the search is one binary search and a walk up.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -50,8 +50,8 @@ pub struct LocationTree {
     prefixes: Vec<PrefixEntry>,
     regexes: Vec<(Arc<Regex>, Arc<Location>)>,
     named: HashMap<Bytes, Arc<Location>>,
-    /// Names whose slashless form is redirected.
-    slashed: HashMap<Bytes, Arc<Location>>,
+    /// Slashless forms of names that are redirected to the names.
+    slashed: BTreeMap<Bytes, Arc<Location>>,
 }
 
 #[derive(Debug)]
@@ -99,7 +99,8 @@ impl LocationTree {
         let name = location.name.clone();
         let is_path = matches!(location.kind, LocationKind::Exact | LocationKind::Prefix(_));
         if is_path && location.redirects_slashless() {
-            self.slashed.insert(name.clone(), Arc::clone(&location));
+            let slashless = name.slice(..name.len().saturating_sub(1));
+            self.slashed.insert(slashless, Arc::clone(&location));
         }
         match &location.kind {
             LocationKind::Exact => {
@@ -192,10 +193,7 @@ impl LocationTree {
 
     /// nginx: `location /dir/` with a proxying handler answers `/dir` with a redirect.
     fn missing_slash(&self, uri: &[u8]) -> Option<Arc<Location>> {
-        if self.slashed.is_empty() {
-            return None;
-        }
-        let location = self.slashed.get(&[uri, b"/"].concat()[..])?;
+        let location = self.slashed.get(uri)?;
         let is_taken = self
             .prefixes
             .binary_search_by(|entry| entry.name[..].cmp(uri))

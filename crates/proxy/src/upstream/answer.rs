@@ -128,10 +128,9 @@ pub fn from_head(
     }
     // nginx: an answer that is not for the cache was made for the client's own conditions.
     response.skip_conditionals = stored == Stored::No;
-    response.fields = Fields::with_capacity(head.fields.len() + 2);
-    for field in head.fields.iter() {
-        take_field(req, target, policy, field, (&mut response, stored));
-    }
+    let mut fields = head.fields;
+    fields.retain_mut(|field| keep_field(req, target, policy, field, (&mut response, stored)));
+    response.fields = fields;
     response.hides_date = is_passed(policy, Known::Date);
     response.hides_server = is_passed(policy, Known::Server);
     response
@@ -144,20 +143,20 @@ fn is_passed(policy: &AnswerPolicy, known: Known) -> bool {
         .any(|name| name.eq_ignore_ascii_case(known.canonical()))
 }
 
-fn take_field(
+/// Whether a field is passed on; its value becomes what the client gets.
+fn keep_field(
     req: &mut Request,
     target: &PassTarget,
     policy: &AnswerPolicy,
-    field: &Field,
+    field: &mut Field,
     (response, stored): (&mut Response, Stored),
-) {
-    let mut field = field.clone();
+) -> bool {
     match field.known {
         Known::Connection | Known::TransferEncoding | Known::ContentLength | Known::KeepAlive => {
-            return;
+            return false;
         }
-        _ if is_hidden(policy, &field) => return,
-        Known::AcceptRanges if policy.force_ranges => return,
+        _ if is_hidden(policy, field) => return false,
+        Known::AcceptRanges if policy.force_ranges => return false,
         Known::AcceptRanges if stored != Stored::No => {
             // nginx: a stored answer is cut into ranges when its origin says that it can be.
             response.ranges = if stored == Stored::Yes {
@@ -165,7 +164,7 @@ fn take_field(
             } else {
                 RangeRule::Single
             };
-            return;
+            return false;
         }
         Known::LastModified => response.last_modified = parse_http_date(&field.value),
         Known::Location => {
@@ -186,7 +185,7 @@ fn take_field(
         }
         _ => {}
     }
-    response.fields.push(field);
+    true
 }
 
 /// nginx's list of fields that are not passed on unless a location passes them by name.

@@ -173,7 +173,7 @@ fn begin_trace(req: &Request, resolved: &Resolved) {
         last.ends_group = true;
     }
     trace.fields = None;
-    trace.host = Some(Rc::from(resolved.host.as_str()));
+    trace.host = Some(Arc::clone(&resolved.host));
     trace.port = resolved.port;
 }
 

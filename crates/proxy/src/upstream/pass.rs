@@ -57,7 +57,7 @@ pub struct Resolved {
     /// The peers.
     pub group: Arc<Group>,
     /// The authority as written, without a default port: the Host field of requests.
-    pub host: String,
+    pub host: Arc<str>,
     /// The port.
     pub port: u16,
     /// The path of the URL; `None` when it has none.
@@ -163,7 +163,7 @@ fn fixed(builder: &mut Builder, url: &str, span: Span, draft: &Draft) -> Option<
             let path = parts.path.map(absolute_path);
             Some(Resolved {
                 group,
-                host,
+                host: Arc::from(host),
                 port,
                 path,
             })
@@ -285,7 +285,7 @@ impl PassTarget {
         })?;
         Ok(Resolved {
             group,
-            host,
+            host: Arc::from(host),
             port,
             path: parts.path.map(absolute_path),
         })
@@ -309,7 +309,7 @@ fn is_ip(authority: &str) -> bool {
 pub async fn run(req: &mut Request, target: &Arc<PassTarget>) -> Result<Response, Failure> {
     let size = req.location.settings.slice.size.0;
     if size > 0 && matches!(req.method, Method::Get | Method::Head) && req.conf.uses_slices {
-        return cache::slice::run(req, target, size).await;
+        return Box::pin(cache::slice::run(req, target, size)).await;
     }
     run_whole(req, target).await
 }
@@ -323,7 +323,7 @@ pub async fn run_whole(req: &mut Request, target: &Arc<PassTarget>) -> Result<Re
     {
         return cache::pass::run(req, target, cache, zone).await;
     }
-    let fetched = exchange::fetch(req, target, &Ask::default()).await?;
+    let fetched = Box::pin(exchange::fetch(req, target, &Ask::default())).await?;
     answer::from_fetched(req, target, fetched)
 }
 
@@ -331,7 +331,7 @@ pub async fn run_whole(req: &mut Request, target: &Arc<PassTarget>) -> Result<Re
 fn note_host(req: &Request, target: &PassTarget) {
     if let Some(resolved) = target.fixed() {
         let mut trace = req.upstream.borrow_mut();
-        trace.host = Some(std::rc::Rc::from(resolved.host.as_str()));
+        trace.host = Some(Arc::clone(&resolved.host));
         trace.port = resolved.port;
     }
 }

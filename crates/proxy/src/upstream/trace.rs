@@ -1,6 +1,7 @@
 //! What was learnt of a request's exchanges with upstreams, for `$upstream_*` variables.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::header::Fields;
@@ -33,7 +34,7 @@ pub struct Attempt {
 #[derive(Clone, Debug, Default)]
 pub struct UpstreamTrace {
     /// The authority that requests name (`$proxy_host`), as it is passed to.
-    pub host: Option<Rc<str>>,
+    pub host: Option<Arc<str>>,
     /// Its port.
     pub port: u16,
     /// In order.
