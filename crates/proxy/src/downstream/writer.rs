@@ -7,7 +7,7 @@
 //! Invariants:
 //! 1. No more than [`QUEUE_BYTES`] of memory and [`QUEUE_PIECES`] pieces are held here.
 //! 2. A body of known length that ends early, or any error of the body, ends the connection, so that the
-//!    client sees the failure.
+//!    client sees the failure, after the bytes that came before it.
 //! 3. A chunk is framed only around bytes that are there.
 
 use std::collections::VecDeque;
@@ -130,9 +130,9 @@ pub async fn send(
     // Time counts only for a rate.
     let started = (limits.rate > 0).then(clock::instant);
     loop {
-        out.gather(answer.body, answer.trailers).await?;
+        out.gather(answer.body, answer.trailers).await;
         if out.queue.is_empty() {
-            return out.check_complete();
+            return out.outcome();
         }
         let allowance = match started {
             Some(started) => rate_allowance(down, limits, started, sent).await?,
@@ -172,6 +172,8 @@ struct Outbox {
     /// Bytes of a `Length` body that have not come yet.
     missing: u64,
     is_ended: bool,
+    /// Why the body ended early: said once everything before it is sent.
+    broken: Option<BodyError>,
 }
 
 impl Outbox {
@@ -186,6 +188,7 @@ impl Outbox {
                 _ => 0,
             },
             is_ended: framing == OutFraming::NoBody || framing == OutFraming::Length(0),
+            broken: None,
         };
         // An answer to HTTP/0.9 has no head, and no piece is empty.
         if !head.is_empty() {
@@ -199,7 +202,7 @@ impl Outbox {
         &mut self,
         body: &mut Body,
         trailers: &mut dyn FnMut(Option<Fields>) -> Option<Fields>,
-    ) -> Result<(), BodyError> {
+    ) {
         std::future::poll_fn(|cx| self.poll_gather(cx, body, trailers)).await
     }
 
@@ -208,17 +211,20 @@ impl Outbox {
         cx: &mut Context<'_>,
         body: &mut Body,
         trailers: &mut dyn FnMut(Option<Fields>) -> Option<Fields>,
-    ) -> Poll<Result<(), BodyError>> {
+    ) -> Poll<()> {
         while !self.is_ended && self.memory < QUEUE_BYTES && self.queue.len() + 3 <= QUEUE_PIECES {
             match body.poll_next(cx) {
                 Poll::Ready(Some(Ok(piece))) => self.push_body(piece),
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
+                Poll::Ready(Some(Err(error))) => {
+                    self.is_ended = true;
+                    self.broken = Some(error);
+                }
                 Poll::Ready(None) => self.end(trailers(body.take_trailers())),
                 Poll::Pending if self.queue.is_empty() => return Poll::Pending,
                 Poll::Pending => break,
             }
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(())
     }
 
     fn push_body(&mut self, mut piece: Piece) {
@@ -267,11 +273,13 @@ impl Outbox {
         self.queue.push_back(piece);
     }
 
-    fn check_complete(&self) -> Result<(), SendError> {
-        if self.missing > 0 {
-            return Err(BodyError::UpstreamTruncated.into());
+    /// How the answer ended, when nothing is left to send.
+    fn outcome(&mut self) -> Result<(), SendError> {
+        match self.broken.take() {
+            Some(error) => Err(error.into()),
+            None if self.missing > 0 => Err(BodyError::UpstreamTruncated.into()),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// One write of at most `allowance` bytes; returns the bytes taken.

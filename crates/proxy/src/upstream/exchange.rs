@@ -37,6 +37,9 @@ use crate::header::{Fields, Known, KnownSet};
 use crate::http1::response::{Progress, ResponseHead, ResponseParser};
 use crate::request::Request;
 
+/// Interim answers that are passed over before a final one (arbitrary: far more than any honest peer sends).
+const MAX_INTERIM: u32 = 100;
+
 /// How long a peer may be silent, and how large its head may be.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
@@ -301,8 +304,12 @@ impl Try<'_> {
             .map_err(|broken| broken.failure)
     }
 
+    /// RFC 9110 §9.2.2: a connection that dies does not tell whether the request was acted on, so one that
+    /// changes something is not repeated by itself.
     fn may_retry_idle(&self) -> bool {
-        !matches!(self.prepared.body, OutBody::Client { .. })
+        let policy = &self.req.location.settings.pass_next;
+        let may_repeat = !self.was_sent || policy.may_repeat(self.req.method);
+        may_repeat && !matches!(self.prepared.body, OutBody::Client { .. })
     }
 
     /// An address that cannot be read is none, as in nginx.
@@ -352,6 +359,7 @@ impl Try<'_> {
         let policy = &location.settings.pass_exchange;
         let mut outgoing = Outgoing::new(self.prepared);
         let mut parser = ResponseParser::new();
+        let mut interim_left = MAX_INTERIM;
         loop {
             let happened = self.step(&mut outgoing, &mut connection).await?;
             self.was_sent |= outgoing.has_sent;
@@ -363,7 +371,9 @@ impl Try<'_> {
                 Happened::Received(0) => return Err(Broken::closed(&connection)),
                 Happened::Received(_) => {
                     let size = policy.head_size.as_usize();
-                    if let Some(head) = parse_head(&mut parser, &mut connection, size)? {
+                    if let Some(head) =
+                        parse_head((&mut parser, &mut interim_left), &mut connection, size)?
+                    {
                         self.note_sent(&outgoing);
                         let is_sent = outgoing.is_done();
                         return self.fetched(head, connection, is_sent, started);
@@ -564,7 +574,7 @@ impl Broken {
 
 /// The head of the answer, once it is there; interim answers are passed over.
 fn parse_head(
-    parser: &mut ResponseParser,
+    (parser, interim_left): (&mut ResponseParser, &mut u32),
     connection: &mut Connection,
     max: usize,
 ) -> Result<Option<ResponseHead>, Broken> {
@@ -574,7 +584,6 @@ fn parse_head(
             message: format!("{what} while reading response header from upstream"),
         })
     };
-    // A peer that sends nothing but interim answers runs out of the buffer's bytes each time, so this ends.
     loop {
         match parser.parse(&mut connection.inbox, max) {
             Progress::NeedMore => return Ok(None),
@@ -590,7 +599,15 @@ fn parse_head(
                 ));
             }
             Progress::Done(head) if head.status >= 200 => return Ok(Some(head)),
-            Progress::Done(_) => *parser = ResponseParser::new(),
+            Progress::Done(_) if *interim_left == 0 => {
+                return Err(invalid(
+                    "upstream sent too many interim answers".to_string(),
+                ));
+            }
+            Progress::Done(_) => {
+                *interim_left -= 1;
+                *parser = ResponseParser::new();
+            }
         }
     }
 }

@@ -101,9 +101,15 @@ impl NextPolicy {
         if self.causes.contains(NextCause::Off) || !self.causes.contains(cause) {
             return false;
         }
-        // RFC 9110 §9.2.2: a request that changes something is not repeated by itself.
+        !was_sent || self.may_repeat(method)
+    }
+
+    /// True when a request that was sent may be sent again.
+    ///
+    /// RFC 9110 §9.2.2: one that changes something is not repeated by itself.
+    pub fn may_repeat(&self, method: Method) -> bool {
         let is_idempotent = !matches!(method, Method::Post | Method::Lock | Method::Patch);
-        is_idempotent || !was_sent || self.causes.contains(NextCause::NonIdempotent)
+        is_idempotent || self.causes.contains(NextCause::NonIdempotent)
     }
 }
 
