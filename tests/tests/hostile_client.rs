@@ -1,0 +1,289 @@
+//! Clients that misbehave: no request is smuggled past the proxy, nothing is reused wrongly, and
+//! whoever is slow, endless or gone leaves nothing behind.
+
+use anyhow::{Context, Result};
+use millpond_testkit::{Answer, Client, Deadline, Kind, Origin, Proxy, Request};
+use std::time::{Duration, Instant};
+
+const CONF: &str = "
+    client_header_timeout 500ms;
+    client_body_timeout 500ms;
+    lingering_timeout 500ms;
+    lingering_time 1s;
+    upstream u { server %%ORIGIN%%; keepalive 4; }
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        proxy_http_version 1.1;
+        proxy_set_header Connection '';
+        location / { proxy_pass http://u; }
+        location /unbuffered/ { proxy_pass http://u; proxy_request_buffering off; }
+        location /return { return 200 returned; }
+        location /small { client_max_body_size 10; proxy_pass http://u; }
+        location /status { stub_status; }
+    }";
+
+const WAIT: Duration = Duration::from_secs(10);
+
+/// What follows a request that must end its connection.
+const SECOND: &str = "GET /second HTTP/1.1\r\nHost: h\r\n\r\n";
+
+fn start() -> Result<(Origin, Proxy, Client)> {
+    let origin = Origin::start()?;
+    origin.route("/*", Answer::new(200).body("passed"));
+    let proxy = Proxy::new(Kind::Millpond, CONF).origin(&origin).start()?;
+    let client = Client::new(proxy.port());
+    Ok((origin, proxy, client))
+}
+
+fn targets(origin: &Origin) -> Vec<String> {
+    origin.requests().into_iter().map(|r| r.target).collect()
+}
+
+/// Waits until only the asking connection is left.
+fn wait_for_calm(client: &Client) -> Result<()> {
+    let status = || client.get("/status").map(|response| response.text());
+    Deadline::after(WAIT)
+        .poll(|| {
+            status()
+                .ok()
+                .filter(|text| text.starts_with("Active connections: 1 "))
+        })
+        .with_context(|| format!("connections stay: {:?}", status()))?;
+    Ok(())
+}
+
+fn open_files(proxy: &Proxy) -> Result<usize> {
+    let pid = proxy.pid().context("it runs")?;
+    Ok(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count())
+}
+
+/// Framing that two parties could read in two ways.
+const AMBIGUOUS: [(&str, u16); 36] = [
+    (
+        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        400,
+    ),
+    (
+        "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+        400,
+    ),
+    ("Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", 501),
+    ("Transfer-Encoding: identity\r\n\r\n", 501),
+    ("Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+    ("Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n", 501),
+    ("Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n", 501),
+    (
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        400,
+    ),
+    ("Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n", 400),
+    ("Transfer-Encoding: \u{b}chunked\r\n\r\n0\r\n\r\n", 501),
+    ("Transfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n", 400),
+    ("Transfer-Encoding: chunked\rX: y\r\n\r\n0\r\n\r\n", 400),
+    ("Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc", 400),
+    ("Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc", 400),
+    ("Content-Length: 3, 3\r\n\r\nabc", 400),
+    ("Content-Length: +3\r\n\r\nabc", 400),
+    ("Content-Length: -3\r\n\r\nabc", 400),
+    ("Content-Length: 0x3\r\n\r\nabc", 400),
+    ("Content-Length: 18446744073709551619\r\n\r\nabc", 400),
+    ("Content-Length:\r\n\r\nabc", 400),
+    ("Content-Length : 3\r\n\r\nabc", 400),
+    ("X: a\0b\r\n\r\n", 400),
+    ("X\0: a\r\n\r\n", 400),
+    ("X: a\r\n b\r\n\r\n", 400),
+    ("X: a\rb\r\n\r\n", 400),
+    ("Host: other\r\n\r\n", 400),
+    (
+        "Transfer-Encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n",
+        400,
+    ),
+    (
+        "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\n0\r\n\r\n",
+        400,
+    ),
+    (
+        "Transfer-Encoding: chunked\r\n\r\n5;a\nhello\r\n0\r\n\r\n",
+        400,
+    ),
+    (
+        "Transfer-Encoding: chunked\r\n\r\n5;a\rX\r\nhello\r\n0\r\n\r\n",
+        400,
+    ),
+    (
+        "Transfer-Encoding: chunked\r\n\r\n10000000000000005\r\nhello\r\n0\r\n\r\n",
+        400,
+    ),
+    (
+        "Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nhello\r\n0\r\n\r\n",
+        400,
+    ),
+    (
+        "Transfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n0\r\n\r\n",
+        400,
+    ),
+    (
+        "Transfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n0\r\n\r\n",
+        400,
+    ),
+    (
+        "Transfer-Encoding: chunked\r\n\r\n\r\nhello\r\n0\r\n\r\n",
+        400,
+    ),
+    (
+        "Transfer-Encoding: chunked\r\n\r\n3\r\nhello\r\n0\r\n\r\n",
+        400,
+    ),
+];
+
+/// The request is refused, the connection ends, and the origin sees neither it nor what follows.
+#[test]
+fn ambiguous_framing_is_refused_and_ends_the_connection() -> Result<()> {
+    let (origin, _proxy, client) = start()?;
+    for (rest, status) in AMBIGUOUS {
+        let text = format!("POST /first HTTP/1.1\r\nHost: h\r\n{rest}{SECOND}");
+        let responses = client.send_raw(text.as_bytes())?;
+        let statuses: Vec<u16> = responses.iter().map(|r| r.status).collect();
+        assert_eq!(statuses, [status], "{rest:?}");
+    }
+    assert_eq!(targets(&origin), Vec::<String>::new());
+    Ok(())
+}
+
+/// Hosts that are none are refused, before anything is routed by them.
+#[test]
+fn hosts_that_are_none_are_refused() -> Result<()> {
+    let (origin, _proxy, client) = start()?;
+    for host in [
+        "",
+        "Host:\r\n",
+        "Host: a b\r\n",
+        "Host: a/b\r\n",
+        "Host: a@b\r\n",
+        "Host: a\0\r\n",
+        "Host: a:99999\r\n",
+        "Host: a:b\r\n",
+        "Host: [::1\r\n",
+        "Host: a..b\r\n",
+        "Host: a?b\r\n",
+        "Host: a#b\r\n",
+        "Host: a\u{1}\r\n",
+    ] {
+        let text = format!("GET /first HTTP/1.1\r\n{host}\r\n{SECOND}");
+        let responses = client.send_raw(text.as_bytes())?;
+        let statuses: Vec<u16> = responses.iter().map(|r| r.status).collect();
+        assert_eq!(statuses, [400], "{host:?}");
+    }
+    assert_eq!(targets(&origin), Vec::<String>::new());
+    Ok(())
+}
+
+/// A body that no handler wanted is not the next request.
+#[test]
+fn an_unread_body_is_not_the_next_request() -> Result<()> {
+    let (origin, _proxy, client) = start()?;
+    let inner = "GET /inner HTTP/1.1\r\nHost: h\r\n\r\n";
+    let len = inner.len();
+    let last = "GET /last HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    let length = format!("Content-Length: {len}\r\n\r\n{inner}");
+    let chunked = format!("Transfer-Encoding: chunked\r\n\r\n{len:x}\r\n{inner}\r\n0\r\n\r\n");
+    let broken = format!("Transfer-Encoding: chunked\r\n\r\n{len:x}\r\n{inner}X0\r\n\r\n");
+    let expected = format!("Expect: 100-continue\r\n{length}");
+    for (path, body, statuses) in [
+        ("/return", &length, &[200, 200][..]),
+        ("/return", &chunked, &[200, 200]),
+        ("/return", &broken, &[200]),
+        ("/return", &expected, &[200]),
+        ("/small", &length, &[413]),
+        ("/small", &chunked, &[413]),
+    ] {
+        origin.forget_requests();
+        let text = format!("POST {path} HTTP/1.1\r\nHost: h\r\n{body}{last}");
+        let responses = client.send_raw(text.as_bytes())?;
+        let seen: Vec<u16> = responses.iter().map(|r| r.status).collect();
+        assert_eq!(seen, statuses, "{path} {body:?}");
+        let passed = if statuses.len() == 2 {
+            vec!["/last".to_string()]
+        } else {
+            vec![]
+        };
+        assert_eq!(targets(&origin), passed, "{path} {body:?}");
+    }
+    Ok(())
+}
+
+/// Who sends a head or a body drop by drop, or without an end, is left within the timeouts.
+#[test]
+fn slow_and_endless_senders_are_left() -> Result<()> {
+    let (_origin, _proxy, client) = start()?;
+    let head = "POST /return HTTP/1.1\r\nHost: h\r\n";
+    for (start, drop) in [
+        ("GET /return HTTP/1.1\r\n".to_string(), "X: y\r\n"),
+        (
+            format!("{head}Transfer-Encoding: chunked\r\n\r\n"),
+            "1\r\na\r\n",
+        ),
+        (format!("{head}Content-Length: 100000000\r\n\r\n"), "a"),
+    ] {
+        let mut connection = client.connect()?;
+        connection.send_raw(start.as_bytes())?;
+        let begun = Instant::now();
+        let left = Deadline::after(WAIT).poll(|| connection.send_raw(drop.as_bytes()).err());
+        assert!(
+            left.is_some(),
+            "{start:?} goes on after {:?}",
+            begun.elapsed()
+        );
+    }
+    wait_for_calm(&client)
+}
+
+/// A storm of broken-off exchanges leaves no connection, no file and no count behind.
+#[test]
+fn a_storm_of_leavers_leaves_nothing_behind() -> Result<()> {
+    let (origin, proxy, client) = start()?;
+    origin.route("/large", Answer::new(200).offset_body(4 << 20, 1));
+    client.get("/warm")?;
+    let before = open_files(&proxy)?;
+    for turn in 0..200 {
+        let mut connection = client.connect()?;
+        let text = match turn % 5 {
+            0 => "GET /large HTTP/1.1\r\nHost: h\r\n\r\n",
+            1 => "GET /large HT",
+            2 => "POST /unbuffered/ HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nhalf",
+            3 => "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nhalf",
+            _ => "GET /return HTTP/1.1\r\nHost: h\r\n\r\n",
+        };
+        connection.send_raw(text.as_bytes())?;
+        if turn % 10 == 0 {
+            connection.read_head("GET")?;
+        }
+    }
+    wait_for_calm(&client)?;
+    // Four idle connections to the origin may stay in each worker.
+    let after = open_files(&proxy)?;
+    assert!(after <= before + 8, "{before} files before, {after} after");
+    Ok(())
+}
+
+/// Many idle connections do not hold up the end.
+#[test]
+fn idle_connections_close_at_once_on_quit() -> Result<()> {
+    let (_origin, mut proxy, client) = start()?;
+    let mut idle = Vec::new();
+    for turn in 0..300 {
+        let mut connection = client.connect()?;
+        if turn % 2 == 0 {
+            connection.exchange(&Request::get("/return"))?;
+        }
+        idle.push(connection);
+    }
+    let begun = Instant::now();
+    proxy.quit()?;
+    assert!(
+        begun.elapsed() < Duration::from_millis(450),
+        "{:?}",
+        begun.elapsed()
+    );
+    Ok(())
+}
