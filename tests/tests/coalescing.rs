@@ -1,0 +1,118 @@
+//! One origin request per missing thing, however many ask at once, and whoever leaves.
+
+use anyhow::{Context, Result};
+use millpond_testkit::{
+    Answer, Client, Connection, End, Framing, Gate, Kind, Origin, Proxy, Request, offset_bytes,
+};
+use std::time::Duration;
+
+const CONF: &str = "
+    proxy_cache_path %%DIR%%/cache keys_zone=z:1m max_size=100m;
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        proxy_cache z;
+        proxy_cache_valid 200 1h;
+        location /locked { proxy_pass http://%%ORIGIN%%; proxy_cache_lock on; }
+        location /free { proxy_pass http://%%ORIGIN%%; }
+    }";
+
+const CLIENTS: usize = 100;
+const LEN: u64 = 1 << 20;
+/// How far apart the first bytes of leader and waiters may be on a machine that does other work,
+/// too; far below any polling interval of old.
+const TOGETHER: Duration = Duration::from_millis(250);
+
+fn start() -> Result<(Origin, Proxy, Client)> {
+    let origin = Origin::start()?;
+    let proxy = Proxy::new(Kind::Millpond, CONF).origin(&origin).start()?;
+    let client = Client::new(proxy.port());
+    Ok((origin, proxy, client))
+}
+
+/// Sends `path` on so many connections, without reading.
+fn ask(client: &Client, path: &str, count: usize) -> Result<Vec<Connection>> {
+    let request = Request::get(path).header("Connection", "close").encode();
+    (0..count)
+        .map(|_| {
+            let mut connection = client.connect()?;
+            connection.send_raw(&request)?;
+            Ok(connection)
+        })
+        .collect()
+}
+
+/// Reads the heads, which must come together; then lets the bodies come, and checks them.
+fn all_get_the_body(mut connections: Vec<Connection>, rest: &Gate) -> Result<()> {
+    let mut responses = Vec::new();
+    for connection in &mut connections {
+        responses.push(connection.read_head("GET")?.context("a head")?);
+    }
+    let firsts = || responses.iter().map(|response| response.first_byte);
+    let (first, last) = (firsts().min(), firsts().max());
+    let apart = last.context("answers")? - first.context("answers")?;
+    assert!(apart < TOGETHER, "first bytes are {apart:?} apart");
+    rest.open();
+    let expected = offset_bytes(0..LEN, 1);
+    for (connection, response) in connections.iter_mut().zip(&mut responses) {
+        connection.read_body(response)?;
+        assert_eq!((response.status, &response.end), (200, &End::Complete));
+        assert!(response.body == expected, "a body differs");
+    }
+    Ok(())
+}
+
+/// With the lock, all who ask before the origin has answered share one fill; chunked, too.
+#[test]
+fn many_clients_of_a_missing_entry_make_one_request() -> Result<()> {
+    for framing in [Framing::Length, Framing::Chunked] {
+        let (origin, _proxy, client) = start()?;
+        let (gate, rest) = (Gate::new(), Gate::new());
+        let answer = Answer::new(200).offset_body(LEN, 1).framing(framing);
+        let answer = answer.hold_head(&gate).hold_body_at(LEN / 2, &rest);
+        origin.route("/locked", answer);
+        let connections = ask(&client, "/locked", CLIENTS)?;
+        origin.wait_for_requests(1)?;
+        gate.open();
+        all_get_the_body(connections, &rest)?;
+        assert_eq!(origin.requests().len(), 1, "{framing:?}");
+    }
+    Ok(())
+}
+
+/// Without the lock, those who come when the head is there share the running fill.
+#[test]
+fn a_running_fill_is_shared_without_the_lock() -> Result<()> {
+    let (origin, _proxy, client) = start()?;
+    let gate = Gate::new();
+    let answer = Answer::new(200).offset_body(LEN, 1);
+    origin.route("/free", answer.hold_body_at(LEN / 2, &gate));
+    let mut leader = client.connect()?;
+    leader.send_raw(&Request::get("/free").encode())?;
+    let _head = leader.read_head("GET")?.context("a head")?;
+    let connections = ask(&client, "/free", CLIENTS)?;
+    all_get_the_body(connections, &gate)?;
+    assert_eq!(origin.requests().len(), 1);
+    Ok(())
+}
+
+/// The fill belongs to nobody: when its first client leaves, the others get all of it.
+#[test]
+fn the_fill_goes_on_when_its_first_client_leaves() -> Result<()> {
+    let (origin, _proxy, client) = start()?;
+    let gate = Gate::new();
+    let answer = Answer::new(200).offset_body(LEN, 1);
+    origin.route("/locked", answer.hold_body_at(LEN / 2, &gate));
+    let mut leader = client.connect()?;
+    leader.send_raw(&Request::get("/locked").encode())?;
+    let _head = leader.read_head("GET")?.context("a head")?;
+    let connections = ask(&client, "/locked", 10)?;
+    drop(leader);
+    gate.open();
+    for mut connection in connections {
+        let response = connection.read_response("GET")?;
+        assert!(response.body == offset_bytes(0..LEN, 1), "a body differs");
+    }
+    assert!(client.get("/locked")?.body == offset_bytes(0..LEN, 1));
+    assert_eq!(origin.requests().len(), 1);
+    Ok(())
+}
