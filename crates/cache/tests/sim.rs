@@ -579,7 +579,7 @@ async fn request(world: Rc<World>, policies: Arc<Policies>, client: Client) {
         is_background: false,
     };
     let mut trail = Trail::new();
-    let body = match serve(&mut x, &walk, &mut trail).await {
+    let body = match serve(&mut x, &walk, &mut |step| trail.push(step)).await {
         Ok(Served::Entry(found, _)) => Ok(regions(found.entry.regions(0..u64::MAX))),
         Ok(Served::Filling(_, reader, _)) => read(reader).await,
         Ok(Served::Passed(fetched, _)) => drain(fetched).await,

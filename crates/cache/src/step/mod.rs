@@ -201,15 +201,15 @@ impl<X: Exchange> Step<X> {
 /// The names of the steps that a walk took, for tests and debug logs.
 pub type Trail = Vec<&'static str>;
 
-/// Walks a request to what it is answered with.
+/// Walks a request to what it is answered with; `note` gets the name of each step.
 pub async fn serve<X: Exchange>(
     x: &mut X,
     walk: &Walk,
-    trail: &mut Trail,
+    note: &mut dyn FnMut(&'static str),
 ) -> Result<Served<X::Fetched>, X::Failure> {
     let mut step = Step::Lookup(Lookup::new());
     for _ in 0..STEPS_MAX {
-        trail.push(step.name());
+        note(step.name());
         step = match step {
             Step::Lookup(step) => step.run(x, walk)?,
             Step::Wait(step) => step.run(x, walk).await?,

@@ -202,7 +202,7 @@ impl Bench {
         let mut x = FakeExchange::new(Rc::clone(&self.world), client);
         tokio::task::spawn_local(async move {
             let mut trail = Trail::new();
-            let served = serve(&mut x, &walk, &mut trail).await;
+            let served = serve(&mut x, &walk, &mut |step| trail.push(step)).await;
             answer(served, trail.join(" ")).await
         })
     }

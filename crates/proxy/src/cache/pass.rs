@@ -6,7 +6,7 @@ use millpond_cache::fill::Streaming;
 use millpond_cache::fill::pump::Reader;
 use millpond_cache::head::StoredHead;
 use millpond_cache::status::CacheStatus;
-use millpond_cache::step::{self, Served, Trail, Walk};
+use millpond_cache::step::{self, Served, Walk};
 use millpond_cache::zone::{CacheZone, FoundEntry, PrimaryKey};
 
 use super::body::{self, FillBody};
@@ -35,8 +35,7 @@ pub async fn run(
         policies: Arc::clone(&cache.policies),
     };
     let mut exchange = PassExchange::new(&mut *req, Arc::clone(target));
-    let mut trail = Trail::with_capacity(4);
-    let served = step::serve(&mut exchange, &walk, &mut trail).await;
+    let served = step::serve(&mut exchange, &walk, &mut |_| {}).await;
     match served {
         Ok(Served::Entry(found, status)) => Ok(from_entry(req, target, &found, status)),
         Ok(Served::Filling(streaming, reader, status)) => {

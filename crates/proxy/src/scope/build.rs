@@ -527,7 +527,8 @@ impl Builder {
             bindings: bindings.into_iter().map(Arc::new).collect(),
             variables,
             zones: Zones::default(),
-            uses_upstream_fields: self.uses_family("upstream_"),
+            uses_upstream_fields: self.uses_family("upstream_http_")
+                || self.uses_family("upstream_cookie_"),
             uses_slices: self.cx.variables.lookup("slice_range").is_some(),
             declared: self.declared,
         };

@@ -50,7 +50,7 @@ pub struct Conf {
     pub zones: Zones,
     /// True when `$slice_range` is used anywhere, so that `slice` acts.
     pub uses_slices: bool,
-    /// True when a `$upstream_http_…` variable is used anywhere.
+    /// True when a `$upstream_http_…` or `$upstream_cookie_…` variable is used anywhere.
     pub uses_upstream_fields: bool,
     /// What the http block declares by name.
     pub declared: declared::Declared,
