@@ -1,4 +1,5 @@
-//! A reload under load drops no request; a bad one changes nothing; a graceful end lets answers end.
+//! A reload under load drops no request; a bad one changes nothing; a graceful end lets answers
+//! end.
 
 use anyhow::{Context, Result};
 use millpond_testkit::{
@@ -93,6 +94,34 @@ fn a_reload_drops_no_request() -> Result<()> {
     assert_eq!(long_answer.end, End::Complete);
     assert_eq!(long_answer.body.len() as u64, LEN);
     Ok(())
+}
+
+/// A client that was told to go on, and has sent its next request while the configuration changed,
+/// is answered.
+#[test]
+fn a_reload_drops_no_request_that_a_kept_connection_has_sent() -> Result<()> {
+    let origin = Origin::start()?;
+    let gate = Gate::new();
+    let long = Answer::new(200).offset_body(LEN, 1);
+    origin.route("/long", long.hold_body_at(LEN / 2, &gate));
+    origin.route("/short", Answer::new(200).body("short"));
+    let mut proxy = Proxy::new(Kind::Millpond, &conf("old"))
+        .origin(&origin)
+        .start()?;
+    let client = Client::new(proxy.port());
+    let mut connection = client.connect()?;
+    connection.send_raw(&Request::get("/long").encode())?;
+    let mut response = connection.read_head("GET")?.context("a head")?;
+    assert_eq!(response.header("Connection"), Some("keep-alive"));
+    proxy.set_conf(&conf("new"))?;
+    proxy.reload()?;
+    wait_for(&client, "new")?;
+    connection.send_raw(&Request::get("/short").encode())?;
+    gate.open();
+    connection.read_body(&mut response)?;
+    assert_eq!(response.end, End::Complete);
+    assert_eq!(connection.read_response("GET")?.text(), "short");
+    connection.expect_close()
 }
 
 /// A configuration with an error is not taken, and the old one goes on.

@@ -251,6 +251,9 @@ async fn read_head(
                 Progress::Refuse(refused) => return Arrival::Refused(refused),
                 Progress::NeedMore => {}
             }
+        } else if down.generation.is_closing() && down.socket.has_unread() {
+            // The client was told that it may go on before this generation began to close.
+            watch = None;
         } else if down.generation.is_closing() {
             let at_least = since + idle.min_timeout;
             if clock::instant() >= at_least {
