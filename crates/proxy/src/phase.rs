@@ -218,7 +218,8 @@ async fn run_handler(req: &mut Request, handler: Handler) -> Result<Flow, Failur
         // What seldom waits stays out of the size of every request's future.
         Handler::LimitReq => Box::pin(handler::limit_req::run(req)).await,
         Handler::LimitConn => handler::limit_conn::run(req),
-        Handler::Access => handler::access::run(req).await,
+        Handler::Access if !handler::access::is_due(req) => Ok(Flow::Next),
+        Handler::Access => Box::pin(handler::access::run(req)).await,
         Handler::TryFiles => handler::try_files::run(req),
         Handler::Content => handler::content(req).await,
     }

@@ -200,6 +200,12 @@ impl AddressRules {
     }
 }
 
+/// True when the location has a gate.
+pub fn is_due(req: &Request) -> bool {
+    let settings = &req.location.settings;
+    !settings.access.rules.is_empty() || !settings.auth_basic.is_off()
+}
+
 /// Asks the gates; a refusal that a password could change may have to wait (`auth_delay`).
 pub async fn run(req: &mut Request) -> Result<Flow, Failure> {
     let outcome = ask(req).await;

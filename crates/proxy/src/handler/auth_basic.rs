@@ -49,6 +49,13 @@ pub struct UserFile {
     start: Arc<Path>,
 }
 
+impl AuthBasicPolicy {
+    /// True when there certainly is no such gate.
+    pub fn is_off(&self) -> bool {
+        self.realm.is_none() || self.user_file.is_none()
+    }
+}
+
 impl FromWord for UserFile {
     const SYNTAX: &'static str = "file";
 
