@@ -1,8 +1,8 @@
 //! `cargo xtask`: the tasks of the project, in Rust, so that they run wherever the project builds.
 //!
 //! `test` (also `ci`) runs every check and every test and ends with the line `N passed, N failed`.
-//! `tidy` enforces the style guide. `foreign` runs suites written by others against the binary. `bench` compares
-//! the cost of hits with nginx's.
+//! `tidy` enforces the style guide. `foreign` runs suites written by others against the binary.
+//! `bench` compares the cost of hits with nginx's.
 //!
 //! This file reads the command line and nothing else; each task has a file of its own.
 

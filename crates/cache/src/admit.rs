@@ -1,4 +1,10 @@
 //! `proxy_cache_min_uses`: whether an answer is worth storing at all.
+//!
+//! Counts the requests for keys that have no entry; the count is shared by all workers of a zone.
+//!
+//! 1. The table of counts is bounded: when it is full it starts over, which delays admission and
+//!    never grants it early.
+//! 2. Counts are not kept over a restart.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -25,7 +31,8 @@ pub struct Uses {
 }
 
 impl Uses {
-    /// Counts a request for what is missing; true when the key has been asked for often enough to be stored.
+    /// Counts a request for what is missing; true when the key has been asked for often enough to
+    /// be stored.
     pub fn admits(&self, key: &Key, policy: &AdmissionPolicy) -> bool {
         if policy.min_uses <= 1 {
             return true;

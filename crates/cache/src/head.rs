@@ -20,8 +20,9 @@
 //! | … | vary_len | vary | names of the fields that select the variant |
 //! | … | | fields | for each: name length (2), value length (4), name, value |
 //!
-//! It is valid if and only if the version is 1 and all lengths end exactly at the end. An invalid head is a miss.
-//! Written by [`StoredHead::encode`] when a fill begins and when an entry is freshened; read at each look-up.
+//! It is valid if and only if the version is 1 and all lengths end exactly at the end. An invalid
+//! head is a miss. Written by [`StoredHead::encode`] when a fill begins and when an entry is
+//! freshened; read at each look-up.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -65,8 +66,8 @@ pub struct FieldsWriter {
 }
 
 impl FieldsWriter {
-    /// Adds a field. What passes the format's lengths (64 KiB names, 4 GiB values, 65,535 fields) is left
-    /// out: no parser of ours lets such a field in.
+    /// Adds a field. What passes the format's lengths (64 KiB names, 4 GiB values, 65,535 fields)
+    /// is left out: no parser of ours lets such a field in.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         let (Ok(name_len), Ok(value_len)) = (u16::try_from(name.len()), u32::try_from(value.len()))
         else {

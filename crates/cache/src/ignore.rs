@@ -1,4 +1,7 @@
 //! `proxy_ignore_headers`: fields of an upstream's answer that are not obeyed.
+//!
+//! A field that is ignored has no influence on caching, buffering, rate, charset or redirection; it
+//! is sent to the client unless it is hidden as well.
 
 use millpond_conf::{Flags, Words};
 

@@ -1,4 +1,7 @@
 //! `proxy_cache_key`: the identity of a stored answer.
+//!
+//! The text is evaluated once a request, after rewriting, and hashed to the store's key; the text
+//! itself stands in the stored head, so that two texts with one hash are told apart.
 
 use millpond_conf::Template;
 

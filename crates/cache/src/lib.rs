@@ -10,11 +10,13 @@
 //! - [`fill`]: at most one origin request per missing entry, shared by all who want it.
 //! - [`step`]: one request's walk from its key to an answer.
 //!
-//! The origin is a trait ([`step::Exchange`]); this crate never names a socket. Each policy is a family of directives
-//! in the file that obeys it; all are named for `proxy` and mean the same for the other protocols.
+//! The origin is a trait ([`step::Exchange`]); this crate never names a socket. Each policy is a
+//! family of directives in the file that obeys it; all are named for `proxy` and mean the same for
+//! the other protocols.
 
 pub mod admit;
 pub mod bypass;
+mod clock;
 pub mod fill;
 pub mod head;
 pub mod ignore;

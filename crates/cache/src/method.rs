@@ -1,4 +1,7 @@
 //! `proxy_cache_methods`, `proxy_cache_convert_head`: which requests the cache takes part in.
+//!
+//! 1. GET and HEAD are always cached, as in nginx: the directive can only add POST.
+//! 2. With conversion, a HEAD request is asked of the origin as GET, and both share an entry.
 
 use millpond_conf::{Flags, Words};
 
@@ -23,8 +26,8 @@ pub struct MethodPolicy {
     /// Methods whose answers are stored; GET and HEAD always are.
     #[directive(name = "proxy_cache_methods", default = "GET HEAD", union)]
     pub methods: Flags<CacheMethod>,
-    /// Whether HEAD is asked of the origin as GET, so that both share an entry. When off, the key should hold
-    /// `$request_method`.
+    /// Whether HEAD is asked of the origin as GET, so that both share an entry. When off, the key
+    /// should hold `$request_method`.
     #[directive(name = "proxy_cache_convert_head", default = "on")]
     pub convert_head: bool,
 }

@@ -1,4 +1,8 @@
-//! `proxy_cache_max_range_offset`: how deep into a missing body a range may begin and still be filled.
+//! `proxy_cache_max_range_offset`: how deep into a missing body a range may begin and still be
+//! filled.
+//!
+//! Looks at the first range of the field alone; a suffix range (`bytes=-N`) counts as deeper than
+//! any limit, since its offset is unknown before the length is.
 
 use millpond_conf::Offset;
 use millpond_semantics::range::{RangeSpec, first_range};
@@ -7,7 +11,8 @@ use millpond_semantics::range::{RangeSpec, first_range};
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct RangePolicy {
-    /// The offset beyond which a range of a missing entry is asked of the origin as it is and not stored.
+    /// The offset beyond which a range of a missing entry is asked of the origin as it is and not
+    /// stored.
     #[directive(name = "proxy_cache_max_range_offset")]
     pub max_offset: Option<Offset>,
 }

@@ -1,13 +1,18 @@
 //! `proxy_cache_revalidate`, `proxy_cache_background_update`: how a stale entry is made fresh.
+//!
+//! Declares the policy; the step that obeys it is `step/fetch.rs`, and RFC 9111, section 4.3 is
+//! what it follows.
 
 /// How stale entries are brought up to date.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct RevalidatePolicy {
-    /// Whether a stale entry is asked for with its validators, so that an unchanged body is not sent again.
+    /// Whether a stale entry is asked for with its validators, so that an unchanged body is not
+    /// sent again.
     #[directive(name = "proxy_cache_revalidate", default = "off")]
     pub conditional: bool,
-    /// Whether a stale entry that may be served is updated while it is served, by a request of its own.
+    /// Whether a stale entry that may be served is updated while it is served, by a request of its
+    /// own.
     #[directive(name = "proxy_cache_background_update", default = "off")]
     pub in_background: bool,
 }

@@ -1,4 +1,8 @@
 //! `proxy_cache_use_stale`: when a stale answer is better than none.
+//!
+//! The causes are nginx's words. `updating` concerns requests that find somebody else updating; the
+//! others what became of a request to the origin. The fields `stale-while-revalidate` and
+//! `stale-if-error` (RFC 5861) are weighed in `verdict.rs`.
 
 use millpond_conf::{Flags, Words};
 

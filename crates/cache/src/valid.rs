@@ -1,4 +1,7 @@
 //! `proxy_cache_valid`: how long answers are fresh that do not say it themselves.
+//!
+//! 1. The first line that names the status decides; `any` names every status.
+//! 2. A time without statuses is for 200, 301 and 302.
 
 use std::time::Duration;
 
@@ -20,8 +23,8 @@ pub struct ValidTime {
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct ValidPolicy {
-    /// How long answers of these statuses are fresh; without statuses: 200, 301 and 302; `any` is every status. Fields of
-    /// the answer that say how long are stronger.
+    /// How long answers of these statuses are fresh; without statuses: 200, 301 and 302; `any` is
+    /// every status. Fields of the answer that say how long are stronger.
     #[directive(name = "proxy_cache_valid", repeat)]
     pub times: Vec<ValidTime>,
 }

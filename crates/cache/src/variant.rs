@@ -1,8 +1,9 @@
 //! Variants: answers of one key that differ by the request fields that their Vary names.
 //!
-//! The first answer of a key is stored under the key itself. Its head remembers its Vary and a hash of the values
-//! of those fields. A request with other values looks under a second key, made of the first and its own hash, and
-//! stores there. (nginx does the same; RFC 9111 §4.1 leaves the mechanism open.)
+//! The first answer of a key is stored under the key itself. Its head remembers its Vary and a hash
+//! of the values of those fields. A request with other values looks under a second key, made of the
+//! first and its own hash, and stores there. (nginx does the same; RFC 9111 §4.1 leaves the
+//! mechanism open.)
 
 use millpond_semantics::vary::variant_material;
 use millpond_store::Key;

@@ -6,8 +6,8 @@
 //! now > valid_until ────────────► Stale { while_updating, on_error }
 //! ```
 //!
-//! It follows nginx: freshness was fixed when the answer was stored, from X-Accel-Expires, Cache-Control, Expires or
-//! `proxy_cache_valid`.
+//! It follows nginx: freshness was fixed when the answer was stored, from X-Accel-Expires,
+//! Cache-Control, Expires or `proxy_cache_valid`.
 
 use crate::head::StoredHead;
 use crate::use_stale::{StaleCause, StalePolicy};

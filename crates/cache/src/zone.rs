@@ -1,4 +1,10 @@
 //! `proxy_cache`, `proxy_cache_path`: which zone a location uses, and what belongs to a zone.
+//!
+//! A [`CacheZone`] joins what is kept on disk (the store's zone) and what is only in memory: the
+//! fills that run, the counts of uses, and remembered failures.
+//!
+//! 1. What is in memory is bounded, and may be lost: it costs requests to the origin, never a wrong
+//!    answer.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,7 +21,8 @@ use crate::fill::Fills;
 use crate::head::StoredHead;
 use crate::variant::{self, FieldLookup, VariantHash};
 
-/// Remembered failures of a zone (arbitrary; beyond it they are forgotten, which costs an origin request each).
+/// Remembered failures of a zone (arbitrary; beyond it they are forgotten, which costs an origin
+/// request each).
 const ERRORS_MAX: usize = 4096;
 
 /// Which zone is used.
@@ -116,7 +123,8 @@ fn apply_parameter(zone: &mut ZonePath, word: &Word) -> Result<(), String> {
     Ok(())
 }
 
-/// One to three levels of one or two digits; they have no meaning for a zone without a file per entry.
+/// One to three levels of one or two digits; they have no meaning for a zone without a file per
+/// entry.
 fn check_levels(value: &str) -> Option<()> {
     let levels: Vec<&str> = value.split(':').collect();
     let fits = levels.len() <= 3 && levels.iter().all(|level| matches!(*level, "1" | "2"));
@@ -198,7 +206,8 @@ impl CacheZone {
         self.find_variant(wanted, text)
     }
 
-    /// Looks up the request's variant by a Vary that is known from elsewhere, past the entry under the first key.
+    /// Looks up the request's variant by a Vary that is known from elsewhere, past the entry under
+    /// the first key.
     pub fn look_up_variant(
         &self,
         primary: &Key,
@@ -217,7 +226,8 @@ impl CacheZone {
         }
     }
 
-    /// The entry under `key` whose own key text is `text`; another one is a hash collision, hence a miss.
+    /// The entry under `key` whose own key text is `text`; another one is a hash collision, hence a
+    /// miss.
     fn find(&self, key: &Key, text: &[u8]) -> Option<FoundEntry> {
         let entry = self.store.find(key)?;
         let head = StoredHead::decode(entry.head())?;

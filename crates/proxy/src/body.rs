@@ -71,8 +71,8 @@ pub trait BodyStream {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Piece, BodyError>>>;
 
-    /// Asks for only this part of the body, before the first piece was taken; false when the stream must be read
-    /// from its start.
+    /// Asks for only this part of the body, before the first piece was taken; false when the stream
+    /// must be read from its start.
     fn narrow(self: Pin<&mut Self>, _wanted: std::ops::Range<u64>) -> bool {
         false
     }

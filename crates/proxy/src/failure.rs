@@ -1,8 +1,8 @@
 //! Failures of a request, and the one table that turns them into answers.
 //!
-//! A handler returns a [`Failure`] up to the phase loop; this file alone says which status the client gets and at which
-//! level the failure is logged. Whether another peer may be tried is decided where the peers are
-//! (`upstream/next.rs`), from [`UpstreamFailure::kind`].
+//! A handler returns a [`Failure`] up to the phase loop; this file alone says which status the
+//! client gets and at which level the failure is logged. Whether another peer may be tried is
+//! decided where the peers are (`upstream/next.rs`), from [`UpstreamFailure::kind`].
 
 use std::io;
 

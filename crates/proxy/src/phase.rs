@@ -126,7 +126,8 @@ fn finish(req: &mut Request, mut response: Box<Response>) -> Box<Response> {
     }
     let mut left = std::mem::take(&mut req.answer_fields);
     if req.error_status == 0 && response.source == Source::Own {
-        // nginx: the type that an upstream gave before it redirected is that of the answer made here.
+        // nginx: the type that an upstream gave before it redirected is that of the answer made
+        // here.
         if let Some(content_type) = left.get(Known::ContentType) {
             response
                 .fields

@@ -1,8 +1,8 @@
 //! A request on its way through the phases: what was asked, where it was routed, what was learnt.
 //!
-//! One `Request` lives from the parsed head to the access log. It belongs to one task of one worker;
-//! what it shares with the connection is behind `Rc`. A background request (a cache update that no
-//! client waits for) is a clone made by [`Request::background`], without a client's body.
+//! One `Request` lives from the parsed head to the access log. It belongs to one task of one
+//! worker; what it shares with the connection is behind `Rc`. A background request (a cache update
+//! that no client waits for) is a clone made by [`Request::background`], without a client's body.
 //!
 //! Invariants:
 //! 1. `uri` is normalized and unescaped; `args` is as the client (or a rewrite) wrote it.
@@ -123,7 +123,8 @@ pub struct Request {
     /// True when the current `uri` differs from what the client asked (rewritten), so that
     /// `proxy_pass` sends the rewritten form.
     pub uri_is_changed: bool,
-    /// True when a rewrite of the location changed the path, so that the location is looked up again.
+    /// True when a rewrite of the location changed the path, so that the location is looked up
+    /// again.
     pub uri_changed_in_location: bool,
     /// True when `try_files` found a file for the alias of a location with a regular expression.
     pub adds_uri_to_alias: bool,
@@ -131,15 +132,16 @@ pub struct Request {
     pub gzip_lens: Option<Rc<crate::filter::gzip::Lens>>,
     /// True when the path needed unescaping or merging, so that `unparsed_uri` is not `uri`.
     pub uri_is_complex: bool,
-    /// True when the path that the client sent had escapes or plus signs: captures from it are escaped where they
-    /// go into a query.
+    /// True when the path that the client sent had escapes or plus signs: captures from it are
+    /// escaped where they go into a query.
     pub uri_has_escapes: bool,
-    /// True once a rewrite ended with `break`: the path need not begin with the location's name any more, so that
-    /// nothing is cut from it (nginx: `valid_location` is off).
+    /// True once a rewrite ended with `break`: the path need not begin with the location's name any
+    /// more, so that nothing is cut from it (nginx: `valid_location` is off).
     pub left_location_prefix: bool,
     /// Status chosen by `error_page … =CODE`, or the error that is being answered; 0: none.
     pub error_status: u16,
-    /// Fields that the answer gets whoever makes it: Location of a redirect, WWW-Authenticate of a refusal.
+    /// Fields that the answer gets whoever makes it: Location of a redirect, WWW-Authenticate of a
+    /// refusal.
     pub answer_fields: Fields,
     /// Captures of the last match.
     pub captures: Captures,

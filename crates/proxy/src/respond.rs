@@ -1,10 +1,12 @@
 //! From a handler's answer to bytes on the connection: filters, framing, head, body.
 //!
-//! `server_tokens`, `etag` and `chunked_transfer_encoding` are obeyed by the filters; here is only what every answer needs.
+//! `server_tokens`, `etag` and `chunked_transfer_encoding` are obeyed by the filters; here is only
+//! what every answer needs.
 //!
 //! Invariants:
 //! 1. An answer to HEAD, and 204, 304 and 1xx, have no body (RFC 9112 §6.3).
-//! 2. A body whose length is unknown is chunked for HTTP/1.1 and ends with the connection before that.
+//! 2. A body whose length is unknown is chunked for HTTP/1.1 and ends with the connection before
+//!    that.
 //! 3. `req.sent` is right when this returns, also after an error.
 
 use bytes::BytesMut;
@@ -179,7 +181,8 @@ fn encode_connection(req: &Request, head: &mut BytesMut, status: u16) {
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct ChunkedPolicy {
-    /// When off, an answer of unknown length ends with its connection, for clients that cannot read chunks.
+    /// When off, an answer of unknown length ends with its connection, for clients that cannot read
+    /// chunks.
     #[directive(name = "chunked_transfer_encoding", default = "on")]
     pub enabled: bool,
 }

@@ -1,11 +1,11 @@
 //! The answer to a request, between the handler that makes it and the filters that send it.
 //!
-//! A handler fills in status, fields, length and body. The filters (`filter/mod.rs`) then change it in
-//! their order, and the downstream writer frames and sends it.
+//! A handler fills in status, fields, length and body. The filters (`filter/mod.rs`) then change it
+//! in their order, and the downstream writer frames and sends it.
 //!
 //! Invariants:
-//! 1. `fields` holds neither Content-Length, Transfer-Encoding, Connection, Date nor Server:
-//!    the writer owns them (Date and Server of an upstream are kept only when passed by name).
+//! 1. `fields` holds neither Content-Length, Transfer-Encoding, Connection, Date nor Server: the
+//!    writer owns them (Date and Server of an upstream are kept only when passed by name).
 //! 2. `length` is the body's exact length when it is known.
 
 use bytes::Bytes;

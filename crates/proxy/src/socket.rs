@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //! 1. The descriptor is non-blocking.
-//! 2. Readiness is cleared only after the kernel said, or implied by a short count, that there is no more.
+//! 2. Readiness is cleared only after the kernel said, or implied by a short count, that there is
+//!    no more.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -177,8 +178,8 @@ impl Socket {
 /// Puts a descriptor on the current runtime's event loop.
 #[allow(unsafe_code)]
 pub fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` keeps its one descriptor open until it is dropped, and the `AsyncFd` that
-    // owns it ends the registration before that.
+    // SAFETY: an `OwnedFd` keeps its one descriptor open until it is dropped, and the `AsyncFd`
+    // that owns it ends the registration before that.
     unsafe { AsyncFd::register(fd) }.map_err(|error| error.into_parts().1)
 }
 

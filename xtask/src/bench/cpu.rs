@@ -39,7 +39,8 @@ struct Stat {
     ticks: u64,
 }
 
-/// proc(5): fields after the name in parentheses; parent is the 4th, times are the 14th and 15th of all.
+/// proc(5): fields after the name in parentheses; parent is the 4th, times are the 14th and 15th of
+/// all.
 fn stat(pid: u32) -> Result<Stat> {
     let text = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"))?;
     let (_, rest) = text.rsplit_once(')').context("unreadable process status")?;

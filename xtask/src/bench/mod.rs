@@ -1,9 +1,9 @@
 //! `cargo xtask bench`: hits per CPU second of Millpond against nginx, on one configuration.
 //!
-//! Both servers run at once with one worker each, pinned to the first core; the client (wrk) and the origin have the other.
-//! Rounds alternate between the servers, so that drift of the machine meets both. A row's figure is the CPU time that
-//! the server spent, user and system, for each request; the ratio is nginx's over Millpond's: above 1, Millpond
-//! needs less.
+//! Both servers run at once with one worker each, pinned to the first core; the client (wrk) and
+//! the origin have the other. Rounds alternate between the servers, so that drift of the machine
+//! meets both. A row's figure is the CPU time that the server spent, user and system, for each
+//! request; the ratio is nginx's over Millpond's: above 1, Millpond needs less.
 
 mod cpu;
 mod load;

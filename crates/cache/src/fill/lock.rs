@@ -1,4 +1,8 @@
-//! `proxy_cache_lock`, `proxy_cache_lock_timeout`, `proxy_cache_lock_age`: who waits for whose fill.
+//! `proxy_cache_lock`, `proxy_cache_lock_timeout`, `proxy_cache_lock_age`: who waits for whose
+//! fill.
+//!
+//! Declares the policy only; the table of fills is [`super::Fills`] and the waiting is
+//! `step/wait.rs`.
 
 use std::time::Duration;
 
@@ -6,24 +10,26 @@ use std::time::Duration;
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct LockPolicy {
-    /// When on, only one request at a time fills a new entry; others wait for its answer and stream it as it arrives.
+    /// When on, only one request at a time fills a new entry; others wait for its answer and stream
+    /// it as it arrives.
     ///
     /// # Differs from nginx
     ///
-    /// Waiting requests are woken at once, and need not wait for the last byte. Requests for a stale entry that may not be
-    /// served wait, too. When off, a request joins a fill whose head has
-    /// arrived, and else fetches for itself; what is stored last stays.
+    /// Waiting requests are woken at once, and need not wait for the last byte. Requests for a
+    /// stale entry that may not be served wait, too. When off, a request joins a fill whose head
+    /// has arrived, and else fetches for itself; what is stored last stays.
     #[directive(name = "proxy_cache_lock", default = "off")]
     pub enabled: bool,
-    /// A request that has waited this long, for one fill or several, goes to the origin, and its answer is not stored.
+    /// A request that has waited this long, for one fill or several, goes to the origin, and its
+    /// answer is not stored.
     #[directive(name = "proxy_cache_lock_timeout", default = "5s")]
     pub timeout: Duration,
     /// A fill that has stood still for this long lets one more request fill the same entry.
     ///
     /// # Differs from nginx
     ///
-    /// nginx counts from the start of the fill, so that a body that takes longer is fetched again and again. Here it counts
-    /// from the last bytes that came.
+    /// nginx counts from the start of the fill, so that a body that takes longer is fetched again
+    /// and again. Here it counts from the last bytes that came.
     #[directive(name = "proxy_cache_lock_age", default = "5s")]
     pub age: Duration,
     /// How often a waiting request looks whether the lock is free.

@@ -1,19 +1,20 @@
 //! Fills: at most one origin request per missing entry, shared by everybody who wants it.
 //!
 //! ```text
-//!            enter: nobody there                      begin(head, view)             end
-//!   (none) ─────────────────────► Requested ─────────────────────► Streaming ─────────────► Ended(Complete | why)
-//!                                    │ end(why)                                                ▲
-//!                                    └─────────────────────────────────────────────────────────┘
+//!         enter: nobody there             begin(head, view)             end
+//!  (none) ───────────────────► Requested ───────────────────► Streaming ─────► Ended
+//!                                  │ end(why)                                    ▲
+//!                                  └─────────────────────────────────────────────┘
 //! ```
 //!
-//! [`Fills::enter`] gives [`Ticket::Lead`] to the first and [`Ticket::Wait`] to the others. The [`Lead`] is a guard: dropped
-//! in any way it ends the fill and wakes every waiter. The state is a `watch` channel, so waiters on other threads are
-//! woken at once and none polls.
+//! An end is `Complete` or says why not. [`Fills::enter`] gives [`Ticket::Lead`] to the first and
+//! [`Ticket::Wait`] to the others. The [`Lead`] is a guard: dropped in any way it ends the fill and
+//! wakes every waiter. The state is a `watch` channel, so waiters on other threads are woken at
+//! once and none polls.
 //!
 //! Invariants:
-//! 1. A key has at most one fill in the table. A fill that has not moved for `proxy_cache_lock_age` is replaced in the
-//!    table; it goes on for those who read from it.
+//! 1. A key has at most one fill in the table. A fill that has not moved for `proxy_cache_lock_age`
+//!    is replaced in the table; it goes on for those who read from it.
 //! 2. A fill that has ended is not in the table.
 //! 3. Whoever waits is told the end, whatever it is.
 
@@ -54,8 +55,8 @@ pub struct Streaming {
     pub head: StoredHead,
     /// Length of the body when the origin announced it.
     pub length: Option<u64>,
-    /// False when only the closing of the origin's connection ends the body: until then nobody can tell a body that is
-    /// whole from one that is stuck.
+    /// False when only the closing of the origin's connection ends the body: until then nobody can
+    /// tell a body that is whole from one that is stuck.
     pub is_delimited: bool,
     /// The body as far as it has come.
     pub view: View,
@@ -154,7 +155,7 @@ impl Fills {
         }
         let fill = Arc::new(Fill {
             state: watch::Sender::new(FillState::Requested),
-            started: Instant::now(),
+            started: crate::clock::now(),
             moved_ms: AtomicU64::new(0),
         });
         shard.insert(key, Arc::clone(&fill));

@@ -1,13 +1,15 @@
 //! The body of a fill: from the origin into the store, at the origin's speed, for whoever reads.
 //!
-//! The pump is a task that belongs to no client. It stops reading the origin while the disk is behind, finishes the entry when the
-//! body is whole, and gives it up when it is not. If the store takes no more half-way (full, failing), the leader's client
-//! still gets the rest, through a short channel; others who read along see the end.
+//! The pump is a task that belongs to no client. It stops reading the origin while the disk is
+//! behind, finishes the entry when the body is whole, and gives it up when it is not. If the store
+//! takes no more half-way (full, failing), the leader's client still gets the rest, through a short
+//! channel; others who read along see the end.
 //!
 //! Invariants:
 //! 1. A body that did not end well, or ends before its announced length, is never finished.
-//! 2. The view's bytes and the channel's, one after the other, are the body: none is missing, none comes twice.
-//! 3. Memory is bounded: the store's write window, or [`OVERFLOW_PIECES`] pieces for the leader.
+//! 2. The view's bytes and the channel's, one after the other, are the body: none is missing, none
+//!    comes twice.
+//! 3. Memory is bounded: the store's write window, or `OVERFLOW_PIECES` pieces for the leader.
 
 use bytes::Bytes;
 use millpond_store::{Entry, NotStored, View, Writer};
@@ -16,10 +18,12 @@ use tokio::sync::mpsc;
 use super::{FillEnd, Lead};
 use crate::step::{FetchEnd, Fetched};
 
-/// Pieces that wait for the leader's client once the store has refused (a piece is one read from the origin).
+/// Pieces that wait for the leader's client once the store has refused (a piece is one read from
+/// the origin).
 const OVERFLOW_PIECES: usize = 4;
 
-/// Pieces that are read at once before the answer is handed on: a small body is then stored and sent whole.
+/// Pieces that are read at once before the answer is handed on: a small body is then stored and
+/// sent whole.
 const PRIME_PIECES: usize = 8;
 
 /// Reads a running fill.
@@ -27,8 +31,8 @@ const PRIME_PIECES: usize = 8;
 pub struct Reader {
     /// The body as far as the store has it.
     pub view: View,
-    /// What comes after the store has refused: closed without an error, it means that the body is whole. Only the
-    /// leader has it.
+    /// What comes after the store has refused: closed without an error, it means that the body is
+    /// whole. Only the leader has it.
     pub overflow: Option<mpsc::Receiver<Result<Bytes, FetchEnd>>>,
 }
 
@@ -155,7 +159,8 @@ impl<F: Fetched> Pump<F> {
 
     /// The body broke off: the leader's client is told before the view says that it is abandoned.
     fn fail(self, end: FetchEnd, lead: Lead) {
-        // A receiver that is gone needs no message, and the channel has room: nothing was sent before.
+        // A receiver that is gone needs no message, and the channel has room: nothing was sent
+        // before.
         let _ = self.overflow.try_send(Err(end));
         drop(self.writer);
         lead.end(FillEnd::Abandoned);

@@ -1,4 +1,11 @@
 //! The step that asks the origin: to fill, to revalidate, or for this client alone.
+//!
+//! It holds the lead of a fill when there is one, judges the answer with `store.rs`, starts
+//! the pump that writes the store and feeds the readers, and falls back to a stale entry where the
+//! policy allows it.
+//!
+//! 1. Whatever way it ends, its lead is told why; a lead that is dropped ends as abandoned.
+//! 2. An answer without a lead is never stored.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The first step: what is stored for this request, and who deals with what is not.
 //!
-//! A request that has won the right to fill looks once more: what was stored between its look-up and that
-//! moment is not fetched again.
+//! A request that has won the right to fill looks once more: what was stored between its look-up
+//! and that moment is not fetched again.
 
 use std::time::Duration;
 
@@ -31,7 +31,8 @@ enum Round {
     First,
     /// One after a fill has ended: the request is not counted again.
     Again,
-    /// As [`Round::Again`], for the request's own variant: a running fill of another one says this Vary.
+    /// As [`Round::Again`], for the request's own variant: a running fill of another one says this
+    /// Vary.
     Variant(Bytes),
 }
 
@@ -191,8 +192,8 @@ fn unless_unlocked(walk: &Walk, key: Key, waiter: Waiter) -> Ticket {
     }
 }
 
-/// A bypassed answer replaces the stored one; while another is being stored it is passed on unstored, because which of
-/// the two is newer is not known.
+/// A bypassed answer replaces the stored one; while another is being stored it is passed on
+/// unstored, because which of the two is newer is not known.
 fn bypass<X: Exchange>(walk: &Walk) -> Step<X> {
     match walk.zone.fills.enter(walk.key.key, Duration::MAX) {
         Ticket::Lead(lead) => Step::Fetch(Fetch::bypass(lead)),

@@ -1,21 +1,22 @@
 //! One request's walk through the cache.
 //!
 //! ```text
-//!             ┌── bypass ──────────────────────────────────────────────► Fetch (BYPASS)
-//!  Lookup ────┼── fresh ───────────────────────────────────────────────► Deliver (HIT)
-//!    ▲        ├── stale ─ leader ─ may be served, update behind ───────► Deliver (STALE) + background Fetch
-//!    │        │         │        └──────────────────────────────────────► Fetch (EXPIRED) ─ 304 ─► Deliver (REVALIDATED)
-//!    │        │         └ waiter ─ may be served ──────────────────────► Deliver (UPDATING)
-//!    │        │                  └──► Wait ── as below, the stale entry in reserve (EXPIRED, STALE)
-//!    │        └── missing ─ leader ─► Fetch (MISS)
-//!    │                    └ waiter ─► Wait ── head known ───────────────► Deliver from the fill (HIT)
-//!    └─ ended, stored; other variant ──┘ └─── timed out, not storable ──► Pass (MISS)
+//!          ┌ bypass ───────────────────────────────► Fetch (BYPASS)
+//!  Lookup ─┼ fresh ────────────────────────────────► Deliver (HIT)
+//!    ▲     ├ stale ── leader ─ served, updated behind ► Deliver (STALE), background Fetch
+//!    │     │       │         └─────────────────────► Fetch (EXPIRED) ─ 304 ► Deliver (REVALIDATED)
+//!    │     │       └─ waiter ─ may be served ──────► Deliver (UPDATING)
+//!    │     │                 └► Wait, as below, with the stale entry in reserve (EXPIRED, STALE)
+//!    │     └ missing ─ leader ─► Fetch (MISS)
+//!    │               └ waiter ─► Wait ─ head known ► Deliver from the fill (HIT)
+//!    └─ stored; other variant ───┘  └─ timed out, not storable ► Pass (MISS)
 //! ```
 //!
-//! Each step is a struct with a `run` that consumes it; [`serve`] is the driver. The trail of steps is kept for tests and logs.
+//! Each step is a struct with a `run` that consumes it; [`serve`] is the driver. The trail of steps
+//! is kept for tests and logs.
 //!
 //! Invariants:
-//! 1. A walk ends within [`STEPS_MAX`] steps.
+//! 1. A walk ends within `STEPS_MAX` steps.
 //! 2. A lead is ended in every way out of a fetch; what is not said ends it as abandoned.
 //! 3. Statuses are labels: no step looks at them.
 
@@ -48,8 +49,8 @@ pub use wait::Wait;
 
 use fetch::{Fetch, Stale};
 
-/// Steps of one walk; more means that fills of this key end again and again before they can be joined, and the
-/// request is passed on by itself (arbitrary).
+/// Steps of one walk; more means that fills of this key end again and again before they can be
+/// joined, and the request is passed on by itself (arbitrary).
 const STEPS_MAX: usize = 16;
 
 /// Why the body of an answer ended before its end.

@@ -1,7 +1,7 @@
 //! Whether an answer is stored, for how long, and as what.
 //!
-//! The rules are nginx's: the answer's own fields (X-Accel-Expires, Cache-Control, Expires, in this strength), else
-//! `proxy_cache_valid`; Set-Cookie, `Vary: *` and unreadably long Vary keep it out.
+//! The rules are nginx's: the answer's own fields (X-Accel-Expires, Cache-Control, Expires, in this
+//! strength), else `proxy_cache_valid`; Set-Cookie, `Vary: *` and unreadably long Vary keep it out.
 
 use bytes::Bytes;
 use millpond_semantics::date::parse_http_date;
@@ -43,10 +43,11 @@ pub(crate) fn storable<X: Exchange>(
     Some(head)
 }
 
-/// The key that the answer is stored under: the one that was looked up, if the answer is of that variant.
+/// The key that the answer is stored under: the one that was looked up, if the answer is of that
+/// variant.
 ///
-/// nginx: an answer without Vary, or with another Vary than the first key's entry, takes the first key. There it
-/// decides from now on what the variants are.
+/// nginx: an answer without Vary, or with another Vary than the first key's entry, takes the first
+/// key. There it decides from now on what the variants are.
 pub(crate) fn storage_key(walk: &Walk, head: &StoredHead, looked_up: Key) -> Key {
     if !head.vary.is_empty() && variant::key(&head.variant) == looked_up {
         looked_up
@@ -80,10 +81,12 @@ impl Lifetime {
 
     /// The lifetime that a 304 gives to a stored answer; `None` when it stays as stale as it is.
     ///
-    /// nginx: its own fields count, else those of the stored answer, else the configuration for its status.
+    /// nginx: its own fields count, else those of the stored answer, else the configuration for its
+    /// status.
     ///
     /// # Differs from nginx
-    /// A 304 whose own fields forbid reuse, such as `no-cache`, renews nothing; in nginx the stored fields count then.
+    /// A 304 whose own fields forbid reuse, such as `no-cache`, renews nothing; in nginx the stored
+    /// fields count then.
     pub(crate) fn renewed<F: Fetched>(
         walk: &Walk,
         fetched: &F,
@@ -128,7 +131,8 @@ fn validity<F: Fetched>(walk: &Walk, fetched: &F, now: i64) -> UpstreamValidity 
     validity
 }
 
-/// As [`validity`], but a cookie does not count: it forbids to store the answer that sets it, not to reuse an older one.
+/// As [`validity`], but a cookie does not count: it forbids to store the answer that sets it, not
+/// to reuse an older one.
 fn renewing_validity<F: Fetched>(walk: &Walk, fetched: &F, now: i64) -> UpstreamValidity {
     let mut validity = UpstreamValidity::new(now);
     fetched.each_field(&mut |name, value| {

@@ -1,4 +1,7 @@
 //! The step of those who came second: wait for the fill's head, read along, or go on alone.
+//!
+//! 1. The patience of a request (`proxy_cache_lock_timeout`) covers all fills it waits for.
+//! 2. A fill that has not moved for `proxy_cache_lock_age` is no longer waited for.
 
 use std::sync::Arc;
 
@@ -7,6 +10,7 @@ use tokio::time::Instant;
 use super::fetch::{Fetch, Stale};
 use super::lookup::Lookup;
 use super::{Exchange, FetchFailure, Served, Step, Walk};
+use crate::clock;
 use crate::fill::lock::LockPolicy;
 use crate::fill::pump::Reader;
 use crate::fill::{FillEnd, Streaming, Waited, Waiter};
@@ -30,7 +34,7 @@ impl Patience {
     /// When it ends; from now on it is running.
     fn deadline(&mut self, lock: &LockPolicy) -> Option<Instant> {
         if self.0.is_none() {
-            self.0 = Instant::now().checked_add(lock.timeout);
+            self.0 = clock::now().checked_add(lock.timeout);
         }
         self.0
     }
@@ -81,7 +85,7 @@ impl Wait {
         let deadline = match (aged, self.patience.deadline(lock)) {
             (Some(aged), Some(patience)) => aged.min(patience),
             (Some(one), None) | (None, Some(one)) => one,
-            (None, None) => Instant::now(),
+            (None, None) => clock::now(),
         };
         self.waiter.wait(deadline).await
     }

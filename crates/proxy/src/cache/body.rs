@@ -1,7 +1,7 @@
 //! Bodies of cached answers: regions of an entry, or a running fill.
 //!
-//! An entry's body is known: its regions go out as pieces. A running fill is a stream that hands out what is there
-//! and waits, without polling, for more.
+//! An entry's body is known: its regions go out as pieces. A running fill is a stream that hands
+//! out what is there and waits, without polling, for more.
 
 use std::collections::VecDeque;
 use std::future::Future;

@@ -1,4 +1,9 @@
 //! The origin as the cache's machines see it: a request of this server to its upstream.
+//!
+//! Implements [`Exchange`] for a client's request and for one in the background, which owns a copy
+//! of the request and outlives the client.
+//!
+//! 1. Dropping an exchange gives its connection up; a body that was not read is never reused.
 
 use std::borrow::BorrowMut;
 use std::future::Future;

@@ -1,8 +1,9 @@
-//! The cache as the proxy uses it: zones of a configuration, the walk of a request, bodies from the store.
+//! The cache as the proxy uses it: zones of a configuration, the walk of a request, bodies from the
+//! store.
 //!
-//! The machines are in the crate `millpond-cache`; here is what they need of HTTP/1 and of configurations:
-//! [`exchange`] is their origin, [`body`] makes answers of entries and running fills, [`zones`] opens zones and keeps
-//! them over reloads, [`slice`] answers in slices.
+//! The machines are in the crate `millpond-cache`; here is what they need of HTTP/1 and of
+//! configurations: [`exchange`] is their origin, [`body`] makes answers of entries and running
+//! fills, [`zones`] opens zones and keeps them over reloads, [`mod@slice`] answers in slices.
 
 pub mod body;
 pub mod exchange;

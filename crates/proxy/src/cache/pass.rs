@@ -1,4 +1,8 @@
 //! A passed request through the cache: from its key to its answer.
+//!
+//! Evaluates the key, decides whether the cache takes part at all, walks `millpond_cache::step`
+//! with an exchange of this request, and turns what is served (an entry, a fill that still runs, or
+//! the origin's own answer) into a [`Response`].
 
 use std::sync::Arc;
 

@@ -1,18 +1,18 @@
 //! `slice`, `$slice_range`: a large body answered in slices, each an entry of its own.
 //!
 //! ```text
-//! Range of the client ──► first slice (aligned) ──206──► head of the whole: 200, total length, ranges allowed
-//!                              │ any other status                       │
-//!                              ▼                                        ▼
-//!                        the answer as it is                 SliceBody: slice, slice, slice …
+//! Range of the client ─► first slice (aligned) ─206─► head of the whole: 200 and the total length
+//!                              │ any other status                │
+//!                              ▼                                 ▼
+//!                        the answer as it is          SliceBody: slice, slice, slice …
 //! ```
 //!
-//! Each slice goes through the cache under a key that holds `$slice_range`, so it is looked up, fetched and shared like
-//! any answer.
+//! Each slice goes through the cache under a key that holds `$slice_range`, so it is looked up,
+//! fetched and shared like any answer.
 //!
 //! Invariants:
-//! 1. A slice whose Content-Range is not the one asked for, or whose ETag or total length differs from the first one's,
-//!    ends the body with an error: no body mixes versions.
+//! 1. A slice whose Content-Range is not the one asked for, or whose ETag or total length differs
+//!    from the first one's, ends the body with an error: no body mixes versions.
 //! 2. One slice is fetched at a time, and none before the client has taken most of the one before.
 
 use std::future::Future;
@@ -36,8 +36,8 @@ use crate::upstream::pass::{self, PassTarget};
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct SlicePolicy {
-    /// Size of a slice; 0 switches slicing off. The cache key and the Range field sent to the origin must contain
-    /// `$slice_range`.
+    /// Size of a slice; 0 switches slicing off. The cache key and the Range field sent to the
+    /// origin must contain `$slice_range`.
     #[directive(name = "slice", default = "0")]
     pub size: Offset,
 }

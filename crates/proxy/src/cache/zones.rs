@@ -1,4 +1,5 @@
-//! `proxy_cache_path`: the zones of a configuration, and the registry that keeps them open over reloads.
+//! `proxy_cache_path`: the zones of a configuration, and the registry that keeps them open over
+//! reloads.
 //!
 //! Invariants:
 //! 1. A folder is open at most once in the process: a reload finds the zone that is there.
@@ -33,9 +34,10 @@ pub const ROWS: &[Row] = &[Row {
     syntax: ZonePath::SYNTAX,
     is_block: false,
     pass: Pass::First,
-    doc: "A zone: the folder that answers are stored in, its name and its limits. The size in keys_zone, levels, \
-          use_temp_path and the loader's and manager's parameters are checked and have no effect: the index \
-          needs no size, and the store has neither a file for each entry nor temporary files.",
+    doc: "A zone: the folder that answers are stored in, its name and its limits. The size in keys_zone, \
+          levels, use_temp_path and the loader's and manager's parameters are checked and have \
+          no effect: the index needs no size, and the store has neither a file for each entry \
+          nor temporary files.",
     apply: proxy_cache_path,
 }];
 
@@ -144,7 +146,8 @@ struct OpenZone {
 }
 
 impl Registry {
-    /// Opens the zones that a configuration declares, or finds them open; the error says which and why.
+    /// Opens the zones that a configuration declares, or finds them open; the error says which and
+    /// why.
     pub fn open(&self, conf: &mut Conf) -> Result<(), String> {
         let mut by_name = BTreeMap::new();
         for declared in &conf.declared.zones {

@@ -1,4 +1,7 @@
 //! Addresses of clients, listeners and peers: an IP socket or a Unix path.
+//!
+//! Written as nginx writes them in logs and variables: `1.2.3.4:80`, `[::1]:80`, `unix:/path`, and
+//! `unix:` for a client that has no path.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -30,7 +33,8 @@ impl Address {
         }
     }
 
-    /// The host part as `$remote_addr` and `$server_addr` show it: an IP without brackets, or `unix:`.
+    /// The host part as `$remote_addr` and `$server_addr` show it: an IP without brackets, or
+    /// `unix:`.
     pub fn host_text(&self) -> String {
         match self {
             Address::Inet(address) => address.ip().to_string(),

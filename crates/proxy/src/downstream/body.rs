@@ -1,9 +1,10 @@
-//! `client_max_body_size`, `client_body_timeout`, `client_body_buffer_size`, `client_body_in_file_only`,
-//! `client_body_in_single_buffer`, `client_body_temp_path`: request bodies.
+//! `client_max_body_size`, `client_body_timeout`, `client_body_buffer_size`,
+//! `client_body_in_file_only`, `client_body_in_single_buffer`, `client_body_temp_path`: request
+//! bodies.
 //!
-//! [`Incoming`] is the part of the current request's body that is still on the connection. A handler reads it
-//! piece by piece ([`next_chunk`]), collects it ([`read_all`]), or leaves it to the connection, which
-//! discards it before the next request.
+//! [`Incoming`] is the part of the current request's body that is still on the connection. A
+//! handler reads it piece by piece ([`next_chunk`]), collects it ([`read_all`]), or leaves it to
+//! the connection, which discards it before the next request.
 //!
 //! ```text
 //! None ──begin──► Length(n) | Chunked(decoder) ──last byte──► None
@@ -11,8 +12,8 @@
 //!
 //! Invariants:
 //! 1. The connection is reused only when `Incoming` is `None`.
-//! 2. Memory for a collected body never passes `client_body_buffer_size` by more than one read; the rest is
-//!    in an unlinked or named file.
+//! 2. Memory for a collected body never passes `client_body_buffer_size` by more than one read; the
+//!    rest is in an unlinked or named file.
 //! 3. A body longer than `client_max_body_size` is refused before it is stored anywhere.
 
 use std::fs::{File, OpenOptions};
@@ -73,8 +74,8 @@ pub struct BodyPolicy {
     /// A body in memory is always in one buffer.
     #[directive(name = "client_body_in_single_buffer", default = "off")]
     pub in_single_buffer: bool,
-    /// Folder of temporary files of request bodies. Up to three levels of subfolders are accepted and
-    /// have no effect.
+    /// Folder of temporary files of request bodies. Up to three levels of subfolders are accepted
+    /// and have no effect.
     #[directive(name = "client_body_temp_path", default = "client_body_temp")]
     pub temp_path: Vec<String>,
 }
@@ -117,7 +118,8 @@ impl Incoming {
         matches!(self, Incoming::None)
     }
 
-    /// Takes what `inbox` holds of the body: `Some(bytes)` (empty at the end), or `None` for need of more.
+    /// Takes what `inbox` holds of the body: `Some(bytes)` (empty at the end), or `None` for need
+    /// of more.
     fn take(&mut self, inbox: &mut BytesMut) -> Result<Option<Bytes>, Failure> {
         match self {
             Incoming::None => Ok(Some(Bytes::new())),
@@ -165,7 +167,8 @@ pub async fn next_chunk(down: &Downstream, timeout: Duration) -> Result<Bytes, F
     }
 }
 
-/// What has come of the current request's body, up to about `max` bytes, without waiting; and whether that is all of it.
+/// What has come of the current request's body, up to about `max` bytes, without waiting; and
+/// whether that is all of it.
 pub fn take_ready(down: &Downstream, max: usize) -> Result<(Bytes, Remains), Failure> {
     let mut ready = BytesMut::new();
     let mut asked = false;
@@ -217,7 +220,8 @@ pub fn check_received(req: &Request, received: u64) -> Result<(), Failure> {
     }
 }
 
-/// RFC 9110 §10.1.1: the interim answer that lets a waiting client send its body; once, if it asked for it.
+/// RFC 9110 §10.1.1: the interim answer that lets a waiting client send its body; once, if it asked
+/// for it.
 async fn send_continue(down: &Downstream) -> Result<(), Failure> {
     if !down.wants_continue.take() {
         return Ok(());

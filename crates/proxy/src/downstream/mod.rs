@@ -1,7 +1,7 @@
 //! The client's side: listeners, connections, request bodies in, answers out.
 //!
-//! A connection is one task on one worker ([`connection`]). [`Downstream`] is what the task shares with
-//! the request that it is serving.
+//! A connection is one task on one worker ([`connection`]). [`Downstream`] is what the task shares
+//! with the request that it is serving.
 
 pub mod address;
 pub mod body;
@@ -81,7 +81,8 @@ impl Downstream {
 impl Downstream {
     /// Waits, unless the client leaves meanwhile.
     ///
-    /// A client that has sent more than was read is not watched: its end could not be seen behind that.
+    /// A client that has sent more than was read is not watched: its end could not be seen behind
+    /// that.
     pub async fn pause(&self, duration: Duration) -> Result<(), ClientGone> {
         tokio::select! {
             () = clock::pause(duration) => Ok(()),

@@ -1,8 +1,8 @@
 //! One deadline for a connection, moved without touching the timer wheel.
 //!
 //! A connection arms its timer a few times for each request and nearly never lets it fire. Moving a
-//! deadline later costs a comparison here: the sleeping timer fires early, sees that the deadline has
-//! moved, and sleeps again.
+//! deadline later costs a comparison here: the sleeping timer fires early, sees that the deadline
+//! has moved, and sleeps again.
 //!
 //! Invariant: `guard` never reports expiry before its deadline.
 

@@ -1,13 +1,14 @@
-//! `send_timeout`, `limit_rate`, `limit_rate_after`, `sendfile`, `sendfile_max_chunk`: how an answer is sent.
+//! `send_timeout`, `limit_rate`, `limit_rate_after`, `sendfile`, `sendfile_max_chunk`: how an
+//! answer is sent.
 //!
-//! The writer pulls pieces from a body while they are ready, sends them with as few calls as the socket
-//! allows (head and memory together in one `sendmsg`, files by `sendfile`), and only then waits:
-//! for the socket when it is full, for the body when it has nothing.
+//! The writer pulls pieces from a body while they are ready, sends them with as few calls as the
+//! socket allows (head and memory together in one `sendmsg`, files by `sendfile`), and only then
+//! waits: for the socket when it is full, for the body when it has nothing.
 //!
 //! Invariants:
-//! 1. No more than [`QUEUE_BYTES`] of memory and [`QUEUE_PIECES`] pieces are held here.
-//! 2. A body of known length that ends early, or any error of the body, ends the connection, so that the
-//!    client sees the failure, after the bytes that came before it.
+//! 1. No more than `QUEUE_BYTES` of memory and `QUEUE_PIECES` pieces are held here.
+//! 2. A body of known length that ends early, or any error of the body, ends the connection, so
+//!    that the client sees the failure, after the bytes that came before it.
 //! 3. A chunk is framed only around bytes that are there.
 
 use std::collections::VecDeque;
@@ -44,7 +45,8 @@ pub struct SendPolicy {
         contexts(http, server, location)
     )]
     pub timeout: Duration,
-    /// Limits the rate of an answer, in bytes a second; 0 means no limit. The limit is for one request.
+    /// Limits the rate of an answer, in bytes a second; 0 means no limit. The limit is for one
+    /// request.
     #[directive(name = "limit_rate")]
     pub rate: Option<Template>,
     /// Bytes of an answer that are sent before `limit_rate` begins to act.
@@ -53,7 +55,8 @@ pub struct SendPolicy {
     /// Whether files are sent by the kernel from the page cache without a copy in this process.
     #[directive(name = "sendfile", default = "off")]
     pub sendfile: bool,
-    /// The most that one `sendfile` call sends, so that one fast client does not hold a worker; 0: no limit.
+    /// The most that one `sendfile` call sends, so that one fast client does not hold a worker; 0:
+    /// no limit.
     #[directive(
         name = "sendfile_max_chunk",
         default = "2m",

@@ -2,11 +2,11 @@
 //!
 //! An answer is compressed when its status, type and length allow it and the client takes it. The
 //! body is pulled piece by piece; what is compressed is handed on in pieces of about
-//! [`OUTPUT_SIZE`], and when the source has nothing for the moment, what it gave is flushed, so
+//! `OUTPUT_SIZE`, and when the source has nothing for the moment, what it gave is flushed, so
 //! that a slow stream is not held back.
 //!
 //! Invariants:
-//! 1. Not more than one input piece, the compressor's state and [`OUTPUT_SIZE`] with one compressed
+//! 1. Not more than one input piece, the compressor's state and `OUTPUT_SIZE` with one compressed
 //!    input are held.
 //! 2. A body that fails is not finished: the client sees that it is cut.
 //!

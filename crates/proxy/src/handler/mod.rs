@@ -1,7 +1,7 @@
 //! What makes answers: the content handlers and the look-up of the location.
 //!
-//! A location has at most one handler of its own (`proxy_pass`, `stub_status` …); without one, a path that ends in a
-//! slash goes to `index` and any other to the static files.
+//! A location has at most one handler of its own (`proxy_pass`, `stub_status` …); without one, a
+//! path that ends in a slash goes to `index` and any other to the static files.
 
 pub mod access;
 pub mod auth_basic;
@@ -47,7 +47,8 @@ pub enum ContentHandler {
 /// Finds the location of the path and refuses what it does not allow.
 pub fn find_location(req: &mut Request) -> Result<Flow, Failure> {
     let server = Arc::clone(&req.server);
-    // nginx: what the server's rewrites changed is looked up now; that is no change of the location's.
+    // nginx: what the server's rewrites changed is looked up now; that is no change of the
+    // location's.
     req.uri_changed_in_location = false;
     let found = server.location.children.find(req);
     let needs_slash = matches!(found, Found::AddSlash(_));

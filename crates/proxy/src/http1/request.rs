@@ -245,7 +245,8 @@ impl RequestParser {
         }
     }
 
-    /// Ends a request whose rest does not come: what was read of it, for the logs; none when nothing was.
+    /// Ends a request whose rest does not come: what was read of it, for the logs; none when
+    /// nothing was.
     pub fn give_up(&mut self, buf: &mut BytesMut) -> Option<RequestHead> {
         if self.is_idle(buf) {
             return None;

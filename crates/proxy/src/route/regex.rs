@@ -1,7 +1,7 @@
 //! Regular expressions as nginx's configurations use them.
 //!
 //! The `regex` crate runs most of them in linear time. What it lacks (look-around, back-references,
-//! possessive quantifiers), and what it reads otherwise than PCRE ([`is_read_alike`]), runs on
+//! possessive quantifiers), and what it reads otherwise than PCRE (`is_read_alike`), runs on
 //! PCRE2. Which engine serves an expression is decided when the configuration is read. Both work on
 //! bytes.
 //!

@@ -1,7 +1,7 @@
 //! Directives that are no plain setting: blocks, declarations by name, handlers. One row each.
 //!
-//! A row names the directive, where it may stand, and the function that obeys it while the tree is walked. The
-//! function lives in the file whose code uses what it declares.
+//! A row names the directive, where it may stand, and the function that obeys it while the tree is
+//! walked. The function lives in the file whose code uses what it declares.
 
 use millpond_conf::Contexts;
 use millpond_conf::source::Span;
@@ -97,7 +97,8 @@ pub fn find(name: &str) -> Option<&'static Row> {
 }
 
 impl Draft {
-    /// True where the URL of a pass may have a path: in a location that is found by a prefix or exactly.
+    /// True where the URL of a pass may have a path: in a location that is found by a prefix or
+    /// exactly.
     pub fn allows_pass_path(&self) -> bool {
         self.context == Contexts::LOCATION && self.has_plain_name
     }

@@ -1,7 +1,8 @@
 //! `http`, `server`, `location`, `internal`: the walk over the tree that builds a [`Conf`].
 //!
-//! A block is walked twice: first the plain settings and the declarations, whatever their order, then the directives
-//! whose order matters and the blocks inside, which inherit what the first walk gathered.
+//! A block is walked twice: first the plain settings and the declarations, whatever their order,
+//! then the directives whose order matters and the blocks inside, which inherit what the first walk
+//! gathered.
 //!
 //! ```text
 //! statement ─► row of block.rs? ─► its function
@@ -11,7 +12,8 @@
 //!
 //! Invariants:
 //! 1. A mistake never stops the walk; [`build`] fails at its end if there was any.
-//! 2. `levels` holds the raw settings of the enclosing blocks, outermost first, while a block is walked.
+//! 2. `levels` holds the raw settings of the enclosing blocks, outermost first, while a block is
+//!    walked.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;

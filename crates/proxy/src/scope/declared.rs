@@ -18,7 +18,8 @@ pub struct Declared {
     pub logs: Logs,
     /// `upstream`.
     pub upstreams: Vec<Arc<Group>>,
-    /// Hosts that are passed to by address, each once, so that all locations share their state and connections.
+    /// Hosts that are passed to by address, each once, so that all locations share their state and
+    /// connections.
     pub implicit: Vec<Arc<Group>>,
     /// `proxy_cache_path`.
     pub zones: Vec<ZonePath>,

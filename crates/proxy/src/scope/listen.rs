@@ -1,4 +1,9 @@
 //! `listen`, `server_name`: reading them, and joining the servers of all addresses into sockets.
+//!
+//! 1. Servers with the same address share a socket; the first, or the one that says so, is default.
+//! 2. A wildcard address takes the connections of specific ones on the same port; the local address
+//!    of a connection then chooses among their servers, as in nginx.
+//! 3. Options that concern the socket stand once an address; a second, different line is an error.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};

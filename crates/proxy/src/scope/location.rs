@@ -1,4 +1,7 @@
 //! The families whose directives stand in http, server and location blocks.
+//!
+//! A table only: each family is declared where it is obeyed, and inherited by `derive(Scope)` from
+//! the block around it.
 
 use millpond_cache::admit::AdmissionPolicy;
 use millpond_cache::bypass::BypassPolicy;

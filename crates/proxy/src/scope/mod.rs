@@ -1,10 +1,12 @@
 //! What a configuration means: the snapshot that requests run on, and how it is built from a tree.
 //!
-//! [`Conf`] is built whole ([`build`]) and never changed; a reload builds another. The settings of a location are the merged
-//! families listed in [`location::LocationSettings`]; those of a server and of the process in their own scopes.
+//! [`Conf`] is built whole ([`build()`]) and never changed; a reload builds another. The settings
+//! of a location are the merged families listed in [`location::LocationSettings`]; those of a
+//! server and of the process in their own scopes.
 //!
 //! Invariants:
-//! 1. Building opens, resolves and starts nothing but what nginx resolves at start (names of peers and listeners).
+//! 1. Building opens, resolves and starts nothing but what nginx resolves at start (names of peers
+//!    and listeners).
 //! 2. All mistakes of a tree are reported together, each with its place.
 
 pub mod block;

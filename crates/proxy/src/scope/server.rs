@@ -1,4 +1,7 @@
 //! The families whose directives stand in http and server blocks only.
+//!
+//! A request has them as soon as its server is known, before a location is: they concern the head
+//! and the connection.
 
 use millpond_conf::Scope;
 

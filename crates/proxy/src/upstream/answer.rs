@@ -1,12 +1,13 @@
-//! `proxy_hide_header`, `proxy_pass_header`, `proxy_intercept_errors`, `proxy_force_ranges`: what the client gets of an
-//! upstream's answer.
+//! `proxy_hide_header`, `proxy_pass_header`, `proxy_intercept_errors`, `proxy_force_ranges`: what
+//! the client gets of an upstream's answer.
 //!
-//! It is the same for an answer that has just come and for one from the cache: the cache keeps what the upstream
-//! said, and the location that serves it decides what of it is shown.
+//! It is the same for an answer that has just come and for one from the cache: the cache keeps what
+//! the upstream said, and the location that serves it decides what of it is shown.
 //!
 //! Invariants:
 //! 1. Fields of the connection and of framing are never passed on; the writer makes its own.
-//! 2. X-Accel fields act only when `proxy_ignore_headers` does not name them, and are hidden unless passed by name.
+//! 2. X-Accel fields act only when `proxy_ignore_headers` does not name them, and are hidden unless
+//!    passed by name.
 
 use std::sync::Arc;
 
@@ -32,7 +33,8 @@ pub struct AnswerPolicy {
     /// A field of the upstream's answer that is not passed to the client.
     #[directive(name = "proxy_hide_header", repeat)]
     pub hide: Vec<String>,
-    /// A field that is passed to the client although it usually is not: Date, Server, X-Pad, X-Accel-….
+    /// A field that is passed to the client although it usually is not: Date, Server, X-Pad,
+    /// X-Accel-….
     #[directive(name = "proxy_pass_header", repeat)]
     pub pass: Vec<String>,
     /// Whether answers with a status of 300 and more are subject to `error_page`.
@@ -236,7 +238,8 @@ fn act_on_accel(
     }
 }
 
-/// nginx: these fields of the answer that redirects go to the client with the answer that it redirects to.
+/// nginx: these fields of the answer that redirects go to the client with the answer that it
+/// redirects to.
 fn keep_for_redirect(req: &mut Request, fields: &Fields) {
     for field in fields.iter() {
         if matches!(

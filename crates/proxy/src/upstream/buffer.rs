@@ -1,8 +1,9 @@
-//! `proxy_buffering`, `proxy_buffers`, `proxy_temp_path`, `proxy_limit_rate` and their like: how answers flow through.
+//! `proxy_buffering`, `proxy_buffers`, `proxy_temp_path`, `proxy_limit_rate` and their like: how
+//! answers flow through.
 //!
-//! Answers stream through bounded memory, whatever these say: a piece is read from the upstream when the client, or
-//! the store, can take it. There are no temporary files. Most of the directives are therefore read for
-//! their mistakes only.
+//! Answers stream through bounded memory, whatever these say: a piece is read from the upstream
+//! when the client, or the store, can take it. There are no temporary files. Most of the directives
+//! are therefore read for their mistakes only.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -22,8 +23,8 @@ pub struct BufferPolicy {
     ///
     /// # Differs from nginx
     ///
-    /// Answers that are not stored always flow at the client's pace, and stored ones at the origin's; the value has no
-    /// effect.
+    /// Answers that are not stored always flow at the client's pace, and stored ones at the
+    /// origin's; the value has no effect.
     #[directive(name = "proxy_buffering", default = "on")]
     pub buffering: bool,
     /// Number and size of the buffers of one answer.
@@ -68,7 +69,8 @@ pub struct BufferPolicy {
     ///
     /// # Differs from nginx
     ///
-    /// An answer that is being stored is always read to its end; one that is not ends with its client.
+    /// An answer that is being stored is always read to its end; one that is not ends with its
+    /// client.
     #[directive(name = "proxy_ignore_client_abort", default = "off")]
     pub ignore_abort: bool,
     /// Whether trailer fields of the upstream's answer are passed to the client.

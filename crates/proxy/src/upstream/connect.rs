@@ -1,4 +1,9 @@
 //! `proxy_connect_timeout`, `proxy_bind`, `proxy_socket_keepalive`: connections to peers.
+//!
+//! Opens TCP and Unix sockets without blocking, with the local address that was asked for, within
+//! the time limit.
+//!
+//! 1. A connection that is not established in time is closed; nothing waits behind it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -66,8 +71,8 @@ pub struct Connection {
     pub group: Arc<Group>,
     /// Index of the peer.
     pub peer: usize,
-    /// Identity of the location whose settings it was opened with. A number: it is compared only, with
-    /// locations of the same configuration, which its group belongs to.
+    /// Identity of the location whose settings it was opened with. A number: it is compared only,
+    /// with locations of the same configuration, which its group belongs to.
     pub location: usize,
     /// Requests sent on it.
     pub requests: u32,

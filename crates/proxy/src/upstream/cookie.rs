@@ -1,4 +1,9 @@
-//! `proxy_cookie_domain`, `proxy_cookie_path`, `proxy_cookie_flags`: cookies of an upstream, told in terms of this server.
+//! `proxy_cookie_domain`, `proxy_cookie_path`, `proxy_cookie_flags`: cookies of an upstream, told
+//! in terms of this server.
+//!
+//! Each Set-Cookie field is split into its name, value and attributes (RFC 6265, section 4.1.1) and
+//! put together again; the first rule that matches an attribute changes it, and text that no rule
+//! matches stays byte for byte.
 
 use std::sync::Arc;
 
@@ -65,7 +70,8 @@ impl FromArgs for DomainRule {
         let [from, to] = args.words else {
             return CookieRule::from_args(args).map(DomainRule);
         };
-        // nginx: expressions for domains ignore case in either form, and the first dots of texts do not count.
+        // nginx: expressions for domains ignore case in either form, and the first dots of texts do
+        // not count.
         let rule = match from.text.strip_prefix('~') {
             Some(source) => {
                 let source = source.strip_prefix('*').unwrap_or(source);
@@ -182,8 +188,8 @@ pub struct CookiePolicy {
     /// A text to replace in the Path attribute of cookies.
     #[directive(name = "proxy_cookie_path", repeat)]
     pub paths: Vec<CookieRule>,
-    /// Flags to set on, or take from, cookies of a name: secure, httponly, samesite=strict|lax|none, and each with `no`
-    /// before it. The first line that matches counts.
+    /// Flags to set on, or take from, cookies of a name: secure, httponly,
+    /// samesite=strict|lax|none, and each with `no` before it. The first line that matches counts.
     #[directive(name = "proxy_cookie_flags", repeat)]
     pub flags: Vec<FlagsRule>,
 }
@@ -303,8 +309,8 @@ fn replace_text(
         let rest = value.strip_prefix(text)?;
         return Some([&req.eval(to)[..], rest].concat());
     }
-    // nginx: domains are compared whole, without their first dot and without regard to case; the dot of the
-    // cookie's own domain stays.
+    // nginx: domains are compared whole, without their first dot and without regard to case; the
+    // dot of the cookie's own domain stays.
     let dot: &[u8] = if value.starts_with(b".") { b"." } else { b"" };
     let is_same = bare(value).eq_ignore_ascii_case(bare(text));
     is_same.then(|| [dot, &req.eval(to)[..]].concat())

@@ -1,4 +1,5 @@
-//! `proxy_read_timeout`, `proxy_send_timeout`, `proxy_buffer_size`: one request to an upstream, over as many peers as it takes.
+//! `proxy_read_timeout`, `proxy_send_timeout`, `proxy_buffer_size`: one request to an upstream,
+//! over as many peers as it takes.
 //!
 //! ```text
 //! prepare ─► pick a peer ─► idle connection, else connect ─► send and read ─► head ─► Fetched
@@ -7,7 +8,8 @@
 //! ```
 //!
 //! Invariants:
-//! 1. A peer is asked once for each request, but for an idle connection that turned out dead, which is replaced once.
+//! 1. A peer is asked once for each request, but for an idle connection that turned out dead, which
+//!    is replaced once.
 //! 2. A body that was read from the client while it was sent is never sent twice.
 //! 3. Every way out of a try is noted in the trace.
 
@@ -37,7 +39,8 @@ use crate::header::{Fields, Known, KnownSet};
 use crate::http1::response::{Progress, ResponseHead, ResponseParser};
 use crate::request::Request;
 
-/// Interim answers that are passed over before a final one (arbitrary: far more than any honest peer sends).
+/// Interim answers that are passed over before a final one (arbitrary: far more than any honest
+/// peer sends).
 const MAX_INTERIM: u32 = 100;
 
 /// How long a peer may be silent, and how large its head may be.
@@ -193,7 +196,8 @@ fn no_live(req: &Request, group: &Group) -> Failure {
     })
 }
 
-/// A try's place among a peer's connections; given back however the try ends, with the time it took.
+/// A try's place among a peer's connections; given back however the try ends, with the time it
+/// took.
 struct Lease {
     group: Option<Arc<Group>>,
     peer: usize,
@@ -287,7 +291,8 @@ impl Try<'_> {
             self.note_connected(started);
             match self.talk(connection, started).await {
                 Ok(fetched) => return Ok(fetched),
-                // nginx: a kept connection that dies before it says anything is no failure of the peer.
+                // nginx: a kept connection that dies before it says anything is no failure of the
+                // peer.
                 Err(Broken {
                     is_silent: true, ..
                 }) if self.may_retry_idle() => {}
@@ -304,8 +309,8 @@ impl Try<'_> {
             .map_err(|broken| broken.failure)
     }
 
-    /// RFC 9110 §9.2.2: a connection that dies does not tell whether the request was acted on, so one that
-    /// changes something is not repeated by itself.
+    /// RFC 9110 §9.2.2: a connection that dies does not tell whether the request was acted on, so
+    /// one that changes something is not repeated by itself.
     fn may_retry_idle(&self) -> bool {
         let policy = &self.req.location.settings.pass_next;
         let may_repeat = !self.was_sent || policy.may_repeat(self.req.method);

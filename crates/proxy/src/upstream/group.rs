@@ -1,8 +1,9 @@
 //! `upstream` with its `server` lines: groups of peers and whose turn it is.
 //!
-//! The turn is nginx's smooth weighted round robin: each peer's current weight grows by its effective weight, the largest is
-//! taken and pays the total. A failure takes from the effective weight, time gives it back. The state is shared
-//! by all workers, so that several threads take turns as one worker of nginx would.
+//! The turn is nginx's smooth weighted round robin: each peer's current weight grows by its
+//! effective weight, the largest is taken and pays the total. A failure takes from the effective
+//! weight, time gives it back. The state is shared by all workers, so that several threads take
+//! turns as one worker of nginx would.
 //!
 //! Invariants:
 //! 1. A peer that failed `max_fails` times within `fail_timeout` rests for as long.

@@ -1,9 +1,11 @@
-//! `keepalive`, `keepalive_requests`, `keepalive_time`, `keepalive_timeout` of an upstream: idle connections.
+//! `keepalive`, `keepalive_requests`, `keepalive_time`, `keepalive_timeout` of an upstream: idle
+//! connections.
 //!
-//! Each worker keeps its own, most recently used first. A connection that the peer has closed, or on which it has said
-//! something unasked, is dropped when it would be used.
+//! Each worker keeps its own, most recently used first. A connection that the peer has closed, or
+//! on which it has said something unasked, is dropped when it would be used.
 //!
-//! Invariant: a worker keeps at most `connections` idle ones of a group; the least recently used goes first.
+//! Invariant: a worker keeps at most `connections` idle ones of a group; the least recently used
+//! goes first.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};

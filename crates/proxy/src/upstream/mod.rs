@@ -1,9 +1,9 @@
 //! Upstreams: groups of peers, connections to them, exchanges with them.
 //!
 //! ```text
-//! pass ─► exchange ─► next (which peer, whether another) ─► connect or keepalive ─► send, read head
-//!   │                                                                                     │
-//!   └◄─ answer (what the client gets of it) ◄── Fetched { head, body } ◄──────────────────┘
+//! pass ─► exchange ─► next (which peer) ─► connect or keepalive ─► send, read the head
+//!   │                                                                        │
+//!   └◄─ answer (what the client gets of it) ◄── Fetched { head, body } ◄─────┘
 //! ```
 
 pub mod answer;

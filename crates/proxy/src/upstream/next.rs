@@ -1,4 +1,9 @@
-//! `proxy_next_upstream`, `proxy_next_upstream_tries`, `proxy_next_upstream_timeout`: whether another peer is asked.
+//! `proxy_next_upstream`, `proxy_next_upstream_tries`, `proxy_next_upstream_timeout`: whether
+//! another peer is asked.
+//!
+//! 1. A request that is not idempotent and was sent goes to another peer only with
+//!    `non_idempotent`.
+//! 2. Nothing is tried again once a byte of the answer went to the client.
 
 use std::time::Duration;
 
@@ -53,7 +58,8 @@ pub enum NextCause {
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct NextPolicy {
-    /// Failures and statuses after which the request goes to the next peer, as long as nothing was sent to the client.
+    /// Failures and statuses after which the request goes to the next peer, as long as nothing was
+    /// sent to the client.
     #[directive(name = "proxy_next_upstream", default = "error timeout", union)]
     pub causes: Flags<NextCause>,
     /// The number of peers that one request may try; 0: all.

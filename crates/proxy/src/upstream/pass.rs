@@ -1,4 +1,7 @@
 //! `proxy_pass`: a request is answered by an upstream, through the cache when there is one.
+//!
+//! Reads the directive in its forms (a group, an address, a Unix socket, with or without a URI,
+//! with variables), works out where a request goes and with which URI, and starts the exchange.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Invariants:
-//! 1. A connection is kept only when the request was sent whole, the answer was read whole, and the peer agreed.
+//! 1. A connection is kept only when the request was sent whole, the answer was read whole, and the
+//!    peer agreed.
 //! 2. No byte beyond the announced end is handed out; a connection that has more is closed.
 //! 3. What was read ahead is bounded by one read.
 

@@ -1,4 +1,7 @@
 //! `proxy_redirect`: the Location and Refresh fields of an upstream, told in terms of this server.
+//!
+//! Rules are tried in their order and the first that matches changes the field; without any rule
+//! the `default` one applies, made from `proxy_pass` and the location's prefix.
 
 use std::sync::Arc;
 
@@ -65,8 +68,8 @@ pub(super) fn regex_of(args: &mut Args<'_>, text: &str) -> Result<Option<Arc<Reg
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct PassRedirectPolicy {
-    /// A text to replace in the Location and Refresh fields of the upstream. The default replaces the address that is
-    /// passed to by the location's name.
+    /// A text to replace in the Location and Refresh fields of the upstream. The default replaces
+    /// the address that is passed to by the location's name.
     #[directive(name = "proxy_redirect", repeat)]
     pub rules: Vec<RedirectRule>,
 }
@@ -99,7 +102,8 @@ pub fn rewrite(req: &mut Request, target: &PassTarget, value: &[u8]) -> Option<B
     None
 }
 
-/// What takes the place of a value that the expression matches. As in nginx it replaces the whole value.
+/// What takes the place of a value that the expression matches. As in nginx it replaces the whole
+/// value.
 pub(super) fn replace_match(
     req: &mut Request,
     regex: &Regex,

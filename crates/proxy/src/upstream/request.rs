@@ -1,12 +1,14 @@
-//! `proxy_set_header`, `proxy_method`, `proxy_http_version`, `proxy_pass_request_headers`, `proxy_pass_request_body`,
-//! `proxy_set_body`, `proxy_request_buffering`: what an upstream is asked.
+//! `proxy_set_header`, `proxy_method`, `proxy_http_version`, `proxy_pass_request_headers`,
+//! `proxy_pass_request_body`, `proxy_set_body`, `proxy_request_buffering`: what an upstream is
+//! asked.
 //!
-//! The head is encoded once for all peers of a request. Fields that the configuration sets replace the client's of the
-//! same name; a set field with an empty value is left out. Fields of the connection are never passed on.
+//! The head is encoded once for all peers of a request. Fields that the configuration sets replace
+//! the client's of the same name; a set field with an empty value is left out. Fields of the
+//! connection are never passed on.
 //!
 //! Invariants:
-//! 1. The framing of the request is ours: neither Content-Length nor Transfer-Encoding of the client goes on unless it
-//!    describes the body that is sent.
+//! 1. The framing of the request is ours: neither Content-Length nor Transfer-Encoding of the
+//!    client goes on unless it describes the body that is sent.
 //! 2. When the answer is for the cache, no condition or range of the client goes on.
 
 use std::rc::Rc;
@@ -64,7 +66,8 @@ pub enum UpstreamVersion {
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct RequestPolicy {
-    /// A field of the request to the upstream; an empty value leaves it out. Inherited only where none is set.
+    /// A field of the request to the upstream; an empty value leaves it out. Inherited only where
+    /// none is set.
     #[directive(name = "proxy_set_header", repeat)]
     pub set_headers: Vec<SetHeader>,
     /// The method of the request to the upstream instead of the client's.
@@ -172,8 +175,8 @@ async fn out_body(req: &mut Request, policy: &RequestPolicy) -> Result<OutBody, 
     })
 }
 
-/// Takes what has come of a body that is sent on while it comes. One that came whole is kept, as nginx keeps it, for
-/// `$request_body` and further tries.
+/// Takes what has come of a body that is sent on while it comes. One that came whole is kept, as
+/// nginx keeps it, for `$request_body` and further tries.
 fn begin_body(req: &mut Request) -> Result<Bytes, Failure> {
     if !matches!(req.body, RequestBody::Unread { .. }) {
         return Ok(Bytes::new());

@@ -1,7 +1,8 @@
 //! The request on its way to a peer, and the first look at what comes back.
 //!
-//! Head and body are sent as the socket takes them. A body that the client is still sending goes on part by part: the next one is
-//! asked for when the last was sent, so that a slow peer slows the client down and memory is bounded by one part.
+//! Head and body are sent as the socket takes them. A body that the client is still sending goes on
+//! part by part: the next one is asked for when the last was sent, so that a slow peer slows the
+//! client down and memory is bounded by one part.
 //!
 //! Invariants:
 //! 1. What the peer says is read also while it does not take more: an early answer is not lost.

@@ -1,4 +1,7 @@
 //! What was learnt of a request's exchanges with upstreams, for `$upstream_*` variables.
+//!
+//! A request may try several peers, and go through several upstreams by internal redirection; each
+//! try is an [`Attempt`], and variables join them with ", " and " : " as nginx does.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,8 +28,8 @@ pub struct Attempt {
     pub bytes_received: u64,
     /// Bytes sent.
     pub bytes_sent: u64,
-    /// True when the request went on to another upstream after this one (internal redirect): the log separates
-    /// with a colon.
+    /// True when the request went on to another upstream after this one (internal redirect): the
+    /// log separates with a colon.
     pub ends_group: bool,
 }
 

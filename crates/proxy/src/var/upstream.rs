@@ -1,4 +1,7 @@
 //! Variables of the upstream: which peers were asked, what they answered, and how long it took.
+//!
+//! All read the request's trace of attempts, so they are empty before the first one, and "-" in
+//! logs; times are in seconds with milliseconds.
 
 use std::time::Duration;
 
@@ -191,7 +194,8 @@ fn upstream_cookie(req: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
     })
 }
 
-/// nginx: the name stands at the begin of the field, and only spaces, not tabs, may surround the equals sign.
+/// nginx: the name stands at the begin of the field, and only spaces, not tabs, may surround the
+/// equals sign.
 fn cookie_value<'a>(cookie: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let (start, rest) = cookie.split_at_checked(name.len())?;
     if !start.eq_ignore_ascii_case(name) {
