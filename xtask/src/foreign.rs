@@ -9,6 +9,7 @@
 //!    these files skip, and that must be seen.
 //! 2. An excused subtest that passes is a failure: the list may only shrink.
 //! 3. A file is ended after `FILE_SECONDS`.
+//! 4. Nothing is left out for being slow: the suite is told to run its long tests, too.
 
 use crate::tally::Tally;
 use crate::{checks, packages, workspace};
@@ -171,6 +172,8 @@ fn run_file(suite: &Path, file: &str, root: bool) -> Result<Report> {
         .args(["-k", "5", &FILE_SECONDS.to_string(), "perl", file])
         .current_dir(suite)
         .stdin(Stdio::null())
+        // INVARIANT 4.
+        .env("TEST_NGINX_UNSAFE", "1")
         .env("TEST_NGINX_BINARY", workspace::binary());
     if root {
         // Files and sockets are made by the harness as root, and workers must reach them.

@@ -31,6 +31,7 @@ use crate::rewrite::Script;
 use crate::route::listen::Binding;
 use crate::route::location::{LocationKind, LocationTree};
 use crate::route::name::ServerName;
+use crate::upstream::group;
 use crate::var::VariableTable;
 
 use location::LocationSettings;
@@ -102,9 +103,11 @@ pub struct Location {
     pub span: Span,
 }
 
-/// True for a directive that has an effect here.
+/// True for a directive that has an effect here, lines inside `upstream` included.
 pub fn is_implemented(name: &str) -> bool {
-    block::find(name).is_some() || build::all_directives().iter().any(|it| it.name == name)
+    block::find(name).is_some()
+        || group::LINES.contains(&name)
+        || build::all_directives().iter().any(|it| it.name == name)
 }
 
 impl Location {

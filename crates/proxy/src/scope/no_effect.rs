@@ -383,15 +383,12 @@ mod tests {
         known.map(|(place, _)| place).collect()
     }
 
-    /// Lines inside of an upstream block, which reads them itself.
-    const INSIDE_UPSTREAM: &[&str] = &["keepalive", "zone"];
-
     #[test]
     fn every_directive_of_nginx_is_known_in_exactly_one_place() {
         let mut faults = Vec::new();
         // The reader of the language itself knows this one.
         let names = NGINX.lines().filter(|name| *name != "include");
-        for name in names.filter(|name| !INSIDE_UPSTREAM.contains(name)) {
+        for name in names {
             let places = places(name);
             if places.len() != 1 {
                 faults.push(format!("{name}: {places:?}"));

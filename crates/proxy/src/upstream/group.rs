@@ -35,6 +35,15 @@ pub const ROWS: &[Row] = &[Row {
     apply: upstream,
 }];
 
+/// Lines of the block that belong to modules of nginx of their own; `server` is everybody's.
+pub const LINES: &[&str] = &[
+    "keepalive",
+    "keepalive_requests",
+    "keepalive_time",
+    "keepalive_timeout",
+    "zone",
+];
+
 /// A server of a group.
 #[derive(Clone, Debug)]
 pub struct Peer {
