@@ -18,6 +18,7 @@ const CONF: &str = "
         location / { proxy_pass http://u; }
         location /unbuffered/ { proxy_pass http://u; proxy_request_buffering off; }
         location /return { return 200 returned; }
+        location /missing { return 404; }
         location /small { client_max_body_size 10; proxy_pass http://u; }
         location /status { stub_status; }
     }";
@@ -192,7 +193,9 @@ fn an_unread_body_is_not_the_next_request() -> Result<()> {
     for (path, body, statuses) in [
         ("/return", &length, &[200, 200][..]),
         ("/return", &chunked, &[200, 200]),
-        ("/return", &broken, &[200]),
+        ("/return", &broken, &[400]),
+        ("/missing", &chunked, &[404, 200]),
+        ("/missing", &broken, &[404]),
         ("/return", &expected, &[200]),
         ("/small", &length, &[413]),
         ("/small", &chunked, &[413]),

@@ -18,6 +18,7 @@
 //! 2. [`answer`] always returns an answer; a connection that must close without one gets status
 //!    444.
 
+use crate::downstream::body;
 use crate::failure::Failure;
 use crate::handler::{self, error_page, redirect as client_redirect};
 use crate::header::Known;
@@ -100,7 +101,7 @@ pub async fn answer(req: &mut Request) -> Box<Response> {
 async fn answer_from(req: &mut Request, mut start: Phase) -> Box<Response> {
     // INVARIANT 1: every round but the last spends one of the request's redirects.
     loop {
-        let next = match run(req, start).await {
+        let next = match run(req, start).await.and_then(|it| discard_body(req, it)) {
             Ok(response) if error_page::takes_over(req, &response) => {
                 keep_challenges(req, &response);
                 error_page::follow_status(req, response.status)
@@ -142,6 +143,14 @@ fn finish(req: &mut Request, mut response: Box<Response>) -> Box<Response> {
         response.fields.push(field);
     }
     response
+}
+
+/// nginx: who answers without the request's body throws it away first.
+fn discard_body(req: &Request, response: Box<Response>) -> Result<Box<Response>, Failure> {
+    if response.source == Source::Own && !req.is_background {
+        body::discard_ready(&req.down)?;
+    }
+    Ok(response)
 }
 
 /// nginx: a page instead of an upstream's 401 keeps how the client may prove who it is.

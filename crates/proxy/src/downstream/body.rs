@@ -37,6 +37,10 @@ use crate::request::Request;
 /// Bytes asked of the socket at once while a body is read.
 const READ_SIZE: usize = 16 * 1024;
 
+/// Bytes of an unwanted body that are read before its answer is made; arbitrarily what a socket
+/// holds by default. The rest is read after it.
+const DISCARDED_BEFORE_ANSWER: usize = 128 * 1024;
+
 /// When a request body is kept in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
 pub enum InFileOnly {
@@ -200,6 +204,27 @@ pub fn take_ready(down: &Downstream, max: usize) -> Result<(Bytes, Remains), Fai
         false => Remains::More,
     };
     Ok((ready.freeze(), remains))
+}
+
+/// Throws away what has come of a body that nobody will read, before the answer is made: a fault
+/// in it is then answered, and not found only when the answer is on its way. A body that the
+/// client was not asked for is let be: its connection ends with the answer.
+pub fn discard_ready(down: &Downstream) -> Result<(), Failure> {
+    if down.wants_continue.get() {
+        return Ok(());
+    }
+    let mut left = DISCARDED_BEFORE_ANSWER;
+    while left > 0 && !down.incoming.borrow().is_done() {
+        match take_ready(down, READ_SIZE) {
+            Ok((ready, Remains::More)) if !ready.is_empty() => {
+                left = left.saturating_sub(ready.len());
+            }
+            // What is amiss with the connection shows when the answer is sent.
+            Ok(_) | Err(Failure::Client(_)) => return Ok(()),
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(())
 }
 
 /// Whether there is more of a body than was taken.

@@ -20,6 +20,7 @@ use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{Template, Word};
 
 use super::special;
+use crate::downstream::body;
 use crate::failure::Failure;
 use crate::header::Known;
 use crate::http1::Method;
@@ -205,6 +206,10 @@ fn redirect_client(req: &mut Request, page: &ErrorPage, to: Bytes) -> Next {
 }
 
 fn built_in(req: &mut Request, status: u16) -> Next {
+    if !req.is_background && body::discard_ready(&req.down).is_err() {
+        // Nobody knows where the next request begins.
+        req.keep_alive = false;
+    }
     req.error_status = special::wire_status(status);
     Next::Answer(Box::new(special::page(req, status)))
 }
