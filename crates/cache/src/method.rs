@@ -28,7 +28,7 @@ pub struct MethodPolicy {
     pub methods: Flags<CacheMethod>,
     /// Whether HEAD is asked of the origin as GET, so that both share an entry. When off, the key
     /// should hold `$request_method`.
-    #[directive(name = "proxy_cache_convert_head", default = "on")]
+    #[directive(name = "proxy_cache_convert_head", default = "on", only("proxy"))]
     pub convert_head: bool,
 }
 

@@ -99,7 +99,7 @@ fn family_impl(
     (all, directives): (&[&Field], &[DirectiveField<'_>]),
 ) -> TokenStream {
     let name = &input.ident;
-    let records = directives.iter().map(|field| record(field, words));
+    let records = directives.iter().map(|field| pushed_record(field, words));
     let arms = directives.iter().map(|field| arm(field, words));
     let values = all.iter().map(|field| {
         let mut found = directives.iter();
@@ -119,7 +119,9 @@ fn family_impl(
 
             fn directives(protocol: &'static str) -> ::std::vec::Vec<::millpond_conf::Directive> {
                 let _ = protocol;
-                ::std::vec![#(#records),*]
+                let mut records = ::std::vec::Vec::new();
+                #(#records)*
+                records
             }
 
             fn apply(
@@ -163,6 +165,15 @@ fn family_impl(
     }
 }
 
+/// The statement that enters a record, for the protocols that have it.
+fn pushed_record(field: &DirectiveField<'_>, words: &FamilyWords) -> TokenStream {
+    let record = record(field, words);
+    match known_to(field) {
+        Some(known) => quote!(if #known { records.push(#record); }),
+        None => quote!(records.push(#record);),
+    }
+}
+
 /// The record of the manual and the tables.
 fn record(field: &DirectiveField<'_>, words: &FamilyWords) -> TokenStream {
     let DirectiveField {
@@ -195,6 +206,12 @@ fn record(field: &DirectiveField<'_>, words: &FamilyWords) -> TokenStream {
     }
 }
 
+/// The test whether the protocol has the directive; none where all have it.
+fn known_to(field: &DirectiveField<'_>) -> Option<TokenStream> {
+    let only = &field.only;
+    (!only.is_empty()).then(|| quote!([#(#only),*].contains(&protocol)))
+}
+
 fn syntax(field: &DirectiveField<'_>) -> TokenStream {
     let value = field.value_type();
     match &field.syntax {
@@ -210,6 +227,7 @@ fn arm(field: &DirectiveField<'_>, words: &FamilyWords) -> TokenStream {
     } = field;
     let contexts = field.contexts.as_ref().unwrap_or(&words.contexts);
     let syntax = syntax(field);
+    let guard = known_to(field).map(|known| quote!(if #known));
     let set = match field.times {
         Times::Once => quote!(set_once),
         Times::Last => quote!(set_last),
@@ -217,7 +235,7 @@ fn arm(field: &DirectiveField<'_>, words: &FamilyWords) -> TokenStream {
         Times::Repeat => quote!(set_repeated),
     };
     quote! {
-        #name => ::millpond_conf::derived::#set(
+        #name #guard => ::millpond_conf::derived::#set(
             &mut raw.#ident,
             &::millpond_conf::derived::Rule {
                 contexts: #contexts,

@@ -6,10 +6,11 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::meta::ParseNestedMeta;
+use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{
     Attribute, Data, DeriveInput, Error, Expr, ExprLit, Field, Fields, GenericArgument, Ident, Lit,
-    LitStr, Meta, PathArguments, Result, Type,
+    LitStr, Meta, PathArguments, Result, Token, Type,
 };
 
 /// How often a directive may stand in one block.
@@ -31,6 +32,8 @@ pub(crate) struct DirectiveField<'a> {
     pub(crate) contexts: Option<TokenStream>,
     pub(crate) times: Times,
     pub(crate) block: bool,
+    /// The protocols that have it; all if empty.
+    pub(crate) only: Vec<LitStr>,
     pub(crate) doc: String,
 }
 
@@ -82,6 +85,7 @@ pub(crate) fn read(field: &Field) -> Result<Option<DirectiveField<'_>>> {
         contexts: words.contexts,
         times: words.times.unwrap_or(Times::Once),
         block: words.block,
+        only: words.only,
         doc: doc(&field.attrs),
     };
     check(&read)?;
@@ -115,6 +119,7 @@ struct AttributeWords {
     times: Option<Times>,
     block: bool,
     skip: bool,
+    only: Vec<LitStr>,
 }
 
 impl AttributeWords {
@@ -129,6 +134,12 @@ impl AttributeWords {
             "union" => self.times = Some(Times::Union),
             "block" => self.block = true,
             "skip" => self.skip = true,
+            "only" => {
+                let list;
+                syn::parenthesized!(list in meta.input);
+                let names = Punctuated::<LitStr, Token![,]>::parse_terminated(&list)?;
+                self.only = names.into_iter().collect();
+            }
             "contexts" => {
                 let mut contexts = Vec::new();
                 meta.parse_nested_meta(|meta| {

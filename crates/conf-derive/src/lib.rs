@@ -1,4 +1,4 @@
-//! The derives of the configuration language: `Family`, `Scope` and `Words`.
+//! The derives of the configuration language: `Family`, `FamilyGroup`, `Scope` and `Words`.
 //!
 //! They turn a declaration into records and dispatch; all behaviour is in `millpond_conf`, whose
 //! hidden module `derived` the generated code calls.
@@ -25,14 +25,17 @@
 //! | `union` | later occurrences add to the set of words in the same block |
 //! | `block` | it opens a block, which `Args::body` holds |
 //! | `skip` | no directive: the field is `Default::default()` |
+//! | `only("fastcgi", …)` | the protocols that have it; with others the field is its default |
 //!
 //! `#[family(protocols)]` names directives with `proxy_`; a field of a scope that has
-//! `#[protocol("fastcgi")]` knows them under `fastcgi_`.
+//! `#[protocol("fastcgi")]` knows them under `fastcgi_`. `FamilyGroup` joins families to one, so that
+//! a scope names what a protocol has in one field.
 //!
 //! What they do not do: they check no value; a test over the table does that.
 
 mod family;
 mod field;
+mod group;
 mod scope;
 #[cfg(test)]
 mod tests;
@@ -45,6 +48,12 @@ use syn::{DeriveInput, parse_macro_input};
 #[proc_macro_derive(Family, attributes(family, directive))]
 pub fn family(input: TokenStream) -> TokenStream {
     expand(parse_macro_input!(input as DeriveInput), family::derive)
+}
+
+/// Joins families to one family.
+#[proc_macro_derive(FamilyGroup)]
+pub fn family_group(input: TokenStream) -> TokenStream {
+    expand(parse_macro_input!(input as DeriveInput), group::derive)
 }
 
 /// Joins families into what one kind of block knows.

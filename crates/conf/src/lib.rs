@@ -40,7 +40,7 @@ pub mod tree;
 pub mod value;
 pub mod variable;
 
-pub use millpond_conf_derive::{Family, Scope, Words};
+pub use millpond_conf_derive::{Family, FamilyGroup, Scope, Words};
 
 pub use context::ParseContext;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};

@@ -47,9 +47,13 @@ fn defaults_fill_what_nobody_set() {
     assert_eq!(conf.core.satisfy, Satisfy::All);
     assert!(conf.core.internal.is_none() && conf.core.types.is_none());
     assert_eq!((conf.core.computed, conf.name.as_str()), (0, ""));
-    assert!(!conf.proxy.lock && conf.proxy.zone.is_none() && conf.proxy.valid.is_empty());
-    assert!(conf.proxy.use_stale.contains(Reason::Off));
-    assert_eq!(conf.proxy.key.variables().count(), 3);
+    assert!(
+        !conf.proxy.cache.lock
+            && conf.proxy.cache.zone.is_none()
+            && conf.proxy.cache.valid.is_empty()
+    );
+    assert!(conf.proxy.cache.use_stale.contains(Reason::Off));
+    assert_eq!(conf.proxy.cache.key.variables().count(), 3);
     assert!(cx.variables.lookup("request_uri").is_some());
 }
 
@@ -60,8 +64,8 @@ fn innermost_value_wins() {
            server { root /b; certificate c.pem;
              location / { proxy_cache_lock_timeout 200ms; internal; worker_name a; worker_name b; } } }",
     );
-    assert!(conf.proxy.lock);
-    assert_eq!(conf.proxy.lock_timeout, Duration::from_millis(200));
+    assert!(conf.proxy.cache.lock);
+    assert_eq!(conf.proxy.cache.lock_timeout, Duration::from_millis(200));
     assert_eq!(conf.core.root, PathBuf::from("/b"));
     assert_eq!(conf.core.worker.as_deref(), Some("b"));
     assert_eq!(conf.core.certificates, [ConfPath("/conf/c.pem".into())]);
@@ -78,17 +82,17 @@ fn inner_list_replaces_the_outer_one() {
                   proxy_cache_valid 200 302 10m; proxy_cache_valid 404 1m; location / { } } }";
     let (conf, _) = location(text);
     assert_eq!(
-        conf.proxy.valid,
+        conf.proxy.cache.valid,
         [valid(&[200, 302], 600), valid(&[404], 60)]
     );
     let (conf, _) = location("http { proxy_cache_valid 1m; server { location / { } } }");
-    assert_eq!(conf.proxy.valid, [valid(&[], 60)]);
+    assert_eq!(conf.proxy.cache.valid, [valid(&[], 60)]);
 }
 
 #[test]
 fn protocols_have_directives_of_their_own() {
     let (conf, _) = location("http { server { location / { fastcgi_cache_lock on; } } }");
-    assert!(conf.fastcgi.lock && !conf.proxy.lock);
+    assert!(conf.fastcgi.cache.lock && !conf.proxy.cache.lock);
     let directives = LocationConf::directives();
     let lock = directives.iter().find(|it| it.name == "fastcgi_cache_lock");
     let lock = lock.expect("declared for the protocol");
@@ -104,6 +108,26 @@ fn protocols_have_directives_of_their_own() {
         lock.source.contains("tests/family/mod.rs:"),
         "{}",
         lock.source
+    );
+}
+
+#[test]
+fn a_directive_may_belong_to_some_protocols_only() {
+    let (conf, _) = location("http { fastcgi_param a; server { location / { } } }");
+    assert_eq!(conf.fastcgi.trailer.param.as_deref(), Some("a"));
+    assert_eq!(conf.proxy.trailer.param, None);
+    assert!(conf.fastcgi.trailer.trailers, "the default");
+    let directives = LocationConf::directives();
+    let names = |suffix: &str| -> Vec<&str> {
+        let names = directives.iter().map(|it| &*it.name);
+        names.filter(|name| name.ends_with(suffix)).collect()
+    };
+    assert_eq!(names("_param"), ["fastcgi_param"]);
+    assert_eq!(names("_pass_trailers"), ["proxy_pass_trailers"]);
+    let refused = messages("http { proxy_param a; server { location / { } } }");
+    assert!(
+        refused[0].starts_with("unknown directive \"proxy_param\""),
+        "{refused:?}"
     );
 }
 
@@ -186,7 +210,7 @@ fn defaults_are_parsed_once_for_a_context() {
     let uses = cx.variables.uses().count();
     let second = LocationConf::resolve(&[&raw, &raw], &mut cx);
     assert_eq!(cx.variables.uses().count(), uses);
-    assert_eq!(first.proxy.key, second.proxy.key);
+    assert_eq!(first.proxy.cache.key, second.proxy.cache.key);
 }
 
 proptest! {

@@ -11,8 +11,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use millpond_conf::{
-    Applied, ArgError, Args, Buffers, ByteSize, ConfPath, Contexts, Family, Flags, FromArgs, OffOr,
-    Offset, ParseContext, Present, Scope, Spanned, Statement, Table, Template, Words,
+    Applied, ArgError, Args, Buffers, ByteSize, ConfPath, Contexts, Family, FamilyGroup, Flags,
+    FromArgs, OffOr, Offset, ParseContext, Present, Scope, Spanned, Statement, Table, Template,
+    Words,
 };
 
 /// When a stale entry may be served.
@@ -103,6 +104,25 @@ pub struct CachePolicy {
     pub zone: Option<OffOr<Template>>,
 }
 
+/// What some protocols have.
+#[derive(Debug, Family)]
+#[family(http, protocols)]
+pub struct TrailerPolicy {
+    /// Passes trailers on.
+    #[directive(name = "proxy_pass_trailers", default = "on", only("proxy"))]
+    pub trailers: bool,
+    /// A parameter.
+    #[directive(name = "proxy_param", only("fastcgi", "scgi"))]
+    pub param: Option<String>,
+}
+
+/// What a protocol has.
+#[derive(Debug, FamilyGroup)]
+pub struct PassPolicies {
+    pub cache: CachePolicy,
+    pub trailer: TrailerPolicy,
+}
+
 /// What a request is answered from.
 #[derive(Debug, Family)]
 #[family(http, server, location, if_location)]
@@ -145,9 +165,9 @@ pub struct CorePolicy {
 #[derive(Debug, Scope)]
 pub struct LocationConf {
     pub core: CorePolicy,
-    pub proxy: CachePolicy,
+    pub proxy: PassPolicies,
     #[protocol("fastcgi")]
-    pub fastcgi: CachePolicy,
+    pub fastcgi: PassPolicies,
     #[scope(skip)]
     pub name: String,
 }

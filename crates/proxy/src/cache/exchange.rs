@@ -23,6 +23,7 @@ use crate::failure::{Failure, UpstreamKind};
 use crate::request::Request;
 use crate::upstream::exchange::{self, Fetched};
 use crate::upstream::pass::PassTarget;
+use crate::upstream::protocol::Protocol;
 
 /// A request and where it is passed.
 pub struct PassExchange<R> {
@@ -36,13 +37,20 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
         PassExchange { req, target }
     }
 
+    /// nginx: other protocols have no method but what their parameters say.
+    fn converts_head(&self) -> bool {
+        let settings = &self.req.borrow().location.settings;
+        self.target.protocol == Protocol::Http && settings.proxy.method.convert_head
+    }
+
     fn any_true(&mut self, choose: fn(&BypassPolicy) -> &Option<Vec<Template>>) -> bool {
         let req = self.req.borrow_mut();
-        if choose(&req.location.settings.cache_bypass).is_none() {
+        let protocol = self.target.protocol;
+        if choose(&req.location.settings.pass(protocol).bypass).is_none() {
             return false;
         }
         let location = Arc::clone(&req.location);
-        let templates = choose(&location.settings.cache_bypass);
+        let templates = choose(&location.settings.pass(protocol).bypass);
         templates
             .iter()
             .flatten()
@@ -102,13 +110,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     async fn fetch(&mut self, ask: &step::Ask) -> Result<Origin, Failed> {
         let ask = exchange::Ask {
             is_for_cache: ask.purpose == Purpose::Fill,
-            is_get_for_head: self
-                .req
-                .borrow()
-                .location
-                .settings
-                .cache_method
-                .convert_head,
+            is_get_for_head: self.converts_head(),
             if_none_match: ask.if_none_match.clone(),
             if_modified_since: ask.if_modified_since.clone(),
         };

@@ -32,7 +32,7 @@ pub async fn run(
     zone: Arc<CacheZone>,
 ) -> Result<Response, Failure> {
     let location = Arc::clone(&req.location);
-    let text = req.eval(&location.settings.cache_key.key);
+    let text = req.eval(&location.settings.pass(target.protocol).key.key);
     let walk = Walk {
         zone,
         key: PrimaryKey::new(text),

@@ -23,6 +23,7 @@ use crate::scope::Conf;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
 use crate::scope::location::LocationSettings;
+use crate::upstream::protocol::Protocol;
 
 /// Time between two sweeps of a zone; `inactive` is exact to this.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -67,6 +68,8 @@ fn proxy_cache_path(builder: &mut Builder, statement: &Statement, _draft: &mut D
 /// How a location caches; made once when its settings are merged.
 #[derive(Clone, Debug)]
 pub struct LocationCache {
+    /// The protocol of the upstreams whose answers it keeps.
+    pub protocol: Protocol,
     /// The zone's name.
     pub zone: Template,
     /// Where it was named.
@@ -76,21 +79,23 @@ pub struct LocationCache {
 }
 
 impl LocationCache {
-    /// The cache of a location; `None` where it is off.
-    pub fn of(settings: &LocationSettings) -> Option<LocationCache> {
-        let OffOr::On(zone) = &settings.cache_zone.zone else {
+    /// The cache of a location for a protocol; `None` where it is off.
+    pub fn of(settings: &LocationSettings, protocol: Protocol) -> Option<LocationCache> {
+        let settings = settings.pass(protocol);
+        let OffOr::On(zone) = &settings.zone.zone else {
             return None;
         };
         Some(LocationCache {
+            protocol,
             zone: zone.value.clone(),
             span: zone.span,
             policies: Arc::new(Policies {
-                valid: settings.cache_valid.clone(),
-                lock: settings.cache_lock.clone(),
-                stale: settings.cache_stale.clone(),
-                revalidate: settings.cache_revalidate.clone(),
-                range: settings.cache_range.clone(),
-                admission: settings.cache_admission.clone(),
+                valid: settings.valid.clone(),
+                lock: settings.lock.clone(),
+                stale: settings.stale.clone(),
+                revalidate: settings.revalidate.clone(),
+                range: settings.range.clone(),
+                admission: settings.admission.clone(),
                 ignore: settings.ignore.clone(),
             }),
         })

@@ -34,6 +34,7 @@ use crate::cache::zones::{LocationCache, Zones};
 use crate::handler::limit_zone;
 use crate::route::location::{AfterPrefix, LocationKind, LocationTree};
 use crate::route::regex::{Case, Regex};
+use crate::upstream::protocol::Protocol;
 use crate::var::{Definition, VariableTable};
 
 /// Rows of the blocks that are walked here.
@@ -404,11 +405,14 @@ impl Builder {
         let logs = &mut self.declared.logs;
         crate::log::access::complete(&mut settings.access_log, logs, &mut self.cx);
         limit_zone::note_uses(self, &settings);
-        let cache = LocationCache::of(&settings);
-        self.zones_used.extend(cache.iter().cloned());
+        let caches = Protocol::ALL.into_iter();
+        let caches: Vec<_> = caches
+            .filter_map(|protocol| LocationCache::of(&settings, protocol))
+            .collect();
+        self.zones_used.extend(caches.iter().cloned());
         self.check_level(&draft, &kind, &settings);
         Location {
-            cache,
+            caches,
             name: Bytes::from(draft.name.into_bytes()),
             kind,
             settings,
@@ -561,10 +565,11 @@ impl Builder {
                 .any(|zone| zone.name.as_bytes() == name);
             if !is_known && !reported.contains(&used.span) {
                 reported.push(used.span);
+                let prefix = used.protocol.prefix();
                 let name = String::from_utf8_lossy(name).into_owned();
                 self.error(
                     used.span,
-                    format!("\"proxy_cache\" zone \"{name}\" is unknown"),
+                    format!("\"{prefix}_cache\" zone \"{name}\" is unknown"),
                 );
             }
         }

@@ -3,28 +3,13 @@
 //! A table only: each family is declared where it is obeyed, and inherited by `derive(Scope)` from
 //! the block around it.
 
-use millpond_cache::admit::AdmissionPolicy;
-use millpond_cache::bypass::BypassPolicy;
-use millpond_cache::fill::lock::LockPolicy;
-use millpond_cache::ignore::IgnorePolicy;
-use millpond_cache::key::KeyPolicy;
-use millpond_cache::method::MethodPolicy;
-use millpond_cache::range::RangePolicy;
-use millpond_cache::revalidate::RevalidatePolicy;
-use millpond_cache::use_stale::StalePolicy;
-use millpond_cache::valid::ValidPolicy;
-use millpond_cache::zone::ZonePolicy;
 use millpond_conf::Scope;
 
 use crate::cache::slice::SlicePolicy;
-use crate::upstream::answer::AnswerPolicy;
-use crate::upstream::buffer::BufferPolicy;
-use crate::upstream::connect::ConnectPolicy;
 use crate::upstream::cookie::CookiePolicy;
-use crate::upstream::exchange::ExchangePolicy;
-use crate::upstream::next::NextPolicy;
+use crate::upstream::http::HttpPolicy;
+use crate::upstream::protocol::PassSettings;
 use crate::upstream::redirect::PassRedirectPolicy;
-use crate::upstream::request::RequestPolicy;
 
 use crate::downstream::body::BodyPolicy;
 use crate::downstream::connection::KeepAlivePolicy;
@@ -61,46 +46,25 @@ pub struct LocationSettings {
     pub keep_alive: KeepAlivePolicy,
     /// Chunked coding of answers.
     pub chunked: ChunkedPolicy,
-    /// How answers flow through.
-    pub pass_buffer: BufferPolicy,
-    /// Connections to peers.
-    pub pass_connect: ConnectPolicy,
-    /// Time and size of exchanges.
-    pub pass_exchange: ExchangePolicy,
-    /// Other peers.
-    pub pass_next: NextPolicy,
-    /// What upstreams are asked.
-    pub pass_request: RequestPolicy,
-    /// What clients get of an answer.
-    pub pass_answer: AnswerPolicy,
+    /// HTTP upstreams.
+    pub proxy: PassSettings,
+    /// FastCGI upstreams.
+    #[protocol("fastcgi")]
+    pub fastcgi: PassSettings,
+    /// SCGI upstreams.
+    #[protocol("scgi")]
+    pub scgi: PassSettings,
+    /// uwsgi upstreams.
+    #[protocol("uwsgi")]
+    pub uwsgi: PassSettings,
+    /// What only HTTP upstreams are asked.
+    pub pass_http: HttpPolicy,
     /// Redirects of upstreams.
     pub pass_redirect: PassRedirectPolicy,
     /// Cookies of upstreams.
     pub pass_cookie: CookiePolicy,
     /// Slices.
     pub slice: SlicePolicy,
-    /// The zone.
-    pub cache_zone: ZonePolicy,
-    /// The cache key.
-    pub cache_key: KeyPolicy,
-    /// Methods.
-    pub cache_method: MethodPolicy,
-    /// Times of freshness.
-    pub cache_valid: ValidPolicy,
-    /// Waiting for fills.
-    pub cache_lock: LockPolicy,
-    /// Stale answers.
-    pub cache_stale: StalePolicy,
-    /// Updates of stale entries.
-    pub cache_revalidate: RevalidatePolicy,
-    /// Ranges of missing entries.
-    pub cache_range: RangePolicy,
-    /// Popularity.
-    pub cache_admission: AdmissionPolicy,
-    /// What is not looked up, and what is not stored.
-    pub cache_bypass: BypassPolicy,
-    /// Fields of answers that are not obeyed.
-    pub ignore: IgnorePolicy,
     /// How the server names itself.
     pub tokens: TokensPolicy,
     /// Access logs.

@@ -32,6 +32,7 @@ use crate::route::listen::Binding;
 use crate::route::location::{LocationKind, LocationTree};
 use crate::route::name::ServerName;
 use crate::upstream::group;
+use crate::upstream::protocol::Protocol;
 use crate::var::VariableTable;
 
 use location::LocationSettings;
@@ -83,8 +84,8 @@ pub struct Location {
     pub kind: LocationKind,
     /// Merged settings.
     pub settings: LocationSettings,
-    /// How it caches.
-    pub cache: Option<LocationCache>,
+    /// How it caches, for each protocol that it has a zone for.
+    pub caches: Vec<LocationCache>,
     /// Its rewrite directives.
     pub script: Script,
     /// Locations inside.
@@ -111,6 +112,11 @@ pub fn is_implemented(name: &str) -> bool {
 }
 
 impl Location {
+    /// How answers of a protocol's upstreams are cached; none where they are not.
+    pub fn cache(&self, protocol: Protocol) -> Option<&LocationCache> {
+        self.caches.iter().find(|cache| cache.protocol == protocol)
+    }
+
     /// True for a server's own level, where no location was found.
     pub fn is_server_level(&self) -> bool {
         self.is_server

@@ -336,27 +336,6 @@ pub const NO_EFFECT: &[NoEffect] = &[
             .union(Contexts::LOCATION),
         reason: "files are checked by time",
     },
-    NoEffect {
-        name: "fastcgi_temp_path",
-        contexts: Contexts::HTTP
-            .union(Contexts::SERVER)
-            .union(Contexts::LOCATION),
-        reason: "there are no temporary files",
-    },
-    NoEffect {
-        name: "uwsgi_temp_path",
-        contexts: Contexts::HTTP
-            .union(Contexts::SERVER)
-            .union(Contexts::LOCATION),
-        reason: "there are no temporary files",
-    },
-    NoEffect {
-        name: "scgi_temp_path",
-        contexts: Contexts::HTTP
-            .union(Contexts::SERVER)
-            .union(Contexts::LOCATION),
-        reason: "there are no temporary files",
-    },
 ];
 
 /// The row of a name.

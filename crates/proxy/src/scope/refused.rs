@@ -47,19 +47,7 @@ pub const REFUSED: &[Refused] = &[
         reason: "gRPC upstreams are not supported",
     },
     Refused {
-        names: "scgi_pass scgi_store scgi_store_access scgi_buffering scgi_request_buffering \
-                scgi_ignore_client_abort scgi_bind scgi_socket_keepalive scgi_socket_rcvbuf \
-                scgi_socket_sndbuf scgi_connect_timeout scgi_send_timeout scgi_buffer_size \
-                scgi_pass_request_headers scgi_pass_request_body scgi_intercept_errors \
-                scgi_read_timeout scgi_buffers scgi_busy_buffers_size scgi_force_ranges \
-                scgi_limit_rate scgi_cache scgi_cache_key scgi_cache_path scgi_cache_bypass \
-                scgi_no_cache scgi_cache_valid scgi_cache_min_uses scgi_cache_max_range_offset \
-                scgi_cache_use_stale scgi_cache_methods scgi_cache_lock \
-                scgi_cache_lock_timeout scgi_cache_lock_age scgi_cache_revalidate \
-                scgi_cache_background_update scgi_max_temp_file_size \
-                scgi_temp_file_write_size scgi_next_upstream scgi_next_upstream_tries \
-                scgi_next_upstream_timeout scgi_param scgi_pass_header scgi_hide_header \
-                scgi_ignore_headers",
+        names: "scgi_pass scgi_param scgi_cache_path",
         reason: "SCGI upstreams are not supported",
     },
     Refused {
@@ -77,46 +65,22 @@ pub const REFUSED: &[Refused] = &[
         reason: "tunnels for CONNECT are not supported",
     },
     Refused {
-        names: "fastcgi_pass fastcgi_index fastcgi_split_path_info fastcgi_store \
-                fastcgi_store_access fastcgi_buffering fastcgi_request_buffering \
-                fastcgi_ignore_client_abort fastcgi_bind fastcgi_socket_keepalive \
-                fastcgi_socket_rcvbuf fastcgi_socket_sndbuf fastcgi_connect_timeout \
-                fastcgi_send_timeout fastcgi_send_lowat fastcgi_buffer_size \
-                fastcgi_pass_request_headers fastcgi_pass_request_body \
-                fastcgi_intercept_errors fastcgi_read_timeout fastcgi_buffers \
-                fastcgi_busy_buffers_size fastcgi_force_ranges fastcgi_limit_rate \
-                fastcgi_cache fastcgi_cache_key fastcgi_cache_path fastcgi_cache_bypass \
-                fastcgi_no_cache fastcgi_cache_valid fastcgi_cache_min_uses \
-                fastcgi_cache_max_range_offset fastcgi_cache_use_stale fastcgi_cache_methods \
-                fastcgi_cache_lock fastcgi_cache_lock_timeout fastcgi_cache_lock_age \
-                fastcgi_cache_revalidate fastcgi_cache_background_update \
-                fastcgi_max_temp_file_size fastcgi_temp_file_write_size fastcgi_next_upstream \
-                fastcgi_next_upstream_tries fastcgi_next_upstream_timeout fastcgi_param \
-                fastcgi_pass_header fastcgi_hide_header fastcgi_ignore_headers \
-                fastcgi_catch_stderr fastcgi_keep_conn",
+        names: "fastcgi_pass fastcgi_param fastcgi_index fastcgi_split_path_info \
+                fastcgi_catch_stderr fastcgi_keep_conn fastcgi_cache_path",
         reason: "FastCGI upstreams are not supported",
     },
     Refused {
-        names: "uwsgi_pass uwsgi_modifier1 uwsgi_modifier2 uwsgi_store uwsgi_store_access \
-                uwsgi_buffering uwsgi_request_buffering uwsgi_ignore_client_abort uwsgi_bind \
-                uwsgi_socket_keepalive uwsgi_socket_rcvbuf uwsgi_socket_sndbuf \
-                uwsgi_connect_timeout uwsgi_send_timeout uwsgi_buffer_size \
-                uwsgi_pass_request_headers uwsgi_pass_request_body uwsgi_intercept_errors \
-                uwsgi_read_timeout uwsgi_buffers uwsgi_busy_buffers_size uwsgi_force_ranges \
-                uwsgi_limit_rate uwsgi_cache uwsgi_cache_key uwsgi_cache_path \
-                uwsgi_cache_bypass uwsgi_no_cache uwsgi_cache_valid uwsgi_cache_min_uses \
-                uwsgi_cache_max_range_offset uwsgi_cache_use_stale uwsgi_cache_methods \
-                uwsgi_cache_lock uwsgi_cache_lock_timeout uwsgi_cache_lock_age \
-                uwsgi_cache_revalidate uwsgi_cache_background_update \
-                uwsgi_max_temp_file_size uwsgi_temp_file_write_size uwsgi_next_upstream \
-                uwsgi_next_upstream_tries uwsgi_next_upstream_timeout uwsgi_param uwsgi_string \
-                uwsgi_pass_header uwsgi_hide_header uwsgi_ignore_headers \
-                uwsgi_ssl_session_reuse uwsgi_ssl_protocols uwsgi_ssl_ciphers uwsgi_ssl_name \
+        names: "uwsgi_pass uwsgi_param uwsgi_string uwsgi_modifier1 uwsgi_modifier2 \
+                uwsgi_cache_path",
+        reason: "uwsgi upstreams are not supported",
+    },
+    Refused {
+        names: "uwsgi_ssl_session_reuse uwsgi_ssl_protocols uwsgi_ssl_ciphers uwsgi_ssl_name \
                 uwsgi_ssl_server_name uwsgi_ssl_verify uwsgi_ssl_verify_depth \
                 uwsgi_ssl_trusted_certificate uwsgi_ssl_crl uwsgi_ssl_certificate \
                 uwsgi_ssl_certificate_key uwsgi_ssl_certificate_cache uwsgi_ssl_password_file \
                 uwsgi_ssl_conf_command",
-        reason: "uwsgi upstreams are not supported",
+        reason: "TLS towards upstreams is not supported",
     },
     Refused {
         names: "ssl_engine ssl_certificate ssl_certificate_key ssl_certificate_cache \
@@ -268,8 +232,9 @@ pub const REFUSED: &[Refused] = &[
         reason: "random balancing is not supported",
     },
     Refused {
-        names: "proxy_store proxy_store_access",
-        reason: "storing answers as files is not supported; use \"proxy_cache\"",
+        names: "proxy_store proxy_store_access fastcgi_store fastcgi_store_access scgi_store \
+                scgi_store_access uwsgi_store uwsgi_store_access",
+        reason: "storing answers as files is not supported; use a cache",
     },
     Refused {
         names: "resolver resolver_timeout",

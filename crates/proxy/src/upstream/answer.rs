@@ -17,6 +17,7 @@ use millpond_semantics::date::parse_http_date;
 
 use super::exchange::Fetched;
 use super::pass::PassTarget;
+use super::protocol::Protocol;
 use super::{buffer, cookie, redirect};
 use crate::body::Body;
 use crate::failure::Failure;
@@ -44,7 +45,7 @@ pub struct AnswerPolicy {
     #[directive(name = "proxy_force_ranges", default = "off")]
     pub force_ranges: bool,
     /// Whether trailer fields of the upstream's answer are passed to the client.
-    #[directive(name = "proxy_pass_trailers", default = "off")]
+    #[directive(name = "proxy_pass_trailers", default = "off", only("proxy"))]
     pub pass_trailers: bool,
 }
 
@@ -80,7 +81,8 @@ pub fn from_fetched(
         length,
         mut body,
     } = fetched;
-    if !req.location.settings.pass_answer.pass_trailers {
+    let settings = req.location.settings.pass(target.protocol);
+    if !settings.answer.pass_trailers {
         body.hide_trailers();
     }
     let announced = head
@@ -95,7 +97,7 @@ pub fn from_fetched(
     let mut response = from_head(req, target, answer, Stored::No);
     response.length = length.or(announced.filter(|_| req.is_head()));
     response.body = Body::stream(body);
-    if let Some(rate) = buffer::limit_rate(req) {
+    if let Some(rate) = buffer::limit_rate(req, target.protocol) {
         response.body = Body::stream(buffer::Paced::new(response.body, rate));
     }
     Ok(response)
@@ -109,8 +111,8 @@ pub fn from_head(
     stored: Stored,
 ) -> Response {
     let location = Arc::clone(&req.location);
-    let policy = &location.settings.pass_answer;
-    let ignore = &location.settings.ignore;
+    let settings = location.settings.pass(target.protocol);
+    let (policy, ignore) = (&settings.answer, &settings.ignore);
     let mut response = Response {
         status: head.status,
         status_text: head.status_text,
@@ -153,11 +155,13 @@ fn keep_field(
     field: &mut Field,
     (response, stored): (&mut Response, Stored),
 ) -> bool {
+    // nginx: only HTTP upstreams are told of in terms of this server.
+    let is_http = target.protocol == Protocol::Http;
     match field.known {
         Known::Connection | Known::TransferEncoding | Known::ContentLength | Known::KeepAlive => {
             return false;
         }
-        _ if is_hidden(policy, field) => return false,
+        _ if is_hidden(policy, target.protocol, field) => return false,
         Known::AcceptRanges if policy.force_ranges => return false,
         Known::AcceptRanges if stored != Stored::No => {
             // nginx: a stored answer is cut into ranges when its origin says that it can be.
@@ -169,18 +173,18 @@ fn keep_field(
             return false;
         }
         Known::LastModified => response.last_modified = parse_http_date(&field.value),
-        Known::Location => {
+        Known::Location if is_http => {
             // nginx: only a location that was rewritten becomes absolute.
             if let Some(value) = redirect::rewrite(req, target, &field.value) {
                 field.value = client_redirect::location(req, value);
             }
         }
-        Known::Refresh => {
+        Known::Refresh if is_http => {
             if let Some(value) = redirect::rewrite_refresh(req, target, &field.value) {
                 field.value = value;
             }
         }
-        Known::SetCookie => {
+        Known::SetCookie if is_http => {
             if let Some(value) = cookie::rewrite(req, &field.value) {
                 field.value = value;
             }
@@ -191,23 +195,25 @@ fn keep_field(
 }
 
 /// nginx's list of fields that are not passed on unless a location passes them by name.
-fn is_hidden(policy: &AnswerPolicy, field: &Field) -> bool {
+fn is_hidden(policy: &AnswerPolicy, protocol: Protocol, field: &Field) -> bool {
     let is_named = |names: &[String]| {
         names
             .iter()
             .any(|name| name.as_bytes().eq_ignore_ascii_case(&field.name))
     };
-    let is_usually_hidden = matches!(
-        field.known,
-        Known::Date
-            | Known::Server
-            | Known::XPad
-            | Known::XAccelExpires
-            | Known::XAccelRedirect
-            | Known::XAccelLimitRate
-            | Known::XAccelBuffering
-            | Known::XAccelCharset
-    );
+    let is_http = protocol == Protocol::Http;
+    let is_usually_hidden = match field.known {
+        Known::Date | Known::Server | Known::XPad => is_http,
+        Known::Status => !is_http,
+        known => matches!(
+            known,
+            Known::XAccelExpires
+                | Known::XAccelRedirect
+                | Known::XAccelLimitRate
+                | Known::XAccelBuffering
+                | Known::XAccelCharset
+        ),
+    };
     (!policy.hide.is_empty() && is_named(&policy.hide))
         || (is_usually_hidden && !is_named(&policy.pass))
 }

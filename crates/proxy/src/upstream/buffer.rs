@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use millpond_conf::{Buffers, ByteSize, Offset, Template};
 
+use super::protocol::Protocol;
 use crate::body::{Body, BodyError, BodyStream, Piece};
 use crate::clock::{self, Instant};
 use crate::request::Request;
@@ -73,15 +74,12 @@ pub struct BufferPolicy {
     /// client.
     #[directive(name = "proxy_ignore_client_abort", default = "off")]
     pub ignore_abort: bool,
-    /// Whether trailer fields of the upstream's answer are passed to the client.
-    #[directive(name = "proxy_pass_trailers", default = "off")]
-    pub pass_trailers: bool,
     /// The least that the kernel sends at once.
     ///
     /// # Differs from nginx
     ///
     /// Linux does not have it, and nginx ignores it there too; the value is only checked.
-    #[directive(name = "proxy_send_lowat", default = "0")]
+    #[directive(name = "proxy_send_lowat", default = "0", only("proxy", "fastcgi"))]
     pub send_lowat: ByteSize,
     /// The receive buffer of connections to upstreams.
     ///
@@ -100,9 +98,14 @@ pub struct BufferPolicy {
 }
 
 /// The rate of `proxy_limit_rate` for a request; `None` without a limit.
-pub fn limit_rate(req: &mut Request) -> Option<u64> {
+pub fn limit_rate(req: &mut Request, protocol: Protocol) -> Option<u64> {
     let location = std::sync::Arc::clone(&req.location);
-    let template = location.settings.pass_buffer.limit_rate.as_ref()?;
+    let template = location
+        .settings
+        .pass(protocol)
+        .buffer
+        .limit_rate
+        .as_ref()?;
     let text = req.eval(template);
     let rate = std::str::from_utf8(&text)
         .ok()

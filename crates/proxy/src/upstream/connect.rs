@@ -98,12 +98,12 @@ pub async fn connect(
     group: &Arc<Group>,
     peer: usize,
     location: &Arc<Location>,
+    policy: &ConnectPolicy,
     from: Option<SocketAddr>,
 ) -> Result<Connection, ConnectError> {
     let Some(address) = group.peers.get(peer).map(|peer| peer.address.clone()) else {
         return Err(ConnectError::Io(io::Error::other("no such peer")));
     };
-    let policy = &location.settings.pass_connect;
     let socket = start(&address, policy, from).map_err(ConnectError::Io)?;
     let timer = Timer::new();
     let now = clock::instant();

@@ -180,7 +180,7 @@ impl Flag {
 
 /// How cookies of an upstream are rewritten.
 #[derive(Clone, Debug, millpond_conf::Family)]
-#[family(http, server, location, protocols)]
+#[family(http, server, location)]
 pub struct CookiePolicy {
     /// A text to replace in the Domain attribute of cookies.
     #[directive(name = "proxy_cookie_domain", repeat)]

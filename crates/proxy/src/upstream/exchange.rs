@@ -28,6 +28,7 @@ use super::connect::{self, Connection};
 use super::group::{Group, Tried};
 use super::next::{NextCause, Tries};
 use super::pass::{PassTarget, Resolved};
+use super::protocol::PassSettings;
 use super::receive::{UpstreamBody, upstream_error};
 use super::request::{self, OutBody, Prepared};
 use super::send::{Happened, Outgoing};
@@ -83,8 +84,8 @@ pub struct Fetched {
 
 /// Asks the upstream, until the client leaves, unless the answer is wanted without it.
 pub async fn fetch(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result<Fetched, Failure> {
-    let ignores_client =
-        ask.is_for_cache || req.is_background || req.location.settings.pass_buffer.ignore_abort;
+    let settings = req.location.settings.pass(target.protocol);
+    let ignores_client = ask.is_for_cache || req.is_background || settings.buffer.ignore_abort;
     if ignores_client {
         return fetch_with(req, target, ask).await;
     }
@@ -117,9 +118,9 @@ async fn fetch_with(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result
     let prepared = request::prepare(req, target, &resolved, ask).await?;
     begin_trace(req, &resolved);
     let location = Arc::clone(&req.location);
-    let settings = &location.settings;
+    let settings = location.settings.pass(target.protocol);
     let group = &resolved.group;
-    let mut tries = Tries::new(&settings.pass_next, group.tries());
+    let mut tries = Tries::new(&settings.next, group.tries());
     let mut tried = Tried::default();
     loop {
         let Some(peer) = group.pick(&mut tried) else {
@@ -128,6 +129,7 @@ async fn fetch_with(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result
         tries.spend();
         let mut run = Try {
             req,
+            settings,
             group,
             peer,
             prepared: &prepared,
@@ -152,25 +154,18 @@ async fn fetch_with(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result
         let is_status = outcome.is_ok();
         // nginx: 403 and 404 are no failures of the peer.
         if !matches!(cause, NextCause::Http403 | NextCause::Http404)
-            && (!is_status || may_next(req, cause, was_sent))
+            && (!is_status || settings.next.allows(cause, req.method, was_sent))
         {
             group.failed(peer);
         }
         let may_repeat = !(was_sent && matches!(prepared.body, OutBody::Client { .. }));
-        if !(may_repeat && tries.is_left() && may_next(req, cause, was_sent)) {
+        if !(may_repeat && tries.is_left() && settings.next.allows(cause, req.method, was_sent)) {
             return outcome.map_err(Failure::Upstream);
         }
         if let Err(failure) = outcome {
             crate::log::error::failure(req, &Failure::Upstream(failure));
         }
     }
-}
-
-fn may_next(req: &Request, cause: NextCause, was_sent: bool) -> bool {
-    req.location
-        .settings
-        .pass_next
-        .allows(cause, req.method, was_sent)
 }
 
 fn begin_trace(req: &Request, resolved: &Resolved) {
@@ -227,6 +222,7 @@ impl Drop for Lease {
 /// One try with one peer.
 struct Try<'a> {
     req: &'a mut Request,
+    settings: &'a PassSettings,
     group: &'a Arc<Group>,
     peer: usize,
     prepared: &'a Prepared,
@@ -301,7 +297,14 @@ impl Try<'_> {
         }
         let from = self.local_address();
         let location = Arc::clone(&self.req.location);
-        let connected = connect::connect(self.group, self.peer, &location, from).await;
+        let connected = connect::connect(
+            self.group,
+            self.peer,
+            &location,
+            &self.settings.connect,
+            from,
+        )
+        .await;
         let connection = connected.map_err(|error| self.connect_failed(error))?;
         self.note_connected(started);
         self.talk(connection, started)
@@ -312,15 +315,13 @@ impl Try<'_> {
     /// RFC 9110 §9.2.2: a connection that dies does not tell whether the request was acted on, so
     /// one that changes something is not repeated by itself.
     fn may_retry_idle(&self) -> bool {
-        let policy = &self.req.location.settings.pass_next;
-        let may_repeat = !self.was_sent || policy.may_repeat(self.req.method);
+        let may_repeat = !self.was_sent || self.settings.next.may_repeat(self.req.method);
         may_repeat && !matches!(self.prepared.body, OutBody::Client { .. })
     }
 
     /// An address that cannot be read is none, as in nginx.
     fn local_address(&mut self) -> Option<SocketAddr> {
-        let location = Arc::clone(&self.req.location);
-        let OffOr::On(bind) = &location.settings.pass_connect.bind else {
+        let OffOr::On(bind) = &self.settings.connect.bind else {
             return None;
         };
         let text = self.req.eval(&bind.0);
@@ -360,8 +361,6 @@ impl Try<'_> {
         started: Instant,
     ) -> Result<Fetched, Broken> {
         connection.requests += 1;
-        let location = Arc::clone(&self.req.location);
-        let policy = &location.settings.pass_exchange;
         let mut outgoing = Outgoing::new(self.prepared);
         let mut parser = ResponseParser::new();
         let mut interim_left = MAX_INTERIM;
@@ -375,7 +374,7 @@ impl Try<'_> {
                 }
                 Happened::Received(0) => return Err(Broken::closed(&connection)),
                 Happened::Received(_) => {
-                    let size = policy.head_size.as_usize();
+                    let size = self.settings.exchange.head_size.as_usize();
                     if let Some(head) =
                         parse_head((&mut parser, &mut interim_left), &mut connection, size)?
                     {
@@ -415,7 +414,7 @@ impl Try<'_> {
                 Ok(chunk) => self.take_chunk(outgoing, chunk),
             };
         }
-        let policy = &location.settings.pass_exchange;
+        let policy = &self.settings.exchange;
         let timeout = match outgoing.is_done() {
             true => policy.read_timeout,
             false => policy.send_timeout,
@@ -489,7 +488,7 @@ impl Try<'_> {
                 message: format!("upstream sent invalid header: {fault} while reading response header from upstream"),
             }))?;
         drop_duplicates(&mut head.fields);
-        let timeout = self.req.location.settings.pass_exchange.read_timeout;
+        let timeout = self.settings.exchange.read_timeout;
         let may_reuse = is_sent && head.keeps_alive();
         let trace = (Rc::clone(&self.req.upstream), started);
         let generation = Rc::clone(&self.req.down.generation);

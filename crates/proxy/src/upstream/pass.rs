@@ -11,6 +11,7 @@ use millpond_conf::{Contexts, Span, Statement, Template};
 
 use super::exchange::{self, Ask};
 use super::group::{self, Group};
+use super::protocol::Protocol;
 use super::{answer, keepalive::KeepAliveLimits};
 use crate::cache;
 use crate::failure::Failure;
@@ -41,6 +42,8 @@ pub const ROWS: &[Row] = &[Row {
 /// Where a location passes its requests.
 #[derive(Debug)]
 pub struct PassTarget {
+    /// How it is spoken to.
+    pub protocol: Protocol,
     to: To,
     /// The location's name, whose place a path takes.
     pub location_prefix: Bytes,
@@ -137,6 +140,7 @@ fn proxy_pass(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
         To::Variable(_) => None,
     };
     let target = PassTarget {
+        protocol: Protocol::Http,
         to,
         location_prefix,
         default_redirect,
@@ -321,7 +325,8 @@ pub async fn run(req: &mut Request, target: &Arc<PassTarget>) -> Result<Response
 pub async fn run_whole(req: &mut Request, target: &Arc<PassTarget>) -> Result<Response, Failure> {
     let location = Arc::clone(&req.location);
     note_host(req, target);
-    if let Some(cache) = location.cache.as_ref().filter(|_| may_cache(req))
+    if let Some(cache) = location.cache(target.protocol)
+        && may_cache(req, target.protocol)
         && let Some(zone) = cache.zone_for(req)?
     {
         return cache::pass::run(req, target, cache, zone).await;
@@ -339,8 +344,8 @@ fn note_host(req: &Request, target: &PassTarget) {
     }
 }
 
-fn may_cache(req: &Request) -> bool {
-    let methods = &req.location.settings.cache_method;
+fn may_cache(req: &Request, protocol: Protocol) -> bool {
+    let methods = &req.location.settings.pass(protocol).method;
     match req.method {
         Method::Get => methods.allows(CacheMethod::Get),
         Method::Head => methods.allows(CacheMethod::Head),

@@ -66,7 +66,7 @@ pub(super) fn regex_of(args: &mut Args<'_>, text: &str) -> Result<Option<Arc<Reg
 
 /// How redirects of an upstream are rewritten.
 #[derive(Clone, Debug, millpond_conf::Family)]
-#[family(http, server, location, protocols)]
+#[family(http, server, location)]
 pub struct PassRedirectPolicy {
     /// A text to replace in the Location and Refresh fields of the upstream. The default replaces
     /// the address that is passed to by the location's name.

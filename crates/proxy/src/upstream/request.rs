@@ -1,90 +1,34 @@
-//! `proxy_set_header`, `proxy_method`, `proxy_http_version`, `proxy_pass_request_headers`,
-//! `proxy_pass_request_body`, `proxy_set_body`, `proxy_request_buffering`: what an upstream is
-//! asked.
+//! `proxy_pass_request_headers`, `proxy_pass_request_body`, `proxy_request_buffering`: what an
+//! upstream is asked, whatever its protocol.
 //!
-//! The head is encoded once for all peers of a request. Fields that the configuration sets replace
-//! the client's of the same name; a set field with an empty value is left out. Fields of the
-//! connection are never passed on.
-//!
-//! Invariants:
-//! 1. The framing of the request is ours: neither Content-Length nor Transfer-Encoding of the
-//!    client goes on unless it describes the body that is sent.
-//! 2. When the answer is for the cache, no condition or range of the client goes on.
+//! The client's body is read as far as the policy wants; then the module of the protocol encodes
+//! the request, once for all peers.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use millpond_conf::value::{ArgError, Args, FromArgs};
-use millpond_conf::{Template, Words};
-use millpond_semantics::uri::{EscapeKind, escape_into};
+use bytes::Bytes;
 
 use super::exchange::Ask;
+use super::http::{self, UpstreamVersion};
 use super::pass::{PassTarget, Resolved};
+use super::protocol::Protocol;
 use crate::downstream::body::{self, BodyFile, Remains, RequestBody};
 use crate::failure::Failure;
 use crate::header::Known;
-use crate::http1::encode;
-use crate::http1::{Method, Version};
+use crate::http1::Method;
 use crate::request::Request;
-
-/// A field to send.
-#[derive(Clone, Debug)]
-pub struct SetHeader {
-    /// Name.
-    pub name: String,
-    /// Value; empty leaves the field out.
-    pub value: Template,
-}
-
-impl FromArgs for SetHeader {
-    const SYNTAX: &'static str = "field value";
-
-    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
-        let [name, _] = args.words else {
-            return Err(ArgError::Count);
-        };
-        Ok(SetHeader {
-            name: name.text.clone(),
-            value: args.word(1)?,
-        })
-    }
-}
-
-/// HTTP version of requests to an upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Words)]
-pub enum UpstreamVersion {
-    /// HTTP/1.0.
-    #[word("1.0")]
-    Http10,
-    /// HTTP/1.1.
-    #[word("1.1")]
-    Http11,
-}
 
 /// What an upstream is asked.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct RequestPolicy {
-    /// A field of the request to the upstream; an empty value leaves it out. Inherited only where
-    /// none is set.
-    #[directive(name = "proxy_set_header", repeat)]
-    pub set_headers: Vec<SetHeader>,
-    /// The method of the request to the upstream instead of the client's.
-    #[directive(name = "proxy_method")]
-    pub method: Option<Template>,
-    /// The HTTP version of requests to the upstream.
-    #[directive(name = "proxy_http_version", default = "1.1")]
-    pub version: UpstreamVersion,
     /// Whether the client's fields are passed on.
     #[directive(name = "proxy_pass_request_headers", default = "on")]
     pub pass_headers: bool,
     /// Whether the client's body is passed on.
     #[directive(name = "proxy_pass_request_body", default = "on")]
     pub pass_body: bool,
-    /// A body to send instead of the client's.
-    #[directive(name = "proxy_set_body")]
-    pub set_body: Option<Template>,
     /// Whether the client's body is read whole before the upstream is asked.
     #[directive(name = "proxy_request_buffering", default = "on")]
     pub buffering: bool,
@@ -108,6 +52,15 @@ pub enum OutBody {
     },
 }
 
+/// What stands around the parts of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutFraming {
+    /// Nothing.
+    Plain,
+    /// HTTP's chunks.
+    Chunked,
+}
+
 /// A request ready to be sent to any peer.
 #[derive(Clone, Debug)]
 pub struct Prepared {
@@ -115,6 +68,8 @@ pub struct Prepared {
     pub head: Bytes,
     /// The body.
     pub body: OutBody,
+    /// What stands around the parts of the body.
+    pub framing: OutFraming,
     /// The method sent.
     pub method: Method,
 }
@@ -126,41 +81,30 @@ pub async fn prepare(
     resolved: &Resolved,
     ask: &Ask,
 ) -> Result<Prepared, Failure> {
-    let location = Arc::clone(&req.location);
-    let policy = &location.settings.pass_request;
-    let body = out_body(req, policy).await?;
-    let method = method(req, policy, ask);
-    let mut head = BytesMut::with_capacity(512);
-    let mut uri = Vec::with_capacity(64);
-    write_uri(req, target, resolved, &mut uri);
-    if uri.is_empty() {
-        return Err(Failure::Internal("zero length URI to proxy".to_string()));
-    }
-    let version = match policy.version {
-        UpstreamVersion::Http10 => Version::Http10,
-        UpstreamVersion::Http11 => Version::Http11,
-    };
-    encode::write_request_line(&mut head, &method, &uri, version);
-    write_fields(req, policy, resolved, ask, (&body, &mut head));
-    encode::end_head(&mut head);
-    Ok(Prepared {
-        head: head.freeze(),
-        body,
-        method: Method::of(&method),
-    })
+    let body = out_body(req, target.protocol).await?;
+    http::encode(req, target, resolved, ask, body)
 }
 
-async fn out_body(req: &mut Request, policy: &RequestPolicy) -> Result<OutBody, Failure> {
-    if let Some(template) = &policy.set_body {
+async fn out_body(req: &mut Request, protocol: Protocol) -> Result<OutBody, Failure> {
+    let location = Arc::clone(&req.location);
+    let policy = &location.settings.pass(protocol).request;
+    let http = &location.settings.pass_http;
+    if protocol == Protocol::Http
+        && let Some(template) = &http.set_body
+    {
         return Ok(OutBody::Memory(req.eval(template)));
     }
     if !policy.pass_body {
         return Ok(OutBody::None);
     }
     let is_chunked = matches!(req.body, RequestBody::Unread { length: None });
-    // nginx: HTTP/1.0 has no way to send a body of unknown length.
-    let must_buffer = is_chunked && policy.version == UpstreamVersion::Http10;
-    if policy.buffering || must_buffer {
+    // nginx: some protocols have no way to send a body of unknown length.
+    let needs_length = match protocol {
+        Protocol::Http => http.version == UpstreamVersion::Http10,
+        Protocol::FastCgi => false,
+        Protocol::Scgi | Protocol::Uwsgi => true,
+    };
+    if policy.buffering || (is_chunked && needs_length) {
         body::read_all(req).await?;
     }
     let first = begin_body(req)?;
@@ -193,68 +137,8 @@ fn begin_body(req: &mut Request) -> Result<Bytes, Failure> {
     Ok(first)
 }
 
-fn method(req: &mut Request, policy: &RequestPolicy, ask: &Ask) -> Bytes {
-    if ask.is_get_for_head && req.method == Method::Head {
-        return Bytes::from_static(b"GET");
-    }
-    match &policy.method {
-        Some(template) => req.eval(template),
-        None => match req.method.name() {
-            Some(name) => Bytes::from_static(name.as_bytes()),
-            None => Bytes::copy_from_slice(req.head.method_bytes()),
-        },
-    }
-}
-
-/// The target: the address's own path in place of the location's, or the client's as it came.
-fn write_uri(req: &mut Request, target: &PassTarget, resolved: &Resolved, out: &mut Vec<u8>) {
-    match &resolved.path {
-        Some(path) if target.has_variables() => out.extend_from_slice(path),
-        Some(path) => {
-            let skipped = if req.left_location_prefix {
-                0
-            } else {
-                out.extend_from_slice(path);
-                target.location_prefix.len().min(req.uri.len())
-            };
-            write_rest(req, skipped, out);
-        }
-        None if !req.uri_is_changed => out.extend_from_slice(&req.unparsed_uri),
-        None => write_rest(req, 0, out),
-    }
-}
-
-fn write_rest(req: &Request, skipped: usize, out: &mut Vec<u8>) {
-    let rest = req.uri.get(skipped..).unwrap_or_default();
-    if req.uri_has_escapes || req.is_internal {
-        escape_into(rest, EscapeKind::Uri, out);
-    } else {
-        out.extend_from_slice(rest);
-    }
-    if !req.args.is_empty() {
-        out.push(b'?');
-        out.extend_from_slice(&req.args);
-    }
-}
-
-/// The client's fields that never go on by themselves: those of its connection and framing.
-fn is_hop_by_hop(known: Known) -> bool {
-    matches!(
-        known,
-        Known::Host
-            | Known::Connection
-            | Known::ProxyConnection
-            | Known::ContentLength
-            | Known::TransferEncoding
-            | Known::Te
-            | Known::KeepAlive
-            | Known::Expect
-            | Known::Upgrade
-    )
-}
-
 /// The client's conditions, which a fill does not pass on.
-fn is_condition(known: Known) -> bool {
+pub fn is_condition(known: Known) -> bool {
     matches!(
         known,
         Known::IfModifiedSince
@@ -264,91 +148,4 @@ fn is_condition(known: Known) -> bool {
             | Known::Range
             | Known::IfRange
     )
-}
-
-fn write_fields(
-    req: &mut Request,
-    policy: &RequestPolicy,
-    resolved: &Resolved,
-    ask: &Ask,
-    (body, head): (&OutBody, &mut BytesMut),
-) {
-    let is_set = |name: &[u8]| {
-        policy
-            .set_headers
-            .iter()
-            .any(|set| set.name.as_bytes().eq_ignore_ascii_case(name))
-    };
-    let host = policy
-        .set_headers
-        .iter()
-        .find(|set| set.name.eq_ignore_ascii_case("host"));
-    let host = match host {
-        Some(set) => req.eval(&set.value),
-        None => Bytes::copy_from_slice(resolved.host.as_bytes()),
-    };
-    if !host.is_empty() {
-        encode::write_known(head, Known::Host, &host);
-    } else if policy.version == UpstreamVersion::Http11 {
-        encode::write_known(head, Known::Host, resolved.host.as_bytes());
-    }
-    for set in &policy.set_headers {
-        if set.name.eq_ignore_ascii_case("host") {
-            continue;
-        }
-        let value = req.eval(&set.value);
-        if !value.is_empty() {
-            encode::write_field(head, set.name.as_bytes(), &value);
-        }
-    }
-    // A client that announced an empty body is not made to look as if it sent none.
-    let announced_empty = policy.pass_body && req.field(Known::ContentLength).is_some();
-    write_framing((body, announced_empty), &is_set, head);
-    if ask.is_for_cache {
-        for (known, value) in [
-            (Known::IfModifiedSince, &ask.if_modified_since),
-            (Known::IfNoneMatch, &ask.if_none_match),
-        ] {
-            if let Some(value) = value
-                && !is_set(known.lower().as_bytes())
-            {
-                encode::write_known(head, known, value);
-            }
-        }
-    }
-    if !policy.pass_headers {
-        return;
-    }
-    for field in req.head.fields() {
-        let is_dropped = is_hop_by_hop(field.known)
-            || (ask.is_for_cache && is_condition(field.known))
-            || is_set(field.name);
-        if !is_dropped {
-            encode::write_field(head, field.name, field.value);
-        }
-    }
-}
-
-fn write_framing(
-    (body, announced_empty): (&OutBody, bool),
-    is_set: &dyn Fn(&[u8]) -> bool,
-    head: &mut BytesMut,
-) {
-    let length = match body {
-        OutBody::None => announced_empty.then_some(0),
-        OutBody::Memory(bytes) => Some(bytes.len() as u64),
-        OutBody::File(file) => Some(file.len),
-        OutBody::Client { length: None, .. } => {
-            if !is_set(b"transfer-encoding") {
-                encode::write_known(head, Known::TransferEncoding, b"chunked");
-            }
-            return;
-        }
-        OutBody::Client { length, .. } => *length,
-    };
-    if let Some(length) = length
-        && !is_set(b"content-length")
-    {
-        encode::write_known_number(head, Known::ContentLength, length);
-    }
 }

@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::request::{OutBody, Prepared};
+use super::request::{OutBody, OutFraming, Prepared};
 use crate::body::{FileRegion, Piece};
 use crate::downstream::body::Remains;
 use crate::http1::chunked;
@@ -41,7 +41,7 @@ pub struct Outgoing {
     queue: VecDeque<Piece>,
     /// True while the client has more of the body.
     from_client: bool,
-    is_chunked: bool,
+    framing: OutFraming,
     /// True once a byte went out.
     pub has_sent: bool,
     /// Bytes sent.
@@ -59,7 +59,7 @@ impl Outgoing {
         let mut outgoing = Outgoing {
             queue: VecDeque::new(),
             from_client: false,
-            is_chunked: false,
+            framing: prepared.framing,
             has_sent: false,
             sent: 0,
             received: 0,
@@ -74,9 +74,8 @@ impl Outgoing {
                 offset: 0,
                 len: file.len,
             })),
-            OutBody::Client { length, first } => {
+            OutBody::Client { first, .. } => {
                 outgoing.from_client = true;
-                outgoing.is_chunked = length.is_none();
                 outgoing.queue = queue;
                 outgoing.push_body(first.clone(), Remains::More);
                 return outgoing;
@@ -88,7 +87,7 @@ impl Outgoing {
 
     /// True when the body goes out in chunks.
     pub fn is_chunked(&self) -> bool {
-        self.is_chunked
+        self.framing == OutFraming::Chunked
     }
 
     /// True when everything was sent.
@@ -105,20 +104,20 @@ impl Outgoing {
     pub fn push_body(&mut self, bytes: Bytes, remains: Remains) {
         self.received += bytes.len() as u64;
         if !bytes.is_empty() {
-            if self.is_chunked {
+            if self.is_chunked() {
                 let head = chunked::chunk_head(bytes.len() as u64);
                 let head = Bytes::copy_from_slice(head.as_ref());
                 self.queue.push_back(Piece::Memory(head));
             }
             self.queue.push_back(Piece::Memory(bytes));
-            if self.is_chunked {
+            if self.is_chunked() {
                 let end = Bytes::from_static(chunked::CHUNK_END);
                 self.queue.push_back(Piece::Memory(end));
             }
         }
         if remains == Remains::Nothing {
             self.from_client = false;
-            if self.is_chunked {
+            if self.is_chunked() {
                 let last = Bytes::from_static(chunked::LAST_CHUNK);
                 self.queue.push_back(Piece::Memory(last));
             }

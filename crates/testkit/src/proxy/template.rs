@@ -76,7 +76,7 @@ impl Template {
             )
         };
         text = text.replace("%%GLOBALS%%", self.globals());
-        text = text.replace("%%HTTP%%", &http(self.kind, &self.text));
+        text = text.replace("%%HTTP%%", &http(&self.text));
         for (name, value) in &self.values {
             text = text.replace(&format!("%%{name}%%"), value);
         }
@@ -95,19 +95,14 @@ impl Template {
 }
 
 /// What the http context needs: no path outside of the directory is used.
-fn http(kind: Kind, text: &str) -> String {
+fn http(text: &str) -> String {
     let mut lines = String::new();
     if !text.contains("access_log") {
         lines.push_str("access_log off;\n");
     }
-    lines.push_str(
-        "client_body_temp_path %%DIR%%/client_temp;\nproxy_temp_path %%DIR%%/proxy_temp;",
-    );
-    if kind == Kind::Nginx {
-        // Millpond refuses the directives of protocols that it does not speak.
-        for protocol in ["fastcgi", "uwsgi", "scgi"] {
-            lines.push_str(&format!("\n{protocol}_temp_path %%DIR%%/{protocol}_temp;"));
-        }
+    lines.push_str("client_body_temp_path %%DIR%%/client_temp;");
+    for protocol in ["proxy", "fastcgi", "uwsgi", "scgi"] {
+        lines.push_str(&format!("\n{protocol}_temp_path %%DIR%%/{protocol}_temp;"));
     }
     lines
 }

@@ -1,0 +1,116 @@
+//! The protocols that upstreams speak, and what all of them have alike.
+//!
+//! What `proxy_X` says of an HTTP upstream, `fastcgi_X`, `scgi_X` and `uwsgi_X` say of theirs: one
+//! group of families, which a location holds once for each protocol. What only one protocol has
+//! (`proxy_set_header`, `fastcgi_index`) is a family of its own beside the groups.
+
+use millpond_cache::admit::AdmissionPolicy;
+use millpond_cache::bypass::BypassPolicy;
+use millpond_cache::fill::lock::LockPolicy;
+use millpond_cache::ignore::IgnorePolicy;
+use millpond_cache::key::KeyPolicy;
+use millpond_cache::method::MethodPolicy;
+use millpond_cache::range::RangePolicy;
+use millpond_cache::revalidate::RevalidatePolicy;
+use millpond_cache::use_stale::StalePolicy;
+use millpond_cache::valid::ValidPolicy;
+use millpond_cache::zone::ZonePolicy;
+use millpond_conf::FamilyGroup;
+
+use super::answer::AnswerPolicy;
+use super::buffer::BufferPolicy;
+use super::connect::ConnectPolicy;
+use super::exchange::ExchangePolicy;
+use super::next::NextPolicy;
+use super::request::RequestPolicy;
+use crate::scope::location::LocationSettings;
+
+/// How an upstream is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1: `proxy_pass`.
+    Http,
+    /// FastCGI: `fastcgi_pass`.
+    FastCgi,
+    /// SCGI: `scgi_pass`.
+    Scgi,
+    /// uwsgi: `uwsgi_pass`.
+    Uwsgi,
+}
+
+impl Protocol {
+    /// All of them.
+    pub const ALL: [Protocol; 4] = [
+        Protocol::Http,
+        Protocol::FastCgi,
+        Protocol::Scgi,
+        Protocol::Uwsgi,
+    ];
+
+    /// What its directives begin with, without the underscore.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Protocol::Http => "proxy",
+            Protocol::FastCgi => "fastcgi",
+            Protocol::Scgi => "scgi",
+            Protocol::Uwsgi => "uwsgi",
+        }
+    }
+
+    /// The protocol that a directive belongs to by its name.
+    pub fn of_directive(name: &str) -> Option<Protocol> {
+        let (prefix, _) = name.split_once('_')?;
+        Self::ALL.into_iter().find(|it| it.prefix() == prefix)
+    }
+}
+
+/// What a location says of upstreams of one protocol.
+#[derive(Clone, Debug, FamilyGroup)]
+pub struct PassSettings {
+    /// How answers flow through.
+    pub buffer: BufferPolicy,
+    /// Connections to peers.
+    pub connect: ConnectPolicy,
+    /// Time and size of exchanges.
+    pub exchange: ExchangePolicy,
+    /// Other peers.
+    pub next: NextPolicy,
+    /// What upstreams are asked.
+    pub request: RequestPolicy,
+    /// What clients get of an answer.
+    pub answer: AnswerPolicy,
+    /// The zone.
+    pub zone: ZonePolicy,
+    /// The cache key.
+    pub key: KeyPolicy,
+    /// Methods.
+    pub method: MethodPolicy,
+    /// Times of freshness.
+    pub valid: ValidPolicy,
+    /// Waiting for fills.
+    pub lock: LockPolicy,
+    /// Stale answers.
+    pub stale: StalePolicy,
+    /// Updates of stale entries.
+    pub revalidate: RevalidatePolicy,
+    /// Ranges of missing entries.
+    pub range: RangePolicy,
+    /// Popularity.
+    pub admission: AdmissionPolicy,
+    /// What is not looked up, and what is not stored.
+    pub bypass: BypassPolicy,
+    /// Fields of answers that are not obeyed.
+    pub ignore: IgnorePolicy,
+}
+
+impl LocationSettings {
+    /// What is said of upstreams of a protocol.
+    pub fn pass(&self, protocol: Protocol) -> &PassSettings {
+        match protocol {
+            Protocol::Http => &self.proxy,
+            Protocol::FastCgi => &self.fastcgi,
+            Protocol::Scgi => &self.scgi,
+            Protocol::Uwsgi => &self.uwsgi,
+        }
+    }
+}
