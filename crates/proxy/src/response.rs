@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 use crate::body::Body;
 use crate::header::{Fields, Known};
+use crate::upstream::tunnel::Tunnel;
 
 /// Whether a body may be cut into ranges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +75,8 @@ pub struct Response {
     pub varies_by_encoding: bool,
     /// True when trailer fields are to follow, so that the body is chunked where the client allows.
     pub expects_trailers: bool,
+    /// What goes on after the head of a 101.
+    pub tunnel: Option<Box<Tunnel>>,
     /// Set when the filters must not compress, convert or search the body.
     pub is_opaque: bool,
 }

@@ -66,6 +66,10 @@ pub(crate) struct Lifetime {
 impl Lifetime {
     /// The lifetime of an answer; `None` when it must not be stored.
     pub(crate) fn of<F: Fetched>(walk: &Walk, fetched: &F, now: i64) -> Option<Lifetime> {
+        // RFC 9111 §3: only final answers are stored.
+        if fetched.status() < 200 {
+            return None;
+        }
         let validity = validity(walk, fetched, now);
         let until = match validity.verdict() {
             Validity::NotStorable(_) => return None,

@@ -389,8 +389,13 @@ async fn exchange(down: &Rc<Downstream>, listen: &Listen, head: Head) -> After {
     };
     let was_refused = !is_open;
     let sent = respond::send(&mut req, &mut response).await;
+    let tunnel = response.tunnel.take().filter(|_| sent.is_ok());
+    let was_switched = tunnel.is_some();
+    if let Some(tunnel) = tunnel {
+        Box::pin(tunnel.run(&mut req)).await;
+    }
     crate::log::access::write(&mut req);
-    if sent.is_err() {
+    if sent.is_err() || was_switched {
         return After::Close;
     }
     after_answer(&req, was_refused).await

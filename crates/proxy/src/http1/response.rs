@@ -83,6 +83,9 @@ pub enum Framing {
     Chunked,
     /// Until the upstream closes the connection.
     UntilClose,
+    /// None, and no further answer either: the connection belongs to another protocol from here on
+    /// (101, RFC 9110 §15.2.2).
+    Switched,
 }
 
 /// The head of a response.
@@ -123,6 +126,9 @@ impl ResponseHead {
             if !encoding.eq_ignore_ascii_case(b"chunked") {
                 return Err(Fault::UnknownEncoding);
             }
+        }
+        if self.status == 101 {
+            return Ok(Framing::Switched);
         }
         let has_no_body = request == Method::Head || matches!(self.status, 100..=199 | 204 | 304);
         Ok(match (has_no_body, encoding, length) {

@@ -18,6 +18,7 @@ use millpond_semantics::date::parse_http_date;
 use super::exchange::Fetched;
 use super::pass::PassTarget;
 use super::protocol::Protocol;
+use super::tunnel::Tunnel;
 use super::{buffer, cookie, redirect};
 use crate::body::Body;
 use crate::failure::Failure;
@@ -82,6 +83,7 @@ pub fn from_fetched(
         mut body,
     } = fetched;
     let settings = req.location.settings.pass(target.protocol);
+    let idle = settings.exchange.read_timeout;
     if !settings.answer.pass_trailers {
         body.hide_trailers();
     }
@@ -95,6 +97,10 @@ pub fn from_fetched(
         fields: head.fields,
     };
     let mut response = from_head(req, target, answer, Stored::No);
+    if response.status == 101 {
+        response.tunnel = Tunnel::new(body, idle);
+        return Ok(response);
+    }
     response.length = length.or(announced.filter(|_| req.is_head()));
     response.body = Body::stream(body);
     if let Some(rate) = buffer::limit_rate(req, target.protocol) {

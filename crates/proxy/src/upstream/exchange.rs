@@ -375,15 +375,28 @@ impl Try<'_> {
                 Happened::Received(0) => return Err(Broken::closed(&connection)),
                 Happened::Received(_) => {
                     let size = self.settings.exchange.head_size.as_usize();
-                    if let Some(head) =
-                        parse_head((&mut parser, &mut interim_left), &mut connection, size)?
-                    {
+                    if let Some(head) = parse_head(
+                        (&mut parser, &mut interim_left),
+                        &mut connection,
+                        size,
+                        self.switching(),
+                    )? {
                         self.note_sent(&outgoing);
                         let is_sent = outgoing.is_done();
                         return self.fetched(head, connection, is_sent, started);
                     }
                 }
             }
+        }
+    }
+
+    /// nginx: a client that sent Upgrade can be given another protocol; a request that this server
+    /// makes for itself cannot.
+    fn switching(&self) -> Switching {
+        let is_asked = self.req.field(Known::Upgrade).is_some();
+        match is_asked && !self.req.is_background {
+            true => Switching::Asked,
+            false => Switching::Unasked,
         }
     }
 
@@ -576,11 +589,19 @@ impl Broken {
     }
 }
 
+/// Whether a 101 is an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Switching {
+    Asked,
+    Unasked,
+}
+
 /// The head of the answer, once it is there; interim answers are passed over.
 fn parse_head(
     (parser, interim_left): (&mut ResponseParser, &mut u32),
     connection: &mut Connection,
     max: usize,
+    switching: Switching,
 ) -> Result<Option<ResponseHead>, Broken> {
     let invalid = |what: String| {
         Broken::said(UpstreamFailure {
@@ -597,11 +618,12 @@ fn parse_head(
                     "upstream sent no valid HTTP/1.0 header".to_string(),
                 ));
             }
-            Progress::Done(head) if head.status == 101 => {
+            Progress::Done(head) if head.status == 101 && switching == Switching::Unasked => {
                 return Err(invalid(
-                    "upstream switched protocols, which is not supported".to_string(),
+                    "upstream switched protocols without being asked to".to_string(),
                 ));
             }
+            Progress::Done(head) if head.status == 101 => return Ok(Some(head)),
             Progress::Done(head) if head.status >= 200 => return Ok(Some(head)),
             Progress::Done(_) if *interim_left == 0 => {
                 return Err(invalid(

@@ -22,3 +22,4 @@ pub mod redirect;
 pub mod request;
 pub mod send;
 pub mod trace;
+pub mod tunnel;

@@ -52,6 +52,8 @@ enum State {
     Length(u64),
     Chunked(Box<ChunkedDecoder>),
     UntilClose,
+    /// The connection belongs to another protocol now: there is no body.
+    Switched,
     Ended,
 }
 
@@ -72,13 +74,14 @@ impl UpstreamBody {
                 (State::Chunked(Box::new(decoder)), None)
             }
             Framing::UntilClose => (State::UntilClose, None),
+            Framing::Switched => (State::Switched, None),
         };
         let attempt = trace.borrow().attempts.len().saturating_sub(1);
         let mut body = UpstreamBody {
             connection: Some(connection),
             state,
             length,
-            may_reuse,
+            may_reuse: may_reuse && !matches!(framing, Framing::Switched),
             timeout,
             deadline: clock::instant() + timeout,
             trace,
@@ -107,6 +110,24 @@ impl UpstreamBody {
     /// True when length or coding tell where the body ends.
     pub fn is_delimited(&self) -> bool {
         !matches!(self.state, State::UntilClose)
+    }
+
+    /// True when the connection has changed to another protocol.
+    pub fn is_switched(&self) -> bool {
+        matches!(self.state, State::Switched)
+    }
+
+    /// The connection, as long as it is held.
+    pub fn connection_mut(&mut self) -> Option<&mut Connection> {
+        self.connection.as_mut()
+    }
+
+    /// Counts what went through a switched connection.
+    pub fn note_tunnelled(&self, sent: usize, received: usize) {
+        if let Some(attempt) = self.trace.borrow_mut().attempts.get_mut(self.attempt) {
+            attempt.bytes_sent += sent as u64;
+            attempt.bytes_received += received as u64;
+        }
     }
 
     /// The body is over: its connection is kept or closed.
@@ -150,7 +171,7 @@ impl UpstreamBody {
         };
         let inbox = &mut connection.inbox;
         match &mut self.state {
-            State::Ended => Ok(Taken::End),
+            State::Ended | State::Switched => Ok(Taken::End),
             State::Length(left) => {
                 let count = (*left).min(inbox.len() as u64);
                 *left -= count;

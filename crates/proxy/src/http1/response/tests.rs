@@ -236,7 +236,7 @@ fn framing_has_one_reading() {
     }
     for (status, expected) in [
         (100, Framing::None),
-        (101, Framing::None),
+        (101, Framing::Switched),
         (199, Framing::None),
         (204, Framing::None),
         (304, Framing::None),
