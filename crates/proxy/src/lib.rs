@@ -32,6 +32,7 @@ pub mod server;
 pub mod shutdown;
 pub mod socket;
 pub mod stats;
+pub mod temp_file;
 pub mod upstream;
 pub mod var;
 pub mod worker;

@@ -42,9 +42,11 @@ const DISKS: &[&str] = &[
     "crates/proxy/src/handler/",
     "crates/proxy/src/log/",
     "crates/proxy/src/downstream/listener.rs",
-    // Bodies that are sent from files, and request bodies that do not fit into memory.
+    // Bodies that are sent from files.
     "crates/proxy/src/body.rs",
     "crates/proxy/src/downstream/body.rs",
+    // Request bodies that do not fit into memory, and answers that are kept as files.
+    "crates/proxy/src/temp_file.rs",
     // The folder above a zone's, before the store opens it.
     "crates/proxy/src/cache/zones.rs",
 ];

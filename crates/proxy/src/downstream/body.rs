@@ -16,12 +16,11 @@
 //!    rest is in an unlinked or named file.
 //! 3. A body longer than `client_max_body_size` is refused before it is stored anywhere.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -32,7 +31,9 @@ use super::{ClientGone, Downstream};
 use crate::failure::Failure;
 use crate::http1::chunked::{ChunkEvent, ChunkedDecoder, Strictness, TrailerLimits};
 use crate::http1::request::Framing;
+use crate::log::error::Level;
 use crate::request::Request;
+use crate::temp_file::{TempFile, TempFolder};
 
 /// Bytes asked of the socket at once while a body is read.
 const READ_SIZE: usize = 16 * 1024;
@@ -78,10 +79,10 @@ pub struct BodyPolicy {
     /// A body in memory is always in one buffer.
     #[directive(name = "client_body_in_single_buffer", default = "off")]
     pub in_single_buffer: bool,
-    /// Folder of temporary files of request bodies. Up to three levels of subfolders are accepted
-    /// and have no effect.
+    /// Folder of temporary files of request bodies, with up to three levels of subfolders, which
+    /// are named after that many of the last digits of a file's number.
     #[directive(name = "client_body_temp_path", default = "client_body_temp")]
-    pub temp_path: Vec<String>,
+    pub temp_path: TempFolder,
 }
 
 /// The part of a body that is still to be received.
@@ -292,16 +293,8 @@ pub struct BodyFile {
     pub path: PathBuf,
     /// Bytes.
     pub len: u64,
-    stays: bool,
-}
-
-impl Drop for BodyFile {
-    fn drop(&mut self) {
-        if !self.stays {
-            // Somebody who removed it first did what is wanted.
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
+    /// Removes it.
+    _temp: TempFile,
 }
 
 impl RequestBody {
@@ -371,19 +364,34 @@ pub async fn read_all(req: &mut Request) -> Result<(), Failure> {
         if policy.max_size.0 > 0 && sink.len > policy.max_size.0 {
             return Err(too_large(sink.len));
         }
+        let was_in_memory = sink.file.is_none();
         sink.write(&policy, &chunk)?;
+        if was_in_memory && let Some(temp) = &sink.file {
+            note_file(req, &policy, temp);
+        }
         if req.down.incoming.borrow().is_done() {
             break;
         }
     }
-    req.body = sink.finish(&policy)?;
+    req.body = sink.finish();
     Ok(())
+}
+
+/// nginx: that a body does not fit into its buffer is worth a warning, unless files were asked for.
+fn note_file(req: &Request, policy: &BodyPolicy, temp: &TempFile) {
+    let level = match policy.in_file_only {
+        InFileOnly::Off => Level::Warn,
+        InFileOnly::On | InFileOnly::Clean => Level::Notice,
+    };
+    let path = temp.path().display();
+    let message = format_args!("a client request body is buffered to a temporary file {path}");
+    crate::log::error::write(req, level, message);
 }
 
 /// Where a body is collected.
 struct Sink {
     memory: BytesMut,
-    file: Option<(File, PathBuf)>,
+    file: Option<TempFile>,
     len: u64,
 }
 
@@ -404,57 +412,43 @@ impl Sink {
             self.memory.extend_from_slice(chunk);
             return Ok(());
         }
-        if self.file.is_none() {
-            let (mut file, path) = create_temp(policy)?;
-            file.write_all(&self.memory).map_err(Failure::disk)?;
-            self.memory.clear();
-            self.file = Some((file, path));
-        }
-        match &mut self.file {
-            Some((file, _)) => file.write_all(chunk).map_err(Failure::disk),
-            None => Ok(()),
-        }
+        let temp = match &mut self.file {
+            Some(temp) => temp,
+            None => {
+                let temp = create_file(policy).map_err(Failure::disk)?;
+                (&*temp.file)
+                    .write_all(&self.memory)
+                    .map_err(Failure::disk)?;
+                self.memory.clear();
+                self.file.insert(temp)
+            }
+        };
+        (&*temp.file).write_all(chunk).map_err(Failure::disk)
     }
 
-    fn finish(self, policy: &BodyPolicy) -> Result<RequestBody, Failure> {
+    fn finish(self) -> RequestBody {
         match self.file {
-            Some((file, path)) => Ok(RequestBody::File(Rc::new(BodyFile {
-                file: Arc::new(file),
-                path,
+            Some(temp) => RequestBody::File(Rc::new(BodyFile {
+                file: Arc::clone(&temp.file),
+                path: temp.path().to_owned(),
                 len: self.len,
-                stays: policy.in_file_only == InFileOnly::On,
-            }))),
-            None if self.memory.is_empty() => Ok(RequestBody::None),
-            None => Ok(RequestBody::Memory(self.memory.freeze())),
+                _temp: temp,
+            })),
+            None if self.memory.is_empty() => RequestBody::None,
+            None => RequestBody::Memory(self.memory.freeze()),
         }
     }
 }
 
-/// Creates a numbered file in the folder of temporary bodies.
-fn create_temp(policy: &BodyPolicy) -> Result<(File, PathBuf), Failure> {
-    static NUMBER: AtomicU64 = AtomicU64::new(1);
-    let folder = Path::new(
-        policy
-            .temp_path
-            .first()
-            .map_or("client_body_temp", String::as_str),
-    );
-    std::fs::create_dir_all(folder).map_err(Failure::disk)?;
-    // Bounded: another process's leftovers are skipped, not fought with for ever.
-    for _ in 0..10_000 {
-        let path = folder.join(format!("{:010}", NUMBER.fetch_add(1, Ordering::Relaxed)));
-        match OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&path)
-        {
-            Ok(file) => return Ok((file, path)),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(Failure::disk(error)),
-        }
+/// A file for a body.
+fn create_file(policy: &BodyPolicy) -> std::io::Result<TempFile> {
+    let mut temp = TempFile::create(&policy.temp_path)?;
+    match policy.in_file_only {
+        // nginx: nobody is to look for it by its name, and so nothing of it is left after a crash.
+        InFileOnly::Off => temp.unlink()?,
+        InFileOnly::Clean => {}
+        // nginx: what came of a body that was broken off stays, too.
+        InFileOnly::On => temp.keep(),
     }
-    Err(Failure::disk(std::io::Error::other(
-        "no free name for a temporary file",
-    )))
+    Ok(temp)
 }

@@ -397,11 +397,22 @@ impl Builder {
         let raws: Vec<&LocationSettingsRaw> =
             self.levels.iter().map(|level| &level.location).collect();
         let mut settings = LocationSettings::resolve(&raws, &mut self.cx);
+        let faults = settings.settle_stores(&raws, &mut self.cx);
         if let Some(level) = settings.root.alias_level() {
             let path = self.levels.get(level).and_then(|level| level.path.clone());
             settings.root.bind_alias(path);
         }
         self.levels.pop();
+        for (protocol, span) in faults {
+            let prefix = protocol.prefix();
+            // Every block inside finds it again.
+            if !self.cx.diagnostics.iter().any(|it| it.span == Some(span)) {
+                self.error(
+                    span,
+                    format!("\"{prefix}_cache\" directive is incompatible with \"{prefix}_store\""),
+                );
+            }
+        }
         let logs = &mut self.declared.logs;
         crate::log::access::complete(&mut settings.access_log, logs, &mut self.cx);
         limit_zone::note_uses(self, &settings);

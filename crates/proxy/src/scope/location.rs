@@ -1,14 +1,14 @@
 //! The families whose directives stand in http, server and location blocks.
 //!
-//! A table only: each family is declared where it is obeyed, and inherited by `derive(Scope)` from
-//! the block around it.
+//! A table: each family is declared where it is obeyed, and inherited by `derive(Scope)` from the
+//! block around it. What two families decide together is settled at the end.
 
-use millpond_conf::Scope;
+use millpond_conf::{ParseContext, Scope, Span};
 
 use crate::cache::slice::SlicePolicy;
 use crate::upstream::cookie::CookiePolicy;
 use crate::upstream::http::HttpPolicy;
-use crate::upstream::protocol::PassSettings;
+use crate::upstream::protocol::{PassSettings, Protocol};
 use crate::upstream::redirect::PassRedirectPolicy;
 
 use crate::downstream::body::BodyPolicy;
@@ -107,4 +107,33 @@ pub struct LocationSettings {
     pub limit_conn: LimitConnPolicy,
     /// Names and passwords.
     pub auth_basic: AuthBasicPolicy,
+}
+
+impl LocationSettings {
+    /// Switches off one of storing and caching where a level has the other; returns the protocols
+    /// for which one has both, with the place of the cache.
+    pub fn settle_stores(
+        &mut self,
+        outer_to_inner: &[&LocationSettingsRaw],
+        cx: &mut ParseContext,
+    ) -> Vec<(Protocol, Span)> {
+        let mut faults = Vec::new();
+        for protocol in Protocol::ALL {
+            let levels = outer_to_inner.iter().map(|raw| match protocol {
+                Protocol::Http => &raw.proxy,
+                Protocol::FastCgi => &raw.fastcgi,
+                Protocol::Scgi => &raw.scgi,
+                Protocol::Uwsgi => &raw.uwsgi,
+            });
+            let settings = match protocol {
+                Protocol::Http => &mut self.proxy,
+                Protocol::FastCgi => &mut self.fastcgi,
+                Protocol::Scgi => &mut self.scgi,
+                Protocol::Uwsgi => &mut self.uwsgi,
+            };
+            let fault = settings.settle_store(levels, protocol, cx).err();
+            faults.extend(fault.map(|span| (protocol, span)));
+        }
+        faults
+    }
 }

@@ -232,11 +232,6 @@ pub const REFUSED: &[Refused] = &[
         reason: "random balancing is not supported",
     },
     Refused {
-        names: "proxy_store proxy_store_access fastcgi_store fastcgi_store_access scgi_store \
-                scgi_store_access uwsgi_store uwsgi_store_access",
-        reason: "storing answers as files is not supported; use a cache",
-    },
-    Refused {
         names: "resolver resolver_timeout",
         reason: "resolving names while running is not supported; names are resolved at the start",
     },

@@ -19,7 +19,7 @@ use super::exchange::Fetched;
 use super::pass::PassTarget;
 use super::protocol::Protocol;
 use super::tunnel::Tunnel;
-use super::{buffer, cookie, redirect};
+use super::{buffer, cookie, redirect, store};
 use crate::body::Body;
 use crate::failure::Failure;
 use crate::handler::redirect as client_redirect;
@@ -96,6 +96,8 @@ pub fn from_fetched(
         status_text: Some(head.status_line),
         fields: head.fields,
     };
+    let last_modified = answer.fields.get(Known::LastModified);
+    let last_modified = last_modified.and_then(|value| parse_http_date(value));
     let mut response = from_head(req, target, answer, Stored::No);
     if response.status == 101 {
         response.tunnel = Tunnel::new(body, idle);
@@ -105,6 +107,17 @@ pub fn from_fetched(
     response.body = Body::stream(body);
     if let Some(rate) = buffer::limit_rate(req, target.protocol) {
         response.body = Body::stream(buffer::Paced::new(response.body, rate));
+    }
+    if response.accel_redirect.is_none() {
+        let answer = store::Answer {
+            status: response.status,
+            length,
+            last_modified,
+            body: std::mem::take(&mut response.body),
+        };
+        let location = Arc::clone(&req.location);
+        let settings = location.settings.pass(target.protocol);
+        response.body = store::keep(req, &settings.store, &settings.buffer.temp_path, answer);
     }
     Ok(response)
 }

@@ -2,7 +2,8 @@
 //! answers flow through.
 //!
 //! Answers stream through bounded memory, whatever these say: a piece is read from the upstream
-//! when the client, or the store, can take it. There are no temporary files. Most of the directives
+//! when the client, or the store, can take it. There are no temporary files but those of
+//! `proxy_store`. Most of the directives
 //! are therefore read for their mistakes only.
 
 use std::pin::Pin;
@@ -15,6 +16,7 @@ use super::protocol::Protocol;
 use crate::body::{Body, BodyError, BodyStream, Piece};
 use crate::clock::{self, Instant};
 use crate::request::Request;
+use crate::temp_file::TempFolder;
 
 /// How answers of upstreams flow through this server.
 #[derive(Clone, Debug, millpond_conf::Family)]
@@ -56,13 +58,14 @@ pub struct BufferPolicy {
     /// There are no temporary files; the value is only checked.
     #[directive(name = "proxy_temp_file_write_size", default = "8k")]
     pub temp_write_size: ByteSize,
-    /// Folder of temporary files, with up to three levels of subfolders.
+    /// Folder of temporary files, with up to three levels of subfolders, which are named after that
+    /// many of the last digits of a file's number.
     ///
     /// # Differs from nginx
     ///
-    /// There are no temporary files and the folder is not made.
+    /// Only answers that `proxy_store` keeps have temporary files.
     #[directive(name = "proxy_temp_path", default = "proxy_temp")]
-    pub temp_path: Vec<String>,
+    pub temp_path: TempFolder,
     /// The rate at which an answer is read from the upstream, in bytes a second; 0 means no limit.
     #[directive(name = "proxy_limit_rate")]
     pub limit_rate: Option<Template>,

@@ -32,6 +32,7 @@ use super::protocol::PassSettings;
 use super::receive::{UpstreamBody, upstream_error};
 use super::request::{self, OutBody, Prepared};
 use super::send::{Happened, Outgoing};
+use super::store::StoreTarget;
 use super::trace::{Attempt, UpstreamTrace};
 use crate::clock::{self, Instant};
 use crate::downstream::body::{self, Remains};
@@ -85,7 +86,10 @@ pub struct Fetched {
 /// Asks the upstream, until the client leaves, unless the answer is wanted without it.
 pub async fn fetch(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result<Fetched, Failure> {
     let settings = req.location.settings.pass(target.protocol);
-    let ignores_client = ask.is_for_cache || req.is_background || settings.buffer.ignore_abort;
+    let ignores_client = ask.is_for_cache
+        || req.is_background
+        || settings.buffer.ignore_abort
+        || settings.store.target != StoreTarget::Off;
     if ignores_client {
         return fetch_with(req, target, ask).await;
     }

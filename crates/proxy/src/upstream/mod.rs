@@ -21,5 +21,6 @@ pub mod receive;
 pub mod redirect;
 pub mod request;
 pub mod send;
+pub mod store;
 pub mod trace;
 pub mod tunnel;

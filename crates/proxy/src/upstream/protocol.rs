@@ -15,7 +15,7 @@ use millpond_cache::revalidate::RevalidatePolicy;
 use millpond_cache::use_stale::StalePolicy;
 use millpond_cache::valid::ValidPolicy;
 use millpond_cache::zone::ZonePolicy;
-use millpond_conf::FamilyGroup;
+use millpond_conf::{Family, FamilyGroup, OffOr, ParseContext, Span};
 
 use super::answer::AnswerPolicy;
 use super::buffer::BufferPolicy;
@@ -23,6 +23,7 @@ use super::connect::ConnectPolicy;
 use super::exchange::ExchangePolicy;
 use super::next::NextPolicy;
 use super::request::RequestPolicy;
+use super::store::{self, Keeping, StorePolicy, StoreTarget};
 use crate::scope::location::LocationSettings;
 
 /// How an upstream is spoken to.
@@ -79,6 +80,8 @@ pub struct PassSettings {
     pub request: RequestPolicy,
     /// What clients get of an answer.
     pub answer: AnswerPolicy,
+    /// Answers that are kept as files.
+    pub store: StorePolicy,
     /// The zone.
     pub zone: ZonePolicy,
     /// The cache key.
@@ -101,6 +104,40 @@ pub struct PassSettings {
     pub bypass: BypassPolicy,
     /// Fields of answers that are not obeyed.
     pub ignore: IgnorePolicy,
+}
+
+impl PassSettings {
+    /// Switches off one of storing and caching where a level has the other; the error is for one
+    /// that has both, with the place of the cache.
+    pub fn settle_store<'a>(
+        &mut self,
+        outer_to_inner: impl Iterator<Item = &'a PassSettingsRaw>,
+        protocol: Protocol,
+        cx: &mut ParseContext,
+    ) -> Result<(), Span> {
+        let prefix = protocol.prefix();
+        let mut place = None;
+        let levels = outer_to_inner.map(|raw| {
+            let span_of = |name| Self::span_of(raw, prefix, &format!("{prefix}_{name}"));
+            let files = StorePolicy::resolve(&[&raw.store], cx).target;
+            let cache = ZonePolicy::resolve(&[&raw.zone], cx).zone;
+            place = span_of("cache");
+            Keeping {
+                files: span_of("store").map(|_| files != StoreTarget::Off),
+                cache: place.map(|_| cache.on().is_some()),
+            }
+        });
+        let Ok(keeping) = store::settle(levels) else {
+            return Err(place.unwrap_or(Span::NONE));
+        };
+        if keeping.files != Some(true) {
+            self.store.target = StoreTarget::Off;
+        }
+        if keeping.cache != Some(true) {
+            self.zone.zone = OffOr::Off;
+        }
+        Ok(())
+    }
 }
 
 impl LocationSettings {
