@@ -109,6 +109,11 @@ impl Fetch {
         }
     }
 
+    /// The label of a request for which this fails.
+    pub(crate) fn label(&self) -> CacheStatus {
+        self.status
+    }
+
     pub(crate) async fn run<X: Exchange>(
         self,
         x: &mut X,

@@ -89,6 +89,7 @@ impl Lookup {
 
     fn missing<X: Exchange>(self, x: &mut X, walk: &Walk, key: Key) -> Result<Step<X>, X::Failure> {
         if let Some(status) = walk.zone.remembered_error(&key, x.now()) {
+            x.label(CacheStatus::Hit);
             return Err(X::Failure::shared(status));
         }
         if self.is_first() && !walk.zone.uses.admits(&key, &walk.policies.admission) {
@@ -127,6 +128,7 @@ impl Lookup {
             && let Some(status) = walk.zone.remembered_error(&stale.found.key, x.now())
             && !stale.covers_failure(walk, remembered_cause(status))
         {
+            x.label(CacheStatus::Hit);
             return Err(X::Failure::shared(status));
         }
         Ok(match enter(walk, stale.found.key) {

@@ -130,6 +130,9 @@ pub trait Exchange {
     fn must_bypass(&mut self) -> bool;
     /// Whether the answer must not be stored (`proxy_no_cache`); asked once its head is known.
     fn must_not_store(&mut self) -> bool;
+    /// Labels the request with what the cache does for it so far; what it is served with may say
+    /// otherwise, a failure says no more.
+    fn label(&mut self, _status: CacheStatus) {}
     /// Asks the origin.
     fn fetch(&mut self, ask: &Ask) -> impl Future<Output = Result<Self::Fetched, Self::Failure>>;
     /// The exchange for a background update.
@@ -197,6 +200,16 @@ impl<X: Exchange> Step<X> {
             Step::Done(_) => "deliver",
         }
     }
+
+    /// What the request is labelled with if it ends in this step.
+    fn label(&self) -> Option<CacheStatus> {
+        match self {
+            Step::Lookup(_) | Step::Done(_) => None,
+            Step::Wait(step) => Some(step.label()),
+            Step::Fetch(step) => Some(step.label()),
+            Step::Pass(status) => Some(*status),
+        }
+    }
 }
 
 /// The names of the steps that a walk took, for tests and debug logs.
@@ -211,6 +224,9 @@ pub async fn serve<X: Exchange>(
     let mut step = Step::Lookup(Lookup::new());
     for _ in 0..STEPS_MAX {
         note(step.name());
+        if let Some(status) = step.label() {
+            x.label(status);
+        }
         step = match step {
             Step::Lookup(step) => step.run(x, walk)?,
             Step::Wait(step) => step.run(x, walk).await?,

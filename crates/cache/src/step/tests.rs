@@ -203,7 +203,8 @@ impl Bench {
         tokio::task::spawn_local(async move {
             let mut trail = Trail::new();
             let served = serve(&mut x, &walk, &mut |step| trail.push(step)).await;
-            answer(served, trail.join(" ")).await
+            let label = x.label.map_or("", CacheStatus::as_str);
+            answer(served, label, trail.join(" ")).await
         })
     }
 
@@ -251,7 +252,12 @@ impl Client {
     }
 }
 
-async fn answer(served: Result<Served<origin::FakeFetched>, Fail>, trail: String) -> Answer {
+/// `label` is the request's own, for a failure.
+async fn answer(
+    served: Result<Served<origin::FakeFetched>, Fail>,
+    label: &'static str,
+    trail: String,
+) -> Answer {
     let (label, status, body) = match served {
         Ok(Served::Entry(found, label)) => {
             let body = regions(found.entry.regions(0..found.entry.len()));
@@ -267,8 +273,8 @@ async fn answer(served: Result<Served<origin::FakeFetched>, Fail>, trail: String
         Err(Fail {
             status, is_shared, ..
         }) => {
-            let label = if is_shared { "shared" } else { "failed" };
-            (label, status, Ok(status.to_string().into_bytes()))
+            let how = if is_shared { "shared" } else { "failed" };
+            (label, status, Ok(format!("{how} {status}").into_bytes()))
         }
     };
     let text = |bytes| String::from_utf8(bytes).unwrap();

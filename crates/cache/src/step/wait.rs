@@ -57,6 +57,14 @@ impl Wait {
         }
     }
 
+    /// The label of a request whose fill failed.
+    pub(crate) fn label(&self) -> CacheStatus {
+        match self.stale {
+            Some(_) => CacheStatus::Expired,
+            None => CacheStatus::Miss,
+        }
+    }
+
     pub(crate) async fn run<X: Exchange>(
         mut self,
         x: &mut X,

@@ -13,6 +13,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use millpond_cache::bypass::BypassPolicy;
+use millpond_cache::status::CacheStatus;
 use millpond_cache::step::{self, Exchange, FetchEnd, FetchFailure, Purpose};
 use millpond_cache::use_stale::StaleCause;
 use millpond_conf::Template;
@@ -105,6 +106,11 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
 
     fn must_not_store(&mut self) -> bool {
         self.any_true(|policy| &policy.no_cache)
+    }
+
+    fn label(&mut self, status: CacheStatus) {
+        let mut trace = self.req.borrow().upstream.borrow_mut();
+        trace.cache_status = Some(status.as_str());
     }
 
     async fn fetch(&mut self, ask: &step::Ask) -> Result<Origin, Failed> {

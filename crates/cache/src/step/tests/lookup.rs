@@ -216,7 +216,7 @@ fn another_text_under_the_same_hash_is_a_miss() {
         let mut x = origin::FakeExchange::new(Rc::clone(&bench.world), client("k"));
         let mut trail = Trail::new();
         let served = serve(&mut x, &walk, &mut |step| trail.push(step)).await;
-        assert_eq!(answer(served, String::new()).await.text(), "MISS other");
+        assert_eq!(answer(served, "", String::new()).await.text(), "MISS other");
         assert_eq!(trail, ["lookup", "fetch", "deliver"]);
         // The newer took the place, so the older is a miss now.
         assert_eq!(bench.get("k").await, "MISS again");

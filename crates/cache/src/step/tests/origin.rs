@@ -213,6 +213,8 @@ pub(super) struct FakeExchange {
     world: Rc<World>,
     client: Client,
     is_background: bool,
+    /// What the cache called the request so far.
+    pub(super) label: Option<CacheStatus>,
 }
 
 impl FakeExchange {
@@ -221,6 +223,7 @@ impl FakeExchange {
             world,
             client,
             is_background: false,
+            label: None,
         }
     }
 }
@@ -258,6 +261,10 @@ impl Exchange for FakeExchange {
         self.client.is_not_stored
     }
 
+    fn label(&mut self, status: CacheStatus) {
+        self.label = Some(status);
+    }
+
     async fn fetch(&mut self, ask: &Ask) -> Result<FakeFetched, Fail> {
         let script = {
             let mut origin = self.world.origin.borrow_mut();
@@ -279,6 +286,7 @@ impl Exchange for FakeExchange {
             world: Rc::clone(&self.world),
             client: self.client.clone(),
             is_background: true,
+            label: None,
         }
     }
 

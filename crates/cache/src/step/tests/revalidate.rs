@@ -124,7 +124,7 @@ fn the_stale_windows_are_renewed_with_the_time_they_belong_to() {
             let expected = if is_covered {
                 "STALE old"
             } else {
-                "failed 502"
+                "EXPIRED failed 502"
             };
             assert_eq!(bench.get("k").await, expected);
         });
@@ -143,7 +143,7 @@ fn a_304_that_does_not_renew_leaves_the_stale_windows_where_they_were() {
         ]);
         assert_eq!(bench.get("k").await, "REVALIDATED old");
         pass_time(5 * SECOND).await;
-        assert_eq!(bench.get("k").await, "failed 502");
+        assert_eq!(bench.get("k").await, "EXPIRED failed 502");
     });
 }
 

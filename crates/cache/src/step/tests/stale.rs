@@ -111,7 +111,7 @@ fn stale_if_error_covers_a_missing_answer_for_its_window() {
         assert_eq!(bench.get("k").await, "STALE old");
         pass_time(10 * SECOND).await;
         bench.script([failure(StaleCause::Error, 502)]);
-        assert_eq!(bench.get("k").await, "failed 502");
+        assert_eq!(bench.get("k").await, "EXPIRED failed 502");
     });
 }
 
@@ -144,8 +144,8 @@ fn the_configured_causes_are_covered_and_no_others() {
             bench.script([failure(Error, 502), failure(StaleCause::InvalidHeader, 502)]);
             assert_eq!(bench.get("k").await, "STALE old");
             assert_eq!(bench.get("k").await, "EXPIRED other");
-            assert_eq!(bench.get("k").await, "failed 502");
-            assert_eq!(bench.get("k").await, "failed 502");
+            assert_eq!(bench.get("k").await, "EXPIRED failed 502");
+            assert_eq!(bench.get("k").await, "EXPIRED failed 502");
         });
     }
     for (cause, code) in [
@@ -190,9 +190,9 @@ fn a_failure_is_remembered_for_as_long_as_its_status_is_valid() {
         run(|mut bench| async move {
             bench.policies.valid.times = vec![valid(&[502, 504], 10)];
             bench.script([failure(StaleCause::Error, code), ok("back")]);
-            assert_eq!(bench.get("k").await, format!("failed {code}"));
+            assert_eq!(bench.get("k").await, format!("MISS failed {code}"));
             pass_time(10 * SECOND).await;
-            assert_eq!(bench.get("k").await, format!("shared {code}"));
+            assert_eq!(bench.get("k").await, format!("HIT shared {code}"));
             pass_time(SECOND).await;
             assert_eq!(bench.get("k").await, "MISS back");
         });
@@ -204,7 +204,7 @@ fn a_failure_without_a_time_is_not_remembered() {
     run(|mut bench| async move {
         bench.policies.valid.times = vec![valid(&[200], 10)];
         bench.script([failure(StaleCause::Error, 502), ok("back")]);
-        assert_eq!(bench.get("k").await, "failed 502");
+        assert_eq!(bench.get("k").await, "MISS failed 502");
         assert_eq!(bench.get("k").await, "MISS back");
     });
 }
@@ -215,8 +215,8 @@ fn a_remembered_failure_hides_a_stale_entry_that_may_not_be_served() {
         bench.policies.valid.times = vec![valid(&[502], 10)];
         let bench = with_stale(bench, &[], "max-age=60").await;
         bench.script([failure(StaleCause::Error, 502), ok("new")]);
-        assert_eq!(bench.get("k").await, "failed 502");
-        assert_eq!(bench.get("k").await, "shared 502");
+        assert_eq!(bench.get("k").await, "EXPIRED failed 502");
+        assert_eq!(bench.get("k").await, "HIT shared 502");
         pass_time(11 * SECOND).await;
         assert_eq!(bench.get("k").await, "EXPIRED new");
     });
@@ -241,11 +241,11 @@ fn a_bypass_forgets_a_failure_and_remembers_none() {
         bench.policies.valid.times = vec![valid(&[], 10)];
         bench.script([failure(StaleCause::Error, 502), ok("new")]);
         bench.script([failure(StaleCause::Error, 502), ok("other")]);
-        assert_eq!(bench.get("k").await, "failed 502");
+        assert_eq!(bench.get("k").await, "MISS failed 502");
         let bypass = |key| bench.send(client(key).bypassed());
         assert_eq!(bypass("k").await.text(), "BYPASS new");
         assert_eq!(bench.get("k").await, "HIT new");
-        assert_eq!(bypass("k2").await.text(), "failed 502");
+        assert_eq!(bypass("k2").await.text(), "BYPASS failed 502");
         assert_eq!(bench.get("k2").await, "MISS other");
     });
 }
