@@ -6,6 +6,7 @@
 //! 1. Dropping an exchange gives its connection up; a body that was not read is never reused.
 
 use std::borrow::BorrowMut;
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -109,8 +110,8 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     }
 
     fn label(&mut self, status: CacheStatus) {
-        let mut trace = self.req.borrow().upstream.borrow_mut();
-        trace.cache_status = Some(status.as_str());
+        let trace = &self.req.borrow().upstream;
+        RefCell::borrow_mut(trace).cache_status = Some(status.as_str());
     }
 
     async fn fetch(&mut self, ask: &step::Ask) -> Result<Origin, Failed> {
