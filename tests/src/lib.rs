@@ -1,1 +1,1 @@
-//! The test crate holds only integration tests.
+//! Nothing: this crate holds only integration tests, in `tests/`.

@@ -8,6 +8,7 @@
 //! 1. Nothing is repaired or retried; a truncated body is an [`End::Truncated`], not an error.
 //! 2. Every read and write ends after `TIMEOUT` with an error.
 //! 3. Interim responses (1xx, but not 101) are kept in `interim` and skipped.
+//! 4. A response that does not begin with `HTTP/` is one of HTTP/0.9: status 0, and all is body.
 
 use crate::deadline::Deadline;
 use crate::message::{Fields, ResponseHead, encode_latin1};
@@ -224,13 +225,11 @@ impl Connection {
             if !is_open {
                 return Ok(None);
             }
-            let bytes = self.wire.take_head()?.context("closed within a head")?;
-            let head = ResponseHead::parse(&bytes)?;
+            let (head, delimited) = self.take_head(method)?;
             if (100..200).contains(&head.status) && head.status != 101 {
                 interim.push(head);
                 continue;
             }
-            let delimited = delimited(&head, method)?;
             return Ok(Some(Response {
                 status: head.status,
                 version: head.version,
@@ -245,6 +244,23 @@ impl Connection {
                 delimited,
             }));
         }
+    }
+
+    fn take_head(&mut self, method: &str) -> Result<(ResponseHead, Delimited)> {
+        if !self.wire.begins_with(b"HTTP/")? {
+            // INVARIANT 4.
+            let head = ResponseHead {
+                version: "HTTP/0.9".to_string(),
+                status: 0,
+                reason: String::new(),
+                fields: Fields::default(),
+            };
+            return Ok((head, Delimited::UntilClose));
+        }
+        let bytes = self.wire.take_head()?.context("closed within a head")?;
+        let head = ResponseHead::parse(&bytes)?;
+        let delimited = delimited(&head, method)?;
+        Ok((head, delimited))
     }
 
     /// Reads the body of a response whose head was read.

@@ -124,6 +124,16 @@ impl Wire {
         Ok(!self.ahead.is_empty() || self.fill()? > 0)
     }
 
+    /// Whether what comes next is `prefix`; waits until that is known.
+    pub(crate) fn begins_with(&mut self, prefix: &[u8]) -> io::Result<bool> {
+        while self.ahead.len() < prefix.len() && prefix.starts_with(&self.ahead) {
+            if self.fill()? == 0 {
+                break;
+            }
+        }
+        Ok(self.ahead.starts_with(prefix))
+    }
+
     /// Takes a head, with the CRLF of its last line but without the empty line after it.
     pub(crate) fn take_head(&mut self) -> Result<Option<Vec<u8>>> {
         let mut seen = 0;

@@ -236,6 +236,11 @@ impl Proxy {
         Ok(())
     }
 
+    /// Changes what the end asks of the error log.
+    pub fn set_log_check(&mut self, log_check: LogCheck) {
+        self.log_check = log_check;
+    }
+
     /// Replaces the configuration; `reload` or `restart` then reads it.
     pub fn set_conf(&mut self, conf: &str) -> Result<()> {
         self.template.set_text(conf);

@@ -1,0 +1,128 @@
+//! Access logs.
+
+use crate::scenario::Scenario;
+use millpond_testkit::{Answer, Request};
+
+/// The scenarios of this subject.
+pub fn scenarios() -> Vec<Scenario> {
+    vec![
+        log_formats(),
+        log_conditions(),
+        log_places(),
+        log_of_errors(),
+        log_of_upstreams(),
+    ]
+}
+
+fn log_formats() -> Scenario {
+    let odd = "a\"b\\c\u{e9}\td";
+    Scenario::new("log-formats")
+        .http(
+            "log_format plain '$request_method $uri $status [$http_x_odd] [$http_none] [$body_bytes_sent]';
+             log_format json escape=json '{\"x\":\"$http_x_odd\",\"n\":\"$http_none\",\"r\":\"$request\"}';
+             log_format none escape=none '$http_x_odd|$http_none|$request';
+             log_format default escape=default '$http_x_odd' ' joined';
+             access_log %%DIR%%/plain.log plain; access_log %%DIR%%/json.log json;
+             access_log %%DIR%%/none.log none; access_log %%DIR%%/default.log default;",
+        )
+        .server("location / { return 200 text; } location /204 { return 204; }")
+        .send(Request::get("/a?b").header("X-Odd", odd))
+        .get("/204")
+        .head("/a")
+        .send(Request::post("/a%20b", "body"))
+        .lines("plain.log", 4)
+        .lines("json.log", 4)
+        .lines("none.log", 4)
+        .lines("default.log", 4)
+}
+
+fn log_conditions() -> Scenario {
+    Scenario::new("log-conditions")
+        .http(
+            "log_format u '$uri';
+             map $status $good { ~^2 1; default 0; }
+             access_log %%DIR%%/all.log u;",
+        )
+        .server(
+            "location /if { access_log %%DIR%%/if.log u if=$good; return 200 x; }
+             location /ifnot { access_log %%DIR%%/if.log u if=$good; return 404; }
+             location /arg { access_log %%DIR%%/arg.log u if=$arg_log; return 200 x; }
+             location /off { access_log off; return 200 x; }
+             location / { return 200 x; }",
+        )
+        .gets(&[
+            "/if",
+            "/ifnot",
+            "/arg",
+            "/arg?log=1",
+            "/arg?log=0",
+            "/off",
+            "/end",
+        ])
+        .lines("all.log", 1)
+        .lines("if.log", 1)
+        .lines("arg.log", 1)
+}
+
+fn log_places() -> Scenario {
+    Scenario::new("log-places")
+        .http("log_format u '$uri $server_name'; access_log %%DIR%%/http.log u;")
+        .server(
+            "access_log %%DIR%%/server.log u; access_log %%DIR%%/second.log u;
+             location / { return 200 x; }
+             location /in { access_log %%DIR%%/location.log u; return 200 x; }
+             location /var { access_log %%DIR%%/var-$arg_n.log u; return 200 x; }
+             location /rw { rewrite ^ /in last; }
+             location /buf { access_log %%DIR%%/buffered.log u buffer=4k flush=1s; return 200 x; }",
+        )
+        // A path with variables is written to only if the root exists.
+        .file("html/x", "x")
+        .gets(&["/", "/in", "/var?n=a", "/rw", "/buf"])
+        .lines("server.log", 1)
+        .lines("second.log", 1)
+        .lines("location.log", 2)
+        .lines("var-a.log", 1)
+        .lines("buffered.log", 1)
+        .act(|run| {
+            let text = run.proxy.read_file("http.log");
+            run.note("http.log", &text);
+            Ok(())
+        })
+}
+
+fn log_of_errors() -> Scenario {
+    Scenario::new("log-of-errors")
+        .http(
+            "log_format e '$request|$status|$body_bytes_sent|$uri|$host|$server_name|$http_x|$request_method';
+             access_log %%DIR%%/e.log e;",
+        )
+        .server("location / { return 200 x; } location /444 { return 444; }")
+        .raw("GARBAGE\r\n\r\n")
+        .raw("GET / HTTP/1.1\r\n\r\n")
+        .raw("GET / HTTP/3.0\r\nHost: a\r\n\r\n")
+        .raw("GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n")
+        .raw("GET /a b HTTP/1.1\r\nHost: a\r\n\r\n")
+        .raw("GET / HTTP/1.1\r\nHost: a\r\nBad Header: x\r\nConnection: close\r\n\r\n")
+        .raw("GET /444 HTTP/1.1\r\nHost: a\r\n\r\n")
+        .get("/end")
+        .lines("e.log", 8)
+}
+
+fn log_of_upstreams() -> Scenario {
+    Scenario::new("log-of-upstreams")
+        .http(
+            "log_format up '$uri|$status|$upstream_status|$upstream_addr|$upstream_cache_status|$upstream_response_length|$upstream_http_x_a|$body_bytes_sent';
+             access_log %%DIR%%/up.log up;
+             upstream two { server 127.0.0.1:1; server %%ORIGIN%%; }",
+        )
+        .server(
+            "location / { proxy_pass http://%%ORIGIN%%; }
+             location /refused { proxy_pass http://127.0.0.1:1; }
+             location /two { proxy_pass http://two; }
+             location /none { return 200 x; }",
+        )
+        .answer("/*", Answer::new(200).header("X-A", "a").body("12345"))
+        .gets(&["/a", "/refused", "/two", "/none"])
+        .head("/a")
+        .lines("up.log", 5)
+}

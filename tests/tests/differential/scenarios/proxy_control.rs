@@ -1,0 +1,162 @@
+//! What an answer of the origin may ask of the proxy: `X-Accel-…` and intercepted errors.
+
+use crate::scenario::Scenario;
+use millpond_testkit::{Answer, Request};
+use std::time::Duration;
+
+/// The scenarios of this subject.
+pub fn scenarios() -> Vec<Scenario> {
+    vec![
+        accel_redirect(),
+        accel_redirect_keeps_fields(),
+        intercept_errors(),
+        timeouts(),
+        limit_rate(),
+        auth_request(),
+    ]
+}
+
+fn accel_redirect() -> Scenario {
+    let to = |path: &str| {
+        Answer::new(200)
+            .header("X-Accel-Redirect", path)
+            .body("hidden")
+    };
+    Scenario::new("accel-redirect")
+        .server(
+            "location / { proxy_pass http://%%ORIGIN%%; }
+             location /files/ { internal; }
+             location /loc { return 200 \"$uri?$args $request_method\"; }
+             location @named { return 200 \"named $uri\"; }",
+        )
+        .file("html/files/a.txt", "file a")
+        .file("html/files/a b.txt", "file a b")
+        .answer("/file", to("/files/a.txt"))
+        .answer("/space", to("/files/a%20b.txt"))
+        .answer("/loc-args", to("/loc?x=y"))
+        .answer("/named", to("@named"))
+        .answer("/none", to("/files/none"))
+        .answer("/full", to("http://other.test/x"))
+        .answer("/bad", to("/../x"))
+        .answer("/again", to("/file"))
+        .answer(
+            "/error",
+            Answer::new(404).header("X-Accel-Redirect", "/files/a.txt"),
+        )
+        .gets(&[
+            "/file",
+            "/space",
+            "/loc-args",
+            "/named",
+            "/none",
+            "/bad",
+            "/again",
+            "/error",
+        ])
+        .head("/file")
+        .send(Request::post("/file", "body"))
+        .send(Request::post("/loc-args", "body"))
+        .get_with("/file", "Range", "bytes=1-2")
+}
+
+fn accel_redirect_keeps_fields() -> Scenario {
+    let answer = Answer::new(200)
+        .header("X-Accel-Redirect", "/files/a.txt")
+        .header("Content-Type", "text/x-origin")
+        .header("Content-Disposition", "attachment")
+        .header("Set-Cookie", "a=1")
+        .header("Cache-Control", "max-age=1")
+        .header("Expires", "Sun, 06 Nov 1994 08:49:37 GMT")
+        .header("Accept-Ranges", "none")
+        .header("Content-Language", "fr")
+        .header("ETag", "\"origin\"")
+        .header("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")
+        .header("X-Other", "1")
+        .body("hidden");
+    Scenario::new("accel-redirect-fields")
+        .server("location / { proxy_pass http://%%ORIGIN%%; } location /files/ { internal; }")
+        .file("html/files/a.txt", "file a")
+        .answer("/a", answer)
+        .get("/a")
+}
+
+fn intercept_errors() -> Scenario {
+    let mut scenario = Scenario::new("proxy-intercept-errors").server(
+        "proxy_intercept_errors on;
+             error_page 404 /404.html; error_page 500 =200 /404.html; error_page 302 =200 /404.html;
+             error_page 401 /404.html; error_page 503 @named;
+             location / { proxy_pass http://%%ORIGIN%%; }
+             location /off { proxy_intercept_errors off; proxy_pass http://%%ORIGIN%%; }
+             location = /404.html { }
+             location @named { return 200 named; }",
+    );
+    for status in [200, 302, 401, 403, 404, 500, 502, 503] {
+        let answer = Answer::new(status)
+            .header("WWW-Authenticate", "Basic realm=a")
+            .header("X-A", "1")
+            .header("Location", "/x")
+            .body("from the origin");
+        scenario = scenario
+            .answer(&format!("/{status}"), answer)
+            .get(&format!("/{status}"));
+    }
+    scenario
+        .file("html/404.html", "own page")
+        .answer("/off", Answer::new(404).body("from the origin"))
+        .get("/off")
+}
+
+fn timeouts() -> Scenario {
+    Scenario::new("proxy-timeouts")
+        .server(
+            "location / { proxy_pass http://%%ORIGIN%%; proxy_read_timeout 300ms; }
+             location /next { proxy_pass http://%%ORIGIN%%; proxy_read_timeout 300ms;
+                              error_page 504 =200 /local; }
+             location /local { return 200 local; }",
+        )
+        .answer(
+            "/*",
+            Answer::new(200)
+                .delay_head(Duration::from_millis(800))
+                .body("late"),
+        )
+        .gets(&["/", "/next"])
+}
+
+fn limit_rate() -> Scenario {
+    Scenario::new("limit-rate")
+        .server(
+            "location /file { limit_rate 100k; limit_rate_after 20k; }
+             location /set { set $limit_rate 100k; }
+             location / { proxy_pass http://%%ORIGIN%%; proxy_limit_rate 100k; }",
+        )
+        .file("html/file", "a".repeat(50_000))
+        .file("html/set", "a".repeat(30_000))
+        .answer("/a", Answer::new(200).offset_body(30_000, 1))
+        .answer(
+            "/b",
+            Answer::new(200)
+                .header("X-Accel-Limit-Rate", "100000")
+                .offset_body(30_000, 1),
+        )
+        .gets(&["/file", "/set", "/a", "/b"])
+}
+
+fn auth_request() -> Scenario {
+    Scenario::new("auth-request")
+        .server(
+            "location / { auth_request /auth; auth_request_set $who $upstream_http_x_who;
+                          add_header X-Who $who always; proxy_pass http://%%ORIGIN%%/content/; }
+             location = /auth { internal; proxy_pass http://%%ORIGIN%%/check?$args;
+                                proxy_pass_request_body off; proxy_set_header Content-Length \"\"; }",
+        )
+        .answer("/content/*", Answer::new(200).body("content"))
+        .computed("/check", |request| match request.target.as_str() {
+            "/check?ok" => Answer::new(200).header("X-Who", "me"),
+            "/check?401" => Answer::new(401).header("WWW-Authenticate", "Basic realm=x"),
+            "/check?403" => Answer::new(403),
+            _ => Answer::new(500),
+        })
+        .gets(&["/a?ok", "/a?401", "/a?403", "/a?500"])
+        .send(Request::post("/a?ok", "body"))
+}
