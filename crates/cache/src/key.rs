@@ -9,7 +9,8 @@ use millpond_conf::Template;
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct KeyPolicy {
-    /// The text that identifies a stored answer.
-    #[directive(name = "proxy_cache_key", default = "$scheme$proxy_host$request_uri")]
-    pub key: Template,
+    /// The text that identifies a stored answer; without it, `$scheme$proxy_host` and the URI that
+    /// the upstream is asked for.
+    #[directive(name = "proxy_cache_key")]
+    pub key: Option<Template>,
 }

@@ -135,7 +135,10 @@ fn finish(req: &mut Request, mut response: Box<Response>) -> Box<Response> {
                 .set(Known::ContentType, content_type.clone());
         }
     }
-    left.retain(|field| !response.fields.contains(field.known));
+    // nginx: what an answer that redirects inside says of cookies and storing counts beside what
+    // its target says.
+    let adds = |known| matches!(known, Known::SetCookie | Known::CacheControl);
+    left.retain(|field| adds(field.known) || !response.fields.contains(field.known));
     for mut field in left {
         if field.known == Known::Location {
             field.value = client_redirect::location(req, field.value);

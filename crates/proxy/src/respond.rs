@@ -31,10 +31,16 @@ pub async fn send(req: &mut Request, response: &mut Response) -> Result<(), Send
         return Err(crate::downstream::ClientGone::Closed.into());
     }
     if let Err(refusal) = filter::run(req, response) {
+        let kept = refusal.take_fields(response);
         *response = *Box::pin(crate::phase::answer_refused(req, refusal.status)).await;
         refusal.complete(response);
         // The conditions and ranges of the answer are settled: nothing is refused twice.
         let _ = filter::run(req, response);
+        for field in kept {
+            if response.fields.find(&field.name).is_none() {
+                response.fields.push(field);
+            }
+        }
     }
     let framing = framing(req, response);
     let keep_alive_allowed = req.location.settings.keep_alive.allows(req);

@@ -1,8 +1,9 @@
 //! The differential suite: the same scenarios on nginx and on Millpond, compared in all that shows.
 //!
-//! A scenario is a configuration, an origin's script and steps of a client. Each runs on both
-//! servers; what clients got, what the origin saw and what logs say becomes a transcript, and
-//! transcripts must be equal. Differences that are meant stand in `tests/departures.txt`.
+//! A scenario is a configuration, an origin's script and steps of a client, in one or many cases.
+//! Each runs on both servers; what clients got, what the origin saw and what logs say becomes a
+//! transcript, and transcripts must be equal. Differences that are meant stand in
+//! `tests/departures.txt`.
 //!
 //! `cargo test -p millpond-tests --test differential [-- NAME…]` runs the scenarios whose id
 //! contains a NAME; `-- --show NAME` prints both transcripts. With `DIFF_BOTH_NGINX=1` nginx is
@@ -72,18 +73,21 @@ impl Settings {
             || self
                 .filters
                 .iter()
-                .any(|f| scenario.id.contains(f.as_str()))
+                .any(|f| scenario.ids().iter().any(|id| id.contains(f.as_str())))
     }
 }
 
 fn main() -> ExitCode {
     let settings = Settings::read();
-    for kind in [Kind::Nginx, settings.second] {
-        if binary(kind).is_none() {
-            println!("differential: skipped, no binary of {kind:?}");
-            println!("test result: ok. 0 passed; 0 failed; 0 ignored");
-            return ExitCode::SUCCESS;
-        }
+    if binary(Kind::Nginx).is_none() {
+        println!("differential: skipped, nginx is not installed");
+        println!("test result: ok. 0 passed; 0 failed; 0 ignored");
+        return ExitCode::SUCCESS;
+    }
+    if binary(settings.second).is_none() {
+        println!("differential: millpond is not built; `cargo build -p millpond` first");
+        println!("test result: FAILED. 0 passed; 1 failed; 0 ignored");
+        return ExitCode::FAILURE;
     }
     let departures = match Departures::read(settings.second) {
         Ok(departures) => departures,
@@ -102,26 +106,26 @@ fn run_all(settings: &Settings, departures: &Departures) -> ExitCode {
     let mut failed = check_ids(&all, departures);
     let selected: Vec<&Scenario> = all.iter().filter(|s| settings.selects(s)).collect();
     let next = AtomicUsize::new(0);
-    let failures: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+    let tally: Mutex<Tally> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..JOBS {
             scope.spawn(|| {
                 while let Some(scenario) = selected.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if !report(settings, departures, scenario) {
-                        failures.lock().unwrap().push(scenario.id);
-                    }
+                    let tallied = report(settings, departures, scenario);
+                    tally.lock().unwrap().add(tallied);
                 }
             });
         }
     });
-    let mut failures = failures.into_inner().unwrap();
-    failures.sort_unstable();
-    for id in &failures {
+    let mut tally = tally.into_inner().unwrap();
+    tally.failures.sort_unstable();
+    for id in &tally.failures {
         println!("failed: {id}");
     }
-    failed += failures.len();
-    let passed = selected.len() - failures.len();
+    failed += tally.failures.len();
+    let passed = tally.passed;
     let word = if failed == 0 { "ok" } else { "FAILED" };
+    println!("differential: {} scenarios", passed + failed);
     println!(
         "test result: {word}. {passed} passed; {failed} failed; 0 ignored; finished in {:.1} s",
         start.elapsed().as_secs_f64()
@@ -133,11 +137,25 @@ fn run_all(settings: &Settings, departures: &Departures) -> ExitCode {
     }
 }
 
+/// Cases that passed, and the ids of those that did not.
+#[derive(Default)]
+struct Tally {
+    passed: usize,
+    failures: Vec<String>,
+}
+
+impl Tally {
+    fn add(&mut self, other: Tally) {
+        self.passed += other.passed;
+        self.failures.extend(other.failures);
+    }
+}
+
 /// Ids must be unique, and departures must name scenarios; the number of those that do not is
 /// given.
 fn check_ids(all: &[Scenario], departures: &Departures) -> usize {
     let mut wrong = 0;
-    let mut ids: Vec<&str> = all.iter().map(|scenario| scenario.id).collect();
+    let mut ids: Vec<String> = all.iter().flat_map(Scenario::ids).collect();
     ids.sort_unstable();
     for pair in ids.windows(2) {
         if pair[0] == pair[1] {
@@ -146,7 +164,10 @@ fn check_ids(all: &[Scenario], departures: &Departures) -> usize {
         }
     }
     for id in departures.ids() {
-        if !ids.contains(&id) {
+        if ids
+            .binary_search_by(|known| known.as_str().cmp(id))
+            .is_err()
+        {
             println!("departures.txt names {id}, which is no scenario");
             wrong += 1;
         }
@@ -154,34 +175,68 @@ fn check_ids(all: &[Scenario], departures: &Departures) -> usize {
     wrong
 }
 
-/// Runs one scenario on both servers and prints the outcome; true if it is as it should be.
-fn report(settings: &Settings, departures: &Departures, scenario: &Scenario) -> bool {
+/// Runs one scenario on both servers and prints the outcome of each case.
+fn report(settings: &Settings, departures: &Departures, scenario: &Scenario) -> Tally {
     let start = Instant::now();
-    let outcome = compare(settings, scenario);
-    let millis = start.elapsed().as_millis();
-    let problems = match outcome {
-        Ok(differences) => departures.judge(scenario.id, &differences),
-        Err(error) => vec![format!("{error:#}")],
+    let judged: Vec<(String, Vec<String>)> = match compare(settings, scenario) {
+        Ok(cases) => cases
+            .into_iter()
+            .map(|(id, outcome)| {
+                let problems = match outcome {
+                    Ok(differences) => departures.judge(&id, &differences),
+                    Err(error) => vec![format!("{error:#}")],
+                };
+                (id, problems)
+            })
+            .collect(),
+        Err(error) => {
+            let problem = format!("{error:#}");
+            let ids = scenario.ids().into_iter();
+            ids.map(|id| (id, vec![problem.clone()])).collect()
+        }
     };
+    let millis = start.elapsed().as_millis();
+    let mut tally = Tally::default();
+    let mut text = String::new();
+    for (id, problems) in judged {
+        let word = if problems.is_empty() { "ok" } else { "FAILED" };
+        text.push_str(&format!("test {id} ... {word} ({millis} ms)\n"));
+        problems
+            .iter()
+            .for_each(|problem| text.push_str(&format!("    {problem}\n")));
+        if problems.is_empty() {
+            tally.passed += 1;
+        } else {
+            tally.failures.push(id);
+        }
+    }
     // One write, so that the lines of scenarios that run at the same time do not mix.
-    let word = if problems.is_empty() { "ok" } else { "FAILED" };
-    let details: String = problems.iter().map(|p| format!("    {p}\n")).collect();
-    print!("test {} ... {word} ({millis} ms)\n{details}", scenario.id);
-    problems.is_empty()
+    print!("{text}");
+    tally
 }
 
-fn compare(settings: &Settings, scenario: &Scenario) -> anyhow::Result<Vec<Difference>> {
+/// The id of a case and how the two servers differed in it.
+type Compared = (String, anyhow::Result<Vec<Difference>>);
+
+fn compare(settings: &Settings, scenario: &Scenario) -> anyhow::Result<Vec<Compared>> {
     let first = run::run(scenario, Kind::Nginx)?;
     let second = run::run(scenario, settings.second)?;
-    if settings.output == Output::Transcripts {
-        print!("{}", side_by_side(scenario, &first, &second));
-    }
-    Ok(first.differences(&second))
+    let cases = first
+        .into_iter()
+        .zip(second)
+        .map(|((id, one), (_, other))| {
+            let differences = one.and_then(|one| {
+                let other = other?;
+                if settings.output == Output::Transcripts {
+                    print!("{}", side_by_side(&id, &one, &other));
+                }
+                Ok(one.differences(&other))
+            });
+            (id, differences)
+        });
+    Ok(cases.collect())
 }
 
-fn side_by_side(scenario: &Scenario, first: &Transcript, second: &Transcript) -> String {
-    format!(
-        "--- {}: nginx\n{first}--- {}: second\n{second}",
-        scenario.id, scenario.id
-    )
+fn side_by_side(id: &str, first: &Transcript, second: &Transcript) -> String {
+    format!("--- {id}: nginx\n{first}--- {id}: second\n{second}")
 }

@@ -1,7 +1,11 @@
 //! Running a scenario on one server.
+//!
+//! The server and its origins are started once; the cases run one after another, and each gets a
+//! transcript of its own with the origin's requests that came during it. A server that refuses the
+//! configuration is no error: every case then has one entry, `start`, which says what was refused.
 
-use crate::scenario::{OriginScript, Scenario, Script, Step};
-use crate::transcript::{Names, Transcript};
+use crate::scenario::{Case, OriginScript, Scenario, Script, Step};
+use crate::transcript::{Names, START, Transcript};
 use anyhow::{Context, Result, bail};
 use millpond_testkit::{Client, Deadline, Kind, LogCheck, Origin, Proxy, Request, Response};
 use std::time::Duration;
@@ -15,34 +19,85 @@ const CLOSE_WAIT: Duration = Duration::from_millis(100);
 pub struct Run {
     /// The server.
     pub proxy: Proxy,
-    /// What is seen so far.
+    /// What is seen so far of the present case.
     pub transcript: Transcript,
     origins: Vec<(&'static str, Origin)>,
+    /// Requests of each origin that belong to cases before the present one.
+    counted: Vec<usize>,
     step: usize,
     _sockets: tempfile::TempDir,
 }
 
-/// Runs `scenario` on `kind` and gives what was seen.
-pub fn run(scenario: &Scenario, kind: Kind) -> Result<Transcript> {
-    let mut run = Run::start(scenario, kind).with_context(|| format!("{kind:?}"))?;
-    let outcome = run.take_all(scenario);
-    if outcome.is_err() {
-        // One failure is told, and it is not that of the log.
-        run.proxy.set_log_check(LogCheck::Off);
+/// The id of a case and what was seen, or why nothing could be.
+pub type Outcome = (String, Result<Transcript>);
+
+/// Runs `scenario` on `kind` and gives what was seen, case by case.
+pub fn run(scenario: &Scenario, kind: Kind) -> Result<Vec<Outcome>> {
+    let mut run = match Run::start(scenario, kind).with_context(|| format!("{kind:?}"))? {
+        Started::Yes(run) => run,
+        Started::Refused(what) => {
+            let refused = |id| {
+                let mut transcript = Transcript::new(Names::none(), scenario);
+                transcript.push(START, &what);
+                (id, Ok(transcript))
+            };
+            return Ok(scenario.ids().into_iter().map(refused).collect());
+        }
+    };
+    let mut outcomes = Vec::new();
+    for case in scenario.cases.iter().filter(|case| !case.is_idle()) {
+        let outcome = run.take_all(case).with_context(|| format!("{kind:?}"));
+        if outcome.is_err() {
+            // One failure is told, and it is not that of the log.
+            run.proxy.set_log_check(LogCheck::Off);
+        }
+        let blank = run.transcript.blank();
+        let transcript = std::mem::replace(&mut run.transcript, blank);
+        outcomes.push((case.id(scenario.id), outcome.map(|()| transcript)));
     }
-    outcome.with_context(|| format!("{kind:?}"))?;
-    Ok(run.transcript)
+    if let Err(error) = run.proxy.quit()
+        && let Some((_, outcome)) = outcomes.last_mut()
+    {
+        *outcome = Err(error.context(format!("{kind:?}")));
+    }
+    Ok(outcomes)
+}
+
+/// How a start went.
+enum Started {
+    Yes(Box<Run>),
+    /// Directives that are not supported.
+    Refused(String),
+}
+
+/// The names of the directives that a server said it does not support; `None` for another error.
+fn refused_directives(error: &anyhow::Error) -> Option<String> {
+    let text = format!("{error:#}");
+    let mut names: Vec<&str> = text
+        .split("directive \"")
+        .skip(1)
+        .filter_map(|rest| rest.split_once("\" is not supported"))
+        .map(|(name, _)| name)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    (!names.is_empty()).then(|| format!("not supported: {}", names.join(" ")))
 }
 
 impl Run {
-    fn take_all(&mut self, scenario: &Scenario) -> Result<()> {
-        for (index, step) in scenario.steps.iter().enumerate() {
+    fn take_all(&mut self, case: &Case) -> Result<()> {
+        for (index, step) in case.steps.iter().enumerate() {
             self.step = index + 1;
             self.take(step)
                 .with_context(|| format!("step {}", index + 1))?;
         }
+        self.record_origins()
+    }
+
+    /// Records what the origins saw during this case.
+    fn record_origins(&mut self) -> Result<()> {
         let count = self.origins.len();
-        for (name, origin) in &self.origins {
+        for ((name, origin), counted) in self.origins.iter().zip(&mut self.counted) {
             if let Some(fault) = origin.faults().first() {
                 bail!("{name} saw a bad request: {fault}");
             }
@@ -51,12 +106,15 @@ impl Run {
             } else {
                 name.to_ascii_lowercase()
             };
-            self.transcript.push_requests(&prefix, &origin.requests());
+            let requests = origin.requests();
+            let of_case = requests.get(*counted..).unwrap_or_default();
+            self.transcript.push_requests(&prefix, of_case);
+            *counted = requests.len();
         }
-        self.proxy.quit()
+        Ok(())
     }
 
-    fn start(scenario: &Scenario, kind: Kind) -> Result<Run> {
+    fn start(scenario: &Scenario, kind: Kind) -> Result<Started> {
         let sockets = tempfile::tempdir()?;
         let mut proxy = Proxy::new(kind, &scenario.conf());
         let mut origins = Vec::new();
@@ -73,15 +131,23 @@ impl Run {
         for (path, content) in &scenario.files {
             proxy = proxy.file(path, content);
         }
-        let proxy = proxy.start()?;
-        let names = Names::new(&proxy);
-        Ok(Run {
-            transcript: Transcript::new(names, scenario.ignored.clone()),
+        let proxy = match proxy.start() {
+            Ok(proxy) => proxy,
+            Err(error) => {
+                return match refused_directives(&error) {
+                    Some(what) => Ok(Started::Refused(what)),
+                    None => Err(error),
+                };
+            }
+        };
+        Ok(Started::Yes(Box::new(Run {
+            transcript: Transcript::new(Names::new(&proxy), scenario),
             proxy,
+            counted: vec![0; origins.len()],
             origins,
             step: 0,
             _sockets: sockets,
-        })
+        })))
     }
 
     /// A client of the server's first port.

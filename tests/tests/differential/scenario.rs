@@ -7,6 +7,9 @@
 //!     .get("/a/x")
 //! ```
 //!
+//! A scenario may have cases: they share the running server, and each is compared, reported and
+//! listed as a departure by itself, as `ID/CASE`. Steps before the first case belong to `ID`.
+//!
 //! `server` text goes into a server that listens on `%%PORT%%`, `http` text before it. Origins are
 //! named by what stands for their address: `%%ORIGIN%%` is always there, others come with
 //! `answer_at`. The address `127.0.0.1:1` refuses connections.
@@ -59,6 +62,23 @@ pub enum Step {
     Act(Act),
 }
 
+/// Steps that are compared together.
+pub struct Case {
+    /// Its name within the scenario; empty for the scenario itself.
+    pub name: String,
+    /// In order.
+    pub steps: Vec<Step>,
+}
+
+/// Whether the words of a status line are compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Words {
+    /// They are.
+    Compared,
+    /// Only the code is.
+    Ignored,
+}
+
 /// What is run on both servers.
 pub struct Scenario {
     /// Its name, in words with hyphens.
@@ -69,10 +89,12 @@ pub struct Scenario {
     pub files: Vec<(&'static str, Vec<u8>)>,
     /// Origins by name.
     pub origins: Vec<OriginScript>,
-    /// In order.
-    pub steps: Vec<Step>,
+    /// In order; the first has no name.
+    pub cases: Vec<Case>,
     /// Header fields of responses and requests that are not compared.
     pub ignored: Vec<&'static str>,
+    /// Of status lines.
+    pub words: Words,
 }
 
 impl Scenario {
@@ -87,7 +109,11 @@ impl Scenario {
                 name: ORIGIN,
                 routes: Vec::new(),
             }],
-            steps: Vec::new(),
+            cases: vec![Case {
+                name: String::new(),
+                steps: Vec::new(),
+            }],
+            words: Words::Compared,
             ignored: vec!["date", "server", "connection", "keep-alive"],
         }
     }
@@ -162,6 +188,27 @@ impl Scenario {
     pub fn ignore(mut self, field: &'static str) -> Scenario {
         self.ignored.push(field);
         self
+    }
+
+    /// Compares codes only, not the words behind them.
+    pub fn ignore_words(mut self) -> Scenario {
+        self.words = Words::Ignored;
+        self
+    }
+
+    /// Begins a case: what follows is compared by itself.
+    pub fn case(mut self, name: &str) -> Scenario {
+        self.cases.push(Case {
+            name: name.to_string(),
+            steps: Vec::new(),
+        });
+        self
+    }
+
+    /// The ids of its cases, without a first one that has no steps.
+    pub fn ids(&self) -> Vec<String> {
+        let cases = self.cases.iter().filter(|case| !case.is_idle());
+        cases.map(|case| case.id(self.id)).collect()
     }
 
     /// Compares the Connection field too.
@@ -242,7 +289,9 @@ impl Scenario {
     }
 
     fn step(mut self, step: Step) -> Scenario {
-        self.steps.push(step);
+        if let Some(case) = self.cases.last_mut() {
+            case.steps.push(step);
+        }
         self
     }
 
@@ -266,5 +315,32 @@ impl Scenario {
             conf.push_str("}\n");
         }
         conf
+    }
+}
+
+/// A name for the case number `index` that shows what it is about.
+pub fn case_name(index: usize, about: &str) -> String {
+    let words = about
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty());
+    let words: Vec<String> = words.take(6).map(str::to_ascii_lowercase).collect();
+    format!("{}-{}", index + 1, words.join("-"))
+        .trim_end_matches('-')
+        .to_string()
+}
+
+impl Case {
+    /// The first case of a scenario that has only named ones.
+    pub fn is_idle(&self) -> bool {
+        self.name.is_empty() && self.steps.is_empty()
+    }
+
+    /// What it is called outside its scenario.
+    pub fn id(&self, scenario: &str) -> String {
+        if self.name.is_empty() {
+            scenario.to_string()
+        } else {
+            format!("{scenario}/{}", self.name)
+        }
     }
 }

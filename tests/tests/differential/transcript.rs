@@ -12,19 +12,29 @@
 //! dates that are relative to now, and the bytes of a gzip coding (the text is compared, not its
 //! compression).
 
+use crate::scenario::{Scenario, Words};
 use flate2::read::GzDecoder;
 use millpond_testkit::{End, Fields, Proxy, Recorded, Response};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
 
+/// The key of why a server did not start.
+pub const START: &str = "start";
+
 /// Longest body that is shown; a longer one stands as its length and a hash.
 const SHOWN: usize = 2048;
 
 /// What stands for ports, origins and the directory, longest first.
+#[derive(Clone)]
 pub struct Names(Vec<(String, String)>);
 
 impl Names {
+    /// No names: for a server that did not start.
+    pub fn none() -> Names {
+        Names(Vec::new())
+    }
+
     /// The names of a running proxy.
     pub fn new(proxy: &Proxy) -> Names {
         let mut pairs = vec![(proxy.dir().display().to_string(), "%%DIR%%".to_string())];
@@ -95,15 +105,27 @@ pub struct Transcript {
     pairs: Vec<(String, String)>,
     names: Names,
     ignored: Vec<&'static str>,
+    words: Words,
 }
 
 impl Transcript {
-    /// An empty transcript; fields named in `ignored`, in small letters, are left out.
-    pub fn new(names: Names, ignored: Vec<&'static str>) -> Transcript {
+    /// An empty transcript; what the scenario ignores is left out.
+    pub fn new(names: Names, scenario: &Scenario) -> Transcript {
         Transcript {
             pairs: Vec::new(),
             names,
-            ignored,
+            ignored: scenario.ignored.clone(),
+            words: scenario.words,
+        }
+    }
+
+    /// An empty transcript of the same kind.
+    pub fn blank(&self) -> Transcript {
+        Transcript {
+            pairs: Vec::new(),
+            names: self.names.clone(),
+            ignored: self.ignored.clone(),
+            words: self.words,
         }
     }
 
@@ -115,10 +137,11 @@ impl Transcript {
 
     /// Adds a response under `prefix`.
     pub fn push_response(&mut self, prefix: &str, response: &Response) {
-        let status = format!(
-            "{} {} {}",
-            response.version, response.status, response.reason
-        );
+        let mut status = format!("{} {}", response.version, response.status);
+        if self.words == Words::Compared {
+            status.push(' ');
+            status.push_str(&response.reason);
+        }
         self.push(&format!("{prefix}.status"), &status);
         for interim in &response.interim {
             self.push(&format!("{prefix}.interim"), &interim.status.to_string());
@@ -170,24 +193,22 @@ impl Transcript {
         let first = self.values();
         let second = other.values();
         let mut keys: Vec<&str> = Vec::new();
+        if first.contains_key(START) != second.contains_key(START) {
+            // A server that did not start has nothing else to compare.
+            keys.push(START);
+            return differing(&keys, &first, &second);
+        }
         for (key, _) in self.pairs.iter().chain(&other.pairs) {
             if !keys.contains(&key.as_str()) {
                 keys.push(key);
             }
         }
-        keys.into_iter()
-            .map(|key| Difference {
-                key: key.to_string(),
-                first: first.get(key).cloned(),
-                second: second.get(key).cloned(),
-            })
-            .filter(|difference| difference.first != difference.second)
-            .collect()
+        differing(&keys, &first, &second)
     }
 
     /// The values by key; those of a key that stands twice are joined.
-    fn values(&self) -> BTreeMap<&str, String> {
-        let mut values: BTreeMap<&str, String> = BTreeMap::new();
+    fn values(&self) -> Values<'_> {
+        let mut values: Values<'_> = BTreeMap::new();
         for (key, value) in &self.pairs {
             values
                 .entry(key)
@@ -199,6 +220,19 @@ impl Transcript {
         }
         values
     }
+}
+
+type Values<'a> = BTreeMap<&'a str, String>;
+
+fn differing(keys: &[&str], first: &Values<'_>, second: &Values<'_>) -> Vec<Difference> {
+    keys.iter()
+        .map(|key| Difference {
+            key: key.to_string(),
+            first: first.get(key).cloned(),
+            second: second.get(key).cloned(),
+        })
+        .filter(|difference| difference.first != difference.second)
+        .collect()
 }
 
 impl fmt::Display for Transcript {

@@ -1,7 +1,8 @@
 //! Whether an answer is stored, for how long, and as what.
 //!
 //! The rules are nginx's: the answer's own fields (X-Accel-Expires, Cache-Control, Expires, in this
-//! strength), else `proxy_cache_valid`; Set-Cookie, `Vary: *` and unreadably long Vary keep it out.
+//! strength), else `proxy_cache_valid`; Set-Cookie, X-Accel-Redirect, `Vary: *` and unreadably long
+//! Vary keep it out.
 
 use bytes::Bytes;
 use millpond_semantics::date::parse_http_date;
@@ -21,6 +22,12 @@ pub(crate) fn storable<X: Exchange>(
     fetched: &X::Fetched,
 ) -> Option<StoredHead> {
     let now = x.now();
+    // nginx: who was let through by an answer that redirects inside does not open it to others.
+    if walk.policies.ignore.obeys(IgnorableField::XAccelRedirect)
+        && field(fetched, b"x-accel-redirect").is_some()
+    {
+        return None;
+    }
     let life = Lifetime::of(walk, fetched, now)?;
     if x.must_not_store() {
         return None;

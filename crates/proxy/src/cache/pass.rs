@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use millpond_cache::fill::Streaming;
 use millpond_cache::fill::pump::Reader;
 use millpond_cache::head::StoredHead;
@@ -17,12 +18,15 @@ use super::body::{self, FillBody};
 use super::exchange::{Failed, PassExchange};
 use super::zones::LocationCache;
 use crate::body::Body;
+use crate::downstream::{self, body::RequestBody};
 use crate::failure::Failure;
 use crate::header::{Field, Fields, Known};
+use crate::http1;
 use crate::request::Request;
 use crate::response::Response;
 use crate::upstream::answer::{self, AnswerHead, Stored};
 use crate::upstream::pass::PassTarget;
+use crate::upstream::{http, protocol::Protocol};
 
 /// Answers from the zone, or from the origin through it.
 pub async fn run(
@@ -31,8 +35,8 @@ pub async fn run(
     cache: &LocationCache,
     zone: Arc<CacheZone>,
 ) -> Result<Response, Failure> {
-    let location = Arc::clone(&req.location);
-    let text = req.eval(&location.settings.pass(target.protocol).key.key);
+    read_body(req, target.protocol).await?;
+    let text = key(req, target)?;
     let walk = Walk {
         zone,
         key: PrimaryKey::new(text),
@@ -53,6 +57,32 @@ pub async fn run(
     }
 }
 
+/// nginx: a body that is not passed on while it comes is read first, so that the key may name it.
+async fn read_body(req: &mut Request, protocol: Protocol) -> Result<(), Failure> {
+    let buffers = req.location.settings.pass(protocol).request.buffering;
+    if buffers && matches!(req.body, RequestBody::Unread { .. }) {
+        Box::pin(downstream::body::read_all(req)).await?;
+    }
+    Ok(())
+}
+
+/// The key's text.
+///
+/// nginx: the usual key has the URI that is passed on, so that a page or a path that the server
+/// goes on with inside is another entry than what the client asked for.
+fn key(req: &mut Request, target: &PassTarget) -> Result<Bytes, Failure> {
+    let location = Arc::clone(&req.location);
+    if let Some(template) = &location.settings.pass(target.protocol).key.key {
+        return Ok(req.eval(template));
+    }
+    let resolved = target.resolve(req)?;
+    let mut text = Vec::with_capacity(128);
+    text.extend_from_slice(b"http");
+    text.extend_from_slice(resolved.host.as_bytes());
+    http::write_uri(req, target, &resolved, &mut text);
+    Ok(Bytes::from(text))
+}
+
 fn note(req: &Request, status: CacheStatus) {
     req.upstream.borrow_mut().cache_status = Some(status.as_str());
 }
@@ -65,7 +95,12 @@ fn from_entry(
 ) -> Response {
     note(req, status);
     let mut response = from_head(req, target, &found.head, Stored::Yes);
-    response.length = Some(found.entry.len());
+    // What a stored answer to HEAD announced is the length of a body that is not there.
+    let announced = found.head.field(b"content-length");
+    let announced = announced.and_then(|value| http1::content_length(&value));
+    response.length = announced
+        .filter(|_| req.is_head())
+        .or(Some(found.entry.len()));
     response.body = body::of_entry(&found.entry);
     response
 }

@@ -380,6 +380,8 @@ async fn exchange(down: &Rc<Downstream>, listen: &Listen, head: Head) -> After {
     let mut response = match refused {
         None => phase::answer(&mut req).await,
         Some((status, why)) => {
+            // What is not to be read is told by the status already.
+            let _ = find_server(&mut req, listen);
             crate::log::error::refused(&req, &why);
             req.keep_alive = false;
             // What follows a refused head cannot be told apart from a body.
@@ -418,6 +420,11 @@ fn open(req: &mut Request, listen: &Listen) -> Result<(), (u16, String)> {
         _ => RequestBody::Unread { length: None },
     };
     req.keep_alive = req.head.keep_alive_wanted();
+    find_server(req, listen)
+}
+
+/// Takes the target apart and finds the server that it is for.
+fn find_server(req: &mut Request, listen: &Listen) -> Result<(), (u16, String)> {
     target::apply(req)?;
     req.server = listen.names.find(req);
     req.location = std::sync::Arc::clone(&req.server.location);

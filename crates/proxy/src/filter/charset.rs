@@ -17,7 +17,7 @@
 //!
 //! Sources: nginx ngx_http_charset_filter.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -175,20 +175,40 @@ impl Utf8 {
     }
 }
 
-/// The declared maps, by the small letters of both names.
+/// The declared maps, by the small letters of both names, and all sets that the configuration names.
 #[derive(Debug, Default)]
-pub struct CharsetMaps(HashMap<(Vec<u8>, Vec<u8>), Arc<Recode>>);
+pub struct CharsetMaps {
+    maps: HashMap<(Vec<u8>, Vec<u8>), Arc<Recode>>,
+    names: HashSet<Vec<u8>>,
+}
 
 impl CharsetMaps {
     /// The conversion between two sets.
     pub fn find(&self, source: &[u8], target: &[u8]) -> Option<&Arc<Recode>> {
-        self.0
+        self.maps
             .get(&(source.to_ascii_lowercase(), target.to_ascii_lowercase()))
+    }
+
+    /// Notes the sets that a location names.
+    pub fn note(&mut self, policy: &CharsetPolicy) {
+        for charset in [&policy.charset, &policy.source] {
+            if let Charset::Named(name) = charset
+                && !self.knows(name)
+            {
+                self.names.insert(name.to_ascii_lowercase());
+            }
+        }
+    }
+
+    /// Whether the configuration names a set.
+    fn knows(&self, name: &[u8]) -> bool {
+        self.names.contains(&name.to_ascii_lowercase())
     }
 
     fn insert(&mut self, source: &str, target: &str, recode: Recode) {
         let name = |name: &str| name.to_ascii_lowercase().into_bytes();
-        self.0
+        self.names.extend([name(source), name(target)]);
+        self.maps
             .insert((name(source), name(target)), Arc::new(recode));
     }
 }
@@ -323,7 +343,11 @@ pub fn run(req: &mut Request, response: &mut Response) -> Option<Arc<Recode>> {
     let policy = &location.settings.charset;
     let content_type = ContentType::of(response)?;
     let target = match response.charset.clone().filter(|name| !name.is_empty()) {
-        Some(ordered) => ordered,
+        Some(ordered) if req.conf.declared.charset_maps.knows(&ordered) => ordered,
+        Some(unknown) => {
+            log_unknown(req, &unknown);
+            return None;
+        }
         None if !is_wanted(policy, &content_type) => return None,
         None => policy.charset.name(req)?,
     };
@@ -340,6 +364,16 @@ pub fn run(req: &mut Request, response: &mut Response) -> Option<Arc<Recode>> {
             None
         }
     }
+}
+
+/// nginx: an upstream may only choose among the sets that the configuration names.
+fn log_unknown(req: &Request, name: &[u8]) {
+    let name = String::from_utf8_lossy(name);
+    error::write(
+        req,
+        Level::Error,
+        format_args!("unknown charset \"{name}\" to override"),
+    );
 }
 
 fn is_wanted(policy: &CharsetPolicy, content_type: &ContentType<'_>) -> bool {

@@ -95,6 +95,14 @@ pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
 }
 
 impl Refusal {
+    /// The fields of the refused answer that its replacement gets too. nginx: a range that cannot be
+    /// satisfied keeps what was said of the answer, less what describes its body.
+    pub fn take_fields(&self, refused: &mut Response) -> Fields {
+        let mut fields = std::mem::take(&mut refused.fields);
+        fields.retain(|field| self.status == 416 && !describes_body(field.known));
+        fields
+    }
+
     /// Makes an answer to the refusal fit to be sent in place of the refused one.
     pub fn complete(self, response: &mut Response) {
         // INVARIANT 1.
@@ -104,6 +112,18 @@ impl Refusal {
             response.fields.set(Known::ContentRange, value);
         }
     }
+}
+
+fn describes_body(known: Known) -> bool {
+    matches!(
+        known,
+        Known::ContentType
+            | Known::ContentEncoding
+            | Known::ContentRange
+            | Known::AcceptRanges
+            | Known::LastModified
+            | Known::ETag
+    )
 }
 
 impl BodyChanges {

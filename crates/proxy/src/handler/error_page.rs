@@ -20,7 +20,7 @@ use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{Template, Word};
 
 use super::special;
-use crate::downstream::body;
+use crate::downstream::body::{self, RequestBody};
 use crate::failure::Failure;
 use crate::header::Known;
 use crate::http1::Method;
@@ -169,6 +169,10 @@ fn follow(req: &mut Request, page: &ErrorPage, status: u16) -> Next {
         PageStatus::Code(code) => code,
     };
     let to = req.eval(&page.to);
+    if status == 413 {
+        // nginx: a body that was refused is discarded; it is none of the page's.
+        req.body = RequestBody::None;
+    }
     let flow = match to.first() {
         Some(b'/') => redirect(req, &to),
         Some(b'@') => phase::redirect_named(req, &to),

@@ -130,7 +130,14 @@ pub fn run(req: &mut Request) -> Result<Response, Failure> {
     let path = path::map(req)?;
     let file = match open_file::open(req, &path.bytes) {
         Ok(file) => file,
-        Err(error) => return Err(error.fail(req, &path.bytes)),
+        Err(error) => {
+            if matches!(compressed, Compressed::NotTaken) {
+                // nginx: another client would have got the compressed file.
+                let value = Bytes::from_static(b"Accept-Encoding");
+                req.answer_fields.set(Known::Vary, value);
+            }
+            return Err(error.fail(req, &path.bytes));
+        }
     };
     match file.kind {
         Kind::Directory => {

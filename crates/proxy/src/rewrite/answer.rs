@@ -69,7 +69,13 @@ impl Answer {
         if self.status >= 400 && self.text.source.is_empty() {
             return Err(Failure::Status(self.status));
         }
+        // nginx: the text may name the status that it goes out with.
+        req.sent.status = match req.error_status {
+            0 => self.status,
+            of_error => of_error,
+        };
         let text = req.eval(&self.text);
+        req.sent.status = 0;
         if is_redirect(self.status) {
             req.answer_fields.set(Known::Location, text);
             return Err(Failure::Status(self.status));

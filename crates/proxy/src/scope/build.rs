@@ -446,6 +446,7 @@ impl Builder {
             let message = "the \"alias\" directive cannot be used inside the named location";
             self.error(span, message);
         }
+        self.declared.charset_maps.note(&settings.charset);
         if let Err(message) = settings.charset.check(&self.declared.charset_maps) {
             self.error(span, message);
         }

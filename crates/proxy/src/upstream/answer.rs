@@ -191,6 +191,8 @@ fn keep_field(
             };
             return false;
         }
+        // nginx: a type that says nothing is none.
+        Known::ContentType if field.value.is_empty() => return false,
         Known::LastModified => response.last_modified = parse_http_date(&field.value),
         Known::Location if is_http => {
             // nginx: only a location that was rewritten becomes absolute.

@@ -129,7 +129,7 @@ fn method(req: &mut Request, policy: &HttpPolicy, ask: &Ask) -> Bytes {
 }
 
 /// The target: the address's own path in place of the location's, or the client's as it came.
-fn write_uri(req: &mut Request, target: &PassTarget, resolved: &Resolved, out: &mut Vec<u8>) {
+pub fn write_uri(req: &Request, target: &PassTarget, resolved: &Resolved, out: &mut Vec<u8>) {
     match &resolved.path {
         Some(path) if target.has_variables() => out.extend_from_slice(path),
         Some(path) => {
@@ -213,7 +213,8 @@ fn write_fields(
         }
     }
     // A client that announced an empty body is not made to look as if it sent none.
-    let announced_empty = passing.pass_body && req.field(Known::ContentLength).is_some();
+    let announced = [Known::ContentLength, Known::TransferEncoding];
+    let announced_empty = passing.pass_body && announced.iter().any(|known| req.head.has(*known));
     write_framing((body, announced_empty), &is_set, head);
     if ask.is_for_cache {
         for (known, value) in [

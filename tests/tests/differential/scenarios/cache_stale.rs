@@ -32,6 +32,11 @@ fn short(body: &str) -> Answer {
         .body(body)
 }
 
+/// The origin closes behind it: a server that keeps connections asks again when one dies.
+fn once(body: &str) -> Answer {
+    short(body).header("Connection", "close")
+}
+
 fn expired() -> Scenario {
     Scenario::cached("cache-expired", "")
         .answers("/a", vec![short("one"), short("two")])
@@ -83,8 +88,8 @@ fn stale_on_error() -> Scenario {
         "cache-stale-on-error",
         "proxy_cache_use_stale error invalid_header;",
     )
-    .answers("/error", vec![short("one"), Answer::raw("")])
-    .answers("/invalid", vec![short("one"), Answer::raw(INVALID)])
+    .answers("/error", vec![once("one"), Answer::raw("")])
+    .answers("/invalid", vec![once("one"), Answer::raw(INVALID)])
     .gets(&["/error", "/invalid"])
     .get_until("/error", &["STALE"])
     .get_until("/invalid", &["STALE"])
@@ -170,8 +175,9 @@ fn background_update() -> Scenario {
 fn stale_if_error_of_the_origin() -> Scenario {
     let first = Answer::new(200)
         .header("Cache-Control", "max-age=1, stale-if-error=60")
+        .header("Connection", "close")
         .body("one");
-    let plain = short("one");
+    let plain = once("one");
     Scenario::cached("cache-stale-if-error", "")
         .answers("/with", vec![first.clone(), Answer::raw("")])
         .answers("/status", vec![first, Answer::new(500).body("bad")])

@@ -1,6 +1,6 @@
 //! How long an answer is fresh: `proxy_cache_valid`, Cache-Control, Expires and X-Accel-Expires.
 
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, case_name};
 use millpond_testkit::{Answer, Request};
 
 const PAST: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
@@ -16,7 +16,8 @@ pub fn scenarios() -> Vec<Scenario> {
         cache_control("cache-control-and-valid", "proxy_cache_valid 1m;"),
         cache_control(
             "cache-control-ignored",
-            "proxy_cache_valid 1m; proxy_ignore_headers Cache-Control Expires X-Accel-Expires Set-Cookie;",
+            "proxy_cache_valid 1m;
+                proxy_ignore_headers Cache-Control Expires X-Accel-Expires Set-Cookie;",
         ),
         accel_expires(),
         set_cookie(),
@@ -37,9 +38,10 @@ fn with_statuses(mut scenario: Scenario, statuses: &[u16]) -> Scenario {
     for status in statuses {
         let path = format!("/{status}");
         let answer = Answer::new(*status).header("Location", "/x").body("body");
-        scenario = twice(scenario.answer(&path, answer), &[&path]);
+        let case = scenario.answer(&path, answer).case(&status.to_string());
+        scenario = twice(case, &[&path]);
     }
-    scenario
+    scenario.ignore_words()
 }
 
 const STATUSES: &[u16] = &[
@@ -113,7 +115,11 @@ fn cache_control(id: &'static str, directives: &str) -> Scenario {
         for (name, value) in *fields {
             answer = answer.header(name, value);
         }
-        scenario = twice(scenario.answer(&path, answer), &[&path]);
+        let about: String = fields.iter().map(|(n, v)| format!("{n} {v} ")).collect();
+        let case = scenario
+            .answer(&path, answer)
+            .case(&case_name(index, &about));
+        scenario = twice(case, &[&path]);
     }
     scenario
 }
@@ -128,7 +134,10 @@ fn accel_expires() -> Scenario {
         let answer = Answer::new(200)
             .header("X-Accel-Expires", value)
             .body("body");
-        scenario = twice(scenario.answer(&path, answer), &[&path]);
+        let case = scenario
+            .answer(&path, answer)
+            .case(&case_name(index, value));
+        scenario = twice(case, &[&path]);
     }
     scenario
 }
@@ -179,7 +188,8 @@ fn statuses_that_headers_make_storable() -> Scenario {
         let answer = Answer::new(*status)
             .header("Cache-Control", "max-age=60")
             .body("body");
-        scenario = twice(scenario.answer(&path, answer), &[&path]);
+        let case = scenario.answer(&path, answer).case(&status.to_string());
+        scenario = twice(case, &[&path]);
     }
-    scenario
+    scenario.ignore_words()
 }

@@ -84,11 +84,18 @@ fn keep_alive_after_errors() -> Scenario {
         .compare_connection()
         .server(
             "client_max_body_size 10;
-             location /400 { return 400; } location /404 { return 404; } location /405 { return 405; }
-             location /500 { return 500; } location /503 { return 503; } location /408 { return 408; }
-             location /413 { proxy_pass http://%%ORIGIN%%; } location /refused { proxy_pass http://127.0.0.1:1; }",
+             location /400 { return 400; } location /404 { return 404; }
+                 location /405 { return 405; }
+             location /500 { return 500; } location /503 { return 503; }
+                 location /408 { return 408; }
+             location /413 { proxy_pass http://%%ORIGIN%%; }
+                 location /refused { proxy_pass http://127.0.0.1:1; }",
         )
-        .keep(vec![Request::get("/404"), Request::get("/405"), Request::get("/503")])
+        .keep(vec![
+            Request::get("/404"),
+            Request::get("/405"),
+            Request::get("/503"),
+        ])
         .keep(vec![Request::get("/500")])
         .keep(vec![Request::get("/400")])
         .keep(vec![Request::get("/408")])
@@ -107,7 +114,8 @@ fn pipelining() -> Scenario {
             "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /p/2 HTTP/1.1\r\nHost: a\r\n\r\n\
              POST /p/3 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc\
              POST /4 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc\
-             POST /p/5 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n\r\n\
+             POST /p/5 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+             1\r\nx\r\n0\r\n\r\n\r\n\
              GET /6 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nGET /7 HTTP/1.1\r\nHost: a\r\n\r\n",
         )
 }

@@ -33,18 +33,38 @@ fn error_page_forms() -> Scenario {
              error_page 416 =202 @named;
              location = /script { return 201 \"script $status $request_uri $uri\"; }
              location @named { return 203 \"named $uri\"; }
-             location /402 { return 402; } location /403 { return 403; } location /405 { return 405; }
-             location /406 { return 406; } location /409 { return 409; } location /410 { return 410; }
-             location /411 { return 411; } location /412 { return 412; } location /413 { return 413; }
-             location /414 { return 414; } location /415 { return 415; } location /416 { return 416; }
-             location /502 { return 502; } location /503 { return 503; } location /500 { return 500; }",
+             location /402 { return 402; } location /403 { return 403; }
+                 location /405 { return 405; }
+             location /406 { return 406; } location /409 { return 409; }
+                 location /410 { return 410; }
+             location /411 { return 411; } location /412 { return 412; }
+                 location /413 { return 413; }
+             location /414 { return 414; } location /415 { return 415; }
+                 location /416 { return 416; }
+             location /502 { return 502; } location /503 { return 503; }
+                 location /500 { return 500; }",
         )
         .file("html/404.html", "page 404")
         .file("html/ok.html", "page ok")
         .file("html/50x.html", "page 50x")
         .gets(&[
-            "/none", "/402", "/403", "/405", "/406", "/409", "/410", "/411", "/412", "/413",
-            "/414?page=/ok.html", "/415", "/416", "/500", "/502", "/503", "/404.html",
+            "/none",
+            "/402",
+            "/403",
+            "/405",
+            "/406",
+            "/409",
+            "/410",
+            "/411",
+            "/412",
+            "/413",
+            "/414?page=/ok.html",
+            "/415",
+            "/416",
+            "/500",
+            "/502",
+            "/503",
+            "/404.html",
         ])
         .head("/none")
         .send(Request::post("/403", "x"))

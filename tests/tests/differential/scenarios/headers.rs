@@ -143,14 +143,25 @@ fn expires_by_status() -> Scenario {
 
 fn expires_variable() -> Scenario {
     Scenario::new("expires-variable")
-        .http("map $sent_http_content_type $e { default off; text/css 1d; ~image max; text/x epoch; }")
+        .http(
+            "map $sent_http_content_type $e { default off; text/css 1d; ~image max;
+            text/x epoch; }",
+        )
         .http("types { text/css css; image/png png; text/x x; text/plain txt; }")
         .server("location / { expires $e; } location /arg { expires $arg_e; return 200 x; }")
         .file("html/a.css", "x")
         .file("html/a.png", "x")
         .file("html/a.x", "x")
         .file("html/a.txt", "x")
-        .gets(&["/a.css", "/a.png", "/a.x", "/a.txt", "/arg?e=10m", "/arg?e=nonsense", "/arg"])
+        .gets(&[
+            "/a.css",
+            "/a.png",
+            "/a.x",
+            "/a.txt",
+            "/arg?e=10m",
+            "/arg?e=nonsense",
+            "/arg",
+        ])
         .send(Request::head("/a.css"))
 }
 

@@ -1,6 +1,6 @@
 //! Limits and malformed requests: 400, 413, 414, 494, 505.
 
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, case_name};
 use millpond_testkit::{Answer, Request};
 
 /// The scenarios of this subject.
@@ -75,7 +75,7 @@ fn line_and_header_sizes() -> Scenario {
 fn malformed_request_lines() -> Scenario {
     let mut scenario = Scenario::new("malformed-request-lines")
         .server("location / { return 200 \"$request_method $uri\"; }");
-    for line in [
+    let lines = [
         "GET / HTTP/1.1",
         "GET  / HTTP/1.1",
         "GET /  HTTP/1.1",
@@ -110,8 +110,11 @@ fn malformed_request_lines() -> Scenario {
         "\r\n\r\nGET / HTTP/1.1",
         "-GET / HTTP/1.1",
         "M-SEARCH / HTTP/1.1",
-    ] {
-        scenario = scenario.raw(format!("{line}\r\nHost: h\r\nConnection: close\r\n\r\n"));
+    ];
+    for (index, line) in lines.iter().enumerate() {
+        scenario = scenario
+            .case(&case_name(index, line))
+            .raw(format!("{line}\r\nHost: h\r\nConnection: close\r\n\r\n"));
     }
     scenario
 }
@@ -119,7 +122,7 @@ fn malformed_request_lines() -> Scenario {
 fn malformed_headers() -> Scenario {
     let mut scenario =
         Scenario::new("malformed-headers").server("location / { return 200 \"$http_x|$http_y\"; }");
-    for header in [
+    let headers = [
         "X: a",
         "X:a",
         "X:",
@@ -139,12 +142,14 @@ fn malformed_headers() -> Scenario {
         "(X): a",
         "Y_Z: a",
         "X: a\nY: b",
-    ] {
-        scenario = scenario.raw(format!(
+    ];
+    for (index, header) in headers.iter().enumerate() {
+        scenario = scenario.case(&case_name(index, header)).raw(format!(
             "GET / HTTP/1.1\r\nHost: h\r\n{header}\r\nConnection: close\r\n\r\n"
         ));
     }
     scenario
+        .case("line-feeds")
         .raw("GET / HTTP/1.1\nHost: h\nConnection: close\n\n")
         .raw("GET / HTTP/1.1\r\nHost: h\nX: a\r\nConnection: close\n\r\n")
 }
@@ -153,7 +158,7 @@ fn framing_conflicts() -> Scenario {
     let mut scenario = Scenario::new("framing-conflicts")
         .server("location / { proxy_pass http://%%ORIGIN%%; client_body_timeout 1s; }")
         .answer("/*", Answer::new(200).body("ok"));
-    for (headers, body) in [
+    let cases = [
         ("Content-Length: 3", "abc"),
         ("Content-Length: 3\r\nContent-Length: 3", "abc"),
         ("Content-Length: 3\r\nContent-Length: 4", "abcd"),
@@ -189,17 +194,20 @@ fn framing_conflicts() -> Scenario {
             "fffffffffffffffff\r\nabc\r\n0\r\n\r\n",
         ),
         ("Transfer-Encoding: chunked", "3\nabc\n0\n\n"),
-    ] {
-        scenario = scenario.raw(format!(
+    ];
+    for (index, (headers, body)) in cases.iter().enumerate() {
+        scenario = scenario.case(&case_name(index, headers)).raw(format!(
             "POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{headers}\r\n\r\n{body}"
         ));
     }
-    scenario.raw("POST / HTTP/1.0\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+    scenario
+        .case("http-1-0")
+        .raw("POST / HTTP/1.0\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
 }
 
 fn hosts() -> Scenario {
     let mut scenario = Scenario::new("host-values").server("location / { return 200 $host; }");
-    for host in [
+    let hosts = [
         "a.test",
         "A.Test",
         "a.test:80",
@@ -217,12 +225,15 @@ fn hosts() -> Scenario {
         "1.2.3.4",
         "a\u{e9}",
         "a@b",
-    ] {
-        scenario = scenario.raw(format!(
+    ];
+    for (index, host) in hosts.iter().enumerate() {
+        scenario = scenario.case(&case_name(index, host)).raw(format!(
             "GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
         ));
     }
-    scenario.raw("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n")
+    scenario
+        .case("two")
+        .raw("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n")
 }
 
 fn header_names() -> Scenario {
@@ -274,10 +285,14 @@ fn access_rules() -> Scenario {
              location /other { deny 127.0.0.1; allow all; }
              location /six { allow ::1; deny all; }
              location /auth { auth_basic \"closed site\"; auth_basic_user_file %%DIR%%/users; }
-             location /any { satisfy any; deny all; auth_basic any; auth_basic_user_file %%DIR%%/users; }
+             location /any { satisfy any; deny all; auth_basic any;
+                 auth_basic_user_file %%DIR%%/users; }
              location /off { auth_basic off; }",
         )
-        .file("users", "user:{PLAIN}pass\n# comment\nsha:{SHA}nU4eI71bcnBGqeO0t9tXvY1u5oQ=\n")
+        .file(
+            "users",
+            "user:{PLAIN}pass\n# comment\nsha:{SHA}nU4eI71bcnBGqeO0t9tXvY1u5oQ=\n",
+        )
         .file("html/deny", "x")
         .file("html/allow", "x")
         .file("html/other", "x")

@@ -93,7 +93,7 @@ fn log_places() -> Scenario {
 fn log_of_errors() -> Scenario {
     Scenario::new("log-of-errors")
         .http(
-            "log_format e '$request|$status|$body_bytes_sent|$uri|$host|$server_name|$http_x|$request_method';
+            "log_format e '$request|$status|$uri|$host|$server_name|$http_x|$request_method';
              access_log %%DIR%%/e.log e;",
         )
         .server("location / { return 200 x; } location /444 { return 444; }")
@@ -111,7 +111,7 @@ fn log_of_errors() -> Scenario {
 fn log_of_upstreams() -> Scenario {
     Scenario::new("log-of-upstreams")
         .http(
-            "log_format up '$uri|$status|$upstream_status|$upstream_addr|$upstream_cache_status|$upstream_response_length|$upstream_http_x_a|$body_bytes_sent';
+            "log_format up '$uri|$status|$upstream_status|$upstream_addr|$upstream_cache_status|$upstream_response_length|$upstream_http_x_a';
              access_log %%DIR%%/up.log up;
              upstream two { server 127.0.0.1:1; server %%ORIGIN%%; }",
         )

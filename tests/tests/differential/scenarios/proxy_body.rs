@@ -24,7 +24,8 @@ fn request_bodies() -> Scenario {
             "location / { proxy_pass http://%%ORIGIN%%; }
              location /small { client_body_buffer_size 1k; proxy_pass http://%%ORIGIN%%; }
              location /single { client_body_in_single_buffer on; proxy_pass http://%%ORIGIN%%; }
-             location /var { proxy_pass http://%%ORIGIN%%; proxy_set_header X-Body $request_body; }",
+             location /var { proxy_pass http://%%ORIGIN%%;
+                 proxy_set_header X-Body $request_body; }",
         )
         .answer("/*", Answer::new(200).body("ok"))
         .send(Request::post("/", "body"))
@@ -54,7 +55,8 @@ fn method_and_body() -> Scenario {
         .server(
             "location /method { proxy_pass http://%%ORIGIN%%; proxy_method PUT; }
              location /var { proxy_pass http://%%ORIGIN%%; proxy_method $arg_m; }
-             location /body { proxy_pass http://%%ORIGIN%%; proxy_set_body \"set $request_method\"; }
+             location /body { proxy_pass http://%%ORIGIN%%;
+                 proxy_set_body \"set $request_method\"; }
              location /empty { proxy_pass http://%%ORIGIN%%; proxy_set_body \"\"; }
              location /head { proxy_pass http://%%ORIGIN%%; proxy_method HEAD; }",
         )
@@ -153,9 +155,10 @@ fn broken_responses() -> Scenario {
             Answer::raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
         )
         .gets(&[
-            "/short", "/none", "/chunked", "/empty", "/garbage", "/head", "/colon", "/big",
-            "/long", "/chunk",
+            "/short", "/none", "/chunked", "/empty", "/garbage", "/head", "/colon", "/big", "/long",
         ])
+        // nginx has sent nothing yet when it finds the fault, and closes.
+        .keep(vec![Request::get("/chunk")])
 }
 
 fn odd_upstream_heads() -> Scenario {
@@ -173,7 +176,8 @@ fn odd_upstream_heads() -> Scenario {
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Under_Score: 1\r\nX.Dot: 1",
         "HTTP/1.1 404 Gone Fishing\r\nContent-Length: 2",
         "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2",
-        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: text/html; charset=a\r\nContent-Encoding: x",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: text/html;
+            charset=a\r\nContent-Encoding: x",
     ];
     for (index, head) in heads.iter().enumerate() {
         let path = format!("/{index}");
@@ -189,7 +193,8 @@ fn large_responses() -> Scenario {
     Scenario::new("large-responses")
         .server(
             "location / { proxy_pass http://%%ORIGIN%%; }
-             location /small { proxy_pass http://%%ORIGIN%%; proxy_buffers 4 4k; proxy_buffer_size 4k;
+             location /small { proxy_pass http://%%ORIGIN%%; proxy_buffers 4 4k;
+                 proxy_buffer_size 4k;
                                proxy_busy_buffers_size 8k; proxy_max_temp_file_size 0; }",
         )
         .answer("/length", large.clone())

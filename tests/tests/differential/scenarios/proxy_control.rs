@@ -147,14 +147,16 @@ fn auth_request() -> Scenario {
         .server(
             "location / { auth_request /auth; auth_request_set $who $upstream_http_x_who;
                           add_header X-Who $who always; proxy_pass http://%%ORIGIN%%/content/; }
-             location = /auth { internal; proxy_pass http://%%ORIGIN%%/check?$args;
-                                proxy_pass_request_body off; proxy_set_header Content-Length \"\"; }",
+             location = /auth { internal; proxy_pass http://%%ORIGIN%%/check;
+                                proxy_set_header X-Uri $request_uri;
+                                    proxy_pass_request_body off;
+                                        proxy_set_header Content-Length \"\"; }",
         )
         .answer("/content/*", Answer::new(200).body("content"))
-        .computed("/check", |request| match request.target.as_str() {
-            "/check?ok" => Answer::new(200).header("X-Who", "me"),
-            "/check?401" => Answer::new(401).header("WWW-Authenticate", "Basic realm=x"),
-            "/check?403" => Answer::new(403),
+        .computed("/check", |request| match request.header("X-Uri") {
+            Some("/a?ok") => Answer::new(200).header("X-Who", "me"),
+            Some("/a?401") => Answer::new(401).header("WWW-Authenticate", "Basic realm=x"),
+            Some("/a?403") => Answer::new(403),
             _ => Answer::new(500),
         })
         .gets(&["/a?ok", "/a?401", "/a?403", "/a?500"])

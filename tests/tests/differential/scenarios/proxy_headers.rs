@@ -260,8 +260,10 @@ fn cookie_flags() -> Scenario {
         .body("ok");
     Scenario::new("proxy-cookie-flags")
         .server(
-            "location / { proxy_pass http://%%ORIGIN%%; proxy_cookie_flags a nosecure samesite=strict;
-                 proxy_cookie_flags b secure nohttponly; proxy_cookie_flags ~c httponly samesite=none; }
+            "location / { proxy_pass http://%%ORIGIN%%;
+                proxy_cookie_flags a nosecure samesite=strict;
+                 proxy_cookie_flags b secure nohttponly;
+                     proxy_cookie_flags ~c httponly samesite=none; }
              location /all { proxy_pass http://%%ORIGIN%%; proxy_cookie_flags ~ secure httponly; }
              location /no { proxy_pass http://%%ORIGIN%%; proxy_cookie_flags a nosamesite; }",
         )

@@ -146,7 +146,8 @@ fn pass_in_named_location() -> Scenario {
             "location / { try_files /none @up; }
              location @up { proxy_pass http://%%ORIGIN%%; }
              location /if { if ($arg_x) { proxy_pass http://%%ORIGIN%%; } return 200 local; }
-             location /limit { limit_except GET { proxy_pass http://%%ORIGIN%%; } return 200 local; }",
+             location /limit { limit_except GET { proxy_pass http://%%ORIGIN%%; }
+                 return 200 local; }",
         )
         .answer("/*", Answer::new(200).body("ok"))
         .gets(&["/a%20b?x=y", "/a//b", "/if?x=1", "/if"])
@@ -171,7 +172,8 @@ fn pass_host_forms() -> Scenario {
         .server(
             "location /addr { proxy_pass http://%%ORIGIN%%; }
              location /group { proxy_pass http://group; }
-             location /port { proxy_pass http://group; proxy_set_header Host $proxy_host:$proxy_port; }
+             location /port { proxy_pass http://group;
+                 proxy_set_header Host $proxy_host:$proxy_port; }
              location /host { proxy_pass http://group; proxy_set_header Host $host; }
              location /http { proxy_pass http://group; proxy_set_header Host $http_host; }",
         )

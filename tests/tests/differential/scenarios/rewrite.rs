@@ -147,14 +147,31 @@ fn if_conditions() -> Scenario {
              location /not { if ($arg_a !~ ^b) { return 200 yes; } return 200 no; }
              location /inot { if ($arg_a !~* ^B) { return 200 yes; } return 200 no; }
              location /space { if ( $arg_a = \"b c\" ) { return 200 yes; } return 200 no; }
-             location /method { if ($request_method = POST) { return 405; } return 200 $request_method; }
+             location /method { if ($request_method = POST) { return 405; }
+                 return 200 $request_method; }
              location /two { set $x 0; if ($arg_a) { set $x 1; } if ($arg_b) { set $x \"${x}1\"; }
                              if ($x = 11) { return 200 both; } return 200 $x; }",
         )
         .gets(&[
-            "/true", "/true?a=0", "/true?a=1", "/true?a=", "/true?a=00", "/equal?a=b", "/equal?a=B",
-            "/unequal?a=b", "/unequal", "/match?a=bc", "/match?a=bcd", "/imatch?a=bc", "/not?a=bc",
-            "/not?a=c", "/inot?a=bc", "/space?a=b", "/two?a=1&b=1", "/two?a=1", "/method",
+            "/true",
+            "/true?a=0",
+            "/true?a=1",
+            "/true?a=",
+            "/true?a=00",
+            "/equal?a=b",
+            "/equal?a=B",
+            "/unequal?a=b",
+            "/unequal",
+            "/match?a=bc",
+            "/match?a=bcd",
+            "/imatch?a=bc",
+            "/not?a=bc",
+            "/not?a=c",
+            "/inot?a=bc",
+            "/space?a=b",
+            "/two?a=1&b=1",
+            "/two?a=1",
+            "/method",
         ])
         .send(Request::post("/method", ""))
 }

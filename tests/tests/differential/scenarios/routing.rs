@@ -27,7 +27,8 @@ fn named_servers(names: &[(&str, &str)]) -> String {
         .iter()
         .map(|(name, answer)| {
             format!(
-                "server {{ listen 127.0.0.1:%%PORT%%; server_name {name}; return 200 \"{answer}\"; }}\n"
+                "server {{ listen 127.0.0.1:%%PORT%%; server_name {name};
+                    return 200 \"{answer}\"; }}\n"
             )
         })
         .collect()
@@ -86,7 +87,8 @@ fn server_without_name() -> Scenario {
 
 fn default_server() -> Scenario {
     let conf = "server { listen 127.0.0.1:%%PORT%%; server_name a.test; return 200 a; }
-                server { listen 127.0.0.1:%%PORT%% default_server; server_name b.test; return 200 b; }
+                server { listen 127.0.0.1:%%PORT%% default_server; server_name b.test;
+                    return 200 b; }
                 server { listen 127.0.0.1:%%PORT_TWO%%; server_name c.test; return 200 c; }";
     hosts(
         Scenario::new("default-server").http(conf),

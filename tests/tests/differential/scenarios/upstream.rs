@@ -56,7 +56,8 @@ fn weights() -> Scenario {
 fn backup_and_down() -> Scenario {
     three("upstream-backup")
         .http(
-            "upstream b { server 127.0.0.1:1; server %%ORIGIN2%% backup; server %%ORIGIN3%% backup; }
+            "upstream b { server 127.0.0.1:1; server %%ORIGIN2%% backup;
+                server %%ORIGIN3%% backup; }
              upstream d { server %%ORIGIN%% down; server %%ORIGIN2%%; }",
         )
         .server(
@@ -72,10 +73,12 @@ fn next_upstream_by_status() -> Scenario {
     let mut scenario = Scenario::new("proxy-next-upstream");
     for status in [403, 404, 429, 500, 502, 503, 504] {
         http.push_str(&format!(
-            "upstream u{status} {{ server %%ORIGIN%% max_fails=0; server %%ORIGIN2%% max_fails=0; }}\n"
+            "upstream u{status} {{ server %%ORIGIN%% max_fails=0;
+                server %%ORIGIN2%% max_fails=0; }}\n"
         ));
         conf.push_str(&format!(
-            "location /{status} {{ proxy_pass http://u{status}; proxy_next_upstream http_{status}; }}\n"
+            "location /{status} {{ proxy_pass http://u{status};
+                proxy_next_upstream http_{status}; }}\n"
         ));
         scenario = scenario
             .answer(&format!("/{status}"), Answer::new(status).body("bad"))
@@ -133,7 +136,8 @@ fn next_upstream_for_posts() -> Scenario {
         .server(
             "add_header X-Up \"$upstream_status\" always;
              location /no { proxy_pass http://u; proxy_next_upstream error http_500; }
-             location /yes { proxy_pass http://v; proxy_next_upstream error http_500 non_idempotent; }
+             location /yes { proxy_pass http://v;
+                 proxy_next_upstream error http_500 non_idempotent; }
              location /refused { proxy_pass http://w; }",
         )
         .answer("/*", Answer::new(500).body("first"))
@@ -173,8 +177,10 @@ fn no_live_upstreams() -> Scenario {
 fn hash_balancing() -> Scenario {
     let mut scenario = three("upstream-hash")
         .http(
-            "upstream h { hash $arg_k; server %%ORIGIN%%; server %%ORIGIN2%%; server %%ORIGIN3%% weight=2; }
-             upstream f { hash $arg_k; server 127.0.0.1:1; server %%ORIGIN2%%; server %%ORIGIN3%%; }",
+            "upstream h { hash $arg_k; server %%ORIGIN%%; server %%ORIGIN2%%;
+                server %%ORIGIN3%% weight=2; }
+             upstream f { hash $arg_k; server 127.0.0.1:1; server %%ORIGIN2%%;
+                 server %%ORIGIN3%%; }",
         )
         .server("location /h { proxy_pass http://h; } location /f { proxy_pass http://f; }");
     for key in 0..8 {

@@ -85,11 +85,20 @@ fn argument_variables() -> Scenario {
     Scenario::new("argument-variables")
         .server(
             "location / { return 200 \"$arg_a|$arg_b|$arg_A|$arg_long_name\"; }
-             location /set { set $args \"a=new&$args\"; return 200 \"$arg_a|$args|$query_string\"; }",
+             location /set { set $args \"a=new&$args\";
+                 return 200 \"$arg_a|$args|$query_string\"; }",
         )
         .gets(&[
-            "/?a=1&b=2", "/?b=&a", "/?a=1&a=2", "/?xa=1", "/?A=1", "/?a=%20+&b=c=d", "/?&&a=1",
-            "/?long_name=x", "/?", "/set?b=1",
+            "/?a=1&b=2",
+            "/?b=&a",
+            "/?a=1&a=2",
+            "/?xa=1",
+            "/?A=1",
+            "/?a=%20+&b=c=d",
+            "/?&&a=1",
+            "/?long_name=x",
+            "/?",
+            "/set?b=1",
         ])
 }
 
@@ -100,24 +109,34 @@ fn upstream_variables() -> Scenario {
                  add_header X-Up \"$upstream_status|$upstream_addr|$upstream_response_length|$upstream_http_x_a|$upstream_cookie_c|$proxy_host|$proxy_port\" always; }
              location /refused { proxy_pass http://127.0.0.1:1;
                  add_header X-Up \"$upstream_status|$upstream_addr|$upstream_response_length\" always; }
-             location /none { add_header X-Up \"[$upstream_status][$upstream_addr]\"; return 200 x; }",
+             location /none { add_header X-Up \"[$upstream_status][$upstream_addr]\";
+                 return 200 x; }",
         )
-        .answer("/a", Answer::new(201).header("X-A", "1").header("Set-Cookie", "c=d; Path=/").body("12345"))
+        .answer("/a", Answer::new(201).header("X-A", "1").header("Set-Cookie", "c=d;
+            Path=/").body("12345"))
         .gets(&["/a", "/b", "/refused", "/none"])
 }
 
 fn map_kinds() -> Scenario {
     Scenario::new("map")
         .http(
-            "map $arg_a $plain { default d; one 1; \"\" empty; Two 2; \\default escaped; \"a b\" space; three \"$arg_b!\"; }
+            "map $arg_a $plain { default d; one 1; \"\" empty; Two 2; \\default escaped;
+                \"a b\" space; three \"$arg_b!\"; }
              map $arg_a $nodefault { one 1; }
              map \"$arg_a:$arg_b\" $pair { \"x:y\" xy; default $arg_a; }
              map $plain $chained { 1 first; default other; }",
         )
         .server("location / { return 200 \"$plain|$nodefault|$pair|$chained\"; }")
         .gets(&[
-            "/", "/?a=one", "/?a=ONE", "/?a=two", "/?a=default", "/?a=three&b=z", "/?a=x&b=y",
-            "/?a=x&b=z", "/?a=zzz",
+            "/",
+            "/?a=one",
+            "/?a=ONE",
+            "/?a=two",
+            "/?a=default",
+            "/?a=three&b=z",
+            "/?a=x&b=y",
+            "/?a=x&b=z",
+            "/?a=zzz",
         ])
 }
 
@@ -148,18 +167,22 @@ fn map_hostnames() -> Scenario {
 fn map_regex() -> Scenario {
     Scenario::new("map-regex")
         .http(
-            "map $uri $m { default none; ~^/a/(.+)$ \"a:$1\"; ~*^/B b; \"~^/n/(?<name>.+)$\" \"n:$name\";
+            "map $uri $m { default none; ~^/a/(.+)$ \"a:$1\"; ~*^/B b;
+                \"~^/n/(?<name>.+)$\" \"n:$name\";
                            /exact exact; ~/exact regex; \"~x{2}\" double; }",
         )
         .server("location / { return 200 \"$m|$name\"; }")
-        .gets(&["/a/1/2", "/b", "/B", "/n/x", "/exact", "/exact2", "/xx", "/c"])
+        .gets(&[
+            "/a/1/2", "/b", "/B", "/n/x", "/exact", "/exact2", "/xx", "/c",
+        ])
 }
 
 fn map_volatile() -> Scenario {
     Scenario::new("map-volatile")
         .http("map $v $cached { default $v; } map $v $fresh { volatile; default $v; }")
         .server(
-            "location / { set $v 1; set $one \"$cached$fresh\"; set $v 2; return 200 \"$one$cached$fresh\"; }",
+            "location / { set $v 1; set $one \"$cached$fresh\"; set $v 2;
+                return 200 \"$one$cached$fresh\"; }",
         )
         .get("/")
 }
@@ -170,12 +193,20 @@ fn geo() -> Scenario {
             "geo $g { default none; 127.0.0.0/8 local; 127.0.0.1 me; 10.0.0.0/8 ten; }
              geo $arg_ip $a { default none; 10.0.0.0/8 ten; 10.1.0.0/16 ten-one; 192.168.1.1 host;
                               delete 10.2.0.0/16; 2001:db8::/32 six; }
-             geo $arg_ip $r { ranges; default none; 10.0.0.1-10.0.0.9 low; 10.0.0.10-10.0.0.20 high; }",
+             geo $arg_ip $r { ranges; default none; 10.0.0.1-10.0.0.9 low;
+                 10.0.0.10-10.0.0.20 high; }",
         )
         .server("location / { return 200 \"$g|$a|$r\"; }")
         .gets(&[
-            "/?ip=10.3.0.1", "/?ip=10.1.2.3", "/?ip=192.168.1.1", "/?ip=8.8.8.8", "/?ip=2001:db8::1",
-            "/?ip=10.0.0.5", "/?ip=10.0.0.15", "/?ip=nonsense", "/",
+            "/?ip=10.3.0.1",
+            "/?ip=10.1.2.3",
+            "/?ip=192.168.1.1",
+            "/?ip=8.8.8.8",
+            "/?ip=2001:db8::1",
+            "/?ip=10.0.0.5",
+            "/?ip=10.0.0.15",
+            "/?ip=nonsense",
+            "/",
         ])
 }
 

@@ -67,6 +67,7 @@ fn answers_that_must_not_be_stored_are_passed() {
             ok("").cc("no-cache"),
             ok("").cc("private"),
             ok("").field("Set-Cookie", "a=b"),
+            ok("").field("X-Accel-Redirect", "/inside"),
             ok("").field("Vary", "*"),
             ok("").field("Vary", &"x".repeat(200)),
             ok("").field("X-Accel-Expires", "0"),
