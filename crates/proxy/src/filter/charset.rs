@@ -175,7 +175,7 @@ impl Utf8 {
     }
 }
 
-/// The declared maps, by the small letters of both names, and all sets that the configuration names.
+/// The declared maps, by the small letters of both names, and all sets that are named.
 #[derive(Debug, Default)]
 pub struct CharsetMaps {
     maps: HashMap<(Vec<u8>, Vec<u8>), Arc<Recode>>,

@@ -95,8 +95,8 @@ pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
 }
 
 impl Refusal {
-    /// The fields of the refused answer that its replacement gets too. nginx: a range that cannot be
-    /// satisfied keeps what was said of the answer, less what describes its body.
+    /// The fields of the refused answer that its replacement gets too. nginx: a range that cannot
+    /// be satisfied keeps what was said of the answer, less what describes its body.
     pub fn take_fields(&self, refused: &mut Response) -> Fields {
         let mut fields = std::mem::take(&mut refused.fields);
         fields.retain(|field| self.status == 416 && !describes_body(field.known));

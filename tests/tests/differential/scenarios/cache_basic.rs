@@ -96,21 +96,25 @@ fn methods() -> Scenario {
 }
 
 fn convert_head_on() -> Scenario {
-    counted(Scenario::cached("cache-convert-head", ""), "/*")
-        .head("/a")
-        .head("/a")
-        .get("/a")
-        .get("/b")
-        .head("/b")
+    // On one connection: nginx answers HEAD before the answer is stored.
+    counted(Scenario::cached("cache-convert-head", ""), "/*").keep(vec![
+        Request::head("/a"),
+        Request::head("/a"),
+        Request::get("/a"),
+        Request::get("/b"),
+        Request::head("/b"),
+    ])
 }
 
 fn convert_head_off() -> Scenario {
     let directives = "proxy_cache_convert_head off; proxy_cache_key $request_method$uri;";
-    counted(Scenario::cached("cache-convert-head-off", directives), "/*")
-        .head("/a")
-        .head("/a")
-        .gets(&["/a", "/a"])
-        .head("/a")
+    counted(Scenario::cached("cache-convert-head-off", directives), "/*").keep(vec![
+        Request::head("/a"),
+        Request::head("/a"),
+        Request::get("/a"),
+        Request::get("/a"),
+        Request::head("/a"),
+    ])
 }
 
 fn min_uses() -> Scenario {

@@ -103,6 +103,10 @@ fn argument_variables() -> Scenario {
 }
 
 fn upstream_variables() -> Scenario {
+    let answer = Answer::new(201)
+        .header("X-A", "1")
+        .header("Set-Cookie", "c=d; Path=/")
+        .body("12345");
     Scenario::new("upstream-variables")
         .server(
             "location / { proxy_pass http://%%ORIGIN%%;
@@ -112,8 +116,7 @@ fn upstream_variables() -> Scenario {
              location /none { add_header X-Up \"[$upstream_status][$upstream_addr]\";
                  return 200 x; }",
         )
-        .answer("/a", Answer::new(201).header("X-A", "1").header("Set-Cookie", "c=d;
-            Path=/").body("12345"))
+        .answer("/a", answer)
         .gets(&["/a", "/b", "/refused", "/none"])
 }
 
