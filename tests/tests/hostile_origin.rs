@@ -21,6 +21,23 @@ fn start(origin: &Origin) -> Result<Proxy> {
     Proxy::new(Kind::Millpond, CONF).origin(origin).start()
 }
 
+/// Statuses that this server never sends of its own are passed on when an origin sends them.
+#[test]
+fn statuses_of_closed_connections_are_passed_on_from_an_origin() -> Result<()> {
+    let origin = Origin::start()?;
+    let proxy = start(&origin)?;
+    let client = Client::new(proxy.port());
+    for status in [408, 444, 494, 499, 599] {
+        origin.route("/odd", Answer::new(status).body("odd"));
+        let response = client.get("/odd")?;
+        assert_eq!(
+            (response.status, response.text()),
+            (status, "odd".to_string())
+        );
+    }
+    Ok(())
+}
+
 /// An answer that breaks off is given as far as it came, then the connection ends; nobody else
 /// gets it.
 #[test]

@@ -18,14 +18,16 @@ use crate::header::{Fields, Known};
 use crate::http1::Version;
 use crate::http1::encode;
 use crate::request::Request;
-use crate::response::Response;
+use crate::response::{Response, Source};
 
 /// Status of an answer that is none: the connection is closed instead (nginx: `return 444`).
 pub const CLOSE_WITHOUT_ANSWER: u16 = 444;
 
 /// Filters and sends the answer; an error means that the connection must be closed.
 pub async fn send(req: &mut Request, response: &mut Response) -> Result<(), SendError> {
-    if matches!(response.status, CLOSE_WITHOUT_ANSWER | 408 | 499) {
+    // An upstream may answer with these statuses; of our own they mean that nobody is to be told.
+    let is_unspoken = matches!(response.status, CLOSE_WITHOUT_ANSWER | 408 | 499);
+    if is_unspoken && response.source == Source::Own {
         req.sent.status = response.status;
         req.keep_alive = false;
         return Err(crate::downstream::ClientGone::Closed.into());
