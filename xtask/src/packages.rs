@@ -20,6 +20,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("libfcgi-perl", "the foreign suite"),
     ("libprotocol-websocket-perl", "the foreign suite"),
     ("uwsgi-core", "the foreign suite"),
+    ("uwsgi-plugin-python3", "the foreign suite"),
 ];
 
 /// Installs what is missing when it may, else names it.

@@ -10,7 +10,12 @@ use millpond_conf::Template;
 #[family(http, server, location, protocols)]
 pub struct KeyPolicy {
     /// The text that identifies a stored answer; without it, `$scheme$proxy_host` and the URI that
-    /// the upstream is asked for.
+    /// the upstream is asked for. Where applications of other protocols are cached it must be set.
+    ///
+    /// # Differs from nginx
+    ///
+    /// A cache of an application without a key is refused. nginx warns, and keeps one answer for
+    /// all requests.
     #[directive(name = "proxy_cache_key")]
     pub key: Option<Template>,
 }

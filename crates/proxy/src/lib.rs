@@ -13,6 +13,7 @@ pub mod cache;
 pub mod clock;
 pub mod downstream;
 pub mod failure;
+pub mod fastcgi;
 pub mod filter;
 pub mod handler;
 pub mod header;

@@ -28,7 +28,9 @@ use millpond_semantics::range::{ContentRange, RangeSpec, first_range, parse_cont
 use crate::body::{Body, BodyError, BodyStream, Piece};
 use crate::failure::Failure;
 use crate::header::Known;
+use crate::log::error::{self, Level};
 use crate::request::Request;
+use crate::respond::CLOSE_WITHOUT_ANSWER;
 use crate::response::{RangeRule, Response};
 use crate::upstream::pass::{self, PassTarget};
 
@@ -55,8 +57,14 @@ pub async fn run(
         req.slice_range = None;
         return Ok(response);
     }
-    let found = check(&response, start, size).map_err(Failure::Internal)?;
-    Ok(whole(req, target, response, found, size))
+    match check(&response, start, size) {
+        Ok(found) => Ok(whole(req, target, response, found, size)),
+        Err(what) => {
+            error::write(req, Level::Error, format_args!("{what}"));
+            // nginx: an answer that is no slice is none.
+            Err(Failure::Status(CLOSE_WITHOUT_ANSWER))
+        }
+    }
 }
 
 /// Where the client's range begins; nginx looks only at a plain first range.
@@ -121,6 +129,8 @@ fn whole(
     first.length = Some(place.total);
     first.ranges = RangeRule::Single;
     first.fields.remove(Known::ContentRange);
+    // The ranges are made here, whatever the upstream says of its own.
+    first.fields.remove(Known::AcceptRanges);
     let stream = SliceBody {
         req: Some(Box::new(req.background())),
         target: Arc::clone(target),

@@ -28,21 +28,30 @@ use crate::upstream::protocol::Protocol;
 /// Time between two sweeps of a zone; `inactive` is exact to this.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Rows of this file.
-pub const ROWS: &[Row] = &[Row {
-    name: "proxy_cache_path",
-    contexts: Contexts::HTTP,
-    syntax: ZonePath::SYNTAX,
-    is_block: false,
-    pass: Pass::First,
-    doc: "A zone: the folder that answers are stored in, its name and its limits. The size in keys_zone, \
-          levels, use_temp_path and the loader's and manager's parameters are checked and have \
-          no effect: the index needs no size, and the store has neither a file for each entry \
-          nor temporary files.",
-    apply: proxy_cache_path,
-}];
+/// Rows of this file. A zone is a zone, whatever the protocol that it was declared with.
+pub const ROWS: &[Row] = &[
+    row("proxy_cache_path"),
+    row("fastcgi_cache_path"),
+    row("scgi_cache_path"),
+    row("uwsgi_cache_path"),
+];
 
-fn proxy_cache_path(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
+const fn row(name: &'static str) -> Row {
+    Row {
+        name,
+        contexts: Contexts::HTTP,
+        syntax: ZonePath::SYNTAX,
+        is_block: false,
+        pass: Pass::First,
+        doc: "A zone: the folder that answers are stored in, its name and its limits. The size in \
+              keys_zone, levels, use_temp_path and the loader's and manager's parameters are \
+              checked and have no effect: the index needs no size, and the store has neither a \
+              file for each entry nor temporary files.",
+        apply: cache_path,
+    }
+}
+
+fn cache_path(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
     let mut args = Args {
         name: &statement.name,
         words: &statement.args,

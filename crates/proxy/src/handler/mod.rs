@@ -38,7 +38,7 @@ use crate::upstream::pass;
 /// The handler that a location names.
 #[derive(Clone, Debug)]
 pub enum ContentHandler {
-    /// `proxy_pass`.
+    /// `proxy_pass` and its like.
     Pass(Arc<pass::PassTarget>),
     /// `stub_status`.
     StubStatus,

@@ -14,7 +14,11 @@
 //! Line ends may be a bare LF, and CR may be repeated before it, since origins do so. Interim
 //! answers (1xx) are given out like others; the caller goes on with the next head.
 //!
+//! Heads without a status line are read by [`cgi`].
+//!
 //! Sources: RFC 9112 §4 and §6.3; nginx's status line grammar.
+
+pub mod cgi;
 
 use std::ops::Range;
 

@@ -34,7 +34,7 @@ use crate::downstream::Downstream;
 use crate::downstream::writer::SendError;
 use crate::failure::Failure;
 use crate::request::Request;
-use crate::scope::Conf;
+use crate::scope::{Conf, Location};
 
 /// The longest line (nginx: NGX_MAX_ERROR_STR).
 pub const MAX_LINE: usize = 2048;
@@ -186,8 +186,44 @@ pub fn process(level: Level, message: fmt::Arguments<'_>) {
 
 /// Logs an event of a request at a level.
 pub fn write(req: &Request, level: Level, message: fmt::Arguments<'_>) {
-    let own = &req.location.settings.error_log.logs;
-    let main = &req.conf.main.log.logs;
+    let number = Some(req.down.number);
+    with_logs(&req.location, &req.conf, level, |logs| {
+        write_line(logs, level, number, format_args!("{message}{}", Asker(req)));
+    });
+}
+
+/// What lines about a request need when the request itself is out of reach.
+pub struct RememberedRequest {
+    location: Arc<Location>,
+    conf: Arc<Conf>,
+    number: u64,
+    asker: String,
+}
+
+/// Remembers a request as it is now.
+pub fn remember(req: &Request) -> RememberedRequest {
+    RememberedRequest {
+        location: Arc::clone(&req.location),
+        conf: Arc::clone(&req.conf),
+        number: req.down.number,
+        asker: Asker(req).to_string(),
+    }
+}
+
+impl RememberedRequest {
+    /// Logs an event of the request.
+    pub fn write(&self, level: Level, message: fmt::Arguments<'_>) {
+        with_logs(&self.location, &self.conf, level, |logs| {
+            let message = format_args!("{message}{}", self.asker);
+            write_line(logs, level, Some(self.number), message);
+        });
+    }
+}
+
+/// The logs of a location, unless none of them wants the level.
+fn with_logs(location: &Location, conf: &Conf, level: Level, write: impl FnOnce(&[ErrorLog])) {
+    let own = &location.settings.error_log.logs;
+    let main = &conf.main.log.logs;
     let by_conf = if own.is_empty() { main } else { own };
     let process;
     let logs = if by_conf.is_empty() {
@@ -196,11 +232,9 @@ pub fn write(req: &Request, level: Level, message: fmt::Arguments<'_>) {
     } else {
         by_conf
     };
-    if logs.iter().all(|log| log.level < level) {
-        return;
+    if logs.iter().any(|log| log.level >= level) {
+        write(logs);
     }
-    let number = Some(req.down.number);
-    write_line(logs, level, number, format_args!("{message}{}", Asker(req)));
 }
 
 /// Logs an event of a connection between two requests.

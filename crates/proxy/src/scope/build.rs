@@ -23,7 +23,7 @@ use bytes::Bytes;
 use millpond_conf::VarId;
 use millpond_conf::source::Span;
 use millpond_conf::tree::{Statement, Tree, Word};
-use millpond_conf::{Applied, Contexts, ParseContext, Scope, Template};
+use millpond_conf::{Applied, Contexts, OffOr, ParseContext, Scope, Template};
 
 use super::block::{self, Draft, Pass, Row};
 use super::location::{LocationSettings, LocationSettingsRaw};
@@ -31,7 +31,7 @@ use super::main::{MainSettings, MainSettingsRaw};
 use super::server::{ServerSettings, ServerSettingsRaw};
 use super::{Conf, Location, Server, listen, no_effect, refused};
 use crate::cache::zones::{LocationCache, Zones};
-use crate::handler::limit_zone;
+use crate::handler::{ContentHandler, limit_zone};
 use crate::route::location::{AfterPrefix, LocationKind, LocationTree};
 use crate::route::regex::{Case, Regex};
 use crate::upstream::protocol::Protocol;
@@ -402,6 +402,7 @@ impl Builder {
             let path = self.levels.get(level).and_then(|level| level.path.clone());
             settings.root.bind_alias(path);
         }
+        self.check_cache_keys(&draft, &settings);
         self.levels.pop();
         for (protocol, span) in faults {
             let prefix = protocol.prefix();
@@ -435,6 +436,25 @@ impl Builder {
             is_internal: draft.is_internal,
             is_server: false,
             span: draft.span.unwrap_or(Span::NONE),
+        }
+    }
+
+    /// A key of an application's cache has no default: nginx warns, and keeps one answer for all.
+    fn check_cache_keys(&mut self, draft: &Draft, settings: &LocationSettings) {
+        let Some(ContentHandler::Pass(target)) = &draft.handler else {
+            return;
+        };
+        let protocol = target.protocol;
+        let OffOr::On(zone) = &settings.pass(protocol).zone.zone else {
+            return;
+        };
+        let prefix = protocol.prefix();
+        let name = format!("{prefix}_cache_key");
+        let mut levels = self.levels.iter();
+        let is_set =
+            levels.any(|level| LocationSettings::span_of(&level.location, &name).is_some());
+        if protocol != Protocol::Http && !is_set {
+            self.error(zone.span, format!("no \"{name}\" for \"{prefix}_cache\""));
         }
     }
 

@@ -7,9 +7,11 @@ use millpond_conf::{ParseContext, Scope, Span};
 
 use crate::cache::slice::SlicePolicy;
 use crate::upstream::cookie::CookiePolicy;
+use crate::upstream::fastcgi::FastCgiPolicy;
 use crate::upstream::http::HttpPolicy;
 use crate::upstream::protocol::{PassSettings, Protocol};
 use crate::upstream::redirect::PassRedirectPolicy;
+use crate::upstream::uwsgi::UwsgiPolicy;
 
 use crate::downstream::body::BodyPolicy;
 use crate::downstream::connection::KeepAlivePolicy;
@@ -59,6 +61,10 @@ pub struct LocationSettings {
     pub uwsgi: PassSettings,
     /// What only HTTP upstreams are asked.
     pub pass_http: HttpPolicy,
+    /// What only FastCGI applications are asked.
+    pub fastcgi_app: FastCgiPolicy,
+    /// What only uwsgi applications are asked.
+    pub uwsgi_app: UwsgiPolicy,
     /// Redirects of upstreams.
     pub pass_redirect: PassRedirectPolicy,
     /// Cookies of upstreams.

@@ -47,10 +47,6 @@ pub const REFUSED: &[Refused] = &[
         reason: "gRPC upstreams are not supported",
     },
     Refused {
-        names: "scgi_pass scgi_param scgi_cache_path",
-        reason: "SCGI upstreams are not supported",
-    },
-    Refused {
         names: "memcached_pass memcached_bind memcached_socket_keepalive \
                 memcached_connect_timeout memcached_send_timeout memcached_buffer_size \
                 memcached_read_timeout memcached_next_upstream memcached_next_upstream_tries \
@@ -65,14 +61,8 @@ pub const REFUSED: &[Refused] = &[
         reason: "tunnels for CONNECT are not supported",
     },
     Refused {
-        names: "fastcgi_pass fastcgi_param fastcgi_index fastcgi_split_path_info \
-                fastcgi_catch_stderr fastcgi_keep_conn fastcgi_cache_path",
-        reason: "FastCGI upstreams are not supported",
-    },
-    Refused {
-        names: "uwsgi_pass uwsgi_param uwsgi_string uwsgi_modifier1 uwsgi_modifier2 \
-                uwsgi_cache_path",
-        reason: "uwsgi upstreams are not supported",
+        names: "uwsgi_string",
+        reason: "uwsgi requests with a string instead of parameters are not supported",
     },
     Refused {
         names: "uwsgi_ssl_session_reuse uwsgi_ssl_protocols uwsgi_ssl_ciphers uwsgi_ssl_name \

@@ -93,7 +93,7 @@ pub fn from_fetched(
         .and_then(|value| http1::content_length(value));
     let answer = AnswerHead {
         status: head.status,
-        status_text: Some(head.status_line),
+        status_text: Some(head.status_line).filter(|text| !text.is_empty()),
         fields: head.fields,
     };
     let last_modified = answer.fields.get(Known::LastModified);

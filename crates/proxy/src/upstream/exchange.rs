@@ -26,10 +26,11 @@ use millpond_conf::{ByteSize, OffOr};
 
 use super::connect::{self, Connection};
 use super::group::{Group, Tried};
+use super::head::{BodyPlan, Coding, HeadReader, HeadStep, Switching};
 use super::next::{NextCause, Tries};
 use super::pass::{PassTarget, Resolved};
-use super::protocol::PassSettings;
-use super::receive::{UpstreamBody, upstream_error};
+use super::protocol::{PassSettings, Protocol};
+use super::receive::{BodyContext, StderrMessage, UpstreamBody, upstream_error};
 use super::request::{self, OutBody, Prepared};
 use super::send::{Happened, Outgoing};
 use super::store::StoreTarget;
@@ -38,12 +39,10 @@ use crate::clock::{self, Instant};
 use crate::downstream::body::{self, Remains};
 use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
 use crate::header::{Fields, Known, KnownSet};
-use crate::http1::response::{Progress, ResponseHead, ResponseParser};
+use crate::http1::response::ResponseHead;
+use crate::log::error::{self, Level};
 use crate::request::Request;
-
-/// Interim answers that are passed over before a final one (arbitrary: far more than any honest
-/// peer sends).
-const MAX_INTERIM: u32 = 100;
+use crate::scope::location::LocationSettings;
 
 /// How long a peer may be silent, and how large its head may be.
 #[derive(Clone, Debug, millpond_conf::Family)]
@@ -133,7 +132,9 @@ async fn fetch_with(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result
         tries.spend();
         let mut run = Try {
             req,
-            settings,
+            settings: &location.settings,
+            pass: settings,
+            protocol: target.protocol,
             group,
             peer,
             prepared: &prepared,
@@ -167,7 +168,7 @@ async fn fetch_with(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result
             return outcome.map_err(Failure::Upstream);
         }
         if let Err(failure) = outcome {
-            crate::log::error::failure(req, &Failure::Upstream(failure));
+            error::failure(req, &Failure::Upstream(failure));
         }
     }
 }
@@ -226,7 +227,9 @@ impl Drop for Lease {
 /// One try with one peer.
 struct Try<'a> {
     req: &'a mut Request,
-    settings: &'a PassSettings,
+    settings: &'a LocationSettings,
+    pass: &'a PassSettings,
+    protocol: Protocol,
     group: &'a Arc<Group>,
     peer: usize,
     prepared: &'a Prepared,
@@ -301,14 +304,8 @@ impl Try<'_> {
         }
         let from = self.local_address();
         let location = Arc::clone(&self.req.location);
-        let connected = connect::connect(
-            self.group,
-            self.peer,
-            &location,
-            &self.settings.connect,
-            from,
-        )
-        .await;
+        let connected =
+            connect::connect(self.group, self.peer, &location, &self.pass.connect, from).await;
         let connection = connected.map_err(|error| self.connect_failed(error))?;
         self.note_connected(started);
         self.talk(connection, started)
@@ -319,13 +316,13 @@ impl Try<'_> {
     /// RFC 9110 §9.2.2: a connection that dies does not tell whether the request was acted on, so
     /// one that changes something is not repeated by itself.
     fn may_retry_idle(&self) -> bool {
-        let may_repeat = !self.was_sent || self.settings.next.may_repeat(self.req.method);
+        let may_repeat = !self.was_sent || self.pass.next.may_repeat(self.req.method);
         may_repeat && !matches!(self.prepared.body, OutBody::Client { .. })
     }
 
     /// An address that cannot be read is none, as in nginx.
     fn local_address(&mut self) -> Option<SocketAddr> {
-        let OffOr::On(bind) = &self.settings.connect.bind else {
+        let OffOr::On(bind) = &self.pass.connect.bind else {
             return None;
         };
         let text = self.req.eval(&bind.0);
@@ -348,7 +345,7 @@ impl Try<'_> {
                 "upstream timed out (110: Connection timed out)".to_string(),
             ),
             connect::ConnectError::Io(error) => {
-                let text = crate::log::error::os_error(&error);
+                let text = error::os_error(&error);
                 (UpstreamKind::Error, format!("connect() failed ({text})"))
             }
         };
@@ -366,28 +363,48 @@ impl Try<'_> {
     ) -> Result<Fetched, Broken> {
         connection.requests += 1;
         let mut outgoing = Outgoing::new(self.prepared);
-        let mut parser = ResponseParser::new();
-        let mut interim_left = MAX_INTERIM;
+        let mut reader = HeadReader::new(self.protocol, self.switching());
+        let mut is_silent = true;
         loop {
             let happened = self.step(&mut outgoing, &mut connection).await?;
             self.was_sent |= outgoing.has_sent;
             match happened {
                 Happened::Sent | Happened::More => {}
                 Happened::Failed(error) => {
-                    return Err(Broken::io(&error, &connection, outgoing.has_sent));
+                    return Err(Broken::io(&error, is_silent, outgoing.has_sent));
                 }
-                Happened::Received(0) => return Err(Broken::closed(&connection)),
+                Happened::Received(0) => return Err(Broken::closed(is_silent)),
                 Happened::Received(_) => {
-                    let size = self.settings.exchange.head_size.as_usize();
-                    if let Some(head) = parse_head(
-                        (&mut parser, &mut interim_left),
-                        &mut connection,
-                        size,
-                        self.switching(),
-                    )? {
+                    is_silent = false;
+                    if let Some((head, coding)) = self.read_head(&mut reader, &mut connection)? {
                         self.note_sent(&outgoing);
                         let is_sent = outgoing.is_done();
-                        return self.fetched(head, connection, is_sent, started);
+                        return self.fetched((head, coding), connection, is_sent, started);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The head of the answer, once it is there.
+    fn read_head(
+        &self,
+        reader: &mut HeadReader,
+        connection: &mut Connection,
+    ) -> Result<Option<(ResponseHead, Coding)>, Broken> {
+        let max = self.pass.exchange.head_size.as_usize();
+        // Each round but the last takes a record from the inbox.
+        loop {
+            match reader.read(&mut connection.inbox, max) {
+                HeadStep::NeedMore => return Ok(None),
+                HeadStep::Done(head, coding) => return Ok(Some((head, coding))),
+                HeadStep::Refuse(what) => return Err(Broken::invalid(&what)),
+                HeadStep::Stderr(message) => {
+                    let text = StderrMessage(&message);
+                    let doing = "while reading response header from upstream";
+                    error::write(self.req, Level::Error, format_args!("{text} {doing}"));
+                    if self.settings.fastcgi_app.catches(&message) {
+                        return Err(Broken::invalid("FastCGI application sent a caught error"));
                     }
                 }
             }
@@ -431,7 +448,7 @@ impl Try<'_> {
                 Ok(chunk) => self.take_chunk(outgoing, chunk),
             };
         }
-        let policy = &self.settings.exchange;
+        let policy = &self.pass.exchange;
         let timeout = match outgoing.is_done() {
             true => policy.read_timeout,
             false => policy.send_timeout,
@@ -493,23 +510,28 @@ impl Try<'_> {
 
     fn fetched(
         &self,
-        mut head: ResponseHead,
+        (mut head, coding): (ResponseHead, Coding),
         connection: Connection,
         is_sent: bool,
         started: Instant,
     ) -> Result<Fetched, Broken> {
-        let framing = head
-            .framing(self.prepared.method)
-            .map_err(|fault| Broken::said(UpstreamFailure {
-                kind: UpstreamKind::InvalidHeader,
-                message: format!("upstream sent invalid header: {fault} while reading response header from upstream"),
-            }))?;
+        let plan = coding
+            .plan(&head, self.prepared.method)
+            .map_err(|fault| Broken::invalid(&format!("upstream sent invalid header: {fault}")))?;
         drop_duplicates(&mut head.fields);
-        let timeout = self.settings.exchange.read_timeout;
-        let may_reuse = is_sent && head.keeps_alive();
-        let trace = (Rc::clone(&self.req.upstream), started);
-        let generation = Rc::clone(&self.req.down.generation);
-        let body = UpstreamBody::new(connection, framing, may_reuse, timeout, (trace, generation));
+        let keeps = match self.protocol {
+            Protocol::Http => head.keeps_alive(),
+            Protocol::FastCgi => self.settings.fastcgi_app.keep_conn,
+            Protocol::Scgi | Protocol::Uwsgi => false,
+        };
+        let context = BodyContext {
+            trace: Rc::clone(&self.req.upstream),
+            started,
+            generation: Rc::clone(&self.req.down.generation),
+            timeout: self.pass.exchange.read_timeout,
+            log: matches!(plan, BodyPlan::Records(_)).then(|| error::remember(self.req)),
+        };
+        let body = UpstreamBody::new(connection, plan, is_sent && keeps, context);
         Ok(Fetched {
             length: body.length(),
             head,
@@ -567,7 +589,14 @@ impl Broken {
         })
     }
 
-    fn io(error: &std::io::Error, connection: &Connection, has_sent: bool) -> Self {
+    fn invalid(what: &str) -> Self {
+        Broken::said(UpstreamFailure {
+            kind: UpstreamKind::InvalidHeader,
+            message: format!("{what} while reading response header from upstream"),
+        })
+    }
+
+    fn io(error: &std::io::Error, is_silent: bool, has_sent: bool) -> Self {
         let doing = if has_sent {
             "reading response header from upstream"
         } else {
@@ -575,69 +604,17 @@ impl Broken {
         };
         Broken {
             failure: upstream_error(error, doing),
-            is_silent: connection.inbox.is_empty(),
+            is_silent,
         }
     }
 
-    fn closed(connection: &Connection) -> Self {
+    fn closed(is_silent: bool) -> Self {
         let failure = UpstreamFailure {
             kind: UpstreamKind::Error,
             message:
                 "upstream prematurely closed connection while reading response header from upstream"
                     .to_string(),
         };
-        Broken {
-            failure,
-            is_silent: connection.inbox.is_empty(),
-        }
-    }
-}
-
-/// Whether a 101 is an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Switching {
-    Asked,
-    Unasked,
-}
-
-/// The head of the answer, once it is there; interim answers are passed over.
-fn parse_head(
-    (parser, interim_left): (&mut ResponseParser, &mut u32),
-    connection: &mut Connection,
-    max: usize,
-    switching: Switching,
-) -> Result<Option<ResponseHead>, Broken> {
-    let invalid = |what: String| {
-        Broken::said(UpstreamFailure {
-            kind: UpstreamKind::InvalidHeader,
-            message: format!("{what} while reading response header from upstream"),
-        })
-    };
-    loop {
-        match parser.parse(&mut connection.inbox, max) {
-            Progress::NeedMore => return Ok(None),
-            Progress::Refuse(fault) => return Err(invalid(fault.to_string())),
-            Progress::NotHttp => {
-                return Err(invalid(
-                    "upstream sent no valid HTTP/1.0 header".to_string(),
-                ));
-            }
-            Progress::Done(head) if head.status == 101 && switching == Switching::Unasked => {
-                return Err(invalid(
-                    "upstream switched protocols without being asked to".to_string(),
-                ));
-            }
-            Progress::Done(head) if head.status == 101 => return Ok(Some(head)),
-            Progress::Done(head) if head.status >= 200 => return Ok(Some(head)),
-            Progress::Done(_) if *interim_left == 0 => {
-                return Err(invalid(
-                    "upstream sent too many interim answers".to_string(),
-                ));
-            }
-            Progress::Done(_) => {
-                *interim_left -= 1;
-                *parser = ResponseParser::new();
-            }
-        }
+        Broken { failure, is_silent }
     }
 }

@@ -1,4 +1,5 @@
-//! `proxy_pass`: a request is answered by an upstream, through the cache when there is one.
+//! `proxy_pass`, `fastcgi_pass`, `scgi_pass`, `uwsgi_pass`: a request is answered by an upstream,
+//! through the cache when there is one.
 //!
 //! Reads the directive in its forms (a group, an address, a Unix socket, with or without a URI,
 //! with variables), works out where a request goes and with which URI, and starts the exchange.
@@ -25,19 +26,48 @@ use crate::scope::declared::Declared;
 use millpond_cache::method::CacheMethod;
 
 /// Rows of this file.
-pub const ROWS: &[Row] = &[Row {
-    name: "proxy_pass",
-    contexts: Contexts::LOCATION
-        .union(Contexts::IF_LOCATION)
-        .union(Contexts::LIMIT_EXCEPT),
-    syntax: "URL",
-    is_block: false,
-    pass: Pass::First,
-    doc: "The upstream that answers the requests of the location: http://host[:port][path], a group's name for the host, \
-          or http://unix:socket:[path]. A path takes the place of the location's name; with variables it is the \
-          whole target.",
-    apply: proxy_pass,
-}];
+pub const ROWS: &[Row] = &[
+    Row {
+        name: "proxy_pass",
+        contexts: Contexts::LOCATION
+            .union(Contexts::IF_LOCATION)
+            .union(Contexts::LIMIT_EXCEPT),
+        syntax: "URL",
+        is_block: false,
+        pass: Pass::First,
+        doc: "The upstream that answers the requests of the location: http://host[:port][path], a \
+              group's name for the host, or http://unix:socket:[path]. A path takes the place of \
+              the location's name; with variables it is the whole target.",
+        apply: pass,
+    },
+    application(
+        "fastcgi_pass",
+        "The FastCGI application that answers the requests of the location: host:port, \
+         unix:socket or a group's name.",
+    ),
+    application(
+        "scgi_pass",
+        "The SCGI application that answers the requests of the location: host:port, unix:socket \
+         or a group's name.",
+    ),
+    application(
+        "uwsgi_pass",
+        "The uwsgi application that answers the requests of the location: host:port, unix:socket \
+         or a group's name, with or without uwsgi:// before it.",
+    ),
+];
+
+const fn application(name: &'static str, doc: &'static str) -> Row {
+    Row {
+        name,
+        contexts: Contexts::LOCATION.union(Contexts::IF_LOCATION),
+        syntax: "address",
+        is_block: false,
+        pass: Pass::First,
+        doc,
+        apply: pass,
+    }
+}
 
 /// Where a location passes its requests.
 #[derive(Debug)]
@@ -76,6 +106,25 @@ struct Url<'a> {
     path: Option<&'a str>,
 }
 
+/// Takes an address apart as its protocol writes it.
+fn split_address(protocol: Protocol, text: &str) -> Result<Url<'_>, String> {
+    let authority = match protocol {
+        Protocol::Http => return split_url(text),
+        Protocol::Uwsgi if text.starts_with("suwsgi://") => {
+            return Err("suwsgi protocol requires SSL support, which is not there yet".to_string());
+        }
+        Protocol::Uwsgi => text.strip_prefix("uwsgi://").unwrap_or(text),
+        Protocol::FastCgi | Protocol::Scgi => text,
+    };
+    if authority.is_empty() {
+        return Err("no host in upstream".to_string());
+    }
+    Ok(Url {
+        authority: Cow::Borrowed(authority),
+        path: None,
+    })
+}
+
 fn split_url(url: &str) -> Result<Url<'_>, String> {
     if url.len() >= 8 && url.as_bytes()[..8].eq_ignore_ascii_case(b"https://") {
         return Err("https protocol requires SSL support, which is not there yet".to_string());
@@ -105,22 +154,22 @@ fn split_url(url: &str) -> Result<Url<'_>, String> {
     })
 }
 
-fn proxy_pass(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
+fn pass(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
+    let name = statement.name.text.as_str();
+    let protocol = Protocol::of_directive(name).unwrap_or(Protocol::Http);
     let [url] = statement.args.as_slice() else {
-        return builder.error(
-            statement.span,
-            "invalid number of arguments in \"proxy_pass\" directive",
-        );
+        let message = format!("invalid number of arguments in \"{name}\" directive");
+        return builder.error(statement.span, message);
     };
     if draft.handler.is_some() {
-        return builder.error(statement.span, "\"proxy_pass\" directive is duplicate");
+        return builder.error(statement.span, format!("\"{name}\" directive is duplicate"));
     }
     let template = match Template::parse(&url.text, url.span, &mut builder.cx.variables) {
         Ok(template) => template,
         Err(error) => return builder.error(url.span, error.to_string()),
     };
     let to = if template.as_literal().is_some() {
-        match fixed(builder, &url.text, url.span, draft) {
+        match fixed(builder, protocol, (&url.text, url.span), draft) {
             Some(resolved) => To::Fixed(resolved),
             None => return,
         }
@@ -129,6 +178,8 @@ fn proxy_pass(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     };
     let location_prefix = Bytes::from(draft.name.clone().into_bytes());
     let default_redirect = match &to {
+        // Redirects of applications are passed on as they are.
+        _ if protocol != Protocol::Http => None,
         To::Fixed(Resolved { path: Some(_), .. }) => {
             Some((Bytes::from(url.text.clone()), location_prefix.clone()))
         }
@@ -140,7 +191,7 @@ fn proxy_pass(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
         To::Variable(_) => None,
     };
     let target = PassTarget {
-        protocol: Protocol::Http,
+        protocol,
         to,
         location_prefix,
         default_redirect,
@@ -148,8 +199,13 @@ fn proxy_pass(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     draft.handler = Some(ContentHandler::Pass(Arc::new(target)));
 }
 
-fn fixed(builder: &mut Builder, url: &str, span: Span, draft: &Draft) -> Option<Resolved> {
-    let parts = match split_url(url) {
+fn fixed(
+    builder: &mut Builder,
+    protocol: Protocol,
+    (url, span): (&str, Span),
+    draft: &Draft,
+) -> Option<Resolved> {
+    let parts = match split_address(protocol, url) {
         Ok(parts) => parts,
         Err(message) => {
             builder.error(span, message);
@@ -164,7 +220,9 @@ fn fixed(builder: &mut Builder, url: &str, span: Span, draft: &Draft) -> Option<
         );
         return None;
     }
-    match resolve(&parts.authority, &builder.declared) {
+    let resolved = check_port(protocol, &parts.authority, &builder.declared)
+        .and_then(|()| resolve(&parts.authority, &builder.declared));
+    match resolved {
         Ok((group, host, port)) => {
             share(&group, &mut builder.declared);
             let path = parts.path.map(absolute_path);
@@ -203,6 +261,15 @@ fn find<'a>(groups: &'a [Arc<Group>], name: &str) -> Option<&'a Arc<Group>> {
     groups
         .iter()
         .find(|group| group.name.eq_ignore_ascii_case(name))
+}
+
+/// Applications have no usual port.
+fn check_port(protocol: Protocol, authority: &str, declared: &Declared) -> Result<(), String> {
+    let has_port = protocol == Protocol::Http
+        || authority.starts_with("unix:")
+        || find(&declared.upstreams, authority).is_some()
+        || group::split_port(authority, 0)?.1 != 0;
+    has_port.then_some(()).ok_or_else(|| "no port".to_string())
 }
 
 /// The declared group of a name, or one of the addresses of a host.
@@ -274,8 +341,8 @@ impl PassTarget {
         };
         let url = req.eval(template);
         let url = String::from_utf8_lossy(&url);
-        let parts =
-            split_url(&url).map_err(|why| Failure::Internal(format!("{why} in \"{url}\"")))?;
+        let parts = split_address(self.protocol, &url)
+            .map_err(|why| Failure::Internal(format!("{why} in \"{url}\"")))?;
         let declared = &req.conf.declared;
         let is_known = parts.authority.starts_with("unix:")
             || is_ip(&parts.authority)
@@ -287,9 +354,11 @@ impl PassTarget {
                 message: format!("no resolver defined to resolve {name}"),
             }));
         }
-        let (group, host, port) = resolve(&parts.authority, declared).map_err(|why| {
-            Failure::Internal(format!("{why} in upstream \"{}\"", parts.authority))
-        })?;
+        let (group, host, port) = check_port(self.protocol, &parts.authority, declared)
+            .and_then(|()| resolve(&parts.authority, declared))
+            .map_err(|why| {
+                Failure::Internal(format!("{why} in upstream \"{}\"", parts.authority))
+            })?;
         Ok(Resolved {
             group,
             host: Arc::from(host),

@@ -22,6 +22,7 @@ use super::buffer::BufferPolicy;
 use super::connect::ConnectPolicy;
 use super::exchange::ExchangePolicy;
 use super::next::NextPolicy;
+use super::params::ParamPolicy;
 use super::request::RequestPolicy;
 use super::store::{self, Keeping, StorePolicy, StoreTarget};
 use crate::scope::location::LocationSettings;
@@ -76,6 +77,8 @@ pub struct PassSettings {
     pub exchange: ExchangePolicy,
     /// Other peers.
     pub next: NextPolicy,
+    /// What applications are told.
+    pub param: ParamPolicy,
     /// What upstreams are asked.
     pub request: RequestPolicy,
     /// What clients get of an answer.

@@ -1,7 +1,7 @@
 //! The body of an upstream's answer, as it arrives.
 //!
 //! ```text
-//! Length(n) | Chunked | UntilClose ──last byte──► Ended (the connection is kept or closed)
+//! Length(n) | Chunked | UntilClose | Records ──last byte──► Ended (kept or closed)
 //!      └── closed early, broken coding, silence ──► error (the connection is closed)
 //! ```
 //!
@@ -17,16 +17,19 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use super::connect::Connection;
+use super::head::BodyPlan;
 use super::trace::UpstreamTrace;
 use crate::body::{BodyError, BodyStream, Piece};
 use crate::clock::{self, Instant};
 use crate::failure::{UpstreamFailure, UpstreamKind};
+use crate::fastcgi::answer::{BodyEnd, BodyEvent, StdoutBody};
 use crate::header::Fields;
 use crate::http1::chunked::{ChunkEvent, ChunkedDecoder, Strictness, TrailerLimits};
 use crate::http1::response::Framing;
+use crate::log::error::{Level, RememberedRequest};
 use crate::worker::Generation;
 
 /// Bytes asked of the socket at once (arbitrary: several segments of a fast connection).
@@ -38,12 +41,9 @@ pub struct UpstreamBody {
     state: State,
     length: Option<u64>,
     may_reuse: bool,
-    timeout: Duration,
     deadline: Instant,
-    trace: Rc<RefCell<UpstreamTrace>>,
+    context: BodyContext,
     attempt: usize,
-    started: Instant,
-    generation: Rc<Generation>,
     trailers: Option<Fields>,
     hides_trailers: bool,
 }
@@ -54,40 +54,56 @@ enum State {
     UntilClose,
     /// The connection belongs to another protocol now: there is no body.
     Switched,
+    Records(Box<StdoutBody>),
     Ended,
+}
+
+/// What a body knows of its request.
+pub struct BodyContext {
+    /// Where it is noted.
+    pub trace: Rc<RefCell<UpstreamTrace>>,
+    /// When the peer was asked.
+    pub started: Instant,
+    /// Where its connection is kept.
+    pub generation: Rc<Generation>,
+    /// How long the peer may be silent.
+    pub timeout: Duration,
+    /// Where messages of an application go.
+    pub log: Option<RememberedRequest>,
 }
 
 impl UpstreamBody {
     /// The body after a head.
     pub fn new(
         connection: Connection,
-        framing: Framing,
+        plan: BodyPlan,
         may_reuse: bool,
-        timeout: Duration,
-        ((trace, started), generation): ((Rc<RefCell<UpstreamTrace>>, Instant), Rc<Generation>),
+        context: BodyContext,
     ) -> Self {
-        let (state, length) = match framing {
-            Framing::None => (State::Length(0), None),
-            Framing::Length(length) => (State::Length(length), Some(length)),
-            Framing::Chunked => {
+        let is_switched = matches!(plan, BodyPlan::Framed(Framing::Switched));
+        let (state, length) = match plan {
+            BodyPlan::Framed(Framing::None) => (State::Length(0), None),
+            BodyPlan::Framed(Framing::Length(length)) => (State::Length(length), Some(length)),
+            BodyPlan::Framed(Framing::Chunked) => {
                 let decoder = ChunkedDecoder::new(Strictness::Upstream, TrailerLimits::default());
                 (State::Chunked(Box::new(decoder)), None)
             }
-            Framing::UntilClose => (State::UntilClose, None),
-            Framing::Switched => (State::Switched, None),
+            BodyPlan::Framed(Framing::UntilClose) => (State::UntilClose, None),
+            BodyPlan::Framed(Framing::Switched) => (State::Switched, None),
+            BodyPlan::Records(body) => {
+                let length = body.left();
+                (State::Records(body), length)
+            }
         };
-        let attempt = trace.borrow().attempts.len().saturating_sub(1);
+        let attempt = context.trace.borrow().attempts.len().saturating_sub(1);
         let mut body = UpstreamBody {
             connection: Some(connection),
             state,
             length,
-            may_reuse: may_reuse && !matches!(framing, Framing::Switched),
-            timeout,
-            deadline: clock::instant() + timeout,
-            trace,
+            may_reuse: may_reuse && !is_switched,
+            deadline: clock::instant() + context.timeout,
+            context,
             attempt,
-            started,
-            generation,
             trailers: None,
             hides_trailers: false,
         };
@@ -124,7 +140,13 @@ impl UpstreamBody {
 
     /// Counts what went through a switched connection.
     pub fn note_tunnelled(&self, sent: usize, received: usize) {
-        if let Some(attempt) = self.trace.borrow_mut().attempts.get_mut(self.attempt) {
+        if let Some(attempt) = self
+            .context
+            .trace
+            .borrow_mut()
+            .attempts
+            .get_mut(self.attempt)
+        {
             attempt.bytes_sent += sent as u64;
             attempt.bytes_received += received as u64;
         }
@@ -138,8 +160,8 @@ impl UpstreamBody {
             return;
         };
         connection.group.release(connection.peer);
-        if self.may_reuse && connection.inbox.is_empty() && !self.generation.is_closing() {
-            self.generation.worker.idle_peers.put(connection);
+        if self.may_reuse && connection.inbox.is_empty() && !self.context.generation.is_closing() {
+            self.context.generation.worker.idle_peers.put(connection);
         }
     }
 
@@ -149,16 +171,35 @@ impl UpstreamBody {
         Poll::Ready(Some(Err(error)))
     }
 
+    /// The end of a body whose connection is of no use any more.
+    fn close(&mut self) -> Poll<Option<Result<Piece, BodyError>>> {
+        self.may_reuse = false;
+        self.finish();
+        Poll::Ready(None)
+    }
+
     fn note_end(&self) {
-        if let Some(attempt) = self.trace.borrow_mut().attempts.get_mut(self.attempt) {
+        if let Some(attempt) = self
+            .context
+            .trace
+            .borrow_mut()
+            .attempts
+            .get_mut(self.attempt)
+        {
             attempt
                 .response
-                .get_or_insert(clock::instant() - self.started);
+                .get_or_insert(clock::instant() - self.context.started);
         }
     }
 
     fn note_bytes(&self, count: usize) {
-        if let Some(attempt) = self.trace.borrow_mut().attempts.get_mut(self.attempt) {
+        if let Some(attempt) = self
+            .context
+            .trace
+            .borrow_mut()
+            .attempts
+            .get_mut(self.attempt)
+        {
             attempt.body_bytes += count as u64;
             attempt.bytes_received += count as u64;
         }
@@ -187,14 +228,54 @@ impl UpstreamBody {
                 Ok(ChunkEvent::Data(bytes)) => Ok(Taken::Bytes(bytes, false)),
                 Ok(ChunkEvent::End { trailers }) => {
                     if !trailers.is_empty() {
-                        self.trace.borrow_mut().trailers = Some(Rc::new(trailers.clone()));
+                        self.context.trace.borrow_mut().trailers = Some(Rc::new(trailers.clone()));
                         self.trailers = Some(trailers).filter(|_| !self.hides_trailers);
                     }
                     Ok(Taken::End)
                 }
                 Err(_) => Err(BodyError::UpstreamTruncated),
             },
+            State::Records(body) => take_record(body, inbox, &self.context),
         }
+    }
+
+    /// True when nothing that matters is to come: silence and a closed connection are its end.
+    fn is_whole(&self) -> bool {
+        matches!(&self.state, State::Records(body) if body.is_whole())
+    }
+}
+
+/// What the inbox has of a body in records. A message of the application is logged.
+fn take_record(
+    body: &mut StdoutBody,
+    inbox: &mut BytesMut,
+    context: &BodyContext,
+) -> Result<Taken, BodyError> {
+    let log = |level, message: std::fmt::Arguments<'_>| {
+        if let Some(log) = &context.log {
+            log.write(level, format_args!("{message} while reading upstream"));
+        }
+    };
+    // Each round but the last takes a record from the inbox.
+    loop {
+        return match body.next(inbox) {
+            Ok(BodyEvent::NeedMore) => Ok(Taken::Bytes(Bytes::new(), false)),
+            Ok(BodyEvent::Data(bytes)) => Ok(Taken::Bytes(bytes, false)),
+            Ok(BodyEvent::Stderr(message)) => {
+                log(Level::Error, format_args!("{}", StderrMessage(&message)));
+                continue;
+            }
+            Ok(BodyEvent::End(BodyEnd::Clean)) => Ok(Taken::End),
+            Ok(BodyEvent::End(BodyEnd::Excess)) => {
+                let what = "upstream sent more data than specified in \"Content-Length\" header";
+                log(Level::Warn, format_args!("{what}"));
+                Ok(Taken::Last)
+            }
+            Err(fault) => {
+                log(Level::Error, format_args!("{fault}"));
+                Err(BodyError::UpstreamTruncated)
+            }
+        };
     }
 }
 
@@ -204,6 +285,8 @@ enum Taken {
     Bytes(Bytes, bool),
     /// The end.
     End,
+    /// The end, after which the connection is of no use.
+    Last,
 }
 
 impl BodyStream for UpstreamBody {
@@ -219,6 +302,7 @@ impl BodyStream for UpstreamBody {
                     this.finish();
                     return Poll::Ready(None);
                 }
+                Ok(Taken::Last) => return this.close(),
                 Ok(Taken::Bytes(bytes, is_last)) if !bytes.is_empty() => {
                     this.note_bytes(bytes.len());
                     if is_last {
@@ -237,15 +321,17 @@ impl BodyStream for UpstreamBody {
             match connection.socket.poll_recv(cx, &mut connection.inbox) {
                 Poll::Pending => {
                     let _expired = ready!(connection.timer.poll_expired(cx, this.deadline));
+                    if this.is_whole() {
+                        return this.close();
+                    }
                     return this.fail(BodyError::UpstreamTimedOut);
                 }
                 Poll::Ready(Ok(0)) if matches!(this.state, State::UntilClose) => {
-                    this.may_reuse = false;
-                    this.finish();
-                    return Poll::Ready(None);
+                    return this.close();
                 }
+                Poll::Ready(Ok(0) | Err(_)) if this.is_whole() => return this.close(),
                 Poll::Ready(Ok(0) | Err(_)) => return this.fail(BodyError::UpstreamTruncated),
-                Poll::Ready(Ok(_)) => this.deadline = clock::instant() + this.timeout,
+                Poll::Ready(Ok(_)) => this.deadline = clock::instant() + this.context.timeout,
             }
         }
     }
@@ -262,6 +348,19 @@ impl Drop for UpstreamBody {
         if self.connection.is_some() {
             self.finish();
         }
+    }
+}
+
+/// What an application wrote to its error stream, as nginx logs it.
+pub struct StderrMessage<'a>(pub &'a [u8]);
+
+impl std::fmt::Display for StderrMessage<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let is_end = |byte: &&u8| matches!(byte, b'\n' | b'\r' | b'.' | b' ');
+        let cut = self.0.iter().rev().take_while(is_end).count();
+        let text = self.0.get(..self.0.len() - cut).unwrap_or_default();
+        let text = String::from_utf8_lossy(text);
+        write!(f, "FastCGI sent in stderr: \"{text}\"")
     }
 }
 

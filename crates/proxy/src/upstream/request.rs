@@ -13,6 +13,7 @@ use super::exchange::Ask;
 use super::http::{self, UpstreamVersion};
 use super::pass::{PassTarget, Resolved};
 use super::protocol::Protocol;
+use super::{fastcgi, scgi, uwsgi};
 use crate::downstream::body::{self, BodyFile, Remains, RequestBody};
 use crate::failure::Failure;
 use crate::header::Known;
@@ -52,6 +53,23 @@ pub enum OutBody {
     },
 }
 
+impl OutBody {
+    /// Its length, when it is known.
+    pub fn len(&self) -> Option<u64> {
+        match self {
+            OutBody::None => Some(0),
+            OutBody::Memory(bytes) => Some(bytes.len() as u64),
+            OutBody::File(file) => Some(file.len),
+            OutBody::Client { length, .. } => *length,
+        }
+    }
+
+    /// True when it is known to be empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+}
+
 /// What stands around the parts of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutFraming {
@@ -59,6 +77,8 @@ pub enum OutFraming {
     Plain,
     /// HTTP's chunks.
     Chunked,
+    /// FastCGI's records.
+    Stdin,
 }
 
 /// A request ready to be sent to any peer.
@@ -82,7 +102,12 @@ pub async fn prepare(
     ask: &Ask,
 ) -> Result<Prepared, Failure> {
     let body = out_body(req, target.protocol).await?;
-    http::encode(req, target, resolved, ask, body)
+    match target.protocol {
+        Protocol::Http => http::encode(req, target, resolved, ask, body),
+        Protocol::FastCgi => Ok(fastcgi::encode(req, ask, body)),
+        Protocol::Scgi => Ok(scgi::encode(req, ask, body)),
+        Protocol::Uwsgi => uwsgi::encode(req, ask, body),
+    }
 }
 
 async fn out_body(req: &mut Request, protocol: Protocol) -> Result<OutBody, Failure> {

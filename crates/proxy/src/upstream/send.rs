@@ -18,6 +18,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use super::request::{OutBody, OutFraming, Prepared};
 use crate::body::{FileRegion, Piece};
 use crate::downstream::body::Remains;
+use crate::fastcgi::record;
 use crate::http1::chunked;
 use crate::socket::{More, Socket};
 
@@ -39,6 +40,8 @@ const HEAD_READ: usize = 16 * 1024;
 /// The request on its way out.
 pub struct Outgoing {
     queue: VecDeque<Piece>,
+    /// What of a whole body is not in the queue yet: it goes out in records.
+    rest: Option<Piece>,
     /// True while the client has more of the body.
     from_client: bool,
     framing: OutFraming,
@@ -55,9 +58,9 @@ pub struct Outgoing {
 impl Outgoing {
     /// The request from its begin.
     pub fn new(prepared: &Prepared) -> Self {
-        let mut queue = VecDeque::from([Piece::Memory(prepared.head.clone())]);
         let mut outgoing = Outgoing {
-            queue: VecDeque::new(),
+            queue: VecDeque::from([Piece::Memory(prepared.head.clone())]),
+            rest: None,
             from_client: false,
             framing: prepared.framing,
             has_sent: false,
@@ -65,23 +68,28 @@ impl Outgoing {
             received: 0,
             failed: None,
         };
-        match &prepared.body {
-            OutBody::None => {}
-            OutBody::Memory(bytes) if bytes.is_empty() => {}
-            OutBody::Memory(bytes) => queue.push_back(Piece::Memory(bytes.clone())),
-            OutBody::File(file) => queue.push_back(Piece::File(FileRegion {
+        let whole = match &prepared.body {
+            OutBody::None => None,
+            OutBody::Memory(bytes) => {
+                Some(Piece::Memory(bytes.clone())).filter(|it| !it.is_empty())
+            }
+            OutBody::File(file) => Some(Piece::File(FileRegion {
                 file: Arc::clone(&file.file),
                 offset: 0,
                 len: file.len,
             })),
             OutBody::Client { first, .. } => {
                 outgoing.from_client = true;
-                outgoing.queue = queue;
                 outgoing.push_body(first.clone(), Remains::More);
                 return outgoing;
             }
+        };
+        match (prepared.framing, whole) {
+            (OutFraming::Stdin, Some(whole)) => outgoing.rest = Some(whole),
+            (OutFraming::Stdin, None) => outgoing.push_record_head(0),
+            (_, whole) => outgoing.queue.extend(whole),
         }
-        outgoing.queue = queue;
+        outgoing.refill();
         outgoing
     }
 
@@ -92,7 +100,7 @@ impl Outgoing {
 
     /// True when everything was sent.
     pub fn is_done(&self) -> bool {
-        self.queue.is_empty() && !self.from_client
+        self.queue.is_empty() && self.rest.is_none() && !self.from_client
     }
 
     /// True when the next bytes to send are to come from the client.
@@ -103,23 +111,60 @@ impl Outgoing {
     /// Takes what the client has sent of the body; the last part may be empty.
     pub fn push_body(&mut self, bytes: Bytes, remains: Remains) {
         self.received += bytes.len() as u64;
-        if !bytes.is_empty() {
-            if self.is_chunked() {
+        match self.framing {
+            OutFraming::Plain => self.push_memory(bytes),
+            OutFraming::Chunked if bytes.is_empty() => {}
+            OutFraming::Chunked => {
                 let head = chunked::chunk_head(bytes.len() as u64);
-                let head = Bytes::copy_from_slice(head.as_ref());
-                self.queue.push_back(Piece::Memory(head));
+                self.push_memory(Bytes::copy_from_slice(head.as_ref()));
+                self.push_memory(bytes);
+                self.push_memory(Bytes::from_static(chunked::CHUNK_END));
             }
-            self.queue.push_back(Piece::Memory(bytes));
-            if self.is_chunked() {
-                let end = Bytes::from_static(chunked::CHUNK_END);
-                self.queue.push_back(Piece::Memory(end));
+            OutFraming::Stdin => {
+                let mut rest = Piece::Memory(bytes);
+                while !rest.is_empty() {
+                    self.push_record(&mut rest);
+                }
             }
         }
         if remains == Remains::Nothing {
             self.from_client = false;
-            if self.is_chunked() {
-                let last = Bytes::from_static(chunked::LAST_CHUNK);
-                self.queue.push_back(Piece::Memory(last));
+            match self.framing {
+                OutFraming::Plain => {}
+                OutFraming::Chunked => self.push_memory(Bytes::from_static(chunked::LAST_CHUNK)),
+                OutFraming::Stdin => self.push_record_head(0),
+            }
+        }
+    }
+
+    fn push_memory(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.queue.push_back(Piece::Memory(bytes));
+        }
+    }
+
+    /// Queues the next record of a body that goes out in records.
+    fn push_record(&mut self, rest: &mut Piece) {
+        let part = rest.split_to(record::CONTENT_MAX as u64);
+        // At most `CONTENT_MAX`, which fits.
+        self.push_record_head(part.len() as u16);
+        self.queue.push_back(part);
+    }
+
+    fn push_record_head(&mut self, len: u16) {
+        let head = record::record_head(record::Sent::Stdin, len);
+        self.push_memory(Bytes::copy_from_slice(&head));
+    }
+
+    /// Keeps a record or two in the queue while there is a rest; its end follows it.
+    fn refill(&mut self) {
+        while self.queue.len() < 4
+            && let Some(mut rest) = self.rest.take()
+        {
+            self.push_record(&mut rest);
+            match rest.is_empty() {
+                true => self.push_record_head(0),
+                false => self.rest = Some(rest),
             }
         }
     }
@@ -139,6 +184,7 @@ impl Outgoing {
                 }
                 Err(error) => {
                     self.queue.clear();
+                    self.rest = None;
                     self.from_client = false;
                     self.failed = Some(error);
                 }
@@ -190,12 +236,13 @@ impl Outgoing {
         self.sent += count;
         while count > 0 {
             let Some(front) = self.queue.front_mut() else {
-                return;
+                break;
             };
             count -= front.split_to(count).len();
             if front.is_empty() {
                 self.queue.pop_front();
             }
         }
+        self.refill();
     }
 }

@@ -70,6 +70,7 @@ pub fn builtins() -> impl Iterator<Item = &'static Variable> {
         connection::VARIABLES,
         response::VARIABLES,
         upstream::VARIABLES,
+        crate::upstream::fastcgi::VARIABLES,
         crate::filter::gzip::VARIABLES,
     ]
     .into_iter()

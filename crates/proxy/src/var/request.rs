@@ -294,6 +294,7 @@ fn write_content_length(req: &Request, out: &mut Vec<u8>) -> bool {
             Some(length) => write_number(length, out),
             None => false,
         },
+        RequestBody::None if req.field(Known::TransferEncoding).is_some() => write_number(0, out),
         RequestBody::None | RequestBody::Unread { .. } => false,
     }
 }

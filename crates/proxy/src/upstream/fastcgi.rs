@@ -1,0 +1,138 @@
+//! `fastcgi_index`, `fastcgi_split_path_info`, `fastcgi_catch_stderr`, `fastcgi_keep_conn`,
+//! `$fastcgi_script_name`, `$fastcgi_path_info`: what a FastCGI application is asked.
+//!
+//! The parameters and the records around them are encoded once for all peers; the body goes out in
+//! records of its own, as it comes.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use millpond_conf::value::{ArgError, Args, FromArgs};
+
+use super::exchange::Ask;
+use super::params;
+use super::protocol::Protocol;
+use super::request::{OutBody, OutFraming, Prepared};
+use crate::fastcgi::params::write_pair;
+use crate::fastcgi::record::{self, AfterAnswer};
+use crate::request::Request;
+use crate::route::regex::{Case, Regex};
+use crate::var::Variable;
+
+/// The expression that cuts a path: its groups are the script's name and what follows it.
+#[derive(Clone, Debug)]
+pub struct SplitPath(pub Arc<Regex>);
+
+impl FromArgs for SplitPath {
+    const SYNTAX: &'static str = "regex";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        let source = args.one()?.text.clone();
+        let span = args.name.span;
+        let variables = &mut args.cx.variables;
+        let regex = Regex::new(&source, Case::Sensitive, |name| {
+            variables.intern(name, span)
+        })
+        .map_err(ArgError::other)?;
+        if regex.group_count() != 2 {
+            let message = format!("pattern \"{source}\" must have 2 captures");
+            return Err(ArgError::other(message));
+        }
+        Ok(SplitPath(Arc::new(regex)))
+    }
+}
+
+/// What only FastCGI applications are asked.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location)]
+pub struct FastCgiPolicy {
+    /// The file that `$fastcgi_script_name` ends with where the path ends with a slash.
+    #[directive(name = "fastcgi_index")]
+    pub index: Option<String>,
+    /// An expression whose two groups are the values of `$fastcgi_script_name` and
+    /// `$fastcgi_path_info`.
+    #[directive(name = "fastcgi_split_path_info")]
+    pub split: Option<SplitPath>,
+    /// A text; an answer before whose head the application writes it to its error stream is
+    /// invalid.
+    #[directive(name = "fastcgi_catch_stderr", repeat)]
+    pub catch_stderr: Vec<String>,
+    /// Whether the application is asked to keep the connection, for the next request.
+    #[directive(name = "fastcgi_keep_conn", default = "off")]
+    pub keep_conn: bool,
+}
+
+impl FastCgiPolicy {
+    /// What the application does after its answer.
+    pub fn after_answer(&self) -> AfterAnswer {
+        match self.keep_conn {
+            true => AfterAnswer::Keep,
+            false => AfterAnswer::Close,
+        }
+    }
+
+    /// True when a message on the error stream makes the answer invalid.
+    pub fn catches(&self, message: &[u8]) -> bool {
+        let mut texts = self.catch_stderr.iter();
+        texts.any(|text| memchr::memmem::find(message, text.as_bytes()).is_some())
+    }
+
+    /// The script's name and what follows it in a path.
+    fn split<'a>(&self, path: &'a [u8]) -> (&'a [u8], &'a [u8]) {
+        let groups = self.split.as_ref().and_then(|split| split.0.groups(path));
+        let Some(groups) = groups else {
+            return (path, &[]);
+        };
+        let group = |number: usize| {
+            let span = groups.get(number).copied().flatten();
+            span.and_then(|(start, end)| path.get(start as usize..end as usize))
+                .unwrap_or_default()
+        };
+        (group(1), group(2))
+    }
+}
+
+/// The variables.
+pub const VARIABLES: &[Variable] = &[
+    Variable {
+        name: "fastcgi_script_name",
+        doc: "The path, or the first group of fastcgi_split_path_info; with fastcgi_index behind it \
+              where it ends with a slash.",
+        write: |req, out| {
+            let policy = &req.location.settings.fastcgi_app;
+            let (script, _) = policy.split(&req.uri);
+            out.extend_from_slice(script);
+            if script.ends_with(b"/") {
+                out.extend_from_slice(policy.index.as_deref().unwrap_or_default().as_bytes());
+            }
+            true
+        },
+    },
+    Variable {
+        name: "fastcgi_path_info",
+        doc: "The second group of fastcgi_split_path_info.",
+        write: |req, out| {
+            let policy = &req.location.settings.fastcgi_app;
+            out.extend_from_slice(policy.split(&req.uri).1);
+            true
+        },
+    },
+];
+
+/// Encodes the request.
+pub fn encode(req: &mut Request, ask: &Ask, body: OutBody) -> Prepared {
+    let location = Arc::clone(&req.location);
+    let mut params = Vec::with_capacity(1024);
+    params::for_each(req, Protocol::FastCgi, ask, &mut |name, value| {
+        write_pair(&mut params, name, value);
+    });
+    let mut head = BytesMut::with_capacity(params.len() + 64);
+    record::write_begin(&mut head, location.settings.fastcgi_app.after_answer());
+    record::write_stream(&mut head, record::Sent::Params, &params);
+    Prepared {
+        head: head.freeze(),
+        body,
+        framing: OutFraming::Stdin,
+        method: req.method,
+    }
+}

@@ -1,0 +1,228 @@
+//! The head of an upstream's answer, whatever its protocol.
+//!
+//! ```text
+//! Http     ── interim answers are passed over ──► head
+//! FastCgi  ── records: errors are told, STDOUT is put together ──► head, and the body in records
+//! Cgi      ── a status line, or none ──► head
+//! ```
+//!
+//! 1. No more than the limit of a head is kept, however it comes.
+
+use bytes::{Bytes, BytesMut};
+
+use super::protocol::Protocol;
+use crate::fastcgi::answer::{Expected, StdoutBody};
+use crate::fastcgi::record::{Event, RecordDecoder};
+use crate::header::Known;
+use crate::http1::response::cgi::CgiParser;
+use crate::http1::response::{Fault, Framing, Progress, ResponseHead, ResponseParser};
+use crate::http1::{Method, content_length};
+
+/// Interim answers that are passed over before a final one (arbitrary: far more than any honest
+/// peer sends).
+const MAX_INTERIM: u32 = 100;
+
+/// Reads one head.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the usual protocol allocates nothing"
+)]
+pub enum HeadReader {
+    /// Of HTTP.
+    Http {
+        /// The parser.
+        parser: ResponseParser,
+        /// Interim answers that may still come.
+        interim_left: u32,
+        /// Whether a 101 is an answer.
+        switching: Switching,
+    },
+    /// Of FastCGI.
+    FastCgi(Box<StdoutHead>),
+    /// Of SCGI and uwsgi: with a status line until there is none.
+    Cgi(Option<Box<ResponseParser>>, Box<CgiParser>),
+}
+
+/// The head of a FastCGI answer while it comes.
+pub struct StdoutHead {
+    decoder: RecordDecoder,
+    parser: CgiParser,
+    stdout: BytesMut,
+}
+
+/// Whether a 101 is an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switching {
+    /// The client asked for another protocol, and was passed on.
+    Asked,
+    /// It did not.
+    Unasked,
+}
+
+/// What a look at the inbox gave.
+pub enum HeadStep {
+    /// More bytes are needed.
+    NeedMore,
+    /// What the application wrote to its error stream.
+    Stderr(Bytes),
+    /// The head, and how the body comes.
+    Done(ResponseHead, Coding),
+    /// The answer cannot be used; the text is for the log.
+    Refuse(String),
+}
+
+/// How the body comes.
+pub enum Coding {
+    /// As the head says.
+    ByHead,
+    /// In records.
+    Records(Box<StdoutBody>),
+}
+
+/// How long a body is and how it comes.
+pub enum BodyPlan {
+    /// As HTTP frames it.
+    Framed(Framing),
+    /// In records.
+    Records(Box<StdoutBody>),
+}
+
+impl HeadReader {
+    /// A reader for a protocol.
+    pub fn new(protocol: Protocol, switching: Switching) -> Self {
+        match protocol {
+            Protocol::Http => HeadReader::Http {
+                parser: ResponseParser::new(),
+                interim_left: MAX_INTERIM,
+                switching,
+            },
+            Protocol::FastCgi => HeadReader::FastCgi(Box::new(StdoutHead {
+                decoder: RecordDecoder::new(),
+                parser: CgiParser::new(),
+                stdout: BytesMut::new(),
+            })),
+            Protocol::Scgi | Protocol::Uwsgi => {
+                HeadReader::Cgi(Some(Box::default()), Box::default())
+            }
+        }
+    }
+
+    /// Goes on with what is in the inbox; `max` is the longest head.
+    pub fn read(&mut self, inbox: &mut BytesMut, max: usize) -> HeadStep {
+        match self {
+            HeadReader::Http {
+                parser,
+                interim_left,
+                switching,
+            } => read_http((parser, interim_left), *switching, inbox, max),
+            HeadReader::FastCgi(head) => head.read(inbox, max),
+            HeadReader::Cgi(with_status, parser) => {
+                if let Some(http) = with_status {
+                    match http.parse(inbox, max) {
+                        Progress::NotHttp => *with_status = None,
+                        Progress::Done(head) if head.status < 200 => {
+                            return HeadStep::Refuse(Fault::InvalidStatus.to_string());
+                        }
+                        other => return step(other),
+                    }
+                }
+                step(parser.parse(inbox, max))
+            }
+        }
+    }
+}
+
+fn step(progress: Progress) -> HeadStep {
+    match progress {
+        Progress::NeedMore => HeadStep::NeedMore,
+        Progress::Done(head) => HeadStep::Done(head, Coding::ByHead),
+        Progress::Refuse(fault) => HeadStep::Refuse(fault.to_string()),
+        Progress::NotHttp => HeadStep::Refuse("upstream sent no valid HTTP/1.0 header".to_string()),
+    }
+}
+
+fn read_http(
+    (parser, interim_left): (&mut ResponseParser, &mut u32),
+    switching: Switching,
+    inbox: &mut BytesMut,
+    max: usize,
+) -> HeadStep {
+    loop {
+        match parser.parse(inbox, max) {
+            Progress::Done(head) if head.status == 101 && switching == Switching::Unasked => {
+                let what = "upstream switched protocols without being asked to";
+                return HeadStep::Refuse(what.to_string());
+            }
+            Progress::Done(head) if head.status == 101 => {
+                return HeadStep::Done(head, Coding::ByHead);
+            }
+            Progress::Done(head) if head.status < 200 && *interim_left == 0 => {
+                let what = "upstream sent too many interim answers";
+                return HeadStep::Refuse(what.to_string());
+            }
+            Progress::Done(head) if head.status < 200 => {
+                *interim_left -= 1;
+                *parser = ResponseParser::new();
+            }
+            other => return step(other),
+        }
+    }
+}
+
+impl StdoutHead {
+    fn read(&mut self, inbox: &mut BytesMut, max: usize) -> HeadStep {
+        // Each round takes a piece from the inbox.
+        loop {
+            let refuse = |what: &str| HeadStep::Refuse(what.to_string());
+            match self.decoder.decode(inbox) {
+                Err(fault) => return HeadStep::Refuse(fault.to_string()),
+                Ok(Event::NeedMore) => return HeadStep::NeedMore,
+                Ok(Event::Stderr(message)) => return HeadStep::Stderr(message),
+                Ok(Event::StdoutEnd) => {
+                    return refuse("upstream prematurely closed FastCGI stdout");
+                }
+                Ok(Event::EndRequest) => {
+                    return refuse("upstream sent unexpected FastCGI record: 3");
+                }
+                Ok(Event::Stdout(bytes)) => {
+                    self.stdout.extend_from_slice(&bytes);
+                    match self.parser.parse(&mut self.stdout, max) {
+                        Progress::NeedMore => {}
+                        Progress::Done(head) => {
+                            return HeadStep::Done(head, Coding::Records(Box::new(self.body())));
+                        }
+                        other => return step(other),
+                    }
+                }
+            }
+        }
+    }
+
+    /// What follows the head; how much of it, the head says.
+    fn body(&mut self) -> StdoutBody {
+        let decoder = std::mem::take(&mut self.decoder);
+        StdoutBody::new(decoder, self.stdout.split().freeze())
+    }
+}
+
+impl Coding {
+    /// How long the body of a head is.
+    ///
+    /// # Errors
+    /// Nobody can tell.
+    pub fn plan(self, head: &ResponseHead, request: Method) -> Result<BodyPlan, Fault> {
+        let framing = head.framing(request)?;
+        let Coding::Records(mut body) = self else {
+            return Ok(BodyPlan::Framed(framing));
+        };
+        let announced = head.fields.get(Known::ContentLength);
+        let announced = announced.and_then(|value| content_length(value));
+        body.expect(match framing {
+            Framing::None if request == Method::Head => Expected::NoneOr(announced),
+            Framing::None => Expected::Exactly(0),
+            Framing::Length(length) => Expected::Exactly(length),
+            Framing::Chunked | Framing::UntilClose | Framing::Switched => Expected::Any,
+        });
+        Ok(BodyPlan::Records(body))
+    }
+}

@@ -1,0 +1,154 @@
+//! `fastcgi_param`, `scgi_param`, `uwsgi_param`: the environment that an application gets.
+//!
+//! First what the configuration names, in its order; then the client's fields as `HTTP_…`, where
+//! the names are in upper case with underscores, and fields of one name are joined to one value.
+//!
+//! 1. A parameter `HTTP_…` of the configuration takes the place of the client's field, also when
+//!    its value is empty; with an empty text it is not sent at all.
+//! 2. When the answer is for the cache, no condition or range of the client goes on.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use millpond_conf::Template;
+use millpond_conf::value::{ArgError, Args, FromArgs};
+
+use super::exchange::Ask;
+use super::protocol::Protocol;
+use super::request::is_condition;
+use crate::header::Known;
+use crate::request::Request;
+
+/// One parameter.
+#[derive(Clone, Debug)]
+pub struct Param {
+    /// Name.
+    pub name: String,
+    /// Value.
+    pub value: Template,
+    /// True when it is left out where its value is empty.
+    pub skips_empty: bool,
+}
+
+impl FromArgs for Param {
+    const SYNTAX: &'static str = "parameter value [if_not_empty]";
+
+    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        let (name, skips_empty) = match args.words {
+            [name, _] => (name, false),
+            [name, _, condition] if condition.text == "if_not_empty" => (name, true),
+            [_, _, other] => {
+                let message = format!("invalid parameter \"{}\"", other.text);
+                return Err(ArgError::value(2, message));
+            }
+            _ => return Err(ArgError::Count),
+        };
+        Ok(Param {
+            name: name.text.clone(),
+            value: args.word(1)?,
+            skips_empty,
+        })
+    }
+}
+
+/// What an application is told.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location, protocols)]
+pub struct ParamPolicy {
+    /// A parameter of requests; with `if_not_empty` it is left out where its value is empty.
+    /// Parameters are inherited only where none is set.
+    #[directive(name = "proxy_param", repeat, only("fastcgi", "scgi", "uwsgi"))]
+    pub params: Vec<Param>,
+}
+
+/// Gives every parameter of a request to `write`, in the order they are sent.
+pub fn for_each(
+    req: &mut Request,
+    protocol: Protocol,
+    ask: &Ask,
+    write: &mut dyn FnMut(&[u8], &[u8]),
+) {
+    let location = Arc::clone(&req.location);
+    let settings = location.settings.pass(protocol);
+    let params = &settings.param.params;
+    for param in params {
+        let is_field = param.name.starts_with(FIELD_PREFIX);
+        if is_field && param.value.as_literal().is_some_and(<[u8]>::is_empty) {
+            continue;
+        }
+        let value = req.eval(&param.value);
+        if !(param.skips_empty && value.is_empty()) {
+            write(param.name.as_bytes(), &value);
+        }
+    }
+    if ask.is_for_cache {
+        for (name, value) in [
+            ("HTTP_IF_MODIFIED_SINCE", &ask.if_modified_since),
+            ("HTTP_IF_NONE_MATCH", &ask.if_none_match),
+        ] {
+            if let Some(value) = value
+                && !is_named(params, name.as_bytes())
+            {
+                write(name.as_bytes(), value);
+            }
+        }
+    }
+    if settings.request.pass_headers {
+        write_fields(req, params, ask, write);
+    }
+}
+
+/// What the client's fields begin with.
+const FIELD_PREFIX: &str = "HTTP_";
+
+fn is_named(params: &[Param], name: &[u8]) -> bool {
+    let mut names = params.iter().map(|param| param.name.as_bytes());
+    names.any(|it| it.eq_ignore_ascii_case(name))
+}
+
+/// A field of the client, all its values joined.
+struct Joined {
+    name: Vec<u8>,
+    value: Vec<u8>,
+}
+
+fn write_fields(req: &Request, params: &[Param], ask: &Ask, write: &mut dyn FnMut(&[u8], &[u8])) {
+    let mut fields: Vec<Joined> = Vec::with_capacity(16);
+    let mut places: HashMap<Vec<u8>, usize> = HashMap::with_capacity(16);
+    for field in req.head.fields() {
+        if ask.is_for_cache && is_condition(field.known) {
+            continue;
+        }
+        let place = *places
+            .entry(field.name.to_ascii_lowercase())
+            .or_insert(fields.len());
+        match fields.get_mut(place) {
+            Some(joined) => {
+                let separator: &[u8] = match field.known {
+                    Known::Cookie => b"; ",
+                    _ => b", ",
+                };
+                joined.value.extend_from_slice(separator);
+                joined.value.extend_from_slice(field.value);
+            }
+            None => fields.push(Joined {
+                name: param_name(field.name),
+                value: field.value.to_vec(),
+            }),
+        }
+    }
+    for field in fields {
+        if !is_named(params, &field.name) {
+            write(&field.name, &field.value);
+        }
+    }
+}
+
+fn param_name(field: &[u8]) -> Vec<u8> {
+    let mut name = FIELD_PREFIX.as_bytes().to_vec();
+    name.extend(field.iter().map(|byte| match byte {
+        b'-' => b'_',
+        other => other.to_ascii_uppercase(),
+    }));
+    name
+}
