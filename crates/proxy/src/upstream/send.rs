@@ -93,9 +93,9 @@ impl Outgoing {
         outgoing
     }
 
-    /// True when the body goes out in chunks.
-    pub fn is_chunked(&self) -> bool {
-        self.framing == OutFraming::Chunked
+    /// True when something stands around the parts of the body.
+    pub fn is_framed(&self) -> bool {
+        self.framing != OutFraming::Plain
     }
 
     /// True when everything was sent.
