@@ -58,6 +58,12 @@ pub enum BodyError {
     /// The fill that this body was read from was given up.
     #[error("the fill was abandoned: {0}")]
     FillAbandoned(String),
+    /// The client left while its answer was being put together.
+    #[error("client prematurely closed connection")]
+    ClientLeft,
+    /// A part of the answer could not be had, so that the whole is worth nothing.
+    #[error("{0}")]
+    Subrequest(String),
     /// A file could not be read, or is shorter than it was.
     #[error("file is not readable: {0}")]
     File(String),

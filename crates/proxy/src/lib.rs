@@ -33,6 +33,7 @@ pub mod server;
 pub mod shutdown;
 pub mod socket;
 pub mod stats;
+pub mod subrequest;
 pub mod temp_file;
 pub mod upstream;
 pub mod var;

@@ -97,6 +97,11 @@ pub async fn answer(req: &mut Request) -> Box<Response> {
     answer_from(req, Phase::PostRead).await
 }
 
+/// Runs a request that this server made for another one (`subrequest.rs`) to its answer.
+pub async fn answer_inside(req: &mut Request) -> Box<Response> {
+    answer_from(req, Phase::ServerRewrite).await
+}
+
 /// Runs phases and error pages until there is an answer.
 async fn answer_from(req: &mut Request, mut start: Phase) -> Box<Response> {
     // INVARIANT 1: every round but the last spends one of the request's redirects.
@@ -107,6 +112,10 @@ async fn answer_from(req: &mut Request, mut start: Phase) -> Box<Response> {
                 error_page::follow_status(req, response.status)
             }
             Ok(response) => error_page::Next::Answer(response),
+            Err(failure) if req.needs_no_page() => {
+                crate::log::error::failure(req, &failure);
+                error_page::Next::Answer(Box::new(Response::empty(failure.status())))
+            }
             Err(failure) => {
                 crate::log::error::failure(req, &failure);
                 error_page::follow_status(req, failure.status())
@@ -231,7 +240,8 @@ async fn run_handler(req: &mut Request, handler: Handler) -> Result<Flow, Failur
         // What seldom waits stays out of the size of every request's future.
         Handler::LimitReq => Box::pin(handler::limit_req::run(req)).await,
         Handler::LimitConn => handler::limit_conn::run(req),
-        Handler::Access if !handler::access::is_due(req) => Ok(Flow::Next),
+        // nginx: who may ask for the whole may ask for its parts.
+        Handler::Access if req.is_subrequest() || !handler::access::is_due(req) => Ok(Flow::Next),
         Handler::Access => Box::pin(handler::access::run(req)).await,
         Handler::TryFiles => handler::try_files::run(req),
         Handler::Content => handler::content(req).await,

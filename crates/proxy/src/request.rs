@@ -8,8 +8,9 @@
 //! 1. `uri` is normalized and unescaped; `args` is as the client (or a rewrite) wrote it.
 //! 2. `location` is the server's own settings until the location is found.
 //! 3. `values` has a slot for every variable of the configuration, or none while no value was kept.
+//!    A value is borrowed only while it is copied.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ use crate::header::{Fields, Known};
 use crate::http1::Method;
 use crate::http1::request::RequestHead;
 use crate::scope::{Conf, Location, Server};
+use crate::subrequest::{Kind, Role};
 use crate::upstream::trace::UpstreamTrace;
 use crate::var;
 
@@ -45,6 +47,41 @@ pub enum Value {
     NotFound,
     /// The value.
     Found(Bytes),
+}
+
+/// The values that variables were given; clones share them. A request and its subrequests have the
+/// same.
+#[derive(Clone, Debug, Default)]
+pub struct Values(Option<Rc<[RefCell<Option<Value>>]>>);
+
+impl Values {
+    /// Makes room for as many variables as there are; without effect when there is room.
+    pub fn reserve(&mut self, count: usize) {
+        if self.0.is_none() {
+            let slots = std::iter::repeat_with(RefCell::default).take(count);
+            self.0 = Some(slots.collect());
+        }
+    }
+
+    /// Gives a variable its value; lost where no room was made.
+    pub fn set(&self, id: VarId, value: Value) {
+        let slots = self.0.as_deref().unwrap_or_default();
+        if let Some(slot) = slots.get(id.0 as usize) {
+            slot.replace(Some(value));
+        }
+    }
+
+    /// The value of a variable, if it was given one.
+    pub fn find(&self, id: VarId) -> Option<Ref<'_, Value>> {
+        let slot = self.0.as_deref()?.get(id.0 as usize)?;
+        Ref::filter_map(slot.borrow(), Option::as_ref).ok()
+    }
+
+    /// A copy that shares nothing.
+    pub fn detach(&self) -> Self {
+        let slots = self.0.as_deref();
+        Values(slots.map(|slots| slots.iter().cloned().collect()))
+    }
 }
 
 /// Captures of the last regular expression that matched: the subject and the groups' offsets.
@@ -86,6 +123,17 @@ pub struct LimitState {
     pub conn_status: Option<&'static str>,
     /// Connections that it counts for.
     pub held: Vec<Held>,
+}
+
+impl LimitState {
+    /// What a request that is made for this one knows of it.
+    fn statuses(&self) -> Self {
+        LimitState {
+            req_status: self.req_status,
+            conn_status: self.conn_status,
+            held: Vec::new(),
+        }
+    }
 }
 
 /// A request.
@@ -146,7 +194,7 @@ pub struct Request {
     /// Captures of the last match.
     pub captures: Captures,
     /// Values of variables: set by `set`, captures and caches of maps.
-    pub values: Vec<Option<Value>>,
+    pub values: Values,
     /// How many blocks that compute variables are being evaluated, one inside the other.
     pub lookup_depth: u8,
     /// True while a cycle of such blocks is being left.
@@ -171,6 +219,8 @@ pub struct Request {
     pub request_id: OnceCell<Bytes>,
     /// The range of the slice being fetched, for `$slice_range`.
     pub slice_range: Option<Bytes>,
+    /// What it is among the requests that one answer takes; none for a request alone.
+    pub role: Option<Box<Role>>,
 }
 
 impl Request {
@@ -210,7 +260,7 @@ impl Request {
             error_status: 0,
             answer_fields: Fields::new(),
             captures: Captures::default(),
-            values: Vec::new(),
+            values: Values::default(),
             lookup_depth: 0,
             has_lookup_cycle: false,
             limits: LimitState::default(),
@@ -221,11 +271,27 @@ impl Request {
             keep_alive: false,
             request_id: OnceCell::new(),
             slice_range: None,
+            role: None,
         }
     }
 
     /// A copy that runs without a client: its answer goes to the cache only.
     pub fn background(&self) -> Request {
+        Request {
+            is_internal: true,
+            values: self.values.detach(),
+            upstream: Rc::default(),
+            started: crate::clock::instant(),
+            started_ms: crate::clock::now_ms(),
+            is_background: true,
+            role: None,
+            ..self.fork()
+        }
+    }
+
+    /// A copy that evaluates variables while the request itself is being answered; both share the
+    /// values of variables.
+    pub fn fork(&self) -> Request {
         Request {
             conf: Arc::clone(&self.conf),
             down: Rc::clone(&self.down),
@@ -239,7 +305,7 @@ impl Request {
             body: self.body.share(),
             server: Arc::clone(&self.server),
             location: Arc::clone(&self.location),
-            is_internal: true,
+            is_internal: self.is_internal,
             had_error_page: self.had_error_page,
             uri_changes_left: self.uri_changes_left,
             uri_is_changed: self.uri_is_changed,
@@ -255,17 +321,32 @@ impl Request {
             values: self.values.clone(),
             lookup_depth: 0,
             has_lookup_cycle: false,
-            limits: LimitState::default(),
-            upstream: Rc::default(),
+            limits: self.limits.statuses(),
+            upstream: Rc::clone(&self.upstream),
             limit_rate: self.limit_rate,
-            started: crate::clock::instant(),
-            started_ms: crate::clock::now_ms(),
+            started: self.started,
+            started_ms: self.started_ms,
             sent: Sent::default(),
-            is_background: true,
+            is_background: self.is_background,
             keep_alive: false,
             request_id: self.request_id.clone(),
             slice_range: self.slice_range.clone(),
+            role: self.role.clone(),
         }
+    }
+
+    /// True for a request that this server made for a part of another one's answer.
+    pub fn is_subrequest(&self) -> bool {
+        self.role
+            .as_ref()
+            .is_some_and(|role| role.kind != Kind::Main)
+    }
+
+    /// True when something else stands ready in the place of an error's page.
+    pub fn needs_no_page(&self) -> bool {
+        self.role
+            .as_ref()
+            .is_some_and(|role| role.kind == Kind::Replaceable)
     }
 
     /// The client's value of a field.
@@ -325,12 +406,8 @@ impl Request {
 
     /// Sets a variable of the `set` kind, or caches an evaluation.
     pub fn set_value(&mut self, id: VarId, value: Value) {
-        if self.values.is_empty() {
-            self.values.resize(self.conf.variables.len(), None);
-        }
-        if let Some(slot) = self.values.get_mut(id.0 as usize) {
-            *slot = Some(value);
-        }
+        self.values.reserve(self.conf.variables.len());
+        self.values.set(id, value);
     }
 
     /// Text of a capture group; empty when it took no part.

@@ -11,9 +11,11 @@
 
 use bytes::BytesMut;
 
+use crate::body::{Body, BodyError};
 use crate::clock;
 use crate::downstream::writer::{self, Answer, OutFraming, SendError, SendLimits, SentBytes};
 use crate::filter;
+use crate::filter::fragment::Begun;
 use crate::header::{Fields, Known};
 use crate::http1::Version;
 use crate::http1::encode;
@@ -45,6 +47,9 @@ pub async fn send(req: &mut Request, response: &mut Response) -> Result<(), Send
         }
     }
     let framing = framing(req, response);
+    if response.waits_for_body && framing != OutFraming::NoBody {
+        begin_body(req, response).await?;
+    }
     let keep_alive_allowed = req.location.settings.keep_alive.allows(req);
     req.keep_alive &=
         keep_alive_allowed && !response.must_close && framing != OutFraming::UntilClose;
@@ -70,6 +75,26 @@ pub async fn send(req: &mut Request, response: &mut Response) -> Result<(), Send
         crate::log::error::send_failed(req, error);
     }
     outcome
+}
+
+/// Waits for the begin of a page's body; a page whose part fails before that is not answered.
+async fn begin_body(req: &mut Request, response: &mut Response) -> Result<(), SendError> {
+    let mut body = std::mem::take(&mut response.body);
+    let first = match Box::pin(body.next()).await {
+        Some(Err(error @ (BodyError::Subrequest(_) | BodyError::ClientLeft))) => {
+            req.sent.status = response.status;
+            req.keep_alive = false;
+            let error = SendError::from(error);
+            crate::log::error::send_failed(req, &error);
+            return Err(error);
+        }
+        first => first,
+    };
+    response.body = match first {
+        Some(first) => Body::stream(Begun::new(first, body)),
+        None => Body::Empty,
+    };
+    Ok(())
 }
 
 /// Enters the answer in the worker's counters.

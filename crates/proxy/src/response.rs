@@ -77,6 +77,8 @@ pub struct Response {
     pub expects_trailers: bool,
     /// What goes on after the head of a 101.
     pub tunnel: Option<Box<Tunnel>>,
+    /// True when the head waits for the begin of the body, whose parts may fail the whole.
+    pub waits_for_body: bool,
     /// Set when the filters must not compress, convert or search the body.
     pub is_opaque: bool,
 }

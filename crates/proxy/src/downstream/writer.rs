@@ -110,7 +110,16 @@ pub enum SendError {
     Client(#[from] ClientGone),
     /// The body's source failed.
     #[error(transparent)]
-    Body(#[from] BodyError),
+    Body(BodyError),
+}
+
+impl From<BodyError> for SendError {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::ClientLeft => SendError::Client(ClientGone::Closed),
+            error => SendError::Body(error),
+        }
+    }
 }
 
 /// Bytes that went out.

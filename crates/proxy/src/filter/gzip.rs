@@ -25,7 +25,7 @@ use millpond_semantics::accept_encoding::accepts_gzip;
 use millpond_semantics::date::parse_http_date;
 use millpond_semantics::list::has_token;
 
-use super::type_set::{ContentType, TypeSet};
+use super::type_set::TypeSet;
 use crate::body::{Body, BodyError, BodyStream, FILE_READ_SIZE, Piece};
 use crate::clock;
 use crate::header::{Fields, Known};
@@ -320,8 +320,7 @@ fn is_suitable(policy: &GzipPolicy, response: &Response) -> bool {
         && response
             .length
             .is_none_or(|length| length >= policy.min_length.0)
-        && ContentType::of(response)
-            .is_some_and(|of| TypeSet::any_has(&policy.types, of.media_type))
+        && TypeSet::any_fits(&policy.types, response)
 }
 
 /// nginx: a short body needs no larger window than itself; the last 262 bytes of one are not used.

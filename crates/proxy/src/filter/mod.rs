@@ -2,25 +2,31 @@
 //! meets them.
 //!
 //! ```text
-//! not_modified ─► headers ─► charset ─► gzip ─► range ─► chunked ─► connection
+//! not_modified ─► headers ─► addition ─► sub ─► charset ─► ssi ─► gzip ─► range ─► connection
 //! ```
 //!
 //! A filter looks at the head, changes it in place and notes in [`BodyChanges`] what is to become
-//! of the body. The body is changed at the end, in the order range, charset, gzip: a range is cut
-//! from the bytes of the resource.
+//! of the body. The body is changed at the end, in the order range, sub, charset, ssi, addition,
+//! gzip: a range is cut from the bytes of the resource.
+//!
+//! The answer of a subrequest meets only the filters that change its text ([`run_part`]).
 //!
 //! Invariants:
 //! 1. A refusal is answered once: an answer that replaces a refused one is neither conditional nor
 //!    cut.
 //! 2. A filter that changes the length of the body forgets `length` and refuses ranges.
 //!
-//! What it does not do: `sub_filter`, `addition`, SSI. Chunked coding is the writer's.
+//! What it does not do: chunked coding, which is the writer's.
 
+pub mod addition;
 pub mod charset;
+pub mod fragment;
 pub mod gzip;
 pub mod headers;
 pub mod not_modified;
 pub mod range;
+pub mod ssi;
+pub mod sub;
 pub mod type_set;
 
 use std::sync::Arc;
@@ -38,16 +44,22 @@ use crate::response::{RangeRule, Response, Source};
 enum Filter {
     NotModified,
     Headers,
+    Addition,
+    Sub,
     Charset,
+    Ssi,
     Gzip,
     Range,
 }
 
 /// The filters in the order in which an answer meets them.
-const FILTERS: [Filter; 5] = [
+const FILTERS: [Filter; 8] = [
     Filter::NotModified,
     Filter::Headers,
+    Filter::Addition,
+    Filter::Sub,
     Filter::Charset,
+    Filter::Ssi,
     Filter::Gzip,
     Filter::Range,
 ];
@@ -57,8 +69,14 @@ const FILTERS: [Filter; 5] = [
 pub struct BodyChanges {
     /// The ranges to cut.
     pub cut: Option<range::Cut>,
+    /// How to replace strings.
+    pub sub: Option<sub::Plan>,
     /// How to convert characters.
     pub recode: Option<Arc<charset::Recode>>,
+    /// How to run the commands of the text.
+    pub ssi: Option<ssi::Plan>,
+    /// True when other requests' answers come around it.
+    pub is_added_to: bool,
     /// How to compress.
     pub gzip: Option<gzip::Plan>,
 }
@@ -83,15 +101,31 @@ pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
         match filter {
             Filter::NotModified => not_modified::run(req, response)?,
             Filter::Headers => headers::run(req, response),
+            Filter::Addition => changes.is_added_to = addition::run(req, response),
+            Filter::Sub => changes.sub = sub::run(req, response),
             Filter::Charset => changes.recode = charset::run(req, response),
+            Filter::Ssi => changes.ssi = ssi::run(req, response),
             Filter::Gzip => changes.gzip = gzip::run(req, response),
             Filter::Range => changes.cut = range::run(req, response)?,
         }
     }
     finish_head(req, response);
+    response.waits_for_body = changes.ssi.is_some();
     let body = std::mem::take(&mut response.body);
-    response.body = changes.apply(body);
+    response.body = changes.apply(req, body);
     Ok(())
+}
+
+/// Runs the filters of a subrequest's answer.
+pub fn run_part(req: &mut Request, response: &mut Response) {
+    let changes = BodyChanges {
+        sub: sub::run(req, response),
+        recode: charset::run(req, response),
+        ssi: ssi::run(req, response),
+        ..BodyChanges::default()
+    };
+    let body = std::mem::take(&mut response.body);
+    response.body = changes.apply_to_text(req, body);
 }
 
 impl Refusal {
@@ -127,17 +161,39 @@ fn describes_body(known: Known) -> bool {
 }
 
 impl BodyChanges {
-    fn apply(self, body: Body) -> Body {
-        let body = match self.cut {
+    fn apply(mut self, req: &mut Request, body: Body) -> Body {
+        let body = match self.cut.take() {
             Some(cut) => cut.apply(body),
+            None => body,
+        };
+        let gzip = self.gzip.take();
+        let is_page = self.ssi.is_some() || self.is_added_to;
+        let is_added_to = self.is_added_to;
+        let mut body = self.apply_to_text(req, body);
+        // The body of an answer to HEAD is not read, so that nothing is included.
+        if is_page && !req.is_head() {
+            if is_added_to {
+                body = addition::add(req, body);
+            }
+            body = fragment::PageBody::of(req, body);
+        }
+        match gzip {
+            Some(plan) => gzip::compress_body(body, plan),
+            None => body,
+        }
+    }
+
+    fn apply_to_text(self, req: &mut Request, body: Body) -> Body {
+        let body = match self.sub {
+            Some(plan) => sub::replace(req, body, plan),
             None => body,
         };
         let body = match self.recode {
             Some(recode) => charset::recode_body(body, recode),
             None => body,
         };
-        match self.gzip {
-            Some(plan) => gzip::compress_body(body, plan),
+        match self.ssi {
+            Some(plan) => ssi::include(req, body, plan),
             None => body,
         }
     }

@@ -45,6 +45,15 @@ impl FromArgs for TypeSet {
 }
 
 impl TypeSet {
+    /// True when an answer is of a type in one of the sets. nginx: `*` is for answers without a
+    /// type, too.
+    pub fn any_fits(sets: &[TypeSet], response: &Response) -> bool {
+        match ContentType::of(response) {
+            Some(of) => TypeSet::any_has(sets, of.media_type),
+            None => sets.contains(&TypeSet::Any),
+        }
+    }
+
     /// True when a type, in any case, is in one of the sets.
     pub fn any_has(sets: &[TypeSet], media_type: &[u8]) -> bool {
         let mut small = [0; MAX_TYPE];

@@ -306,6 +306,9 @@ impl fmt::Display for Asker<'_> {
         if !line.is_empty() {
             write!(f, ", request: \"{}\"", text(line))?;
         }
+        if req.is_subrequest() {
+            write!(f, ", subrequest: \"{}\"", text(&req.uri))?;
+        }
         // A line that is written while the trace is changed goes without it.
         if let Ok(trace) = req.upstream.try_borrow()
             && let Some(attempt) = trace.attempts.last()

@@ -106,6 +106,11 @@ impl Regex {
         &self.source
     }
 
+    /// The named groups, and what was given for their names.
+    pub fn named_groups(&self) -> &[(u32, VarId)] {
+        &self.names
+    }
+
     /// Number of groups, the whole match not counted.
     pub fn group_count(&self) -> usize {
         match &self.engine {

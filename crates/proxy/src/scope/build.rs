@@ -106,6 +106,8 @@ pub struct Builder {
     main: MainSettingsRaw,
     levels: Vec<Level>,
     zones_used: Vec<LocationCache>,
+    /// True when texts may ask for any variable.
+    has_ssi: bool,
     servers: Vec<(Arc<Server>, Vec<listen::ListenArgs>)>,
     has_http: bool,
     /// Zones that limits name, with the directive's name and place.
@@ -121,6 +123,7 @@ pub fn build(tree: &Tree, cx: ParseContext) -> (Option<Conf>, ParseContext) {
         main: Default::default(),
         levels: Vec::new(),
         zones_used: Vec::new(),
+        has_ssi: false,
         servers: Vec::new(),
         has_http: false,
         limit_zones_used: Vec::new(),
@@ -417,6 +420,7 @@ impl Builder {
         let logs = &mut self.declared.logs;
         crate::log::access::complete(&mut settings.access_log, logs, &mut self.cx);
         limit_zone::note_uses(self, &settings);
+        self.has_ssi |= settings.ssi.enabled;
         let caches = Protocol::ALL.into_iter();
         let caches: Vec<_> = caches
             .filter_map(|protocol| LocationCache::of(&settings, protocol))
@@ -425,6 +429,7 @@ impl Builder {
         self.check_level(&draft, &kind, &settings);
         Location {
             caches,
+            search: settings.sub.search(),
             name: Bytes::from(draft.name.into_bytes()),
             kind,
             settings,
@@ -467,6 +472,9 @@ impl Builder {
             self.error(span, message);
         }
         self.declared.charset_maps.note(&settings.charset);
+        if let Err(message) = settings.sub.check() {
+            self.error(span, message);
+        }
         if let Err(message) = settings.charset.check(&self.declared.charset_maps) {
             self.error(span, message);
         }
@@ -565,7 +573,8 @@ impl Builder {
             bindings: bindings.into_iter().map(Arc::new).collect(),
             variables,
             zones: Zones::default(),
-            uses_upstream_fields: self.uses_family("upstream_http_")
+            uses_upstream_fields: self.has_ssi
+                || self.uses_family("upstream_http_")
                 || self.uses_family("upstream_cookie_"),
             uses_slices: self.cx.variables.lookup("slice_range").is_some(),
             declared: self.declared,

@@ -16,9 +16,12 @@ use crate::upstream::uwsgi::UwsgiPolicy;
 use crate::downstream::body::BodyPolicy;
 use crate::downstream::connection::KeepAlivePolicy;
 use crate::downstream::writer::SendPolicy;
+use crate::filter::addition::AdditionPolicy;
 use crate::filter::charset::CharsetPolicy;
 use crate::filter::gzip::GzipPolicy;
 use crate::filter::headers::HeadersPolicy;
+use crate::filter::ssi::SsiPolicy;
+use crate::filter::sub::SubPolicy;
 use crate::handler::access::{AddressRules, SatisfyPolicy};
 use crate::handler::auth_basic::AuthBasicPolicy;
 use crate::handler::error_page::ErrorPolicy;
@@ -36,6 +39,7 @@ use crate::log::access::AccessLogPolicy;
 use crate::log::error::ErrorLogPolicy;
 use crate::respond::{ChunkedPolicy, TokensPolicy};
 use crate::rewrite::RewritePolicy;
+use crate::subrequest::SubrequestPolicy;
 
 /// Settings of a location, merged from the blocks around it.
 #[derive(Clone, Debug, Scope)]
@@ -95,6 +99,14 @@ pub struct LocationSettings {
     pub redirect: RedirectPolicy,
     /// Fields that are added to answers.
     pub headers: HeadersPolicy,
+    /// Requests for parts of answers.
+    pub subrequest: SubrequestPolicy,
+    /// What is added to answers.
+    pub addition: AdditionPolicy,
+    /// Strings that are replaced.
+    pub sub: SubPolicy,
+    /// Server-side includes.
+    pub ssi: SsiPolicy,
     /// Character sets of answers.
     pub charset: CharsetPolicy,
     /// Compression of answers.

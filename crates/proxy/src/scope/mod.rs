@@ -86,6 +86,8 @@ pub struct Location {
     pub settings: LocationSettings,
     /// How it caches, for each protocol that it has a zone for.
     pub caches: Vec<LocationCache>,
+    /// The strings that are replaced in its answers, when they are the same for all requests.
+    pub search: Option<Arc<crate::filter::sub::Search>>,
     /// Its rewrite directives.
     pub script: Script,
     /// Locations inside.

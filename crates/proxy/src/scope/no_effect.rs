@@ -239,20 +239,6 @@ pub const NO_EFFECT: &[NoEffect] = &[
         reason: "memory is taken as it is needed",
     },
     NoEffect {
-        name: "subrequest_output_buffer_size",
-        contexts: Contexts::HTTP
-            .union(Contexts::SERVER)
-            .union(Contexts::LOCATION),
-        reason: "there are no subrequests",
-    },
-    NoEffect {
-        name: "log_subrequest",
-        contexts: Contexts::HTTP
-            .union(Contexts::SERVER)
-            .union(Contexts::LOCATION),
-        reason: "there are no subrequests",
-    },
-    NoEffect {
         name: "tcp_nopush",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)

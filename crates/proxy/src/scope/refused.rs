@@ -105,11 +105,6 @@ pub const REFUSED: &[Refused] = &[
         reason: "HTTP/3 is not supported; clients fall back to HTTP/1.1",
     },
     Refused {
-        names: "ssi ssi_silent_errors ssi_ignore_recycled_buffers ssi_min_file_chunk \
-                ssi_value_length ssi_types ssi_last_modified",
-        reason: "server-side includes are not supported",
-    },
-    Refused {
         names: "xslt_stylesheet xslt_param xslt_string_param xslt_types xslt_last_modified \
                 xml_entities xml_external_entities",
         reason: "XSLT is not supported",
@@ -164,14 +159,6 @@ pub const REFUSED: &[Refused] = &[
     Refused {
         names: "mirror mirror_request_body",
         reason: "mirroring of requests is not supported",
-    },
-    Refused {
-        names: "add_before_body add_after_body addition_types",
-        reason: "adding text to bodies is not supported",
-    },
-    Refused {
-        names: "sub_filter sub_filter_types sub_filter_once sub_filter_last_modified",
-        reason: "substitution in bodies is not supported",
     },
     Refused {
         names: "gunzip gunzip_buffers",

@@ -72,6 +72,7 @@ pub fn builtins() -> impl Iterator<Item = &'static Variable> {
         upstream::VARIABLES,
         crate::upstream::fastcgi::VARIABLES,
         crate::filter::gzip::VARIABLES,
+        crate::filter::ssi::VARIABLES,
     ]
     .into_iter()
     .flatten()
@@ -160,6 +161,12 @@ impl VariableTable {
         self.names.get(id.0 as usize).map_or("", |name| name)
     }
 
+    /// The number of a name.
+    pub fn find(&self, name: &str) -> Option<VarId> {
+        let number = self.names.iter().position(|known| &**known == name)?;
+        Some(VarId(number as u32))
+    }
+
     /// Number of variables.
     pub fn len(&self) -> usize {
         self.meanings.len()
@@ -183,10 +190,24 @@ fn builtin(name: &str) -> Option<Meaning> {
     Some(Meaning::Member(family, Arc::from(rest.as_bytes())))
 }
 
+/// Appends the value of the variable of a name, in small letters, that the answer itself asks for;
+/// false when there is none.
+pub fn write_named(req: &mut Request, name: &str, out: &mut Vec<u8>) -> bool {
+    if let Some(id) = req.conf.variables.find(name) {
+        return write(req, id, out);
+    }
+    match builtin(name) {
+        Some(Meaning::Builtin(variable)) => (variable.write)(req, out),
+        Some(Meaning::Member(family, rest)) => (family.write)(req, &rest, out),
+        Some(Meaning::Composed(variable)) => (variable.write)(req, out),
+        _ => false,
+    }
+}
+
 /// Appends a variable's value to `out`; false when there is none.
 pub fn write(req: &mut Request, id: VarId, out: &mut Vec<u8>) -> bool {
-    if let Some(Some(value)) = req.values.get(id.0 as usize) {
-        return match value {
+    if let Some(value) = req.values.find(id) {
+        return match &*value {
             Value::Found(bytes) => {
                 out.extend_from_slice(bytes);
                 true

@@ -349,7 +349,7 @@ fn hostname() -> &'static [u8] {
 
 /// 128 bits that nobody can guess: SipHash of nothing, under keys that the standard library draws
 /// from the system's random source.
-fn random_id() -> Bytes {
+pub(crate) fn random_id() -> Bytes {
     use std::hash::{BuildHasher, RandomState};
     let word = || RandomState::new().hash_one(());
     Bytes::from(format!("{:016x}{:016x}", word(), word()))

@@ -4,7 +4,8 @@
 //! 2. `present` has a name if and only if a field of that name is among the spans.
 //! 3. Nothing is allocated for a head of up to sixteen fields.
 //!
-//! The parser makes heads; nothing changes them. What a proxy sends on is built anew.
+//! The parser makes heads; what a proxy sends on is built anew. A subrequest has the client's head
+//! without the fields that are about the answer as a whole.
 //!
 //! Sources: RFC 9112 §6.3 and §9.3; RFC 9110 §7.6.1, §10.1.1; nginx for the words in Connection.
 
@@ -43,7 +44,7 @@ impl Extent {
 }
 
 /// The parts of a head, by place.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Parts {
     pub(super) method: Method,
     pub(super) version: Version,
@@ -367,6 +368,21 @@ impl RequestHead {
     pub fn upgrade(&self) -> Option<&[u8]> {
         let upgrade = self.get(Known::Upgrade)?;
         self.connection_has(b"upgrade").then_some(upgrade)
+    }
+
+    /// The same head without the fields of some names.
+    #[must_use]
+    pub fn without(&self, names: KnownSet) -> RequestHead {
+        let mut parts = self.parts.clone();
+        parts.spans.retain(|span| !names.contains(span.known));
+        parts.present = KnownSet::default();
+        for span in &parts.spans {
+            parts.present.insert(span.known);
+        }
+        RequestHead {
+            buf: self.buf.clone(),
+            parts,
+        }
     }
 
     fn field(&self, span: &Span) -> FieldRef<'_> {
