@@ -2,12 +2,13 @@
 //!
 //! `test` (also `ci`) runs every check and every test and ends with the line `N passed, N failed`.
 //! `tidy` enforces the style guide. `foreign` runs suites written by others against the binary.
-//! `bench` compares the cost of hits with nginx's.
+//! `bench` compares the cost of hits with nginx's. `docs` writes the manual from the code.
 //!
 //! This file reads the command line and nothing else; each task has a file of its own.
 
 mod bench;
 mod checks;
+mod documents;
 mod foreign;
 mod packages;
 mod tally;
@@ -20,6 +21,7 @@ const USAGE: &str = "usage: cargo xtask TASK
 
   test, ci               every check and every test; the last line is `N passed, N failed`
   tidy                   the rules of the style guide that a program can check
+  docs                   writes docs/directives.md and docs/variables.md from the code
   foreign [--suite DIR] [--all] [FILE...]
                          nginx-tests files against the binary: those of the list, or FILEs of it;
                          with --all any file of the suite
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::run(),
         "foreign" => foreign::run(rest),
         "bench" => bench::run(rest),
+        "docs" => documents::run(),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);

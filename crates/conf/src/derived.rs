@@ -7,6 +7,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use crate::code;
 use crate::context::ParseContext;
 use crate::schema::{Contexts, Directive, report_misplaced};
 use crate::source::Span;
@@ -43,6 +44,7 @@ pub fn set_once<T: FromArgs>(slot: &mut Option<Spanned<T>>, rule: &Rule, mut her
         here.cx
             .diagnostics
             .push_error(here.st.span, message)
+            .code(code::DUPLICATE_DIRECTIVE)
             .also(first.span, "it is set here first");
         return;
     }
@@ -198,7 +200,9 @@ fn may_stand(rule: &Rule, here: &mut Here<'_>) -> bool {
         (false, true) => format!("directive \"{name}\" is not terminated by \";\""),
         (true, false) => format!("directive \"{name}\" has no opening \"{{\""),
     };
-    cx.diagnostics.push_error(st.span, message);
+    cx.diagnostics
+        .push_error(st.span, message)
+        .code(code::BLOCK_EXPECTED);
     false
 }
 

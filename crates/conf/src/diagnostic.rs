@@ -7,6 +7,7 @@
 //! Messages follow nginx's wording. What nginx does not say, such as what was expected or where
 //! the other half of a pair stands, goes into the label, the second place and the help.
 
+use crate::code::Code;
 use crate::source::Span;
 
 /// How bad it is.
@@ -36,6 +37,8 @@ impl Severity {
 pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,
+    /// What kind of finding it is, if there is more to say about the kind.
+    pub code: Option<Code>,
     /// What is wrong, in nginx's words.
     pub message: String,
     /// Where.
@@ -49,6 +52,12 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
+    /// Says what kind of finding it is.
+    pub fn code(&mut self, code: Code) -> &mut Diagnostic {
+        self.code = Some(code);
+        self
+    }
+
     /// Sets what is written under the place.
     pub fn label(&mut self, label: impl Into<String>) -> &mut Diagnostic {
         self.label = Some(label.into());
@@ -144,6 +153,7 @@ impl Diagnostics {
     fn push(&mut self, severity: Severity, span: Option<Span>, message: String) -> &mut Diagnostic {
         self.all.push(Diagnostic {
             severity,
+            code: None,
             message,
             span: span.filter(|span| *span != Span::NONE),
             label: None,

@@ -15,6 +15,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use crate::code;
 use crate::diagnostic::Diagnostics;
 use crate::glob;
 use crate::load;
@@ -95,7 +96,8 @@ impl<'a> Includer<'a> {
             if let Some(body) = statement.body.take() {
                 if depth >= DEPTH {
                     let message = format!("blocks are nested more than {DEPTH} deep");
-                    self.diagnostics.push_error(statement.span, message);
+                    let error = self.diagnostics.push_error(statement.span, message);
+                    error.code(code::TOO_MUCH);
                     continue;
                 }
                 statement.body = Some(self.expand(body, depth + 1));
@@ -108,13 +110,15 @@ impl<'a> Includer<'a> {
     fn include(&mut self, statement: &Statement, depth: usize, out: &mut Vec<Statement>) {
         if statement.body.is_some() {
             let message = "directive \"include\" is not terminated by \";\"";
-            self.diagnostics.push_error(statement.span, message);
+            let error = self.diagnostics.push_error(statement.span, message);
+            error.code(code::BLOCK_EXPECTED);
             return;
         }
         let [word] = statement.args.as_slice() else {
             let message = "invalid number of arguments in \"include\" directive";
             self.diagnostics
                 .push_error(statement.span, message)
+                .code(code::ARGUMENT_COUNT)
                 .help("syntax: include file | pattern;");
             return;
         };
@@ -133,7 +137,8 @@ impl<'a> Includer<'a> {
         if self.includes > INCLUDES {
             if self.includes == INCLUDES + 1 {
                 let message = format!("more than {INCLUDES} files are included");
-                self.diagnostics.push_error(span, message);
+                let error = self.diagnostics.push_error(span, message);
+                error.code(code::TOO_MUCH);
             }
             return;
         }
@@ -142,10 +147,12 @@ impl<'a> Includer<'a> {
         };
         if self.trail.contains(&file) {
             let message = format!("\"{}\" includes itself", path.display());
-            self.diagnostics.push_error(span, message);
+            let error = self.diagnostics.push_error(span, message);
+            error.code(code::INCLUDE_CYCLE);
         } else if self.trail.len() >= INCLUDE_DEPTH {
             let message = format!("files include each other more than {INCLUDE_DEPTH} deep");
-            self.diagnostics.push_error(span, message);
+            let error = self.diagnostics.push_error(span, message);
+            error.code(code::TOO_MUCH);
         } else {
             let statements = self.parse(file, depth);
             out.extend(statements);
@@ -163,7 +170,8 @@ impl<'a> Includer<'a> {
                 Some(file)
             }
             Err(message) => {
-                self.diagnostics.push_error(span, message);
+                let error = self.diagnostics.push_error(span, message);
+                error.code(code::MISSING_FILE);
                 None
             }
         }

@@ -17,9 +17,12 @@
 //!    [`Token::Stop`], and these two are final.
 //! 2. A word that is not UTF-8 is reported and goes on in replacement characters.
 //!
-//! What differs from nginx: a comment may be longer than the buffer.
+//! What differs from nginx: a comment may be longer than the buffer. Blocks of Lua, which nginx
+//! reads with a module of others, are passed over (`foreign`).
 
+use crate::code;
 use crate::diagnostic::Diagnostics;
+use crate::foreign;
 use crate::source::{FileId, Span};
 use crate::tree::Word;
 
@@ -92,6 +95,11 @@ impl<'a> Lexer<'a> {
         };
         self.pos += 1;
         token
+    }
+
+    /// Passes over a block in another language whose `{` was the last token; its `}` is the next.
+    pub fn skip_foreign_block(&mut self) {
+        self.pos = foreign::end_of_lua(self.bytes, self.pos);
     }
 
     fn skip_space(&mut self) {
@@ -180,6 +188,7 @@ impl<'a> Lexer<'a> {
         let span = self.span(start, self.pos.max(start + 1));
         diagnostics
             .push_error(span, format!("unexpected \"{first}\""))
+            .code(code::SYNTAX)
             .label("expected a space, \";\" or \"{\" behind the closing quote")
             .help("inside a quoted word, write a quote as \\\"");
     }
@@ -219,6 +228,7 @@ impl<'a> Lexer<'a> {
         };
         diagnostics
             .push_error(span, message)
+            .code(code::TOO_MUCH)
             .label("it starts here")
             .help(format!(
                 "a word has at most {BUFFER_BYTES} bytes with its end"
@@ -246,6 +256,7 @@ fn word(raw: &[u8], span: Span, quoted: bool, diagnostics: &mut Diagnostics) -> 
         Err(error) => {
             diagnostics
                 .push_error(span, "invalid UTF-8 in a word")
+                .code(code::INVALID_UTF8)
                 .help("only comments may hold other bytes; save the file as UTF-8");
             String::from_utf8_lossy(error.as_bytes()).into_owned()
         }

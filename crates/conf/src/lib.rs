@@ -23,10 +23,12 @@
 
 extern crate self as millpond_conf;
 
+pub mod code;
 pub mod context;
 #[doc(hidden)]
 pub mod derived;
 pub mod diagnostic;
+pub mod foreign;
 pub mod glob;
 pub mod include;
 pub mod lex;
@@ -42,6 +44,7 @@ pub mod variable;
 
 pub use millpond_conf_derive::{Family, FamilyGroup, Scope, Words};
 
+pub use code::Code;
 pub use context::ParseContext;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use load::{LoadOptions, load, load_text};

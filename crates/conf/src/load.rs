@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use crate::code;
 use crate::diagnostic::Diagnostics;
 use crate::include::Includer;
 use crate::source::SourceKind;
@@ -35,7 +36,9 @@ pub fn load(path: &Path, options: &LoadOptions, diagnostics: &mut Diagnostics) -
     match read_file(path) {
         Ok(bytes) => assemble(path, bytes, options, diagnostics),
         Err(message) => {
-            diagnostics.push_error(None, message);
+            diagnostics
+                .push_error(None, message)
+                .code(code::MISSING_FILE);
             Tree::default()
         }
     }

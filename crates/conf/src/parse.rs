@@ -18,7 +18,9 @@
 //!
 //! What it does not do: it reads no other file; `include` statements stay as they are.
 
+use crate::code;
 use crate::diagnostic::Diagnostics;
+use crate::foreign;
 use crate::lex::{Lexer, Token};
 use crate::source::{FileId, SourceKind, Span};
 use crate::tree::{Statement, Word};
@@ -44,8 +46,12 @@ pub fn parse(
     let mut lexer = Lexer::new(file, bytes);
     loop {
         let token = lexer.next(parser.diagnostics);
+        let opens = matches!(token, Token::Open(_));
         if parser.take(token) == Go::Stop {
             break;
+        }
+        if opens && parser.is_in_foreign_block() {
+            lexer.skip_foreign_block();
         }
     }
     parser.close_all();
@@ -135,6 +141,11 @@ impl Parser<'_> {
         Go::On
     }
 
+    fn is_in_foreign_block(&self) -> bool {
+        let head = self.open.last().and_then(|block| block.head.as_ref());
+        head.is_some_and(|head| foreign::is_foreign(&head.name.text))
+    }
+
     fn end_statement(&mut self) {
         let head = Head::new(std::mem::take(&mut self.words));
         let statement = head.map(|head| head.into_statement(None));
@@ -145,7 +156,8 @@ impl Parser<'_> {
         let head = Head::new(std::mem::take(&mut self.words));
         if self.kind == SourceKind::CommandLine {
             let message = "block directives are not supported in -g option";
-            self.diagnostics.push_error(span, message);
+            let error = self.diagnostics.push_error(span, message);
+            error.code(code::SYNTAX);
             return Go::Stop;
         }
         if head.is_none() {
@@ -153,7 +165,8 @@ impl Parser<'_> {
         }
         if self.open.len() >= DEPTH {
             let message = format!("blocks are nested more than {DEPTH} deep");
-            self.diagnostics.push_error(span, message);
+            let error = self.diagnostics.push_error(span, message);
+            error.code(code::TOO_MUCH);
             return Go::Stop;
         }
         self.open.push(Block {
@@ -169,6 +182,7 @@ impl Parser<'_> {
             let first = first.span;
             self.diagnostics
                 .push_error(span, "unexpected \"}\"")
+                .code(code::SYNTAX)
                 .also(first, "this directive has not ended")
                 .help("is a \";\" missing?");
             self.end_statement();
@@ -193,6 +207,7 @@ impl Parser<'_> {
                 SourceKind::CommandLine => "unexpected end of parameter, expecting \";\"",
             };
             let diagnostic = self.diagnostics.push_error(span, message);
+            diagnostic.code(code::UNEXPECTED_END);
             if unfinished_word.is_some() {
                 // Without its last word the statement would be wrong in other ways, too.
                 diagnostic.label("this word does not end");
@@ -204,6 +219,7 @@ impl Parser<'_> {
         } else if let Some(block) = self.open.last() {
             self.diagnostics
                 .push_error(span, "unexpected end of file, expecting \"}\"")
+                .code(code::UNEXPECTED_END)
                 .also(block.open, "this block is not closed");
         }
         Go::Stop
@@ -217,7 +233,9 @@ impl Parser<'_> {
 
     fn unexpected(&mut self, what: &str, span: Span) {
         let message = format!("unexpected \"{what}\"");
-        self.diagnostics.push_error(span, message);
+        self.diagnostics
+            .push_error(span, message)
+            .code(code::SYNTAX);
     }
 }
 

@@ -9,6 +9,7 @@
 //!    :     ^^|^^
 //!    `----
 //!   help: did you mean "server"?
+//!   code: unknown_directive
 //! ```
 //!
 //! The first line has exactly nginx's form, so that what greps logs for `[emerg]` goes on working.
@@ -22,7 +23,7 @@ use miette::{
     SourceSpan, SpanContents,
 };
 
-use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
 use crate::source::{SourceKind, Sources, Span};
 
 /// How many findings are printed in full. Nobody reads more, and each costs a scan of its file.
@@ -79,6 +80,7 @@ fn render_one(out: &mut String, diagnostic: &Diagnostic, sources: &Sources, styl
         for help in diagnostic.help.iter().flat_map(|help| help.lines()) {
             out.push_str(&format!("  help: {help}\n"));
         }
+        render_code(out, diagnostic);
         return;
     };
     let theme = match style {
@@ -97,6 +99,16 @@ fn render_one(out: &mut String, diagnostic: &Diagnostic, sources: &Sources, styl
             out.push_str(line.trim_end());
             out.push('\n');
         });
+    }
+    render_code(out, diagnostic);
+}
+
+/// The code of what is a mistake or a warning; notes say all there is.
+fn render_code(out: &mut String, diagnostic: &Diagnostic) {
+    if let Some(code) = diagnostic.code
+        && diagnostic.severity != Severity::Note
+    {
+        out.push_str(&format!("  code: {}\n", code.name));
     }
 }
 

@@ -23,6 +23,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::{BitOr, BitOrAssign};
 
+use crate::code;
 use crate::context::ParseContext;
 use crate::source::Span;
 use crate::suggest::suggest;
@@ -211,6 +212,7 @@ impl Table {
         if known.is_empty() {
             let message = format!("unknown directive \"{name}\"");
             let diagnostic = cx.diagnostics.push_error(st.name.span, message);
+            diagnostic.code(code::UNKNOWN_DIRECTIVE);
             if let Some(near) = suggest(name, self.names()) {
                 diagnostic.help(format!("did you mean \"{near}\"?"));
             }
@@ -227,6 +229,7 @@ pub fn report_misplaced(st: &Statement, allowed: Contexts, cx: &mut ParseContext
     let message = format!("\"{}\" directive is not allowed here", st.name.text);
     cx.diagnostics
         .push_error(st.name.span, message)
+        .code(code::MISPLACED_DIRECTIVE)
         .help(format!("it is allowed in: {}", allowed.names().join(", ")));
 }
 

@@ -32,6 +32,7 @@ mod words;
 
 use thiserror::Error;
 
+use crate::code;
 use crate::context::ParseContext;
 use crate::schema::quoted_list;
 use crate::suggest::suggest;
@@ -246,6 +247,10 @@ impl ArgError {
             ArgError::Other { message } => (statement.span, message.clone()),
         };
         let diagnostic = cx.diagnostics.push_error(span, message);
+        diagnostic.code(match self {
+            ArgError::Count => code::ARGUMENT_COUNT,
+            _ => code::INVALID_VALUE,
+        });
         if let ArgError::Word {
             word,
             error: WordError::Unknown { known },

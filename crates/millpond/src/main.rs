@@ -9,14 +9,20 @@
 //! | `daemon.rs` | going to the background |
 //! | `identity.rs` | `user`: changing user and group |
 //! | `pid.rs` | the pid file, and `-s` |
+//! | `check/` | `millpond check`: how a configuration fares |
+//! | `explain/` | `millpond explain`: what a name means |
+//! | `terminal.rs` | colours and lines of what is printed |
 //! | `demo/` | `millpond demo`: an origin, a page, and Millpond between them |
 
 mod arguments;
+mod check;
 mod daemon;
 mod demo;
+mod explain;
 mod identity;
 mod pid;
 mod start;
+mod terminal;
 mod test;
 mod version;
 
@@ -25,8 +31,11 @@ use std::process::ExitCode;
 use arguments::{Action, Arguments};
 
 fn main() -> ExitCode {
-    if std::env::args().nth(1).is_some_and(|word| word == "demo") {
-        return exit(demo::run());
+    match std::env::args().nth(1).as_deref() {
+        Some("demo") => return exit(demo::run()),
+        Some("check") => return exit(check::run(std::env::args().skip(2))),
+        Some("explain") => return exit(explain::run(std::env::args().skip(2))),
+        _ => {}
     }
     let arguments = match Arguments::parse(std::env::args().skip(1)) {
         Ok(arguments) => arguments,

@@ -71,6 +71,7 @@ fn read(source: &ConfSource, arguments: &Arguments) -> Option<Conf> {
         conf,
         sources,
         diagnostics,
+        ..
     } = &reading;
     test::report(diagnostics, sources, arguments);
     if conf.is_none() || !diagnostics.is_empty() {

@@ -1,14 +1,15 @@
 //! `-t`, `-T`: testing a configuration, and printing it.
 //!
 //! A test reads the configuration, opens its logs and tries to bind its addresses; an address that
-//! is in use is no fault, because the running process has it.
+//! is in use is no fault, because the running process has it. A test also warns of what a
+//! configuration says and seldom means (`millpond_proxy::lint`).
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use millpond_conf::source::Sources;
-use millpond_conf::{Diagnostics, Severity, Style};
+use millpond_conf::{Diagnostics, Severity};
 use millpond_proxy::log::error::{self, Level};
 use millpond_proxy::log::file;
 use millpond_proxy::reload::Reading;
@@ -16,17 +17,21 @@ use millpond_proxy::scope::Conf;
 use millpond_proxy::server::Server;
 
 use crate::arguments::Arguments;
+use crate::terminal;
 
 /// Tests the configuration.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let error_log = crate::start::open_error_log(arguments);
     let source = arguments.conf_source(error_log);
     let path = source.path.display().to_string();
+    let mut reading = source.read();
+    reading.lint();
     let Reading {
         conf,
         sources,
         diagnostics,
-    } = source.read();
+        ..
+    } = reading;
     report(&diagnostics, &sources, arguments);
     let failed = || {
         eprintln!("millpond: configuration file {path} test failed");
@@ -57,11 +62,7 @@ pub(crate) fn report(diagnostics: &Diagnostics, sources: &Sources, arguments: &A
             shown.push_copy(diagnostic.clone());
         }
     }
-    let style = match std::io::stderr().is_terminal() {
-        true => Style::Fancy,
-        false => Style::Plain,
-    };
-    eprint!("{}", shown.render(sources, style));
+    eprint!("{}", shown.render(sources, terminal::stderr_style()));
 }
 
 /// Opens the logs and binds the addresses of the configuration.

@@ -18,6 +18,7 @@ pub mod filter;
 pub mod handler;
 pub mod header;
 pub mod http1;
+pub mod lint;
 pub mod log;
 pub mod map;
 pub mod network;

@@ -15,8 +15,10 @@
 use std::path::{Path, PathBuf};
 
 use millpond_conf::source::Sources;
+use millpond_conf::tree::{Statement, Tree};
 use millpond_conf::{Diagnostics, LoadOptions, ParseContext, Severity, one_line};
 
+use crate::lint;
 use crate::log::error::{self, ErrorLog, Level};
 use crate::log::file;
 use crate::scope::{self, Conf};
@@ -42,6 +44,8 @@ pub struct Reading {
     pub conf: Option<Conf>,
     /// The files.
     pub sources: Sources,
+    /// What is written in them.
+    pub statements: Vec<Statement>,
     /// Mistakes, warnings and notes.
     pub diagnostics: Diagnostics,
 }
@@ -49,19 +53,33 @@ pub struct Reading {
 impl ConfSource {
     /// Reads and checks the configuration; opens nothing else.
     pub fn read(&self) -> Reading {
-        let conf_dir = self.path.parent().unwrap_or(Path::new("")).to_owned();
-        let options = LoadOptions {
-            conf_dir: Some(conf_dir.clone()),
-            globals: self.globals.clone(),
-        };
-        let mut cx = ParseContext::new(&self.prefix, conf_dir);
-        let tree = millpond_conf::load(&self.path, &options, &mut cx.diagnostics);
+        let mut cx = self.context();
+        let tree = self.load(&mut cx.diagnostics);
         let (conf, cx) = scope::build(&tree, cx);
         Reading {
             conf,
             sources: tree.sources,
+            statements: tree.statements,
             diagnostics: cx.diagnostics,
         }
+    }
+
+    /// Reads the files.
+    pub(crate) fn load(&self, diagnostics: &mut Diagnostics) -> Tree {
+        let options = LoadOptions {
+            conf_dir: Some(self.conf_dir()),
+            globals: self.globals.clone(),
+        };
+        millpond_conf::load(&self.path, &options, diagnostics)
+    }
+
+    /// What arguments are read against.
+    pub(crate) fn context(&self) -> ParseContext {
+        ParseContext::new(&self.prefix, self.conf_dir())
+    }
+
+    fn conf_dir(&self) -> PathBuf {
+        self.path.parent().unwrap_or(Path::new("")).to_owned()
     }
 
     /// The logs of the process under a configuration.
@@ -74,6 +92,13 @@ impl ConfSource {
 }
 
 impl Reading {
+    /// Warns of what a configuration without mistakes says and seldom means.
+    pub fn lint(&mut self) {
+        if self.conf.is_some() {
+            lint::run(&self.statements, &self.sources, &mut self.diagnostics);
+        }
+    }
+
     /// Logs the findings, one line each.
     pub fn log(&self) {
         for diagnostic in self.diagnostics.iter() {

@@ -121,6 +121,10 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
             if_none_match: ask.if_none_match.clone(),
             if_modified_since: ask.if_modified_since.clone(),
         };
+        if ask.if_none_match.is_some() || ask.if_modified_since.is_some() {
+            let mut trace = RefCell::borrow_mut(&self.req.borrow().upstream);
+            trace.validators = (ask.if_modified_since.clone(), ask.if_none_match.clone());
+        }
         // A hit fetches nothing, so its future has no room for that.
         let fetch = Box::pin(exchange::fetch(self.req.borrow_mut(), &self.target, &ask));
         match fetch.await {

@@ -87,6 +87,7 @@ pub(crate) fn variable_name(builder: &mut Builder, word: &millpond_conf::Word) -
     let is_changeable = matches!(lower.as_str(), "args" | "limit_rate");
     let is_fixed = var::builtins().any(|variable| variable.name == lower)
         || var::composed().any(|variable| variable.name == lower)
+        || var::absent::is_absent(&lower)
         || FIXED_MEMBERS.contains(&lower.as_str());
     if is_fixed && !is_changeable {
         builder.error(word.span, format!("the duplicate \"{lower}\" variable"));

@@ -21,21 +21,22 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_conf::VarId;
+use millpond_conf::code as conf_code;
 use millpond_conf::source::Span;
 use millpond_conf::tree::{Statement, Tree, Word};
-use millpond_conf::{Applied, Contexts, OffOr, ParseContext, Scope, Template};
+use millpond_conf::{Applied, Code, Contexts, OffOr, ParseContext, Scope, Template};
 
 use super::block::{self, Draft, Pass, Row};
 use super::location::{LocationSettings, LocationSettingsRaw};
 use super::main::{MainSettings, MainSettingsRaw};
 use super::server::{ServerSettings, ServerSettingsRaw};
-use super::{Conf, Location, Server, listen, no_effect, refused};
+use super::{Conf, Location, Server, code, listen, no_effect, refused};
 use crate::cache::zones::{LocationCache, Zones};
 use crate::handler::{ContentHandler, limit_zone};
 use crate::route::location::{AfterPrefix, LocationKind, LocationTree};
 use crate::route::regex::{Case, Regex};
 use crate::upstream::protocol::Protocol;
-use crate::var::{Definition, VariableTable};
+use crate::var::{self, Definition, VariableTable};
 
 /// Rows of the blocks that are walked here.
 pub const ROWS: &[Row] = &[
@@ -144,7 +145,18 @@ impl Builder {
 
     /// Reports a mistake.
     pub fn error(&mut self, span: Span, message: impl Into<String>) {
-        self.cx.diagnostics.push_error(span, message);
+        let message = message.into();
+        let code = match () {
+            () if message.starts_with("host not found") => Some(code::UNRESOLVED_HOST),
+            () if message.starts_with("open() ") => Some(conf_code::MISSING_FILE),
+            () => None,
+        };
+        self.cx.diagnostics.push_error(span, message).code = code;
+    }
+
+    /// Reports a mistake of a kind that has a code.
+    fn coded(&mut self, span: Span, code: Code, message: impl Into<String>) {
+        self.cx.diagnostics.push_error(span, message).code(code);
     }
 
     /// Checks the number of arguments; reports a wrong one.
@@ -153,7 +165,7 @@ impl Builder {
         if !is_right {
             let name = &statement.name.text;
             let message = format!("invalid number of arguments in \"{name}\" directive");
-            self.error(statement.span, message);
+            self.coded(statement.span, conf_code::ARGUMENT_COUNT, message);
         }
         is_right
     }
@@ -187,6 +199,7 @@ impl Builder {
                 self.cx
                     .diagnostics
                     .push_error(span, format!("invalid regular expression \"{source}\""))
+                    .code(code::INVALID_REGEX)
                     .help(error);
                 None
             }
@@ -216,15 +229,13 @@ impl Builder {
         let name = &statement.name.text;
         match (row.is_block, &statement.body) {
             (true, None) => {
-                self.error(
-                    statement.name.span,
-                    format!("directive \"{name}\" has no opening \"{{\""),
-                );
+                let message = format!("directive \"{name}\" has no opening \"{{\"");
+                self.coded(statement.name.span, conf_code::BLOCK_EXPECTED, message);
             }
-            (false, Some(_)) => self.error(
-                statement.name.span,
-                format!("directive \"{name}\" is not terminated by \";\""),
-            ),
+            (false, Some(_)) => {
+                let message = format!("directive \"{name}\" is not terminated by \";\"");
+                self.coded(statement.name.span, conf_code::BLOCK_EXPECTED, message);
+            }
             _ => (row.apply)(self, statement, draft),
         }
     }
@@ -262,7 +273,8 @@ impl Builder {
         } else if let Some(row) = no_effect::find(name) {
             if row.contexts.allows(context) {
                 let message = format!("\"{name}\" has no effect: {}", row.reason);
-                self.cx.diagnostics.push_note(span, message);
+                let note = self.cx.diagnostics.push_note(span, message);
+                note.code(conf_code::NO_EFFECT);
             } else {
                 self.misplaced(statement, row.contexts);
             }
@@ -270,6 +282,7 @@ impl Builder {
             self.cx
                 .diagnostics
                 .push_error(span, format!("directive \"{name}\" is not supported"))
+                .code(conf_code::UNSUPPORTED_DIRECTIVE)
                 .help(reason);
         } else {
             let directives = all_directives();
@@ -284,6 +297,7 @@ impl Builder {
                 .cx
                 .diagnostics
                 .push_error(span, format!("unknown directive \"{name}\""));
+            error.code(conf_code::UNKNOWN_DIRECTIVE);
             if let Some(help) = help {
                 error.help(help);
             }
@@ -297,6 +311,7 @@ impl Builder {
         self.cx
             .diagnostics
             .push_error(statement.name.span, message)
+            .code(conf_code::MISPLACED_DIRECTIVE)
             .help(help);
     }
 
@@ -608,11 +623,28 @@ impl Builder {
                 reported.push(used.span);
                 let prefix = used.protocol.prefix();
                 let name = String::from_utf8_lossy(name).into_owned();
-                self.error(
-                    used.span,
-                    format!("\"{prefix}_cache\" zone \"{name}\" is unknown"),
-                );
+                let message = format!("\"{prefix}_cache\" zone \"{name}\" is unknown");
+                self.coded(used.span, code::UNKNOWN_ZONE, message);
             }
+        }
+    }
+
+    /// Reports a variable that nobody defines.
+    fn unknown_variable(&mut self, name: &str, span: Span) {
+        let message = format!("unknown \"{name}\" variable");
+        let variables = &self.cx.variables;
+        let defined = self.defined.keys().map(|id| variables.name(*id));
+        let mut names: Vec<&str> = defined.collect();
+        names.sort_unstable();
+        names.extend(var::names());
+        let near =
+            millpond_conf::suggest(name, names).map(|near| format!("did you mean \"${near}\"?"));
+        let error = self.cx.diagnostics.push_error(span, message);
+        error.code(code::UNKNOWN_VARIABLE);
+        if let Some(reason) = var::absent::refusal(name) {
+            error.help(reason);
+        } else if let Some(near) = near {
+            error.help(near);
         }
     }
 
@@ -630,7 +662,7 @@ impl Builder {
             // Defaults name variables, too; those are ours to get right.
             if unknown.contains(&id) && span != Span::NONE {
                 let name = names.get(id.0 as usize).cloned().unwrap_or_default();
-                self.error(span, format!("unknown \"{name}\" variable"));
+                self.unknown_variable(&name, span);
             }
         }
         table

@@ -392,7 +392,8 @@ impl Group {
                         "conflicting server name \"{text}\" on {}, ignored",
                         self.address
                     );
-                    cx.diagnostics.push_warning(server.span, message);
+                    let warning = cx.diagnostics.push_warning(server.span, message);
+                    warning.code(super::code::CONFLICTING_NAME);
                 }
             }
         }

@@ -11,13 +11,17 @@
 
 pub mod block;
 pub mod build;
+pub mod code;
 pub mod declared;
 pub mod listen;
 pub mod location;
 pub mod main;
+pub mod manual;
 pub mod no_effect;
 pub mod refused;
+pub mod salvage;
 pub mod server;
+pub mod upstream_lines;
 
 use std::sync::Arc;
 

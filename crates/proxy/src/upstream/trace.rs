@@ -7,6 +7,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::header::Fields;
 
 /// One try with one peer.
@@ -46,6 +48,8 @@ pub struct UpstreamTrace {
     pub fields: Option<Rc<Fields>>,
     /// Trailer fields of the last answer.
     pub trailers: Option<Rc<Fields>>,
+    /// The Last-Modified and ETag of the stale entry that is being revalidated.
+    pub validators: (Option<Bytes>, Option<Bytes>),
     /// `$upstream_cache_status`.
     pub cache_status: Option<&'static str>,
 }

@@ -55,6 +55,16 @@ pub const VARIABLES: &[Variable] = &[
         write: |req, out| write_number(connections(req).writing(), out),
     },
     Variable {
+        name: "http2",
+        doc: "Empty: there is no HTTP/2.",
+        write: |_, _| true,
+    },
+    Variable {
+        name: "http3",
+        doc: "Empty: there is no HTTP/3.",
+        write: |_, _| true,
+    },
+    Variable {
         name: "pipe",
         doc: "\"p\" for a request that was sent before the last one was answered, else \".\".",
         write: |req, out| {

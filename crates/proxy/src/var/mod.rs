@@ -9,6 +9,7 @@
 //!    false.
 //! 2. The record of a built-in variable does not change the request.
 
+pub mod absent;
 pub mod connection;
 pub mod request;
 pub mod response;
@@ -105,6 +106,8 @@ pub enum Meaning {
     Set,
     /// Written by captures and their like.
     Stored,
+    /// Accepted for nginx's sake, without a value.
+    Absent,
 }
 
 /// What every variable of a configuration means.
@@ -178,12 +181,27 @@ impl VariableTable {
     }
 }
 
+/// Whether a name, in small letters, means something without being defined.
+pub fn is_known(name: &str) -> bool {
+    builtin(name).is_some()
+}
+
+/// The names without families, for suggestions.
+pub fn names<'a>() -> impl Iterator<Item = &'a str> {
+    builtins()
+        .map(|it| it.name)
+        .chain(composed().map(|it| it.name))
+}
+
 fn builtin(name: &str) -> Option<Meaning> {
     if let Some(variable) = builtins().find(|variable| variable.name == name) {
         return Some(Meaning::Builtin(variable));
     }
     if let Some(variable) = composed().find(|variable| variable.name == name) {
         return Some(Meaning::Composed(variable));
+    }
+    if absent::is_absent(name) {
+        return Some(Meaning::Absent);
     }
     let family = families().find(|family| name.starts_with(family.prefix))?;
     let rest = name.strip_prefix(family.prefix)?;
@@ -234,7 +252,7 @@ pub fn write(req: &mut Request, id: VarId, out: &mut Vec<u8>) -> bool {
             req.set_value(id, Value::Found(Bytes::new()));
             true
         }
-        Some(Meaning::Stored) | None => false,
+        Some(Meaning::Stored | Meaning::Absent) | None => false,
     }
 }
 

@@ -73,6 +73,16 @@ pub const VARIABLES: &[Variable] = &[
         },
     },
     Variable {
+        name: "upstream_cache_last_modified",
+        doc: "The Last-Modified of the stale entry that is being revalidated.",
+        write: |req, out| append(req.upstream.borrow().validators.0.as_deref(), out),
+    },
+    Variable {
+        name: "upstream_cache_etag",
+        doc: "The ETag of the stale entry that is being revalidated.",
+        write: |req, out| append(req.upstream.borrow().validators.1.as_deref(), out),
+    },
+    Variable {
         name: "proxy_host",
         doc: "Host and port of the upstream as proxy_pass names it.",
         write: |req, out| {
@@ -144,6 +154,12 @@ pub const FAMILIES: &[VariableFamily] = &[
         write: upstream_cookie,
     },
 ];
+
+/// Appends a value, if there is one.
+fn append(value: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
+    out.extend_from_slice(value.unwrap_or_default());
+    value.is_some()
+}
 
 /// Writes something of each try: tries are separated by `, `, groups by ` : `.
 fn each(req: &Request, out: &mut Vec<u8>, write: impl Fn(&Attempt, &mut Vec<u8>)) -> bool {

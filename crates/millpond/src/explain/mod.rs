@@ -1,0 +1,78 @@
+//! `millpond explain`: the manual entry of a name, or what becomes of a request.
+//!
+//! ```text
+//! millpond explain proxy_cache_lock          a directive
+//! millpond explain '$upstream_addr'          a variable
+//! millpond explain inactive_short            a code of a warning or a mistake
+//! millpond explain 499                       a status
+//! millpond explain -c FILE URL [OPTION]...   a request: which server, location, settings, key
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `options.rs` | the command line |
+//! | `entry.rs` | a name |
+//! | `status.rs` | the statuses |
+//! | `reference.rs` | the manual as two documents |
+//!
+//! The text goes to the standard output. The process ends with 1 when a name is unknown or a
+//! request cannot be explained.
+
+mod entry;
+mod options;
+mod reference;
+mod status;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::terminal;
+use options::{Asked, Options};
+
+/// What `millpond explain` without arguments says.
+const USAGE: &str = "usage: millpond explain DIRECTIVE | '$VARIABLE' | CODE | STATUS
+       millpond explain -c FILE URL [-H 'Name: value'] [-X METHOD]
+                        [--answer 'HTTP/1.1 200; Cache-Control: max-age=60']
+";
+
+/// Explains what the words name.
+pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<ExitCode> {
+    let options = match Options::parse(words) {
+        Ok(options) => options,
+        Err(error) => {
+            eprint!("millpond: {error}\n{USAGE}");
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    match &options.asked {
+        Asked::Name(name) => explain_name(name),
+        Asked::Reference(document) => match reference::document(document) {
+            Some(text) => {
+                print!("{text}");
+                Ok(ExitCode::SUCCESS)
+            }
+            None => {
+                eprintln!("millpond: the documents are \"directives\" and \"variables\"");
+                Ok(ExitCode::FAILURE)
+            }
+        },
+    }
+}
+
+fn explain_name(name: &str) -> Result<ExitCode> {
+    let found = entry::find(name);
+    if found.is_empty() {
+        match entry::nearest(name) {
+            Some(near) => {
+                eprintln!("millpond: nothing is called \"{name}\"; did you mean \"{near}\"?");
+            }
+            None => eprintln!("millpond: nothing is called \"{name}\""),
+        }
+        return Ok(ExitCode::FAILURE);
+    }
+    let paint = terminal::stdout_paint();
+    let texts: Vec<String> = found.iter().map(|topic| topic.text(paint)).collect();
+    print!("{}", texts.join("\n"));
+    Ok(ExitCode::SUCCESS)
+}
