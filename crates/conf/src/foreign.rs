@@ -1,8 +1,8 @@
 //! Blocks in another language: what stands between the braces of `…_by_lua_block`.
 //!
 //! Such a block is passed over whole, so that its directive is one mistake and not hundreds. It
-//! ends at the brace that closes it by Lua's rules: braces in strings, long brackets and comments do not
-//! count.
+//! ends at the brace that closes it by Lua's rules: braces in strings, long brackets and comments
+//! do not count.
 //!
 //! Invariant: each byte is looked at a bounded number of times.
 //!
