@@ -14,6 +14,9 @@
 //! 2. The record of an entry is queued after all of its slices.
 //! 3. A writer that is dropped in any way releases its segments and wakes its views.
 //!
+//! 4. Once the directory is lent, a writer uses only the space that it was granted, and makes no
+//!    entry; whoever reads along gets the whole body all the same.
+//!
 //! It never waits for the disk.
 
 use std::sync::Arc;
@@ -24,18 +27,19 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::disk::format::{
     Kind, RECORD_HEADER, ROW, RecordHeader, Row, SliceRef, aligned, payload_sum,
 };
+use crate::disk::io::File;
 use crate::disk::segment::{Place, Refused, SMALLEST_EXTENT};
 use crate::disk::writer::{Job, Then};
 use crate::entry::{Body, Entry, Pins, Slice, Sliced, Stored, segments_of, unchecked};
-use crate::fill::{Fill, View, ViewState, collect};
+use crate::fill::{Fill, Lease, View, ViewState, collect};
 use crate::index::Slot;
 use crate::key::Key;
-use crate::lock::lock;
+use crate::lock::{lock, read};
 use crate::zone::Inner;
 
 /// Space is reserved in pieces of this size: large enough for sequential writes, small enough that
 /// a fill of unknown length holds little memory. Arbitrary within 64 KiB to 1 MiB.
-const EXTENT: u64 = 256 << 10;
+pub(crate) const EXTENT: u64 = 256 << 10;
 /// The most that one checksum covers: what must be read to verify one byte.
 const MAX_SLICE: u64 = 1 << 20;
 /// How far a fill may run ahead of the disk.
@@ -75,6 +79,15 @@ pub enum NotStored {
     Closed,
 }
 
+/// Where space comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Space {
+    /// Reserved in the log, until it is written.
+    Reserved,
+    /// Granted when the directory was lent.
+    Granted,
+}
+
 /// Fills one entry. Dropping it without [`Writer::finish`] abandons the fill.
 pub struct Writer {
     inner: Arc<Inner>,
@@ -90,7 +103,9 @@ pub struct Writer {
 
 impl Writer {
     pub(crate) fn new(inner: Arc<Inner>, key: Key, expected_len: Option<u64>) -> Self {
-        let fill = Arc::new(Fill::new(inner.weak(), inner.clock.now()));
+        let now = inner.clock.now();
+        let fill = Arc::new(Fill::new(inner.weak(), now, expected_len));
+        inner.note_fill(&fill);
         Self {
             hold: Hold::new(Arc::clone(&inner), Arc::clone(&fill)),
             fill,
@@ -116,6 +131,8 @@ impl Writer {
         if data.is_empty() {
             return Ok(());
         }
+        let inner = Arc::clone(&self.inner);
+        let _open = read(&inner.door);
         let appended = self.admit(data);
         if let Err(why) = appended {
             self.fill.fail(why);
@@ -143,6 +160,11 @@ impl Writer {
     /// Its last bytes may still be on their way to the disk; they are served from memory until
     /// they are there. If the disk refuses them, the entry vanishes again.
     pub fn finish(mut self) -> Result<Entry, NotStored> {
+        let inner = Arc::clone(&self.inner);
+        let _open = read(&inner.door);
+        if self.fill.is_detached() {
+            return Err(self.end_detached());
+        }
         let published = self.publish();
         match &published {
             Ok(_) => {
@@ -165,7 +187,7 @@ impl Writer {
         }
         self.unallocated += data.len() as u64;
         self.fill.push(data);
-        if len <= self.inner.conf.small {
+        if len <= self.inner.conf.small || !self.may_allocate() {
             return Ok(());
         }
         while self.unallocated >= EXTENT {
@@ -175,10 +197,34 @@ impl Writer {
     }
 
     fn check(&self) -> Result<(), NotStored> {
-        if self.inner.is_closed() {
+        if self.inner.is_closed() && !self.fill.is_detached() {
             return Err(NotStored::Closed);
         }
         self.fill.state().failed.map_or(Ok(()), Err)
+    }
+
+    /// False while the directory is being lent.
+    fn may_allocate(&self) -> bool {
+        match &mut self.fill.state().lease {
+            Lease::None => true,
+            Lease::Awaited => false,
+            Lease::Granted { is_news, .. } => {
+                *is_news = false;
+                true
+            }
+        }
+    }
+
+    /// The body is whole, and nobody will find it: its readers are told so, and the caller why not.
+    fn end_detached(&mut self) -> NotStored {
+        let len = self.fill.len();
+        if self.expected_len.is_some_and(|expected| len != expected) {
+            self.fill.fail(NotStored::Length);
+            return NotStored::Length;
+        }
+        self.is_finished = true;
+        self.fill.end(ViewState::Complete);
+        NotStored::Closed
     }
 
     /// Gives the next `size` bytes of the body a place and queues them.
@@ -186,8 +232,23 @@ impl Writer {
         let mut left = size;
         while left > 0 {
             // `left` is at most an extent.
-            let place = self.hold.reserve_extent(left as u32)?;
-            self.locate(place)?;
+            let wanted = left as u32;
+            let place = match self.fill.take_leased(wanted) {
+                Some((place, file)) => {
+                    self.locate(place, file, Space::Granted);
+                    place
+                }
+                // INVARIANT 4.
+                None if self.fill.is_detached() => return Err(NotStored::Full),
+                None => {
+                    let place = self.hold.reserve_extent(wanted)?;
+                    // The reservation is open, so its segment is in the table.
+                    let file = self.inner.disk.file(place.segment);
+                    self.locate(place, file.ok_or(NotStored::Full)?, Space::Reserved);
+                    place
+                }
+            };
+            self.queue_drain();
             left -= u64::from(place.size);
             self.unallocated -= u64::from(place.size);
         }
@@ -195,7 +256,7 @@ impl Writer {
     }
 
     /// Notes that the first bytes without a place go to `place`.
-    fn locate(&mut self, place: Place) -> Result<(), NotStored> {
+    fn locate(&mut self, place: Place, file: Arc<File>, space: Space) {
         let size = u64::from(place.size);
         let (bufs, last) = {
             let state = self.fill.state();
@@ -216,8 +277,6 @@ impl Writer {
         for buf in &bufs {
             self.hasher.update(buf);
         }
-        // The reservation is open, so its segment is in the table.
-        let file = self.inner.disk.file(place.segment).ok_or(NotStored::Full)?;
         let mut state = self.fill.state();
         let start = state.allocated;
         match state.slices.last_mut() {
@@ -235,18 +294,23 @@ impl Writer {
         }
         state.allocated += size;
         state.charged += size;
-        let end = state.allocated;
-        state.open.push_back((end, place.segment));
-        let was_queued = std::mem::replace(&mut state.is_queued, true);
+        if space == Space::Reserved {
+            let end = state.allocated;
+            state.open.push_back((end, place.segment));
+        }
         drop(state);
         self.inner.disk.queue.charge(size);
+    }
+
+    /// Tells the disk thread that there are bytes with a place.
+    fn queue_drain(&self) {
+        let was_queued = std::mem::replace(&mut self.fill.state().is_queued, true);
         if !was_queued {
             self.inner
                 .disk
                 .queue
                 .push(Job::Drain(Arc::clone(&self.fill)));
         }
-        Ok(())
     }
 
     /// Writes the checksum of the last slice down.

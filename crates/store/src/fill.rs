@@ -28,6 +28,7 @@ use tokio::sync::Notify;
 
 use crate::admit::NotStored;
 use crate::disk::io::File;
+use crate::disk::segment::Place;
 use crate::disk::writer::Job;
 use crate::entry::{Region, Slice, file_region};
 use crate::lock::lock;
@@ -56,6 +57,8 @@ pub(crate) struct Fill {
     zone: Weak<Inner>,
     /// When the fill began, milliseconds since 1970.
     pub(crate) began_ms: u64,
+    /// Length of the body, if it is known.
+    pub(crate) expected_len: Option<u64>,
 }
 
 impl Drop for Fill {
@@ -89,11 +92,30 @@ pub(crate) struct FillState {
     pub(crate) open: VecDeque<(u64, u32)>,
     /// Set once a write failed or the writer gave up: nothing more is written.
     pub(crate) failed: Option<NotStored>,
+    /// Where the rest goes once the directory is lent.
+    pub(crate) lease: Lease,
+}
+
+/// The space of a fill that outlives our possession of the directory (`lend`).
+#[derive(Debug, Default)]
+pub(crate) enum Lease {
+    /// We have the directory: space is reserved in the log.
+    #[default]
+    None,
+    /// The directory is being lent; bytes wait in memory.
+    Awaited,
+    /// These extents, and no more.
+    Granted {
+        /// Extents that are left, in order, each with its file.
+        left: VecDeque<(Place, Arc<File>)>,
+        /// The writer does not know yet.
+        is_news: bool,
+    },
 }
 
 impl Fill {
     /// A fill without bytes.
-    pub(crate) fn new(zone: Weak<Inner>, began_ms: u64) -> Self {
+    pub(crate) fn new(zone: Weak<Inner>, began_ms: u64, expected_len: Option<u64>) -> Self {
         Self {
             state: Mutex::new(FillState {
                 view: ViewState::Filling,
@@ -106,6 +128,7 @@ impl Fill {
                 charged: 0,
                 open: VecDeque::new(),
                 failed: None,
+                lease: Lease::None,
             }),
             len: AtomicU64::new(0),
             backlog: AtomicU64::new(0),
@@ -113,6 +136,7 @@ impl Fill {
             drained: Notify::new(),
             zone,
             began_ms,
+            expected_len,
         }
     }
 
@@ -240,11 +264,57 @@ impl Fill {
         loop {
             let mut drained = std::pin::pin!(self.drained.notified());
             drained.as_mut().enable();
-            if self.backlog() < window || self.state().view != ViewState::Filling {
+            if self.backlog() < window || self.needs_its_writer() {
                 return;
             }
             drained.await;
         }
+    }
+
+    /// Whether the writer has something to do, however much waits.
+    fn needs_its_writer(&self) -> bool {
+        let state = self.state();
+        let has_news = matches!(state.lease, Lease::Granted { is_news: true, .. });
+        has_news || state.view != ViewState::Filling
+    }
+
+    /// Notes that the directory is being lent.
+    pub(crate) fn detach(&self) {
+        self.state().lease = Lease::Awaited;
+    }
+
+    /// Gives the fill the space that is all it will have.
+    pub(crate) fn grant(&self, left: VecDeque<(Place, Arc<File>)>) {
+        self.state().lease = Lease::Granted {
+            left,
+            is_news: true,
+        };
+        self.drained.notify_waiters();
+    }
+
+    /// Whether the directory was lent since the fill began, so that it makes no entry.
+    pub(crate) fn is_detached(&self) -> bool {
+        !matches!(self.state().lease, Lease::None)
+    }
+
+    /// The next extent for up to `wanted` bytes: none while there is no lease.
+    pub(crate) fn take_leased(&self, wanted: u32) -> Option<(Place, Arc<File>)> {
+        let mut state = self.state();
+        let Lease::Granted { left, .. } = &mut state.lease else {
+            return None;
+        };
+        let (place, file) = left.front_mut()?;
+        let taken = Place {
+            size: wanted.min(place.size),
+            ..*place
+        };
+        let file = Arc::clone(file);
+        place.offset += taken.size;
+        place.size -= taken.size;
+        if place.size == 0 {
+            left.pop_front();
+        }
+        Some((taken, file))
     }
 
     async fn changed(&self, seen: u64) {

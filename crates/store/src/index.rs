@@ -328,7 +328,7 @@ pub(crate) struct UseTime {
 /// All shards.
 pub(crate) struct Index {
     shards: Box<[Mutex<Shard>]>,
-    memory_limit: u64,
+    memory_limit: AtomicU64,
     memory_used: Arc<AtomicU64>,
     hand: AtomicUsize,
 }
@@ -345,7 +345,7 @@ impl Index {
         };
         Self {
             shards: (0..SHARDS).map(|_| shard()).collect(),
-            memory_limit,
+            memory_limit: AtomicU64::new(memory_limit),
             memory_used: Arc::clone(&memory_used),
             hand: AtomicUsize::new(0),
         }
@@ -375,11 +375,12 @@ impl Index {
     /// Keeps an entry in memory if it still stands where it was read.
     pub(crate) fn keep(&self, stored: &Arc<Stored>) {
         let cost = stored.memory();
+        let limit = self.memory_limit.load(Ordering::Relaxed);
         // An eighth is arbitrary: one entry must not sweep the tier clean.
-        if cost > self.memory_limit / 8 {
+        if cost > limit / 8 {
             return;
         }
-        let fair = self.memory_limit / SHARDS as u64;
+        let fair = limit / SHARDS as u64;
         {
             let mut shard = self.shard(&stored.key);
             let is_current = |slot: &&Slot| slot.place() == stored.place;
@@ -387,18 +388,31 @@ impl Index {
                 return;
             }
             shard.tier.insert(Arc::clone(stored), cost);
-            while self.memory_used() > self.memory_limit && shard.tier.used() > fair {
+            while self.memory_used() > limit && shard.tier.used() > fair {
                 shard.tier.evict();
             }
         }
         // This shard is within its share: the hand takes from the others in turn.
         for _ in 0..SHARDS * 2 {
-            if self.memory_used() <= self.memory_limit {
+            if self.memory_used() <= limit {
                 return;
             }
             let next = self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS;
             if let Some(shard) = self.shards.get(next) {
                 lock(shard).tier.evict();
+            }
+        }
+    }
+
+    /// Changes what the memory tier may hold.
+    pub(crate) fn limit_memory(&self, limit: u64) {
+        self.memory_limit.store(limit, Ordering::Relaxed);
+        let fair = limit / SHARDS as u64;
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            // Each round forgets an entry, or there is none.
+            while self.memory_used() > limit && shard.tier.used() > fair {
+                shard.tier.evict();
             }
         }
     }

@@ -10,6 +10,7 @@
 //! - `index`, `memory` – where entries are, and which are in memory
 //! - `sweep`, `rewrite` – eviction, inactivity, space
 //! - `recover` – opening and closing
+//! - `lend` – letting another process have the directory, and other limits while it is open
 //! - `disk` – formats, segments, queue and files
 //!
 //! **Invariant:** a zone's files, at any moment, are at most `max_size` bytes long together.
@@ -23,6 +24,7 @@ mod entry;
 mod fill;
 mod index;
 mod key;
+mod lend;
 mod lock;
 mod memory;
 mod recover;

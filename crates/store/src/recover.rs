@@ -21,7 +21,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use bytes::Bytes;
@@ -37,6 +37,7 @@ use crate::disk::segment::{Log, Place, Plan, Segment, file_cost};
 use crate::disk::writer::Queue;
 use crate::disk::{Disk, RETIRED, SEGMENT, SET_ASIDE, SUPERBLOCK_NAME, segment_number};
 use crate::index::{Index, Slot};
+use crate::lend::Limits;
 use crate::lock::{lock, write};
 use crate::zone::{Counters, Event, Inner, Platform, ZoneConf};
 
@@ -115,12 +116,16 @@ pub(crate) fn open(
     };
     let inner = Arc::new_cyclic(|this| Inner {
         index: Index::new(conf.memory),
+        limits: Limits::new(&conf),
         conf,
         clock,
         disk,
         counters: Counters::default(),
         events: Arc::clone(&opening.events),
         closed: AtomicBool::new(false),
+        door: RwLock::new(()),
+        is_shut: AtomicBool::new(false),
+        fills: Mutex::default(),
         is_low: AtomicBool::new(false),
         is_turn_queued: AtomicBool::new(false),
         this: this.clone(),
@@ -503,6 +508,9 @@ impl Inner {
         for id in unsealed {
             self.seal(id);
         }
+        self.is_shut.store(true, Ordering::Release);
+        // Who was at it when the flag was set is done with it after this.
+        drop(lock(&self.disk.turning));
         self.sync_segments();
         let is_whole = {
             let log = lock(&self.disk.log);

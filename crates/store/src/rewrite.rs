@@ -55,6 +55,9 @@ impl Inner {
     /// Rewrites what is in use in the oldest segment, and evicts it.
     pub(crate) fn turn(&self) {
         self.is_turn_queued.store(false, Ordering::Release);
+        if self.is_closed() {
+            return;
+        }
         let Some((id, size, keys)) = self.oldest_keys() else {
             return;
         };
@@ -112,7 +115,7 @@ impl Inner {
 
     fn copy(&self, stored: &Stored, slot: &Slot) -> Option<()> {
         // Until the entry is published, its new slices are those of a running fill.
-        let fill = Arc::new(Fill::new(Weak::new(), self.clock.now()));
+        let fill = Arc::new(Fill::new(Weak::new(), self.clock.now(), None));
         let mut hold = Hold::new(self.this.upgrade()?, fill);
         let (body, source) = match &stored.body {
             Body::Inline(body) => (NewBody::Inline(vec![body.clone()]), Source::Memory),

@@ -80,6 +80,7 @@ impl Inner {
             let _turn = lock(&self.disk.turning);
             self.unlink_retired();
         }
+        self.trim();
         swept.expired = self.sweep_inactive();
         self.sweep_min_free(&mut swept);
         swept
@@ -175,9 +176,10 @@ impl Inner {
     }
 
     fn create_file(&self, id: u32, size: u32) -> io::Result<()> {
-        if self.conf.min_free > 0 {
+        let min_free = self.limits.min_free();
+        if min_free > 0 {
             let available = self.disk.io.available(&self.disk.dir)?;
-            if available < self.conf.min_free.saturating_add(u64::from(size)) {
+            if available < min_free.saturating_add(u64::from(size)) {
                 return Err(io::ErrorKind::StorageFull.into());
             }
         }
@@ -351,12 +353,14 @@ impl Inner {
     }
 
     fn sweep_min_free(&self, swept: &mut Swept) {
-        if self.conf.min_free == 0 {
+        let min_free = self.limits.min_free();
+        if min_free == 0 {
+            self.is_low.store(false, Ordering::Relaxed);
             return;
         }
         let is_low = || {
             let available = self.disk.io.available(&self.disk.dir);
-            available.is_ok_and(|available| available < self.conf.min_free)
+            available.is_ok_and(|available| available < min_free)
         };
         let _turn = lock(&self.disk.turning);
         let mut rounds = MAX_SWEPT_SEGMENTS;

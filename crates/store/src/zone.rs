@@ -18,10 +18,11 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 
 use crate::admit::{NewBody, NotStored, Publish, Source, Writer};
@@ -32,9 +33,11 @@ use crate::disk::io::{DiskIo, File, RealIo};
 use crate::disk::reader::ReadError;
 use crate::disk::segment::{Place, Refused};
 use crate::entry::{Body, Entry, Pins, Slice, Stored};
+use crate::fill::Fill;
 use crate::index::{Found, Index, Slot, UseTime};
 use crate::key::Key;
-use crate::lock::lock;
+use crate::lend::Limits;
+use crate::lock::{lock, read};
 use crate::recover::{self, StoreError};
 use crate::sweep::Swept;
 
@@ -232,7 +235,16 @@ pub(crate) struct Inner {
     pub(crate) disk: Disk,
     pub(crate) counters: Counters,
     pub(crate) events: Arc<dyn Fn(&Event) + Send + Sync>,
+    /// Set once the zone takes nothing more and finds nothing more.
     pub(crate) closed: AtomicBool,
+    /// Held by all who may write to the disk or reserve space, and alone by who sets `closed`.
+    pub(crate) door: RwLock<()>,
+    /// Set once nothing is written any more but what fills were granted.
+    pub(crate) is_shut: AtomicBool,
+    /// Fills that may still run.
+    pub(crate) fills: Mutex<Vec<Weak<Fill>>>,
+    /// What a reload may change.
+    pub(crate) limits: Limits,
     /// Set while the file system has less than `min_free`.
     pub(crate) is_low: AtomicBool,
     /// Set while a turn waits in the queue.
@@ -242,8 +254,11 @@ pub(crate) struct Inner {
 
 /// A named cache on disk. Closed when dropped.
 pub struct Zone {
-    inner: Arc<Inner>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Another one after each time that the directory was lent.
+    pub(crate) inner: ArcSwap<Inner>,
+    /// How it is set up now.
+    pub(crate) conf: Mutex<ZoneConf>,
+    pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Zone {
@@ -258,58 +273,60 @@ impl Zone {
         clock: Arc<dyn Clock>,
         platform: Platform,
     ) -> Result<Arc<Self>, StoreError> {
-        let inner = recover::open(conf, clock, platform)?;
-        let writer = Arc::clone(&inner);
-        let name = format!("disk {}", inner.conf.name);
-        let thread = std::thread::Builder::new()
-            .name(name)
-            .spawn(move || writer.write_loop())
-            .map_err(|source| StoreError::io("start the thread of", &inner.conf.path, source))?;
+        let inner = recover::open(conf.clone(), clock, platform)?;
+        let thread = start_writing(&inner)?;
         Ok(Arc::new(Self {
-            inner,
+            inner: ArcSwap::new(inner),
+            conf: Mutex::new(conf),
             thread: Mutex::new(Some(thread)),
         }))
     }
 
     /// Looks an entry up and marks it used. A corrupt record is a miss, a counter and an event.
     pub fn find(&self, key: &Key) -> Option<Entry> {
-        if self.inner.is_closed() {
+        let inner = self.inner.load();
+        if inner.is_closed() {
             return None;
         }
-        match self.inner.index.touch(key, self.inner.use_time())? {
+        match inner.index.touch(key, inner.use_time())? {
             Found::Flight(entry) => Some(entry),
-            Found::Kept(stored) => self.inner.pin(stored),
-            Found::Stored(slot) => self.inner.find_on_disk(&slot),
+            Found::Kept(stored) => inner.pin(stored),
+            Found::Stored(slot) => inner.find_on_disk(&slot),
         }
     }
 
     /// Whether `find` would look for the key on the disk or in memory; marks nothing.
     pub fn peek(&self, key: &Key) -> bool {
-        let shard = self.inner.index.shard(key);
-        let oldest = self.inner.use_time().oldest;
+        let inner = self.inner.load();
+        let oldest = inner.use_time().oldest;
+        let shard = inner.index.shard(key);
         shard.table.get(key).is_some_and(|slot| slot.used >= oldest)
     }
 
     /// Begins to fill an entry. Nothing is reserved before bytes come.
     pub fn begin(&self, key: Key, expected_len: Option<u64>) -> Result<Writer, NotStored> {
-        let admitted = self.inner.may_begin(expected_len);
+        let inner = self.inner.load_full();
+        // So that no fill begins unseen while the directory is lent.
+        let _open = read(&inner.door);
+        let admitted = inner.may_begin(expected_len);
         if admitted.is_err() {
-            self.inner
-                .counters
-                .not_stored
-                .fetch_add(1, Ordering::Relaxed);
+            inner.counters.not_stored.fetch_add(1, Ordering::Relaxed);
         }
-        admitted.map(|()| Writer::new(Arc::clone(&self.inner), key, expected_len))
+        admitted.map(|()| Writer::new(Arc::clone(&inner), key, expected_len))
     }
 
     /// Removes an entry; true if there was one. Its removal is in the log when this returns.
     pub fn remove(&self, key: &Key) -> bool {
-        !self.inner.is_closed() && self.inner.remove(key)
+        let inner = self.inner.load();
+        let _open = read(&inner.door);
+        !inner.is_closed() && inner.remove(key)
     }
 
     /// Gives an entry a new head; the body stays where it is.
     pub fn replace_head(&self, entry: &Entry, head: Bytes) -> Result<Entry, NotStored> {
-        if self.inner.is_closed() {
+        let inner = self.inner.load();
+        let _open = read(&inner.door);
+        if inner.is_closed() {
             return Err(NotStored::Closed);
         }
         let stored = &entry.stored;
@@ -325,7 +342,7 @@ impl Zone {
                 )
             }
         };
-        self.inner.publish(Publish {
+        inner.publish(Publish {
             key: stored.key,
             head,
             body,
@@ -338,22 +355,25 @@ impl Zone {
 
     /// Removes what is inactive and makes space; to be called every second or so by one thread.
     pub fn sweep(&self) -> Swept {
-        if self.inner.is_closed() {
+        let inner = self.inner.load();
+        let _open = read(&inner.door);
+        if inner.is_closed() {
             Swept::default()
         } else {
-            self.inner.sweep()
+            inner.sweep()
         }
     }
 
     /// Numbers about the zone.
     pub fn usage(&self) -> Usage {
-        self.inner.usage()
+        self.inner.load().usage()
     }
 
     /// Calls `f` for each entry, in no order; entries that come or go meanwhile may be missed.
     pub fn entries(&self, f: &mut dyn FnMut(&Key, EntrySummary)) {
-        let oldest = self.inner.use_time().oldest;
-        for shard in self.inner.index.shards() {
+        let inner = self.inner.load();
+        let oldest = inner.use_time().oldest;
+        for shard in inner.index.shards() {
             let slots: Vec<Slot> = lock(shard).table.iter().copied().collect();
             for slot in slots.iter().filter(|slot| slot.used >= oldest) {
                 f(&slot.key, summary(slot));
@@ -363,22 +383,32 @@ impl Zone {
 
     /// Waits until everything that was finished is in the kernel. For tests and tools.
     pub fn flush(&self) {
-        self.inner.disk.queue.flush();
+        self.inner.load().disk.queue.flush();
     }
 
     /// Writes everything down, syncs it and lets the directory go. Later calls find nothing.
     pub fn close(&self) {
-        if self.inner.closed.swap(true, Ordering::AcqRel) {
+        let inner = self.inner.load();
+        if !inner.shut_door() {
             return;
         }
-        self.inner.disk.queue.flush();
-        self.inner.disk.queue.close();
+        inner.disk.queue.flush();
+        inner.disk.queue.close();
         if let Some(thread) = lock(&self.thread).take() {
             // A disk thread that panicked has nothing left to say here.
             let _ = thread.join();
         }
-        self.inner.shut_down();
+        inner.shut_down();
     }
+}
+
+/// Starts the disk thread of a zone.
+pub(crate) fn start_writing(inner: &Arc<Inner>) -> Result<JoinHandle<()>, StoreError> {
+    let writer = Arc::clone(inner);
+    std::thread::Builder::new()
+        .name(format!("disk {}", inner.conf.name))
+        .spawn(move || writer.write_loop())
+        .map_err(|source| StoreError::io("start the thread of", &inner.conf.path, source))
 }
 
 impl Drop for Zone {
@@ -401,9 +431,8 @@ impl Inner {
     /// Now, and up to when entries are inactive.
     pub(crate) fn use_time(&self) -> UseTime {
         let now = self.now_s();
-        let inactive = u32::try_from(self.conf.inactive.as_secs()).unwrap_or(u32::MAX);
         // Uses are known to the second, so an entry may stay up to a second longer.
-        let oldest = now.saturating_sub(inactive);
+        let oldest = now.saturating_sub(self.limits.inactive_s());
         UseTime { now, oldest }
     }
 
@@ -525,7 +554,8 @@ impl Inner {
     /// Takes a corrupt entry out, for good: older versions must not come back in its place, and
     /// nobody should have to find out again after a restart.
     fn drop_corrupt(&self, key: &Key, place: Place) {
-        if self.index.remove_at(key, place).is_none() {
+        let _open = read(&self.door);
+        if self.index.remove_at(key, place).is_none() || self.is_closed() {
             return;
         }
         self.kill(key, place);

@@ -296,6 +296,14 @@ impl Log {
         (segment.open == 0 && !segment.is_sealed).then_some(id)
     }
 
+    /// Leaves no room in the active segment, so that nobody goes on in it.
+    pub(crate) fn fill_active(&mut self) {
+        let active = self.active;
+        if let Some(segment) = self.segments.get_mut(&active) {
+            segment.tail += segment.room() & !15;
+        }
+    }
+
     /// Whether a record of `size` bytes with `rows_len` bytes of rows fits the active segment.
     pub(crate) fn has_room(&self, size: u32, rows_len: u32) -> bool {
         let active = self.segments.get(&self.active);

@@ -213,6 +213,8 @@ impl Inner {
                     let unsynced_ms = self.clock.now().saturating_sub(synced_ms);
                     flush_ms > 0 && unsynced_ms / MAX_FLUSHES >= flush_ms
                 }
+                // Nobody has anything for us any more.
+                Next::Idle if self.is_shut() && !self.has_fills() => return,
                 Next::Idle => true,
                 Next::Stop => return,
             };
@@ -267,7 +269,7 @@ impl Inner {
     }
 
     /// INVARIANT 2, for a fill that will not be written further.
-    fn release(&self, fill: &Fill) {
+    pub(crate) fn release(&self, fill: &Fill) {
         let (charged, open) = {
             let mut state = fill.state();
             state.is_queued = false;
@@ -343,6 +345,9 @@ impl Inner {
     pub(crate) fn seal(&self, id: u32) {
         // Nobody may void a row between the copy of the rows and its writing.
         let _turn = lock(&self.disk.turning);
+        if self.is_shut() {
+            return;
+        }
         let (rows, tail, size) = {
             let log = lock(&self.disk.log);
             let Some(segment) = log.segments.get(&id) else {

@@ -1,0 +1,212 @@
+//! Letting another process have the directory, taking it back, and other limits meanwhile.
+//!
+//! ```text
+//!            lend                          take_back
+//!   ours ──────────► lent: nothing is found ──────────► ours, opened again
+//! ```
+//!
+//! [`Zone::lend`] ends the possession as a close does: what was finished is written, every segment
+//! has its summary, the superblock says `Clean` and its lock is free. But fills that run go on, so
+//! that whoever reads along gets the whole body: each is granted space in segments before the
+//! lock is released, and the rest of its body goes there. For the next owner this space is a
+//! stretch of a segment that no record names. Such a fill makes no entry.
+//!
+//! 1. From the moment in which the lock is free, nothing is written but what was granted.
+//! 2. A segment with granted space, or with the slices of a fill that runs, is never continued by
+//!    the next owner, nor after a crash of it: it is left without room and with a summary.
+//! 3. Granted space is within the limit of the zone, and at most a quarter of it.
+//!
+//! What the next owner evicts stays readable for those who read it here; its space is free when
+//! they are done.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use crate::admit::{EXTENT, Hold};
+use crate::disk::io::File;
+use crate::disk::segment::{Place, Plan};
+use crate::fill::{Fill, ViewState};
+use crate::lock::{lock, write};
+use crate::recover::{self, StoreError};
+use crate::zone::{Inner, Platform, Zone, ZoneConf, start_writing};
+
+/// Granted to a fill whose length is not known. Arbitrary: most bodies of unknown length are pages.
+const UNKNOWN_LEN: u64 = 8 << 20;
+/// All grants together are at most one part in so many of what the zone can hold.
+const GRANT_SHARE: u64 = 4;
+/// The list of fills is cleaned of those that ended when it is longer than this, and then when it
+/// has doubled.
+const FEW_FILLS: usize = 64;
+
+/// Limits that change while the zone is open; that of the files is the log's.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    inactive_s: AtomicU32,
+    min_free: AtomicU64,
+}
+
+impl Limits {
+    /// Those of a configuration.
+    pub(crate) fn new(conf: &ZoneConf) -> Self {
+        let limits = Self {
+            inactive_s: AtomicU32::new(0),
+            min_free: AtomicU64::new(0),
+        };
+        limits.set(conf);
+        limits
+    }
+
+    fn set(&self, conf: &ZoneConf) {
+        let inactive = u32::try_from(conf.inactive.as_secs()).unwrap_or(u32::MAX);
+        self.inactive_s.store(inactive, Ordering::Relaxed);
+        self.min_free.store(conf.min_free, Ordering::Relaxed);
+    }
+
+    /// Seconds after which an unused entry is gone.
+    pub(crate) fn inactive_s(&self) -> u32 {
+        self.inactive_s.load(Ordering::Relaxed)
+    }
+
+    /// Bytes to leave free on the file system; 0: none.
+    pub(crate) fn min_free(&self) -> u64 {
+        self.min_free.load(Ordering::Relaxed)
+    }
+}
+
+impl Zone {
+    /// Puts other limits into force: `max_size`, `min_free`, `inactive` and `memory`. Entries stay,
+    /// as far as they fit. The rest of `conf` counts when the zone is opened again.
+    pub fn change(&self, conf: ZoneConf) {
+        let inner = self.inner.load();
+        inner.limits.set(&conf);
+        lock(&inner.disk.log).plan = Plan::new(conf.max_size, conf.segment_size);
+        inner.index.limit_memory(conf.memory);
+        *lock(&self.conf) = conf;
+        self.sweep();
+    }
+
+    /// Lets the directory go, for another process to open it. Later calls find nothing, and fills
+    /// that run go on for their readers. Waits until what was finished is written.
+    pub fn lend(&self) {
+        self.inner.load().lend();
+    }
+
+    /// Opens the directory again after [`Zone::lend`]; an error leaves the zone as it is.
+    pub fn take_back(&self) -> Result<(), StoreError> {
+        let lent = self.inner.load_full();
+        if !lent.is_shut() {
+            return Ok(());
+        }
+        let platform = Platform {
+            io: Arc::clone(&lent.disk.io),
+            events: Arc::clone(&lent.events),
+        };
+        let conf = lock(&self.conf).clone();
+        let inner = recover::open(conf, Arc::clone(&lent.clock), platform)?;
+        let thread = start_writing(&inner)?;
+        // The thread that was there writes what fills were granted, and ends after the last one.
+        *lock(&self.thread) = Some(thread);
+        self.inner.store(inner);
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Ends the possession; false if it has ended already. Whoever was writing is done.
+    pub(crate) fn shut_door(&self) -> bool {
+        let _alone = write(&self.door);
+        !self.closed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether nothing is written any more but what was granted.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.is_shut.load(Ordering::Acquire)
+    }
+
+    /// Remembers a fill that begins.
+    pub(crate) fn note_fill(&self, fill: &Arc<Fill>) {
+        let mut fills = lock(&self.fills);
+        // Doubling makes the cleaning cheap; `capacity` is where it was left last.
+        if fills.len() >= FEW_FILLS && fills.len() == fills.capacity() {
+            fills.retain(|fill| fill.strong_count() > 0);
+        }
+        fills.push(Arc::downgrade(fill));
+    }
+
+    /// Whether a fill or a reader of one is left.
+    pub(crate) fn has_fills(&self) -> bool {
+        lock(&self.fills).iter().any(|fill| fill.strong_count() > 0)
+    }
+
+    fn lend(&self) {
+        let fills: Vec<Arc<Fill>> = {
+            let _alone = write(&self.door);
+            if self.closed.swap(true, Ordering::AcqRel) {
+                return;
+            }
+            let fills: Vec<_> = lock(&self.fills).iter().filter_map(Weak::upgrade).collect();
+            fills.iter().for_each(|fill| fill.detach());
+            fills
+        };
+        self.disk.queue.flush();
+        let mut budget = self.capacity() / GRANT_SHARE;
+        let mut holds = Vec::new();
+        for fill in &fills {
+            if fill.state().failed.is_some() {
+                self.release(fill);
+                continue;
+            }
+            let granted = self.reserve_rest(fill, &mut budget, &mut holds);
+            fill.grant(granted);
+        }
+        let is_read = fills.iter().any(|fill| !fill.state().files.is_empty());
+        if is_read || !holds.is_empty() {
+            // INVARIANT 2.
+            lock(&self.disk.log).fill_active();
+        }
+        self.shut_down();
+    }
+
+    /// Space for the rest of a body; none if it is not needed or cannot be had.
+    fn reserve_rest(
+        &self,
+        fill: &Arc<Fill>,
+        budget: &mut u64,
+        holds: &mut Vec<Hold>,
+    ) -> VecDeque<(Place, Arc<File>)> {
+        let mut granted = VecDeque::new();
+        let (view, allocated) = {
+            let state = fill.state();
+            (state.view, state.allocated)
+        };
+        let rest = match fill.expected_len {
+            Some(len) => len.saturating_sub(allocated),
+            None => UNKNOWN_LEN,
+        };
+        // What is less than an extent stays in memory.
+        let mut left = rest - rest % EXTENT;
+        if view != ViewState::Filling || left > *budget {
+            return granted;
+        }
+        let Some(this) = self.this.upgrade() else {
+            return granted;
+        };
+        *budget -= left;
+        let mut hold = Hold::new(this, Arc::clone(fill));
+        while left > 0 {
+            let wanted = u32::try_from(left).unwrap_or(u32::MAX);
+            let Ok(place) = hold.reserve_extent(wanted) else {
+                break;
+            };
+            self.end_reservation(place.segment);
+            let Some(file) = self.disk.file(place.segment) else {
+                break;
+            };
+            left -= u64::from(place.size);
+            granted.push_back((place, file));
+        }
+        holds.push(hold);
+        granted
+    }
+}
