@@ -11,9 +11,12 @@
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
+
+use millpond_proxy::server::successor::Program;
 
 use crate::arguments::DAEMON_CHILD;
 
@@ -22,10 +25,10 @@ const READY: &str = "ready";
 
 /// Starts the background process and waits until it serves or fails.
 pub(crate) fn start() -> Result<ExitCode> {
-    let program = std::env::current_exe().context("finding the program")?;
-    let mut child = Command::new(program)
+    let program = program();
+    let mut child = Command::new(program.path)
         .arg(DAEMON_CHILD)
-        .args(std::env::args_os().skip(1))
+        .args(program.arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -39,6 +42,23 @@ pub(crate) fn start() -> Result<ExitCode> {
         // It has said why.
         _ => ExitCode::FAILURE,
     })
+}
+
+/// How this program is started again to change the binary: by the name that it was started with, so
+/// that a link that points elsewhere by then is followed.
+pub(crate) fn program() -> Program {
+    let name = std::env::args_os().next().unwrap_or_default();
+    let has_folder = Path::new(&name).components().nth(1).is_some();
+    let known = match has_folder {
+        true => std::path::absolute(&name).ok(),
+        // The shell found it in one of its folders.
+        false => std::env::current_exe().ok(),
+    };
+    let words = std::env::args_os().skip(1);
+    Program {
+        path: known.unwrap_or_else(|| name.into()),
+        arguments: words.filter(|word| word != DAEMON_CHILD).collect(),
+    }
 }
 
 /// Leaves the session of whoever started us; called before anything else in the child.

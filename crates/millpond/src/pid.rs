@@ -1,9 +1,9 @@
-//! `pid`, `-s`: the file with the process id, and signals to the process that it names.
+//! `-s`: signals to the process that a pid file names.
 //!
-//! The file is written when the process serves, and removed at its end unless it names another
-//! process by then. To send a signal, the configuration is read, because it says where the file is.
+//! To send a signal, the configuration is read, because it says where the file is. Who writes the
+//! file is `millpond_proxy::pid`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -11,36 +11,6 @@ use millpond_proxy::log::error::{self, Level, os_error};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::arguments::{Arguments, SignalName};
-
-/// The file with our process id.
-pub(crate) struct PidFile {
-    path: PathBuf,
-}
-
-impl PidFile {
-    /// Writes it.
-    pub(crate) fn write(path: &Path) -> Result<PidFile> {
-        let text = format!("{}\n", std::process::id());
-        std::fs::write(path, text).map_err(|error| {
-            anyhow::anyhow!(
-                "open() \"{}\" failed ({})",
-                path.display(),
-                os_error(&error)
-            )
-        })?;
-        Ok(PidFile {
-            path: path.to_owned(),
-        })
-    }
-
-    /// Removes it, unless it has become another process's.
-    pub(crate) fn remove(self) {
-        if read(&self.path).is_ok_and(|pid| pid == Pid::from_raw(std::process::id() as i32)) {
-            // Somebody who removed it first did what is wanted.
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-}
 
 /// The id in a pid file.
 fn read(path: &Path) -> Result<Option<Pid>> {

@@ -1,8 +1,8 @@
 //! From a configuration to a serving process.
 //!
 //! ```text
-//! error log ─► configuration ─► background ─► logs ─► sockets ─► user ─► signals caught
-//!           ─► caches and workers ─► pid file
+//! inherited sockets ─► error log ─► configuration ─► background ─► logs ─► sockets ─► user
+//!                   ─► signals caught ─► caches and workers ─► pid file
 //! ```
 //!
 //! Whatever fails before the pid file is written is printed and ends the process with status 1.
@@ -11,18 +11,22 @@
 //! 1. When the pid file exists, the sockets listen and signals are caught.
 //! 2. The pid file is removed at the end, unless another process has put its own id there.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use millpond_proxy::log::error::{self, ErrorLog, Level};
 use millpond_proxy::log::file;
+use millpond_proxy::pid::PidFile;
 use millpond_proxy::reload::{ConfSource, Reading};
 use millpond_proxy::scope::Conf;
-use millpond_proxy::server::Server;
+use millpond_proxy::server::predecessor::Predecessor;
+use millpond_proxy::server::sockets::{BindError, Inherited};
+use millpond_proxy::server::successor::{self, Program};
+use millpond_proxy::server::{Process, Server, Standing};
 use millpond_proxy::shutdown::Signals;
 
 use crate::arguments::Arguments;
-use crate::pid::PidFile;
 use crate::{daemon, identity, test};
 
 /// Reads the configuration and serves until a signal ends the process.
@@ -35,11 +39,14 @@ pub(crate) fn run_then(
     arguments: &Arguments,
     started: impl FnOnce(&Server) -> Result<()>,
 ) -> Result<ExitCode> {
+    let program = daemon::program();
+    let (predecessor, inherited) = inherit();
     let source = arguments.conf_source(open_error_log(arguments));
     let Some(conf) = read(&source, arguments) else {
         return Ok(ExitCode::FAILURE);
     };
-    if conf.main.process.daemon && !arguments.is_daemon_child {
+    let is_in_background = arguments.is_daemon_child || predecessor.is_there();
+    if conf.main.process.daemon && !is_in_background {
         return daemon::start();
     }
     error::set_process_logs(source.process_logs(&conf));
@@ -47,10 +54,23 @@ pub(crate) fn run_then(
         return Ok(ExitCode::FAILURE);
     }
     log_panics();
-    let Some(server) = bind(conf) else {
+    let Some(server) = logged(Server::take_over(conf, predecessor, inherited)) else {
         return Ok(ExitCode::FAILURE);
     };
-    serve(arguments, server, &source, started)
+    let standing = match is_in_background {
+        true => Standing::Background,
+        false => Standing::Foreground,
+    };
+    serve(arguments, server, &source, (program, standing), started)
+}
+
+/// What the process left that this one is to take over from, if there is one.
+fn inherit() -> (Predecessor, Vec<Inherited>) {
+    let Ok(sockets) = std::env::var(successor::SOCKETS) else {
+        return (Predecessor::default(), Vec::new());
+    };
+    let channel = std::env::var(successor::CHANNEL).ok();
+    Predecessor::inherit(&sockets, channel.as_deref())
 }
 
 /// Opens the log of `-e`; without it, errors go to the standard error stream.
@@ -80,8 +100,8 @@ fn read(source: &ConfSource, arguments: &Arguments) -> Option<Conf> {
     reading.conf
 }
 
-fn bind(conf: Conf) -> Option<Server> {
-    match Server::bind(conf) {
+fn logged(bound: Result<Server, Vec<BindError>>) -> Option<Server> {
+    match bound {
         Ok(server) => Some(server),
         Err(failures) => {
             for failure in failures {
@@ -96,6 +116,7 @@ fn serve(
     arguments: &Arguments,
     mut server: Server,
     source: &ConfSource,
+    (program, standing): (Program, Standing),
     started: impl FnOnce(&Server) -> Result<()>,
 ) -> Result<ExitCode> {
     let process = server.conf().main.process.clone();
@@ -103,7 +124,7 @@ fn serve(
         identity::limit_open_files(count);
     }
     if let Some(names) = &process.user {
-        identity::change_to(names)?;
+        become_user(names, &server, &source.prefix.join(&process.pid))?;
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -113,17 +134,44 @@ fn serve(
         let signals = Signals::new().context("catching signals")?;
         server.start().context("starting the workers")?;
         let pid_file = PidFile::write(&source.prefix.join(&process.pid))?;
+        let mut process = Process {
+            program,
+            pid_file,
+            standing,
+        };
         error::leave_stderr();
         if arguments.is_daemon_child {
             daemon::ready()?;
         }
         let outcome = started(&server);
         if outcome.is_ok() {
-            server.run(signals, source).await;
+            server.run(signals, source, &mut process).await;
         }
-        pid_file.remove();
+        process.pid_file.remove();
         outcome.map(|()| ExitCode::SUCCESS)
     })
+}
+
+/// Changes to the user, after making what only root can make.
+fn become_user(names: &[String], server: &Server, pid_path: &Path) -> Result<()> {
+    let logs = file::paths();
+    let zones = server.conf().declared.zones.iter();
+    let zones: Vec<&Path> = zones.map(|zone| zone.path.as_path()).collect();
+    if rustix::process::geteuid().is_root() {
+        for zone in &zones {
+            let what = || format!("mkdir() \"{}\"", zone.display());
+            std::fs::create_dir_all(zone).with_context(what)?;
+        }
+        // Whoever cannot write it later is told so when it is written.
+        let _ = std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(pid_path);
+    }
+    let mut paths: Vec<&Path> = logs.iter().map(PathBuf::as_path).collect();
+    paths.extend(zones);
+    paths.push(pid_path);
+    identity::change_to(names, &paths)
 }
 
 /// A panic ends one request; it is logged and counted, and the process goes on.

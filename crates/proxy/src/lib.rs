@@ -23,6 +23,7 @@ pub mod log;
 pub mod map;
 pub mod network;
 pub mod phase;
+pub mod pid;
 pub mod reload;
 pub mod request;
 pub mod respond;

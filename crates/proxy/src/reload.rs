@@ -22,7 +22,7 @@ use crate::lint;
 use crate::log::error::{self, ErrorLog, Level};
 use crate::log::file;
 use crate::scope::{self, Conf};
-use crate::server::Server;
+use crate::server::{Process, Server};
 
 /// Where the configuration is read from.
 #[derive(Clone, Debug)]
@@ -114,7 +114,7 @@ impl Reading {
 }
 
 /// Reads the configuration again and puts it into force, if there is nothing wrong with it.
-pub fn reload(server: &mut Server, source: &ConfSource) {
+pub fn reload(server: &mut Server, source: &ConfSource, process: &mut Process) {
     error::process(Level::Notice, format_args!("reconfiguring"));
     let reading = source.read();
     reading.log();
@@ -123,11 +123,15 @@ pub fn reload(server: &mut Server, source: &ConfSource) {
         return;
     }
     let logs = source.process_logs(&conf);
+    let pid_path = source.prefix.join(&conf.main.process.pid);
     match server.change(conf) {
         Ok(()) => {
             error::set_process_logs(logs);
             // nginx: a new configuration writes to the files that have the names now.
             file::reopen_all();
+            if let Err(failure) = process.pid_file.move_to(&pid_path) {
+                error::process(Level::Alert, format_args!("{failure}"));
+            }
         }
         Err(errors) => {
             for failure in errors {

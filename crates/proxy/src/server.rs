@@ -3,34 +3,45 @@
 //! ```text
 //!         bind ──► Server ──start──► workers ◄── commands (serve, flush, quit, stop)
 //! main thread:       │
-//!                    └─ run: signal (shutdown.rs) ──► reload.rs | reopen | quit | stop
+//!                    └─ run: signal (shutdown.rs) ──► reload.rs | reopen | upgrade | quit | stop
 //! ```
 //!
 //! All sockets are bound before a thread is started, so that a start that fails leaves nothing
 //! behind. The main thread only waits for signals; requests are served by the workers
 //! (`server/thread.rs`).
 //!
+//! While the binary is changed there are two processes: `predecessor.rs` is how we took over,
+//! `successor.rs` how somebody takes over from us.
+//!
 //! Invariants:
 //! 1. A socket stays open as long as its address is configured ([`sockets::Sockets`]), whatever is
 //!    reloaded.
 //! 2. All workers serve the same configuration, but for the moment in which a reload reaches them.
-//! 3. `run` returns only after every worker has ended, or had its time to.
+//! 3. One process has the caches, and one accepts connections, once the other serves.
+//! 4. `run` returns only after every worker has ended, or had its time to.
 
+mod inherited;
+pub mod predecessor;
 pub mod sockets;
+pub mod successor;
 pub mod thread;
 
 use std::io;
 use std::sync::Arc;
 
+use crate::handler::limit_zone;
 use crate::log::error::{self, Level};
 use crate::log::file;
+use crate::pid::PidFile;
 use crate::reload::{self, ConfSource};
 use crate::scope::Conf;
 use crate::scope::main::WorkerCount;
 use crate::shutdown::{Signal, Signals};
 use crate::worker::Shared;
 
-use sockets::{BindError, Sockets};
+use predecessor::Predecessor;
+use sockets::{BindError, Inherited, SocketFiles, Sockets};
+use successor::{News, Program, Successor};
 use thread::{Command, WorkerThread};
 
 /// Why a configuration cannot be put into force.
@@ -42,6 +53,9 @@ pub enum StartError {
     /// A cache cannot be opened.
     #[error("{0}")]
     Zone(String),
+    /// A table that is kept over reloads would mean something else.
+    #[error("{0}")]
+    Limit(String),
     /// A thread cannot be started.
     #[error("starting a worker thread failed ({})", error::os_error(.0))]
     Thread(io::Error),
@@ -55,21 +69,58 @@ pub struct Server {
     /// Workers that a reload made superfluous and that still drain.
     leaving: Vec<WorkerThread>,
     shared: Arc<Shared>,
+    predecessor: Predecessor,
+    successor: Option<Successor>,
+    /// False after WINCH, and while a successor serves.
+    is_accepting: bool,
+}
+
+/// Where the process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Somebody may watch it on a terminal.
+    Foreground,
+    /// It has left its terminal.
+    Background,
+}
+
+/// What the process is to the outside.
+#[derive(Debug)]
+pub struct Process {
+    /// How it is started again.
+    pub program: Program,
+    /// The file with its id.
+    pub pid_file: PidFile,
+    /// Where it runs.
+    pub standing: Standing,
 }
 
 impl Server {
     /// Binds the sockets of a configuration. Nothing is accepted yet.
     pub fn bind(conf: Conf) -> Result<Server, Vec<BindError>> {
+        Server::take_over(conf, Predecessor::default(), Vec::new())
+    }
+
+    /// As [`Server::bind`], with sockets that a predecessor left.
+    pub fn take_over(
+        conf: Conf,
+        predecessor: Predecessor,
+        inherited: Vec<Inherited>,
+    ) -> Result<Server, Vec<BindError>> {
         let conf = Arc::new(conf);
-        let mut sockets = Sockets::default();
+        let mut sockets = Sockets::inherit(inherited);
         let opened = sockets.open(&conf.bindings, worker_count(&conf))?;
-        sockets.adopt(opened, &conf.bindings);
+        // The predecessor still listens on what we do not.
+        sockets.adopt(opened, &conf.bindings, SocketFiles::Shared);
         Ok(Server {
             conf,
             sockets,
             workers: Vec::new(),
             leaving: Vec::new(),
             shared: Arc::default(),
+            predecessor,
+            successor: None,
+            is_accepting: true,
         })
     }
 
@@ -88,6 +139,7 @@ impl Server {
     /// The caches come this late because they start threads, which must have the user that the
     /// process changed to.
     pub fn start(&mut self) -> Result<(), StartError> {
+        self.predecessor.wait_for_store();
         if let Some(conf) = Arc::get_mut(&mut self.conf) {
             self.shared.zones.open(conf).map_err(StartError::Zone)?;
         }
@@ -101,19 +153,28 @@ impl Server {
     /// Obeys signals until one of them ends the process.
     ///
     /// `signals` must have been made before the process told anybody its id.
-    pub async fn run(mut self, mut signals: Signals, source: &ConfSource) {
+    pub async fn run(mut self, mut signals: Signals, source: &ConfSource, process: &mut Process) {
+        self.predecessor.tell_serving();
         loop {
-            let signal = signals.next().await;
+            let signal = tokio::select! {
+                signal = signals.next() => signal,
+                news = successor::news_of(&mut self.successor) => {
+                    self.heed(news);
+                    continue;
+                }
+            };
             let name = signal.name();
             error::process(Level::Notice, format_args!("signal {name} received"));
             match signal {
-                Signal::Reload => reload::reload(&mut self, source),
+                // nginx: while the binary is changed, this brings the workers of the old one back.
+                Signal::Reload if self.successor.is_some() => self.accept_again(),
+                Signal::Reload => reload::reload(&mut self, source, process),
                 Signal::Reopen => self.reopen_logs(),
+                // A terminal sends it whenever its window changes.
+                Signal::CloseListeners if process.standing == Standing::Foreground => {}
                 Signal::CloseListeners => self.close_listeners(),
-                Signal::Upgrade => {
-                    let message = format_args!("changing the binary is not supported");
-                    error::process(Level::Error, message);
-                }
+                Signal::Upgrade => self.upgrade(process),
+                Signal::ChildEnded => self.come_back(process),
                 Signal::Quit => {
                     self.command_all(|| Command::Quit);
                     break;
@@ -124,13 +185,16 @@ impl Server {
                 }
             }
         }
-        self.sockets.close();
+        self.let_go();
         self.wait_for_end(&mut signals).await;
+        self.shared.zones.close();
         error::process(Level::Notice, format_args!("exit"));
     }
 
     /// Puts another configuration into force. An error leaves everything as it was.
     pub fn change(&mut self, mut conf: Conf) -> Result<(), Vec<StartError>> {
+        limit_zone::inherit(&mut conf.declared, &self.conf.declared)
+            .map_err(|error| vec![StartError::Limit(error)])?;
         let count = worker_count(&conf);
         let opened = self.sockets.open(&conf.bindings, count);
         let opened = opened.map_err(|errors| Vec::from_iter(errors.into_iter().map(Into::into)))?;
@@ -141,7 +205,8 @@ impl Server {
             // The threads that there are serve it as well.
             error::process(Level::Alert, message);
         }
-        self.sockets.adopt(opened, &conf.bindings);
+        let files = self.socket_files();
+        self.sockets.adopt(opened, &conf.bindings, files);
         self.conf = Arc::new(conf);
         self.leaving.retain(|worker| !worker.has_ended());
         for worker in self.workers.drain(count.min(self.workers.len())..) {
@@ -163,7 +228,8 @@ impl Server {
     }
 
     /// Hands the configuration and its sockets to all workers.
-    fn serve(&self) {
+    fn serve(&mut self) {
+        self.is_accepting = true;
         for (index, worker) in self.workers.iter().enumerate() {
             let listening = self
                 .sockets
@@ -189,11 +255,102 @@ impl Server {
 
     /// nginx: WINCH ends the workers gracefully and keeps the master. Here the connections end and
     /// nothing more is accepted.
-    fn close_listeners(&self) {
+    fn close_listeners(&mut self) {
+        self.is_accepting = false;
         self.command_all(|| Command::Serve {
             conf: Arc::clone(&self.conf),
             listening: Vec::new(),
         });
+    }
+
+    /// Starts the program again, to take over from this process.
+    fn upgrade(&mut self, process: &mut Process) {
+        if self.successor.is_some() || self.predecessor.is_alive() {
+            let message =
+                "the binary is being changed already: end the old or the new process first";
+            error::process(Level::Notice, format_args!("{message}"));
+            return;
+        }
+        if let Err(failure) = process.pid_file.set_aside() {
+            error::process(Level::Alert, format_args!("{failure}"));
+            return;
+        }
+        let copies = self.sockets.copies();
+        match copies.and_then(|sockets| Successor::start(&process.program, sockets)) {
+            Ok(successor) => {
+                let id = successor.id();
+                error::process(Level::Notice, format_args!("start new binary process {id}"));
+                self.successor = Some(successor);
+            }
+            Err(failure) => {
+                let path = process.program.path.display();
+                let reason = error::os_error(&failure);
+                let message = format_args!("could not start \"{path}\" ({reason})");
+                error::process(Level::Alert, message);
+                put_back(&mut process.pid_file);
+            }
+        }
+    }
+
+    /// Does what the successor is waiting for.
+    fn heed(&mut self, news: News) {
+        match news {
+            News::WantsStore => self.lend_caches(),
+            // INVARIANT 3.
+            News::Serves => self.close_listeners(),
+        }
+    }
+
+    fn lend_caches(&mut self) {
+        self.shared.zones.lend();
+        if let Some(successor) = &mut self.successor {
+            successor.give_store();
+        }
+    }
+
+    /// A child has ended: if it was to take over, we go on.
+    fn come_back(&mut self, process: &mut Process) {
+        let Some(successor) = &mut self.successor else {
+            return;
+        };
+        let Some(status) = successor.ended() else {
+            return;
+        };
+        let id = successor.id();
+        error::process(
+            Level::Notice,
+            format_args!("new binary process {id} ended with {status}"),
+        );
+        self.successor = None;
+        put_back(&mut process.pid_file);
+        for failure in self.shared.zones.take_back() {
+            error::process(Level::Alert, format_args!("{failure}"));
+        }
+        self.accept_again();
+    }
+
+    fn accept_again(&mut self) {
+        if !self.is_accepting {
+            error::process(Level::Notice, format_args!("accepting connections again"));
+            self.serve();
+        }
+    }
+
+    /// Lets others have what they still need of an ending process, and closes the sockets.
+    fn let_go(&mut self) {
+        if self.successor.is_some() {
+            self.lend_caches();
+        }
+        let files = self.socket_files();
+        self.sockets.close(files);
+    }
+
+    /// Who else listens on our Unix sockets.
+    fn socket_files(&self) -> SocketFiles {
+        match self.successor.is_some() || self.predecessor.is_alive() {
+            true => SocketFiles::Shared,
+            false => SocketFiles::Ours,
+        }
     }
 
     fn command_all(&self, command: impl Fn() -> Command) {
@@ -223,6 +380,12 @@ impl Server {
         }
         drop(ended);
         workers.into_iter().for_each(WorkerThread::join);
+    }
+}
+
+fn put_back(pid_file: &mut PidFile) {
+    if let Err(failure) = pid_file.put_back() {
+        error::process(Level::Alert, format_args!("{failure}"));
     }
 }
 

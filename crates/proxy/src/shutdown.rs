@@ -6,8 +6,9 @@
 //! | TERM, INT | stop | end now |
 //! | HUP | reload | read the configuration again (`reload.rs`) |
 //! | USR1 | reopen | open the logs again, after they were renamed |
-//! | WINCH | | stop accepting, go on waiting for signals |
-//! | USR2 | | change the binary: not supported |
+//! | WINCH | | stop accepting and let requests end, go on waiting for signals; only in the background |
+//! | USR2 | | change the binary (`server/successor.rs`) |
+//! | CHLD | | the new binary has ended |
 //!
 //! How the end proceeds stands in `server.rs` and `server/thread.rs`.
 
@@ -27,6 +28,8 @@ pub enum Signal {
     CloseListeners,
     /// Change the binary.
     Upgrade,
+    /// A process that we started has ended.
+    ChildEnded,
     /// End gracefully.
     Quit,
     /// End now.
@@ -41,6 +44,7 @@ impl Signal {
             Signal::Reopen => "10 (SIGUSR1)",
             Signal::CloseListeners => "28 (SIGWINCH)",
             Signal::Upgrade => "12 (SIGUSR2)",
+            Signal::ChildEnded => "17 (SIGCHLD)",
             Signal::Quit => "3 (SIGQUIT)",
             Signal::Stop => "15 (SIGTERM)",
         }
@@ -64,6 +68,7 @@ impl Signals {
             (Signal::Reopen, SignalKind::user_defined1()),
             (Signal::Upgrade, SignalKind::user_defined2()),
             (Signal::CloseListeners, SignalKind::window_change()),
+            (Signal::ChildEnded, SignalKind::child()),
         ];
         let mut streams = Vec::new();
         for (signal, kind) in kinds {

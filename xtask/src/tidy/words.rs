@@ -42,6 +42,7 @@ const DISKS: &[&str] = &[
     "crates/proxy/src/handler/",
     "crates/proxy/src/log/",
     "crates/proxy/src/downstream/listener.rs",
+    "crates/proxy/src/pid.rs",
     // Bodies that are sent from files.
     "crates/proxy/src/body.rs",
     "crates/proxy/src/downstream/body.rs",
@@ -110,7 +111,11 @@ const PLACES: &[Word] = &[
         name: "unsafe",
         support: Support::MayNot,
         // Registers a descriptor that outlives its registration, and fills spare capacity.
-        places: &["crates/proxy/src/socket.rs"],
+        // Takes descriptors that another process left open.
+        places: &[
+            "crates/proxy/src/socket.rs",
+            "crates/proxy/src/server/inherited.rs",
+        ],
         instead: "use what rustix or std offer",
     },
 ];

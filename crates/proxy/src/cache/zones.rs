@@ -2,12 +2,16 @@
 //! reloads.
 //!
 //! Invariants:
-//! 1. A folder is open at most once in the process: a reload finds the zone that is there.
+//! 1. A folder is open at most once in the process: a reload finds the zone that is there, and
+//!    changes its parameters where it stands.
 //! 2. A zone that no configuration names any more closes with its last user.
+//! 3. A configuration that is not taken changes no zone.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,7 +19,7 @@ use millpond_cache::step::Policies;
 use millpond_cache::zone::{CacheZone, ZonePath};
 use millpond_conf::value::{Args, FromArgs};
 use millpond_conf::{Contexts, OffOr, Span, Statement, Template};
-use millpond_store::{SystemClock, Zone, ZoneConf};
+use millpond_store::{StoreError, SystemClock, Zone, ZoneConf};
 
 use crate::failure::Failure;
 use crate::request::Request;
@@ -27,6 +31,11 @@ use crate::upstream::protocol::Protocol;
 
 /// Time between two sweeps of a zone; `inactive` is exact to this.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often opening a folder is tried that somebody is about to let go, and the pause between two
+/// tries: together two and a half seconds, as for addresses.
+const OPEN_TRIES: u32 = 100;
+const OPEN_PAUSE: Duration = Duration::from_millis(25);
 
 /// Rows of this file. A zone is a zone, whatever the protocol that it was declared with.
 pub const ROWS: &[Row] = &[
@@ -147,10 +156,11 @@ impl Zones {
     }
 }
 
-/// Zones that are open in this process.
+/// Zones that are open in this process, and the thread that sweeps them.
 #[derive(Debug, Default)]
 pub struct Registry {
-    open: Mutex<HashMap<PathBuf, OpenZone>>,
+    open: Arc<Mutex<HashMap<PathBuf, OpenZone>>>,
+    sweeper: Mutex<Option<Sweeper>>,
 }
 
 #[derive(Debug)]
@@ -159,59 +169,178 @@ struct OpenZone {
     zone: Weak<CacheZone>,
 }
 
+/// The thread that sweeps, until it is told to stop.
+#[derive(Debug)]
+struct Sweeper {
+    must_stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
 impl Registry {
     /// Opens the zones that a configuration declares, or finds them open; the error says which and
-    /// why.
+    /// why, and then no zone has changed.
     pub fn open(&self, conf: &mut Conf) -> Result<(), String> {
-        let mut by_name = BTreeMap::new();
+        let mut zones = Vec::new();
         for declared in &conf.declared.zones {
-            let zone = self.open_one(declared)?;
+            let zone = match self.find(&declared.path) {
+                Some(zone) => zone,
+                None => self.open_one(declared)?,
+            };
+            zones.push((declared, zone));
+        }
+        let mut by_name = BTreeMap::new();
+        for (declared, zone) in zones {
+            let zone = self.change(declared, zone);
             by_name.insert(Bytes::from(declared.name.clone().into_bytes()), zone);
         }
         conf.zones = Zones { by_name };
+        self.sweep_in_background();
         Ok(())
     }
 
-    fn open_one(&self, declared: &ZonePath) -> Result<Arc<CacheZone>, String> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|_, zone| zone.zone.strong_count() > 0);
-        if let Some(known) = open.get(&declared.path)
-            && let Some(zone) = known.zone.upgrade()
-        {
-            if known.declared == *declared {
-                return Ok(zone);
-            }
-            // nginx keeps a zone's folder and refuses to change it by a reload.
-            let path = declared.path.display();
-            return Err(format!(
-                "cache \"{path}\" cannot change its parameters while it is open"
-            ));
+    /// Lets all folders go, for another process to open them.
+    pub fn lend(&self) {
+        for zone in self.alive() {
+            zone.store.lend();
         }
-        let zone = Arc::new(open_store(declared)?);
-        sweep_in_background(&zone);
+    }
+
+    /// Opens the folders again that were lent; the errors say which cannot be had, and those zones
+    /// stay without entries.
+    pub fn take_back(&self) -> Vec<String> {
+        let zones = self.alive();
+        let taken = zones.iter().filter_map(|zone| {
+            let taken = patiently(|| zone.store.take_back());
+            taken.err().map(|error| not_opened(&zone.name, &error))
+        });
+        taken.collect()
+    }
+
+    /// Writes everything down; to be called once, when nobody uses the zones any more.
+    pub fn close(&self) {
+        if let Some(sweeper) = lock(&self.sweeper).take() {
+            sweeper.must_stop.store(true, Ordering::Release);
+            sweeper.thread.thread().unpark();
+            // One that panicked sweeps nothing any more either.
+            let _ = sweeper.thread.join();
+        }
+        for zone in self.alive() {
+            zone.store.close();
+        }
+    }
+
+    fn alive(&self) -> Vec<Arc<CacheZone>> {
+        let open = lock(&self.open);
+        open.values()
+            .filter_map(|zone| zone.zone.upgrade())
+            .collect()
+    }
+
+    fn find(&self, path: &Path) -> Option<Arc<CacheZone>> {
+        lock(&self.open).get(path)?.zone.upgrade()
+    }
+
+    fn open_one(&self, declared: &ZonePath) -> Result<Arc<CacheZone>, String> {
+        create_parent(&declared.path)?;
+        let open = || Zone::open(zone_conf(declared), Arc::new(SystemClock));
+        // The folder may be that of a zone whose last user is closing it.
+        let store = patiently(open).map_err(|error| not_opened(&declared.name, &error))?;
+        let zone = Arc::new(CacheZone::new(declared.name.clone(), store));
+        self.note(declared, &zone);
+        Ok(zone)
+    }
+
+    /// Puts the parameters of a zone into force; entries stay, running fills too.
+    fn change(&self, declared: &ZonePath, zone: Arc<CacheZone>) -> Arc<CacheZone> {
+        let is_same = {
+            let open = lock(&self.open);
+            let known = open.get(&declared.path);
+            known.is_some_and(|known| known.declared == *declared)
+        };
+        if is_same {
+            return zone;
+        }
+        zone.store.change(zone_conf(declared));
+        let zone = match zone.name == declared.name {
+            true => zone,
+            // The store is the same; who uses the old name has fills of its own.
+            false => Arc::new(CacheZone::new(
+                declared.name.clone(),
+                Arc::clone(&zone.store),
+            )),
+        };
+        self.note(declared, &zone);
+        zone
+    }
+
+    fn note(&self, declared: &ZonePath, zone: &Arc<CacheZone>) {
         let known = OpenZone {
             declared: declared.clone(),
-            zone: Arc::downgrade(&zone),
+            zone: Arc::downgrade(zone),
         };
+        let mut open = lock(&self.open);
+        open.retain(|_, zone| zone.zone.strong_count() > 0);
         open.insert(declared.path.clone(), known);
-        Ok(zone)
+    }
+
+    /// Starts the thread that sweeps all zones, unless it runs or there is none to sweep.
+    fn sweep_in_background(&self) {
+        let mut sweeper = lock(&self.sweeper);
+        if sweeper.is_some() || lock(&self.open).is_empty() {
+            return;
+        }
+        let must_stop = Arc::new(AtomicBool::new(false));
+        let (stops, open) = (Arc::clone(&must_stop), Arc::clone(&self.open));
+        let sweep = move || {
+            while !stops.load(Ordering::Acquire) {
+                let zones: Vec<_> = lock(&open).values().map(|it| it.zone.clone()).collect();
+                for zone in zones.iter().filter_map(Weak::upgrade) {
+                    zone.store.sweep();
+                }
+                std::thread::park_timeout(SWEEP_INTERVAL);
+            }
+        };
+        let started = std::thread::Builder::new()
+            .name("millpond-sweep".to_string())
+            .spawn(sweep);
+        // Without the thread nothing but `inactive` is late: space is kept by the store itself.
+        *sweeper = started.ok().map(|thread| Sweeper { must_stop, thread });
     }
 }
 
-fn open_store(declared: &ZonePath) -> Result<CacheZone, String> {
-    create_parent(&declared.path)?;
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tries until nobody else has the folder, for a while.
+fn patiently<T>(mut open: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    let mut tries = 1;
+    loop {
+        match open() {
+            Err(StoreError::InUse { .. }) if tries < OPEN_TRIES => {
+                tries += 1;
+                // This is the main thread, which only waits for signals.
+                std::thread::park_timeout(OPEN_PAUSE);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn not_opened(name: &str, error: &StoreError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("cache \"{name}\" cannot be opened: {error}: {source}"),
+        None => format!("cache \"{name}\" cannot be opened: {error}"),
+    }
+}
+
+fn zone_conf(declared: &ZonePath) -> ZoneConf {
     let mut conf = ZoneConf::new(&declared.name, &declared.path);
     conf.max_size = declared.max_size;
     conf.min_free = declared.min_free;
     conf.inactive = declared.inactive;
     conf.memory = declared.memory;
-    let store = Zone::open(conf, Arc::new(SystemClock)).map_err(|error| {
-        format!(
-            "cache \"{}\" cannot be opened: {error}",
-            declared.path.display()
-        )
-    })?;
-    Ok(CacheZone::new(declared.name.clone(), store))
+    conf
 }
 
 fn create_parent(path: &Path) -> Result<(), String> {
@@ -220,20 +349,4 @@ fn create_parent(path: &Path) -> Result<(), String> {
     };
     std::fs::create_dir_all(parent)
         .map_err(|error| format!("mkdir() \"{}\" failed: {error}", parent.display()))
-}
-
-/// A thread that sweeps the zone as long as anybody uses it.
-fn sweep_in_background(zone: &Arc<CacheZone>) {
-    let zone = Arc::downgrade(zone);
-    let sweep = move || {
-        while let Some(zone) = zone.upgrade() {
-            zone.store.sweep();
-            drop(zone);
-            std::thread::park_timeout(SWEEP_INTERVAL);
-        }
-    };
-    // Without the thread nothing but `inactive` is late: space is kept by the store itself.
-    let _ = std::thread::Builder::new()
-        .name("millpond-sweep".to_string())
-        .spawn(sweep);
 }

@@ -81,7 +81,8 @@ pub struct LimitConn {
 pub struct ConnectionZone {
     name: String,
     key: Template,
-    counts: Mutex<KeyTable<u16>>,
+    /// Shared with the zone of the configuration before, if a reload kept it.
+    counts: Arc<Mutex<KeyTable<u16>>>,
 }
 
 /// One connection in a zone; given back when dropped.
@@ -136,7 +137,7 @@ fn limit_conn_zone(builder: &mut Builder, statement: &Statement, _draft: &mut Dr
     zones.push(Arc::new(ConnectionZone {
         name: zone.name,
         key: zone.key,
-        counts: Mutex::new(KeyTable::new(zone.size)),
+        counts: Arc::new(Mutex::new(KeyTable::new(zone.size))),
     }));
 }
 
@@ -152,6 +153,23 @@ impl ConnectionZone {
     /// Name of the zone.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Goes on with the table of a zone of the same name, if the size is the same.
+    pub fn inherit(&mut self, old: &ConnectionZone) -> Result<(), String> {
+        if self.key.source != old.key.source {
+            return Err(format!(
+                "limit_conn_zone \"{}\" uses the \"{}\" key while previously it used the \"{}\" key",
+                self.name, self.key.source, old.key.source
+            ));
+        }
+        let size = |table: &Mutex<KeyTable<u16>>| {
+            table.lock().unwrap_or_else(PoisonError::into_inner).size()
+        };
+        if size(&self.counts) == size(&old.counts) {
+            self.counts = Arc::clone(&old.counts);
+        }
+        Ok(())
     }
 
     fn hold(self: &Arc<Self>, key: Bytes, limit: u16) -> Result<Held, Refusal> {

@@ -103,7 +103,8 @@ pub struct RequestZone {
     /// Thousandths of requests a second.
     rate: u64,
     created: Instant,
-    buckets: Mutex<KeyTable<Bucket>>,
+    /// Shared with the zone of the configuration before, if a reload kept it.
+    buckets: Arc<Mutex<KeyTable<Bucket>>>,
 }
 
 /// A bucket: how full it was, and when.
@@ -201,7 +202,7 @@ fn limit_req_zone(builder: &mut Builder, statement: &Statement, _draft: &mut Dra
         key: zone.key,
         rate,
         created: clock::instant(),
-        buckets: Mutex::new(KeyTable::new(zone.size)),
+        buckets: Arc::new(Mutex::new(KeyTable::new(zone.size))),
     }));
 }
 
@@ -219,6 +220,24 @@ impl RequestZone {
     /// Name of the zone.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Goes on with the table of a zone of the same name, if the size is the same.
+    pub fn inherit(&mut self, old: &RequestZone) -> Result<(), String> {
+        if self.key.source != old.key.source {
+            return Err(format!(
+                "limit_req \"{}\" uses the \"{}\" key while previously it used the \"{}\" key",
+                self.name, self.key.source, old.key.source
+            ));
+        }
+        let size = |table: &Mutex<KeyTable<Bucket>>| {
+            table.lock().unwrap_or_else(PoisonError::into_inner).size()
+        };
+        if size(&self.buckets) == size(&old.buckets) {
+            self.buckets = Arc::clone(&old.buckets);
+            self.created = old.created;
+        }
+        Ok(())
     }
 
     fn now_ms(&self) -> u64 {

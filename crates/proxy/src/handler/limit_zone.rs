@@ -8,7 +8,8 @@
 //! 1. The cost of all entries is at most the size of the table.
 //! 2. `first` to `last` is a list of all entries, the last used one first.
 //!
-//! Differs from nginx: a zone starts empty after a reload.
+//! A reload keeps the table of a zone whose size is the same ([`inherit`]); another key under the
+//! same name is refused, because the table would count something else.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use millpond_conf::value::parse_offset;
 use millpond_conf::{Statement, Template, Word};
 
 use crate::scope::build::Builder;
+use crate::scope::declared::Declared;
 use crate::scope::location::LocationSettings;
 
 /// The smallest zone that nginx takes: eight pages.
@@ -57,6 +59,11 @@ impl<V: Default> KeyTable<V> {
             first: None,
             last: None,
         }
+    }
+
+    /// The most that all entries may cost.
+    pub fn size(&self) -> usize {
+        self.size
     }
 
     /// The value of a key, which becomes the last used one.
@@ -163,6 +170,30 @@ impl<V: Default> KeyTable<V> {
 /// nginx's slabs are powers of two.
 fn cost(key: &[u8]) -> usize {
     (key.len() + ENTRY_COST).next_power_of_two()
+}
+
+/// Lets the zones of a new configuration go on with the tables of those before; the error is
+/// nginx's.
+pub fn inherit(new: &mut Declared, old: &Declared) -> Result<(), String> {
+    for zone in &mut new.limit_req {
+        let known = old
+            .limit_req
+            .iter()
+            .find(|known| known.name() == zone.name());
+        if let (Some(known), Some(zone)) = (known, Arc::get_mut(zone)) {
+            zone.inherit(known)?;
+        }
+    }
+    for zone in &mut new.limit_conn {
+        let known = old
+            .limit_conn
+            .iter()
+            .find(|known| known.name() == zone.name());
+        if let (Some(known), Some(zone)) = (known, Arc::get_mut(zone)) {
+            zone.inherit(known)?;
+        }
+    }
+    Ok(())
 }
 
 /// What both zone directives have in common.

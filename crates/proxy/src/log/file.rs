@@ -169,6 +169,12 @@ pub fn reopen_all() -> bool {
     is_good(LogFile::reopen)
 }
 
+/// The paths of all files.
+pub fn paths() -> Vec<PathBuf> {
+    let live = live();
+    live.iter().filter_map(|file| file.path.clone()).collect()
+}
+
 fn is_good(open: fn(&LogFile) -> Result<(), OpenError>) -> bool {
     let mut is_good = true;
     for file in live() {

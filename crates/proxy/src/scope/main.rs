@@ -53,9 +53,14 @@ pub struct ProcessPolicy {
     #[directive(name = "worker_processes", default = "1")]
     pub workers: WorkerCount,
     /// The file that the process id is written to.
-    #[directive(name = "pid", default = "logs/millpond.pid")]
+    #[directive(name = "pid", default = "/run/millpond.pid")]
     pub pid: String,
     /// The user and group that the process changes to when it was started as root.
+    ///
+    /// # Differs from nginx
+    ///
+    /// Without it nothing changes. With it no part of the process stays root, but it may bind ports
+    /// below 1024 for good; logs, the pid file and the folders of caches are given to the user.
     #[directive(name = "user")]
     pub user: Option<Vec<String>>,
     /// The largest number of open files of the process.

@@ -49,6 +49,24 @@ pub struct Listening {
     pub fd: OwnedFd,
 }
 
+/// A listening socket that another process left us.
+#[derive(Debug)]
+pub struct Inherited {
+    /// Where it listens.
+    pub address: Address,
+    /// The socket.
+    pub fd: OwnedFd,
+}
+
+/// Whether the files of Unix sockets go with the sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketFiles {
+    /// They are ours alone.
+    Ours,
+    /// Another process listens there too.
+    Shared,
+}
+
 /// All sockets.
 #[derive(Debug, Default)]
 pub struct Sockets {
@@ -67,6 +85,31 @@ struct Bound {
 pub struct Opened(Vec<Bound>);
 
 impl Sockets {
+    /// Begins with sockets that another process left.
+    pub fn inherit(inherited: Vec<Inherited>) -> Sockets {
+        let mut sockets = Sockets::default();
+        for Inherited { address, fd } in inherited {
+            match sockets
+                .bound
+                .iter_mut()
+                .find(|bound| bound.address == address)
+            {
+                Some(bound) => bound.fds.push(fd),
+                None => sockets.bound.push(Bound {
+                    address,
+                    fds: vec![fd],
+                }),
+            }
+        }
+        sockets
+    }
+
+    /// Copies of all sockets, for another process.
+    pub fn copies(&self) -> io::Result<Vec<OwnedFd>> {
+        let all = self.bound.iter().flat_map(|bound| &bound.fds);
+        all.map(OwnedFd::try_clone).collect()
+    }
+
     /// Opens what `bindings` need beyond what there is. All errors are returned, and nothing is
     /// kept then.
     pub fn open(
@@ -112,7 +155,7 @@ impl Sockets {
     }
 
     /// Keeps what was opened and closes what `bindings` do not name.
-    pub fn adopt(&mut self, opened: Opened, bindings: &[Arc<Binding>]) {
+    pub fn adopt(&mut self, opened: Opened, bindings: &[Arc<Binding>], files: SocketFiles) {
         for new in opened.0 {
             match self
                 .bound
@@ -128,7 +171,7 @@ impl Sockets {
             .into_iter()
             .partition(is_named);
         self.bound = kept;
-        remove_files(&gone);
+        remove_files(&gone, files);
     }
 
     /// Copies of the sockets that the worker of an index accepts from.
@@ -155,8 +198,8 @@ impl Sockets {
 
     /// Closes all sockets, so that nobody connects to a process that is about to end. Workers close
     /// their copies themselves.
-    pub fn close(&mut self) {
-        remove_files(&self.bound);
+    pub fn close(&mut self, files: SocketFiles) {
+        remove_files(&self.bound, files);
         self.bound.clear();
     }
 
@@ -193,10 +236,11 @@ fn bind_patiently(binding: &Binding, port_use: PortUse) -> io::Result<OwnedFd> {
     }
 }
 
-fn remove_files(sockets: &[Bound]) {
-    sockets
-        .iter()
-        .for_each(|bound| listener::remove_file(&bound.address));
+fn remove_files(sockets: &[Bound], files: SocketFiles) {
+    if files == SocketFiles::Ours {
+        let addresses = sockets.iter().map(|bound| &bound.address);
+        addresses.for_each(listener::remove_file);
+    }
 }
 
 #[cfg(test)]
