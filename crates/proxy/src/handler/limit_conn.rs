@@ -267,7 +267,7 @@ mod tests {
         let zone = Arc::new(ConnectionZone {
             name: "one".to_string(),
             key: Template::literal("k"),
-            counts: Mutex::new(KeyTable::new(128)),
+            counts: Arc::new(Mutex::new(KeyTable::new(128))),
         });
         let key = Bytes::from_static(b"a");
         let first = zone.hold(key.clone(), 2);

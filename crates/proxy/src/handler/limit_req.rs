@@ -499,7 +499,7 @@ mod tests {
             key: Template::literal("k"),
             rate,
             created: clock::instant(),
-            buckets: Mutex::new(KeyTable::new(1024)),
+            buckets: Arc::new(Mutex::new(KeyTable::new(1024))),
         }
     }
 

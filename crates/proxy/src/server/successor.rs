@@ -1,14 +1,14 @@
 //! Changing the binary, as seen by the process that is running.
 //!
-//! USR2 starts the program again with our listening sockets and one end of a channel. Both processes
-//! have the sockets from then on, so no connection is refused whoever ends.
+//! USR2 starts the program again with our listening sockets and one end of a channel. Both
+//! processes have the sockets from then on, so no connection is refused whoever ends.
 //!
 //! ```text
-//! we:           start it ─► ─────────── lend the caches ─► ───────── accept no more ─► drain, QUIT
-//!                  │             ▲ "store"      │ "store"     ▲ "serving"                │
-//! successor:       └─ read, open sockets ───────┴─ open them ─┴─ serve ──────────────────┴─►
-//!                                    │                        │
-//!                                    └── it ends ─────────────┴─► we take the caches back, and serve
+//! we:         start it ─────────► lend the caches ───────────► accept no more ───► QUIT
+//!                │                 ▲ C          │ C            ▲ S
+//! successor:     └─► read, bind ───┘            └─► open them ─┴─► serve ───────────►
+//!
+//! it ends, wherever it is ───► we take the caches back, and accept
 //! ```
 //!
 //! | byte | from | meaning |
