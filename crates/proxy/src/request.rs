@@ -180,6 +180,8 @@ pub struct Request {
     pub gzip_lens: Option<Rc<crate::filter::gzip::Lens>>,
     /// True when the path needed unescaping or merging, so that `unparsed_uri` is not `uri`.
     pub uri_is_complex: bool,
+    /// True when the path that the client sent had escapes: it is escaped again where it goes on.
+    pub uri_is_quoted: bool,
     /// True when the path that the client sent had escapes or plus signs: captures from it are
     /// escaped where they go into a query.
     pub uri_has_escapes: bool,
@@ -255,6 +257,7 @@ impl Request {
             adds_uri_to_alias: false,
             gzip_lens: None,
             uri_is_complex: false,
+            uri_is_quoted: false,
             uri_has_escapes: false,
             left_location_prefix: false,
             error_status: 0,
@@ -313,6 +316,7 @@ impl Request {
             adds_uri_to_alias: self.adds_uri_to_alias,
             gzip_lens: None,
             uri_is_complex: self.uri_is_complex,
+            uri_is_quoted: self.uri_is_quoted,
             uri_has_escapes: self.uri_has_escapes,
             left_location_prefix: self.left_location_prefix,
             error_status: self.error_status,

@@ -22,8 +22,8 @@ pub struct Run {
     /// What is seen so far of the present case.
     pub transcript: Transcript,
     origins: Vec<(&'static str, Origin)>,
-    /// Requests of each origin that belong to cases before the present one.
-    counted: Vec<usize>,
+    /// Requests and faults of each origin that belong to cases before the present one.
+    counted: Vec<(usize, usize)>,
     step: usize,
     _sockets: tempfile::TempDir,
 }
@@ -97,10 +97,12 @@ impl Run {
     /// Records what the origins saw during this case.
     fn record_origins(&mut self) -> Result<()> {
         let count = self.origins.len();
-        for ((name, origin), counted) in self.origins.iter().zip(&mut self.counted) {
-            if let Some(fault) = origin.faults().first() {
-                bail!("{name} saw a bad request: {fault}");
+        let mut fault = None;
+        for ((name, origin), (counted, faults)) in self.origins.iter().zip(&mut self.counted) {
+            if let Some(text) = origin.faults().get(*faults) {
+                fault = Some(format!("{name} saw a bad request: {text}"));
             }
+            *faults = origin.faults().len();
             let prefix = if count == 1 {
                 "origin".to_string()
             } else {
@@ -111,7 +113,10 @@ impl Run {
             self.transcript.push_requests(&prefix, of_case);
             *counted = requests.len();
         }
-        Ok(())
+        match fault {
+            Some(fault) => bail!(fault),
+            None => Ok(()),
+        }
     }
 
     fn start(scenario: &Scenario, kind: Kind) -> Result<Started> {
@@ -143,7 +148,7 @@ impl Run {
         Ok(Started::Yes(Box::new(Run {
             transcript: Transcript::new(Names::new(&proxy), scenario),
             proxy,
-            counted: vec![0; origins.len()],
+            counted: vec![(0, 0); origins.len()],
             origins,
             step: 0,
             _sockets: sockets,

@@ -44,7 +44,8 @@ fn set_path(req: &mut Request, head: &RequestHead) -> Result<(), (u16, String)> 
     let whole: &[u8] = if is_pathless { b"/" } else { path };
     let normal = normalize(whole, merge).map_err(|_| (400, INVALID.to_string()))?;
     req.uri_is_complex = matches!(normal, Cow::Owned(_));
-    req.uri_has_escapes = memchr::memchr2(b'%', b'+', path).is_some();
+    req.uri_is_quoted = memchr::memchr(b'%', path).is_some();
+    req.uri_has_escapes = req.uri_is_quoted || memchr::memchr(b'+', path).is_some();
     req.uri = match normal {
         Cow::Borrowed(path) => head.share(path),
         Cow::Owned(path) => Bytes::from(path),

@@ -148,7 +148,7 @@ pub fn write_uri(req: &Request, target: &PassTarget, resolved: &Resolved, out: &
 
 fn write_rest(req: &Request, skipped: usize, out: &mut Vec<u8>) {
     let rest = req.uri.get(skipped..).unwrap_or_default();
-    if req.uri_has_escapes || req.is_internal {
+    if req.uri_is_quoted || req.is_internal {
         escape_into(rest, EscapeKind::Uri, out);
     } else {
         out.extend_from_slice(rest);

@@ -8,6 +8,7 @@ mod cache_vary;
 mod coding;
 mod connections;
 mod errors;
+mod generated;
 mod headers;
 mod limits;
 mod logs;
@@ -50,6 +51,7 @@ pub fn all() -> Vec<Scenario> {
         cache_vary::scenarios(),
         cache_ranges::scenarios(),
         coding::scenarios(),
+        generated::scenarios(),
     ]
     .into_iter()
     .flatten()
