@@ -61,6 +61,9 @@ pub enum BodyError {
     /// The client left while its answer was being put together.
     #[error("client prematurely closed connection")]
     ClientLeft,
+    /// The bytes are not what they are said to be.
+    #[error("{0}")]
+    Broken(String),
     /// A part of the answer could not be had, so that the whole is worth nothing.
     #[error("{0}")]
     Subrequest(String),

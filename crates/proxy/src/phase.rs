@@ -43,7 +43,7 @@ pub enum Phase {
     Preaccess,
     /// Who may.
     Access,
-    /// `try_files`.
+    /// `try_files`, `mirror`.
     Precontent,
     /// The answer is made.
     Content,
@@ -74,6 +74,7 @@ enum Handler {
     LimitConn,
     Access,
     TryFiles,
+    Mirror,
     Content,
 }
 
@@ -89,6 +90,7 @@ const HANDLERS: &[(Phase, Handler)] = &[
     (Phase::Preaccess, Handler::LimitConn),
     (Phase::Access, Handler::Access),
     (Phase::Precontent, Handler::TryFiles),
+    (Phase::Precontent, Handler::Mirror),
     (Phase::Content, Handler::Content),
 ];
 
@@ -159,7 +161,7 @@ fn finish(req: &mut Request, mut response: Box<Response>) -> Box<Response> {
 
 /// nginx: who answers without the request's body throws it away first.
 fn discard_body(req: &Request, response: Box<Response>) -> Result<Box<Response>, Failure> {
-    if response.source == Source::Own && !req.is_background {
+    if response.source == Source::Own && req.is_clients_own() {
         body::discard_ready(&req.down)?;
     }
     Ok(response)
@@ -244,6 +246,8 @@ async fn run_handler(req: &mut Request, handler: Handler) -> Result<Flow, Failur
         Handler::Access if req.is_subrequest() || !handler::access::is_due(req) => Ok(Flow::Next),
         Handler::Access => Box::pin(handler::access::run(req)).await,
         Handler::TryFiles => handler::try_files::run(req),
+        Handler::Mirror if !handler::mirror::is_due(req) => Ok(Flow::Next),
+        Handler::Mirror => Box::pin(handler::mirror::run(req)).await,
         Handler::Content => handler::content(req).await,
     }
 }

@@ -13,6 +13,7 @@
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_conf::{Part, Template, VarId};
@@ -20,6 +21,7 @@ use millpond_conf::{Part, Template, VarId};
 use crate::clock::Instant;
 use crate::downstream::Downstream;
 use crate::downstream::body::RequestBody;
+use crate::failure::Failure;
 use crate::handler::limit_conn::Held;
 use crate::header::{Fields, Known};
 use crate::http1::Method;
@@ -344,6 +346,21 @@ impl Request {
         self.role
             .as_ref()
             .is_some_and(|role| role.kind != Kind::Main)
+    }
+
+    /// True for the request that the client waits for: the body on the connection is its own.
+    pub fn is_clients_own(&self) -> bool {
+        !self.is_background && !self.is_subrequest()
+    }
+
+    /// Waits, unless there is a client and it leaves meanwhile.
+    pub async fn pause(&self, duration: Duration) -> Result<(), Failure> {
+        if self.is_background {
+            crate::clock::pause(duration).await;
+            return Ok(());
+        }
+        let waited = self.down.pause(duration).await;
+        waited.map_err(|_| Failure::Status(499))
     }
 
     /// True when something else stands ready in the place of an error's page.

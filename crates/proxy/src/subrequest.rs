@@ -35,6 +35,7 @@ use bytes::Bytes;
 use millpond_conf::ByteSize;
 
 use crate::clock;
+use crate::downstream::body::RequestBody;
 use crate::filter::ssi::Memory;
 use crate::header::{Known, KnownSet};
 use crate::http1::Method;
@@ -230,6 +231,10 @@ impl Request {
             method: Method::Get,
             uri: target.uri,
             args: target.args,
+            body: match role.kind {
+                Kind::Asked => RequestBody::None,
+                _ => self.body.share(),
+            },
             location: Arc::clone(&self.server.location),
             is_internal: true,
             had_error_page: false,

@@ -346,7 +346,7 @@ fn too_large(length: u64) -> Failure {
 
 /// Collects the whole body into memory or a file.
 pub async fn read_all(req: &mut Request) -> Result<(), Failure> {
-    if !req.is_background && !req.is_subrequest() {
+    if req.is_clients_own() {
         // nginx: also before a body that is there already, or empty.
         send_continue(&req.down).await?;
     }

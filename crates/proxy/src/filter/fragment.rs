@@ -24,7 +24,7 @@ use crate::body::{Body, BodyError, BodyStream, Piece};
 use crate::header::{Fields, Known};
 use crate::log::error::{self, Level};
 use crate::request::Request;
-use crate::response::Response;
+use crate::response::{Response, Source};
 use crate::subrequest::{self, Answering, Kind, Page, Running};
 
 /// What is read of a fragment before it is its turn (arbitrary: most fragments fit whole).
@@ -176,7 +176,7 @@ fn begin(
 ) -> Result<Sending, BodyError> {
     req.sent.status = response.status;
     // nginx: what closes a connection without an answer does so from within a page, too.
-    if matches!(response.status, 408 | 444 | 499) {
+    if response.source == Source::Own && matches!(response.status, 408 | 444 | 499) {
         return Err(BodyError::Subrequest(format!(
             "a subrequest ended with status {}",
             response.status

@@ -2,12 +2,12 @@
 //! meets them.
 //!
 //! ```text
-//! not_modified ─► headers ─► addition ─► sub ─► charset ─► ssi ─► gzip ─► range ─► connection
+//! not_modified ─► headers ─► gunzip ─► addition ─► sub ─► charset ─► ssi ─► gzip ─► range
 //! ```
 //!
 //! A filter looks at the head, changes it in place and notes in [`BodyChanges`] what is to become
-//! of the body. The body is changed at the end, in the order range, sub, charset, ssi, addition,
-//! gzip: a range is cut from the bytes of the resource.
+//! of the body. The body is changed at the end, in the order range, gunzip, sub, charset, ssi,
+//! addition, gzip: a range is cut from the bytes of the resource.
 //!
 //! The answer of a subrequest meets only the filters that change its text ([`run_part`]).
 //!
@@ -21,6 +21,7 @@
 pub mod addition;
 pub mod charset;
 pub mod fragment;
+pub mod gunzip;
 pub mod gzip;
 pub mod headers;
 pub mod not_modified;
@@ -44,6 +45,7 @@ use crate::response::{RangeRule, Response, Source};
 enum Filter {
     NotModified,
     Headers,
+    Gunzip,
     Addition,
     Sub,
     Charset,
@@ -53,9 +55,10 @@ enum Filter {
 }
 
 /// The filters in the order in which an answer meets them.
-const FILTERS: [Filter; 8] = [
+const FILTERS: [Filter; 9] = [
     Filter::NotModified,
     Filter::Headers,
+    Filter::Gunzip,
     Filter::Addition,
     Filter::Sub,
     Filter::Charset,
@@ -69,6 +72,8 @@ const FILTERS: [Filter; 8] = [
 pub struct BodyChanges {
     /// The ranges to cut.
     pub cut: Option<range::Cut>,
+    /// True when it is to be decompressed.
+    pub is_unzipped: bool,
     /// How to replace strings.
     pub sub: Option<sub::Plan>,
     /// How to convert characters.
@@ -101,6 +106,7 @@ pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
         match filter {
             Filter::NotModified => not_modified::run(req, response)?,
             Filter::Headers => headers::run(req, response),
+            Filter::Gunzip => changes.is_unzipped = gunzip::run(req, response),
             Filter::Addition => changes.is_added_to = addition::run(req, response),
             Filter::Sub => changes.sub = sub::run(req, response),
             Filter::Charset => changes.recode = charset::run(req, response),
@@ -119,6 +125,7 @@ pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
 /// Runs the filters of a subrequest's answer.
 pub fn run_part(req: &mut Request, response: &mut Response) {
     let changes = BodyChanges {
+        is_unzipped: gunzip::run(req, response),
         sub: sub::run(req, response),
         recode: charset::run(req, response),
         ssi: ssi::run(req, response),
@@ -184,6 +191,10 @@ impl BodyChanges {
     }
 
     fn apply_to_text(self, req: &mut Request, body: Body) -> Body {
+        let body = match self.is_unzipped {
+            true => gunzip::decompress_body(body),
+            false => body,
+        };
         let body = match self.sub {
             Some(plan) => sub::replace(req, body, plan),
             None => body,

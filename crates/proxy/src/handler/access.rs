@@ -2,8 +2,8 @@
 //!
 //! The rules of the innermost block that has any are tried in the order of the file; the first one
 //! that holds for the client's address decides, and without any the client may. Beside the
-//! addresses there may be other gates (`auth_basic`); `satisfy` says whether all of them or any one
-//! must open.
+//! addresses there may be other gates (`auth_basic`, `auth_request`); `satisfy` says whether all of
+//! them or any one must open.
 //!
 //! Invariants:
 //! 1. `allow` and `deny` are one list: the order between them counts.
@@ -15,9 +15,11 @@ use millpond_conf::schema::report_misplaced;
 use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{Applied, Contexts, Directive, Family, ParseContext, Span, Spanned, Statement};
 
-use super::auth_basic;
+use super::auth_basic::Checked;
+use super::{auth_basic, auth_request};
 use crate::downstream::address::Address;
 use crate::failure::Failure;
+use crate::header::Known;
 use crate::http1::Method;
 use crate::log::error::{self, Level};
 use crate::network::{LowBits, Network};
@@ -203,7 +205,9 @@ impl AddressRules {
 /// True when the location has a gate.
 pub fn is_due(req: &Request) -> bool {
     let settings = &req.location.settings;
-    !settings.access.rules.is_empty() || !settings.auth_basic.is_off()
+    !settings.access.rules.is_empty()
+        || !settings.auth_basic.is_off()
+        || settings.auth_request.path.on().is_some()
 }
 
 /// Asks the gates; a refusal that a password could change may have to wait (`auth_delay`).
@@ -225,29 +229,52 @@ async fn ask(req: &mut Request) -> Result<Flow, Failure> {
                 return Err(Failure::Status(403));
             }
             auth_basic::check(req).await?;
+            auth_request::check(req).await?;
             Ok(Flow::Next)
         }
         Satisfy::Any => any_gate(req, by_address).await,
     }
 }
 
+/// nginx: of several refusals, that of a password counts.
 async fn any_gate(req: &mut Request, by_address: Option<Verdict>) -> Result<Flow, Failure> {
     if by_address == Some(Verdict::Allow) {
         return Ok(Flow::Next);
     }
-    let refused = by_address.map(|_| Failure::Status(403));
-    match auth_basic::check(req).await {
-        Ok(auth_basic::Checked::Passed) => Ok(Flow::Next),
-        // The gate has nothing to say: the other one's word stands.
-        Ok(auth_basic::Checked::Off) => match refused {
-            Some(failure) => {
-                error::write(req, Level::Error, format_args!("access forbidden by rule"));
-                Err(failure)
+    let mut refused = by_address.map(|_| 403);
+    for gate in [Gate::Password, Gate::Request] {
+        let checked = match gate {
+            Gate::Password => auth_basic::check(req).await,
+            Gate::Request => auth_request::check(req).await,
+        };
+        match checked {
+            Ok(Checked::Passed) => {
+                req.answer_fields.remove(Known::WwwAuthenticate);
+                return Ok(Flow::Next);
             }
-            None => Ok(Flow::Next),
-        },
-        Err(failure) => Err(failure),
+            // The gate has nothing to say: another one's word stands.
+            Ok(Checked::Off) => {}
+            Err(Failure::Status(401)) => refused = Some(401),
+            Err(Failure::Status(403)) => refused = refused.or(Some(403)),
+            Err(failure) => return Err(failure),
+        }
     }
+    match refused {
+        None => Ok(Flow::Next),
+        Some(status) => {
+            if status == 403 {
+                error::write(req, Level::Error, format_args!("access forbidden by rule"));
+            }
+            Err(Failure::Status(status))
+        }
+    }
+}
+
+/// A gate beside the addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    Password,
+    Request,
 }
 
 /// The methods of a location and the settings of all others.

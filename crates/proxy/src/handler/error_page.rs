@@ -210,7 +210,7 @@ fn redirect_client(req: &mut Request, page: &ErrorPage, to: Bytes) -> Next {
 }
 
 fn built_in(req: &mut Request, status: u16) -> Next {
-    if !req.is_background && body::discard_ready(&req.down).is_err() {
+    if req.is_clients_own() && body::discard_ready(&req.down).is_err() {
         // Nobody knows where the next request begins.
         req.keep_alive = false;
     }

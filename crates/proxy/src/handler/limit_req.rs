@@ -365,10 +365,7 @@ pub async fn run(req: &mut Request) -> Result<Flow, Failure> {
         return Ok(Flow::Next);
     }
     req.limits.req_status = Some("DELAYED");
-    let down = std::rc::Rc::clone(&req.down);
-    down.pause(wait.delay)
-        .await
-        .map_err(|_| Failure::Status(499))?;
+    req.pause(wait.delay).await?;
     Ok(Flow::Next)
 }
 

@@ -5,12 +5,14 @@
 
 pub mod access;
 pub mod auth_basic;
+pub mod auth_request;
 pub mod error_page;
 pub mod index;
 pub mod limit_conn;
 pub mod limit_req;
 pub mod limit_zone;
 pub mod mime;
+pub mod mirror;
 pub mod open_file;
 pub mod password;
 pub mod path;

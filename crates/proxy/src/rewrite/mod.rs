@@ -27,7 +27,7 @@
 mod answer;
 mod condition;
 mod replace;
-mod set;
+pub(crate) mod set;
 
 use std::sync::Arc;
 

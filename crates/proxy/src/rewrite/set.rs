@@ -3,6 +3,7 @@
 //! Any name that no record of the program has may be set; of those that have one, `$args` and
 //! `$limit_rate` may, and setting them changes the request.
 
+use bytes::Bytes;
 use millpond_conf::value::parse_offset;
 use millpond_conf::{Statement, Template, VarId};
 
@@ -35,15 +36,52 @@ const FIXED_MEMBERS: &[&str] = &[
 /// A compiled `set`.
 #[derive(Debug)]
 pub(super) struct Set {
-    target: Target,
+    variable: Variable,
     value: Template,
 }
 
+/// A variable that may be set.
 #[derive(Clone, Copy, Debug)]
-enum Target {
+pub(crate) enum Variable {
+    /// One that only holds what it is given.
     Stored(VarId),
+    /// `$args`: the query changes.
     Args,
+    /// `$limit_rate`: the rate changes.
     LimitRate,
+}
+
+impl Variable {
+    /// The variable of a name, in small letters, and its number.
+    pub(crate) fn of(name: &str, id: VarId) -> Variable {
+        match name {
+            "args" => Variable::Args,
+            "limit_rate" => Variable::LimitRate,
+            _ => Variable::Stored(id),
+        }
+    }
+
+    /// Gives it a value.
+    pub(crate) fn assign(self, req: &mut Request, value: Bytes) {
+        match self {
+            Variable::Stored(id) => req.set_value(id, Value::Found(value)),
+            Variable::Args => {
+                req.args = value;
+                req.uri_is_changed = true;
+            }
+            Variable::LimitRate => {
+                let rate = str::from_utf8(&value).ok().and_then(parse_offset);
+                match rate {
+                    Some(rate) => req.limit_rate = Some(rate),
+                    None => error::write(
+                        req,
+                        Level::Error,
+                        format_args!("invalid $limit_rate \"{}\"", text(&value)),
+                    ),
+                }
+            }
+        }
+    }
 }
 
 /// Compiles the directive.
@@ -54,34 +92,37 @@ pub(super) fn set(builder: &mut Builder, statement: &Statement, draft: &mut Draf
     let [name, value] = statement.args.as_slice() else {
         return;
     };
-    let target = target(builder, name);
+    let variable = variable(builder, name);
     let value = builder.template(value);
-    if let (Some(target), Some(value)) = (target, value) {
-        draft.script.steps.push(Step::Set(Set { target, value }));
+    if let (Some(variable), Some(value)) = (variable, value) {
+        draft.script.steps.push(Step::Set(Set { variable, value }));
     }
 }
 
-fn target(builder: &mut Builder, word: &millpond_conf::Word) -> Option<Target> {
+fn variable(builder: &mut Builder, word: &millpond_conf::Word) -> Option<Variable> {
     let id = variable_name(builder, word)?;
-    let name = builder.cx.variables.name(id).to_string();
-    match name.as_str() {
-        "args" => Some(Target::Args),
-        "limit_rate" => Some(Target::LimitRate),
-        _ => {
-            builder.define_set(id);
-            Some(Target::Stored(id))
-        }
+    let variable = Variable::of(builder.cx.variables.name(id), id);
+    if let Variable::Stored(id) = variable {
+        builder.define_set(id);
     }
+    Some(variable)
 }
 
 /// The variable that a directive (`set`, `map` …) defines; an impossible name is reported.
 pub(crate) fn variable_name(builder: &mut Builder, word: &millpond_conf::Word) -> Option<VarId> {
-    let Some(name) = word.text.strip_prefix('$').filter(|name| !name.is_empty()) else {
-        builder.error(
-            word.span,
-            format!("invalid variable name \"{}\"", word.text),
-        );
-        return None;
+    match checked_name(&word.text) {
+        Ok(name) => Some(builder.cx.variables.intern(&name, word.span)),
+        Err(message) => {
+            builder.error(word.span, message);
+            None
+        }
+    }
+}
+
+/// The name of a variable that may be set, in small letters; the error says why it may not.
+pub(crate) fn checked_name(text: &str) -> Result<String, String> {
+    let Some(name) = text.strip_prefix('$').filter(|name| !name.is_empty()) else {
+        return Err(format!("invalid variable name \"{text}\""));
     };
     let lower = name.to_ascii_lowercase();
     let is_changeable = matches!(lower.as_str(), "args" | "limit_rate");
@@ -89,11 +130,10 @@ pub(crate) fn variable_name(builder: &mut Builder, word: &millpond_conf::Word) -
         || var::composed().any(|variable| variable.name == lower)
         || var::absent::is_absent(&lower)
         || FIXED_MEMBERS.contains(&lower.as_str());
-    if is_fixed && !is_changeable {
-        builder.error(word.span, format!("the duplicate \"{lower}\" variable"));
-        return None;
+    match is_fixed && !is_changeable {
+        true => Err(format!("the duplicate \"{lower}\" variable")),
+        false => Ok(lower),
     }
-    Some(builder.cx.variables.intern(&lower, word.span))
 }
 
 impl Builder {
@@ -110,23 +150,6 @@ impl Set {
     /// Evaluates the value and stores it.
     pub(super) fn run(&self, req: &mut Request, form: CaptureForm) {
         let value = eval(req, &self.value, form);
-        match self.target {
-            Target::Stored(id) => req.set_value(id, Value::Found(value)),
-            Target::Args => {
-                req.args = value;
-                req.uri_is_changed = true;
-            }
-            Target::LimitRate => {
-                let rate = str::from_utf8(&value).ok().and_then(parse_offset);
-                match rate {
-                    Some(rate) => req.limit_rate = Some(rate),
-                    None => error::write(
-                        req,
-                        Level::Error,
-                        format_args!("invalid $limit_rate \"{}\"", text(&value)),
-                    ),
-                }
-            }
-        }
+        self.variable.assign(req, value);
     }
 }

@@ -33,6 +33,7 @@ use super::server::{ServerSettings, ServerSettingsRaw};
 use super::{Conf, Location, Server, code, listen, no_effect, refused};
 use crate::cache::zones::{LocationCache, Zones};
 use crate::handler::{ContentHandler, limit_zone};
+use crate::rewrite::set::Variable;
 use crate::route::location::{AfterPrefix, LocationKind, LocationTree};
 use crate::route::regex::{Case, Regex};
 use crate::upstream::protocol::Protocol;
@@ -436,6 +437,11 @@ impl Builder {
         crate::log::access::complete(&mut settings.access_log, logs, &mut self.cx);
         limit_zone::note_uses(self, &settings);
         self.has_ssi |= settings.ssi.enabled;
+        for variable in settings.auth_request.variables() {
+            if let Variable::Stored(id) = variable {
+                self.defined.entry(id).or_insert(Definition::Stored);
+            }
+        }
         let caches = Protocol::ALL.into_iter();
         let caches: Vec<_> = caches
             .filter_map(|protocol| LocationCache::of(&settings, protocol))

@@ -18,17 +18,20 @@ use crate::downstream::connection::KeepAlivePolicy;
 use crate::downstream::writer::SendPolicy;
 use crate::filter::addition::AdditionPolicy;
 use crate::filter::charset::CharsetPolicy;
+use crate::filter::gunzip::GunzipPolicy;
 use crate::filter::gzip::GzipPolicy;
 use crate::filter::headers::HeadersPolicy;
 use crate::filter::ssi::SsiPolicy;
 use crate::filter::sub::SubPolicy;
 use crate::handler::access::{AddressRules, SatisfyPolicy};
 use crate::handler::auth_basic::AuthBasicPolicy;
+use crate::handler::auth_request::AuthRequestPolicy;
 use crate::handler::error_page::ErrorPolicy;
 use crate::handler::index::IndexPolicy;
 use crate::handler::limit_conn::LimitConnPolicy;
 use crate::handler::limit_req::LimitReqPolicy;
 use crate::handler::mime::TypesPolicy;
+use crate::handler::mirror::MirrorPolicy;
 use crate::handler::open_file::OpenFilePolicy;
 use crate::handler::path::RootPolicy;
 use crate::handler::realip::RealIpPolicy;
@@ -123,6 +126,12 @@ pub struct LocationSettings {
     pub limit_req: LimitReqPolicy,
     /// How many requests at a time.
     pub limit_conn: LimitConnPolicy,
+    /// Other requests that decide.
+    pub auth_request: AuthRequestPolicy,
+    /// Copies of requests.
+    pub mirror: MirrorPolicy,
+    /// Decompression of answers.
+    pub gunzip: GunzipPolicy,
     /// Names and passwords.
     pub auth_basic: AuthBasicPolicy,
 }

@@ -153,18 +153,6 @@ pub const REFUSED: &[Refused] = &[
         reason: "signed links are not supported",
     },
     Refused {
-        names: "auth_request auth_request_set",
-        reason: "authorization by subrequest is not supported",
-    },
-    Refused {
-        names: "mirror mirror_request_body",
-        reason: "mirroring of requests is not supported",
-    },
-    Refused {
-        names: "gunzip gunzip_buffers",
-        reason: "decompression for clients is not supported",
-    },
-    Refused {
         names: "degradation degrade",
         reason: "degradation is not supported",
     },

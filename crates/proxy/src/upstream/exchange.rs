@@ -415,7 +415,7 @@ impl Try<'_> {
     /// makes for itself cannot.
     fn switching(&self) -> Switching {
         let is_asked = self.req.field(Known::Upgrade).is_some();
-        match is_asked && !self.req.is_background {
+        match is_asked && self.req.is_clients_own() {
             true => Switching::Asked,
             false => Switching::Unasked,
         }

@@ -1,0 +1,113 @@
+//! `mirror`, `mirror_request_body`: copies of requests for somebody who is not waited for.
+//!
+//! Each copy is a subrequest with the method, the query and the body of the client's. It runs in a
+//! task of its own, and its answer is dropped.
+//!
+//! Invariants:
+//! 1. The client's request waits for nothing but its own body, which is read first to be copied.
+//! 2. A worker runs at most `MOST_MIRRORED` copies; those beyond are dropped and logged.
+//!
+//! # Differs from nginx
+//!
+//! A connection does not wait for the copies of one request before it serves the next one.
+//!
+//! Sources: nginx ngx_http_mirror_module.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_conf::OffOr;
+
+use crate::downstream::body;
+use crate::failure::Failure;
+use crate::log::error::{self, Level};
+use crate::phase::Flow;
+use crate::request::Request;
+use crate::subrequest::{self, Kind, Target};
+
+/// Copies that one worker runs at a time (arbitrary: what a mirror that answers at all keeps up
+/// with).
+const MOST_MIRRORED: u32 = 1024;
+
+thread_local! {
+    static RUNNING: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Who gets copies of requests.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location)]
+pub struct MirrorPolicy {
+    /// A path that gets a copy of each request; its answers are ignored. Several may stand in a
+    /// block; `off` ends what is inherited.
+    #[directive(name = "mirror", repeat)]
+    pub paths: Vec<OffOr<String>>,
+    /// Whether copies have the client's body, which is read before the request goes on.
+    #[directive(name = "mirror_request_body", default = "on")]
+    pub has_body: bool,
+}
+
+/// A copy that runs.
+struct Running;
+
+impl Running {
+    fn enter() -> Option<Running> {
+        let running = RUNNING.get();
+        if running >= MOST_MIRRORED {
+            return None;
+        }
+        RUNNING.set(running + 1);
+        Some(Running)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.set(RUNNING.get().saturating_sub(1));
+    }
+}
+
+/// True when the location has mirrors.
+pub fn is_due(req: &Request) -> bool {
+    let policy = &req.location.settings.mirror;
+    policy.paths.iter().any(|path| path.on().is_some()) && !req.is_subrequest()
+}
+
+/// Sends the copies on their way.
+pub async fn run(req: &mut Request) -> Result<Flow, Failure> {
+    let location = Arc::clone(&req.location);
+    let policy = &location.settings.mirror;
+    if policy.has_body {
+        body::read_all(req).await?;
+    }
+    for path in policy.paths.iter().filter_map(OffOr::on) {
+        copy(req, path);
+    }
+    Ok(Flow::Next)
+}
+
+fn copy(req: &mut Request, path: &str) {
+    let Some(running) = Running::enter() else {
+        let message = format_args!("{MOST_MIRRORED} mirrored requests are running");
+        return error::write(req, Level::Warn, message);
+    };
+    let target = Target {
+        uri: Bytes::copy_from_slice(path.as_bytes()),
+        args: req.args.clone(),
+    };
+    let method = req.method;
+    let Some(mut sub) = req.subrequest(target, Kind::Mirrored) else {
+        return;
+    };
+    sub.method = method;
+    sub.is_background = true;
+    // The task belongs to the generation: a graceful shutdown waits for it.
+    let member = sub.down.generation.enter();
+    tokio::task::spawn_local(async move {
+        let (mut sub, response) = subrequest::answer(sub).await;
+        sub.sent.status = response.status;
+        drop(response);
+        subrequest::finish(&mut sub);
+        drop((member, running));
+    });
+}
