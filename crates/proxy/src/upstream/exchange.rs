@@ -490,7 +490,8 @@ impl Try<'_> {
         }
     }
 
-    /// Adds what else has come of a body that goes out in chunks or records: pieces that came together go on as one.
+    /// Adds what else has come of a body that goes out in chunks or records: pieces that came
+    /// together go on as one.
     fn with_ready(&self, outgoing: &Outgoing, chunk: Bytes) -> Result<Bytes, Failure> {
         if !outgoing.is_framed() || chunk.is_empty() {
             return Ok(chunk);
