@@ -4,6 +4,7 @@
 //!   reads back every request it saw.
 //! - [`Proxy`] is the server under test, Millpond or nginx, started on a configuration text in a
 //!   directory of its own.
+//! - [`Application`] is an origin that speaks FastCGI.
 //! - [`Client`] speaks HTTP/1.1 with exact control over the bytes it sends and reads.
 //!
 //! ```no_run
@@ -30,6 +31,7 @@
 //!
 //! Does not speak TLS or HTTP/2.
 
+mod application;
 mod client;
 mod deadline;
 mod message;
@@ -37,6 +39,7 @@ mod origin;
 mod proxy;
 mod wire;
 
+pub use application::{Application, Asked, Reply, record};
 pub use client::{Client, Connection, End, Request, Response};
 pub use deadline::Deadline;
 pub use message::{Fields, RequestHead, ResponseHead};
