@@ -10,6 +10,7 @@
 
 pub mod body;
 pub mod cache;
+pub mod chance;
 pub mod clock;
 pub mod downstream;
 pub mod failure;
@@ -26,6 +27,7 @@ pub mod phase;
 pub mod pid;
 pub mod reload;
 pub mod request;
+pub mod resolve;
 pub mod respond;
 pub mod response;
 pub mod rewrite;

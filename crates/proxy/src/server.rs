@@ -207,6 +207,7 @@ impl Server {
         }
         let files = self.socket_files();
         self.sockets.adopt(opened, &conf.bindings, files);
+        conf.declared.inherit(&self.conf.declared);
         self.conf = Arc::new(conf);
         self.leaving.retain(|worker| !worker.has_ended());
         for worker in self.workers.drain(count.min(self.workers.len())..) {

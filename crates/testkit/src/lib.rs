@@ -1,10 +1,11 @@
-//! The test language: three nouns, and what they exchange.
+//! The test language: a few nouns, and what they exchange.
 //!
 //! - [`Origin`] is an HTTP/1.1 server in this process. A test scripts its [`Answer`]s by route and
 //!   reads back every request it saw.
 //! - [`Proxy`] is the server under test, Millpond or nginx, started on a configuration text in a
 //!   directory of its own.
 //! - [`Application`] is an origin that speaks FastCGI.
+//! - [`NameServer`] answers for names, where a proxy resolves them itself.
 //! - [`Client`] speaks HTTP/1.1 with exact control over the bytes it sends and reads.
 //!
 //! ```no_run
@@ -34,6 +35,7 @@
 mod application;
 mod client;
 mod deadline;
+mod dns;
 mod message;
 mod origin;
 mod proxy;
@@ -42,6 +44,7 @@ mod wire;
 pub use application::{Application, Asked, Reply, record};
 pub use client::{Client, Connection, End, Request, Response};
 pub use deadline::Deadline;
+pub use dns::{NameServer, Question, Record};
 pub use message::{Fields, RequestHead, ResponseHead};
 pub use origin::{Answer, Framing, Gate, Origin, Ranges, Recorded, offset_bytes};
 pub use proxy::{Kind, LogCheck, Proxy, ProxyBuilder, ProxyError, binary, free_port};

@@ -75,7 +75,7 @@ fn key(req: &mut Request, target: &PassTarget) -> Result<Bytes, Failure> {
     if let Some(template) = &location.settings.pass(target.protocol).key.key {
         return Ok(req.eval(template));
     }
-    let resolved = target.resolve(req)?;
+    let (resolved, _) = target.locate(req)?;
     let mut text = Vec::with_capacity(128);
     text.extend_from_slice(b"http");
     text.extend_from_slice(resolved.host.as_bytes());

@@ -265,6 +265,9 @@ fn inherit<'a>(
 
 /// Adds the fields of the location.
 pub fn run(req: &mut Request, response: &mut Response) {
+    if let Some(cookie) = req.upstream.borrow_mut().sticky_cookie.take() {
+        response.fields.push_known(Known::SetCookie, cookie);
+    }
     let policy = &req.location.settings.headers;
     let has_expires = policy.expires != Expires::Fixed(ExpiresTime::Off);
     if !has_expires && policy.fields.is_empty() && policy.trailers.is_empty() {

@@ -80,7 +80,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         crate::handler::limit_conn::ROWS,
         crate::handler::limit_req::ROWS,
         crate::handler::stub_status::ROWS,
-        crate::upstream::group::ROWS,
+        crate::upstream::declare::ROWS,
         crate::upstream::pass::ROWS,
         crate::map::ROWS,
         crate::rewrite::ROWS,

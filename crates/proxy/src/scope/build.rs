@@ -36,6 +36,7 @@ use crate::handler::{ContentHandler, limit_zone};
 use crate::rewrite::set::Variable;
 use crate::route::location::{AfterPrefix, LocationKind, LocationTree};
 use crate::route::regex::{Case, Regex};
+use crate::upstream::declare;
 use crate::upstream::protocol::Protocol;
 use crate::var::{self, Definition, VariableTable};
 
@@ -112,6 +113,8 @@ pub struct Builder {
     has_ssi: bool,
     servers: Vec<(Arc<Server>, Vec<listen::ListenArgs>)>,
     has_http: bool,
+    /// Groups whose resolver is not known yet.
+    pub resolving: Vec<declare::Resolving>,
     /// Zones that limits name, with the directive's name and place.
     pub limit_zones_used: Vec<(&'static str, String, Span)>,
 }
@@ -128,6 +131,7 @@ pub fn build(tree: &Tree, cx: ParseContext) -> (Option<Conf>, ParseContext) {
         has_ssi: false,
         servers: Vec::new(),
         has_http: false,
+        resolving: Vec::new(),
         limit_zones_used: Vec::new(),
     };
     let mut draft = Draft {
@@ -335,7 +339,10 @@ impl Builder {
             ..Draft::default()
         };
         self.walk(statement.body.as_deref().unwrap_or_default(), &mut inner);
-        self.levels.pop();
+        if let Some(level) = self.levels.pop() {
+            let settings = LocationSettings::resolve(&[&level.location], &mut self.cx);
+            declare::settle(self, &settings.resolver);
+        }
     }
 
     fn server(&mut self, statement: &Statement, _draft: &mut Draft) {

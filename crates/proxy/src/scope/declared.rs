@@ -30,3 +30,25 @@ pub struct Declared {
     /// `charset_map`.
     pub charset_maps: crate::filter::charset::CharsetMaps,
 }
+
+impl Declared {
+    /// Takes over what the names of peers resolved to, and the sessions that were learnt, under an
+    /// earlier configuration.
+    ///
+    /// nginx: in groups of the same name that are in the same shared memory.
+    pub fn inherit(&self, older: &Declared) {
+        for group in &self.upstreams {
+            let mut others = older.upstreams.iter();
+            let same_name = others.find(|other| other.name == group.name);
+            let older_sticky = same_name.and_then(|other| other.sticky.as_ref());
+            if let (Some(sticky), Some(older)) = (&group.sticky, older_sticky) {
+                sticky.inherit(older);
+            }
+            let mut others = older.upstreams.iter().filter(|other| other.zone.is_some());
+            let same = others.find(|other| other.name == group.name && other.zone == group.zone);
+            if let Some(same) = same {
+                group.inherit(same);
+            }
+        }
+    }
+}

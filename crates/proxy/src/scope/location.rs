@@ -40,6 +40,7 @@ use crate::handler::referer::RefererPolicy;
 use crate::handler::static_file::StaticPolicy;
 use crate::log::access::AccessLogPolicy;
 use crate::log::error::ErrorLogPolicy;
+use crate::resolve::policy::ResolverPolicy;
 use crate::respond::{ChunkedPolicy, TokensPolicy};
 use crate::rewrite::RewritePolicy;
 use crate::subrequest::SubrequestPolicy;
@@ -66,6 +67,8 @@ pub struct LocationSettings {
     /// uwsgi upstreams.
     #[protocol("uwsgi")]
     pub uwsgi: PassSettings,
+    /// Names that are resolved while the program runs.
+    pub resolver: ResolverPolicy,
     /// What only HTTP upstreams are asked.
     pub pass_http: HttpPolicy,
     /// What only FastCGI applications are asked.

@@ -35,7 +35,7 @@ use crate::rewrite::Script;
 use crate::route::listen::Binding;
 use crate::route::location::{LocationKind, LocationTree};
 use crate::route::name::ServerName;
-use crate::upstream::group;
+use crate::upstream::declare;
 use crate::upstream::protocol::Protocol;
 use crate::var::VariableTable;
 
@@ -113,7 +113,7 @@ pub struct Location {
 /// True for a directive that has an effect here, lines inside `upstream` included.
 pub fn is_implemented(name: &str) -> bool {
     block::find(name).is_some()
-        || group::LINES.contains(&name)
+        || declare::LINES.contains(&name)
         || build::all_directives().iter().any(|it| it.name == name)
 }
 

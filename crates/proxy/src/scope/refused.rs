@@ -172,34 +172,6 @@ pub const REFUSED: &[Refused] = &[
         names: "client_body_early_read",
         reason: "bodies are read when a handler asks for them",
     },
-    Refused {
-        names: "sticky",
-        reason: "sticky sessions are not supported",
-    },
-    Refused {
-        names: "least_time",
-        reason: "balancing by response time is not supported",
-    },
-    Refused {
-        names: "hash",
-        reason: "balancing by a hash is not supported",
-    },
-    Refused {
-        names: "ip_hash",
-        reason: "balancing by client address is not supported",
-    },
-    Refused {
-        names: "least_conn",
-        reason: "balancing by connections is not supported",
-    },
-    Refused {
-        names: "random",
-        reason: "random balancing is not supported",
-    },
-    Refused {
-        names: "resolver resolver_timeout",
-        reason: "resolving names while running is not supported; names are resolved at the start",
-    },
 ];
 
 /// Why a directive is refused.

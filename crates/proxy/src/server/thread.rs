@@ -29,6 +29,7 @@ use crate::log::access;
 use crate::log::error::{self, Level};
 use crate::scope::Conf;
 use crate::upstream::keepalive::IdlePeers;
+use crate::upstream::refresh;
 use crate::worker::{Generation, Shared, Worker};
 
 /// Commands that may wait for a worker; one that is further behind hangs.
@@ -118,7 +119,8 @@ struct Thread {
 /// The generation that accepts.
 struct Serving {
     generation: Rc<Generation>,
-    accepting: Vec<AbortHandle>,
+    /// What ends with it: accepting, and resolving the names of peers.
+    tasks: Vec<AbortHandle>,
 }
 
 impl Thread {
@@ -167,11 +169,11 @@ impl Thread {
             let task = listener::accept_loop(listening.fd, listening.binding, generation);
             spawn_local(task).abort_handle()
         };
-        let accepting = listening.into_iter().map(accept).collect();
-        self.current = Some(Serving {
-            generation,
-            accepting,
-        });
+        let mut tasks: Vec<AbortHandle> = listening.into_iter().map(accept).collect();
+        if self.worker.index == 0 {
+            tasks.extend(refresh::start(&generation.conf));
+        }
+        self.current = Some(Serving { generation, tasks });
     }
 
     /// Lets the current generation drain.
@@ -179,7 +181,7 @@ impl Thread {
         let Some(serving) = self.current.take() else {
             return;
         };
-        serving.accepting.iter().for_each(AbortHandle::abort);
+        serving.tasks.iter().for_each(AbortHandle::abort);
         let generation = serving.generation;
         generation.close();
         self.draining.retain(|old| !old.is_empty());

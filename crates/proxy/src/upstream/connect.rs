@@ -16,6 +16,7 @@ use millpond_conf::{OffOr, Template};
 use socket2::{Domain, Protocol, SockAddr, Socket as RawSocket, Type};
 
 use super::group::Group;
+use super::peer::Peer;
 use crate::clock::{self, Instant};
 use crate::downstream::address::Address;
 use crate::downstream::timer::Timer;
@@ -67,10 +68,10 @@ pub struct Connection {
     pub inbox: BytesMut,
     /// Its timer.
     pub timer: Timer,
-    /// The group, and which of its peers it is to.
+    /// The group that its peer was chosen from.
     pub group: Arc<Group>,
-    /// Index of the peer.
-    pub peer: usize,
+    /// The peer.
+    pub peer: Arc<Peer>,
     /// Identity of the location whose settings it was opened with. A number: it is compared only,
     /// with locations of the same configuration, which its group belongs to.
     pub location: usize,
@@ -96,15 +97,12 @@ pub enum ConnectError {
 /// Connects to a peer of a group.
 pub async fn connect(
     group: &Arc<Group>,
-    peer: usize,
+    peer: &Arc<Peer>,
     location: &Arc<Location>,
     policy: &ConnectPolicy,
     from: Option<SocketAddr>,
 ) -> Result<Connection, ConnectError> {
-    let Some(address) = group.peers.get(peer).map(|peer| peer.address.clone()) else {
-        return Err(ConnectError::Io(io::Error::other("no such peer")));
-    };
-    let socket = start(&address, policy, from).map_err(ConnectError::Io)?;
+    let socket = start(&peer.address, policy, from).map_err(ConnectError::Io)?;
     let timer = Timer::new();
     let now = clock::instant();
     match timer.guard(now + policy.timeout, socket.connected()).await {
@@ -117,7 +115,7 @@ pub async fn connect(
         inbox: BytesMut::new(),
         timer,
         group: Arc::clone(group),
-        peer,
+        peer: Arc::clone(peer),
         location: Arc::as_ptr(location) as usize,
         requests: 0,
         opened: now,

@@ -24,11 +24,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_conf::{ByteSize, OffOr};
 
+use super::balance::Selection;
 use super::connect::{self, Connection};
-use super::group::{Group, Tried};
+use super::group::Group;
 use super::head::{BodyPlan, Coding, HeadReader, HeadStep, Switching};
 use super::next::{NextCause, Tries};
 use super::pass::{PassTarget, Resolved};
+use super::peer::Peer;
 use super::protocol::{PassSettings, Protocol};
 use super::receive::{BodyContext, StderrMessage, UpstreamBody, upstream_error};
 use super::request::{self, OutBody, Prepared};
@@ -117,26 +119,32 @@ const READY_MAX: usize = 32 * 1024;
 const CLIENT_LEFT: u16 = 499;
 
 async fn fetch_with(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result<Fetched, Failure> {
-    let resolved = target.resolve(req)?;
+    let resolved = target.resolve(req).await?;
     let prepared = request::prepare(req, target, &resolved, ask).await?;
     begin_trace(req, &resolved);
     let location = Arc::clone(&req.location);
     let settings = location.settings.pass(target.protocol);
     let group = &resolved.group;
-    let mut tries = Tries::new(&settings.next, group.tries());
-    let mut tried = Tried::default();
+    let wish = group.wish(req);
+    let mut selection = Selection::new(group, wish);
+    let mut tries = Tries::new(&settings.next, selection.tries());
     loop {
-        let Some(peer) = group.pick(&mut tried) else {
+        let Some(peer) = selection.pick() else {
             return Err(no_live(req, group));
         };
         tries.spend();
+        if let Some(sticky) = &group.sticky
+            && let Some(cookie) = sticky.cookie(req, &peer)
+        {
+            req.upstream.borrow_mut().sticky_cookie = Some(cookie);
+        }
         let mut run = Try {
             req,
             settings: &location.settings,
             pass: settings,
             protocol: target.protocol,
             group,
-            peer,
+            peer: Arc::clone(&peer),
             prepared: &prepared,
             was_sent: false,
             client_failure: None,
@@ -150,8 +158,8 @@ async fn fetch_with(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result
             Ok(fetched) => match NextCause::of_status(fetched.head.status) {
                 Some(cause) => (cause, Ok(fetched)),
                 None => {
-                    group.answered(peer);
-                    return Ok(fetched);
+                    group.answered(&peer);
+                    return Ok(learnt(req, (group, &peer), fetched));
                 }
             },
             Err(failure) => (NextCause::of_kind(failure.kind), Err(failure)),
@@ -160,17 +168,32 @@ async fn fetch_with(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result
         // nginx: 403 and 404 are no failures of the peer.
         if !matches!(cause, NextCause::Http403 | NextCause::Http404)
             && (!is_status || settings.next.allows(cause, req.method, was_sent))
+            && group.failed(&peer)
         {
-            group.failed(peer);
+            let message = format_args!("upstream server temporarily disabled");
+            error::write(req, Level::Warn, message);
         }
         let may_repeat = !(was_sent && matches!(prepared.body, OutBody::Client { .. }));
         if !(may_repeat && tries.is_left() && settings.next.allows(cause, req.method, was_sent)) {
+            let outcome = outcome.map(|fetched| learnt(req, (group, &peer), fetched));
             return outcome.map_err(Failure::Upstream);
         }
         if let Err(failure) = outcome {
             error::failure(req, &Failure::Upstream(failure));
         }
     }
+}
+
+/// Lets the group learn from an answer that the client gets.
+fn learnt(req: &mut Request, (group, peer): (&Group, &Peer), mut fetched: Fetched) -> Fetched {
+    let lesson = group
+        .sticky
+        .as_ref()
+        .and_then(|sticky| sticky.lesson(req, peer));
+    if let Some(lesson) = lesson {
+        fetched.body.learn_at_end(lesson);
+    }
+    fetched
 }
 
 fn begin_trace(req: &Request, resolved: &Resolved) {
@@ -200,7 +223,7 @@ fn no_live(req: &Request, group: &Group) -> Failure {
 /// took.
 struct Lease {
     group: Option<Arc<Group>>,
-    peer: usize,
+    peer: Arc<Peer>,
     trace: Rc<RefCell<UpstreamTrace>>,
     index: usize,
     started: Instant,
@@ -216,9 +239,10 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(group) = &self.group {
-            group.release(self.peer);
+            let took = clock::instant() - self.started;
+            group.ended(&self.peer, None, took);
             if let Some(attempt) = self.trace.borrow_mut().attempts.get_mut(self.index) {
-                attempt.response = Some(clock::instant() - self.started);
+                attempt.response = Some(took);
             }
         }
     }
@@ -231,7 +255,7 @@ struct Try<'a> {
     pass: &'a PassSettings,
     protocol: Protocol,
     group: &'a Arc<Group>,
-    peer: usize,
+    peer: Arc<Peer>,
     prepared: &'a Prepared,
     was_sent: bool,
     /// What went wrong with the client's body while it was sent.
@@ -241,19 +265,14 @@ struct Try<'a> {
 impl Try<'_> {
     async fn run(&mut self) -> Result<Fetched, UpstreamFailure> {
         let started = clock::instant();
-        let address = self
-            .group
-            .peers
-            .get(self.peer)
-            .map(|peer| peer.address.to_string());
         self.req.upstream.borrow_mut().attempts.push(Attempt {
-            peer: address.unwrap_or_default(),
+            peer: self.peer.name.clone(),
             ..Attempt::default()
         });
         let index = self.req.upstream.borrow().attempts.len() - 1;
         let lease = Lease {
             group: Some(Arc::clone(self.group)),
-            peer: self.peer,
+            peer: Arc::clone(&self.peer),
             trace: Rc::clone(&self.req.upstream),
             index,
             started,
@@ -264,6 +283,7 @@ impl Try<'_> {
         match &outcome {
             Ok(fetched) => {
                 lease.hand_over();
+                self.group.head_came(&self.peer, clock::instant() - started);
                 trace.fields = Some(Rc::new(fetched.head.fields.clone()));
                 if let Some(attempt) = trace.attempts.get_mut(index) {
                     attempt.status = fetched.head.status;
@@ -287,7 +307,7 @@ impl Try<'_> {
     async fn ask(&mut self, started: Instant) -> Result<Fetched, UpstreamFailure> {
         let idle = self.req.down.generation.worker.idle_peers.take(
             self.group,
-            self.peer,
+            &self.peer,
             &self.req.location,
         );
         if let Some(connection) = idle {
@@ -305,7 +325,7 @@ impl Try<'_> {
         let from = self.local_address();
         let location = Arc::clone(&self.req.location);
         let connected =
-            connect::connect(self.group, self.peer, &location, &self.pass.connect, from).await;
+            connect::connect(self.group, &self.peer, &location, &self.pass.connect, from).await;
         let connection = connected.map_err(|error| self.connect_failed(error))?;
         self.note_connected(started);
         self.talk(connection, started)

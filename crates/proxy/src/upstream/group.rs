@@ -1,370 +1,319 @@
-//! `upstream` with its `server` lines: groups of peers and whose turn it is.
+//! Groups of peers: who is in, and what the end of an exchange means for them.
 //!
-//! The turn is nginx's smooth weighted round robin: each peer's current weight grows by its
-//! effective weight, the largest is taken and pays the total. A failure takes from the effective
-//! weight, time gives it back. The state is shared by all workers, so that several threads take
-//! turns as one worker of nginx would.
+//! The peers of a group stand in a [`Roster`], which is never changed: names that resolve to other
+//! addresses make another one, in which those that stay are the same peers as before, with all
+//! that is known of them. A request keeps to the roster that it began with.
 //!
 //! Invariants:
-//! 1. A peer that failed `max_fails` times within `fail_timeout` rests for as long.
-//! 2. A group with one peer never lets it rest: there is nobody else to ask.
-//! 3. Backup peers are asked only when every other one was tried or rests.
+//! 1. A peer that stays keeps its place among those that stay, and its standing.
+//! 2. A name that cannot be resolved now leaves its peers as they are.
+//! 3. What a name resolves to adds at most [`MOST_ADDRESSES`] peers.
 
-use std::net::ToSocketAddrs;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use millpond_conf::value::parse_duration;
-use millpond_conf::{Contexts, Statement, Word};
+use arc_swap::ArcSwap;
 
-use crate::clock::{self, Instant};
+use super::balance::hash::{self, Point};
+use super::balance::{Method, Wish};
+use super::keepalive::KeepAliveLimits;
+use super::peer::{Availability, Peer, PeerSettings};
+use super::sticky::Sticky;
+use crate::clock::Instant;
 use crate::downstream::address::Address;
-use crate::scope::block::{Draft, Pass, Row};
-use crate::scope::build::Builder;
-use crate::scope::refused;
-use crate::upstream::keepalive::KeepAliveLimits;
+use crate::request::Request;
+use crate::resolve::Resolver;
+use crate::resolve::service::Found;
 
-/// Rows of this file.
-pub const ROWS: &[Row] = &[Row {
-    name: "upstream",
-    contexts: Contexts::HTTP,
-    syntax: "name { server address [weight=n] [max_fails=n] [fail_timeout=time] [backup] [down]; … }",
-    is_block: true,
-    pass: Pass::First,
-    doc: "A group of servers that requests are passed to in turn.",
-    apply: upstream,
-}];
-
-/// Lines of the block that belong to modules of nginx of their own; `server` is everybody's.
-pub const LINES: &[&str] = &[
-    "keepalive",
-    "keepalive_requests",
-    "keepalive_time",
-    "keepalive_timeout",
-    "zone",
-];
-
-/// A server of a group.
-#[derive(Clone, Debug)]
-pub struct Peer {
-    /// Where it is.
-    pub address: Address,
-    /// The server as it was written, for `$proxy_host` and messages.
-    pub server: String,
-    /// Its share of the turns.
-    pub weight: u32,
-    /// Failures after which it rests; 0: it never does.
-    pub max_fails: u32,
-    /// The time in which failures count, and for which it rests.
-    pub fail_timeout: Duration,
-    /// Most connections at once; 0: any number.
-    pub max_conns: u32,
-    /// Asked only when the others cannot be.
-    pub is_backup: bool,
-    /// Never asked.
-    pub is_down: bool,
-}
+/// Peers that one name may stand for (arbitrary: far more than a message has room for in practice).
+pub const MOST_ADDRESSES: usize = 1024;
 
 /// A group of peers.
 #[derive(Debug)]
 pub struct Group {
     /// The name.
     pub name: String,
-    /// The peers, backup ones included.
-    pub peers: Vec<Peer>,
     /// How idle connections are kept.
     pub keep_alive: KeepAliveLimits,
-    turns: Mutex<Vec<Turn>>,
+    /// How peers are chosen.
+    pub method: Method,
+    /// How requests are bound to peers.
+    pub sticky: Option<Sticky>,
+    /// The shared memory that nginx would keep it in: a reload finds the addresses of names by it.
+    pub zone: Option<String>,
+    /// Servers whose names are resolved while the program runs.
+    pub named: Vec<NamedServer>,
+    /// Who resolves them, and how long that may take.
+    pub resolver: OnceLock<(Arc<Resolver>, Duration)>,
+    roster: ArcSwap<Roster>,
+    /// Held while one roster is made from another.
+    changing: Mutex<()>,
 }
 
-/// A peer's standing.
-#[derive(Clone, Debug)]
-struct Turn {
-    current: i64,
-    effective: i64,
-    fails: u32,
-    connections: u32,
-    accessed: Option<Instant>,
-    checked: Option<Instant>,
+/// A server whose addresses are found while the program runs.
+#[derive(Debug)]
+pub struct NamedServer {
+    /// The name.
+    pub host: String,
+    /// The service, when the name has SRV records.
+    pub service: Option<String>,
+    /// The port of its addresses; a service tells its own.
+    pub port: u16,
+    /// What the peers have in common.
+    pub settings: PeerSettings,
+    /// Until when its addresses are good.
+    pub valid_until: Mutex<Option<Instant>>,
 }
 
-/// The peers that one request has tried.
-#[derive(Clone, Debug, Default)]
-pub struct Tried {
-    peers: Vec<usize>,
+/// The peers of a group at one time.
+#[derive(Debug)]
+pub struct Roster {
+    /// Those that are asked first.
+    pub primary: Tier,
+    /// Those that are asked when the others cannot be.
+    pub backup: Tier,
+    /// The number of peers that a request may try.
+    pub tries: usize,
+}
+
+/// Peers among which one is chosen.
+#[derive(Debug, Default)]
+pub struct Tier {
+    /// The peers.
+    pub peers: Vec<Arc<Peer>>,
+    /// The sum of their weights.
+    pub total_weight: u64,
+    /// The ring of a consistent hash; empty for other methods.
+    pub ring: Vec<Point>,
+    turn: Mutex<()>,
+}
+
+impl Tier {
+    fn new(peers: Vec<Arc<Peer>>, method: &Method) -> Self {
+        let weights = peers.iter().map(|peer| u64::from(peer.settings.weight));
+        Tier {
+            total_weight: weights.sum(),
+            ring: match method {
+                Method::ConsistentHash(_) => hash::ring(&peers),
+                _ => Vec::new(),
+            },
+            peers,
+            turn: Mutex::default(),
+        }
+    }
+
+    /// The right to weigh the peers against each other.
+    pub(super) fn lock(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Roster {
+    fn new(peers: Vec<Arc<Peer>>, method: &Method) -> Self {
+        let is_up = |peer: &&Arc<Peer>| peer.settings.availability != Availability::Down;
+        let tries = peers.iter().filter(is_up).count().max(1);
+        let (backup, primary) = peers.into_iter().partition(|peer| peer.settings.is_backup);
+        Roster {
+            primary: Tier::new(primary, method),
+            backup: Tier::new(backup, method),
+            tries,
+        }
+    }
+
+    /// The peer of a group that has no other.
+    pub fn single(&self) -> Option<&Arc<Peer>> {
+        match (self.primary.peers.as_slice(), self.backup.peers.as_slice()) {
+            ([peer], []) => Some(peer),
+            _ => None,
+        }
+    }
+
+    /// All peers, those first that are asked first.
+    pub fn peers(&self) -> impl Iterator<Item = &Arc<Peer>> {
+        self.primary.peers.iter().chain(&self.backup.peers)
+    }
 }
 
 impl Group {
-    /// A group with all turns even.
-    pub fn new(name: String, peers: Vec<Peer>, keep_alive: KeepAliveLimits) -> Self {
-        let turns = peers
-            .iter()
-            .map(|peer| Turn {
-                current: 0,
-                effective: i64::from(peer.weight),
-                fails: 0,
-                connections: 0,
-                accessed: None,
-                checked: None,
-            })
-            .collect();
+    /// A group of peers that are known.
+    pub fn new(name: String, peers: Vec<Peer>, method: Method) -> Self {
+        let peers = peers.into_iter().map(Arc::new).collect();
+        let roster = Roster::new(peers, &method);
         Group {
             name,
-            peers,
-            keep_alive,
-            turns: Mutex::new(turns),
+            keep_alive: KeepAliveLimits::default(),
+            method,
+            sticky: None,
+            zone: None,
+            named: Vec::new(),
+            resolver: OnceLock::new(),
+            roster: ArcSwap::from_pointee(roster),
+            changing: Mutex::default(),
         }
     }
 
-    /// The number of peers that a request may try.
-    pub fn tries(&self) -> usize {
-        self.peers
-            .iter()
-            .filter(|peer| !peer.is_down)
-            .count()
-            .max(1)
+    /// A group for one request, whose connections nobody else can use.
+    pub fn passing(name: String, addresses: Vec<Address>) -> Self {
+        let settings = PeerSettings::new("");
+        let peer = |address| Peer::new(address, settings.clone(), None);
+        let peers = addresses.into_iter().map(peer).collect();
+        let mut group = Group::new(name, peers, Method::RoundRobin);
+        group.keep_alive.connections = 0;
+        group
     }
 
-    /// The peer whose turn it is among those not tried; counts a connection to it.
-    pub fn pick(&self, tried: &mut Tried) -> Option<usize> {
-        let now = clock::instant();
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        let picked = if self.peers.len() == 1 {
-            let turn_is_free = tried.peers.is_empty() && !self.peers[0].is_down;
-            turn_is_free.then_some(0)
-        } else {
-            self.pick_of(&mut turns, tried, now, false)
-                .or_else(|| self.pick_of(&mut turns, tried, now, true))
-        };
-        if picked.is_none() && self.peers.len() > 1 {
-            // nginx: when nobody is live, everybody gets another chance next time.
-            for turn in turns.iter_mut() {
-                turn.fails = 0;
-            }
-        }
-        let index = picked?;
-        tried.peers.push(index);
-        turns.get_mut(index)?.connections += 1;
-        Some(index)
-    }
-
-    fn pick_of(
-        &self,
-        turns: &mut [Turn],
-        tried: &Tried,
-        now: Instant,
-        backup: bool,
-    ) -> Option<usize> {
-        let mut best: Option<(usize, i64)> = None;
-        let mut total = 0;
-        for (index, (peer, turn)) in self.peers.iter().zip(turns.iter_mut()).enumerate() {
-            if peer.is_backup != backup || !turn.is_live(peer, now) || tried.peers.contains(&index)
-            {
-                continue;
-            }
-            turn.current += turn.effective;
-            total += turn.effective;
-            if turn.effective < i64::from(peer.weight) {
-                turn.effective += 1;
-            }
-            if best.is_none_or(|(_, current)| turn.current > current) {
-                best = Some((index, turn.current));
-            }
-        }
-        let (index, _) = best?;
-        let turn = turns.get_mut(index)?;
-        turn.current -= total;
-        if turn
-            .checked
-            .is_none_or(|at| now - at > self.peers[index].fail_timeout)
-        {
-            turn.checked = Some(now);
-        }
-        Some(index)
-    }
-
-    /// Ends a connection's count.
-    pub fn release(&self, index: usize) {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(turn) = turns.get_mut(index) {
-            turn.connections = turn.connections.saturating_sub(1);
+    /// What the choice for a request depends on.
+    pub fn wish(&self, req: &mut Request) -> Wish {
+        Wish {
+            key: self.method.key(req),
+            bound_to: self.sticky.as_ref().and_then(|sticky| sticky.bound_to(req)),
         }
     }
 
-    /// Notes that a peer failed.
-    pub fn failed(&self, index: usize) {
-        let (Some(peer), now) = (self.peers.get(index), clock::instant()) else {
-            return;
-        };
-        if self.peers.len() == 1 {
-            return;
+    /// The peers that there are now.
+    pub fn roster(&self) -> Arc<Roster> {
+        self.roster.load_full()
+    }
+
+    /// Notes that a peer failed; true when it rests now.
+    pub fn failed(&self, peer: &Peer) -> bool {
+        if self.roster.load().single().is_some() {
+            peer.forgive();
+            return false;
         }
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(turn) = turns.get_mut(index) else {
-            return;
-        };
-        turn.fails += 1;
-        turn.accessed = Some(now);
-        turn.checked = Some(now);
-        if let Some(share) = peer.weight.checked_div(peer.max_fails) {
-            turn.effective = (turn.effective - i64::from(share)).max(0);
-        }
+        peer.failed()
     }
 
     /// Notes that a peer answered.
-    pub fn answered(&self, index: usize) {
-        if self.peers.len() == 1 {
-            return;
+    pub fn answered(&self, peer: &Peer) {
+        match self.roster.load().single() {
+            Some(_) => peer.forgive(),
+            None => peer.answered(),
         }
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(turn) = turns.get_mut(index) else {
+    }
+
+    /// Notes that the head of an answer came.
+    pub fn head_came(&self, peer: &Peer, took: Duration) {
+        if let Method::LeastTime(settings) = &self.method {
+            settings.head_came(peer, took);
+        }
+    }
+
+    /// Ends an exchange's count; with its times to the head and to the end when it went well.
+    pub fn ended(&self, peer: &Peer, times: Option<(Duration, Duration)>, took: Duration) {
+        peer.release();
+        if let Method::LeastTime(settings) = &self.method {
+            settings.ended(peer, times, took);
+        }
+    }
+
+    /// Puts what a named server resolved to in the place of what it resolved to before.
+    ///
+    /// nginx: the targets of a service with the best priority are peers, the others backup peers;
+    /// a weight that is configured goes before the one of a target.
+    pub fn update(&self, index: usize, found: &[Found]) {
+        let Some(server) = self.named.get(index) else {
             return;
         };
-        if turn.accessed < turn.checked {
-            turn.fails = 0;
-        }
-    }
-}
-
-impl Turn {
-    fn is_live(&self, peer: &Peer, now: Instant) -> bool {
-        if peer.is_down || (peer.max_conns > 0 && self.connections >= peer.max_conns) {
-            return false;
-        }
-        let rests = peer.max_fails > 0
-            && self.fails >= peer.max_fails
-            && self.checked.is_some_and(|at| now - at <= peer.fail_timeout);
-        !rests
-    }
-}
-
-/// Reads the block.
-fn upstream(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
-    let [name] = statement.args.as_slice() else {
-        builder.error(
-            statement.span,
-            "invalid number of arguments in \"upstream\" directive",
-        );
-        return;
-    };
-    if builder
-        .declared
-        .upstreams
-        .iter()
-        .any(|group| group.name == name.text)
-    {
-        builder.error(name.span, format!("duplicate upstream \"{}\"", name.text));
-        return;
-    }
-    let mut peers = Vec::new();
-    let mut keep_alive = KeepAliveLimits::default();
-    let body = statement.body.as_deref().unwrap_or_default();
-    for line in body {
-        match line.name.text.as_str() {
-            "server" => match parse_server(line) {
-                Ok(found) => peers.extend(found),
-                Err((word, message)) => builder.error(word.span, message),
-            },
-            "zone" => {}
-            other if other.starts_with("keepalive") => {
-                if let Err(message) = keep_alive.apply(line) {
-                    builder.error(line.span, message);
+        let best = found.iter().map(|found| found.priority).min().unwrap_or(0);
+        let may_back_up = self.method.allows_backup() && !server.settings.is_backup;
+        let wanted = found.iter().take(MOST_ADDRESSES).filter_map(|found| {
+            let is_backup = found.priority != best;
+            if is_backup && !may_back_up {
+                return None;
+            }
+            let mut settings = server.settings.clone();
+            settings.is_backup |= is_backup;
+            if server.service.is_some() {
+                settings.server = Arc::from(found.name.as_str());
+                if settings.weight == 1 {
+                    settings.weight = u32::from(found.weight).max(1);
                 }
             }
-            _ => unclaimed(builder, line),
-        }
+            let port = found.port.unwrap_or(server.port);
+            Some((Address::Inet(SocketAddr::new(found.ip, port)), settings))
+        });
+        self.replace(index, wanted.collect());
     }
-    if peers.is_empty() && !builder.cx.diagnostics.has_errors() {
-        builder.error(statement.span, "no servers are inside upstream");
-    }
-    let group = Group::new(name.text.clone(), peers, keep_alive);
-    builder.declared.upstreams.push(Arc::new(group));
-}
 
-/// A line that a group does not have: refused by name, or a mistake.
-fn unclaimed(builder: &mut Builder, line: &Statement) {
-    let name = &line.name.text;
-    let diagnostics = &mut builder.cx.diagnostics;
-    match refused::find(name) {
-        Some(reason) => {
-            let message = format!("directive \"{name}\" is not supported");
-            diagnostics.push_error(line.name.span, message).help(reason);
-        }
-        None => {
-            let error =
-                diagnostics.push_error(line.name.span, format!("unknown directive \"{name}\""));
-            if line.args.is_empty() {
-                error.help(format!(
-                    "a server of the group is written \"server {name};\""
-                ));
+    /// Makes a roster in which the peers of a named server are these.
+    fn replace(&self, index: usize, mut wanted: Vec<(Address, PeerSettings)>) {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.roster.load_full();
+        let mut peers: Vec<Arc<Peer>> = Vec::new();
+        for peer in now.peers() {
+            if peer.origin != Some(index) {
+                peers.push(Arc::clone(peer));
+                continue;
+            }
+            let same = wanted.iter().position(|(address, settings)| {
+                *address == peer.address
+                    && settings.is_backup == peer.settings.is_backup
+                    && settings.server == peer.settings.server
+                    && settings.weight == peer.settings.weight
+            });
+            if let Some(at) = same {
+                wanted.remove(at);
+                peers.push(Arc::clone(peer));
             }
         }
+        let is_same = wanted.is_empty() && peers.len() == now.peers().count();
+        if is_same {
+            return;
+        }
+        let add = |(address, settings)| Arc::new(Peer::new(address, settings, Some(index)));
+        peers.extend(wanted.into_iter().map(add));
+        self.roster
+            .store(Arc::new(Roster::new(peers, &self.method)));
+    }
+
+    /// Takes over what the names of the same group resolved to under an earlier configuration.
+    pub fn inherit(&self, older: &Group) {
+        for (index, server) in self.named.iter().enumerate() {
+            let is_same =
+                |other: &NamedServer| other.host == server.host && other.service == server.service;
+            let Some(at) = older.named.iter().position(is_same) else {
+                continue;
+            };
+            let roster = older.roster();
+            let peers = roster.peers().filter(|peer| peer.origin == Some(at));
+            let wanted = peers.filter_map(|peer| {
+                let Address::Inet(mut address) = peer.address.clone() else {
+                    return None;
+                };
+                let mut settings = server.settings.clone();
+                match &server.service {
+                    None => address.set_port(server.port),
+                    Some(_) => {
+                        settings.server = Arc::clone(&peer.settings.server);
+                        settings.is_backup = peer.settings.is_backup;
+                        if settings.weight == 1 {
+                            settings.weight = peer.settings.weight;
+                        }
+                    }
+                }
+                Some((Address::Inet(address), settings))
+            });
+            self.replace(index, wanted.collect());
+            let valid_until = older.named.get(at).and_then(NamedServer::valid_until);
+            server.set_valid_until(valid_until);
+        }
     }
 }
 
-fn parse_server(line: &Statement) -> Result<Vec<Peer>, (Word, String)> {
-    let Some((address, parameters)) = line.args.split_first() else {
-        let message = "invalid number of arguments in \"server\" directive".to_string();
-        return Err((line.name.clone(), message));
-    };
-    let mut peer = Peer {
-        address: Address::Unix(Default::default()),
-        server: address.text.clone(),
-        weight: 1,
-        max_fails: 1,
-        fail_timeout: Duration::from_secs(10),
-        max_conns: 0,
-        is_backup: false,
-        is_down: false,
-    };
-    for word in parameters {
-        apply_parameter(&mut peer, word).map_err(|message| (word.clone(), message))?;
+impl NamedServer {
+    /// Until when its addresses are good; none when it was never resolved.
+    pub fn valid_until(&self) -> Option<Instant> {
+        let valid_until = self.valid_until.lock();
+        *valid_until.unwrap_or_else(PoisonError::into_inner)
     }
-    let addresses = resolve(&address.text, 80).map_err(|why| {
-        (
-            address.clone(),
-            format!("{why} in upstream \"{}\"", address.text),
-        )
-    })?;
-    Ok(addresses
-        .into_iter()
-        .map(|address| Peer {
-            address,
-            ..peer.clone()
-        })
-        .collect())
-}
 
-fn apply_parameter(peer: &mut Peer, word: &Word) -> Result<(), String> {
-    let text = word.text.as_str();
-    let invalid = || format!("invalid parameter \"{text}\"");
-    match text.split_once('=') {
-        None => match text {
-            "backup" => peer.is_backup = true,
-            "down" => peer.is_down = true,
-            "resolve" | "drain" => {
-                return Err(format!(
-                    "the \"{text}\" parameter of \"server\" is not supported"
-                ));
-            }
-            _ => return Err(invalid()),
-        },
-        Some(("weight", value)) => {
-            peer.weight = value.parse().ok().filter(|w| *w > 0).ok_or_else(invalid)?;
-        }
-        Some(("max_fails", value)) => peer.max_fails = value.parse().map_err(|_| invalid())?,
-        Some(("max_conns", value)) => peer.max_conns = value.parse().map_err(|_| invalid())?,
-        Some(("fail_timeout", value)) => {
-            peer.fail_timeout = parse_duration(value).ok_or_else(invalid)?;
-        }
-        Some(("service" | "route" | "slow_start" | "id", _)) => {
-            return Err(format!(
-                "the parameter \"{text}\" of \"server\" is not supported"
-            ));
-        }
-        Some(_) => return Err(invalid()),
+    /// Notes until when its addresses are good.
+    pub fn set_valid_until(&self, instant: Option<Instant>) {
+        let valid_until = self.valid_until.lock();
+        *valid_until.unwrap_or_else(PoisonError::into_inner) = instant;
     }
-    Ok(())
 }
 
 /// The addresses of `host[:port]` or `unix:path`.
@@ -379,8 +328,7 @@ pub fn resolve(text: &str, default_port: u16) -> Result<Vec<Address>, String> {
     if host.is_empty() {
         return Err("no host".to_string());
     }
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let found = (bare, port)
+    let found = (bare(host), port)
         .to_socket_addrs()
         .map_err(|_| "host not found".to_string())?;
     let mut addresses: Vec<Address> = Vec::new();
@@ -394,6 +342,16 @@ pub fn resolve(text: &str, default_port: u16) -> Result<Vec<Address>, String> {
     } else {
         Ok(addresses)
     }
+}
+
+/// The IP address that a host is, if it is one.
+pub fn ip_of(host: &str) -> Option<IpAddr> {
+    bare(host).parse().ok()
+}
+
+/// A host without the brackets of an IPv6 address.
+fn bare(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
 }
 
 /// Host and port of an authority.
@@ -410,72 +368,4 @@ pub fn split_port(text: &str, default_port: u16) -> Result<(&str, u16), String> 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn group(weights: &[u32]) -> Group {
-        let peers = weights
-            .iter()
-            .enumerate()
-            .map(|(at, weight)| Peer {
-                address: Address::Unix(format!("{at}").into()),
-                server: at.to_string(),
-                weight: *weight,
-                max_fails: 1,
-                fail_timeout: Duration::from_secs(10),
-                max_conns: 0,
-                is_backup: false,
-                is_down: false,
-            })
-            .collect();
-        Group::new("g".to_string(), peers, KeepAliveLimits::default())
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn turns_are_smooth_and_by_weight() {
-        let group = group(&[5, 1, 1]);
-        let picks: Vec<usize> = (0..7)
-            .map(|_| group.pick(&mut Tried::default()).unwrap())
-            .collect();
-        assert_eq!(picks, [0, 0, 1, 0, 2, 0, 0]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_failed_peer_rests_and_comes_back() {
-        let group = group(&[1, 1]);
-        group.failed(0);
-        for _ in 0..3 {
-            assert_eq!(group.pick(&mut Tried::default()), Some(1));
-        }
-        tokio::time::advance(Duration::from_secs(11)).await;
-        let picks: Vec<usize> = (0..6)
-            .map(|_| group.pick(&mut Tried::default()).unwrap())
-            .collect();
-        assert!(picks.contains(&0), "{picks:?}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn one_request_tries_each_peer_once() {
-        let group = group(&[1, 1, 1]);
-        let mut tried = Tried::default();
-        let mut picks: Vec<usize> = std::iter::from_fn(|| group.pick(&mut tried)).collect();
-        picks.sort_unstable();
-        assert_eq!(picks, [0, 1, 2]);
-    }
-
-    #[test]
-    fn authorities_are_split_at_their_port() {
-        let cases = [
-            ("a", Ok(("a", 80))),
-            ("a:81", Ok(("a", 81))),
-            ("[::1]", Ok(("[::1]", 80))),
-            ("[::1]:82", Ok(("[::1]", 82))),
-            ("a:", Err("invalid port".to_string())),
-            ("a:0", Err("invalid port".to_string())),
-            ("a:99999", Err("invalid port".to_string())),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(split_port(text, 80), expected, "{text}");
-        }
-    }
-}
+mod tests;

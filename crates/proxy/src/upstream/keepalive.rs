@@ -17,6 +17,7 @@ use millpond_conf::value::parse_duration;
 
 use super::connect::Connection;
 use super::group::Group;
+use super::peer::Peer;
 use crate::clock;
 use crate::scope::Location;
 
@@ -99,11 +100,11 @@ impl IdlePeers {
     pub fn take(
         &self,
         group: &Arc<Group>,
-        peer: usize,
+        peer: &Arc<Peer>,
         location: &Arc<Location>,
     ) -> Option<Connection> {
         let is_usable = |connection: &Connection| {
-            connection.peer == peer
+            connection.peer.address == peer.address
                 && (group.keep_alive.sharing == Sharing::All
                     || connection.location == Arc::as_ptr(location) as usize)
         };
@@ -111,9 +112,11 @@ impl IdlePeers {
         let idle = groups.get_mut(&id(group))?;
         let now = clock::instant();
         while let Some(at) = idle.iter().position(is_usable) {
-            let connection = idle.remove(at)?;
+            let mut connection = idle.remove(at)?;
             let is_young = now - connection.idle_since < group.keep_alive.timeout;
             if is_young && !connection.socket.has_news() {
+                // The same address may be another peer after its name was resolved again.
+                connection.peer = Arc::clone(peer);
                 return Some(connection);
             }
         }
@@ -134,6 +137,13 @@ impl IdlePeers {
         let idle = groups.entry(id(&connection.group)).or_default();
         idle.push_front(connection);
         idle.truncate(limits.connections);
+        // Those of peers that are gone would not be looked at again.
+        while idle
+            .back()
+            .is_some_and(|last| now - last.idle_since >= limits.timeout)
+        {
+            idle.pop_back();
+        }
     }
 
     /// Closes all idle connections, when the worker ends or its configuration goes.

@@ -1,15 +1,17 @@
 //! Upstreams: groups of peers, connections to them, exchanges with them.
 //!
 //! ```text
-//! pass ─► exchange ─► next (which peer) ─► connect or keepalive ─► send, read the head
+//! pass ─► exchange ─► balance (which peer) ─► connect or keepalive ─► send, read the head
 //!   │                                                                        │
 //!   └◄─ answer (what the client gets of it) ◄── Fetched { head, body } ◄─────┘
 //! ```
 
 pub mod answer;
+pub mod balance;
 pub mod buffer;
 pub mod connect;
 pub mod cookie;
+pub mod declare;
 pub mod exchange;
 pub mod fastcgi;
 pub mod group;
@@ -19,12 +21,15 @@ pub mod keepalive;
 pub mod next;
 pub mod params;
 pub mod pass;
+pub mod peer;
 pub mod protocol;
 pub mod receive;
 pub mod redirect;
+pub mod refresh;
 pub mod request;
 pub mod scgi;
 pub mod send;
+pub mod sticky;
 pub mod store;
 pub mod trace;
 pub mod tunnel;

@@ -5,17 +5,21 @@
 //! with variables), works out where a request goes and with which URI, and starts the exchange.
 
 use std::borrow::Cow;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_conf::{Contexts, Span, Statement, Template};
 
+use super::answer;
+use super::balance::Method as Balance;
 use super::exchange::{self, Ask};
 use super::group::{self, Group};
+use super::peer::{Peer, PeerSettings};
 use super::protocol::Protocol;
-use super::{answer, keepalive::KeepAliveLimits};
 use crate::cache;
-use crate::failure::Failure;
+use crate::downstream::address::Address;
+use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
 use crate::handler::ContentHandler;
 use crate::http1::Method;
 use crate::request::Request;
@@ -272,46 +276,103 @@ fn check_port(protocol: Protocol, authority: &str, declared: &Declared) -> Resul
     has_port.then_some(()).ok_or_else(|| "no port".to_string())
 }
 
-/// The declared group of a name, or one of the addresses of a host.
-fn resolve(authority: &str, declared: &Declared) -> Result<(Arc<Group>, String, u16), String> {
-    if let Some(group) = find(&declared.upstreams, authority) {
-        return Ok((Arc::clone(group), authority.to_string(), 80));
-    }
-    let (host, port) = match authority.starts_with("unix:") {
-        true => ("localhost".to_string(), 80),
-        false => {
-            let (name, port) = group::split_port(authority, 80)?;
-            let host = if port == 80 {
-                name.to_string()
-            } else {
-                authority.to_string()
-            };
-            (host, port)
+/// A host as a URL names it.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// The Host field of requests.
+    field: String,
+    /// The host without its port.
+    name: String,
+    port: u16,
+}
+
+impl Host {
+    fn of(authority: &str) -> Result<Host, String> {
+        if authority.starts_with("unix:") {
+            return Ok(Host {
+                field: "localhost".to_string(),
+                name: authority.to_string(),
+                port: 80,
+            });
         }
-    };
-    // nginx: a host with the usual port is the same with and without it.
-    let name = match authority.starts_with("unix:") {
-        true => authority.to_string(),
-        false => format!("{}:{port}", group::split_port(authority, 80)?.0),
-    };
-    if let Some(group) = find(&declared.implicit, &name) {
-        return Ok((Arc::clone(group), host, port));
-    }
-    let peers = group::resolve(authority, 80)?
-        .into_iter()
-        .map(|address| group::Peer {
-            address,
-            server: authority.to_string(),
-            weight: 1,
-            max_fails: 1,
-            fail_timeout: std::time::Duration::from_secs(10),
-            max_conns: 0,
-            is_backup: false,
-            is_down: false,
+        let (name, port) = group::split_port(authority, 80)?;
+        let field = if port == 80 { name } else { authority };
+        Ok(Host {
+            field: field.to_string(),
+            name: name.to_string(),
+            port,
         })
-        .collect();
-    let group = Group::new(name, peers, KeepAliveLimits::default());
-    Ok((Arc::new(group), host, port))
+    }
+
+    /// The name of the group that is made for it.
+    ///
+    /// nginx: a host with the usual port is the same with and without it.
+    fn group_name(&self) -> String {
+        match self.name.starts_with("unix:") {
+            true => self.name.clone(),
+            false => format!("{}:{}", self.name, self.port),
+        }
+    }
+
+    fn is_address(&self) -> bool {
+        self.name.starts_with("unix:") || group::ip_of(&self.name).is_some()
+    }
+}
+
+/// The group of a name: a declared one, or one that another location passes to.
+fn known(authority: &str, declared: &Declared) -> Result<(Option<Arc<Group>>, Host), String> {
+    if let Some(group) = find(&declared.upstreams, authority) {
+        let host = Host {
+            field: authority.to_string(),
+            name: authority.to_string(),
+            port: 80,
+        };
+        return Ok((Some(Arc::clone(group)), host));
+    }
+    let host = Host::of(authority)?;
+    let group = find(&declared.implicit, &host.group_name());
+    Ok((group.cloned(), host))
+}
+
+/// The known group of a name, or one of the addresses of a host.
+fn resolve(authority: &str, declared: &Declared) -> Result<(Arc<Group>, String, u16), String> {
+    let (group, host) = known(authority, declared)?;
+    if let Some(group) = group {
+        return Ok((group, host.field, host.port));
+    }
+    let settings = PeerSettings::new(authority);
+    let addresses = group::resolve(authority, 80)?.into_iter();
+    let peer = |address| Peer::new(address, settings.clone(), None);
+    let peers = addresses.map(peer).collect();
+    let group = Group::new(host.group_name(), peers, Balance::RoundRobin);
+    Ok((Arc::new(group), host.field, host.port))
+}
+
+/// A group of the addresses that a host has now, for one request.
+async fn passing(req: &Request, host: &Host) -> Result<Group, Failure> {
+    let addresses = if host.is_address() {
+        group::resolve(&host.name, host.port)
+            .map_err(|why| Failure::Internal(format!("{why} in upstream \"{}\"", host.name)))?
+    } else {
+        let policy = &req.location.settings.resolver;
+        let name = &host.name;
+        let Some(servers) = &policy.servers else {
+            return Err(unresolved(format!("no resolver defined to resolve {name}")));
+        };
+        let found = servers.0.addresses(name, policy.timeout).await;
+        let found =
+            found.map_err(|why| unresolved(format!("{name} could not be resolved ({why})")))?;
+        let address = |ip| Address::Inet(SocketAddr::new(ip, host.port));
+        found.ips.into_iter().map(address).collect()
+    };
+    Ok(Group::passing(host.group_name(), addresses))
+}
+
+fn unresolved(message: String) -> Failure {
+    Failure::Upstream(UpstreamFailure {
+        kind: UpstreamKind::NoLive,
+        message,
+    })
 }
 
 impl PassTarget {
@@ -333,10 +394,19 @@ impl PassTarget {
         self.default_redirect.as_ref()
     }
 
-    /// The upstream for a request.
-    pub fn resolve(&self, req: &mut Request) -> Result<Resolved, Failure> {
+    /// The upstream for a request, its name resolved.
+    pub async fn resolve(&self, req: &mut Request) -> Result<Resolved, Failure> {
+        let (mut resolved, unknown) = self.locate(req)?;
+        if let Some(host) = unknown {
+            resolved.group = Arc::new(passing(req, &host).await?);
+        }
+        Ok(resolved)
+    }
+
+    /// The upstream for a request; the group has no peers as long as its host is not resolved.
+    pub fn locate(&self, req: &mut Request) -> Result<(Resolved, Option<Host>), Failure> {
         let template = match &self.to {
-            To::Fixed(resolved) => return Ok(resolved.clone()),
+            To::Fixed(resolved) => return Ok((resolved.clone(), None)),
             To::Variable(template) => template,
         };
         let url = req.eval(template);
@@ -344,41 +414,22 @@ impl PassTarget {
         let parts = split_address(self.protocol, &url)
             .map_err(|why| Failure::Internal(format!("{why} in \"{url}\"")))?;
         let declared = &req.conf.declared;
-        let is_known = parts.authority.starts_with("unix:")
-            || is_ip(&parts.authority)
-            || is_declared(&parts.authority, declared);
-        if !is_known {
-            let name = &parts.authority;
-            return Err(Failure::Upstream(crate::failure::UpstreamFailure {
-                kind: crate::failure::UpstreamKind::NoLive,
-                message: format!("no resolver defined to resolve {name}"),
-            }));
-        }
-        let (group, host, port) = check_port(self.protocol, &parts.authority, declared)
-            .and_then(|()| resolve(&parts.authority, declared))
-            .map_err(|why| {
-                Failure::Internal(format!("{why} in upstream \"{}\"", parts.authority))
-            })?;
-        Ok(Resolved {
+        let found = check_port(self.protocol, &parts.authority, declared)
+            .and_then(|()| known(&parts.authority, declared));
+        let (group, host) = found.map_err(|why| {
+            Failure::Internal(format!("{why} in upstream \"{}\"", parts.authority))
+        })?;
+        let is_unknown = group.is_none();
+        let group =
+            group.unwrap_or_else(|| Arc::new(Group::passing(host.group_name(), Vec::new())));
+        let resolved = Resolved {
             group,
-            host: Arc::from(host),
-            port,
+            host: Arc::from(host.field.as_str()),
+            port: host.port,
             path: parts.path.map(absolute_path),
-        })
+        };
+        Ok((resolved, is_unknown.then_some(host)))
     }
-}
-
-/// True for the name of a group, and for a host that another location passes to by name.
-fn is_declared(authority: &str, declared: &Declared) -> bool {
-    let with_port = group::split_port(authority, 80).map(|(host, port)| format!("{host}:{port}"));
-    find(&declared.upstreams, authority).is_some()
-        || with_port.is_ok_and(|name| find(&declared.implicit, &name).is_some())
-}
-
-fn is_ip(authority: &str) -> bool {
-    let host = group::split_port(authority, 80).map_or(authority, |(host, _)| host);
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    bare.parse::<std::net::IpAddr>().is_ok()
 }
 
 /// Answers from the upstream, in slices where the location says so.

@@ -21,6 +21,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::connect::Connection;
 use super::head::BodyPlan;
+use super::sticky::Lesson;
 use super::trace::UpstreamTrace;
 use crate::body::{BodyError, BodyStream, Piece};
 use crate::clock::{self, Instant};
@@ -46,6 +47,7 @@ pub struct UpstreamBody {
     attempt: usize,
     trailers: Option<Fields>,
     hides_trailers: bool,
+    lesson: Option<Lesson>,
 }
 
 enum State {
@@ -106,6 +108,7 @@ impl UpstreamBody {
             attempt,
             trailers: None,
             hides_trailers: false,
+            lesson: None,
         };
         if matches!(body.state, State::Length(0)) {
             body.finish();
@@ -152,6 +155,14 @@ impl UpstreamBody {
         }
     }
 
+    /// Remembers a session when the body has ended.
+    pub fn learn_at_end(&mut self, lesson: Lesson) {
+        match self.connection {
+            Some(_) => self.lesson = Some(lesson),
+            None => lesson.learn(),
+        }
+    }
+
     /// The body is over: its connection is kept or closed.
     fn finish(&mut self) {
         self.state = State::Ended;
@@ -159,7 +170,10 @@ impl UpstreamBody {
         let Some(connection) = self.connection.take() else {
             return;
         };
-        connection.group.release(connection.peer);
+        self.account(&connection);
+        if let Some(lesson) = self.lesson.take() {
+            lesson.learn();
+        }
         if self.may_reuse && connection.inbox.is_empty() && !self.context.generation.is_closing() {
             self.context.generation.worker.idle_peers.put(connection);
         }
@@ -176,6 +190,15 @@ impl UpstreamBody {
         self.may_reuse = false;
         self.finish();
         Poll::Ready(None)
+    }
+
+    /// Gives the peer's connection back; an answer that was read to its end tells how fast it is.
+    fn account(&self, connection: &Connection) {
+        let took = clock::instant() - self.context.started;
+        let trace = self.context.trace.borrow();
+        let header = trace.attempts.get(self.attempt).and_then(|it| it.header);
+        let times = header.map(|header| (header, took));
+        connection.group.ended(&connection.peer, times, took);
     }
 
     fn note_end(&self) {

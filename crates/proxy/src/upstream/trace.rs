@@ -50,6 +50,8 @@ pub struct UpstreamTrace {
     pub trailers: Option<Rc<Fields>>,
     /// The Last-Modified and ETag of the stale entry that is being revalidated.
     pub validators: (Option<Bytes>, Option<Bytes>),
+    /// The Set-Cookie field that binds the client to the last peer.
+    pub sticky_cookie: Option<Bytes>,
     /// `$upstream_cache_status`.
     pub cache_status: Option<&'static str>,
 }

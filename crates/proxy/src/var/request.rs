@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Variable, VariableFamily};
+use crate::chance;
 use crate::clock;
 use crate::downstream::body::RequestBody;
 use crate::handler::auth_basic;
@@ -347,12 +348,10 @@ fn hostname() -> &'static [u8] {
     })
 }
 
-/// 128 bits that nobody can guess: SipHash of nothing, under keys that the standard library draws
-/// from the system's random source.
+/// 128 bits that nobody can guess.
 pub(crate) fn random_id() -> Bytes {
-    use std::hash::{BuildHasher, RandomState};
-    let word = || RandomState::new().hash_one(());
-    Bytes::from(format!("{:016x}{:016x}", word(), word()))
+    let (high, low) = (chance::word(), chance::word());
+    Bytes::from(format!("{high:016x}{low:016x}"))
 }
 
 #[cfg(test)]
