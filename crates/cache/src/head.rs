@@ -1,11 +1,11 @@
 //! The stored head: what the cache keeps of an answer besides its body.
 //!
-//! Layout, version 1; integers little-endian:
+//! Layout, version 2; integers little-endian:
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
-//! | 0 | 1 | version | 1 |
-//! | 1 | 1 | flags | 0 |
+//! | 0 | 1 | version | 2 |
+//! | 1 | 1 | bounds | 1: must be validated; 2: never served stale; 4: `stale_error` is the origin's word |
 //! | 2 | 2 | status | status code |
 //! | 4 | 8 | stored_at | seconds since the epoch |
 //! | 12 | 8 | valid_until | seconds; fresh while now is not later |
@@ -16,20 +16,21 @@
 //! | 52 | 4 | key_len | |
 //! | 56 | 4 | vary_len | |
 //! | 60 | 2 | field_count | |
-//! | 62 | key_len | key | the cache key's text, against collisions and for people |
+//! | 62 | 4 | initial_age | seconds that it was old at `stored_at` |
+//! | 66 | key_len | key | the cache key's text, against collisions and for people |
 //! | … | vary_len | vary | names of the fields that select the variant |
 //! | … | | fields | for each: name length (2), value length (4), name, value |
 //!
-//! It is valid if and only if the version is 1 and all lengths end exactly at the end. An invalid
-//! head is a miss. Written by [`StoredHead::encode`] when a fill begins and when an entry is
-//! freshened; read at each look-up.
+//! It is valid if and only if the version is 2, no other bound is set, and all lengths end exactly
+//! at the end. An invalid head is a miss. Written by [`StoredHead::encode`] when a fill begins and
+//! when an entry is freshened; read at each look-up.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::variant::VariantHash;
 
-const VERSION: u8 = 1;
-const FIXED: usize = 62;
+const VERSION: u8 = 2;
+const FIXED: usize = 66;
 
 /// A stored answer's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +45,10 @@ pub struct StoredHead {
     pub stale_updating: u32,
     /// For how many seconds after that it may be served when the origin fails.
     pub stale_error: u32,
+    /// How old it was when it was stored, seconds.
+    pub initial_age: u32,
+    /// What must not be done with it.
+    pub bounds: Bounds,
     /// Its Last-Modified.
     pub last_modified: Option<i64>,
     /// Which variant it is.
@@ -56,6 +61,33 @@ pub struct StoredHead {
     field_count: u16,
     /// The encoded fields.
     fields: Bytes,
+}
+
+/// What the origin forbids to do with a stored answer; nothing under nginx's rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// It is never served without validation.
+    pub must_validate: bool,
+    /// It is never served stale.
+    pub never_stale: bool,
+    /// The origin itself said for how long it may be served when it fails.
+    pub states_on_error: bool,
+}
+
+impl Bounds {
+    fn bits(self) -> u8 {
+        u8::from(self.must_validate)
+            | u8::from(self.never_stale) << 1
+            | u8::from(self.states_on_error) << 2
+    }
+
+    fn from_bits(bits: u8) -> Option<Bounds> {
+        (bits < 8).then_some(Bounds {
+            must_validate: bits & 1 != 0,
+            never_stale: bits & 2 != 0,
+            states_on_error: bits & 4 != 0,
+        })
+    }
 }
 
 /// The fields of a head while it is made.
@@ -93,6 +125,8 @@ impl StoredHead {
             valid_until: 0,
             stale_updating: 0,
             stale_error: 0,
+            initial_age: 0,
+            bounds: Bounds::default(),
             last_modified: None,
             variant: [0; 16],
             key: Bytes::new(),
@@ -102,12 +136,27 @@ impl StoredHead {
         }
     }
 
+    /// The same head with other fields.
+    pub fn with_fields(&self, fields: FieldsWriter) -> Self {
+        StoredHead {
+            field_count: fields.count,
+            fields: fields.buf.freeze(),
+            ..self.clone()
+        }
+    }
+
+    /// How old it is at `now`, seconds (RFC 9111 §4.2.3).
+    pub fn age(&self, now: i64) -> u64 {
+        let kept = u64::try_from(now.saturating_sub(self.stored_at)).unwrap_or(0);
+        u64::from(self.initial_age).saturating_add(kept)
+    }
+
     /// The bytes to store.
     pub fn encode(&self) -> Bytes {
         let len = FIXED + self.key.len() + self.vary.len() + self.fields.len();
         let mut out = BytesMut::with_capacity(len);
         out.put_u8(VERSION);
-        out.put_u8(0);
+        out.put_u8(self.bounds.bits());
         out.put_u16_le(self.status);
         out.put_i64_le(self.stored_at);
         out.put_i64_le(self.valid_until);
@@ -118,6 +167,7 @@ impl StoredHead {
         out.put_u32_le(self.key.len() as u32);
         out.put_u32_le(self.vary.len() as u32);
         out.put_u16_le(self.field_count);
+        out.put_u32_le(self.initial_age);
         out.put_slice(&self.key);
         out.put_slice(&self.vary);
         out.put_slice(&self.fields);
@@ -143,6 +193,8 @@ impl StoredHead {
             valid_until: le_i64(fixed, 12),
             stale_updating: le_u32(fixed, 20),
             stale_error: le_u32(fixed, 24),
+            initial_age: le_u32(fixed, 62),
+            bounds: Bounds::from_bits(fixed[1])?,
             last_modified: Some(le_i64(fixed, 28)).filter(|time| *time != i64::MIN),
             variant,
             key: bytes.slice(FIXED..key_end),
@@ -246,6 +298,8 @@ mod tests {
         head.stored_at = 1_700_000_000;
         head.valid_until = -5;
         head.stale_error = 60;
+        head.initial_age = 3;
+        head.bounds.never_stale = true;
         head.last_modified = Some(12);
         head.variant = [7; 16];
         head.key = Bytes::from_static(b"http://a/b");
@@ -283,6 +337,9 @@ mod tests {
         let mut version = good.to_vec();
         version[0] = 9;
         assert!(StoredHead::decode(&Bytes::from(version)).is_none());
+        let mut bounds = good.to_vec();
+        bounds[1] = 8;
+        assert!(StoredHead::decode(&Bytes::from(bounds)).is_none());
         let mut lengths = good.to_vec();
         lengths[52..56].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(StoredHead::decode(&Bytes::from(lengths)).is_none());

@@ -17,6 +17,7 @@
 pub mod admit;
 pub mod bypass;
 mod clock;
+pub mod conformance;
 pub mod fill;
 pub mod head;
 pub mod ignore;

@@ -6,9 +6,13 @@
 //! now > valid_until ────────────► Stale { while_updating, on_error }
 //! ```
 //!
-//! It follows nginx: freshness was fixed when the answer was stored, from X-Accel-Expires,
-//! Cache-Control, Expires or `proxy_cache_valid`.
+//! Under nginx's rules freshness was fixed when the answer was stored, from X-Accel-Expires,
+//! Cache-Control, Expires or `proxy_cache_valid`. Under RFC 9111 the request has a say, and the
+//! origin's prohibitions stand above the configuration's permissions.
 
+use millpond_semantics::reuse::{RequestRules, Reuse, Stored, reuse};
+
+use crate::conformance::Rules;
 use crate::head::StoredHead;
 use crate::use_stale::{StaleCause, StalePolicy};
 
@@ -26,12 +30,50 @@ pub enum Verdict {
 pub struct StaleRules {
     /// It may be served while another request updates it.
     pub while_updating: bool,
-    /// Its own fields allow it to be served when the origin fails.
+    /// It may be served when the origin does not answer.
     pub on_error: bool,
+    /// It may be served in place of an answer that says that the origin failed.
+    pub on_status: bool,
+    /// It may not be served, whatever the configuration allows.
+    pub is_forbidden: bool,
 }
 
 /// Decides what `head` is worth at `now` (seconds).
-pub fn verdict(head: &StoredHead, now: i64, policy: &StalePolicy) -> Verdict {
+pub fn verdict(head: &StoredHead, now: i64, policy: &StalePolicy, rules: &Rules) -> Verdict {
+    match rules {
+        Rules::Nginx => by_nginx(head, now, policy),
+        Rules::Rfc9111(asked) => by_rfc(head, now, policy, asked),
+    }
+}
+
+fn by_rfc(head: &StoredHead, now: i64, policy: &StalePolicy, asked: &RequestRules) -> Verdict {
+    let age = head.age(now);
+    let left = head.valid_until.saturating_sub(now).saturating_add(1);
+    let stored = Stored {
+        age,
+        lifetime: age.saturating_add_signed(left),
+        must_validate: head.bounds.must_validate,
+        never_stale: head.bounds.never_stale,
+    };
+    // A lifetime cannot be told below zero: what is left may be less than the age.
+    let is_stale = left <= 0;
+    let within = |seconds: u32| head.valid_until.saturating_add(i64::from(seconds)) >= now;
+    match reuse(&stored, asked) {
+        Reuse::Serve => Verdict::Fresh,
+        // RFC 9111 §5.2.1.4: the client itself wants it validated.
+        Reuse::Validate if !is_stale || asked.no_cache => Verdict::Stale(StaleRules::FORBIDDEN),
+        Reuse::Validate => Verdict::Stale(StaleRules {
+            while_updating: policy.allows(StaleCause::Updating) || within(head.stale_updating),
+            // §4.2.4: a cache that is cut off from the origin may serve what is not forbidden.
+            on_error: !head.bounds.states_on_error || within(head.stale_error),
+            on_status: head.bounds.states_on_error && within(head.stale_error),
+            is_forbidden: false,
+        }),
+        Reuse::ValidateOnly => Verdict::Stale(StaleRules::FORBIDDEN),
+    }
+}
+
+fn by_nginx(head: &StoredHead, now: i64, policy: &StalePolicy) -> Verdict {
     // nginx: an entry is stale once its time is over, to the second.
     if now <= head.valid_until {
         return Verdict::Fresh;
@@ -42,14 +84,33 @@ pub fn verdict(head: &StoredHead, now: i64, policy: &StalePolicy) -> Verdict {
         while_updating: policy.allows(StaleCause::Updating) || within(head.stale_updating),
         // RFC 5861 §4: stale-if-error.
         on_error: within(head.stale_error),
+        // nginx: stale-if-error is for missing answers; statuses must be configured.
+        on_status: false,
+        is_forbidden: false,
     })
 }
 
 impl StaleRules {
     /// True when a failure of this cause may be answered with the stale entry.
     pub fn covers(&self, cause: Option<StaleCause>, policy: &StalePolicy) -> bool {
-        self.on_error || cause.is_some_and(|cause| policy.allows(cause))
+        let is_allowed = self.on_error || cause.is_some_and(|cause| policy.allows(cause));
+        is_allowed && !self.is_forbidden
     }
+
+    /// True when an answer with this status may be replaced by the stale entry.
+    pub fn covers_status(&self, status: u16, policy: &StalePolicy) -> bool {
+        // RFC 5861 §4: these statuses are errors.
+        let is_error = matches!(status, 500 | 502 | 503 | 504);
+        let is_configured = StaleCause::of_status(status).is_some_and(|cause| policy.allows(cause));
+        (is_configured || (is_error && self.on_status)) && !self.is_forbidden
+    }
+
+    const FORBIDDEN: StaleRules = StaleRules {
+        while_updating: false,
+        on_error: false,
+        on_status: false,
+        is_forbidden: true,
+    };
 }
 
 #[cfg(test)]
@@ -71,6 +132,8 @@ mod tests {
             Verdict::Stale(StaleRules {
                 while_updating,
                 on_error,
+                on_status: false,
+                is_forbidden: false,
             })
         };
         let cases = [
@@ -82,7 +145,11 @@ mod tests {
             (121, stale(false, false)),
         ];
         for (now, expected) in cases {
-            assert_eq!(verdict(&head, now, &policy), expected, "{now}");
+            assert_eq!(
+                verdict(&head, now, &policy, &Rules::Nginx),
+                expected,
+                "{now}"
+            );
         }
     }
 
@@ -94,7 +161,7 @@ mod tests {
             .into_iter()
             .collect();
         let policy = StalePolicy { causes };
-        let Verdict::Stale(rules) = verdict(&head, 200, &policy) else {
+        let Verdict::Stale(rules) = verdict(&head, 200, &policy, &Rules::Nginx) else {
             panic!("fresh")
         };
         assert!(rules.while_updating);

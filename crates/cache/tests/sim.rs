@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_cache::admit::AdmissionPolicy;
+use millpond_cache::conformance::Rules;
 use millpond_cache::fill::lock::LockPolicy;
 use millpond_cache::fill::pump::Reader;
 use millpond_cache::ignore::IgnorePolicy;
@@ -572,6 +573,7 @@ async fn request(world: Rc<World>, policies: Arc<Policies>, client: Client) {
         zone: Arc::clone(&world.zone),
         key: primary(world.seed, client.key),
         policies,
+        rules: Rules::Nginx,
     };
     let mut x = SimExchange {
         world: Rc::clone(&world),

@@ -26,6 +26,16 @@ pub enum RangeRule {
     Single,
 }
 
+impl RangeRule {
+    /// The rule for the same answer when its body is a stream.
+    pub fn for_stream(self) -> Self {
+        match self {
+            RangeRule::Allowed => RangeRule::Single,
+            other => other,
+        }
+    }
+}
+
 /// Who made the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Source {
@@ -69,6 +79,8 @@ pub struct Response {
     pub must_close: bool,
     /// True when `not_modified` and precondition checks do not apply.
     pub skip_conditionals: bool,
+    /// True when conditions are weighed by RFC 9110 and not as nginx does.
+    pub conditions_by_rfc: bool,
     /// The character set that an upstream ordered (X-Accel-Charset).
     pub charset: Option<Bytes>,
     /// True when the answer depends on what codings the client takes, so that `gzip_vary` applies.

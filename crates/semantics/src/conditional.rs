@@ -156,6 +156,47 @@ pub fn evaluate(
     Outcome::NotModified
 }
 
+/// As [`evaluate`], by the order and the comparisons of RFC 9110 §13.2.2.
+#[must_use]
+pub fn evaluate_by_rfc(
+    pre: &Preconditions<'_>,
+    etag: Option<&[u8]>,
+    last_modified: Option<i64>,
+) -> Outcome {
+    let tag = etag.and_then(EntityTag::parse);
+    let lists = |list: &[u8], comparison: Comparison| {
+        let is_equal = |member| match (EntityTag::parse(member), tag, comparison) {
+            (Some(one), Some(other), Comparison::Strong) => one.matches_strongly(&other),
+            (Some(one), Some(other), Comparison::Weak) => one.matches_weakly(&other),
+            _ => false,
+        };
+        list == b"*" || crate::list::members(list).any(is_equal)
+    };
+    let after = |date: &[u8]| {
+        let date = crate::date::parse_http_date(date);
+        last_modified
+            .zip(date)
+            .map(|(modified, date)| modified > date)
+    };
+    let has_failed = match (pre.if_match, pre.if_unmodified_since) {
+        (Some(list), _) => !lists(list, Comparison::Strong),
+        (None, Some(date)) => after(date) == Some(true),
+        (None, None) => false,
+    };
+    if has_failed {
+        return Outcome::PreconditionFailed;
+    }
+    let is_unchanged = match (pre.if_none_match, pre.if_modified_since) {
+        (Some(list), _) => lists(list, Comparison::Weak),
+        (None, Some(date)) => after(date) == Some(false),
+        (None, None) => false,
+    };
+    match is_unchanged {
+        true => Outcome::NotModified,
+        false => Outcome::Proceed,
+    }
+}
+
 fn is_unmodified(since: &[u8], last_modified: Option<i64>) -> bool {
     let since = crate::date::parse_http_date(since);
     last_modified.is_some_and(|modified| since.is_some_and(|since| since >= modified))
@@ -244,6 +285,38 @@ fn skip_separators(mut text: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn by_the_rfc_tags_stand_above_dates() {
+        const DATE: &[u8] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+        const MODIFIED: i64 = 784_111_777;
+        let cases: [(&str, &[u8], Option<i64>, Outcome); 8] = [
+            ("none", b"\"a\"", Some(MODIFIED + 9), Outcome::NotModified),
+            ("none", b"W/\"a\"", None, Outcome::NotModified),
+            ("none", b"\"b\", \"c\"", Some(MODIFIED), Outcome::Proceed),
+            ("none", b"*", None, Outcome::NotModified),
+            ("match", b"\"a\"", Some(MODIFIED + 9), Outcome::Proceed),
+            ("match", b"W/\"a\"", None, Outcome::PreconditionFailed),
+            ("dates", b"", Some(MODIFIED), Outcome::NotModified),
+            ("dates", b"", None, Outcome::Proceed),
+        ];
+        for (kind, tags, modified, expected) in cases {
+            let mut pre = Preconditions::default();
+            match kind {
+                "none" => {
+                    pre.if_none_match = Some(tags);
+                    pre.if_modified_since = Some(DATE);
+                }
+                "match" => {
+                    pre.if_match = Some(tags);
+                    pre.if_unmodified_since = Some(DATE);
+                }
+                _ => pre.if_modified_since = Some(DATE),
+            }
+            let outcome = evaluate_by_rfc(&pre, Some(b"\"a\""), modified);
+            assert_eq!(outcome, expected, "{kind} {tags:?}");
+        }
+    }
 
     const EARLIER: &[u8] = b"Sun, 06 Nov 1994 08:49:36 GMT";
     const EQUAL: &[u8] = b"Sun, 06 Nov 1994 08:49:37 GMT";

@@ -258,6 +258,14 @@ fn seconds(year: u32, month: u32, day: u32, second_of_day: u32) -> Option<i64> {
     Some(days * SECONDS_PER_DAY + i64::from(second_of_day))
 }
 
+/// True when a date says GMT where its form demands it (RFC 9110 §5.6.7); [`parse_http_date`] does
+/// not look at the zone. The form of `asctime` names none.
+#[must_use]
+pub fn is_in_gmt(value: &[u8]) -> bool {
+    let value = crate::list::trim_ows(value);
+    !value.contains(&b',') || value.ends_with(b" GMT")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -368,5 +376,13 @@ mod tests {
             weekday: 0,
         };
         assert_eq!(civil(784_111_777), expected);
+    }
+
+    #[test]
+    fn zones_other_than_gmt_are_told() {
+        assert!(is_in_gmt(b"Sun, 06 Nov 1994 08:49:37 GMT"));
+        assert!(is_in_gmt(b"Sun Nov  6 08:49:37 1994"));
+        assert!(!is_in_gmt(b"Sun, 06 Nov 1994 08:49:37 UTC"));
+        assert!(!is_in_gmt(b"Sun, 06 Nov 1994 08:49:37 +1000"));
     }
 }

@@ -23,6 +23,7 @@ pub mod freshness;
 pub mod host;
 pub mod list;
 pub mod range;
+pub mod reuse;
 pub mod upstream_validity;
 pub mod uri;
 pub mod vary;

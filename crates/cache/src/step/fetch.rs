@@ -13,7 +13,7 @@ use bytes::Bytes;
 use millpond_semantics::date::format_http_date;
 use millpond_store::NotStored;
 
-use super::store::{Lifetime, storable, storage_key};
+use super::store::{Lifetime, freshened, storable, storage_key};
 use super::{Ask, Exchange, FetchFailure, Fetched, Purpose, Served, Step, Walk, found};
 use crate::fill::pump::{Primed, Pump};
 use crate::fill::{FillEnd, Lead, Streaming};
@@ -50,8 +50,7 @@ impl Stale {
 
     /// True when it may be served in place of an answer with this status.
     pub(crate) fn covers_status(&self, walk: &Walk, status: u16) -> bool {
-        // nginx: stale-if-error is for missing answers; statuses must be configured.
-        StaleCause::of_status(status).is_some_and(|cause| walk.policies.stale.allows(cause))
+        self.rules.covers_status(status, &walk.policies.stale)
     }
 
     /// It is the answer.
@@ -137,7 +136,7 @@ impl Fetch {
         let Some(stale) = &self.stale else { return ask };
         let head = &stale.found.head;
         // nginx: the validators of other answers are not kept.
-        if walk.policies.revalidate.conditional && matches!(head.status, 200 | 206) {
+        if validates(walk) && matches!(head.status, 200 | 206) {
             ask.if_none_match = head.field(b"etag");
             ask.if_modified_since = head
                 .last_modified
@@ -214,8 +213,13 @@ fn remember(walk: &Walk, now: i64, lead: &Lead, status: u16) {
     }
 }
 
+/// By the RFC a stored answer is validated; by nginx where it is configured.
+fn validates(walk: &Walk) -> bool {
+    walk.policies.revalidate.conditional || walk.rules.is_rfc()
+}
+
 fn is_unchanged(walk: &Walk, status: u16) -> bool {
-    status == 304 && walk.policies.revalidate.conditional
+    status == 304 && validates(walk)
 }
 
 /// RFC 9111 §4.3.4: a 304 makes the stored answer fresh again.
@@ -227,7 +231,10 @@ fn renew<X: Exchange>(
     fetched: &X::Fetched,
 ) -> Step<X> {
     let now = x.now();
-    let end = match Lifetime::renewed(walk, fetched, &stale.head, now) {
+    if walk.rules.is_rfc() {
+        stale.head = freshened(&stale.head, fetched);
+    }
+    let end = match Lifetime::renewed(x, walk, fetched, (&stale.head, now)) {
         // It is served once more and stays as stale as it is: each waiter must ask for itself.
         None => FillEnd::NotStorable,
         Some(life) => {

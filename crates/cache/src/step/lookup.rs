@@ -15,7 +15,7 @@ use crate::fill::{FillEnd, Lead, Ticket, Waiter};
 use crate::status::CacheStatus;
 use crate::use_stale::StaleCause;
 use crate::verdict::{Verdict, verdict};
-use crate::zone::LookedUp;
+use crate::zone::{FoundEntry, LookedUp};
 
 /// Looks the entry up.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Lookup {
         }
         match self.look_up(x, walk) {
             LookedUp::Missing(key) => self.missing(x, walk, key),
-            LookedUp::Found(found) => match verdict(&found.head, x.now(), &walk.policies.stale) {
+            LookedUp::Found(found) => match judge(x, walk, &found) {
                 Verdict::Fresh => Ok(Step::Done(Served::Entry(found, CacheStatus::Hit))),
                 Verdict::Stale(rules) => self.stale(x, walk, Stale { found, rules }),
             },
@@ -88,6 +88,9 @@ impl Lookup {
     }
 
     fn missing<X: Exchange>(self, x: &mut X, walk: &Walk, key: Key) -> Result<Step<X>, X::Failure> {
+        if wants_stored_only(walk) {
+            return Err(X::Failure::shared(504));
+        }
         if let Some(status) = walk.zone.remembered_error(&key, x.now()) {
             x.label(CacheStatus::Hit);
             return Err(X::Failure::shared(status));
@@ -124,6 +127,9 @@ impl Lookup {
         walk: &Walk,
         stale: Stale,
     ) -> Result<Step<X>, X::Failure> {
+        if wants_stored_only(walk) {
+            return Err(X::Failure::shared(504));
+        }
         if !stale.rules.while_updating
             && let Some(status) = walk.zone.remembered_error(&stale.found.key, x.now())
             && !stale.covers_failure(walk, remembered_cause(status))
@@ -142,7 +148,9 @@ impl Lookup {
             lead.end(FillEnd::Complete);
             return Step::Lookup(Lookup::again(self.patience));
         }
-        let behind = walk.policies.revalidate.in_background && !x.is_background();
+        // RFC 5861 §3: what may be served stale while it is validated is served at once.
+        let behind = walk.policies.revalidate.in_background || walk.rules.is_rfc();
+        let behind = behind && !x.is_background();
         if behind && stale.rules.while_updating {
             let found = stale.found.clone();
             x.spawn(update(x.background(), walk.clone(), lead, stale));
@@ -208,11 +216,18 @@ fn may_fill<X: Exchange>(x: &X, walk: &Walk) -> bool {
     walk.policies.range.may_fill(range)
 }
 
+fn judge<X: Exchange>(x: &X, walk: &Walk, found: &FoundEntry) -> Verdict {
+    verdict(&found.head, x.now(), &walk.policies.stale, &walk.rules)
+}
+
+/// RFC 9111 §5.2.1.7: without a stored answer, `only-if-cached` is answered by 504.
+fn wants_stored_only(walk: &Walk) -> bool {
+    walk.rules.asked().is_some_and(|asked| asked.only_if_cached)
+}
+
 fn is_fresh_now<X: Exchange>(looked_up: &LookedUp, x: &X, walk: &Walk) -> bool {
     match looked_up {
-        LookedUp::Found(found) => {
-            verdict(&found.head, x.now(), &walk.policies.stale) == Verdict::Fresh
-        }
+        LookedUp::Found(found) => judge(x, walk, found) == Verdict::Fresh,
         LookedUp::Missing(_) => false,
     }
 }

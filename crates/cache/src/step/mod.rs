@@ -32,6 +32,7 @@ use bytes::Bytes;
 use millpond_store::Entry;
 
 use crate::admit::AdmissionPolicy;
+use crate::conformance::Rules;
 use crate::fill::lock::LockPolicy;
 use crate::fill::pump::Reader;
 use crate::fill::{Lead, Streaming};
@@ -169,6 +170,8 @@ pub struct Walk {
     pub key: PrimaryKey,
     /// The policies.
     pub policies: Arc<Policies>,
+    /// Whose rules the request is under, and what it asks for.
+    pub rules: Rules,
 }
 
 /// What a request is answered with.

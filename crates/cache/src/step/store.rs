@@ -5,13 +5,17 @@
 //! Vary keep it out.
 
 use bytes::Bytes;
-use millpond_semantics::date::parse_http_date;
+use millpond_semantics::cache_control::CacheControl;
+use millpond_semantics::date::{is_in_gmt, parse_http_date};
+use millpond_semantics::freshness::parse_age;
+use millpond_semantics::list;
+use millpond_semantics::reuse::{self, Answer, Asked, RequestRules};
 use millpond_semantics::upstream_validity::{UpstreamValidity, Validity};
 use millpond_semantics::vary::Vary;
 use millpond_store::Key;
 
 use super::{Exchange, Fetched, Walk};
-use crate::head::{FieldsWriter, StoredHead};
+use crate::head::{Bounds, FieldsWriter, StoredHead};
 use crate::ignore::IgnorableField;
 use crate::variant;
 
@@ -28,13 +32,18 @@ pub(crate) fn storable<X: Exchange>(
     {
         return None;
     }
-    let life = Lifetime::of(walk, fetched, now)?;
+    let life = Lifetime::of(x, walk, fetched, now)?;
     if x.must_not_store() {
         return None;
     }
     let vary = vary(walk, fetched)?;
     let mut fields = FieldsWriter::default();
-    fetched.each_field(&mut |name, value| fields.push(name, value));
+    let named = connection_fields(walk, fetched);
+    fetched.each_field(&mut |name, value| {
+        if !named.iter().any(|other| other.eq_ignore_ascii_case(name)) {
+            fields.push(name, value);
+        }
+    });
     let mut head = StoredHead::new(fetched.status(), fields);
     head.stored_at = now;
     life.apply(&mut head);
@@ -68,14 +77,26 @@ pub(crate) struct Lifetime {
     until: i64,
     stale_updating: u32,
     stale_error: u32,
+    initial_age: u32,
+    bounds: Bounds,
 }
 
 impl Lifetime {
     /// The lifetime of an answer; `None` when it must not be stored.
-    pub(crate) fn of<F: Fetched>(walk: &Walk, fetched: &F, now: i64) -> Option<Lifetime> {
+    pub(crate) fn of<X: Exchange>(
+        x: &X,
+        walk: &Walk,
+        fetched: &X::Fetched,
+        now: i64,
+    ) -> Option<Lifetime> {
         // RFC 9111 §3: only final answers are stored.
         if fetched.status() < 200 {
             return None;
+        }
+        if let Some(asked) = walk.rules.asked() {
+            let mut fields = AnswerFields::default();
+            fetched.each_field(&mut |name, value| fields.push(walk, name, value));
+            return Lifetime::by_rfc(x, walk, asked, (fetched.status(), &fields, now));
         }
         let validity = validity(walk, fetched, now);
         let until = match validity.verdict() {
@@ -87,6 +108,8 @@ impl Lifetime {
             until,
             stale_updating: bounded(validity.stale_updating()),
             stale_error: bounded(validity.stale_error()),
+            initial_age: 0,
+            bounds: Bounds::default(),
         })
     }
 
@@ -98,12 +121,19 @@ impl Lifetime {
     /// # Differs from nginx
     /// A 304 whose own fields forbid reuse, such as `no-cache`, renews nothing; in nginx the stored
     /// fields count then.
-    pub(crate) fn renewed<F: Fetched>(
+    pub(crate) fn renewed<X: Exchange>(
+        x: &X,
         walk: &Walk,
-        fetched: &F,
-        head: &StoredHead,
-        now: i64,
+        fetched: &X::Fetched,
+        (head, now): (&StoredHead, i64),
     ) -> Option<Lifetime> {
+        if let Some(asked) = walk.rules.asked() {
+            let mut fields = AnswerFields::default();
+            for (name, value) in head.fields() {
+                fields.push(walk, name, value);
+            }
+            return Lifetime::by_rfc(x, walk, asked, (head.status, &fields, now));
+        }
         let fresh = renewing_validity(walk, fetched, now);
         let stored = stored_validity(walk, head, now);
         let (until, source) = match (fresh.verdict(), stored.verdict()) {
@@ -116,6 +146,49 @@ impl Lifetime {
             until,
             stale_updating: bounded(source.stale_updating()),
             stale_error: bounded(source.stale_error()),
+            initial_age: 0,
+            bounds: Bounds::default(),
+        })
+    }
+
+    /// RFC 9111 §3, §4.2.
+    fn by_rfc<X: Exchange>(
+        x: &X,
+        walk: &Walk,
+        asked: &RequestRules,
+        (status, fields, now): (u16, &AnswerFields, i64),
+    ) -> Option<Lifetime> {
+        let control = fields.cache_control.iter().map(|value| &value[..]);
+        let answer = Answer {
+            status,
+            cache_control: CacheControl::parse(control),
+            expires: fields.expires.as_deref(),
+            date: fields.date,
+            age: fields.age,
+            last_modified: fields.last_modified,
+            has_validator: fields.has_validator,
+        };
+        let configured = walk.policies.valid.time_for(status);
+        let asked = Asked {
+            is_authorized: !x.field(b"authorization").is_empty(),
+            forbids_storing: asked.no_store,
+            received: now,
+            configured: configured.map(|time| time.as_secs()),
+        };
+        let terms = reuse::terms(&answer, &asked).ok()?;
+        let left = terms.lifetime as i128 - terms.initial_age as i128;
+        // Seconds are told whole: the last fresh one is that before the lifetime is over.
+        let until = i128::from(now) + left - 1;
+        Some(Lifetime {
+            until: until.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64,
+            stale_updating: bounded(terms.while_revalidating),
+            stale_error: bounded(terms.on_error.unwrap_or(0)),
+            initial_age: bounded(terms.initial_age),
+            bounds: Bounds {
+                must_validate: terms.must_validate,
+                never_stale: terms.never_stale,
+                states_on_error: terms.on_error.is_some(),
+            },
         })
     }
 
@@ -124,7 +197,81 @@ impl Lifetime {
         head.valid_until = self.until;
         head.stale_updating = self.stale_updating;
         head.stale_error = self.stale_error;
+        head.initial_age = self.initial_age;
+        head.bounds = self.bounds;
     }
+}
+
+/// The fields of an answer that RFC 9111 looks at.
+#[derive(Default)]
+struct AnswerFields {
+    cache_control: Vec<Bytes>,
+    expires: Option<Bytes>,
+    date: Option<i64>,
+    age: u64,
+    has_age: bool,
+    last_modified: Option<i64>,
+    has_validator: bool,
+}
+
+impl AnswerFields {
+    fn push(&mut self, walk: &Walk, name: &[u8], value: &[u8]) {
+        let obeys = |field| walk.policies.ignore.obeys(field);
+        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        if is(b"cache-control") && obeys(IgnorableField::CacheControl) {
+            self.cache_control.push(Bytes::copy_from_slice(value));
+        } else if is(b"expires") && obeys(IgnorableField::Expires) && self.expires.is_none() {
+            // RFC 9110 §5.6.7: a date in another zone is malformed, hence past.
+            let value = if is_in_gmt(value) { value } else { b"0" };
+            self.expires = Some(Bytes::copy_from_slice(value));
+        } else if is(b"date") {
+            self.date = self.date.or_else(|| parse_http_date(value));
+        } else if is(b"age") && !self.has_age {
+            // RFC 9111 §5.1: an Age that is no number is ignored.
+            self.age = parse_age(value).unwrap_or(0);
+            self.has_age = true;
+        } else if is(b"last-modified") {
+            self.last_modified = self.last_modified.or_else(|| parse_http_date(value));
+            self.has_validator |= self.last_modified.is_some();
+        } else if is(b"etag") {
+            self.has_validator = true;
+        }
+    }
+}
+
+/// RFC 9110 §7.6.1: the fields that Connection names are for the next hop only.
+fn connection_fields<F: Fetched>(walk: &Walk, fetched: &F) -> Vec<Vec<u8>> {
+    let mut named = Vec::new();
+    if walk.rules.is_rfc() {
+        fetched.each_field(&mut |name, value| {
+            if name.eq_ignore_ascii_case(b"connection") {
+                named.extend(list::members(value).map(<[u8]>::to_vec));
+            }
+        });
+    }
+    named
+}
+
+/// RFC 9111 §3.2: the stored head with the fields of a 304 in place of its own.
+pub(crate) fn freshened<F: Fetched>(head: &StoredHead, fetched: &F) -> StoredHead {
+    let mut fresh: Vec<(Bytes, Bytes)> = Vec::new();
+    fetched.each_field(&mut |name, value| {
+        if reuse::is_freshened(name) {
+            fresh.push((Bytes::copy_from_slice(name), Bytes::copy_from_slice(value)));
+        }
+    });
+    let is_replaced = |name: &[u8]| fresh.iter().any(|(new, _)| new.eq_ignore_ascii_case(name));
+    let mut fields = FieldsWriter::default();
+    for (name, value) in head.fields() {
+        // A 304 without Age was generated now, whatever the stored answer's age was.
+        if !is_replaced(name) && !name.eq_ignore_ascii_case(b"age") {
+            fields.push(name, value);
+        }
+    }
+    for (name, value) in &fresh {
+        fields.push(name, value);
+    }
+    head.with_fields(fields)
 }
 
 fn bounded(seconds: u64) -> u32 {

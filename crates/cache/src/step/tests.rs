@@ -63,6 +63,7 @@ struct Client {
     is_bypassed: bool,
     is_not_stored: bool,
     policies: Option<Policies>,
+    rules: Rules,
 }
 
 /// What a request was answered with.
@@ -193,6 +194,7 @@ impl Bench {
             zone: Arc::clone(&self.zone),
             key: PrimaryKey::new(Bytes::from_static(client.key.as_bytes())),
             policies: Arc::new(policies.clone()),
+            rules: client.rules,
         }
     }
 

@@ -6,6 +6,7 @@
 //! fills, [`zones`] opens zones and keeps them over reloads, [`mod@slice`] answers in slices.
 
 pub mod body;
+pub mod by_rfc;
 pub mod exchange;
 pub mod pass;
 pub mod slice;

@@ -15,6 +15,7 @@ use millpond_cache::step::{self, Served, Walk};
 use millpond_cache::zone::{CacheZone, FoundEntry, PrimaryKey};
 
 use super::body::{self, FillBody};
+use super::by_rfc;
 use super::exchange::{Failed, PassExchange};
 use super::zones::LocationCache;
 use crate::body::Body;
@@ -41,6 +42,7 @@ pub async fn run(
         zone,
         key: PrimaryKey::new(text),
         policies: Arc::clone(&cache.policies),
+        rules: by_rfc::rules(req, target),
     };
     let mut exchange = PassExchange::new(&mut *req, Arc::clone(target));
     let served = step::serve(&mut exchange, &walk, &mut |_| {}).await;
@@ -70,7 +72,7 @@ async fn read_body(req: &mut Request, protocol: Protocol) -> Result<(), Failure>
 ///
 /// nginx: the usual key has the URI that is passed on, so that a page or a path that the server
 /// goes on with inside is another entry than what the client asked for.
-fn key(req: &mut Request, target: &PassTarget) -> Result<Bytes, Failure> {
+pub fn key(req: &mut Request, target: &PassTarget) -> Result<Bytes, Failure> {
     let location = Arc::clone(&req.location);
     if let Some(template) = &location.settings.pass(target.protocol).key.key {
         return Ok(req.eval(template));
@@ -101,6 +103,9 @@ fn from_entry(
     response.length = announced
         .filter(|_| req.is_head())
         .or(Some(found.entry.len()));
+    if by_rfc::is_on(req, target) {
+        by_rfc::tell_age(&mut response, &found.head, status);
+    }
     response.body = body::of_entry(&found.entry);
     response
 }
@@ -114,6 +119,10 @@ fn from_fill(
 ) -> Response {
     note(req, status);
     let mut response = from_head(req, target, &streaming.head, Stored::Filling);
+    if by_rfc::is_on(req, target) && status == CacheStatus::Hit {
+        by_rfc::tell_age(&mut response, &streaming.head, status);
+        response.ranges = response.ranges.for_stream();
+    }
     response.length = streaming.length;
     response.body = Body::stream(FillBody::new(reader));
     response

@@ -4,7 +4,7 @@
 //!
 //! Sources: RFC 9110 §13; nginx ngx_http_not_modified_header_filter.
 
-use millpond_semantics::conditional::{Outcome, Preconditions, evaluate};
+use millpond_semantics::conditional::{Outcome, Preconditions, evaluate, evaluate_by_rfc};
 
 use super::Refusal;
 use crate::body::Body;
@@ -28,7 +28,11 @@ pub fn run(req: &Request, response: &mut Response) -> Result<(), Refusal> {
     }
     let etag = response.fields.get(Known::ETag).map(|tag| &tag[..]);
     let mode = req.location.settings.static_files.if_modified_since.rule();
-    match evaluate(&pre, etag, response.last_modified, mode) {
+    let outcome = match response.conditions_by_rfc {
+        true => evaluate_by_rfc(&pre, etag, response.last_modified),
+        false => evaluate(&pre, etag, response.last_modified, mode),
+    };
+    match outcome {
         Outcome::Proceed => Ok(()),
         Outcome::PreconditionFailed => Err(Refusal {
             status: 412,

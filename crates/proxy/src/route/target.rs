@@ -13,7 +13,6 @@ use std::rc::Rc;
 use bytes::Bytes;
 use millpond_semantics::uri::{MergeSlashes, normalize};
 
-use crate::http1::request::RequestHead;
 use crate::request::Request;
 
 /// What nginx says of every target that it cannot read.
@@ -24,7 +23,7 @@ const INVALID: &str = "client sent invalid request";
 /// The request's server must be the default one of its listener: its `merge_slashes` counts.
 pub fn apply(req: &mut Request) -> Result<(), (u16, String)> {
     let head = Rc::clone(&req.head);
-    set_path(req, &head)?;
+    set_path(req, &head.share(head.uri()))?;
     if let Some(host) = head.host() {
         req.host_port = host.port.filter(|port| *port > 0);
         req.host = host.write_lower(head.bytes());
@@ -32,8 +31,8 @@ pub fn apply(req: &mut Request) -> Result<(), (u16, String)> {
     Ok(())
 }
 
-fn set_path(req: &mut Request, head: &RequestHead) -> Result<(), (u16, String)> {
-    let raw = head.uri();
+/// Makes `raw` (a path, maybe with a query) the request's URI; the error is a status and why.
+pub fn set_path(req: &mut Request, raw: &Bytes) -> Result<(), (u16, String)> {
     let (path, query) = split(raw);
     let merge = match req.server.settings.head.merge_slashes {
         true => MergeSlashes::On,
@@ -47,12 +46,16 @@ fn set_path(req: &mut Request, head: &RequestHead) -> Result<(), (u16, String)> 
     req.uri_is_quoted = memchr::memchr(b'%', path).is_some();
     req.uri_has_escapes = req.uri_is_quoted || memchr::memchr(b'+', path).is_some();
     req.uri = match normal {
-        Cow::Borrowed(path) => head.share(path),
+        Cow::Borrowed(path) if is_pathless => Bytes::copy_from_slice(path),
+        Cow::Borrowed(path) => raw.slice_ref(path),
         Cow::Owned(path) => Bytes::from(path),
     };
     req.uri_is_changed = is_pathless;
-    req.args = head.share(query);
-    req.unparsed_uri = head.share(raw);
+    req.args = match query {
+        b"" => Bytes::new(),
+        query => raw.slice_ref(query),
+    };
+    req.unparsed_uri = raw.clone();
     Ok(())
 }
 

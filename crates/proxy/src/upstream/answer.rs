@@ -21,6 +21,7 @@ use super::protocol::Protocol;
 use super::tunnel::Tunnel;
 use super::{buffer, cookie, redirect, store};
 use crate::body::Body;
+use crate::cache::by_rfc;
 use crate::failure::Failure;
 use crate::handler::redirect as client_redirect;
 use crate::header::{Field, Fields, Known};
@@ -152,10 +153,18 @@ pub fn from_head(
     // nginx: an answer that is not for the cache was made for the client's own conditions.
     response.skip_conditionals = stored == Stored::No;
     let mut fields = head.fields;
+    let by_rfc = by_rfc::is_on(req, target);
+    let date = fields.get(Known::Date).filter(|_| by_rfc).cloned();
+    if by_rfc {
+        by_rfc::drop_connection_fields(&mut fields);
+    }
     fields.retain_mut(|field| keep_field(req, target, policy, field, (&mut response, stored)));
     response.fields = fields;
     response.hides_date = is_passed(policy, Known::Date);
     response.hides_server = is_passed(policy, Known::Server);
+    if by_rfc {
+        by_rfc::keep_date(&mut response, date);
+    }
     response
 }
 

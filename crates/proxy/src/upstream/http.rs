@@ -13,6 +13,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use millpond_cache::conformance::Conformance;
 use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{Template, Words};
 use millpond_semantics::uri::{EscapeKind, escape_into};
@@ -231,14 +232,35 @@ fn write_fields(
     if !passing.pass_headers {
         return;
     }
+    let by_rfc = location.settings.proxy.conformance.rules == Conformance::Rfc9111;
+    let is_named = |name: &[u8]| by_rfc && req.head.connection_has(name);
     for field in req.head.fields() {
         let is_dropped = is_hop_by_hop(field.known)
+            || is_named(field.name)
+            || (by_rfc && field.known == Known::Via)
             || (ask.is_for_cache && is_condition(field.known))
             || is_set(field.name);
         if !is_dropped {
             encode::write_field(head, field.name, field.value);
         }
     }
+    if by_rfc && !is_set(b"via") {
+        write_via(req, head);
+    }
+}
+
+/// RFC 9110 §7.6.3: a gateway adds itself to Via.
+fn write_via(req: &Request, head: &mut BytesMut) {
+    let mut via = Vec::new();
+    for value in req.head.find_all(b"via") {
+        via.extend_from_slice(value);
+        via.extend_from_slice(b", ");
+    }
+    via.extend_from_slice(match req.head.version() {
+        Version::Http11 => b"1.1 millpond",
+        _ => b"1.0 millpond",
+    });
+    encode::write_known(head, Known::Via, &via);
 }
 
 fn write_framing(

@@ -13,11 +13,11 @@ use millpond_conf::{Contexts, Span, Statement, Template};
 
 use super::answer;
 use super::balance::Method as Balance;
-use super::exchange::{self, Ask};
+use super::exchange::{self, Ask, Fetched};
 use super::group::{self, Group};
 use super::peer::{Peer, PeerSettings};
 use super::protocol::Protocol;
-use crate::cache;
+use crate::cache::{self, by_rfc};
 use crate::downstream::address::Address;
 use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
 use crate::handler::ContentHandler;
@@ -452,7 +452,20 @@ pub async fn run_whole(req: &mut Request, target: &Arc<PassTarget>) -> Result<Re
         return cache::pass::run(req, target, cache, zone).await;
     }
     let fetched = Box::pin(exchange::fetch(req, target, &Ask::default())).await?;
+    invalidate(req, target, &fetched)?;
     answer::from_fetched(req, target, fetched)
+}
+
+/// What the cache holds for a URI is wrong after an unsafe method has succeeded.
+fn invalidate(req: &mut Request, target: &PassTarget, fetched: &Fetched) -> Result<(), Failure> {
+    let location = Arc::clone(&req.location);
+    if let Some(cache) = location.cache(target.protocol)
+        && by_rfc::is_on(req, target)
+        && let Some(zone) = cache.zone_for(req)?
+    {
+        by_rfc::invalidate(req, target, &zone, &fetched.head);
+    }
+    Ok(())
 }
 
 /// `$proxy_host` is known before the first exchange: the cache key needs it.

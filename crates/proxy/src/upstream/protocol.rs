@@ -6,6 +6,7 @@
 
 use millpond_cache::admit::AdmissionPolicy;
 use millpond_cache::bypass::BypassPolicy;
+use millpond_cache::conformance::ConformancePolicy;
 use millpond_cache::fill::lock::LockPolicy;
 use millpond_cache::ignore::IgnorePolicy;
 use millpond_cache::key::KeyPolicy;
@@ -87,6 +88,8 @@ pub struct PassSettings {
     pub store: StorePolicy,
     /// The zone.
     pub zone: ZonePolicy,
+    /// Whose rules the cache follows.
+    pub conformance: ConformancePolicy,
     /// The cache key.
     pub key: KeyPolicy,
     /// Methods.

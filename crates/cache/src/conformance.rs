@@ -1,0 +1,58 @@
+//! `proxy_cache_conformance`: whose rules decide what may be stored and reused.
+//!
+//! Under nginx's rules freshness is fixed when an answer is stored, requests have no say, and a
+//! stored head stays as it was. Under RFC 9111 the request is heard, age counts, and a validation
+//! updates the head; the decisions are those of `millpond_semantics::reuse`.
+
+use millpond_conf::Words;
+use millpond_semantics::reuse::RequestRules;
+
+/// Whose rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Words)]
+pub enum Conformance {
+    /// nginx's.
+    #[word("nginx")]
+    Nginx,
+    /// Those of RFC 9111 for a shared cache.
+    #[word("rfc9111")]
+    Rfc9111,
+}
+
+/// Whose rules a location follows.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location, protocols)]
+pub struct ConformancePolicy {
+    /// Whose rules decide what may be stored and reused: nginx's, or those of RFC 9111. By the RFC,
+    /// Cache-Control of requests is obeyed, the Age of an answer counts, hits say their Age and the
+    /// origin's Date, a 304 updates the stored fields, unsafe methods invalidate, answers to
+    /// requests with credentials need the origin's word to be shared, and what states no lifetime
+    /// gets that of `proxy_cache_valid` or a tenth of the time since it was modified. Cookies keep
+    /// nothing out of the cache then, and X-Accel-Expires means nothing.
+    #[directive(name = "proxy_cache_conformance", default = "nginx")]
+    pub rules: Conformance,
+}
+
+/// The rules of one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rules {
+    /// nginx's.
+    #[default]
+    Nginx,
+    /// The RFC's, with what the request asks for.
+    Rfc9111(RequestRules),
+}
+
+impl Rules {
+    /// What the request asks for, where it is heard.
+    pub fn asked(&self) -> Option<&RequestRules> {
+        match self {
+            Rules::Nginx => None,
+            Rules::Rfc9111(asked) => Some(asked),
+        }
+    }
+
+    /// True for the RFC's.
+    pub fn is_rfc(&self) -> bool {
+        self.asked().is_some()
+    }
+}

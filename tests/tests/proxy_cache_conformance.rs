@@ -1,0 +1,292 @@
+//! `proxy_cache_conformance rfc9111`: a shared cache by the book. Each test names the section that
+//! it follows; nothing here holds under nginx's rules.
+
+use anyhow::Result;
+use millpond_testkit::{Answer, Client, Kind, Origin, Proxy, Request, Response};
+
+const CONF: &str = "
+    proxy_cache_path %%DIR%%/cache keys_zone=z:1m max_size=16m;
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        proxy_cache z;
+        proxy_cache_key $uri;
+        proxy_cache_conformance rfc9111;
+        add_header X-Cache $upstream_cache_status always;
+        location / { proxy_pass http://%%ORIGIN%%; }
+        location /kept/ { proxy_pass http://%%ORIGIN%%/; proxy_cache_valid 200 1h; }
+        location /nginx/ {
+            proxy_pass http://%%ORIGIN%%/;
+            proxy_cache_conformance nginx;
+            proxy_cache_valid 200 1h;
+        }
+    }";
+
+struct Bench {
+    origin: Origin,
+    _proxy: Proxy,
+    client: Client,
+}
+
+fn bench() -> Result<Bench> {
+    let origin = Origin::start()?;
+    let proxy = Proxy::new(Kind::Millpond, CONF).origin(&origin).start()?;
+    let client = Client::new(proxy.port());
+    Ok(Bench {
+        origin,
+        _proxy: proxy,
+        client,
+    })
+}
+
+impl Bench {
+    fn get(&self, path: &str) -> Result<Response> {
+        self.client.get(path)
+    }
+
+    fn get_with(&self, path: &str, field: &str, value: &str) -> Result<Response> {
+        self.client.send(&Request::get(path).header(field, value))
+    }
+}
+
+fn control(value: &str) -> Answer {
+    Answer::new(200)
+        .header("Cache-Control", value)
+        .etag("\"v\"")
+        .body("body")
+}
+
+fn label(response: &Response) -> &str {
+    response.header("X-Cache").unwrap_or("-")
+}
+
+/// §4.2.3: the age that an answer came with counts; §5.1: hits tell it, with the origin's Date.
+#[test]
+fn age_counts_and_is_told() -> Result<()> {
+    let bench = bench()?;
+    bench
+        .origin
+        .route("/young", control("max-age=100").header("Age", "40"));
+    bench
+        .origin
+        .route("/old", control("max-age=100").header("Age", "100"));
+    assert_eq!(bench.get("/young")?.header("Age"), Some("40"));
+    let hit = bench.get("/young")?;
+    let age: u64 = hit.header("Age").unwrap_or("").parse()?;
+    assert_eq!(label(&hit), "HIT");
+    assert!((40..60).contains(&age), "{age}");
+    bench.get("/old")?;
+    assert_eq!(label(&bench.get("/old")?), "EXPIRED");
+    let dated = control("max-age=100").header("Date", "Sun, 06 Nov 1994 08:49:37 GMT");
+    bench.origin.route("/dated", dated);
+    let date = bench.get("/dated")?.header("Date").map(str::to_string);
+    assert_eq!(date.as_deref(), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
+    Ok(())
+}
+
+/// §5.2.1: what requests ask for.
+#[test]
+fn requests_are_heard() -> Result<()> {
+    let bench = bench()?;
+    bench
+        .origin
+        .route("/a", control("max-age=100").header("Age", "50"));
+    let only = bench.get_with("/a", "Cache-Control", "only-if-cached")?;
+    assert_eq!(only.status, 504);
+    bench.get("/a")?;
+    for (value, expected) in [
+        ("only-if-cached", "HIT"),
+        ("max-age=80", "HIT"),
+        ("max-age=10", "EXPIRED"),
+        ("min-fresh=10", "HIT"),
+        ("min-fresh=60", "EXPIRED"),
+        ("no-cache", "EXPIRED"),
+    ] {
+        let response = bench.get_with("/a", "Cache-Control", value)?;
+        assert_eq!(label(&response), expected, "{value}");
+    }
+    assert_eq!(
+        label(&bench.get_with("/a", "Pragma", "no-cache")?),
+        "EXPIRED"
+    );
+    bench.origin.route("/secret", control("max-age=100"));
+    bench.get_with("/secret", "Cache-Control", "no-store")?;
+    assert_eq!(label(&bench.get("/secret")?), "MISS");
+    Ok(())
+}
+
+/// §3.2, §4.3.4: a 304 makes the entry fresh and updates its fields.
+#[test]
+fn a_304_updates_the_stored_fields() -> Result<()> {
+    let bench = bench()?;
+    let first = control("max-age=0")
+        .header("X-Version", "1")
+        .header("X-Old", "o");
+    let second = Answer::new(304)
+        .header("Cache-Control", "max-age=100")
+        .header("X-Version", "2")
+        .etag("\"v\"");
+    bench.origin.sequence("/a", vec![first, second]);
+    bench.get("/a")?;
+    for expected in ["REVALIDATED", "HIT"] {
+        let response = bench.get("/a")?;
+        assert_eq!(label(&response), expected);
+        assert_eq!(response.header("X-Version"), Some("2"));
+        assert_eq!(response.header("X-Old"), Some("o"));
+        assert_eq!(response.text(), "body");
+    }
+    let asked = bench.origin.requests();
+    assert_eq!(asked[1].header("If-None-Match"), Some("\"v\""));
+    Ok(())
+}
+
+/// §4.4: unsafe methods that succeed invalidate their URI, and that of Location on the same host.
+#[test]
+fn unsafe_methods_invalidate() -> Result<()> {
+    let bench = bench()?;
+    bench.origin.route("/a", control("max-age=100"));
+    bench.origin.route("/b", control("max-age=100"));
+    bench.origin.route("/c", control("max-age=100"));
+    for path in ["/a", "/b", "/c"] {
+        bench.get(path)?;
+        assert_eq!(label(&bench.get(path)?), "HIT");
+    }
+    let moved = Answer::new(201).header("Location", "/b");
+    bench.origin.route(
+        "/a",
+        moved.header("Content-Location", "http://other.example/c"),
+    );
+    bench.client.send(&Request::post("/a", "x"))?;
+    bench.origin.route("/a", control("max-age=100"));
+    assert_eq!(label(&bench.get("/a")?), "MISS");
+    assert_eq!(label(&bench.get("/b")?), "MISS");
+    assert_eq!(label(&bench.get("/c")?), "HIT");
+    bench.origin.route("/a", Answer::new(500));
+    bench.client.send(&Request::post("/a", "x"))?;
+    assert_eq!(label(&bench.get("/a")?), "HIT");
+    Ok(())
+}
+
+/// §3, §3.5, §4.2.2: what is stored, and for how long when the origin says nothing.
+#[test]
+fn storing_follows_the_origin_then_the_configuration() -> Result<()> {
+    let bench = bench()?;
+    let old = "Tue, 14 Jul 2015 08:29:12 GMT";
+    let cases = [
+        ("/private", control("private, max-age=9"), "MISS"),
+        (
+            "/cookie",
+            control("max-age=90").header("Set-Cookie", "a=b"),
+            "HIT",
+        ),
+        (
+            "/heuristic",
+            Answer::new(200).last_modified(old).body("x"),
+            "HIT",
+        ),
+        ("/silent", Answer::new(200).body("x"), "MISS"),
+        (
+            "/created",
+            Answer::new(201).last_modified(old).body("x"),
+            "MISS",
+        ),
+        (
+            "/validated",
+            control("no-cache").revalidates(),
+            "REVALIDATED",
+        ),
+        (
+            "/zone",
+            Answer::new(200).header("Expires", "Fri, 01 Jan 2100 00:00:00 UTC"),
+            "EXPIRED",
+        ),
+    ];
+    for (path, answer, expected) in cases {
+        bench.origin.route(path, answer);
+        bench.get(path)?;
+        let again = bench.get(path)?;
+        assert_eq!(label(&again), expected, "{path}");
+    }
+    bench.get("/kept/silent")?;
+    assert_eq!(label(&bench.get("/kept/silent")?), "HIT");
+    bench.origin.route("/user", control("max-age=100"));
+    bench.get_with("/user", "Authorization", "Basic x")?;
+    assert_eq!(label(&bench.get("/user")?), "MISS");
+    bench.origin.route("/all", control("public, max-age=100"));
+    bench.get_with("/all", "Authorization", "Basic x")?;
+    assert_eq!(label(&bench.get("/all")?), "HIT");
+    Ok(())
+}
+
+/// §4.2.4: without the origin a stale entry is served unless it is forbidden.
+#[test]
+fn stale_entries_are_served_without_the_origin_unless_forbidden() -> Result<()> {
+    let bench = bench()?;
+    for (path, value, expected) in [
+        ("/free", "max-age=0", ("STALE", 200)),
+        ("/bound", "max-age=0, must-revalidate", ("EXPIRED", 502)),
+        ("/shared", "s-maxage=0", ("EXPIRED", 502)),
+        ("/window", "max-age=0, stale-if-error=60", ("STALE", 200)),
+        ("/over", "max-age=0, stale-if-error=0", ("EXPIRED", 502)),
+    ] {
+        let aged = control(value).header("Age", "5");
+        bench.origin.sequence(path, vec![aged, Answer::raw("")]);
+        bench.get(path)?;
+        let response = bench.get(path)?;
+        assert_eq!((label(&response), response.status), expected, "{path}");
+    }
+    let failing = vec![
+        control("max-age=0, stale-if-error=60"),
+        Answer::new(503).body("no"),
+    ];
+    bench.origin.sequence("/status", failing);
+    bench.get("/status")?;
+    assert_eq!(bench.get("/status")?.text(), "body");
+    Ok(())
+}
+
+/// RFC 9110 §7.6.1, §7.6.3, §13.2.2: fields of a connection, Via, and the order of conditions.
+#[test]
+fn the_proxy_keeps_the_rules_of_intermediaries() -> Result<()> {
+    let bench = bench()?;
+    let hop = control("max-age=100")
+        .header("Connection", "X-Hop")
+        .header("X-Hop", "1")
+        .last_modified("Tue, 14 Jul 2015 08:29:12 GMT");
+    bench.origin.route("/a", hop);
+    let request = Request::get("/a")
+        .header("Connection", "X-Mine")
+        .header("X-Mine", "1")
+        .header("Via", "1.0 front");
+    for expected in ["MISS", "HIT"] {
+        let response = bench.client.send(&request)?;
+        assert_eq!(
+            (label(&response), response.header("X-Hop")),
+            (expected, None)
+        );
+    }
+    let asked = bench.origin.requests();
+    assert_eq!(asked[0].header("X-Mine"), None);
+    assert_eq!(asked[0].header("Via"), Some("1.0 front, 1.1 millpond"));
+    let both = Request::get("/a")
+        .header("If-None-Match", "\"v\"")
+        .header("If-Modified-Since", "Sun, 06 Nov 1994 08:49:37 GMT");
+    assert_eq!(bench.client.send(&both)?.status, 304);
+    assert_eq!(bench.get_with("/a", "Range", "bytes=1-2")?.status, 206);
+    Ok(())
+}
+
+/// A location under nginx's rules hears none of this.
+#[test]
+fn nginxs_rules_stay_nginxs() -> Result<()> {
+    let bench = bench()?;
+    bench
+        .origin
+        .route("/a", control("max-age=100").header("Age", "500"));
+    bench.get("/nginx/a")?;
+    let response = bench.get_with("/nginx/a", "Cache-Control", "no-cache")?;
+    assert_eq!(
+        (label(&response), response.header("Age")),
+        ("HIT", Some("500"))
+    );
+    Ok(())
+}
