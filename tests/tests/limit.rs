@@ -33,6 +33,11 @@ const CONF: &str = r#"
             limit_req zone=other;
             try_files /a =404;
         }
+        location /wait {
+            limit_req zone=slow burst=5;
+            limit_req zone=other burst=5;
+            try_files /a =404;
+        }
         location /conn {
             limit_conn one 1;
             limit_rate 1k;
@@ -134,6 +139,16 @@ fn numbers_are_shown_as_nginx_shows_them() -> Result<()> {
         assert_eq!(lines.get(3), Some(&"Reading: 0 Writing: 1 Waiting: 0 "));
         let post = client.send(&Request::post("/numbers", "x").host("localhost"))?;
         assert_eq!(post.status, 405);
+        Ok(())
+    })
+}
+
+/// The first request of a key finds every bucket empty, also that of a limit that is not the last.
+#[test]
+fn the_first_request_of_a_key_waits_for_no_limit() -> Result<()> {
+    everywhere(|_, client| {
+        let passed = expected(&[(200, "PASSED")]);
+        assert_eq!(outcomes(client, "/wait?key=h&other=h", 1)?, passed);
         Ok(())
     })
 }

@@ -157,18 +157,20 @@ impl ConnectionZone {
 
     /// Goes on with the table of a zone of the same name, if the size is the same.
     pub fn inherit(&mut self, old: &ConnectionZone) -> Result<(), String> {
+        let size = |table: &Mutex<KeyTable<u16>>| {
+            table.lock().unwrap_or_else(PoisonError::into_inner).size()
+        };
+        // nginx: a zone of another size is another zone.
+        if size(&self.counts) != size(&old.counts) {
+            return Ok(());
+        }
         if self.key.source != old.key.source {
             return Err(format!(
                 "limit_conn_zone \"{}\" uses the \"{}\" key while previously it used the \"{}\" key",
                 self.name, self.key.source, old.key.source
             ));
         }
-        let size = |table: &Mutex<KeyTable<u16>>| {
-            table.lock().unwrap_or_else(PoisonError::into_inner).size()
-        };
-        if size(&self.counts) == size(&old.counts) {
-            self.counts = Arc::clone(&old.counts);
-        }
+        self.counts = Arc::clone(&old.counts);
         Ok(())
     }
 

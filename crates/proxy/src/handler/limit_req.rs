@@ -112,6 +112,8 @@ pub struct RequestZone {
 struct Bucket {
     excess: u64,
     last_ms: u64,
+    /// Whether no request was counted yet; the first one finds the bucket empty.
+    is_new: bool,
 }
 
 /// Whether a request that is let through is counted at once.
@@ -224,19 +226,21 @@ impl RequestZone {
 
     /// Goes on with the table of a zone of the same name, if the size is the same.
     pub fn inherit(&mut self, old: &RequestZone) -> Result<(), String> {
+        let size = |table: &Mutex<KeyTable<Bucket>>| {
+            table.lock().unwrap_or_else(PoisonError::into_inner).size()
+        };
+        // nginx: a zone of another size is another zone.
+        if size(&self.buckets) != size(&old.buckets) {
+            return Ok(());
+        }
         if self.key.source != old.key.source {
             return Err(format!(
                 "limit_req \"{}\" uses the \"{}\" key while previously it used the \"{}\" key",
                 self.name, self.key.source, old.key.source
             ));
         }
-        let size = |table: &Mutex<KeyTable<Bucket>>| {
-            table.lock().unwrap_or_else(PoisonError::into_inner).size()
-        };
-        if size(&self.buckets) == size(&old.buckets) {
-            self.buckets = Arc::clone(&old.buckets);
-            self.created = old.created;
-        }
+        self.buckets = Arc::clone(&old.buckets);
+        self.created = old.created;
         Ok(())
     }
 
@@ -247,6 +251,9 @@ impl RequestZone {
 
     /// The excess of the bucket with one more request.
     fn excess_with_one(&self, bucket: &Bucket, now_ms: u64) -> u64 {
+        if bucket.is_new {
+            return 0;
+        }
         let leaked = self.leaked(bucket, now_ms);
         (bucket.excess + 1000).saturating_sub(leaked)
     }
@@ -261,7 +268,12 @@ impl RequestZone {
         let now_ms = self.now_ms();
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(bucket) = buckets.use_key(key) else {
-            return self.add(&mut buckets, key, now_ms);
+            let bucket = Bucket {
+                excess: 0,
+                last_ms: now_ms,
+                is_new: account == Account::Later,
+            };
+            return self.add(&mut buckets, key, bucket);
         };
         let excess = self.excess_with_one(bucket, now_ms);
         if excess > burst {
@@ -273,7 +285,8 @@ impl RequestZone {
         Ok(excess)
     }
 
-    fn add(&self, buckets: &mut KeyTable<Bucket>, key: &[u8], now_ms: u64) -> Result<u64, Refusal> {
+    fn add(&self, buckets: &mut KeyTable<Bucket>, key: &[u8], new: Bucket) -> Result<u64, Refusal> {
+        let now_ms = new.last_ms;
         for _ in 0..SWEPT {
             let is_idle = |bucket: &Bucket| {
                 now_ms.saturating_sub(bucket.last_ms) >= IDLE_MS
@@ -286,11 +299,7 @@ impl RequestZone {
         if !buckets.has_room(key) {
             buckets.remove_oldest();
         }
-        let bucket = Bucket {
-            excess: 0,
-            last_ms: now_ms,
-        };
-        match buckets.insert(key, bucket) {
+        match buckets.insert(key, new) {
             Some(_) => Ok(0),
             None => Err(Refusal::NoRoom),
         }
@@ -319,6 +328,7 @@ impl Bucket {
     fn fill(&mut self, excess: u64, now_ms: u64) {
         self.excess = excess;
         self.last_ms = self.last_ms.max(now_ms);
+        self.is_new = false;
     }
 }
 
