@@ -119,7 +119,7 @@ pub struct Lead {
 #[derive(Debug)]
 pub struct Waiter {
     state: watch::Receiver<FillState>,
-    started: Instant,
+    fill: Arc<Fill>,
 }
 
 /// What waiting came to.
@@ -150,7 +150,7 @@ impl Fills {
         {
             return Ticket::Wait(Waiter {
                 state: fill.state.subscribe(),
-                started: fill.started,
+                fill: Arc::clone(fill),
             });
         }
         let fill = Arc::new(Fill {
@@ -195,10 +195,14 @@ fn guard(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 }
 
 impl Fill {
+    /// How long after its start it last moved.
+    fn moved_after(&self) -> Duration {
+        Duration::from_millis(self.moved_ms.load(Ordering::Relaxed))
+    }
+
     /// How long it has stood still.
     fn idle(&self) -> Duration {
-        let moved = Duration::from_millis(self.moved_ms.load(Ordering::Relaxed));
-        self.started.elapsed().saturating_sub(moved)
+        self.started.elapsed().saturating_sub(self.moved_after())
     }
 }
 
@@ -257,9 +261,15 @@ impl Waiter {
         }
     }
 
-    /// When the fill began.
-    pub fn started(&self) -> Instant {
-        self.started
+    /// When the fill will have stood still for `age`, if it does not move; `None` for never.
+    pub fn grows_old_at(&self, age: Duration) -> Option<Instant> {
+        let moved = self.fill.started.checked_add(self.fill.moved_after())?;
+        moved.checked_add(age)
+    }
+
+    /// True when the fill has stood still for `age`.
+    pub fn is_old(&self, age: Duration) -> bool {
+        self.fill.idle() >= age
     }
 
     /// Waits for the head, if the body will end by itself, or else for the end.
@@ -271,7 +281,7 @@ impl Waiter {
         });
         match tokio::time::timeout_at(deadline, known).await {
             Err(_) => return Waited::TimedOut,
-            // The sender lives as long as the lead, which says its end before it goes.
+            // The lead says its end before it goes, and the sender is not gone before it.
             Ok(Err(_)) => return Waited::Ended(FillEnd::Abandoned),
             Ok(Ok(_)) => {}
         }

@@ -87,15 +87,23 @@ impl Wait {
         }
     }
 
+    /// Waits until patience ends or the fill is old. One that has moved in the meantime grows old
+    /// later, so each round ends later than the one before it.
     async fn wait(&mut self, walk: &Walk) -> Waited {
         let lock = &walk.policies.lock;
-        let aged = self.waiter.started().checked_add(lock.age);
-        let deadline = match (aged, self.patience.deadline(lock)) {
-            (Some(aged), Some(patience)) => aged.min(patience),
-            (Some(one), None) | (None, Some(one)) => one,
-            (None, None) => clock::now(),
-        };
-        self.waiter.wait(deadline).await
+        let patience = self.patience.deadline(lock);
+        loop {
+            let old = self.waiter.grows_old_at(lock.age);
+            let Some(deadline) = [old, patience].into_iter().flatten().min() else {
+                return Waited::TimedOut;
+            };
+            let waited = self.waiter.wait(deadline).await;
+            let is_over = patience.is_some_and(|patience| clock::now() >= patience);
+            match waited {
+                Waited::TimedOut if !is_over && !self.waiter.is_old(lock.age) => {}
+                waited => return waited,
+            }
+        }
     }
 
     fn ended<X: Exchange>(self, walk: &Walk, end: FillEnd) -> Result<Step<X>, X::Failure> {
@@ -116,7 +124,7 @@ impl Wait {
 
     /// The lock timed out, or the fill is so old that one more request may try.
     fn timed_out<X: Exchange>(self, walk: &Walk) -> Step<X> {
-        if self.waiter.started().elapsed() >= walk.policies.lock.age {
+        if self.waiter.is_old(walk.policies.lock.age) {
             Step::Lookup(Lookup::again(self.patience))
         } else {
             self.alone()

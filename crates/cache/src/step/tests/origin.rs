@@ -64,6 +64,7 @@ enum Piece {
 pub(super) struct FakeFetched {
     status: u16,
     length: Option<u64>,
+    is_delimited: bool,
     fields: Vec<(&'static str, String)>,
     pieces: VecDeque<Piece>,
 }
@@ -75,6 +76,7 @@ pub(super) fn status(status: u16) -> Script {
         reply: Reply::Answer(FakeFetched {
             status,
             length: None,
+            is_delimited: true,
             fields: vec![],
             pieces: VecDeque::new(),
         }),
@@ -129,6 +131,12 @@ impl Script {
         self
     }
 
+    /// Only the end of the connection ends the body.
+    pub(super) fn until_close(mut self) -> Self {
+        self.fetched().is_delimited = false;
+        self
+    }
+
     pub(super) fn piece(mut self, piece: &str) -> Self {
         let bytes = Bytes::copy_from_slice(piece.as_bytes());
         self.fetched().pieces.push_back(Piece::Bytes(bytes));
@@ -165,6 +173,10 @@ impl Fetched for FakeFetched {
 
     fn length(&self) -> Option<u64> {
         self.length
+    }
+
+    fn is_delimited(&self) -> bool {
+        self.is_delimited
     }
 
     fn each_field(&self, each: &mut dyn FnMut(&[u8], &[u8])) {

@@ -164,6 +164,25 @@ fn a_fill_that_stands_still_grows_old() {
 }
 
 #[test]
+fn a_fill_is_waited_for_until_it_has_stood_still_for_its_age() {
+    run(|mut bench| async move {
+        bench.policies.lock.age = SECOND;
+        let stuck = ok("0").until_close().after(300).pause(60_000);
+        bench.script([stuck, ok("new"), ok("other")]);
+        let first = bench.start(client("k"));
+        pass_time(100 * MS).await;
+        let began = Instant::now();
+        let second = bench.send(client("k")).await;
+        assert_eq!(second.text(), "MISS new");
+        assert_eq!(second.trail, "lookup wait lookup fetch deliver");
+        // Its head came after 300 ms.
+        assert_eq!(began.elapsed().as_millis() / 10, 120);
+        assert_eq!(bench.get("k").await, "HIT new");
+        assert_eq!(first.await.unwrap().text(), "MISS 0");
+    });
+}
+
+#[test]
 fn an_answer_that_is_not_stored_lets_all_waiters_pass_at_once() {
     run(|bench| async move {
         bench.script([ok("1").cc("no-store").after(100)]);
