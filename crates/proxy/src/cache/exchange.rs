@@ -23,6 +23,7 @@ use crate::body::{BodyError, BodyStream, Piece};
 use crate::clock;
 use crate::failure::{Failure, UpstreamKind};
 use crate::request::Request;
+use crate::upstream::buffer;
 use crate::upstream::exchange::{self, Fetched};
 use crate::upstream::pass::PassTarget;
 use crate::upstream::protocol::Protocol;
@@ -31,12 +32,18 @@ use crate::upstream::protocol::Protocol;
 pub struct PassExchange<R> {
     req: R,
     target: Arc<PassTarget>,
+    /// Whether the last answer may not be read ahead of the client, and so not be stored.
+    is_unbuffered: bool,
 }
 
 impl<R: BorrowMut<Request>> PassExchange<R> {
     /// The exchange of a request.
     pub fn new(req: R, target: Arc<PassTarget>) -> Self {
-        PassExchange { req, target }
+        PassExchange {
+            req,
+            target,
+            is_unbuffered: false,
+        }
     }
 
     /// nginx: other protocols have no method but what their parameters say.
@@ -106,7 +113,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     }
 
     fn must_not_store(&mut self) -> bool {
-        self.any_true(|policy| &policy.no_cache)
+        self.is_unbuffered || self.any_true(|policy| &policy.no_cache)
     }
 
     fn label(&mut self, status: CacheStatus) {
@@ -128,7 +135,15 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
         // A hit fetches nothing, so its future has no room for that.
         let fetch = Box::pin(exchange::fetch(self.req.borrow_mut(), &self.target, &ask));
         match fetch.await {
-            Ok(fetched) => Ok(Origin(fetched)),
+            Ok(fetched) => {
+                let (req, protocol) = (self.req.borrow_mut(), self.target.protocol);
+                self.is_unbuffered = !buffer::is_buffered(req, protocol, &fetched.head.fields);
+                let rate = buffer::limit_rate(req, protocol);
+                Ok(Origin {
+                    fetched,
+                    pace: rate.map(buffer::Pace::new),
+                })
+            }
             Err(failure) => Err(Failed(failure)),
         }
     }
@@ -138,6 +153,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
         PassExchange {
             req,
             target: Arc::clone(&self.target),
+            is_unbuffered: false,
         }
     }
 
@@ -152,23 +168,28 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
 }
 
 /// An answer of the origin.
-pub struct Origin(pub Fetched);
+pub struct Origin {
+    /// The answer.
+    pub fetched: Fetched,
+    /// How fast it is read into the cache.
+    pace: Option<buffer::Pace>,
+}
 
 impl step::Fetched for Origin {
     fn status(&self) -> u16 {
-        self.0.head.status
+        self.fetched.head.status
     }
 
     fn length(&self) -> Option<u64> {
-        self.0.length
+        self.fetched.length
     }
 
     fn is_delimited(&self) -> bool {
-        self.0.body.is_delimited()
+        self.fetched.body.is_delimited()
     }
 
     fn each_field(&self, each: &mut dyn FnMut(&[u8], &[u8])) {
-        for field in self.0.head.fields.iter() {
+        for field in self.fetched.head.fields.iter() {
             each(&field.name, &field.value);
         }
     }
@@ -188,7 +209,13 @@ impl step::Fetched for Origin {
 
 impl Origin {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, FetchEnd>>> {
-        Pin::new(&mut self.0.body).poll_next(cx).map(|next| {
+        let Origin { fetched, pace } = self;
+        let mut body = Pin::new(&mut fetched.body);
+        let next = match pace {
+            None => body.poll_next(cx),
+            Some(pace) => pace.poll_next(cx, |cx| body.as_mut().poll_next(cx)),
+        };
+        next.map(|next| {
             next.map(|piece| match piece {
                 Ok(Piece::Memory(bytes)) => Ok(bytes),
                 // An upstream's body is read into memory; a file would be a fault of ours.

@@ -53,7 +53,7 @@ pub async fn run(
         }
         Ok(Served::Passed(fetched, status)) => {
             note(req, status);
-            answer::from_fetched(req, target, fetched.0)
+            answer::from_fetched(req, target, fetched.fetched)
         }
         Err(Failed(failure)) => Err(failure),
     }

@@ -97,6 +97,7 @@ pub fn from_fetched(
         status_text: Some(head.status_line).filter(|text| !text.is_empty()),
         fields: head.fields,
     };
+    let is_buffered = buffer::is_buffered(req, target.protocol, &answer.fields);
     let last_modified = answer.fields.get(Known::LastModified);
     let last_modified = last_modified.and_then(|value| parse_http_date(value));
     let mut response = from_head(req, target, answer, Stored::No);
@@ -106,6 +107,11 @@ pub fn from_fetched(
     }
     response.length = length.or(announced.filter(|_| req.is_head()));
     response.body = Body::stream(body);
+    if !is_buffered {
+        // nginx: what is not read ahead is not held back either.
+        req.limit_rate = Some(0);
+        return Ok(response);
+    }
     if let Some(rate) = buffer::limit_rate(req, target.protocol) {
         response.body = Body::stream(buffer::Paced::new(response.body, rate));
     }

@@ -7,14 +7,16 @@
 //! are therefore read for their mistakes only.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use millpond_cache::ignore::IgnorableField;
 use millpond_conf::{Buffers, ByteSize, Offset, Template};
 
 use super::protocol::Protocol;
 use crate::body::{Body, BodyError, BodyStream, Piece};
 use crate::clock::{self, Instant};
+use crate::header::{Fields, Known};
 use crate::request::Request;
 use crate::temp_file::TempFolder;
 
@@ -22,12 +24,13 @@ use crate::temp_file::TempFolder;
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct BufferPolicy {
-    /// Whether answers are read ahead of the client.
+    /// Whether answers are read ahead of the client. One that is not, here or by its
+    /// X-Accel-Buffering, is neither stored nor slowed down by `limit_rate` and
+    /// `proxy_limit_rate`.
     ///
     /// # Differs from nginx
     ///
-    /// Answers that are not stored always flow at the client's pace, and stored ones at the
-    /// origin's; the value has no effect.
+    /// What is read ahead of the client is bounded by fixed sizes, unless the answer is stored.
     #[directive(name = "proxy_buffering", default = "on")]
     pub buffering: bool,
     /// Number and size of the buffers of one answer.
@@ -100,6 +103,19 @@ pub struct BufferPolicy {
     pub socket_sndbuf: ByteSize,
 }
 
+/// Whether an answer with these fields is read ahead of its client.
+pub fn is_buffered(req: &Request, protocol: Protocol, fields: &Fields) -> bool {
+    let settings = req.location.settings.pass(protocol);
+    let said = fields
+        .get(Known::XAccelBuffering)
+        .filter(|_| settings.ignore.obeys(IgnorableField::XAccelBuffering));
+    match said {
+        Some(said) if said.eq_ignore_ascii_case(b"no") => false,
+        Some(said) if said.eq_ignore_ascii_case(b"yes") => true,
+        _ => settings.buffer.buffering,
+    }
+}
+
 /// The rate of `proxy_limit_rate` for a request; `None` without a limit.
 pub fn limit_rate(req: &mut Request, protocol: Protocol) -> Option<u64> {
     let location = std::sync::Arc::clone(&req.location);
@@ -116,9 +132,8 @@ pub fn limit_rate(req: &mut Request, protocol: Protocol) -> Option<u64> {
     (rate > 0).then_some(rate)
 }
 
-/// A body read no faster than a rate.
-pub struct Paced {
-    body: Body,
+/// Lets pieces through no faster than a rate.
+pub struct Pace {
     rate: u64,
     started: Instant,
     taken: u64,
@@ -126,11 +141,13 @@ pub struct Paced {
     pause: Option<Pin<Box<dyn Future<Output = ()>>>>,
 }
 
-impl Paced {
-    /// Slows `body` down to `rate` bytes a second.
-    pub fn new(body: Body, rate: u64) -> Self {
-        Paced {
-            body,
+/// What polling a body for its next piece gives.
+type NextPiece = Poll<Option<Result<Piece, BodyError>>>;
+
+impl Pace {
+    /// So many bytes a second, from now on.
+    pub fn new(rate: u64) -> Self {
+        Pace {
             rate,
             started: clock::instant(),
             taken: 0,
@@ -144,40 +161,63 @@ impl Paced {
         let seconds = (clock::instant() - self.started).as_secs() + 1;
         self.rate.saturating_mul(seconds).saturating_sub(self.taken)
     }
+
+    /// The next piece of what `next` gives, when it is time for it.
+    pub fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        next: impl FnOnce(&mut Context<'_>) -> NextPiece,
+    ) -> NextPiece {
+        let allowance = loop {
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(cx));
+                self.pause = None;
+            }
+            match self.allowance() {
+                0 => {
+                    let elapsed = clock::instant() - self.started;
+                    let wait = Duration::from_millis(1000 - u64::from(elapsed.subsec_millis()));
+                    self.pause = Some(Box::pin(clock::pause(wait)));
+                }
+                allowance => break allowance,
+            }
+        };
+        let mut piece = match self.rest.take() {
+            Some(piece) => piece,
+            None => match ready!(next(cx)) {
+                Some(Ok(piece)) => piece,
+                end => return Poll::Ready(end),
+            },
+        };
+        let part = piece.split_to(allowance);
+        self.taken += part.len();
+        if !piece.is_empty() {
+            self.rest = Some(piece);
+        }
+        Poll::Ready(Some(Ok(part)))
+    }
+}
+
+/// A body read no faster than a rate.
+pub struct Paced {
+    body: Body,
+    pace: Pace,
+}
+
+impl Paced {
+    /// Slows `body` down to `rate` bytes a second.
+    pub fn new(body: Body, rate: u64) -> Self {
+        Paced {
+            body,
+            pace: Pace::new(rate),
+        }
+    }
 }
 
 impl BodyStream for Paced {
-    fn poll_next(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Piece, BodyError>>> {
-        let this = &mut *self;
-        loop {
-            if let Some(pause) = &mut this.pause {
-                std::task::ready!(pause.as_mut().poll(cx));
-                this.pause = None;
-            }
-            let allowance = this.allowance();
-            if allowance == 0 {
-                let elapsed = clock::instant() - this.started;
-                let wait = Duration::from_millis(1000 - elapsed.subsec_millis() as u64);
-                this.pause = Some(Box::pin(clock::pause(wait)));
-                continue;
-            }
-            let mut piece = match this.rest.take() {
-                Some(piece) => piece,
-                None => match std::task::ready!(this.body.poll_next(cx)) {
-                    Some(Ok(piece)) => piece,
-                    end => return Poll::Ready(end),
-                },
-            };
-            let part = piece.split_to(allowance);
-            this.taken += part.len();
-            if !piece.is_empty() {
-                this.rest = Some(piece);
-            }
-            return Poll::Ready(Some(Ok(part)));
-        }
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> NextPiece {
+        let Paced { body, pace } = &mut *self;
+        pace.poll_next(cx, |cx| body.poll_next(cx))
     }
 
     fn take_trailers(mut self: Pin<&mut Self>) -> Option<crate::header::Fields> {

@@ -10,6 +10,8 @@
 //!    peer agreed.
 //! 2. No byte beyond the announced end is handed out; a connection that has more is closed.
 //! 3. What was read ahead is bounded by one read.
+//! 4. Only the time that a peer is waited for counts as its silence, not that in which the client
+//!    took nothing.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -42,7 +44,8 @@ pub struct UpstreamBody {
     state: State,
     length: Option<u64>,
     may_reuse: bool,
-    deadline: Instant,
+    /// Until when the peer may be silent; set when it is first waited for.
+    deadline: Option<Instant>,
     context: BodyContext,
     attempt: usize,
     trailers: Option<Fields>,
@@ -103,7 +106,7 @@ impl UpstreamBody {
             state,
             length,
             may_reuse: may_reuse && !is_switched,
-            deadline: clock::instant() + context.timeout,
+            deadline: None,
             context,
             attempt,
             trailers: None,
@@ -343,7 +346,11 @@ impl BodyStream for UpstreamBody {
             }
             match connection.socket.poll_recv(cx, &mut connection.inbox) {
                 Poll::Pending => {
-                    let _expired = ready!(connection.timer.poll_expired(cx, this.deadline));
+                    let timeout = this.context.timeout;
+                    let deadline = this
+                        .deadline
+                        .get_or_insert_with(|| clock::instant() + timeout);
+                    let _expired = ready!(connection.timer.poll_expired(cx, *deadline));
                     if this.is_whole() {
                         return this.close();
                     }
@@ -354,7 +361,7 @@ impl BodyStream for UpstreamBody {
                 }
                 Poll::Ready(Ok(0) | Err(_)) if this.is_whole() => return this.close(),
                 Poll::Ready(Ok(0) | Err(_)) => return this.fail(BodyError::UpstreamTruncated),
-                Poll::Ready(Ok(_)) => this.deadline = clock::instant() + this.context.timeout,
+                Poll::Ready(Ok(_)) => this.deadline = None,
             }
         }
     }
