@@ -523,3 +523,34 @@ fn text_is_sent_while_parts_are_waited_for() -> Result<()> {
     assert_eq!(read_until(&mut stream, "last")?, "slowlast");
     Ok(())
 }
+
+/// A part that was sent whole and ends later lets the page go on when it ends.
+#[test]
+fn late_end_of_a_part_is_noticed() -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let port = listener.local_addr()?.port();
+    let conf = format!(
+        "server {{
+            listen 127.0.0.1:%%PORT%%;
+            root %%DIR%%/www; types {{ text/html html; }}
+            location / {{ ssi on; }}
+            location /late {{ proxy_pass http://127.0.0.1:{port}; }}
+        }}"
+    );
+    let page = |wait| format!("<!--#include virtual='/late' wait='{wait}' -->behind");
+    let proxy = Proxy::new(Kind::Millpond, &conf)
+        .file("www/yes.html", page("yes"))
+        .file("www/no.html", page("no"))
+        .start()?;
+    for wait in ["yes", "no"] {
+        let mut stream = TcpStream::connect(("127.0.0.1", proxy.port()))?;
+        stream.write_all(format!("GET /{wait}.html HTTP/1.0\r\n\r\n").as_bytes())?;
+        let (mut peer, _) = listener.accept()?;
+        read_until(&mut peer, "\r\n\r\n")?;
+        peer.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nlate\r\n")?;
+        read_until(&mut stream, "\r\n\r\nlate")?;
+        peer.write_all(b"0\r\n\r\n")?;
+        assert_eq!(read_until(&mut stream, "behind")?, "behind", "{wait}");
+    }
+    Ok(())
+}

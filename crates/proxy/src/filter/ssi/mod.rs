@@ -195,9 +195,12 @@ impl BodyStream for SsiBody {
         // INVARIANT 2.
         for _ in 0..MOST_STEPS {
             let step = this.read_on(cx);
+            let had_parts = !this.queue.is_empty();
             match this.poll_front(cx) {
                 Poll::Ready(Some(next)) => return Poll::Ready(Some(next)),
                 _ if step == Step::Made => {}
+                // What was waited for has ended: nobody else says that there is room now.
+                Poll::Ready(None) if had_parts => {}
                 Poll::Ready(None) if step == Step::Ended => {
                     return match std::mem::replace(&mut this.source, Source::Ended) {
                         Source::Failed(error) => Poll::Ready(Some(Err(error))),
