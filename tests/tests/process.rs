@@ -283,3 +283,69 @@ fn tests_of_configurations_speak_as_nginx_does() -> Result<()> {
     assert!(said.ends_with("test failed\n"), "{said}");
     Ok(())
 }
+
+/// As a user, the process keeps the right to bind low ports, over reloads and a change of the
+/// binary, and no other right of root; logs, pid file and caches are the user's.
+#[test]
+fn user_keeps_low_ports_and_nothing_else_of_root() -> Result<()> {
+    // Only root can become somebody else.
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    // The folder of the test belongs to root alone otherwise.
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(dir.path(), open)?;
+    let here = format!("-p {} -c x.conf -e e.log", dir.path().display());
+    let main = "user nobody nogroup; daemon on; error_log e.log;";
+    let port = write_conf(dir.path(), main)?;
+    let path = dir.path().join("x.conf");
+    let conf = std::fs::read_to_string(&path)?;
+    let conf = conf.replace("server {", "proxy_cache_path c keys_zone=z:1m; server {");
+    std::fs::write(&path, &conf)?;
+    let started = run(&here)?;
+    assert!(started.status.success(), "{}", stderr(&started));
+    let pid = || std::fs::read_to_string(dir.path().join("x.pid")).unwrap_or_default();
+    let first = pid();
+    let check = || -> Result<()> {
+        assert_eq!(Client::new(port).get("/")?.text(), "here");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", pid().trim()))?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.map(|rest| rest.split_whitespace().collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(field("Uid:").as_deref(), Some("65534 65534 65534 65534"));
+        for set in ["CapEff:", "CapPrm:", "CapInh:", "CapAmb:"] {
+            // CAP_NET_BIND_SERVICE is number 10.
+            assert_eq!(field(set).as_deref(), Some("0000000000000400"), "{set}");
+        }
+        Ok(())
+    };
+    let low = || std::net::TcpStream::connect(("127.0.0.1", 83)).is_ok();
+    let outcome = (|| -> Result<()> {
+        check()?;
+        assert!(dir.path().join("c/millpond.zone").exists());
+        std::fs::write(
+            &path,
+            conf.replace("server {", "server { listen 127.0.0.1:83;"),
+        )?;
+        assert!(run(&format!("{here} -s reload"))?.status.success());
+        Deadline::after(WAIT)
+            .poll(|| low().then_some(()))
+            .context("a reload binds a low port")?;
+        let raw = rustix::process::Pid::from_raw(first.trim().parse()?).context("a process")?;
+        rustix::process::kill_process(raw, Signal::USR2)?;
+        let is_new = || (!pid().trim().is_empty() && pid() != first).then_some(());
+        Deadline::after(WAIT)
+            .poll(is_new)
+            .context("a changed binary")?;
+        check()?;
+        rustix::process::kill_process(raw, Signal::QUIT)?;
+        Ok(())
+    })();
+    let told = run(&format!("{here} -s stop"))?;
+    outcome?;
+    assert!(told.status.success(), "{}", stderr(&told));
+    let is_gone = || (!dir.path().join("x.pid").exists()).then_some(());
+    Deadline::after(WAIT).poll(is_gone).context("it ends")
+}
