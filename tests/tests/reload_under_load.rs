@@ -232,6 +232,14 @@ fn ask_for(client: &Client, path: &str, is_over: &AtomicBool) -> Result<usize> {
     Ok(asked)
 }
 
+/// Waits for an answer that stands still longer than a minute.
+fn patient(generation: &str) -> String {
+    format!(
+        "proxy_read_timeout 5m; send_timeout 5m; {}",
+        conf(generation)
+    )
+}
+
 /// Reloads again and again, under load and with an answer that is being sent all the while; tells
 /// how many requests were answered, and the memory before and after.
 fn run_series(series: &Series) -> Result<(usize, u64, u64)> {
@@ -241,7 +249,7 @@ fn run_series(series: &Series) -> Result<(usize, u64, u64)> {
     origin.route("/long", long.hold_body_at(LEN / 2, &gate));
     origin.route("/short", Answer::new(200).body("short"));
     origin.route("/stored/*", Answer::new(200).offset_body(10_000, 1));
-    let mut proxy = Proxy::new(Kind::Millpond, &conf("g"))
+    let mut proxy = Proxy::new(Kind::Millpond, &patient("g"))
         .origin(&origin)
         .start()?;
     let client = Client::new(proxy.port());
@@ -262,7 +270,7 @@ fn run_series(series: &Series) -> Result<(usize, u64, u64)> {
             let pace = Deadline::after(series.lasts / series.reloads as u32);
             let name = format!("g{number}");
             reloaded = proxy
-                .set_conf(&conf(&name))
+                .set_conf(&patient(&name))
                 .and_then(|()| proxy.reload())
                 .and_then(|()| wait_for(client, &name));
             if reloaded.is_err() {
