@@ -264,12 +264,7 @@ fn old_process_accepts_again_when_told_to() -> Result<()> {
     bench.warm_up()?;
     let successor = bench.upgrade()?;
     bench.proxy.reload()?;
-    let says = || {
-        bench
-            .proxy
-            .error_log()
-            .contains("accepting connections again")
-    };
+    let says = || bench.proxy.error_log().contains("accepting connections");
     Deadline::after(WAIT)
         .poll(|| says().then_some(()))
         .context("it does not accept")?;

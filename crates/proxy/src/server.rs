@@ -73,6 +73,8 @@ pub struct Server {
     successor: Option<Successor>,
     /// False after WINCH, and while a successor serves.
     is_accepting: bool,
+    /// True when we were told to accept beside the successor.
+    accepts_beside: bool,
 }
 
 /// Where the process runs.
@@ -121,6 +123,7 @@ impl Server {
             predecessor,
             successor: None,
             is_accepting: true,
+            accepts_beside: false,
         })
     }
 
@@ -167,7 +170,10 @@ impl Server {
             error::process(Level::Notice, format_args!("signal {name} received"));
             match signal {
                 // nginx: while the binary is changed, this brings the workers of the old one back.
-                Signal::Reload if self.successor.is_some() => self.accept_again(),
+                Signal::Reload if self.successor.is_some() => {
+                    self.accepts_beside = true;
+                    self.accept_again();
+                }
                 Signal::Reload => reload::reload(&mut self, source, process),
                 Signal::Reopen => self.reopen_logs(),
                 // A terminal sends it whenever its window changes.
@@ -297,6 +303,7 @@ impl Server {
     fn heed(&mut self, news: News) {
         match news {
             News::WantsStore => self.lend_caches(),
+            News::Serves if self.accepts_beside => {}
             // INVARIANT 3.
             News::Serves => self.close_listeners(),
         }
@@ -323,6 +330,7 @@ impl Server {
             format_args!("new binary process {id} ended with {status}"),
         );
         self.successor = None;
+        self.accepts_beside = false;
         put_back(&mut process.pid_file);
         for failure in self.shared.zones.take_back() {
             error::process(Level::Alert, format_args!("{failure}"));
@@ -331,8 +339,8 @@ impl Server {
     }
 
     fn accept_again(&mut self) {
+        error::process(Level::Notice, format_args!("accepting connections"));
         if !self.is_accepting {
-            error::process(Level::Notice, format_args!("accepting connections again"));
             self.serve();
         }
     }
