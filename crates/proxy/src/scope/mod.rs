@@ -35,7 +35,6 @@ use crate::rewrite::Script;
 use crate::route::listen::Binding;
 use crate::route::location::{LocationKind, LocationTree};
 use crate::route::name::ServerName;
-use crate::upstream::declare;
 use crate::upstream::protocol::Protocol;
 use crate::var::VariableTable;
 
@@ -113,7 +112,7 @@ pub struct Location {
 /// True for a directive that has an effect here, lines inside `upstream` included.
 pub fn is_implemented(name: &str) -> bool {
     block::find(name).is_some()
-        || declare::LINES.contains(&name)
+        || upstream_lines::find(name).is_some()
         || build::all_directives().iter().any(|it| it.name == name)
 }
 

@@ -1,6 +1,6 @@
 //! `server`, `zone`, `keepalive` and other lines of an `upstream` block, for the manual.
 //!
-//! The block reads its lines itself (`upstream/group.rs`), so their manual texts stand here.
+//! The block reads its lines itself (`upstream/declare.rs`), so their manual texts stand here.
 
 /// A line of the block.
 #[derive(Debug)]
@@ -19,11 +19,60 @@ pub struct UpstreamLine {
 pub const LINES: &[UpstreamLine] = &[
     UpstreamLine {
         name: "server",
-        syntax: "address [weight=n] [max_fails=n] [fail_timeout=time] [max_conns=n] [backup] [down]",
+        syntax: "address [weight=n] [max_fails=n] [fail_timeout=time] [max_conns=n] [backup] \
+                 [down] [drain] [route=name] [resolve] [service=name]",
         default: None,
-        doc: "A server of the group: an address, a name that is resolved at the start, or \
-              `unix:path`. `weight` is its share of the turns. After `max_fails` failures within \
-              `fail_timeout` it rests for as long.",
+        doc: "A server of the group: an address, a name, or `unix:path`. `weight` is its share of \
+              the turns. After `max_fails` failures within `fail_timeout` it rests for as long. \
+              A server with `drain` gets only the requests that `sticky` binds to it, by its \
+              `route` where it has one. A name is resolved at the start; with `resolve`, by the \
+              `resolver` and again whenever its answer is no longer good, and `service` asks for \
+              the targets of a service in its SRV records.\n\n# Differs from nginx\n\nThe \
+              parameter `state` is not supported.",
+    },
+    UpstreamLine {
+        name: "hash",
+        syntax: "key [consistent]",
+        default: None,
+        doc: "Chooses the server by a hash of the key. With `consistent`, a server that comes or \
+              goes moves few of the other keys. Both hashes are nginx's.",
+    },
+    UpstreamLine {
+        name: "ip_hash",
+        syntax: "",
+        default: None,
+        doc: "Chooses the server by the client's address: the first three bytes of an IPv4 one.",
+    },
+    UpstreamLine {
+        name: "least_conn",
+        syntax: "",
+        default: None,
+        doc: "Chooses the server with the fewest connections for its weight.",
+    },
+    UpstreamLine {
+        name: "least_time",
+        syntax: "header | last_byte [inflight]",
+        default: None,
+        doc: "Chooses the server that is expected to be done first: by the average time of its \
+              answers and the number of its connections. With `inflight`, requests without an \
+              answer count, too.",
+    },
+    UpstreamLine {
+        name: "random",
+        syntax: "[two [least_conn]]",
+        default: None,
+        doc: "Chooses any server, by weight; with `two`, the less busy one of two.",
+    },
+    UpstreamLine {
+        name: "sticky",
+        syntax: "cookie name [expires=time] [domain=name] [httponly] [samesite=word] [secure] \
+                 [path=path] | route $variable … | learn create=$variable lookup=$variable \
+                 zone=name:size [timeout=time] [header]",
+        default: None,
+        doc: "Binds the requests of a session to one server: by a cookie that names it, by \
+              variables that name it, or by what answers tell of their session.\n\n# Differs \
+              from nginx\n\nThe size of a zone bounds its sessions, 128 bytes each; when it is \
+              full, the session that was used longest ago goes.",
     },
     UpstreamLine {
         name: "zone",

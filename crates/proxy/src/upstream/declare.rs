@@ -40,21 +40,6 @@ pub const ROWS: &[Row] = &[Row {
     apply: upstream,
 }];
 
-/// Lines of the block that belong to modules of nginx of their own; `server` is everybody's.
-pub const LINES: &[&str] = &[
-    "hash",
-    "ip_hash",
-    "keepalive",
-    "keepalive_requests",
-    "keepalive_time",
-    "keepalive_timeout",
-    "least_conn",
-    "least_time",
-    "random",
-    "sticky",
-    "zone",
-];
-
 /// Bytes that a zone must have at least (nginx: eight pages).
 const ZONE_MIN: u64 = 8 * 4096;
 
