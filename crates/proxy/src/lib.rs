@@ -13,6 +13,7 @@ pub mod cache;
 pub mod chance;
 pub mod clock;
 pub mod downstream;
+pub mod explain;
 pub mod failure;
 pub mod fastcgi;
 pub mod filter;

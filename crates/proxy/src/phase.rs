@@ -215,6 +215,23 @@ fn after(phase: Phase) -> usize {
 
 async fn run_handler(req: &mut Request, handler: Handler) -> Result<Flow, Failure> {
     match handler {
+        Handler::LimitReq if !handler::limit_req::is_due(req) => Ok(Flow::Next),
+        // What seldom waits stays out of the size of every request's future.
+        Handler::LimitReq => Box::pin(handler::limit_req::run(req)).await,
+        Handler::LimitConn => handler::limit_conn::run(req),
+        // nginx: who may ask for the whole may ask for its parts.
+        Handler::Access if req.is_subrequest() || !handler::access::is_due(req) => Ok(Flow::Next),
+        Handler::Access => Box::pin(handler::access::run(req)).await,
+        Handler::Mirror if !handler::mirror::is_due(req) => Ok(Flow::Next),
+        Handler::Mirror => Box::pin(handler::mirror::run(req)).await,
+        Handler::Content => handler::content(req).await,
+        routing => run_routing(req, routing),
+    }
+}
+
+/// Runs a handler that says where a request goes: it neither counts nor waits.
+fn run_routing(req: &mut Request, handler: Handler) -> Result<Flow, Failure> {
+    match handler {
         Handler::ServerRewrite if req.server.location.script.is_empty() => Ok(Flow::Next),
         Handler::ServerRewrite => {
             let server = std::sync::Arc::clone(&req.server);
@@ -238,18 +255,34 @@ async fn run_handler(req: &mut Request, handler: Handler) -> Result<Flow, Failur
             handler::realip::replace(req);
             Ok(Flow::Next)
         }
-        Handler::LimitReq if !handler::limit_req::is_due(req) => Ok(Flow::Next),
-        // What seldom waits stays out of the size of every request's future.
-        Handler::LimitReq => Box::pin(handler::limit_req::run(req)).await,
-        Handler::LimitConn => handler::limit_conn::run(req),
-        // nginx: who may ask for the whole may ask for its parts.
-        Handler::Access if req.is_subrequest() || !handler::access::is_due(req) => Ok(Flow::Next),
-        Handler::Access => Box::pin(handler::access::run(req)).await,
         Handler::TryFiles => handler::try_files::run(req),
-        Handler::Mirror if !handler::mirror::is_due(req) => Ok(Flow::Next),
-        Handler::Mirror => Box::pin(handler::mirror::run(req)).await,
-        Handler::Content => handler::content(req).await,
+        Handler::LimitReq
+        | Handler::LimitConn
+        | Handler::Access
+        | Handler::Mirror
+        | Handler::Content => Ok(Flow::Next),
     }
+}
+
+/// Runs the phases that say where a request goes, without limits, gates and the answer itself, and
+/// tells after each what has become of the request; for explanations.
+pub fn route(
+    req: &mut Request,
+    note: &mut dyn FnMut(Phase, &Request),
+) -> Result<Option<Box<Response>>, Failure> {
+    let mut at = first_of(Phase::PostRead);
+    // Every jump back spends one of the request's redirects, so this loop ends.
+    while let Some((phase, handler)) = HANDLERS.get(at) {
+        let flow = run_routing(req, *handler);
+        note(*phase, req);
+        match flow? {
+            Flow::Next => at += 1,
+            Flow::EndPhase => at = after(*phase),
+            Flow::Jump(phase) => at = first_of(phase),
+            Flow::Respond(response) => return Ok(Some(response)),
+        }
+    }
+    Ok(None)
 }
 
 /// nginx: a path that the location's rewrites changed is looked up again.

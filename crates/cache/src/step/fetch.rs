@@ -13,7 +13,7 @@ use bytes::Bytes;
 use millpond_semantics::date::format_http_date;
 use millpond_store::NotStored;
 
-use super::store::{Lifetime, freshened, storable, storage_key};
+use super::store::{Given, Lifetime, freshened, storable, storage_key};
 use super::{Ask, Exchange, FetchFailure, Fetched, Purpose, Served, Step, Walk, found};
 use crate::fill::pump::{Primed, Pump};
 use crate::fill::{FillEnd, Lead, Streaming};
@@ -234,7 +234,7 @@ fn renew<X: Exchange>(
     if walk.rules.is_rfc() {
         stale.head = freshened(&stale.head, fetched);
     }
-    let end = match Lifetime::renewed(x, walk, fetched, (&stale.head, now)) {
+    let end = match Lifetime::renewed(&Given::of(x, walk), fetched, (&stale.head, now)) {
         // It is served once more and stays as stale as it is: each waiter must ask for itself.
         None => FillEnd::NotStorable,
         Some(life) => {

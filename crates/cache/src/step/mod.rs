@@ -46,6 +46,7 @@ use crate::valid::ValidPolicy;
 use crate::zone::{CacheZone, FoundEntry, PrimaryKey};
 
 pub use lookup::Lookup;
+pub use store::{Given, Kept, NotKept, judge};
 pub use wait::Wait;
 
 use fetch::{Fetch, Stale};

@@ -10,11 +10,11 @@ use millpond_semantics::date::{is_in_gmt, parse_http_date};
 use millpond_semantics::freshness::parse_age;
 use millpond_semantics::list;
 use millpond_semantics::reuse::{self, Answer, Asked, RequestRules};
-use millpond_semantics::upstream_validity::{UpstreamValidity, Validity};
+use millpond_semantics::upstream_validity::{Refusal, UpstreamValidity, Validity};
 use millpond_semantics::vary::Vary;
 use millpond_store::Key;
 
-use super::{Exchange, Fetched, Walk};
+use super::{Exchange, Fetched, Policies, Rules, Walk};
 use crate::head::{Bounds, FieldsWriter, StoredHead};
 use crate::ignore::IgnorableField;
 use crate::variant;
@@ -26,19 +26,13 @@ pub(crate) fn storable<X: Exchange>(
     fetched: &X::Fetched,
 ) -> Option<StoredHead> {
     let now = x.now();
-    // nginx: who was let through by an answer that redirects inside does not open it to others.
-    if walk.policies.ignore.obeys(IgnorableField::XAccelRedirect)
-        && field(fetched, b"x-accel-redirect").is_some()
-    {
-        return None;
-    }
-    let life = Lifetime::of(x, walk, fetched, now)?;
+    let given = Given::of(x, walk);
+    let (life, vary) = may_keep(&given, fetched, now).ok()?;
     if x.must_not_store() {
         return None;
     }
-    let vary = vary(walk, fetched)?;
     let mut fields = FieldsWriter::default();
-    let named = connection_fields(walk, fetched);
+    let named = connection_fields(&given, fetched);
     fetched.each_field(&mut |name, value| {
         if !named.iter().any(|other| other.eq_ignore_ascii_case(name)) {
             fields.push(name, value);
@@ -57,6 +51,85 @@ pub(crate) fn storable<X: Exchange>(
         head.vary = vary;
     }
     Some(head)
+}
+
+/// What an answer is judged by.
+pub struct Given<'a> {
+    /// The policies of the location.
+    pub policies: &'a Policies,
+    /// Whose rules count.
+    pub rules: &'a Rules,
+    /// Whether the request has an Authorization.
+    pub is_authorized: bool,
+}
+
+impl<'a> Given<'a> {
+    /// What counts for a walk.
+    pub(crate) fn of<X: Exchange>(x: &X, walk: &'a Walk) -> Given<'a> {
+        Given {
+            policies: &walk.policies,
+            rules: &walk.rules,
+            is_authorized: walk.rules.is_rfc() && !x.field(b"authorization").is_empty(),
+        }
+    }
+}
+
+/// Why an answer is not kept, whatever `proxy_no_cache` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotKept {
+    /// It is not final.
+    Interim,
+    /// It redirects inside the server.
+    AccelRedirect,
+    /// Its fields forbid it.
+    Refused(Refusal),
+    /// The rules of RFC 9111 forbid it.
+    Rules,
+    /// Neither its fields nor `proxy_cache_valid` say for how long.
+    NoTime,
+    /// Its Vary is `*` or too long.
+    Vary,
+}
+
+/// For how long an answer is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Until when it is fresh, in seconds since the epoch.
+    pub until: i64,
+    /// For how many seconds after that it may be served while it is updated.
+    pub stale_updating: u32,
+    /// For how many seconds after that it may be served when the origin fails.
+    pub stale_error: u32,
+    /// The names of the fields that its variants differ in.
+    pub vary: Bytes,
+}
+
+/// What becomes of an answer, for who wants to know it beforehand.
+pub fn judge<F: Fetched>(given: &Given<'_>, fetched: &F, now: i64) -> Result<Kept, NotKept> {
+    let (life, vary) = may_keep(given, fetched, now)?;
+    Ok(Kept {
+        until: life.until,
+        stale_updating: life.stale_updating,
+        stale_error: life.stale_error,
+        vary,
+    })
+}
+
+/// How long an answer may be kept, and its variants.
+fn may_keep<F: Fetched>(
+    given: &Given<'_>,
+    fetched: &F,
+    now: i64,
+) -> Result<(Lifetime, Bytes), NotKept> {
+    // nginx: who was let through by an answer that redirects inside does not open it to others.
+    if given.policies.ignore.obeys(IgnorableField::XAccelRedirect)
+        && field(fetched, b"x-accel-redirect").is_some()
+    {
+        return Err(NotKept::AccelRedirect);
+    }
+    let life = Lifetime::of(given, fetched, now)?;
+    let vary = vary(given, fetched).ok_or(NotKept::Vary)?;
+    Ok((life, vary))
 }
 
 /// The key that the answer is stored under: the one that was looked up, if the answer is of that
@@ -82,29 +155,29 @@ pub(crate) struct Lifetime {
 }
 
 impl Lifetime {
-    /// The lifetime of an answer; `None` when it must not be stored.
-    pub(crate) fn of<X: Exchange>(
-        x: &X,
-        walk: &Walk,
-        fetched: &X::Fetched,
+    /// The lifetime of an answer, or why it must not be stored.
+    pub(crate) fn of<F: Fetched>(
+        given: &Given<'_>,
+        fetched: &F,
         now: i64,
-    ) -> Option<Lifetime> {
+    ) -> Result<Lifetime, NotKept> {
         // RFC 9111 §3: only final answers are stored.
         if fetched.status() < 200 {
-            return None;
+            return Err(NotKept::Interim);
         }
-        if let Some(asked) = walk.rules.asked() {
+        if let Some(asked) = given.rules.asked() {
             let mut fields = AnswerFields::default();
-            fetched.each_field(&mut |name, value| fields.push(walk, name, value));
-            return Lifetime::by_rfc(x, walk, asked, (fetched.status(), &fields, now));
+            fetched.each_field(&mut |name, value| fields.push(given, name, value));
+            return Lifetime::by_rfc(given, asked, (fetched.status(), &fields, now))
+                .ok_or(NotKept::Rules);
         }
-        let validity = validity(walk, fetched, now);
+        let validity = validity(given, fetched, now);
         let until = match validity.verdict() {
-            Validity::NotStorable(_) => return None,
+            Validity::NotStorable(why) => return Err(NotKept::Refused(why)),
             Validity::Until(until) => until,
-            Validity::Unset => configured(walk, fetched.status(), now)?,
+            Validity::Unset => configured(given, fetched.status(), now).ok_or(NotKept::NoTime)?,
         };
-        Some(Lifetime {
+        Ok(Lifetime {
             until,
             stale_updating: bounded(validity.stale_updating()),
             stale_error: bounded(validity.stale_error()),
@@ -121,26 +194,25 @@ impl Lifetime {
     /// # Differs from nginx
     /// A 304 whose own fields forbid reuse, such as `no-cache`, renews nothing; in nginx the stored
     /// fields count then.
-    pub(crate) fn renewed<X: Exchange>(
-        x: &X,
-        walk: &Walk,
-        fetched: &X::Fetched,
+    pub(crate) fn renewed<F: Fetched>(
+        given: &Given<'_>,
+        fetched: &F,
         (head, now): (&StoredHead, i64),
     ) -> Option<Lifetime> {
-        if let Some(asked) = walk.rules.asked() {
+        if let Some(asked) = given.rules.asked() {
             let mut fields = AnswerFields::default();
             for (name, value) in head.fields() {
-                fields.push(walk, name, value);
+                fields.push(given, name, value);
             }
-            return Lifetime::by_rfc(x, walk, asked, (head.status, &fields, now));
+            return Lifetime::by_rfc(given, asked, (head.status, &fields, now));
         }
-        let fresh = renewing_validity(walk, fetched, now);
-        let stored = stored_validity(walk, head, now);
+        let fresh = renewing_validity(given, fetched, now);
+        let stored = stored_validity(given, head, now);
         let (until, source) = match (fresh.verdict(), stored.verdict()) {
             (Validity::NotStorable(_), _) => return None,
             (Validity::Until(until), _) => (until, &fresh),
             (Validity::Unset, Validity::Until(until)) => (until, &stored),
-            (Validity::Unset, _) => (configured(walk, head.status, now)?, &stored),
+            (Validity::Unset, _) => (configured(given, head.status, now)?, &stored),
         };
         Some(Lifetime {
             until,
@@ -152,9 +224,8 @@ impl Lifetime {
     }
 
     /// RFC 9111 §3, §4.2.
-    fn by_rfc<X: Exchange>(
-        x: &X,
-        walk: &Walk,
+    fn by_rfc(
+        given: &Given<'_>,
         asked: &RequestRules,
         (status, fields, now): (u16, &AnswerFields, i64),
     ) -> Option<Lifetime> {
@@ -168,9 +239,9 @@ impl Lifetime {
             last_modified: fields.last_modified,
             has_validator: fields.has_validator,
         };
-        let configured = walk.policies.valid.time_for(status);
+        let configured = given.policies.valid.time_for(status);
         let asked = Asked {
-            is_authorized: !x.field(b"authorization").is_empty(),
+            is_authorized: given.is_authorized,
             forbids_storing: asked.no_store,
             received: now,
             configured: configured.map(|time| time.as_secs()),
@@ -215,8 +286,8 @@ struct AnswerFields {
 }
 
 impl AnswerFields {
-    fn push(&mut self, walk: &Walk, name: &[u8], value: &[u8]) {
-        let obeys = |field| walk.policies.ignore.obeys(field);
+    fn push(&mut self, given: &Given<'_>, name: &[u8], value: &[u8]) {
+        let obeys = |field| given.policies.ignore.obeys(field);
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         if is(b"cache-control") && obeys(IgnorableField::CacheControl) {
             self.cache_control.push(Bytes::copy_from_slice(value));
@@ -240,9 +311,9 @@ impl AnswerFields {
 }
 
 /// RFC 9110 §7.6.1: the fields that Connection names are for the next hop only.
-fn connection_fields<F: Fetched>(walk: &Walk, fetched: &F) -> Vec<Vec<u8>> {
+fn connection_fields<F: Fetched>(given: &Given<'_>, fetched: &F) -> Vec<Vec<u8>> {
     let mut named = Vec::new();
-    if walk.rules.is_rfc() {
+    if given.rules.is_rfc() {
         fetched.each_field(&mut |name, value| {
             if name.eq_ignore_ascii_case(b"connection") {
                 named.extend(list::members(value).map(<[u8]>::to_vec));
@@ -278,39 +349,39 @@ fn bounded(seconds: u64) -> u32 {
     u32::try_from(seconds).unwrap_or(u32::MAX)
 }
 
-fn configured(walk: &Walk, status: u16, now: i64) -> Option<i64> {
-    let time = walk.policies.valid.time_for(status)?;
+fn configured(given: &Given<'_>, status: u16, now: i64) -> Option<i64> {
+    let time = given.policies.valid.time_for(status)?;
     Some(now.saturating_add(i64::try_from(time.as_secs()).unwrap_or(i64::MAX)))
 }
 
-fn validity<F: Fetched>(walk: &Walk, fetched: &F, now: i64) -> UpstreamValidity {
+fn validity<F: Fetched>(given: &Given<'_>, fetched: &F, now: i64) -> UpstreamValidity {
     let mut validity = UpstreamValidity::new(now);
-    fetched.each_field(&mut |name, value| feed(walk, &mut validity, name, value));
+    fetched.each_field(&mut |name, value| feed(given, &mut validity, name, value));
     validity
 }
 
 /// As [`validity`], but a cookie does not count: it forbids to store the answer that sets it, not
 /// to reuse an older one.
-fn renewing_validity<F: Fetched>(walk: &Walk, fetched: &F, now: i64) -> UpstreamValidity {
+fn renewing_validity<F: Fetched>(given: &Given<'_>, fetched: &F, now: i64) -> UpstreamValidity {
     let mut validity = UpstreamValidity::new(now);
     fetched.each_field(&mut |name, value| {
         if !name.eq_ignore_ascii_case(b"set-cookie") {
-            feed(walk, &mut validity, name, value);
+            feed(given, &mut validity, name, value);
         }
     });
     validity
 }
 
-fn stored_validity(walk: &Walk, head: &StoredHead, now: i64) -> UpstreamValidity {
+fn stored_validity(given: &Given<'_>, head: &StoredHead, now: i64) -> UpstreamValidity {
     let mut validity = UpstreamValidity::new(now);
     for (name, value) in head.fields() {
-        feed(walk, &mut validity, name, value);
+        feed(given, &mut validity, name, value);
     }
     validity
 }
 
-fn feed(walk: &Walk, validity: &mut UpstreamValidity, name: &[u8], value: &[u8]) {
-    let obeys = |field| walk.policies.ignore.obeys(field);
+fn feed(given: &Given<'_>, validity: &mut UpstreamValidity, name: &[u8], value: &[u8]) {
+    let obeys = |field| given.policies.ignore.obeys(field);
     let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
     if is(b"cache-control") && obeys(IgnorableField::CacheControl) {
         validity.handle_cache_control(value);
@@ -324,8 +395,8 @@ fn feed(walk: &Walk, validity: &mut UpstreamValidity, name: &[u8], value: &[u8])
 }
 
 /// The names of the answer's Vary; `None` when it cannot be stored for its sake.
-fn vary<F: Fetched>(walk: &Walk, fetched: &F) -> Option<Bytes> {
-    if !walk.policies.ignore.obeys(IgnorableField::Vary) {
+fn vary<F: Fetched>(given: &Given<'_>, fetched: &F) -> Option<Bytes> {
+    if !given.policies.ignore.obeys(IgnorableField::Vary) {
         return Some(Bytes::new());
     }
     let mut values: Vec<Bytes> = Vec::new();

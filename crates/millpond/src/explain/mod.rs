@@ -13,14 +13,17 @@
 //! | `options.rs` | the command line |
 //! | `entry.rs` | a name |
 //! | `status.rs` | the statuses |
+//! | `request.rs`, `judgement.rs` | a request, and what the cache makes of an answer |
 //! | `reference.rs` | the manual as two documents |
 //!
 //! The text goes to the standard output. The process ends with 1 when a name is unknown or a
 //! request cannot be explained.
 
 mod entry;
+mod judgement;
 mod options;
 mod reference;
+mod request;
 mod status;
 
 use std::process::ExitCode;
@@ -28,7 +31,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::terminal;
-use options::{Asked, Options};
+use options::Asked;
 
 /// What `millpond explain` without arguments says.
 const USAGE: &str = "usage: millpond explain DIRECTIVE | '$VARIABLE' | CODE | STATUS
@@ -38,15 +41,25 @@ const USAGE: &str = "usage: millpond explain DIRECTIVE | '$VARIABLE' | CODE | ST
 
 /// Explains what the words name.
 pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<ExitCode> {
-    let options = match Options::parse(words) {
-        Ok(options) => options,
+    let asked = match options::parse(words) {
+        Ok(asked) => asked,
         Err(error) => {
             eprint!("millpond: {error}\n{USAGE}");
             return Ok(ExitCode::FAILURE);
         }
     };
-    match &options.asked {
+    match &asked {
         Asked::Name(name) => explain_name(name),
+        Asked::Request(options) => {
+            match request::explain(options, terminal::stdout_paint()) {
+                Ok(text) => print!("{text}"),
+                Err(error) => {
+                    eprintln!("millpond: {error:#}");
+                    return Ok(ExitCode::FAILURE);
+                }
+            }
+            Ok(ExitCode::SUCCESS)
+        }
         Asked::Reference(document) => match reference::document(document) {
             Some(text) => {
                 print!("{text}");

@@ -342,7 +342,8 @@ fn record_broken(down: &Rc<Downstream>, listen: &Listen, head: RequestHead, gone
     crate::log::access::write(&mut req);
 }
 
-fn limits(policy: &HeadPolicy) -> Limits {
+/// The bounds of a request head.
+pub(crate) fn limits(policy: &HeadPolicy) -> Limits {
     let line = policy.large_buffers.size.0 as usize;
     Limits {
         first: policy.buffer_size.0 as usize,
@@ -424,7 +425,7 @@ fn open(req: &mut Request, listen: &Listen) -> Result<(), (u16, String)> {
 }
 
 /// Takes the target apart and finds the server that it is for.
-fn find_server(req: &mut Request, listen: &Listen) -> Result<(), (u16, String)> {
+pub(crate) fn find_server(req: &mut Request, listen: &Listen) -> Result<(), (u16, String)> {
     target::apply(req)?;
     req.server = listen.names.find(req);
     req.location = std::sync::Arc::clone(&req.server.location);

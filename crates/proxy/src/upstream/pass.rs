@@ -469,7 +469,7 @@ fn invalidate(req: &mut Request, target: &PassTarget, fetched: &Fetched) -> Resu
 }
 
 /// `$proxy_host` is known before the first exchange: the cache key needs it.
-fn note_host(req: &Request, target: &PassTarget) {
+pub(crate) fn note_host(req: &Request, target: &PassTarget) {
     if let Some(resolved) = target.fixed() {
         let mut trace = req.upstream.borrow_mut();
         trace.host = Some(Arc::clone(&resolved.host));
@@ -477,7 +477,8 @@ fn note_host(req: &Request, target: &PassTarget) {
     }
 }
 
-fn may_cache(req: &Request, protocol: Protocol) -> bool {
+/// Whether the method is one whose answers are stored.
+pub(crate) fn may_cache(req: &Request, protocol: Protocol) -> bool {
     let methods = &req.location.settings.pass(protocol).method;
     match req.method {
         Method::Get => methods.allows(CacheMethod::Get),

@@ -1,0 +1,89 @@
+//! What the cache would make of an answer, and which of its fields decides.
+//!
+//! The cache's own code judges. What decides is found by asking it again without each field: the
+//! first without which the verdict differs is the one.
+
+use millpond_proxy::explain::{Caching, Kept, NotKept};
+
+/// The fields that say how long, the strongest first.
+const DECIDING: [&str; 5] = [
+    "X-Accel-Redirect",
+    "Set-Cookie",
+    "X-Accel-Expires",
+    "Cache-Control",
+    "Expires",
+];
+
+/// Lines about an answer at a time: a label and a text each.
+pub(super) fn of(
+    caching: &Caching,
+    (status, fields): (u16, &[(String, String)]),
+    now: i64,
+) -> Vec<(&'static str, String)> {
+    let verdict = caching.judge(status, fields, now);
+    let decisive = decisive(caching, (status, fields), now);
+    let by = match decisive {
+        Some(field) => format!("{field} says so"),
+        None => format!("the time for {status} in _cache_valid says so"),
+    };
+    match verdict {
+        Err(why) => vec![("stored", format!("no: {}", reason(why, status)))],
+        Ok(_) if caching.is_not_stored => {
+            vec![(
+                "stored",
+                "no: a value of the _no_cache in force is not empty".to_string(),
+            )]
+        }
+        Ok(kept) => kept_lines(&kept, &by, now),
+    }
+}
+
+fn kept_lines(kept: &Kept, by: &str, now: i64) -> Vec<(&'static str, String)> {
+    let seconds = kept.until.saturating_sub(now);
+    let mut lines = vec![("stored", format!("yes, fresh for {seconds} s: {by}"))];
+    if kept.stale_updating > 0 {
+        let text = format!("for {} s more while it is updated", kept.stale_updating);
+        lines.push(("stale", text));
+    }
+    if kept.stale_error > 0 {
+        let text = format!("for {} s more when the origin fails", kept.stale_error);
+        lines.push(("stale", text));
+    }
+    if !kept.vary.is_empty() {
+        let names = String::from_utf8_lossy(&kept.vary).into_owned();
+        lines.push(("variants", format!("by {names}")));
+    }
+    lines
+}
+
+/// The field without which the verdict would be another one.
+fn decisive(
+    caching: &Caching,
+    (status, fields): (u16, &[(String, String)]),
+    now: i64,
+) -> Option<&'static str> {
+    let verdict = caching.judge(status, fields, now);
+    DECIDING.into_iter().find(|field| {
+        let mut others = fields.to_vec();
+        others.retain(|(name, _)| !name.eq_ignore_ascii_case(field));
+        others.len() < fields.len() && caching.judge(status, &others, now) != verdict
+    })
+}
+
+fn reason(why: NotKept, status: u16) -> String {
+    use millpond_semantics::upstream_validity::Refusal;
+    match why {
+        NotKept::Interim => "it is not a final answer".to_string(),
+        NotKept::AccelRedirect => "X-Accel-Redirect sends the request on".to_string(),
+        NotKept::Rules => "the rules of RFC 9111 forbid it".to_string(),
+        NotKept::NoTime => {
+            format!("neither its fields nor _cache_valid say how long {status} is fresh")
+        }
+        NotKept::Vary | NotKept::Refused(Refusal::Vary) => "its Vary is * or too long".to_string(),
+        NotKept::Refused(Refusal::Forbidden) => "Cache-Control forbids it".to_string(),
+        NotKept::Refused(Refusal::Malformed) => "Cache-Control is malformed".to_string(),
+        NotKept::Refused(Refusal::AccelExpires) => "X-Accel-Expires forbids it".to_string(),
+        NotKept::Refused(Refusal::Expired) => "Expires is past or malformed".to_string(),
+        NotKept::Refused(Refusal::SetCookie) => "it sets a cookie".to_string(),
+    }
+}

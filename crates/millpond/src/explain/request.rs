@@ -1,0 +1,292 @@
+//! `millpond explain -c FILE URL`: which server and location take a request, what is in force
+//! there, and what the cache makes of it.
+//!
+//! The deciding is done by `millpond_proxy::explain`, which runs the code that serves requests.
+//! This file asks, and writes the answer. What is wrong in the configuration is left out, as for
+//! `millpond check`, and said.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use bytes::Bytes;
+use millpond_conf::source::{Sources, Span};
+use millpond_conf::tree::Statement;
+use millpond_conf::{Contexts, Diagnostic, Severity};
+use millpond_proxy::clock;
+use millpond_proxy::explain::{self, Caching, End, Explanation, Passed, Question};
+use millpond_proxy::scope::build::all_directives;
+use millpond_proxy::scope::code::UNRESOLVED_HOST;
+use millpond_proxy::scope::salvage::{Salvage, salvage};
+
+use super::judgement;
+use super::options::RequestOptions;
+use crate::check;
+use crate::terminal::{Paint, Role};
+
+/// The text for a terminal.
+pub(super) fn explain(options: &RequestOptions, paint: Paint) -> Result<String> {
+    let source = check::source(Some(&options.file), options.prefix.as_deref());
+    let Salvage {
+        tree,
+        right,
+        conf,
+        diagnostics,
+    } = salvage(&source);
+    let is_mistake =
+        |it: &&Diagnostic| it.severity == Severity::Error && it.code != Some(UNRESOLVED_HOST);
+    let mistakes = diagnostics.iter().filter(is_mistake).count();
+    let conf = conf.ok_or_else(|| {
+        anyhow!(
+            "{} cannot be used; see: millpond check {0}",
+            source.path.display()
+        )
+    })?;
+    let url = Url::parse(&options.url)?;
+    let question = question(options, &url);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("starting the event loop")?;
+    let explained = runtime.block_on(async { explain::explain(conf, &question) });
+    let explained = explained.map_err(|why| anyhow!(why))?;
+    let page = Page {
+        sources: &tree.sources,
+        dir: source.path.parent().unwrap_or(Path::new("")),
+        paint,
+    };
+    let mut out = String::new();
+    if mistakes > 0 {
+        let what = if mistakes == 1 { "mistake" } else { "mistakes" };
+        let note = format!(
+            "without {mistakes} {what}; see: millpond check {}",
+            options.file
+        );
+        let _ = writeln!(out, "{}", paint.paint(Role::Doubtful, &note));
+    }
+    let method = options.method.as_deref().unwrap_or("GET");
+    let title = format!("{method} {}", options.url);
+    let _ = writeln!(out, "{}\n", paint.paint(Role::Title, &title));
+    page.push_route(&mut out, &explained);
+    if let End::Passed(passed) = &explained.end {
+        page.push_cache(&mut out, passed, options);
+    }
+    page.push_directives(&mut out, &right, &explained);
+    Ok(out)
+}
+
+/// What of a URL matters here.
+struct Url<'a> {
+    authority: &'a str,
+    port: u16,
+    target: &'a str,
+}
+
+impl<'a> Url<'a> {
+    fn parse(text: &'a str) -> Result<Url<'a>> {
+        let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_plain || text.is_empty() {
+            bail!("\"{text}\" is no URL: spaces and other letters must be escaped");
+        }
+        let (rest, usual) = match text.split_once("://") {
+            Some(("http", rest)) => (rest, 80),
+            Some(("https", rest)) => (rest, 443),
+            Some((scheme, _)) => bail!("\"{scheme}\" is not served; write http:// or https://"),
+            None => (text, 80),
+        };
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, target) = rest.split_at(end);
+        let port = match authority.rsplit_once(':') {
+            Some((_, port)) if !port.contains(']') => port
+                .parse()
+                .with_context(|| format!("\"{port}\" is no port"))?,
+            _ => usual,
+        };
+        let target = if target.is_empty() { "/" } else { target };
+        Ok(Url {
+            authority,
+            port,
+            target,
+        })
+    }
+}
+
+fn question(options: &RequestOptions, url: &Url<'_>) -> Question {
+    let method = options.method.as_deref().unwrap_or("GET");
+    let slash = if url.target.starts_with('?') { "/" } else { "" };
+    let mut head = format!("{method} {slash}{} HTTP/1.1\r\n", url.target);
+    let has_host = options
+        .fields
+        .iter()
+        .any(|(name, _)| name.eq_ignore_ascii_case("host"));
+    // Writing into a String never fails.
+    if !has_host {
+        let _ = write!(head, "Host: {}\r\n", url.authority);
+    }
+    for (name, value) in &options.fields {
+        let _ = write!(head, "{name}: {value}\r\n");
+    }
+    head.push_str("\r\n");
+    Question {
+        port: url.port,
+        head: Bytes::from(head),
+    }
+}
+
+/// What is needed to write.
+struct Page<'a> {
+    sources: &'a Sources,
+    dir: &'a Path,
+    paint: Paint,
+}
+
+impl Page<'_> {
+    fn line(&self, out: &mut String, label: &str, text: &str) {
+        let label = self.paint.paint(Role::Faint, &format!("{label:<9}"));
+        let _ = writeln!(out, "  {label} {text}");
+    }
+
+    fn place(&self, span: Span) -> String {
+        let place = self.sources.place(span);
+        place.map_or("(not written)".to_string(), |place| {
+            let path = place.path.strip_prefix(self.dir).unwrap_or(place.path);
+            format!("{}:{}", path.display(), place.line)
+        })
+    }
+
+    fn push_route(&self, out: &mut String, explained: &Explanation) {
+        self.line(out, "listen", &explained.listen);
+        self.line(out, "server", &self.place(explained.server));
+        self.line(out, "", &explained.server_reason);
+        for event in &explained.events {
+            self.line(out, "path", &event.text);
+            self.line(out, "", &format!("by {}", self.place(event.span)));
+        }
+        self.line(out, "location", &self.place(explained.location));
+        self.line(out, "", &explained.location_reason);
+        let answer = match &explained.end {
+            End::Answered(status, None) => format!("status {status}"),
+            End::Answered(status, Some(target)) => format!("status {status}, to {target}"),
+            End::Files(path) => format!("the file of {path}"),
+            End::Counters => "stub_status".to_string(),
+            End::Passed(Passed { to: Ok(to), .. }) => format!("the upstream: {to}"),
+            End::Passed(Passed { to: Err(why), .. }) => format!("none: {why}"),
+        };
+        self.line(out, "answer", &answer);
+    }
+
+    fn push_cache(&self, out: &mut String, passed: &Passed, options: &RequestOptions) {
+        let _ = writeln!(out, "\n{}", self.paint.paint(Role::Title, "Cache"));
+        let caching = match &passed.cache {
+            Ok(caching) => caching,
+            Err(why) => return self.line(out, "none", why),
+        };
+        self.line(out, "zone", &caching.zone);
+        self.line(out, "key", &caching.key);
+        self.line(
+            out,
+            "look-up",
+            match caching.is_bypassed {
+                true => "skipped: a value of the _cache_bypass in force is not empty",
+                false => "yes",
+            },
+        );
+        if caching.min_uses > 1 {
+            let text = format!("from request {} on", caching.min_uses);
+            self.line(out, "stored", &text);
+        }
+        if let Some((status, fields)) = &options.answer {
+            self.push_judgement(out, caching, (*status, fields));
+        }
+    }
+
+    fn push_judgement(
+        &self,
+        out: &mut String,
+        caching: &Caching,
+        (status, fields): (u16, &[(String, String)]),
+    ) {
+        let now = clock::now_ms().div_euclid(1000);
+        let lines = judgement::of(caching, (status, fields), now);
+        for (label, text) in lines {
+            self.line(out, label, &text);
+        }
+    }
+
+    /// The directives that are in force where the request ends.
+    fn push_directives(&self, out: &mut String, statements: &[Statement], at: &Explanation) {
+        let mut chain = Vec::new();
+        if !find_chain(statements, &[at.server, at.location], &mut chain) {
+            return;
+        }
+        let _ = writeln!(out, "\n{}", self.paint.paint(Role::Title, "In force here"));
+        for statement in in_force(&chain) {
+            let words: Vec<&str> = statement.args.iter().map(|word| &*word.text).collect();
+            let text = format!("{} {}", statement.name.text, words.join(" "));
+            let place = self.paint.paint(Role::Faint, &self.place(statement.span));
+            let _ = match text.chars().count() > 48 {
+                true => writeln!(out, "  {text}\n  {:48}  {place}", ""),
+                false => writeln!(out, "  {text:48}  {place}"),
+            };
+        }
+    }
+}
+
+/// The blocks from the outermost to the one with the last of the places, through those with the
+/// others.
+fn find_chain<'a>(
+    statements: &'a [Statement],
+    places: &[Span],
+    chain: &mut Vec<&'a Statement>,
+) -> bool {
+    let Some((first, rest)) = places.split_first() else {
+        return true;
+    };
+    for statement in statements {
+        let Some(body) = &statement.body else {
+            continue;
+        };
+        chain.push(statement);
+        let is_here = statement.span == *first;
+        // A request that has no location ends in the server itself.
+        let rest = match rest {
+            [last] if last == first => &[],
+            rest => rest,
+        };
+        let found = match is_here {
+            true => find_chain(body, rest, chain),
+            false => find_chain(body, places, chain),
+        };
+        if found {
+            return true;
+        }
+        chain.pop();
+    }
+    false
+}
+
+/// What is in force in the innermost block: its own directives, and what it inherits.
+fn in_force<'a>(chain: &[&'a Statement]) -> Vec<&'a Statement> {
+    let settings = all_directives();
+    let inherits = |name: &str| {
+        let of_block = |it: &&millpond_conf::Directive| it.name == name;
+        let found = settings.iter().find(of_block);
+        found.is_some_and(|it| it.contexts.allows(Contexts::HTTP | Contexts::SERVER))
+    };
+    // An `if` in a location has the handler of the location.
+    let own_depth = usize::from(chain.last().is_some_and(|block| block.name.text == "if"));
+    let mut shown: Vec<&Statement> = Vec::new();
+    for (depth, block) in chain.iter().rev().enumerate() {
+        let outer: Vec<&Statement> = shown.clone();
+        let is_hidden = |st: &Statement| outer.iter().any(|inner| inner.name.text == st.name.text);
+        for statement in block.body.iter().flatten() {
+            let name = &*statement.name.text;
+            let counts = inherits(name) || depth <= own_depth;
+            if counts && statement.body.is_none() && !is_hidden(statement) {
+                shown.push(statement);
+            }
+        }
+    }
+    shown.sort_by(|a, b| a.name.text.cmp(&b.name.text).then(a.span.cmp(&b.span)));
+    shown
+}

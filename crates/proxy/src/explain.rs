@@ -1,0 +1,434 @@
+//! What becomes of a request, without a client and without an answer: for `millpond explain`.
+//!
+//! The request runs through the phases that route it ([`phase::route`]), on a connection that leads
+//! nowhere. Then the settings of its location are asked, by the code that serves requests: where it
+//! is passed, under which key it is looked up, and what would become of an answer.
+//!
+//! Invariants:
+//! 1. Nothing is decided here that is not decided by the same function when a request is served.
+//! 2. No connection is made and no cache is opened; files are only looked for, by `try_files` and
+//!    conditions.
+//!
+//! What it does not do: limits and gates let everything through, and error pages are not followed.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use millpond_cache::conformance::Rules;
+use millpond_cache::step::{self, Exchange, FetchEnd, Fetched, Given, Policies};
+use millpond_conf::Span;
+
+use crate::cache::by_rfc;
+use crate::cache::exchange::PassExchange;
+use crate::clock;
+use crate::downstream::Downstream;
+use crate::downstream::address::Address;
+use crate::downstream::connection::{find_server, limits};
+use crate::downstream::timer::Timer;
+use crate::failure::Failure;
+use crate::handler::ContentHandler;
+use crate::header::Known;
+use crate::http1::request::{Progress, RequestParser};
+use crate::phase::{self, Phase};
+use crate::request::Request;
+use crate::route::listen::{Binding, Listen};
+use crate::route::location::{AfterPrefix, LocationKind};
+use crate::scope::Conf;
+use crate::socket::Socket;
+use crate::upstream::keepalive::IdlePeers;
+use crate::upstream::pass::{self, PassTarget};
+use crate::upstream::{http, protocol::Protocol};
+use crate::worker::{Generation, Worker};
+
+pub use millpond_cache::step::{Kept, NotKept};
+
+/// A request to be explained.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The port that it comes to.
+    pub port: u16,
+    /// The head, up to and with the empty line.
+    pub head: Bytes,
+}
+
+/// One thing that happens to the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What.
+    pub text: String,
+    /// The block whose directives do it.
+    pub span: Span,
+}
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub struct Explanation {
+    /// The address that it comes to.
+    pub listen: String,
+    /// Where the server stands.
+    pub server: Span,
+    /// Why it is this one.
+    pub server_reason: String,
+    /// Where the location stands; the server's own place where there is none.
+    pub location: Span,
+    /// Why it is this one.
+    pub location_reason: String,
+    /// What happens on the way, in order.
+    pub events: Vec<Event>,
+    /// How it ends.
+    pub end: End,
+}
+
+/// How a request ends.
+#[derive(Debug)]
+pub enum End {
+    /// It is answered with this status; a redirect has a target.
+    Answered(u16, Option<String>),
+    /// Files, or what stands for a folder, answer this path.
+    Files(String),
+    /// Counters answer.
+    Counters,
+    /// An upstream answers.
+    Passed(Passed),
+}
+
+/// How a request is passed on.
+#[derive(Debug)]
+pub struct Passed {
+    /// The address and path that are asked; or why there is none.
+    pub to: Result<String, String>,
+    /// How the cache takes part; or why it does not.
+    pub cache: Result<Caching, String>,
+}
+
+/// How a request is looked up and stored.
+#[derive(Debug)]
+pub struct Caching {
+    /// The zone.
+    pub zone: String,
+    /// The key.
+    pub key: String,
+    /// Whether the look-up is skipped (`proxy_cache_bypass`).
+    pub is_bypassed: bool,
+    /// Whether answers are not stored (`proxy_no_cache`), as far as the request decides it.
+    pub is_not_stored: bool,
+    /// How often it must be asked for before it is stored.
+    pub min_uses: u32,
+    policies: Arc<Policies>,
+    rules: Rules,
+    is_authorized: bool,
+}
+
+impl Caching {
+    /// What becomes of an answer with this status and these fields at a time.
+    pub fn judge(
+        &self,
+        status: u16,
+        fields: &[(String, String)],
+        now: i64,
+    ) -> Result<Kept, NotKept> {
+        let fields = fields.to_vec();
+        let given = Given {
+            policies: &self.policies,
+            rules: &self.rules,
+            is_authorized: self.is_authorized,
+        };
+        step::judge(&given, &SupposedAnswer { status, fields }, now)
+    }
+}
+
+/// An answer that nobody has given.
+struct SupposedAnswer {
+    status: u16,
+    fields: Vec<(String, String)>,
+}
+
+impl Fetched for SupposedAnswer {
+    fn status(&self) -> u16 {
+        self.status
+    }
+
+    fn length(&self) -> Option<u64> {
+        None
+    }
+
+    fn each_field(&self, each: &mut dyn FnMut(&[u8], &[u8])) {
+        for (name, value) in &self.fields {
+            each(name.as_bytes(), value.as_bytes());
+        }
+    }
+
+    async fn next(&mut self) -> Option<Result<Bytes, FetchEnd>> {
+        None
+    }
+
+    fn next_ready(&mut self) -> Option<Option<Result<Bytes, FetchEnd>>> {
+        Some(None)
+    }
+}
+
+/// Explains a request; the error is for people. It must run on an event loop.
+pub fn explain(conf: Conf, question: &Question) -> Result<Explanation, String> {
+    let conf = Arc::new(conf);
+    let (listen, local) = find_listen(&conf, question.port)?;
+    let mut req = request(&conf, &listen, local, question)?;
+    find_server(&mut req, &listen).map_err(|(status, why)| format!("{why} ({status})"))?;
+    let server_reason = server_reason(&req, &listen);
+    let mut events = Vec::new();
+    let mut path = req.uri.clone();
+    let routed = phase::route(&mut req, &mut |phase, req| {
+        note_event(&mut events, &mut path, phase, req);
+    });
+    let end = match routed {
+        Ok(Some(response)) => End::Answered(response.status, None),
+        Ok(None) => end(&mut req),
+        Err(failure) => answered(&mut req, &failure),
+    };
+    Ok(Explanation {
+        listen: listen.address.to_string(),
+        server: req.server.span,
+        server_reason,
+        location: match req.location.is_server_level() {
+            true => req.server.span,
+            false => req.location.span,
+        },
+        location_reason: location_reason(&req),
+        events,
+        end,
+    })
+}
+
+/// The listen for a port: of the loopback address, as a client on this machine would connect.
+fn find_listen(conf: &Conf, port: u16) -> Result<(Arc<Listen>, Address), String> {
+    let local = Address::Inet(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    let has_port = |binding: &&Arc<Binding>| {
+        binding
+            .listens
+            .iter()
+            .any(|listen| listen.address.port() == port)
+    };
+    let binding = conf.bindings.iter().find(has_port);
+    let found = binding.and_then(|binding| {
+        let of_port = binding
+            .listens
+            .iter()
+            .find(|listen| listen.address.port() == port);
+        let exact = binding
+            .listens
+            .iter()
+            .find(|listen| listen.address == local);
+        exact.or(of_port)
+    });
+    match found {
+        Some(listen) => Ok((Arc::clone(listen), local)),
+        None => {
+            let listens = conf.bindings.iter().flat_map(|binding| &binding.listens);
+            let all: Vec<String> = listens.map(|listen| listen.address.to_string()).collect();
+            Err(format!(
+                "no server listens on port {port}; there is: {}",
+                all.join(", ")
+            ))
+        }
+    }
+}
+
+/// The request of a head on a connection that leads nowhere.
+fn request(
+    conf: &Arc<Conf>,
+    listen: &Listen,
+    local: Address,
+    question: &Question,
+) -> Result<Request, String> {
+    let server = Arc::clone(listen.names.default_server());
+    let mut buffer = BytesMut::from(&question.head[..]);
+    let bounds = limits(&server.settings.head);
+    let head = match RequestParser::new().parse(&mut buffer, &bounds) {
+        Progress::Done(head) => head,
+        Progress::Refuse(refused) => {
+            return Err(format!(
+                "the request is answered with {}: {}",
+                refused.status(),
+                refused.why
+            ));
+        }
+        Progress::NeedMore => return Err("the request has no end".to_string()),
+    };
+    let down = connection(conf, local).map_err(|error| format!("no connection: {error}"))?;
+    Ok(Request::new(
+        Arc::clone(conf),
+        Rc::new(down),
+        Rc::new(head),
+        server,
+    ))
+}
+
+fn connection(conf: &Arc<Conf>, local: Address) -> std::io::Result<Downstream> {
+    let (socket, _) = UnixStream::pair()?;
+    let worker = Rc::new(Worker {
+        index: 0,
+        shared: Arc::default(),
+        idle_peers: IdlePeers::default(),
+    });
+    let peer = Address::Inet(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
+    let now = clock::instant();
+    Ok(Downstream {
+        socket: Socket::new(OwnedFd::from(socket))?,
+        inbox: BytesMut::new().into(),
+        incoming: Default::default(),
+        timer: Timer::new(),
+        remote: peer.clone().into(),
+        peer,
+        local,
+        number: 1,
+        accepted: now,
+        requests: 1.into(),
+        request_started: now.into(),
+        request_bytes: 0.into(),
+        is_pipelined: false.into(),
+        wants_continue: false.into(),
+        generation: Generation::new(worker, Arc::clone(conf)),
+    })
+}
+
+fn server_reason(req: &Request, listen: &Listen) -> String {
+    let host = text(&req.host);
+    let names = &req.server.names;
+    let matched = names
+        .iter()
+        .find(|name| !req.host.is_empty() && name.matches(&req.host));
+    match matched {
+        Some(name) => {
+            let name = crate::scope::listen::first_name(std::slice::from_ref(name));
+            format!("server_name {} matches \"{host}\"", text(&name))
+        }
+        None if Arc::ptr_eq(&req.server, listen.names.default_server()) => {
+            format!(
+                "no name matches \"{host}\": it is the default server of {}",
+                listen.address
+            )
+        }
+        None => "it has no name, as the request has no host".to_string(),
+    }
+}
+
+fn location_reason(req: &Request) -> String {
+    let location = &req.location;
+    let name = text(&location.name);
+    match &location.kind {
+        _ if location.is_server_level() => {
+            "no location matches: the server's own settings".to_string()
+        }
+        LocationKind::Exact => format!("\"= {name}\" is exactly the path"),
+        LocationKind::Prefix(AfterPrefix::TryRegex) => {
+            format!("\"{name}\" is the longest prefix of the path, and no expression matches it")
+        }
+        LocationKind::Prefix(AfterPrefix::Stop) => {
+            format!("\"^~ {name}\" is the longest prefix of the path; expressions are not tried")
+        }
+        LocationKind::Regex(regex) => {
+            format!(
+                "the expression \"{}\" is the first that matches the path",
+                regex.source()
+            )
+        }
+        LocationKind::Named => format!("the request was sent on to \"{name}\""),
+        LocationKind::Unnamed => "a block inside the location has taken its place".to_string(),
+    }
+}
+
+fn note_event(events: &mut Vec<Event>, path: &mut Bytes, phase: Phase, req: &Request) {
+    if req.uri == *path {
+        return;
+    }
+    let what = match phase {
+        Phase::Precontent => "goes on as",
+        _ => "is rewritten to",
+    };
+    let span = match phase {
+        Phase::ServerRewrite => req.server.span,
+        _ => req.location.span,
+    };
+    let old = text(path);
+    let text = format!("{old} {what} {}", text(&req.uri));
+    events.push(Event { text, span });
+    *path = req.uri.clone();
+}
+
+fn answered(req: &mut Request, failure: &Failure) -> End {
+    let target = req.answer_fields.get(Known::Location);
+    End::Answered(failure.status(), target.map(|target| text(target)))
+}
+
+fn end(req: &mut Request) -> End {
+    match req.location.handler.clone() {
+        Some(ContentHandler::Pass(target)) => End::Passed(passed(req, &target)),
+        Some(ContentHandler::StubStatus) => End::Counters,
+        None => End::Files(text(&req.uri)),
+    }
+}
+
+fn passed(req: &mut Request, target: &Arc<PassTarget>) -> Passed {
+    pass::note_host(req, target);
+    let to = target
+        .locate(req)
+        .map_err(|failure| failure.to_string())
+        .map(|(resolved, _)| {
+            let mut uri = Vec::new();
+            if target.protocol == Protocol::Http {
+                http::write_uri(req, target, &resolved, &mut uri);
+            }
+            format!("{}{}", resolved.host, text(&uri))
+        });
+    Passed {
+        to,
+        cache: caching(req, target),
+    }
+}
+
+fn caching(req: &mut Request, target: &Arc<PassTarget>) -> Result<Caching, String> {
+    let location = Arc::clone(&req.location);
+    let prefix = target.protocol.prefix();
+    let Some(cache) = location.cache(target.protocol) else {
+        return Err(format!("{prefix}_cache is off here"));
+    };
+    if !pass::may_cache(req, target.protocol) {
+        return Err(format!("{prefix}_cache_methods does not name the method"));
+    }
+    let zone = text(&req.eval(&cache.zone));
+    if zone.is_empty() || zone == "off" {
+        return Err(format!("the value of {prefix}_cache is \"{zone}\""));
+    }
+    if !req
+        .conf
+        .declared
+        .zones
+        .iter()
+        .any(|known| known.name == zone)
+    {
+        return Err(format!(
+            "there is no zone \"{zone}\": the request fails with 500"
+        ));
+    }
+    let key = crate::cache::pass::key(req, target).map_err(|failure| failure.to_string())?;
+    let mut exchange = PassExchange::new(&mut *req, Arc::clone(target));
+    let is_bypassed = exchange.must_bypass();
+    Ok(Caching {
+        zone,
+        key: text(&key),
+        is_bypassed,
+        is_not_stored: exchange.must_not_store(),
+        min_uses: cache.policies.admission.min_uses,
+        policies: Arc::clone(&cache.policies),
+        rules: by_rfc::rules(req, target),
+        is_authorized: req.field(Known::Authorization).is_some(),
+    })
+}
+
+/// Bytes of a request for people.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,218 @@
+//! `millpond check`, and the warnings of `-t`: what is said of a configuration before it is used.
+
+use millpond_testkit::{Kind, binary};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Writes a configuration and what it includes into a directory of its own, and runs the binary
+/// with the words and the path of the file behind them.
+fn run(words: &[&str], conf: &str, files: &[(&str, &str)]) -> Output {
+    let dir = tempfile::tempdir().expect("a run");
+    for (name, text) in files {
+        fs::write(dir.path().join(name), text).expect("a run");
+    }
+    let path = dir.path().join("nginx.conf");
+    fs::write(
+        &path,
+        conf.replace("%%DIR%%", &dir.path().to_string_lossy()),
+    )
+    .expect("a run");
+    let binary = binary(Kind::Millpond).expect("the binary");
+    Command::new(binary)
+        .args(words)
+        .arg(&path)
+        .env("NO_COLOR", "1")
+        .output()
+        .expect("a run")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("a run")
+}
+
+/// The part of a report under a heading.
+fn section<'a>(report: &'a str, heading: &str) -> &'a str {
+    let found = report
+        .split("\n\n")
+        .find(|part| part.trim_start().starts_with(heading));
+    found.unwrap_or_else(|| panic!("no \"{heading}\" in: {report}"))
+}
+
+const MIXED: &str = "
+events { worker_connections 10; }
+stream { server { listen 53; proxy_pass 127.0.0.1:53; } }
+http {
+    include lost.types;
+    include site.conf;
+    lua_package_path /x;
+    upstream app { server no.such.host.invalid:80; }
+    server {
+        listen 127.0.0.1:8080;
+        location /a { content_by_lua_block { if x then y = { \"}\" } end } }
+        location /b { proxy_pass http://app; }
+    }
+}
+";
+
+#[test]
+fn every_line_is_counted_and_every_mistake_is_named_with_its_place() {
+    let output = run(
+        &["check"],
+        MIXED,
+        &[("site.conf", "tcp_nopush on;\nsendfile on;\n")],
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let report = stdout(&output);
+    let refused = section(&report, "Refused");
+    for (name, line) in [
+        ("stream", 3),
+        ("lua_package_path", 7),
+        ("content_by_lua_block", 11),
+    ] {
+        let place = format!("  {name}  nginx.conf:{line}\n");
+        assert!(refused.contains(&place), "{name}: {refused}");
+    }
+    assert!(refused.starts_with("Refused: the configuration cannot be used with it (3)"));
+    let absent = section(&report, "Not on this machine");
+    assert!(
+        absent.contains("lost.types") && absent.contains("no.such.host.invalid"),
+        "{absent}"
+    );
+    let idle = section(&report, "No effect");
+    assert!(idle.contains("tcp_nopush  site.conf:1") && idle.contains("worker_connections"));
+    let works = section(&report, "Works");
+    assert!(
+        works.contains("location 2") && works.contains("sendfile"),
+        "{works}"
+    );
+    assert!(
+        !works.contains("tcp_nopush") && !works.contains(" stream"),
+        "{works}"
+    );
+    assert!(
+        report.lines().all(|line| line.chars().count() <= 80),
+        "{report}"
+    );
+    assert!(!report.contains('\u{1b}'));
+}
+
+#[test]
+fn the_exit_status_tells_the_three_outcomes_apart() {
+    let good = "events {} http { server { listen 127.0.0.1:1; } }";
+    for (conf, status) in [
+        (good, 0),
+        (
+            "events {} http { upstream a { server no.such.host.invalid; } }",
+            0,
+        ),
+        ("events {} http { perl_modules x; }", 1),
+        ("events {} http { include lost.conf; }", 2),
+        ("events {} http { server {", 2),
+    ] {
+        let output = run(&["check"], conf, &[]);
+        assert_eq!(
+            output.status.code(),
+            Some(status),
+            "{conf}: {}",
+            stdout(&output)
+        );
+    }
+    let binary = binary(Kind::Millpond).unwrap();
+    let lost = Command::new(binary)
+        .args(["check", "/no/such/file"])
+        .output()
+        .unwrap();
+    assert_eq!(lost.status.code(), Some(2));
+}
+
+#[test]
+fn programs_get_the_same_as_one_object() {
+    let output = run(
+        &["check", "--json", "-c"],
+        MIXED,
+        &[("site.conf", "tcp_nopush on;")],
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let text = stdout(&output);
+    for part in [
+        "\"outcome\":\"refused\"",
+        "\"directive\":\"stream\",\"code\":\"unsupported_directive\"",
+        "\"directive\":\"lua_package_path\",\"code\":\"unknown_directive\"",
+        "\"no_effect\":[{\"directive\":\"worker_connections\"",
+        "\"line\":3,\"column\":1}",
+        "\"location\":2",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let count = |char| text.matches(char).count();
+    assert_eq!((count('{'), count('[')), (count('}'), count(']')));
+}
+
+const SUSPECT: &str = "
+pid %%DIR%%/pid; error_log stderr;
+events {}
+http {
+    access_log off;
+    proxy_cache_path %%DIR%%/c keys_zone=z:1m inactive=10;
+    server {
+        listen 127.0.0.1:0;
+        # millpond: allow(list_not_inherited)
+        location / { proxy_pass http://127.0.0.1:1; proxy_cache z; }
+    }
+}
+";
+
+#[test]
+fn a_test_warns_and_is_successful() {
+    let conf = SUSPECT.replace("127.0.0.1:0", "127.0.0.1:18099");
+    let output = run(&["-t", "-c"], &conf, &[]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for part in [
+        "[warn] \"inactive=10\" removes entries of zone \"z\" after 10 s",
+        "code: inactive_short",
+        "code: no_valid_time",
+        "syntax is ok",
+    ] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    assert!(said.trim_end().ends_with("test is successful"), "{said}");
+    let allowed = conf
+        .replace(
+            "location / {",
+            "location / {\n # millpond: allow(no_valid_time)\n",
+        )
+        .replace("proxy_pass http://127.0.0.1:1; ", "")
+        .replace(
+            "proxy_cache z;",
+            "proxy_cache z; proxy_pass http://127.0.0.1:1;",
+        );
+    let said = String::from_utf8(run(&["-t", "-c"], &allowed, &[]).stderr).unwrap();
+    assert!(!said.contains("no_valid_time"), "{said}");
+}
+
+#[test]
+fn the_examples_work_as_they_are() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conf");
+    let mut count = 0;
+    for dir in [root.clone(), root.join("examples")] {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            if !text.contains("events") || path.extension().is_none_or(|it| it != "conf") {
+                continue;
+            }
+            let binary = binary(Kind::Millpond).unwrap();
+            let output = Command::new(binary)
+                .arg("check")
+                .arg(&path)
+                .output()
+                .unwrap();
+            let report = stdout(&output);
+            assert!(!report.contains("Refused"), "{}: {report}", path.display());
+            count += 1;
+        }
+    }
+    assert!(count >= 7, "{count} examples");
+}
