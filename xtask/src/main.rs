@@ -2,7 +2,8 @@
 //!
 //! `test` (also `ci`) runs every check and every test and ends with the line `N passed, N failed`.
 //! `tidy` enforces the style guide. `foreign` runs suites written by others against the binary.
-//! `bench` compares the cost of hits with nginx's. `docs` writes the manual from the code.
+//! `fuzz` feeds parsers and store what nobody thought of. `bench` compares the cost of hits with
+//! nginx's. `docs` writes the manual from the code.
 //!
 //! This file reads the command line and nothing else; each task has a file of its own.
 
@@ -10,6 +11,7 @@ mod bench;
 mod checks;
 mod documents;
 mod foreign;
+mod fuzz;
 mod packages;
 mod tally;
 mod tidy;
@@ -25,9 +27,12 @@ const USAGE: &str = "usage: cargo xtask TASK
   foreign [--suite DIR] [--all] [FILE...]
                          nginx-tests files against the binary: those of the list, or FILEs of it;
                          with --all any file of the suite
-  bench [--rounds N] [--seconds N] [--row NAME]
+  fuzz [TARGET...] [--seconds N]
+                         fuzz targets under libFuzzer, each for N seconds (60)
+  bench [--rounds N] [--seconds N] [--row NAME] [--log FILE]
                          CPU time of hot hits against nginx's, with the release binary
-                         (set MILLPOND_BIN); needs nginx, wrk and taskset
+                         (set MILLPOND_BIN), without an access log or with one; needs nginx, wrk
+                         and taskset
 ";
 
 fn main() -> ExitCode {
@@ -40,6 +45,7 @@ fn main() -> ExitCode {
         "test" | "ci" => checks::run_all(),
         "tidy" => tidy::run(),
         "foreign" => foreign::run(rest),
+        "fuzz" => fuzz::run(rest),
         "bench" => bench::run(rest),
         "docs" => documents::run(),
         _ => {

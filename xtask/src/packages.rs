@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 /// Package and what needs it.
 const PACKAGES: &[(&str, &str)] = &[
     ("gcc", "building C parts of dependencies"),
+    ("g++", "building libFuzzer, for the fuzz targets"),
     ("curl", "checks by hand and in examples"),
     ("nginx-extras", "differential tests"),
     ("perl", "the foreign suite"),

@@ -8,7 +8,8 @@
 //! 1. A network's address has no bits beyond its prefix.
 //! 2. An IPv4 address that came in IPv6's form (`::ffff:192.0.2.1`) is treated as IPv4.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 use crate::downstream::address::Address;
 
@@ -174,6 +175,17 @@ pub fn forwarded<'a>(
         }
     }
     found
+}
+
+/// The addresses of a host, asked of the system; this may take as long as its resolver waits.
+///
+/// For names in a configuration that are looked up when it is read. Under a fuzzer, which makes
+/// names up, no name is known.
+pub fn look_up(host: &str, port: u16) -> io::Result<impl Iterator<Item = SocketAddr>> {
+    if cfg!(fuzzing) && host.parse::<IpAddr>().is_err() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    (host, port).to_socket_addrs()
 }
 
 /// An IP address with or without a port; an IPv6 address with a port has brackets.

@@ -22,6 +22,9 @@ mod clock;
 mod disk;
 mod entry;
 mod fill;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzz;
 mod index;
 mod key;
 mod lend;

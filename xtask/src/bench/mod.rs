@@ -21,7 +21,7 @@ worker_processes 1;
 events { worker_connections 4096; }
 http {
     %%HTTP%%
-    access_log off;
+    access_log %%LOG%%;
     sendfile on;
     tcp_nopush on;
     keepalive_timeout 600s;
@@ -80,6 +80,8 @@ struct Options {
     rounds: usize,
     seconds: u64,
     only: Option<String>,
+    /// What stands behind `access_log`: off, or a file below the server's directory.
+    log: String,
 }
 
 /// Runs the table; a row below 1.0 counts as failed.
@@ -95,8 +97,9 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
                 .body(body),
         );
     }
-    let nginx = Proxy::new(Kind::Nginx, CONF).origin(&origin).start()?;
-    let millpond = Proxy::new(Kind::Millpond, CONF).origin(&origin).start()?;
+    let conf = CONF.replace("%%LOG%%", &options.log);
+    let nginx = Proxy::new(Kind::Nginx, &conf).origin(&origin).start()?;
+    let millpond = Proxy::new(Kind::Millpond, &conf).origin(&origin).start()?;
     println!(
         "hot hits, CPU µs a request (median of {} rounds of {} s)\n",
         options.rounds, options.seconds
@@ -130,6 +133,7 @@ fn options(args: &[String]) -> Result<Options> {
         rounds: 5,
         seconds: 2,
         only: None,
+        log: "off".to_owned(),
     };
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
@@ -139,6 +143,7 @@ fn options(args: &[String]) -> Result<Options> {
         match arg.as_str() {
             "--rounds" => options.rounds = value.parse::<usize>()?.max(1),
             "--seconds" => options.seconds = value.parse::<u64>()?.max(1),
+            "--log" => options.log = format!("%%DIR%%/{value}"),
             "--row" => options.only = Some(value.clone()),
             other => bail!("unknown option {other}"),
         }

@@ -11,13 +11,12 @@
 //!    location.
 
 use std::collections::HashSet;
-use std::net::ToSocketAddrs;
 
 use millpond_conf::value::{ArgError, Args, FromArgs, FromWord, WordError};
 use millpond_conf::{ParseContext, Word};
 
 use crate::header::Known;
-use crate::network::{LowBits, Network, Recursive, forwarded};
+use crate::network::{LowBits, Network, Recursive, forwarded, look_up};
 use crate::request::Request;
 
 /// Whose word is taken for the client's address.
@@ -66,9 +65,7 @@ impl FromArgs for Trusted {
         }
         let message = || format!("host not found in set_real_ip_from \"{}\"", word.text);
         // nginx resolves the names when it reads them, too.
-        let found = (word.text.as_str(), 0)
-            .to_socket_addrs()
-            .map_err(|_| ArgError::value(0, message()))?;
+        let found = look_up(&word.text, 0).map_err(|_| ArgError::value(0, message()))?;
         let networks: HashSet<Network> = found.map(|address| Network::of(address.ip())).collect();
         Ok(Trusted(networks.into_iter().collect()))
     }

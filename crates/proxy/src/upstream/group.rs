@@ -9,7 +9,7 @@
 //! 2. A name that cannot be resolved now leaves its peers as they are.
 //! 3. What a name resolves to adds at most [`MOST_ADDRESSES`] peers.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use super::peer::{Availability, Peer, PeerSettings};
 use super::sticky::Sticky;
 use crate::clock::Instant;
 use crate::downstream::address::Address;
+use crate::network;
 use crate::request::Request;
 use crate::resolve::Resolver;
 use crate::resolve::service::Found;
@@ -328,9 +329,7 @@ pub fn resolve(text: &str, default_port: u16) -> Result<Vec<Address>, String> {
     if host.is_empty() {
         return Err("no host".to_string());
     }
-    let found = (bare(host), port)
-        .to_socket_addrs()
-        .map_err(|_| "host not found".to_string())?;
+    let found = network::look_up(bare(host), port).map_err(|_| "host not found".to_string())?;
     let mut addresses: Vec<Address> = Vec::new();
     for address in found.map(Address::Inet) {
         if !addresses.contains(&address) {
