@@ -4,11 +4,17 @@
 //! goes on with the best guess; whoever drives the reading asks [`Diagnostics::has_errors`] at the
 //! end. How they look is in `render`.
 //!
+//! At most [`FINDINGS`] mistakes and as many other findings are kept, so that a configuration of
+//! nothing but mistakes costs no more than one that is right.
+//!
 //! Messages follow nginx's wording. What nginx does not say, such as what was expected or where
 //! the other half of a pair stands, goes into the label, the second place and the help.
 
 use crate::code::Code;
 use crate::source::Span;
+
+/// How many mistakes are kept, and how many other findings. Arbitrary: nobody mends more at once.
+pub const FINDINGS: usize = 1000;
 
 /// How bad it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -85,6 +91,9 @@ impl Diagnostic {
 #[derive(Clone, Default, Debug)]
 pub struct Diagnostics {
     all: Vec<Diagnostic>,
+    errors: usize,
+    /// What is said of a finding that is not kept.
+    surplus: Option<Box<Diagnostic>>,
 }
 
 impl Diagnostics {
@@ -122,17 +131,21 @@ impl Diagnostics {
 
     /// Adds a finding that was made elsewhere.
     pub fn push_copy(&mut self, diagnostic: Diagnostic) {
-        self.all.push(diagnostic);
+        if self.has_room(diagnostic.severity) {
+            self.all.push(diagnostic);
+        }
     }
 
     /// Takes over the findings of another collection.
-    pub fn append(&mut self, mut other: Diagnostics) {
-        self.all.append(&mut other.all);
+    pub fn append(&mut self, other: Diagnostics) {
+        for diagnostic in other.all {
+            self.push_copy(diagnostic);
+        }
     }
 
     /// Whether the configuration must be refused.
     pub fn has_errors(&self) -> bool {
-        self.all.iter().any(|it| it.severity == Severity::Error)
+        self.errors > 0
     }
 
     /// Whether there is nothing to say.
@@ -151,7 +164,7 @@ impl Diagnostics {
     }
 
     fn push(&mut self, severity: Severity, span: Option<Span>, message: String) -> &mut Diagnostic {
-        self.all.push(Diagnostic {
+        let diagnostic = Diagnostic {
             severity,
             code: None,
             message,
@@ -159,9 +172,47 @@ impl Diagnostics {
             label: None,
             also: None,
             help: None,
-        });
+        };
+        if !self.has_room(severity) {
+            return self.surplus.insert(Box::new(diagnostic));
+        }
+        self.all.push(diagnostic);
         // The vector has at least the element that was pushed just now.
         let last = self.all.len() - 1;
         &mut self.all[last]
+    }
+
+    /// Counts a finding that is about to be added; false if there are enough of its kind.
+    fn has_room(&mut self, severity: Severity) -> bool {
+        let others = self.all.len() - self.errors.min(FINDINGS);
+        match severity {
+            Severity::Error => {
+                self.errors += 1;
+                self.errors <= FINDINGS
+            }
+            Severity::Warning | Severity::Note => others < FINDINGS,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_are_bounded_and_notes_leave_room_for_mistakes() {
+        let mut diagnostics = Diagnostics::new();
+        for _ in 0..FINDINGS * 3 {
+            diagnostics.push_note(None, "x");
+        }
+        assert_eq!(
+            (diagnostics.len(), diagnostics.has_errors()),
+            (FINDINGS, false)
+        );
+        for _ in 0..FINDINGS * 3 {
+            diagnostics.push_error(None, "y").help("z");
+        }
+        assert_eq!(diagnostics.len(), 2 * FINDINGS);
+        assert!(diagnostics.has_errors());
     }
 }

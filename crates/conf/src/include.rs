@@ -9,8 +9,8 @@
 //! 1. A file is read once, however often it is included, and kept in the order of first reading.
 //! 2. A file that includes itself, directly or not, is reported and not read again.
 //! 3. At most [`INCLUDES`] files are included, counted with repetition, so that a few files that
-//!    include each other many times cannot grow without bound. Blocks stay within
-//!    [`DEPTH`] over all files.
+//!    include each other many times cannot grow without bound; nor can their statements
+//!    ([`STATEMENTS`](crate::parse::STATEMENTS)). Blocks stay within [`DEPTH`] over all files.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::code;
 use crate::diagnostic::Diagnostics;
 use crate::glob;
 use crate::load;
-use crate::parse::{DEPTH, parse};
+use crate::parse::{Budget, DEPTH, parse_within};
 use crate::source::{FileId, SourceKind, Sources, Span};
 use crate::tree::Statement;
 
@@ -39,6 +39,7 @@ pub(crate) struct Includer<'a> {
     /// The files that are being included, from the main file to the innermost.
     trail: Vec<FileId>,
     includes: usize,
+    budget: Budget,
     diagnostics: &'a mut Diagnostics,
 }
 
@@ -51,6 +52,7 @@ impl<'a> Includer<'a> {
             known: HashMap::new(),
             trail: Vec::new(),
             includes: 0,
+            budget: Budget::default(),
             diagnostics,
         }
     }
@@ -79,7 +81,8 @@ impl<'a> Includer<'a> {
         let Some(source) = self.sources.get(file) else {
             return Vec::new();
         };
-        let parsed = parse(file, source.kind(), source.bytes(), self.diagnostics);
+        let (kind, bytes) = (source.kind(), source.bytes());
+        let parsed = parse_within(file, kind, bytes, &mut self.budget, self.diagnostics);
         self.trail.push(file);
         let expanded = self.expand(parsed, depth);
         self.trail.pop();
@@ -133,6 +136,9 @@ impl<'a> Includer<'a> {
     }
 
     fn include_file(&mut self, path: &Path, span: Span, depth: usize, out: &mut Vec<Statement>) {
+        if self.budget.is_spent() {
+            return;
+        }
         self.includes += 1;
         if self.includes > INCLUDES {
             if self.includes == INCLUDES + 1 {

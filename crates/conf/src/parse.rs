@@ -15,6 +15,7 @@
 //!
 //! 1. Blocks are nested at most [`DEPTH`] deep, so that what walks the tree may recurse.
 //! 2. Each mistake is reported once, in nginx's words.
+//! 3. A configuration has at most [`STATEMENTS`], counted over all files, with repetition.
 //!
 //! What it does not do: it reads no other file; `include` statements stay as they are.
 
@@ -29,6 +30,10 @@ use crate::tree::{Statement, Word};
 /// below ten; the bound only keeps recursion safe.
 pub const DEPTH: usize = 100;
 
+/// How many statements a configuration may have; the largest address lists have a million. They
+/// take about a gigabyte, and the bound keeps included files that repeat from taking more.
+pub const STATEMENTS: usize = 4_000_000;
+
 /// Reads the statements of one text. What is wrong goes to `diagnostics`.
 pub fn parse(
     file: FileId,
@@ -36,8 +41,45 @@ pub fn parse(
     bytes: &[u8],
     diagnostics: &mut Diagnostics,
 ) -> Vec<Statement> {
+    parse_within(file, kind, bytes, &mut Budget::default(), diagnostics)
+}
+
+/// How many statements may still be read.
+#[derive(Debug)]
+pub struct Budget {
+    left: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget { left: STATEMENTS }
+    }
+}
+
+impl Budget {
+    /// A budget of fewer statements.
+    #[cfg(test)]
+    pub(crate) fn of(left: usize) -> Budget {
+        Budget { left }
+    }
+
+    /// Whether nothing may be read any more.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.left == 0
+    }
+}
+
+/// As [`parse`], within a budget that several texts share.
+pub fn parse_within(
+    file: FileId,
+    kind: SourceKind,
+    bytes: &[u8],
+    budget: &mut Budget,
+    diagnostics: &mut Diagnostics,
+) -> Vec<Statement> {
     let mut parser = Parser {
         kind,
+        budget,
         words: Vec::new(),
         open: Vec::new(),
         done: Vec::new(),
@@ -114,6 +156,7 @@ impl Head {
 
 struct Parser<'a> {
     kind: SourceKind,
+    budget: &'a mut Budget,
     /// The words of the statement that has begun.
     words: Vec<Word>,
     open: Vec<Block>,
@@ -131,8 +174,14 @@ impl Parser<'_> {
                     self.unexpected(";", span);
                 }
                 self.end_statement();
+                return self.spend(span);
             }
-            Token::Open(span) => return self.open_block(span),
+            Token::Open(span) => {
+                return match self.spend(span) {
+                    Go::On => self.open_block(span),
+                    Go::Stop => Go::Stop,
+                };
+            }
             Token::Close(span) => self.close_block(span),
             Token::End(span) => return self.end(span, None),
             Token::EndInWord(start) => return self.end(start, Some(start)),
@@ -144,6 +193,17 @@ impl Parser<'_> {
     fn is_in_foreign_block(&self) -> bool {
         let head = self.open.last().and_then(|block| block.head.as_ref());
         head.is_some_and(|head| foreign::is_foreign(&head.name.text))
+    }
+
+    /// INVARIANT 3.
+    fn spend(&mut self, span: Span) -> Go {
+        if self.budget.left > 0 {
+            self.budget.left -= 1;
+            return Go::On;
+        }
+        let message = format!("more than {STATEMENTS} directives");
+        self.diagnostics.push_error(span, message);
+        Go::Stop
     }
 
     fn end_statement(&mut self) {

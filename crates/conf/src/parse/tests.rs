@@ -154,3 +154,24 @@ proptest! {
         prop_assert_eq!(tree, again, "{}", printed);
     }
 }
+
+#[test]
+fn statements_are_counted_over_all_texts() {
+    let mut diagnostics = Diagnostics::new();
+    let mut budget = Budget::of(5);
+    let mut read = |text: &str, diagnostics: &mut Diagnostics| {
+        parse_within(
+            FileId(0),
+            SourceKind::File,
+            text.as_bytes(),
+            &mut budget,
+            diagnostics,
+        )
+        .len()
+    };
+    assert_eq!(read("a; b { c; }", &mut diagnostics), 2);
+    assert!(!diagnostics.has_errors());
+    assert_eq!(read("d; e; f; g; h;", &mut diagnostics), 3);
+    let messages: Vec<_> = diagnostics.iter().map(|it| it.message.clone()).collect();
+    assert_eq!(messages, ["more than 4000000 directives"]);
+}

@@ -63,6 +63,8 @@ pub struct Draft {
     pub script: crate::rewrite::Script,
     /// Locations inside.
     pub children: Vec<std::sync::Arc<super::Location>>,
+    /// How they are compared, and their names: no two are the same.
+    pub child_names: std::collections::HashSet<(char, String)>,
     /// `listen` of a server.
     pub listens: Vec<super::listen::ListenArgs>,
     /// `server_name` of a server.

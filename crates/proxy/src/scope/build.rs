@@ -15,13 +15,14 @@
 //! 2. `levels` holds the raw settings of the enclosing blocks, outermost first, while a block is
 //!    walked.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use millpond_conf::VarId;
 use millpond_conf::code as conf_code;
+use millpond_conf::render::RENDERED;
 use millpond_conf::source::Span;
 use millpond_conf::tree::{Statement, Tree, Word};
 use millpond_conf::{Applied, Code, Contexts, OffOr, ParseContext, Scope, Template};
@@ -273,7 +274,7 @@ impl Builder {
     fn unclaimed(&mut self, statement: &Statement, context: Contexts) {
         let name = statement.name.text.as_str();
         let span = statement.name.span;
-        if let Some(directive) = all_directives().into_iter().find(|d| d.name == name) {
+        if let Some(directive) = all_directives().iter().find(|d| d.name == name) {
             self.misplaced(statement, directive.contexts);
         } else if let Some(row) = no_effect::find(name) {
             if row.contexts.allows(context) {
@@ -290,13 +291,13 @@ impl Builder {
                 .code(conf_code::UNSUPPORTED_DIRECTIVE)
                 .help(reason);
         } else {
-            let directives = all_directives();
-            let names: Vec<&str> = directives
-                .iter()
-                .map(|directive| &*directive.name)
-                .chain(block::rows().map(|row| row.name))
-                .collect();
-            let nearest = millpond_conf::suggest(name, names.iter().copied());
+            let directives = all_directives().iter().map(|directive| &*directive.name);
+            let names = directives.chain(block::rows().map(|row| row.name));
+            // Comparing costs; nobody reads what is not shown.
+            let is_read = self.cx.diagnostics.len() < RENDERED;
+            let nearest = is_read
+                .then(|| millpond_conf::suggest(name, names))
+                .flatten();
             let help = nearest.map(|nearest| format!("did you mean \"{nearest}\"?"));
             let error = self
                 .cx
@@ -373,11 +374,13 @@ impl Builder {
         let Some((kind, name)) = self.location_name(statement, outer) else {
             return;
         };
-        if outer
-            .children
-            .iter()
-            .any(|other| is_same(&other.kind, &other.name, &kind, &name))
-        {
+        let key = match &kind {
+            LocationKind::Exact => Some('='),
+            LocationKind::Prefix(_) => Some('/'),
+            LocationKind::Named => Some('@'),
+            LocationKind::Regex(_) | LocationKind::Unnamed => None,
+        };
+        if key.is_some_and(|key| !outer.child_names.insert((key, name.clone()))) {
             self.error(statement.span, format!("duplicate location \"{name}\""));
         }
         let draft = Draft {
@@ -622,18 +625,14 @@ impl Builder {
 
     /// Zones that are named must be declared; each place is reported once.
     fn check_zones(&mut self) {
-        let mut reported = Vec::new();
+        let mut reported = HashSet::new();
+        let zones = self.declared.zones.iter();
+        let known: HashSet<Vec<u8>> = zones.map(|zone| zone.name.as_bytes().to_vec()).collect();
         for used in std::mem::take(&mut self.zones_used) {
             let Some(name) = used.zone.as_literal() else {
                 continue;
             };
-            let is_known = self
-                .declared
-                .zones
-                .iter()
-                .any(|zone| zone.name.as_bytes() == name);
-            if !is_known && !reported.contains(&used.span) {
-                reported.push(used.span);
+            if !known.contains(name) && reported.insert(used.span) {
                 let prefix = used.protocol.prefix();
                 let name = String::from_utf8_lossy(name).into_owned();
                 let message = format!("\"{prefix}_cache\" zone \"{name}\" is unknown");
@@ -683,11 +682,14 @@ impl Builder {
 }
 
 /// All settings of all scopes.
-pub fn all_directives() -> Vec<millpond_conf::Directive> {
-    let mut all = LocationSettings::directives();
-    all.extend(ServerSettings::directives());
-    all.extend(MainSettings::directives());
-    all
+pub fn all_directives() -> &'static [millpond_conf::Directive] {
+    static ALL: LazyLock<Vec<millpond_conf::Directive>> = LazyLock::new(|| {
+        let mut all = LocationSettings::directives();
+        all.extend(ServerSettings::directives());
+        all.extend(MainSettings::directives());
+        all
+    });
+    &ALL
 }
 
 fn glued_modifier(text: &str) -> &str {
@@ -695,14 +697,4 @@ fn glued_modifier(text: &str) -> &str {
         .into_iter()
         .find(|modifier| text.starts_with(modifier))
         .unwrap_or("")
-}
-
-fn is_same(a: &LocationKind, a_name: &[u8], b: &LocationKind, b_name: &str) -> bool {
-    let same_kind = matches!(
-        (a, b),
-        (LocationKind::Exact, LocationKind::Exact)
-            | (LocationKind::Prefix(_), LocationKind::Prefix(_))
-            | (LocationKind::Named, LocationKind::Named)
-    );
-    same_kind && a_name == b_name.as_bytes()
 }

@@ -5,8 +5,8 @@
 //!    of a connection then chooses among their servers, as in nginx.
 //! 3. Options that concern the socket stand once an address; a second, different line is an error.
 
-use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use super::Server;
 use super::block::{Draft, Pass, Row};
 use super::build::Builder;
 use crate::downstream::address::Address;
+use crate::network;
 use crate::route::listen::{Binding, Listen, ListenOptions};
 use crate::route::name::{ServerName, ServerNames};
 use crate::route::regex::Case;
@@ -212,9 +213,7 @@ fn resolve(host: &str) -> Result<Vec<IpAddr>, String> {
     if let Ok(ip) = bare.parse() {
         return Ok(vec![ip]);
     }
-    let found = (bare, 0)
-        .to_socket_addrs()
-        .map_err(|_| "host not found".to_string())?;
+    let found = network::look_up(bare, 0).map_err(|_| "host not found".to_string())?;
     let mut ips: Vec<IpAddr> = found.map(|address| address.ip()).collect();
     let mut seen = HashSet::new();
     ips.retain(|ip| seen.insert(*ip));
@@ -292,7 +291,7 @@ pub fn first_name(names: &[ServerName]) -> Bytes {
 
 /// Joins the servers of all addresses.
 pub fn bindings(cx: &mut ParseContext, servers: &[(Arc<Server>, Vec<ListenArgs>)]) -> Vec<Binding> {
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups = Groups::default();
     for (server, listens) in servers {
         if listens.is_empty() {
             // nginx: a server without `listen` answers on port 80 (root) or 8000.
@@ -326,6 +325,7 @@ pub fn bindings(cx: &mut ParseContext, servers: &[(Arc<Server>, Vec<ListenArgs>)
         }
     }
     let listens = groups
+        .all
         .into_iter()
         .map(|group| group.into_listen(cx))
         .collect();
@@ -342,12 +342,20 @@ struct Group {
     servers: Vec<Arc<Server>>,
 }
 
-fn join(cx: &mut ParseContext, groups: &mut Vec<Group>, server: &Arc<Server>, args: &ListenArgs) {
-    let Some(group) = groups
-        .iter_mut()
-        .find(|group| group.address == args.address)
-    else {
-        groups.push(Group {
+/// Groups in the order of the file, found by their addresses: a range of ports makes thousands.
+#[derive(Default)]
+struct Groups {
+    all: Vec<Group>,
+    by_address: HashMap<Address, usize>,
+}
+
+fn join(cx: &mut ParseContext, groups: &mut Groups, server: &Arc<Server>, args: &ListenArgs) {
+    let known = groups.by_address.get(&args.address);
+    let Some(group) = known.and_then(|index| groups.all.get_mut(*index)) else {
+        groups
+            .by_address
+            .insert(args.address.clone(), groups.all.len());
+        groups.all.push(Group {
             address: args.address.clone(),
             options: args.options.clone(),
             default: Arc::clone(server),
@@ -408,31 +416,34 @@ impl Group {
 /// One socket for each address, but one only for a wildcard and the addresses of its port.
 fn bind_wildcards(listens: Vec<Listen>) -> Vec<Binding> {
     let listens: Vec<Arc<Listen>> = listens.into_iter().map(Arc::new).collect();
-    let wildcard_of = |address: &Address| {
-        listens
-            .iter()
-            .find(|other| match (&other.address, address) {
-                (Address::Inet(wild), Address::Inet(own)) => {
-                    wild.ip().is_unspecified()
-                        && wild.port() == own.port()
-                        && wild.is_ipv4() == own.is_ipv4()
-                }
-                _ => false,
-            })
-    };
-    let mut bindings: Vec<Binding> = Vec::new();
+    let family = |address: &SocketAddr| (address.port(), address.is_ipv4());
+    let mut wildcards = HashMap::new();
     for listen in &listens {
-        let socket = wildcard_of(&listen.address).unwrap_or(listen);
-        match bindings
-            .iter_mut()
-            .find(|binding| binding.bound == socket.address)
+        if let Address::Inet(wild) = &listen.address
+            && wild.ip().is_unspecified()
         {
+            wildcards.entry(family(wild)).or_insert(listen);
+        }
+    }
+    let mut bindings: Vec<Binding> = Vec::new();
+    let mut by_address: HashMap<&Address, usize> = HashMap::new();
+    for listen in &listens {
+        let wildcard = match &listen.address {
+            Address::Inet(own) => wildcards.get(&family(own)).copied(),
+            Address::Unix(_) => None,
+        };
+        let socket = wildcard.unwrap_or(listen);
+        let known = by_address.get(&socket.address);
+        match known.and_then(|index| bindings.get_mut(*index)) {
             Some(binding) => binding.listens.push(Arc::clone(listen)),
-            None => bindings.push(Binding {
-                bound: socket.address.clone(),
-                options: socket.options.clone(),
-                listens: vec![Arc::clone(listen)],
-            }),
+            None => {
+                by_address.insert(&socket.address, bindings.len());
+                bindings.push(Binding {
+                    bound: socket.address.clone(),
+                    options: socket.options.clone(),
+                    listens: vec![Arc::clone(listen)],
+                });
+            }
         }
     }
     bindings

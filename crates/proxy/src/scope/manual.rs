@@ -139,7 +139,7 @@ fn order(entry: &Entry) -> (u8, &str, u32) {
 }
 
 fn working_directives() -> Vec<Entry> {
-    let fields = build::all_directives().into_iter().map(|directive| {
+    let fields = build::all_directives().iter().map(|directive| {
         let form = Form::of(directive.block);
         let name = &*directive.name;
         Entry {
