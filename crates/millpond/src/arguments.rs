@@ -160,10 +160,7 @@ impl Arguments {
             Some("" | "stderr") => LogFile::stderr(),
             path => LogFile::at(&self.prefix().join(Path::new(path.unwrap_or(ERROR_LOG)))),
         };
-        ErrorLog {
-            file,
-            level: Level::Notice,
-        }
+        ErrorLog::to(file, Level::Notice)
     }
 
     /// Where the configuration is read from.

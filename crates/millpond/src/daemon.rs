@@ -15,6 +15,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
+use millpond_proxy::log::file::LogFile;
 
 use millpond_proxy::server::successor::Program;
 
@@ -78,5 +79,7 @@ pub(crate) fn ready() -> Result<()> {
         .open("/dev/null")?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
+    // The log holds a descriptor of its own.
+    LogFile::stderr().reopen()?;
     Ok(())
 }

@@ -76,10 +76,10 @@ fn inherit() -> (Predecessor, Vec<Inherited>) {
 /// Opens the log of `-e`; without it, errors go to the standard error stream.
 pub(crate) fn open_error_log(arguments: &Arguments) -> ErrorLog {
     let mut log = arguments.error_log();
-    if let Err(failure) = log.file.open() {
+    if let Err(failure) = log.open() {
         let message = format_args!("could not open error log file: {failure}");
         error::process(Level::Alert, message);
-        log.file = millpond_proxy::log::file::LogFile::stderr();
+        log = ErrorLog::to(file::LogFile::stderr(), log.level);
     }
     error::set_process_logs(vec![log.clone()]);
     log

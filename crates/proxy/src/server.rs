@@ -28,6 +28,7 @@ pub mod thread;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::handler::limit_zone;
 use crate::log::error::{self, Level};
@@ -43,6 +44,10 @@ use predecessor::Predecessor;
 use sockets::{BindError, Inherited, SocketFiles, Sockets};
 use successor::{News, Program, Successor};
 use thread::{Command, WorkerThread};
+
+/// How long the end of the process waits for a slow log. Arbitrary: nobody waits longer for a
+/// process to end.
+const LOGS_WAIT: Duration = Duration::from_secs(1);
 
 /// Why a configuration cannot be put into force.
 #[derive(Debug, thiserror::Error)]
@@ -195,6 +200,7 @@ impl Server {
         self.wait_for_end(&mut signals).await;
         self.shared.zones.close();
         error::process(Level::Notice, format_args!("exit"));
+        file::drain_all(LOGS_WAIT);
     }
 
     /// Puts another configuration into force. An error leaves everything as it was.

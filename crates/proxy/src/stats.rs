@@ -10,6 +10,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::log::loss::{self, Lost};
+
 /// The statuses, as `$upstream_cache_status` writes them; the last one stands for none.
 pub const STATUSES: [&str; 8] = [
     "HIT",
@@ -122,6 +124,11 @@ impl CacheSnapshot {
         }
         sum
     }
+}
+
+/// Lines that logs lost since the start.
+pub fn lost_lines() -> Lost {
+    loss::lost()
 }
 
 #[cfg(test)]

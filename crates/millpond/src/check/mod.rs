@@ -76,10 +76,7 @@ pub(crate) fn source(file: Option<&str>, prefix: Option<&str>) -> ConfSource {
         path: here.join(file.unwrap_or(CONF_PATH)),
         prefix: prefix.map_or(PathBuf::from(PREFIX), |prefix| here.join(prefix)),
         globals: None,
-        error_log: ErrorLog {
-            file: LogFile::stderr(),
-            level: Level::Emerg,
-        },
+        error_log: ErrorLog::to(LogFile::stderr(), Level::Emerg),
     }
 }
 

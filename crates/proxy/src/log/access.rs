@@ -1,18 +1,18 @@
 //! `access_log`: one line per request, written when the request has been answered.
 //!
 //! ```text
-//! request ─► each log of its location: if= ─► format.rs ─► buffer.rs | named.rs | file.rs
+//! request ─► each log of its location: if= ─► format.rs ─► buffer | named | file | syslog
 //! ```
 //!
 //! Formats are declared by name in the http block and are looked up when a block's settings are
 //! merged ([`complete`]); a location without any log writes to the default one.
 //!
 //! Invariants:
-//! 1. A log that cannot be written costs lines, never requests; the operator is told once a minute.
+//! 1. A log that cannot be written costs lines, never requests; they are counted, and the operator
+//!    is told once a second at most.
 //! 2. A worker that writes does so at most once for each log and request.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use millpond_conf::value::parse_duration;
@@ -22,8 +22,9 @@ use super::buffer::{self, Buffering};
 use super::error::{self, Level};
 use super::file::LogFile;
 use super::format::{COMBINED, LogFormat, Logs};
+use super::loss::{Loss, Why};
 use super::named::{self, NamedFiles};
-use crate::clock;
+use super::syslog::Syslog;
 use crate::request::Request;
 
 /// The log of requests whose blocks name none.
@@ -32,20 +33,19 @@ pub const DEFAULT_PATH: &str = "/var/log/millpond/access.log";
 /// Buffer of a compressed log that names no size (nginx: 64k).
 const GZIP_BUFFER: usize = 64 * 1024;
 
-/// Seconds between two reports that one log cannot be written (nginx: 60).
-const REPORT_PAUSE_S: i64 = 60;
-
 /// Where requests are logged.
 #[derive(Clone, Debug, Family)]
 #[family(http, server, location, if_location, limit_except)]
 pub struct AccessLogPolicy {
-    /// A file that each request adds a line to: its path (variables allowed), format and buffering,
-    /// and the condition under which a request is logged. Several may stand in a block; they
-    /// replace those of the blocks around it. `off` switches all of them off.
+    /// A file or syslog server that each request adds a line to: its path (variables allowed) or
+    /// address, format and buffering, and the condition under which a request is logged. Several
+    /// may stand in a block; they replace those of the blocks around it. `off` switches all of
+    /// them off.
     ///
     /// # Differs from nginx
     ///
-    /// Logs to `syslog:` are refused. Where no log is named, the default one need not exist.
+    /// Where no log is named, the default one need not exist. A log that does not take lines costs
+    /// lines: they are counted and told in the error log, once a second at most.
     #[directive(name = "access_log", repeat)]
     pub logs: Vec<OffOr<AccessLog>>,
     /// How many files of logs whose path has variables are kept open, and for how long.
@@ -69,8 +69,8 @@ struct AsWritten {
     format: OnceLock<Arc<LogFormat>>,
     condition: Option<Template>,
     buffering: Option<Buffering>,
-    /// The second of the last report that it cannot be written.
-    reported_s: AtomicI64,
+    /// What a log whose path has variables lost; files and servers count for themselves.
+    loss: Loss,
     span: Span,
 }
 
@@ -79,6 +79,7 @@ enum Target {
     File(Arc<LogFile>),
     /// The path has variables.
     Named(Template),
+    Syslog(Syslog),
 }
 
 impl FromArgs for AccessLog {
@@ -87,18 +88,17 @@ impl FromArgs for AccessLog {
 
     fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
         let (path, rest) = args.words.split_first().ok_or(ArgError::Count)?;
-        if path.text.starts_with("syslog:") {
-            let message = "access logs to \"syslog:\" are not supported";
-            return Err(ArgError::value(0, message));
-        }
         if path.text == "off" {
             let extra = args.words.get(1).map_or("", |word| &word.text);
             return Err(ArgError::value(1, format!("invalid parameter \"{extra}\"")));
         }
         let full = args.cx.prefix.join(&path.text);
-        let target = match path.text.contains('$') {
-            true => Target::Named(template(&full.to_string_lossy(), path, args.cx, 0)?),
-            false => Target::File(LogFile::at(&full)),
+        let target = match path.text.strip_prefix("syslog:") {
+            Some(parameters) => Target::Syslog(Syslog::parse(parameters)?),
+            None if path.text.contains('$') => {
+                Target::Named(template(&full.to_string_lossy(), path, args.cx, 0)?)
+            }
+            None => Target::File(LogFile::at(&full)),
         };
         let mut log = AsWritten {
             target,
@@ -106,7 +106,7 @@ impl FromArgs for AccessLog {
             format: OnceLock::new(),
             condition: None,
             buffering: None,
-            reported_s: AtomicI64::new(0),
+            loss: Loss::default(),
             span: rest.first().map_or(path.span, |word| word.span),
         };
         let mut flush = None;
@@ -121,8 +121,7 @@ impl FromArgs for AccessLog {
             }
             (None, None) => {}
         }
-        if log.buffering.is_some() && matches!(log.target, Target::Named(_)) {
-            let message = "buffered logs cannot have variables in name";
+        if let (Some(_), Some(message)) = (log.buffering, log.target.refuses_buffer()) {
             return Err(ArgError::value(0, message));
         }
         Ok(AccessLog(Arc::new(log)))
@@ -188,51 +187,35 @@ impl AsWritten {
         line.clear();
         format.write(req, line);
         line.push(b'\n');
-        let outcome = match (&self.target, self.buffering) {
+        match (&self.target, self.buffering) {
             (Target::File(file), Some(how)) => buffer::append(file, how, line),
-            (Target::File(file), None) => file.write(line),
-            (Target::Named(path), _) => {
-                let path = req.eval(path);
-                let location = Arc::clone(&req.location);
-                let outcome = named::append(&path, location.settings.access_log.files.on(), line);
-                if let Err(error) = outcome {
-                    let path = String::from_utf8_lossy(&path);
-                    let reason = error::os_error(&error);
-                    let message = format_args!("open() \"{path}\" failed ({reason})");
-                    error::write(req, Level::Crit, message);
-                }
-                return;
-            }
-        };
-        if let Err(error) = outcome {
-            self.report(req, &error);
+            (Target::File(file), None) => file.write(line, 1),
+            (Target::Syslog(syslog), _) => syslog.send(line),
+            (Target::Named(path), _) => self.write_named(req, path, line),
         }
     }
 
-    /// INVARIANT 1.
-    fn report(&self, req: &Request, failure: &std::io::Error) {
-        let now = clock::now_ms() / 1000;
-        let last = self.reported_s.load(Ordering::Relaxed);
-        let path = match &self.target {
-            Target::File(file) => file.path().unwrap_or(Path::new("stderr")),
-            Target::Named(_) => return,
-        };
-        if self.is_default() || now - last < REPORT_PAUSE_S {
-            return;
+    fn write_named(&self, req: &mut Request, path: &Template, line: &[u8]) {
+        let path = req.eval(path);
+        let location = Arc::clone(&req.location);
+        let files = location.settings.access_log.files.on();
+        if let Err(failure) = named::append(&path, files, line) {
+            // INVARIANT 1.
+            let (path, reason) = (String::from_utf8_lossy(&path), error::os_error(&failure));
+            let what = format_args!("open() \"{path}\" failed ({reason})");
+            self.loss.note(Why::File, Level::Crit, 1, what);
         }
-        self.reported_s.store(now, Ordering::Relaxed);
-        let reason = error::os_error(failure);
-        let path = path.display();
-        error::write(
-            req,
-            Level::Alert,
-            format_args!("write() to \"{path}\" failed ({reason})"),
-        );
     }
+}
 
-    /// True for the log that nobody named.
-    fn is_default(&self) -> bool {
-        self.span == Span::NONE
+impl Target {
+    /// Why lines to it cannot be gathered; in nginx's words.
+    fn refuses_buffer(&self) -> Option<&'static str> {
+        match self {
+            Target::File(_) => None,
+            Target::Named(_) => Some("buffered logs cannot have variables in name"),
+            Target::Syslog(_) => Some("logs to syslog cannot be buffered"),
+        }
     }
 }
 
@@ -259,7 +242,7 @@ pub fn complete(policy: &mut AccessLogPolicy, logs: &mut Logs, cx: &mut ParseCon
             format: OnceLock::new(),
             condition: None,
             buffering: None,
-            reported_s: AtomicI64::new(0),
+            loss: Loss::default(),
             span: Span::NONE,
         }))));
     }
@@ -387,6 +370,10 @@ mod tests {
             (
                 "$host main buffer=1k",
                 "buffered logs cannot have variables in name",
+            ),
+            (
+                "syslog:server=127.0.0.1 main buffer=1k",
+                "logs to syslog cannot be buffered",
             ),
             ("a main buffer=0", "invalid buffer size \"0\""),
             ("a main buffer=1k flush=0", "invalid flush time \"0\""),

@@ -14,7 +14,7 @@
 //! 3. Each compressed write is a gzip member of its own, so the file is valid after each.
 
 use std::cell::RefCell;
-use std::io::{self, Write};
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +39,8 @@ struct Buffer {
     file: Arc<LogFile>,
     how: Buffering,
     bytes: Vec<u8>,
+    /// How many lines that is.
+    lines: u64,
     /// When the first byte came; meaningful while there are bytes.
     since: Instant,
     has_timer: bool,
@@ -50,7 +52,7 @@ thread_local! {
 }
 
 /// Adds a line to a file's buffer.
-pub fn append(file: &Arc<LogFile>, how: Buffering, line: &[u8]) -> io::Result<()> {
+pub fn append(file: &Arc<LogFile>, how: Buffering, line: &[u8]) {
     BUFFERS.with_borrow_mut(|buffers| {
         let known = buffers
             .iter()
@@ -59,19 +61,17 @@ pub fn append(file: &Arc<LogFile>, how: Buffering, line: &[u8]) -> io::Result<()
             buffers.push(Buffer::new(file, how));
             buffers.len() - 1
         });
-        match buffers.get_mut(index) {
-            Some(buffer) => buffer.append(how, line),
-            None => Ok(()),
+        if let Some(buffer) = buffers.get_mut(index) {
+            buffer.append(how, line);
         }
-    })
+    });
 }
 
 /// Writes out all buffers of this thread; those whose file nobody else uses are gone then.
 pub fn flush_all() {
     BUFFERS.with_borrow_mut(|buffers| {
         for buffer in buffers.iter_mut() {
-            // A full disk loses lines, nothing else.
-            let _ = buffer.flush();
+            buffer.flush();
         }
         buffers.retain(|buffer| Arc::strong_count(&buffer.file) > 1);
     });
@@ -83,38 +83,38 @@ impl Buffer {
             file: Arc::clone(file),
             how,
             bytes: Vec::with_capacity(how.size),
+            lines: 0,
             since: clock::instant(),
             has_timer: false,
         }
     }
 
-    fn append(&mut self, how: Buffering, line: &[u8]) -> io::Result<()> {
-        let mut outcome = Ok(());
+    fn append(&mut self, how: Buffering, line: &[u8]) {
         if self.how != how || self.bytes.len() + line.len() > how.size {
-            outcome = self.flush();
+            self.flush();
             self.how = how;
         }
         if line.len() > how.size {
-            return outcome.and(write(&self.file, how.gzip, line));
+            return write(&self.file, how.gzip, line, 1);
         }
         if self.bytes.is_empty() {
             self.since = clock::instant();
         }
         self.bytes.extend_from_slice(line);
+        self.lines += 1;
         if let (Some(flush), false) = (how.flush, self.has_timer) {
             self.has_timer = true;
             tokio::task::spawn_local(flush_in_time(Arc::clone(&self.file), self.since + flush));
         }
-        outcome
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    fn flush(&mut self) {
         if self.bytes.is_empty() {
-            return Ok(());
+            return;
         }
-        let outcome = write(&self.file, self.how.gzip, &self.bytes);
+        write(&self.file, self.how.gzip, &self.bytes, self.lines);
         self.bytes.clear();
-        outcome
+        self.lines = 0;
     }
 
     /// When it must be flushed; none when it is empty or may wait for ever.
@@ -137,8 +137,7 @@ async fn flush_in_time(file: Arc<LogFile>, mut at: Instant) {
                 return deadline;
             }
             buffer.has_timer = false;
-            // A full disk loses lines, nothing else.
-            let _ = buffer.flush();
+            buffer.flush();
             None
         });
         match next {
@@ -148,13 +147,14 @@ async fn flush_in_time(file: Arc<LogFile>, mut at: Instant) {
     }
 }
 
-fn write(file: &LogFile, gzip: Option<u32>, bytes: &[u8]) -> io::Result<()> {
+fn write(file: &LogFile, gzip: Option<u32>, bytes: &[u8], lines: u64) {
     let Some(level) = gzip else {
-        return file.write(bytes);
+        return file.write(bytes, lines);
     };
     let mut encoder = GzEncoder::new(Vec::new(), Compression::new(level));
-    encoder.write_all(bytes)?;
-    file.write(&encoder.finish()?)
+    // Writing into memory never fails.
+    let packed = encoder.write_all(bytes).and_then(|()| encoder.finish());
+    file.write(&packed.unwrap_or_default(), lines);
 }
 
 #[cfg(test)]
@@ -182,14 +182,14 @@ mod tests {
     fn lines_wait_until_the_next_does_not_fit() {
         let (file, path) = log("full");
         let written = || std::fs::read_to_string(&path).unwrap();
-        append(&file, how(8), b"abc\n").unwrap();
-        append(&file, how(8), b"def\n").unwrap();
+        append(&file, how(8), b"abc\n");
+        append(&file, how(8), b"def\n");
         assert_eq!(written(), "");
-        append(&file, how(8), b"g\n").unwrap();
+        append(&file, how(8), b"g\n");
         assert_eq!(written(), "abc\ndef\n");
-        append(&file, how(8), b"longer than all\n").unwrap();
+        append(&file, how(8), b"longer than all\n");
         assert_eq!(written(), "abc\ndef\ng\nlonger than all\n");
-        append(&file, how(8), b"x\n").unwrap();
+        append(&file, how(8), b"x\n");
         flush_all();
         assert_eq!(written(), "abc\ndef\ng\nlonger than all\nx\n");
         std::fs::remove_file(path).unwrap();
@@ -206,13 +206,13 @@ mod tests {
         let written = || std::fs::read_to_string(&path).unwrap();
         local
             .run_until(async {
-                append(&file, how, b"a\n").unwrap();
+                append(&file, how, b"a\n");
                 clock::pause(Duration::from_secs(4)).await;
-                append(&file, how, b"b\n").unwrap();
+                append(&file, how, b"b\n");
                 assert_eq!(written(), "");
                 clock::pause(Duration::from_secs(2)).await;
                 assert_eq!(written(), "a\nb\n");
-                append(&file, how, b"c\n").unwrap();
+                append(&file, how, b"c\n");
                 clock::pause(Duration::from_secs(6)).await;
                 assert_eq!(written(), "a\nb\nc\n");
             })

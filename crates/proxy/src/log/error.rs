@@ -12,11 +12,11 @@
 //! Invariants:
 //! 1. A level that no log wants costs one comparison, and no formatting.
 //! 2. A line is at most [`MAX_LINE`] bytes, has no control characters, and is written at once.
-//! 3. Logging never fails: what cannot be written is lost.
+//! 3. Logging never fails and never waits: what cannot be written is lost, counted and told.
 //!
-//! What it does not do: `syslog:` and `memory:` are refused.
+//! What it does not do: `memory:` is refused.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::fmt::{self, Write as _};
 use std::io;
 use std::path::PathBuf;
@@ -27,8 +27,9 @@ use arc_swap::ArcSwap;
 use millpond_conf::value::Words as _;
 use millpond_conf::{ArgError, Args, FromArgs};
 
-use super::file::LogFile;
+use super::file::{LogFile, OpenError};
 use super::stamp;
+use super::syslog::Syslog;
 use crate::clock;
 use crate::downstream::Downstream;
 use crate::downstream::writer::SendError;
@@ -72,13 +73,50 @@ pub enum Level {
 #[derive(Clone, Debug)]
 pub struct ErrorLog {
     /// Where lines go.
-    pub file: Arc<LogFile>,
+    pub target: Target,
     /// Lines of this level and more severe ones.
     pub level: Level,
 }
 
+/// Where lines go.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A file, or the standard error stream.
+    File(Arc<LogFile>),
+    /// A syslog server.
+    Syslog(Syslog),
+}
+
+impl ErrorLog {
+    /// A log to a file.
+    pub fn to(file: Arc<LogFile>, level: Level) -> ErrorLog {
+        let target = Target::File(file);
+        ErrorLog { target, level }
+    }
+
+    /// The file; none for a syslog server.
+    pub fn file(&self) -> Option<&LogFile> {
+        match &self.target {
+            Target::File(file) => Some(file),
+            Target::Syslog(_) => None,
+        }
+    }
+
+    /// Opens its file, if it has one that is not open.
+    pub fn open(&self) -> Result<(), OpenError> {
+        self.file().map_or(Ok(()), LogFile::open)
+    }
+
+    fn write(&self, level: Level, line: &[u8]) {
+        match &self.target {
+            Target::File(file) => file.write(line, 1),
+            Target::Syslog(syslog) => syslog.send_as(level, line),
+        }
+    }
+}
+
 impl FromArgs for ErrorLog {
-    const SYNTAX: &'static str = "file | stderr [level]";
+    const SYNTAX: &'static str = "file | stderr | syslog:server=address[,parameter=value] [level]";
 
     fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
         let (target, level) = match args.words {
@@ -90,17 +128,19 @@ impl FromArgs for ErrorLog {
             }
             _ => return Err(ArgError::Count),
         };
-        for kind in ["syslog:", "memory:"] {
-            if target.text.starts_with(kind) {
-                let message = format!("error logs to \"{kind}\" are not supported");
-                return Err(ArgError::value(0, message));
-            }
+        if target.text.starts_with("memory:") {
+            let message = "error logs to \"memory:\" are not supported";
+            return Err(ArgError::value(0, message));
+        }
+        if let Some(parameters) = target.text.strip_prefix("syslog:") {
+            let target = Target::Syslog(Syslog::parse(parameters)?);
+            return Ok(ErrorLog { target, level });
         }
         let file = match target.text.as_str() {
             "stderr" => LogFile::stderr(),
             _ => LogFile::at(&args.word::<PathBuf>(0)?),
         };
-        Ok(ErrorLog { file, level })
+        Ok(ErrorLog::to(file, level))
     }
 }
 
@@ -108,12 +148,13 @@ impl FromArgs for ErrorLog {
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct ErrorLogPolicy {
-    /// A file for errors, and the least severe level that it gets (`error` unless it is named).
-    /// Several may stand in a block; they replace those of the blocks around it.
+    /// A file or syslog server for errors, and the least severe level that it gets (`error` unless
+    /// it is named). Several may stand in a block; they replace those of the blocks around it.
     ///
     /// # Differs from nginx
     ///
-    /// Logs to `syslog:` and `memory:` are refused.
+    /// Logs to `memory:` are refused. A file that does not take lines costs lines: they are counted
+    /// and told in the error log of the process, once a second at most.
     #[directive(name = "error_log", repeat)]
     pub logs: Vec<ErrorLog>,
 }
@@ -129,12 +170,8 @@ pub struct ProcessLogPolicy {
 }
 
 /// The logs of the process now.
-static PROCESS: LazyLock<ArcSwap<Vec<ErrorLog>>> = LazyLock::new(|| {
-    ArcSwap::from_pointee(vec![ErrorLog {
-        file: LogFile::stderr(),
-        level: Level::Error,
-    }])
-});
+static PROCESS: LazyLock<ArcSwap<Vec<ErrorLog>>> =
+    LazyLock::new(|| ArcSwap::from_pointee(vec![ErrorLog::to(LogFile::stderr(), Level::Error)]));
 
 /// True while the operator watches: what matters is written to the standard error stream, too.
 static TELLS_STDERR: AtomicBool = AtomicBool::new(true);
@@ -174,13 +211,11 @@ pub fn panics() -> u64 {
 pub fn process(level: Level, message: fmt::Arguments<'_>) {
     let logs = PROCESS.load();
     write_line(&logs, level, None, message);
-    let has_stderr = logs
-        .iter()
-        .any(|log| log.file.is_stderr() && log.level >= level);
+    let is_stderr = |log: &ErrorLog| log.file().is_some_and(LogFile::is_stderr);
+    let has_stderr = logs.iter().any(|log| is_stderr(log) && log.level >= level);
     if level <= Level::Warn && TELLS_STDERR.load(Ordering::Relaxed) && !has_stderr {
         let line = format!("millpond: [{}] {message}\n", level.word());
-        // Nobody may be listening any more.
-        let _ = LogFile::stderr().write(line.as_bytes());
+        LogFile::stderr().write(line.as_bytes(), 1);
     }
 }
 
@@ -326,7 +361,8 @@ impl fmt::Display for Asker<'_> {
 }
 
 thread_local! {
-    static LINE: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(256));
+    /// Room for a line; kept, so that a line needs none of its own.
+    static LINE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     /// `PID#TID: `, the same for all lines of a thread.
     static PROCESS_AND_THREAD: String = format!(
         "{}#{}: ",
@@ -339,27 +375,24 @@ fn write_line(logs: &[ErrorLog], level: Level, number: Option<u64>, message: fmt
     if logs.iter().all(|log| log.level < level) {
         return;
     }
-    LINE.with(|line| {
-        // A message whose own formatting logs is lost rather than fatal.
-        let Ok(mut line) = line.try_borrow_mut() else {
-            return;
-        };
-        line.clear();
-        stamp::append(&mut line, stamp::Form::ErrorLog, clock::now_ms());
-        let mut text = Bounded(&mut line);
-        // A line that is full is cut, which is no failure.
-        let _ = write!(text, " [{}] ", level.word());
-        PROCESS_AND_THREAD.with(|ids| text.write_str(ids)).ok();
-        if let Some(number) = number {
-            let _ = write!(text, "*{number} ");
-        }
-        let _ = text.write_fmt(message);
-        line.push(b'\n');
-        for log in logs.iter().filter(|log| log.level >= level) {
-            // INVARIANT 3.
-            let _ = log.file.write(&line);
-        }
-    });
+    // Taken, not borrowed: what is lost here is told by a line of its own.
+    let mut line = LINE.take();
+    line.clear();
+    stamp::append(&mut line, stamp::Form::ErrorLog, clock::now_ms());
+    let mut text = Bounded(&mut line);
+    // A line that is full is cut, which is no failure.
+    let _ = write!(text, " [{}] ", level.word());
+    PROCESS_AND_THREAD.with(|ids| text.write_str(ids)).ok();
+    if let Some(number) = number {
+        let _ = write!(text, "*{number} ");
+    }
+    let _ = text.write_fmt(message);
+    line.push(b'\n');
+    for log in logs.iter().filter(|log| log.level >= level) {
+        // INVARIANT 3.
+        log.write(level, &line);
+    }
+    LINE.set(line);
 }
 
 /// Takes text up to [`MAX_LINE`] and shows control characters as `\x0A`.
@@ -418,11 +451,13 @@ mod tests {
             })
         };
         let log = read("e.log").unwrap();
-        assert_eq!(log.file.path(), Some("/prefix/e.log".as_ref()));
+        assert_eq!(log.file().unwrap().path(), Some("/prefix/e.log".as_ref()));
         assert_eq!(log.level, Level::Error);
         assert_eq!(read("/e.log debug").unwrap().level, Level::Debug);
-        assert!(read("stderr").unwrap().file.is_stderr());
-        for text in ["", "a b", "a error x", "syslog:server=a", "memory:1m"] {
+        assert!(read("stderr").unwrap().file().unwrap().is_stderr());
+        let syslog = read("syslog:server=127.0.0.1:514,tag=a info").unwrap();
+        assert!(syslog.file().is_none() && syslog.level == Level::Info);
+        for text in ["", "a b", "a error x", "syslog:tag=a", "memory:1m"] {
             assert!(read(text).is_err(), "{text}");
         }
     }

@@ -4,29 +4,67 @@
 //! or not. The files are opened ([`open_all`]) when a configuration is about to be used, and opened
 //! again ([`reopen_all`]) when a signal says that they were renamed.
 //!
+//! Who logs never waits for a file. How that is done depends on what the file is:
+//!
+//! | file | a line is |
+//! |---|---|
+//! | regular, on a local disk | written at once |
+//! | FIFO, pipe, terminal, device | written at once if there is room, else left to [`queue`] |
+//! | on a network or in user space | left to [`queue`] |
+//!
 //! Invariants:
 //! 1. Two live `LogFile`s never have the same path.
 //! 2. A line is one `write` to a descriptor opened with O_APPEND, so lines of several threads and
 //!    processes do not mix.
 //! 3. Building a configuration opens nothing; a refused configuration leaves no open file behind.
-//! 4. What cannot be written is lost: a full disk never stops a request.
+//! 4. What cannot be written is lost, counted and told ([`loss`](super::loss)): it never stops a
+//!    request.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use rustix::fs::OFlags;
 
 use super::error::{self, Level};
+use super::loss::{Loss, Why};
+use super::queue::{self, Queue};
 
 /// The live log files. A process-wide table, because a reload must find the files of the
 /// configuration before it.
 static FILES: Mutex<Vec<Weak<LogFile>>> = Mutex::new(Vec::new());
 
+/// The standard error stream; one, since it has one queue.
+static STDERR: LazyLock<Arc<LogFile>> = LazyLock::new(|| {
+    let file = LogFile::new(None, Wanted::ByDefault);
+    // It has no path that could be missing.
+    let _ = file.reopen();
+    Arc::new(file)
+});
+
 /// Permission bits of a new log file (nginx: NGX_FILE_DEFAULT_ACCESS).
 const MODE: u32 = 0o644;
+
+/// Numbers of file systems whose files may block for as long as another machine or process likes:
+/// NFS, SMB (three kinds), CIFS, FUSE, Ceph, 9P, AFS, Coda, NCP.
+const SLOW_FILE_SYSTEMS: [i64; 11] = [
+    0x6969,
+    0x517b,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x6573_5546,
+    0x00c3_6400,
+    0x0102_1997,
+    0x5346_414f,
+    0x7375_7245,
+    0x564c,
+    0x6b41_4653,
+];
 
 /// A file that lines are appended to, or the standard error stream.
 #[derive(Debug)]
@@ -35,7 +73,30 @@ pub struct LogFile {
     path: Option<PathBuf>,
     /// Whether the operator asked for it.
     wanted: Wanted,
-    file: ArcSwapOption<File>,
+    file: ArcSwapOption<Opened>,
+    queue: Queue,
+    loss: Arc<Loss>,
+}
+
+/// An open file, and how it is written to.
+#[derive(Debug)]
+struct Opened {
+    file: Arc<File>,
+    way: Way,
+}
+
+/// How a file is written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// It answers at once.
+    Direct,
+    /// It says when it has no room.
+    NonBlocking,
+    /// It may block, and a poll tells whether a short write would: a stream that other processes
+    /// share, so that it cannot be made non-blocking.
+    Polled,
+    /// It may block.
+    Queued,
 }
 
 /// Why a file is a log.
@@ -68,6 +129,16 @@ impl LogFile {
         LogFile::find(path, Wanted::ByDefault)
     }
 
+    fn new(path: Option<&Path>, wanted: Wanted) -> LogFile {
+        LogFile {
+            path: path.map(Path::to_owned),
+            wanted,
+            file: ArcSwapOption::empty(),
+            queue: Queue::default(),
+            loss: Arc::default(),
+        }
+    }
+
     fn find(path: &Path, wanted: Wanted) -> Arc<LogFile> {
         let mut files = table();
         files.retain(|file| file.strong_count() > 0);
@@ -78,22 +149,14 @@ impl LogFile {
         {
             return file;
         }
-        let file = Arc::new(LogFile {
-            path: Some(path.to_owned()),
-            wanted,
-            file: ArcSwapOption::empty(),
-        });
+        let file = Arc::new(LogFile::new(Some(path), wanted));
         files.push(Arc::downgrade(&file));
         file
     }
 
     /// The standard error stream.
     pub fn stderr() -> Arc<LogFile> {
-        Arc::new(LogFile {
-            path: None,
-            wanted: Wanted::ByName,
-            file: ArcSwapOption::empty(),
-        })
+        Arc::clone(&STDERR)
     }
 
     /// True for the standard error stream.
@@ -106,21 +169,61 @@ impl LogFile {
         self.path.as_deref()
     }
 
-    /// Appends bytes, which end with a line's end; the error is the caller's to report, elsewhere.
-    pub fn write(&self, bytes: &[u8]) -> io::Result<()> {
-        if self.is_stderr() {
-            return io::stderr().write_all(bytes);
-        }
-        let file = self.file.load();
-        let Some(file) = file.as_deref() else {
-            return Err(io::ErrorKind::NotFound.into());
+    /// Appends `lines` lines, at once or as soon as the file takes them; never waits for that.
+    pub fn write(&self, bytes: &[u8], lines: u64) {
+        let opened = self.file.load();
+        let Some(opened) = opened.as_deref() else {
+            // A default that is not there is nobody's loss.
+            if self.wanted == Wanted::ByName {
+                self.lost(lines, &io::ErrorKind::NotFound.into());
+            }
+            return;
         };
-        let mut file: &File = file;
-        let written = file.write(bytes)?;
-        if written < bytes.len() {
-            return Err(io::ErrorKind::StorageFull.into());
+        if opened.way == Way::Queued || self.queue.is_busy() {
+            return self.enqueue(opened, bytes, lines);
         }
-        Ok(())
+        if opened.way == Way::Polled && !opened.has_room() {
+            return self.enqueue(opened, bytes, lines);
+        }
+        let mut file: &File = &opened.file;
+        match file.write(bytes) {
+            Ok(written) if written >= bytes.len() => {}
+            Ok(_) if opened.way == Way::Direct => {
+                self.lost(lines, &io::ErrorKind::StorageFull.into());
+            }
+            Ok(written) => {
+                self.enqueue(opened, bytes.get(written..).unwrap_or_default(), lines);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.enqueue(opened, bytes, lines);
+            }
+            Err(error) => self.lost(lines, &error),
+        }
+    }
+
+    fn enqueue(&self, opened: &Opened, bytes: &[u8], lines: u64) {
+        let refused = || -> queue::Refused {
+            let (path, loss) = (self.shown().to_owned(), Arc::clone(&self.loss));
+            Box::new(move |lines, failure| {
+                let what = queue::write_failed(&path, failure);
+                loss.note(Why::File, Level::Alert, lines, format_args!("{what}"));
+            })
+        };
+        if let Err(full) = self.queue.push(&opened.file, bytes, lines, refused) {
+            let path = self.shown().display();
+            let what = format_args!("write() to \"{path}\" is late ({full})");
+            self.loss.note(Why::Queue, Level::Alert, lines, what);
+        }
+    }
+
+    fn lost(&self, lines: u64, failure: &io::Error) {
+        let what = queue::write_failed(self.shown(), failure);
+        self.loss
+            .note(Why::File, Level::Alert, lines, format_args!("{what}"));
+    }
+
+    fn shown(&self) -> &Path {
+        self.path().unwrap_or(Path::new("stderr"))
     }
 
     /// Opens the file unless it is open.
@@ -134,11 +237,15 @@ impl LogFile {
     /// Opens the file again; the old one stays in use when that fails.
     pub fn reopen(&self) -> Result<(), OpenError> {
         let Some(path) = &self.path else {
+            // The stream may be another file than before; without one nothing is written.
+            let fd = io::stderr().as_fd().try_clone_to_owned().ok();
+            let opened = fd.map(|fd| Arc::new(Opened::new(File::from(fd))));
+            self.file.store(opened);
             return Ok(());
         };
         match append_to(path) {
             Ok(file) => {
-                self.file.store(Some(Arc::new(file)));
+                self.file.store(Some(Arc::new(Opened::new(file))));
                 Ok(())
             }
             Err(source) => Err(OpenError {
@@ -149,13 +256,61 @@ impl LogFile {
     }
 }
 
-/// Opens a file for appending, creating it.
+impl Opened {
+    fn new(file: File) -> Opened {
+        Opened {
+            way: way_of(&file),
+            file: Arc::new(file),
+        }
+    }
+
+    /// Whether a line can be written without waiting.
+    fn has_room(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut polled = [PollFd::new(&self.file, PollFlags::OUT)];
+        let count = poll(&mut polled, Some(&Timespec::default()));
+        count.is_ok_and(|count| count > 0)
+    }
+}
+
+/// What cannot be told of a file counts as slow.
+fn way_of(file: &File) -> Way {
+    let Ok(meta) = file.metadata() else {
+        return Way::Queued;
+    };
+    let kind = meta.file_type();
+    if kind.is_file() {
+        let system = rustix::fs::fstatfs(file).map(|system| system.f_type);
+        return match system {
+            Ok(number) if !SLOW_FILE_SYSTEMS.contains(&(number & 0xffff_ffff)) => Way::Direct,
+            _ => Way::Queued,
+        };
+    }
+    let is_stream = kind.is_fifo() || kind.is_char_device() || kind.is_socket();
+    let flags = rustix::fs::fcntl_getfl(file).unwrap_or(OFlags::empty());
+    match (is_stream, flags.contains(OFlags::NONBLOCK)) {
+        (true, true) => Way::NonBlocking,
+        (true, false) => Way::Polled,
+        (false, _) => Way::Queued,
+    }
+}
+
+/// Opens a file for appending, creating it. Streams are opened so that they never block, and a FIFO
+/// need not have a reader yet.
 pub fn append_to(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
+    let mut options = OpenOptions::new();
+    options
         .append(true)
         .create(true)
         .mode(MODE)
-        .open(path)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    match options.open(path) {
+        // A FIFO that is open for reading, too, waits for its reader instead of refusing lines.
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {
+            options.read(true).create(false).open(path)
+        }
+        opened => opened,
+    }
 }
 
 /// Opens all files that a configuration named and that are not open. Failures are logged; false
@@ -190,6 +345,13 @@ fn is_good(open: fn(&LogFile) -> Result<(), OpenError>) -> bool {
     is_good
 }
 
+/// Waits until the queues of all files are written, each for at most `most`.
+pub fn drain_all(most: Duration) {
+    for file in live().iter().chain([&*STDERR]) {
+        file.queue.drain(most);
+    }
+}
+
 fn live() -> Vec<Arc<LogFile>> {
     table().iter().filter_map(Weak::upgrade).collect()
 }
@@ -201,6 +363,7 @@ fn table() -> MutexGuard<'static, Vec<Weak<LogFile>>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::loss;
     use super::*;
 
     #[test]
@@ -212,7 +375,9 @@ mod tests {
             &first,
             &LogFile::at(Path::new("/nonexistent/two.log"))
         ));
-        assert!(first.write(b"x\n").is_err());
+        let lost = loss::lost().file;
+        first.write(b"x\n", 1);
+        assert!(loss::lost().file > lost);
         let error = first.open().unwrap_err().to_string();
         let expected = "open() \"/nonexistent/one.log\" failed (2: No such file or directory)";
         assert_eq!(error, expected);

@@ -1,7 +1,8 @@
 //! Times as logs write them; formatted once a second for each thread.
 //!
-//! Three forms, all of nginx: `2026/11/21 03:17:22` in error logs, `21/Nov/2026:03:17:22 +0000`
-//! (`$time_local`) and `2026-11-21T03:17:22+00:00` (`$time_iso8601`).
+//! Four forms, all of nginx: `2026/11/21 03:17:22` in error logs, `Nov 21 03:17:22` for syslog,
+//! `21/Nov/2026:03:17:22 +0000` (`$time_local`) and `2026-11-21T03:17:22+00:00`
+//! (`$time_iso8601`).
 //!
 //! The zone is that of the environment variable TZ, else that of the system (`/etc/localtime`);
 //! without either it is UTC. It is looked up once.
@@ -14,13 +15,14 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use millpond_semantics::date::{CivilTime, civil};
 
-/// The three forms of one second.
+/// The forms of one second.
 #[derive(Debug, Default)]
 struct Stamps {
     second: Option<i64>,
     error_log: String,
     local: String,
     iso: String,
+    syslog: String,
 }
 
 thread_local! {
@@ -36,6 +38,8 @@ pub enum Form {
     Local,
     /// `2026-11-21T03:17:22+00:00`.
     Iso,
+    /// `Nov 21 03:17:22`; the day has a space before it when it is one digit.
+    Syslog,
 }
 
 /// Appends the time `now_ms` (wall time, milliseconds since the epoch) in a form.
@@ -49,6 +53,7 @@ pub fn append(out: &mut Vec<u8>, form: Form, now_ms: i64) {
             Form::ErrorLog => &stamps.error_log,
             Form::Local => &stamps.local,
             Form::Iso => &stamps.iso,
+            Form::Syslog => &stamps.syslog,
         };
         out.extend_from_slice(text.as_bytes());
     });
@@ -88,6 +93,7 @@ impl Stamps {
         self.error_log.clear();
         self.local.clear();
         self.iso.clear();
+        self.syslog.clear();
         // Writing into a String never fails.
         let _ = write!(
             self.error_log,
@@ -97,6 +103,7 @@ impl Stamps {
             self.local,
             "{day:02}/{name}/{year:04}:{hour:02}:{minute:02}:{sec:02} {sign}{zone_hour:02}{zone_minute:02}"
         );
+        let _ = write!(self.syslog, "{name} {day:2} {hour:02}:{minute:02}:{sec:02}");
         let _ = write!(
             self.iso,
             "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{sec:02}{sign}{zone_hour:02}:{zone_minute:02}"
