@@ -13,6 +13,7 @@ pub(crate) mod io;
 pub(crate) mod reader;
 pub(crate) mod segment;
 pub(crate) mod sim;
+pub(crate) mod syncer;
 pub(crate) mod writer;
 
 use std::path::PathBuf;

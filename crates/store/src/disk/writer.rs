@@ -23,6 +23,7 @@ use bytes::Bytes;
 use super::format::{FOOTER, Footer, Row, payload_sum};
 use super::reader::Summary;
 use super::segment::Place;
+use super::syncer::{EndsSyncer, Syncer};
 use crate::admit::NotStored;
 use crate::disk::io::File;
 use crate::entry::Slice;
@@ -203,6 +204,25 @@ impl Inner {
     /// The disk thread.
     pub(crate) fn write_loop(&self) {
         let _closes = ClosesQueue(&self.disk.queue);
+        let syncer = Syncer::default();
+        std::thread::scope(|scope| {
+            let _ends = EndsSyncer(&syncer);
+            let sync = || {
+                while syncer.wait() {
+                    self.sync_segments();
+                }
+            };
+            let named = std::thread::Builder::new().name("store-sync".to_string());
+            let is_apart = named.spawn_scoped(scope, sync).is_ok();
+            self.write_until_closed(&|| match is_apart {
+                true => syncer.ask(),
+                // Without a thread of its own a sync is done here, and writes wait for it.
+                false => self.sync_segments(),
+            });
+        });
+    }
+
+    fn write_until_closed(&self, sync: &dyn Fn()) {
         let patience = (!self.conf.flush.is_zero()).then_some(self.conf.flush);
         let flush_ms = self.conf.flush.as_millis() as u64;
         let mut synced_ms = self.clock.now();
@@ -219,7 +239,7 @@ impl Inner {
                 Next::Stop => return,
             };
             if is_due {
-                self.sync_segments();
+                sync();
                 synced_ms = self.clock.now();
             }
         }
