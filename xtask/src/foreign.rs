@@ -70,6 +70,16 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
     Ok(print_table(&reports, &excused))
 }
 
+/// `nginx-tests DIR [FILE…]`: [`run`] with the suite in `DIR`.
+pub(crate) fn run_suite(args: &[String]) -> Result<Tally> {
+    let Some((suite, files)) = args.split_first() else {
+        bail!("nginx-tests needs the directory of a clone of the suite");
+    };
+    let mut all = vec!["--suite".to_string(), suite.clone()];
+    all.extend_from_slice(files);
+    run(&all)
+}
+
 fn suite_from_environment() -> Option<PathBuf> {
     std::env::var_os("NGINX_TESTS_DIR").map(PathBuf::from)
 }

@@ -27,6 +27,7 @@ const USAGE: &str = "usage: cargo xtask TASK
   foreign [--suite DIR] [--all] [FILE...]
                          nginx-tests files against the binary: those of the list, or FILEs of it;
                          with --all any file of the suite
+  nginx-tests DIR        the same with the suite in DIR: foreign --suite DIR
   fuzz [TARGET...] [--seconds N]
                          fuzz targets under libFuzzer, each for N seconds (60)
   bench [--rounds N] [--seconds N] [--row NAME] [--log FILE]
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         "test" | "ci" => checks::run_all(),
         "tidy" => tidy::run(),
         "foreign" => foreign::run(rest),
+        "nginx-tests" => foreign::run_suite(rest),
         "fuzz" => fuzz::run(rest),
         "bench" => bench::run(rest),
         "docs" => documents::run(),

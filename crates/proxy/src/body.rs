@@ -67,6 +67,9 @@ pub enum BodyError {
     /// A part of the answer could not be had, so that the whole is worth nothing.
     #[error("{0}")]
     Subrequest(String),
+    /// A slice is not one of the body that it was asked for.
+    #[error("{0}")]
+    Slice(String),
     /// A file could not be read, or is shorter than it was.
     #[error("file is not readable: {0}")]
     File(String),

@@ -81,7 +81,9 @@ pub async fn send(req: &mut Request, response: &mut Response) -> Result<(), Send
 async fn begin_body(req: &mut Request, response: &mut Response) -> Result<(), SendError> {
     let mut body = std::mem::take(&mut response.body);
     let first = match Box::pin(body.next()).await {
-        Some(Err(error @ (BodyError::Subrequest(_) | BodyError::ClientLeft))) => {
+        Some(Err(
+            error @ (BodyError::Subrequest(_) | BodyError::ClientLeft | BodyError::Slice(_)),
+        )) => {
             req.sent.status = response.status;
             req.keep_alive = false;
             let error = SendError::from(error);

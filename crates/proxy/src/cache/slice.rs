@@ -14,7 +14,10 @@
 //! 1. A slice whose Content-Range is not the one asked for, or whose ETag or total length differs
 //!    from the first one's, ends the body with an error: no body mixes versions.
 //! 2. One slice is fetched at a time, and none before the client has taken most of the one before.
+//! 3. Less than `POSTPONED` bytes are not sent before the next slice is known to be right: with
+//!    slices that small, an answer that cannot be put together is none, as in nginx.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
@@ -43,6 +46,9 @@ pub struct SlicePolicy {
     #[directive(name = "slice", default = "0")]
     pub size: Offset,
 }
+
+/// nginx's `postpone_output`: what it sends no less than, if more is to come.
+const POSTPONED: u64 = 1460;
 
 /// Answers a request in slices.
 pub async fn run(
@@ -142,7 +148,11 @@ fn whole(
         current: None,
         next: None,
     };
-    first.body = Body::stream(stream);
+    first.waits_for_body = true;
+    first.body = match size < POSTPONED {
+        true => Body::stream(Postponed::new(stream)),
+        false => Body::stream(stream),
+    };
     first
 }
 
@@ -195,7 +205,7 @@ impl SliceBody {
 
     fn arrived(&mut self, answer: Result<Response, Failure>) -> Result<(), BodyError> {
         let start = self.wanted.start / self.size * self.size;
-        let broken = |why: String| BodyError::FillAbandoned(why);
+        let broken = BodyError::Slice;
         let mut response = answer.map_err(|failure| broken(failure.to_string()))?;
         if response.status != 206 {
             return Err(broken(format!(
@@ -255,5 +265,58 @@ impl BodyStream for SliceBody {
     fn narrow(mut self: Pin<&mut Self>, wanted: Range<u64>) -> bool {
         self.wanted = wanted.start..wanted.end.min(self.total);
         true
+    }
+}
+
+/// A body whose first bytes wait for more of it, or for its end.
+struct Postponed {
+    body: SliceBody,
+    held: VecDeque<Piece>,
+    bytes: u64,
+    is_open: bool,
+    is_ended: bool,
+}
+
+impl Postponed {
+    fn new(body: SliceBody) -> Self {
+        Postponed {
+            body,
+            held: VecDeque::new(),
+            bytes: 0,
+            is_open: false,
+            is_ended: false,
+        }
+    }
+}
+
+impl BodyStream for Postponed {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Piece, BodyError>>> {
+        let this = &mut *self;
+        while !this.is_open {
+            match ready!(Pin::new(&mut this.body).poll_next(cx)) {
+                Some(Ok(piece)) => {
+                    this.bytes += piece.len();
+                    this.held.push_back(piece);
+                    this.is_open = this.bytes >= POSTPONED;
+                }
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => {
+                    this.is_open = true;
+                    this.is_ended = true;
+                }
+            }
+        }
+        match this.held.pop_front() {
+            Some(piece) => Poll::Ready(Some(Ok(piece))),
+            None if this.is_ended => Poll::Ready(None),
+            None => Pin::new(&mut this.body).poll_next(cx),
+        }
+    }
+
+    fn narrow(mut self: Pin<&mut Self>, wanted: Range<u64>) -> bool {
+        Pin::new(&mut self.body).narrow(wanted)
     }
 }

@@ -116,7 +116,7 @@ pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
         }
     }
     finish_head(req, response);
-    response.waits_for_body = changes.ssi.is_some();
+    response.waits_for_body |= changes.ssi.is_some();
     let body = std::mem::take(&mut response.body);
     response.body = changes.apply(req, body);
     Ok(())
