@@ -9,7 +9,7 @@
 //! kernel lets in what comes from the server only. What is no answer is logged and waited past.
 //!
 //! Invariants:
-//! 1. Rounds end when every kind has an answer, when one is an error, or after [`MOST_ROUNDS`].
+//! 1. Rounds end when every kind has an answer, when one is an error, or after `MOST_ROUNDS`.
 //! 2. A message is read up to its announced length, which is 64 KiB at most.
 
 use std::io;

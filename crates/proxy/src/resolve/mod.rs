@@ -14,7 +14,7 @@
 //! Invariants:
 //! 1. A name is asked for by one task at a time, and for as long as somebody waits.
 //! 2. Errors are not remembered.
-//! 3. At most [`MOST_NAMES`] names are remembered.
+//! 3. At most `MOST_NAMES` names are remembered.
 
 pub mod exchange;
 pub mod message;

@@ -13,7 +13,7 @@
 //! 1. Only a 200 that came to its end, with the announced length, becomes a file; it is there from
 //!    one moment to the next, whole.
 //! 2. The task goes on when the client leaves, as long as the generation does.
-//! 3. At most [`READ_AHEAD`] pieces wait for a client.
+//! 3. At most `READ_AHEAD` pieces wait for a client.
 //! 4. A disk that fails ends the storing, not the answer.
 //!
 //! Sources: nginx ngx_http_upstream_store, ngx_http_proxy_merge_loc_conf.
