@@ -4,7 +4,7 @@
 //! Every fact holds for nginx, too, and is checked there when its binary is at hand.
 
 use anyhow::Result;
-use millpond_testkit::{Client, Kind, Proxy, Request, binary};
+use millpond_testkit::{Client, Kind, Proxy, Request};
 
 const CONF: &str = r#"
     set_real_ip_from 127.0.0.1;
@@ -69,10 +69,7 @@ const MD5: &str = "Basic bWQ1OnBhc3N3b3Jk";
 const NOBODY: &str = "Basic bm9ib2R5Ong=";
 
 fn everywhere(check: impl Fn(&Client) -> Result<()>) -> Result<()> {
-    for kind in [Kind::Millpond, Kind::Nginx] {
-        if kind == Kind::Nginx && binary(kind).is_none() {
-            continue;
-        }
+    for kind in Kind::both() {
         let proxy = Proxy::new(kind, CONF)
             .file("www/a", "a")
             .file("users", USERS)

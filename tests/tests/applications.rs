@@ -5,7 +5,7 @@
 //! expected holds for nginx, too, and is checked there when its binary is at hand.
 
 use anyhow::{Context, Result};
-use millpond_testkit::{Client, Kind, Proxy, Request, Response, binary};
+use millpond_testkit::{Client, Kind, Proxy, Request, Response};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};
 use std::thread::JoinHandle;
@@ -57,10 +57,7 @@ fn everywhere(
     (end, answer): (&[u8], &str),
     check: impl Fn(&[u8], &Response),
 ) -> Result<()> {
-    for kind in [Kind::Millpond, Kind::Nginx] {
-        if kind == Kind::Nginx && binary(kind).is_none() {
-            continue;
-        }
+    for kind in Kind::both() {
         let (address, asked) = application(end, answer)?;
         let proxy = Proxy::new(kind, CONF).value("APP", &address).start()?;
         let response = Client::new(proxy.port()).send(request)?;

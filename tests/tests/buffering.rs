@@ -3,7 +3,7 @@
 //! Every fact holds for nginx, too, and is checked there when its binary is at hand.
 
 use anyhow::Result;
-use millpond_testkit::{Answer, Client, Kind, Origin, Proxy, binary};
+use millpond_testkit::{Answer, Client, Kind, Origin, Proxy};
 use std::time::{Duration, Instant};
 
 const CONF: &str = "
@@ -37,10 +37,7 @@ const CONF: &str = "
     }";
 
 fn everywhere(check: impl Fn(&Origin, &Proxy, &Client) -> Result<()>) -> Result<()> {
-    for kind in [Kind::Millpond, Kind::Nginx] {
-        if kind == Kind::Nginx && binary(kind).is_none() {
-            continue;
-        }
+    for kind in Kind::both() {
         let origin = Origin::start()?;
         let proxy = Proxy::new(kind, CONF).origin(&origin).start()?;
         check(&origin, &proxy, &Client::new(proxy.port()))?;

@@ -3,7 +3,7 @@
 //! Every fact holds for nginx, too, and is checked there when its binary is at hand.
 
 use anyhow::Result;
-use millpond_testkit::{Client, Kind, Proxy, Request, binary};
+use millpond_testkit::{Client, Kind, Proxy, Request};
 
 const CONF: &str = "
     charset_map small big { 61 41; 62 42; }
@@ -20,10 +20,7 @@ const CONF: &str = "
     }";
 
 fn everywhere(check: impl Fn(&Client) -> Result<()>) -> Result<()> {
-    for kind in [Kind::Millpond, Kind::Nginx] {
-        if kind == Kind::Nginx && binary(kind).is_none() {
-            continue;
-        }
+    for kind in Kind::both() {
         let proxy = Proxy::new(kind, CONF)
             .file("www/a.html", "abc")
             .file("www/a.gif", "abc")

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::Result;
-use millpond_testkit::{Client, Kind, Proxy, Request, Response, binary};
+use millpond_testkit::{Client, Kind, Proxy, Request, Response};
 
 const CONF: &str = r#"
     server {
@@ -57,10 +57,7 @@ const CONF: &str = r#"
     }"#;
 
 fn everywhere(check: impl Fn(&Proxy, &Client) -> Result<()>) -> Result<()> {
-    for kind in [Kind::Millpond, Kind::Nginx] {
-        if kind == Kind::Nginx && binary(kind).is_none() {
-            continue;
-        }
+    for kind in Kind::both() {
         let proxy = Proxy::new(kind, CONF).start()?;
         check(&proxy, &Client::new(proxy.port()))?;
     }

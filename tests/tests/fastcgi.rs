@@ -5,8 +5,7 @@
 
 use anyhow::Result;
 use millpond_testkit::{
-    Application, Asked, Client, Deadline, Kind, LogCheck, Proxy, Reply, Request, Response, binary,
-    record,
+    Application, Asked, Client, Deadline, Kind, LogCheck, Proxy, Reply, Request, Response, record,
 };
 use std::time::Duration;
 
@@ -77,10 +76,7 @@ fn everywhere(
     script: impl Fn(&Asked) -> Reply + Send + Sync + Clone + 'static,
     check: impl Fn(&Client, &Application, &Proxy) -> Result<()>,
 ) -> Result<()> {
-    for kind in [Kind::Millpond, Kind::Nginx] {
-        if kind == Kind::Nginx && binary(kind).is_none() {
-            continue;
-        }
+    for kind in Kind::both() {
         run(kind, script.clone(), &check)?;
     }
     Ok(())
@@ -532,10 +528,7 @@ fn wordpress(kind: Kind, application: &Application) -> Result<Proxy> {
 
 #[test]
 fn wordpress_makes_a_page_once_for_all_who_are_not_known() -> Result<()> {
-    for kind in [Kind::Millpond, Kind::Nginx] {
-        if kind == Kind::Nginx && binary(kind).is_none() {
-            continue;
-        }
+    for kind in Kind::both() {
         let application = Application::start(|asked| {
             let file = asked.param("SCRIPT_FILENAME").unwrap_or_default();
             let name = file.rsplit('/').next().unwrap_or_default();

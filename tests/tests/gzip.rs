@@ -4,7 +4,7 @@
 
 use anyhow::Result;
 use flate2::read::GzDecoder;
-use millpond_testkit::{Client, Kind, Proxy, Request, Response, binary};
+use millpond_testkit::{Client, Kind, Proxy, Request, Response};
 use std::io::Read;
 
 const CONF: &str = "
@@ -26,10 +26,7 @@ fn page() -> String {
 }
 
 fn everywhere(check: impl Fn(&Client) -> Result<()>) -> Result<()> {
-    for kind in [Kind::Millpond, Kind::Nginx] {
-        if kind == Kind::Nginx && binary(kind).is_none() {
-            continue;
-        }
+    for kind in Kind::both() {
         let proxy = Proxy::new(kind, CONF)
             .file("www/page.html", page())
             .file("www/page.css", page())

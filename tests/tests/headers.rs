@@ -3,7 +3,7 @@
 //! Every fact holds for nginx, too, and is checked there when its binary is at hand.
 
 use anyhow::Result;
-use millpond_testkit::{Client, Kind, Proxy, Response, binary};
+use millpond_testkit::{Client, Kind, Proxy, Response};
 
 const CONF: &str = "
     map $sent_http_content_type $by_type { default off; text/html epoch; image/gif 1h; }
@@ -33,10 +33,7 @@ const CONF: &str = "
     }";
 
 fn everywhere(check: impl Fn(&Client) -> Result<()>) -> Result<()> {
-    for kind in [Kind::Millpond, Kind::Nginx] {
-        if kind == Kind::Nginx && binary(kind).is_none() {
-            continue;
-        }
+    for kind in Kind::both() {
         let proxy = Proxy::new(kind, CONF)
             .file("www/a.html", "page")
             .file("www/a.gif", "picture")

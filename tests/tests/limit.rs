@@ -3,7 +3,7 @@
 //! Every fact holds for nginx, too, and is checked there when its binary is at hand.
 
 use anyhow::Result;
-use millpond_testkit::{Client, Kind, Proxy, Request, binary};
+use millpond_testkit::{Client, Kind, Proxy, Request};
 
 // The rates are so low that no request of a test is paid back before its end.
 const CONF: &str = r#"
@@ -48,10 +48,7 @@ const CONF: &str = r#"
     }"#;
 
 fn everywhere(check: impl Fn(&Proxy, &Client) -> Result<()>) -> Result<()> {
-    for kind in [Kind::Millpond, Kind::Nginx] {
-        if kind == Kind::Nginx && binary(kind).is_none() {
-            continue;
-        }
+    for kind in Kind::both() {
         let proxy = Proxy::new(kind, CONF)
             .file("www/a", "a")
             .file("www/long", "x".repeat(100_000))

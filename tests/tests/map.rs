@@ -3,7 +3,7 @@
 //! Every fact holds for nginx, too, and is checked there when its binary is at hand.
 
 use anyhow::Result;
-use millpond_testkit::{Client, Kind, Proxy, Request, binary};
+use millpond_testkit::{Client, Kind, Proxy, Request};
 
 const CONF: &str = r#"
     map $arg_a $value {
@@ -65,10 +65,7 @@ const CONF: &str = r#"
     }"#;
 
 fn texts(rows: &[(&str, &str)]) -> Result<()> {
-    for kind in [Kind::Millpond, Kind::Nginx] {
-        if kind == Kind::Nginx && binary(kind).is_none() {
-            continue;
-        }
+    for kind in Kind::both() {
         let proxy = Proxy::new(kind, CONF)
             .file("more.map", "more included;")
             .start()?;

@@ -3,7 +3,7 @@
 //! What `everywhere` checks holds for nginx, too, and is checked there when its binary is at hand.
 
 use anyhow::Result;
-use millpond_testkit::{Answer, Client, Gate, Kind, Origin, Proxy, Request, binary};
+use millpond_testkit::{Answer, Client, Gate, Kind, Origin, Proxy, Request};
 
 const CONF: &str = "
     server {
@@ -26,10 +26,7 @@ fn start(kind: Kind) -> Result<(Origin, Proxy)> {
 
 #[test]
 fn copies_have_method_query_and_body() -> Result<()> {
-    for kind in [Kind::Millpond, Kind::Nginx] {
-        if kind == Kind::Nginx && binary(kind).is_none() {
-            continue;
-        }
+    for kind in Kind::both() {
         let (origin, proxy) = start(kind)?;
         let client = Client::new(proxy.port());
         for (path, body) in [("/a?b=c", "body"), ("/bare/a", "")] {

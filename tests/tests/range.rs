@@ -3,7 +3,7 @@
 //! Every fact holds for nginx, too, and is checked there when its binary is at hand.
 
 use anyhow::Result;
-use millpond_testkit::{Client, Kind, Proxy, Request, Response, binary};
+use millpond_testkit::{Client, Kind, Proxy, Request, Response};
 
 const CONF: &str = "
     server {
@@ -23,10 +23,7 @@ fn large() -> Vec<u8> {
 }
 
 fn everywhere(check: impl Fn(&Client) -> Result<()>) -> Result<()> {
-    for kind in [Kind::Millpond, Kind::Nginx] {
-        if kind == Kind::Nginx && binary(kind).is_none() {
-            continue;
-        }
+    for kind in Kind::both() {
         let proxy = Proxy::new(kind, CONF)
             .file("www/small", "0123456789")
             .file("www/large", large())

@@ -4,7 +4,7 @@
 //! Every fact holds for nginx, too, and is checked there when its binary is at hand.
 
 use anyhow::{Context, Result};
-use millpond_testkit::{Answer, Client, Deadline, Kind, Origin, Proxy, Request, binary};
+use millpond_testkit::{Answer, Client, Deadline, Kind, Origin, Proxy, Request};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -32,10 +32,7 @@ const CONF: &str = "
 const WAIT: Duration = Duration::from_secs(10);
 
 fn everywhere(check: impl Fn(&Origin, &Proxy, &Client) -> Result<()>) -> Result<()> {
-    for kind in [Kind::Millpond, Kind::Nginx] {
-        if kind == Kind::Nginx && binary(kind).is_none() {
-            continue;
-        }
+    for kind in Kind::both() {
         let origin = Origin::start()?;
         origin.route("/*", Answer::new(200).body("passed"));
         let proxy = Proxy::new(kind, CONF).origin(&origin).start()?;

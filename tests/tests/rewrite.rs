@@ -3,7 +3,7 @@
 //! Every fact holds for nginx, too, and is checked there when its binary is at hand.
 
 use anyhow::Result;
-use millpond_testkit::{Client, Kind, Proxy, Request, binary};
+use millpond_testkit::{Client, Kind, Proxy, Request};
 
 const CONF: &str = r#"
     server {
@@ -78,10 +78,7 @@ const CONF: &str = r#"
     }"#;
 
 fn everywhere(check: impl Fn(&Proxy, &Client) -> Result<()>) -> Result<()> {
-    for kind in [Kind::Millpond, Kind::Nginx] {
-        if kind == Kind::Nginx && binary(kind).is_none() {
-            continue;
-        }
+    for kind in Kind::both() {
         let proxy = Proxy::new(kind, CONF)
             .file("www/index.html", "index")
             .file("www/settings", "settings")

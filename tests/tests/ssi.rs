@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use millpond_testkit::{Answer, Client, Framing, Gate, Kind, Origin, Proxy, Request, binary};
+use millpond_testkit::{Answer, Client, Framing, Gate, Kind, Origin, Proxy, Request};
 
 const CONF: &str = "
     proxy_cache_path %%DIR%%/cache keys_zone=z:1m max_size=64m;
@@ -219,10 +219,7 @@ fn start(kind: Kind, origin: &Origin) -> Result<Proxy> {
 }
 
 fn everywhere(check: impl Fn(&Proxy, &Client) -> Result<()>) -> Result<()> {
-    for kind in [Kind::Millpond, Kind::Nginx] {
-        if kind == Kind::Nginx && binary(kind).is_none() {
-            continue;
-        }
+    for kind in Kind::both() {
         let origin = Origin::start()?;
         let proxy = start(kind, &origin)?;
         check(&proxy, &Client::new(proxy.port()))?;

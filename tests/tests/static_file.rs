@@ -3,7 +3,7 @@
 //! Every fact holds for nginx, too, and is checked there when its binary is at hand.
 
 use anyhow::Result;
-use millpond_testkit::{Client, Kind, Proxy, Request, Response, binary};
+use millpond_testkit::{Client, Kind, Proxy, Request, Response};
 
 const CONF: &str = "
     types { text/html html; image/x-thing thing; }
@@ -43,10 +43,7 @@ fn start(kind: Kind) -> Result<(Proxy, Client)> {
 
 /// Runs a check on Millpond, and on nginx if it is there.
 fn everywhere(check: impl Fn(&Proxy, &Client) -> Result<()>) -> Result<()> {
-    for kind in [Kind::Millpond, Kind::Nginx] {
-        if kind == Kind::Nginx && binary(kind).is_none() {
-            continue;
-        }
+    for kind in Kind::both() {
         let (proxy, client) = start(kind)?;
         check(&proxy, &client)?;
     }

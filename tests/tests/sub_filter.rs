@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use millpond_testkit::{Answer, Client, Framing, Gate, Kind, Origin, Proxy, Request, binary};
+use millpond_testkit::{Answer, Client, Framing, Gate, Kind, Origin, Proxy, Request};
 
 const CONF: &str = "
     server {
@@ -29,10 +29,7 @@ const CONF: &str = "
     }";
 
 fn everywhere(check: impl Fn(&Origin, &Client) -> Result<()>) -> Result<()> {
-    for kind in [Kind::Millpond, Kind::Nginx] {
-        if kind == Kind::Nginx && binary(kind).is_none() {
-            continue;
-        }
+    for kind in Kind::both() {
         let origin = Origin::start()?;
         let proxy = Proxy::new(kind, CONF)
             .origin(&origin)

@@ -24,7 +24,7 @@ use bytes::{Bytes, BytesMut};
 use super::connect::Connection;
 use super::head::BodyPlan;
 use super::sticky::Lesson;
-use super::trace::UpstreamTrace;
+use super::trace::{Attempt, UpstreamTrace};
 use crate::body::{BodyError, BodyStream, Piece};
 use crate::clock::{self, Instant};
 use crate::failure::{UpstreamFailure, UpstreamKind};
@@ -146,16 +146,10 @@ impl UpstreamBody {
 
     /// Counts what went through a switched connection.
     pub fn note_tunnelled(&self, sent: usize, received: usize) {
-        if let Some(attempt) = self
-            .context
-            .trace
-            .borrow_mut()
-            .attempts
-            .get_mut(self.attempt)
-        {
+        self.note(|attempt| {
             attempt.bytes_sent += sent as u64;
             attempt.bytes_received += received as u64;
-        }
+        });
     }
 
     /// Remembers a session when the body has ended.
@@ -204,31 +198,27 @@ impl UpstreamBody {
         connection.group.ended(&connection.peer, times, took);
     }
 
-    fn note_end(&self) {
-        if let Some(attempt) = self
-            .context
-            .trace
-            .borrow_mut()
-            .attempts
-            .get_mut(self.attempt)
-        {
-            attempt
-                .response
-                .get_or_insert(clock::instant() - self.context.started);
+    /// Writes into the trace of this try.
+    fn note(&self, write: impl FnOnce(&mut Attempt)) {
+        let mut trace = self.context.trace.borrow_mut();
+        if let Some(attempt) = trace.attempts.get_mut(self.attempt) {
+            write(attempt);
         }
     }
 
+    fn note_end(&self) {
+        self.note(|attempt| {
+            attempt
+                .response
+                .get_or_insert(clock::instant() - self.context.started);
+        });
+    }
+
     fn note_bytes(&self, count: usize) {
-        if let Some(attempt) = self
-            .context
-            .trace
-            .borrow_mut()
-            .attempts
-            .get_mut(self.attempt)
-        {
+        self.note(|attempt| {
             attempt.body_bytes += count as u64;
             attempt.bytes_received += count as u64;
-        }
+        });
     }
 
     /// What the inbox has of the body.

@@ -44,6 +44,14 @@ pub enum Kind {
     Millpond,
 }
 
+impl Kind {
+    /// The servers to compare: Millpond, and nginx where it is installed.
+    pub fn both() -> impl Iterator<Item = Kind> {
+        let nginx = Some(Kind::Nginx).filter(|kind| binary(*kind).is_some());
+        std::iter::once(Kind::Millpond).chain(nginx)
+    }
+}
+
 /// What the end of a proxy asks of its error log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogCheck {
