@@ -148,3 +148,27 @@ fn an_escaped_line_feed_at_the_end_is_no_way_around_an_expression() -> Result<()
         Ok(())
     })
 }
+
+/// An expression that backtracks without end is given up after a bounded time, and then has not
+/// matched, where nginx answers 500; one without look-around costs linear time anyway.
+#[test]
+fn expressions_that_explode_are_given_up() -> Result<()> {
+    let conf = r#"server {
+        listen 127.0.0.1:%%PORT%%;
+        location ~ "^/behind/(a+)+(?=x)b$" { return 200 backtracking; }
+        location ~ "^/linear/(a+)+b$" { return 200 linear; }
+        location / { return 200 neither; }
+    }"#;
+    let proxy = Proxy::new(Kind::Millpond, conf).start()?;
+    let client = Client::new(proxy.port());
+    let many = "a".repeat(4000);
+    for (path, expected) in [
+        (format!("/behind/{many}b"), "neither"),
+        (format!("/linear/{many}c"), "neither"),
+        (format!("/linear/{many}b"), "linear"),
+    ] {
+        // The client waits ten seconds; without a limit the first would take longer than anybody.
+        assert_eq!(client.get(&path)?.text(), expected);
+    }
+    Ok(())
+}
