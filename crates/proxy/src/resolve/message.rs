@@ -1,31 +1,32 @@
 //! DNS messages (RFC 1035, 2782, 3596): questions out, answers in. Pure, over bytes.
 //!
-//! A message is, all numbers in network order:
+//! Messages are written and read by `hickory-proto`; here stands what of an answer is believed, and
+//! the words for what is not:
 //!
-//! | offset | size | name | meaning |
-//! |---|---|---|---|
-//! | 0 | 2 | id | of the question, repeated by the answer |
-//! | 2 | 2 | flags | 0x8000 answer, 0x7800 kind, 0x0200 truncated, 0x0100 recursion, 0x000f code |
-//! | 4 | 2 × 4 | counts | questions, answers, authorities, more |
-//! | 12 | … | question | name, type, class |
-//! | … | … | records | name, type, class, time to live (4), length (2), data |
+//! - its flags are those of an answer to a plain question;
+//! - its question is the one that was asked, byte for byte but for the case of letters;
+//! - its answers are whole and of class IN, and those that are asked for can be read.
 //!
-//! A name is labels (a length below 64, then as many bytes) up to an empty one, or to a pointer
-//! (0xc0 and an offset of 14 bits) to more of it.
+//! Records are read one by one and not as a whole message, because what nobody asked for must not
+//! spoil an answer. Names in front of records are passed over, as nginx does: whatever addresses
+//! the answer has are those of the name. Authorities and what follows them are not read.
 //!
-//! An answer is believed if and only if its flags are those of an answer to a plain question, it
-//! has one question, which is the one that was asked, and its answers are whole and of class IN.
-//! Names in front of records are passed over, as nginx does: whatever addresses the answer has are
-//! those of the name. Authorities and what follows them are not read.
-//!
-//! No crate is used for this: those that were looked at refuse names over 255 bytes, which nginx
-//! takes, or bring a hundred others along.
+//! The crate's names end at the 255 bytes of RFC 1035, nginx's do not; what is longer is the
+//! business of `name.rs`.
 //!
 //! Invariants:
-//! 1. No bytes make it panic, and a message costs no more than its length times [`MOST_POINTERS`].
+//! 1. No bytes make it panic or read for ever: the pointers of a name only lead backwards, and a
+//!    name is at most [`NAME_MAX`] long.
 //! 2. A name that came is of visible characters without quotes, so that it can be logged.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+mod name;
+
+use std::net::IpAddr;
+
+use hickory_proto::op::{Header, Message, MessageType, OpCode, Query};
+use hickory_proto::rr::rdata::{A, AAAA};
+use hickory_proto::rr::{DNSClass, Name, RecordType};
+use hickory_proto::serialize::binary::{BinDecodable, BinDecoder, DecodeError};
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,15 +39,6 @@ pub enum Kind {
     Srv,
 }
 
-const TYPE_A: u16 = 1;
-const TYPE_CNAME: u16 = 5;
-const TYPE_AAAA: u16 = 28;
-const TYPE_SRV: u16 = 33;
-const CLASS_IN: u16 = 1;
-
-/// Pointers that one name may follow (nginx's number).
-const MOST_POINTERS: usize = 128;
-
 /// The longest name, as text (arbitrary: four labels of 63 bytes, which nginx allows, and room).
 pub const NAME_MAX: usize = 512;
 
@@ -54,11 +46,11 @@ pub const NAME_MAX: usize = 512;
 const MOST_RECORDS: usize = 4096;
 
 impl Kind {
-    fn number(self) -> u16 {
+    fn record_type(self) -> RecordType {
         match self {
-            Kind::A => TYPE_A,
-            Kind::Aaaa => TYPE_AAAA,
-            Kind::Srv => TYPE_SRV,
+            Kind::A => RecordType::A,
+            Kind::Aaaa => RecordType::AAAA,
+            Kind::Srv => RecordType::SRV,
         }
     }
 }
@@ -116,29 +108,37 @@ pub enum Unfit {
     Name,
 }
 
+impl From<DecodeError> for Unfit {
+    fn from(why: DecodeError) -> Self {
+        match why {
+            DecodeError::InsufficientBytes => Unfit::Short,
+            DecodeError::DomainNameTooLong(_)
+            | DecodeError::LabelBytesTooLong(_)
+            | DecodeError::LabelOverlapsWithOther { .. }
+            | DecodeError::PointerNotPriorToLabel { .. }
+            | DecodeError::UnrecognizedLabelCode(_) => Unfit::Name,
+            _ => Unfit::Record,
+        }
+    }
+}
+
 /// The bytes of a question; none when the name cannot be asked for.
 pub fn question(id: u16, name: &str, kind: Kind) -> Option<Vec<u8>> {
-    if name.is_empty() || name.len() > NAME_MAX {
+    let is_askable = |label: &str| (1..64).contains(&label.len()) && label.bytes().all(is_plain);
+    if name.len() > NAME_MAX || !name.split('.').all(is_askable) {
         return None;
     }
-    let mut message = Vec::with_capacity(name.len() + 18);
-    message.extend(id.to_be_bytes());
-    // Recursion is wanted; one question, no answers.
-    message.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
-    for label in name.split('.') {
-        let len = u8::try_from(label.len())
-            .ok()
-            .filter(|len| (1..64).contains(len))?;
-        if !label.bytes().all(is_plain) {
-            return None;
-        }
-        message.push(len);
-        message.extend(label.as_bytes());
+    match Name::from_labels(name.split('.').map(str::as_bytes)) {
+        Ok(name) => plain_question(id, name, kind),
+        Err(_) => name::insert(plain_question(id, Name::root(), kind)?, name),
     }
-    message.push(0);
-    message.extend(kind.number().to_be_bytes());
-    message.extend(CLASS_IN.to_be_bytes());
-    Some(message)
+}
+
+fn plain_question(id: u16, name: Name, kind: Kind) -> Option<Vec<u8>> {
+    let mut message = Message::new(id, MessageType::Query, OpCode::Query);
+    message.metadata.recursion_desired = true;
+    message.add_query(Query::query(name, kind.record_type()));
+    message.to_vec().ok()
 }
 
 /// INVARIANT 2.
@@ -148,165 +148,86 @@ fn is_plain(byte: u8) -> bool {
 
 /// Reads the answer to a question.
 pub fn answer(message: &[u8], (id, name, kind): (u16, &str, Kind)) -> Result<Answer, Unfit> {
-    let mut reader = Reader { message, at: 0 };
-    let came_id = reader.number()?;
-    let flags = reader.number()?;
-    let questions = reader.number()?;
-    let answers = reader.number()?;
-    reader.skip(4)?;
-    if flags & 0xf870 != 0x8000 {
+    let mut decoder = BinDecoder::new(message);
+    let Header { metadata, counts } = Header::read(&mut decoder)?;
+    let is_plain_answer = metadata.message_type == MessageType::Response
+        && metadata.op_code == OpCode::Query
+        && !metadata.authentic_data
+        && !metadata.checking_disabled;
+    if !is_plain_answer {
         return Err(Unfit::Flags);
     }
-    let code = (flags & 0x0f) as u8;
-    if came_id != id {
+    let code = metadata.response_code.low();
+    if metadata.id != id {
         return Err(Unfit::Other);
     }
     if code == 1 {
         // nginx asks another server instead, and ends only when the time is over.
         return Err(Unfit::Format);
     }
-    if questions != 1 || code > 5 {
+    if counts.queries != 1 || code > 5 {
         return Err(Unfit::Other);
     }
-    let asked = reader.name()?;
-    let number = reader.number()?;
-    let class = reader.number()?;
-    if !asked.eq_ignore_ascii_case(name) || number != kind.number() || class != CLASS_IN {
+    let question = question(id, name, kind).ok_or(Unfit::Other)?;
+    let asked = question.get(decoder.index()..).unwrap_or_default();
+    // Lengths and numbers of a question are no letters: lengths are below 64, numbers below 34.
+    let came = decoder.read_slice(asked.len())?.unverified();
+    if !came.eq_ignore_ascii_case(asked) {
         return Err(Unfit::Other);
     }
-    let is_truncated = flags & 0x0200 != 0;
     let mut answer = Answer {
         code,
-        is_truncated,
+        is_truncated: metadata.truncation,
         ..Answer::default()
     };
-    if is_truncated || code != 0 {
+    if answer.is_truncated || code != 0 {
         return Ok(answer);
     }
-    for _ in 0..usize::from(answers).min(MOST_RECORDS) {
-        reader.record(kind, &mut answer)?;
+    for _ in 0..usize::from(counts.answers).min(MOST_RECORDS) {
+        record(&mut decoder, kind, &mut answer)?;
     }
     Ok(answer)
 }
 
-struct Reader<'a> {
-    message: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, len: usize) -> Result<&'a [u8], Unfit> {
-        let end = self.at.checked_add(len).ok_or(Unfit::Short)?;
-        let bytes = self.message.get(self.at..end).ok_or(Unfit::Short)?;
-        self.at = end;
-        Ok(bytes)
+/// Reads one record of an answer.
+fn record(decoder: &mut BinDecoder<'_>, kind: Kind, answer: &mut Answer) -> Result<(), Unfit> {
+    name::skip(decoder)?;
+    let record_type = RecordType::read(decoder)?;
+    let class = DNSClass::read(decoder)?;
+    let ttl = decoder.read_u32()?.unverified();
+    let len = decoder.read_u16()?.unverified();
+    let start = u16::try_from(decoder.index()).map_err(|_| Unfit::Short)?;
+    let mut data = decoder.clone(start);
+    decoder.read_slice(usize::from(len))?;
+    if class != DNSClass::IN {
+        return Err(Unfit::Record);
     }
-
-    fn skip(&mut self, len: usize) -> Result<(), Unfit> {
-        self.take(len).map(|_| ())
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Unfit> {
-        self.take(N)?.try_into().map_err(|_| Unfit::Short)
-    }
-
-    fn number(&mut self) -> Result<u16, Unfit> {
-        self.array().map(u16::from_be_bytes)
-    }
-
-    /// Passes over a name.
-    fn skip_name(&mut self) -> Result<(), Unfit> {
-        loop {
-            let [len] = self.array()?;
-            match len {
-                0 => return Ok(()),
-                pointer if pointer & 0xc0 != 0 => return self.skip(1),
-                len => self.skip(usize::from(len))?,
-            }
+    // RFC 2181 §8: a time with the highest bit set is none.
+    let ttl = if ttl > i32::MAX as u32 { 0 } else { ttl };
+    answer.ttl = Some(answer.ttl.map_or(ttl, |least| least.min(ttl)));
+    match (record_type, kind) {
+        (RecordType::A, Kind::A) => {
+            let A(ip) = A::read(&mut data)?;
+            answer.addresses.push(IpAddr::V4(ip));
         }
+        (RecordType::AAAA, Kind::Aaaa) => {
+            let AAAA(ip) = AAAA::read(&mut data)?;
+            answer.addresses.push(IpAddr::V6(ip));
+        }
+        (RecordType::A | RecordType::AAAA, Kind::A | Kind::Aaaa) => return Err(Unfit::Record),
+        // The crate's own `SRV` has no room for a long name.
+        (RecordType::SRV, Kind::Srv) => answer.targets.push(Target {
+            priority: data.read_u16()?.unverified(),
+            weight: data.read_u16()?.unverified(),
+            port: data.read_u16()?.unverified(),
+            host: name::read(&mut data)?,
+        }),
+        (RecordType::CNAME, _) => answer.alias = Some(name::read(&mut data)?),
+        _ => return Ok(()),
     }
-
-    /// Reads a name as text, without the dot at its end.
-    fn name(&mut self) -> Result<String, Unfit> {
-        let mut name = String::new();
-        let mut pointers = 0;
-        // Where reading goes on after the first pointer.
-        let mut after = None;
-        loop {
-            let [len] = self.array()?;
-            if len == 0 {
-                break;
-            }
-            if len & 0xc0 != 0 {
-                let [low] = self.array()?;
-                after.get_or_insert(self.at);
-                self.at = (usize::from(len & 0x3f) << 8) | usize::from(low);
-                pointers += 1;
-                if pointers > MOST_POINTERS {
-                    return Err(Unfit::Name);
-                }
-                continue;
-            }
-            let label = self.take(usize::from(len))?;
-            if !label.iter().copied().all(is_plain) {
-                return Err(Unfit::Name);
-            }
-            if !name.is_empty() {
-                name.push('.');
-            }
-            name.extend(
-                label
-                    .iter()
-                    .map(|byte| char::from(byte.to_ascii_lowercase())),
-            );
-            if name.len() > NAME_MAX {
-                return Err(Unfit::Name);
-            }
-        }
-        if let Some(after) = after {
-            self.at = after;
-        }
-        Ok(name)
-    }
-
-    fn record(&mut self, kind: Kind, answer: &mut Answer) -> Result<(), Unfit> {
-        self.skip_name()?;
-        let number = self.number()?;
-        let class = self.number()?;
-        let ttl = u32::from_be_bytes(self.array()?);
-        let len = usize::from(self.number()?);
-        let end = self
-            .at
-            .checked_add(len)
-            .filter(|end| *end <= self.message.len());
-        let end = end.ok_or(Unfit::Short)?;
-        if class != CLASS_IN {
-            return Err(Unfit::Record);
-        }
-        // RFC 2181 §8: a time with the highest bit set is none.
-        let ttl = if ttl > i32::MAX as u32 { 0 } else { ttl };
-        answer.ttl = Some(answer.ttl.map_or(ttl, |least| least.min(ttl)));
-        match (number, kind) {
-            (TYPE_A, Kind::A) if len == 4 => {
-                let octets: [u8; 4] = self.array()?;
-                answer.addresses.push(IpAddr::V4(Ipv4Addr::from(octets)));
-            }
-            (TYPE_AAAA, Kind::Aaaa) if len == 16 => {
-                let octets: [u8; 16] = self.array()?;
-                answer.addresses.push(IpAddr::V6(Ipv6Addr::from(octets)));
-            }
-            (TYPE_A | TYPE_AAAA, Kind::A | Kind::Aaaa) => return Err(Unfit::Record),
-            (TYPE_SRV, Kind::Srv) => answer.targets.push(Target {
-                priority: self.number()?,
-                weight: self.number()?,
-                port: self.number()?,
-                host: self.name()?,
-            }),
-            (TYPE_CNAME, _) => answer.alias = Some(self.name()?),
-            _ => {}
-        }
-        self.at = end;
-        Ok(())
+    match data.index() == decoder.index() {
+        true => Ok(()),
+        false => Err(Unfit::Record),
     }
 }
 

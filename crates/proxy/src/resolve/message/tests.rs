@@ -40,8 +40,8 @@ fn questions_are_written_label_by_label() {
 
 #[test]
 fn answers_have_addresses_an_alias_and_the_least_time() {
-    let alias = record(TYPE_CNAME, 9, b"\x03ali\xc0\x0e");
-    let address = record(TYPE_A, 20, &[127, 0, 0, 1]);
+    let alias = record(5, 9, b"\x03ali\xc0\x0e");
+    let address = record(1, 20, &[127, 0, 0, 1]);
     let message = reply(0x8180, 2, &[alias, address].concat());
     let read = answer(&message, A).unwrap();
     assert_eq!(read.addresses, [IpAddr::from([127, 0, 0, 1])]);
@@ -52,7 +52,7 @@ fn answers_have_addresses_an_alias_and_the_least_time() {
 #[test]
 fn services_have_targets() {
     let data = b"\x00\x01\x00\x05\x1f\x90\x01h\xc0\x0e";
-    let mut message = reply(0x8180, 1, &record(TYPE_SRV, 1, data));
+    let mut message = reply(0x8180, 1, &record(33, 1, data));
     message[18] = 33;
     let read = answer(&message, (7, "a.b", Kind::Srv)).unwrap();
     let target = Target {
@@ -66,7 +66,7 @@ fn services_have_targets() {
 
 #[test]
 fn what_is_no_answer_is_told_apart() {
-    let good = record(TYPE_A, 1, &[127, 0, 0, 1]);
+    let good = record(1, 1, &[127, 0, 0, 1]);
     let with = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut message = reply(0x8180, 1, &good);
         change(&mut message);
@@ -77,16 +77,57 @@ fn what_is_no_answer_is_told_apart() {
     assert_eq!(with(&|m| m[3] |= 1), Err(Unfit::Format));
     assert_eq!(with(&|m| m[13] = b'x'), Err(Unfit::Other));
     assert_eq!(with(&|m| m.truncate(36)), Err(Unfit::Short));
-    assert_eq!(with(&|m| m[13] = 0xff), Err(Unfit::Name));
+    assert_eq!(with(&|m| m[13] = 0xff), Err(Unfit::Other));
     assert_eq!(with(&|m| m[26] = 9), Err(Unfit::Record));
     let code = |m: &mut Vec<u8>| m[3] |= 3;
     assert_eq!(with(&code).unwrap().code, 3);
     assert!(with(&|m| m[2] |= 2).unwrap().is_truncated);
-    // A pointer to itself.
-    assert_eq!(
-        with(&|m| m[12..14].copy_from_slice(&[0xc0, 12])),
-        Err(Unfit::Name)
-    );
+}
+
+#[test]
+fn records_that_cannot_be_read_are_told_apart() {
+    let read = |number, data: &[u8]| answer(&reply(0x8180, 1, &record(number, 1, data)), A);
+    // Data begin at byte 33 of the message.
+    for (number, data, why) in [
+        (1, &b""[..], Unfit::Short),
+        (1, b"\x7f\0\0", Unfit::Short),
+        (1, b"\x7f\0\0\x01\0", Unfit::Record),
+        (28, &[0; 16], Unfit::Record),
+        (5, b"\x01a", Unfit::Short),
+        (5, b"\x01a\0\0", Unfit::Record),
+        (5, b"\x01\"\0", Unfit::Name),
+        (5, b"\x41a\0", Unfit::Name),
+        // A pointer to itself, and one ahead.
+        (5, b"\xc0\x21", Unfit::Name),
+        (5, b"\xc0\x23\0", Unfit::Name),
+    ] {
+        assert_eq!(read(number, data), Err(why), "{number}: {data:?}");
+    }
+    // What was not asked for is passed over.
+    assert_eq!(read(16, b"\xff").unwrap().addresses, [] as [IpAddr; 0]);
+}
+
+#[test]
+fn names_that_are_longer_than_dns_allows_are_asked_for_and_followed() {
+    let label = "x".repeat(63);
+    let name = [label.as_str(); 4].join(".");
+    let asked = question(7, &name, Kind::A).unwrap();
+    assert_eq!(asked.len(), 12 + 257 + 4);
+    let mut message = asked.clone();
+    message[2..8].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 2]);
+    // An alias to the very name that was asked for, by a pointer to it.
+    message.extend(record(5, 9, &[0xc0, 0x0c]));
+    message.extend(record(1, 9, &[127, 0, 0, 1]));
+    let read = answer(&message, (7, &name, Kind::A)).unwrap();
+    assert_eq!(read.alias.as_deref(), Some(name.as_str()));
+    assert_eq!(read.addresses, [IpAddr::from([127, 0, 0, 1])]);
+    // More than NAME_MAX, and a pointer to itself where the name is too long already.
+    let wire = [&[63][..], label.as_bytes()].concat();
+    let endless = [wire.repeat(4), vec![0xc0, 0x21]].concat();
+    for data in [wire.repeat(9), endless] {
+        let message = reply(0x8180, 1, &record(5, 9, &data));
+        assert_eq!(answer(&message, A), Err(Unfit::Name));
+    }
 }
 
 proptest! {
@@ -94,5 +135,10 @@ proptest! {
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = answer(&bytes, A);
         let _ = answer(&reply(0x8180, 3, &bytes), A);
+        let _ = answer(&reply(0x8180, 1, &record(5, 1, &bytes)), A);
+        let mut message = reply(0x8180, 1, &record(33, 1, &bytes));
+        message[18] = 33;
+        let _ = answer(&message, (7, "a.b", Kind::Srv));
+        let _ = super::name::read(&mut BinDecoder::new(&bytes));
     }
 }
