@@ -44,6 +44,11 @@ use crate::worker::Member;
 /// Bytes asked of the socket at once when a head does not fit into the first buffer.
 const LARGE_READ: usize = 16 * 1024;
 
+/// How long a connection that has just been answered, or accepted, is kept when its generation
+/// closes: its client was told that it may go on, and its next request may be on the way. (200 ms:
+/// more than most round trips; a process that ends is hardly kept by it.)
+const CLOSING_GRACE: Duration = Duration::from_millis(200);
+
 /// How heads are read; obeyed before the server is known, so the default server's values count.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server)]
@@ -102,6 +107,10 @@ pub struct KeepAlivePolicy {
     pub time: Duration,
     /// The time that an idle connection is kept when the configuration or the process ends, at
     /// least: a client that was just told that it may send another request finds somebody there.
+    ///
+    /// # Differs from nginx
+    ///
+    /// It is never less than 200 ms, so that a request that follows an answer at once is not lost.
     #[directive(name = "keepalive_min_timeout", default = "0")]
     pub min_timeout: Duration,
     /// Browsers whose connections are not kept alive.
@@ -255,7 +264,7 @@ async fn read_head(
             // The client was told that it may go on before this generation began to close.
             watch = None;
         } else if down.generation.is_closing() {
-            let at_least = since + idle.min_timeout;
+            let at_least = since + idle.min_timeout.max(CLOSING_GRACE);
             if clock::instant() >= at_least {
                 return Arrival::Nothing;
             }
