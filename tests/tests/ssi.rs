@@ -7,8 +7,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use millpond_testkit::{Answer, Client, Framing, Gate, Kind, Origin, Proxy, Request};
+use anyhow::Result;
+use millpond_testkit::{Answer, Client, Framing, Gate, Kind, Origin, Proxy, Request, read_until};
 
 const CONF: &str = "
     proxy_cache_path %%DIR%%/cache keys_zone=z:1m max_size=64m;
@@ -225,19 +225,6 @@ fn everywhere(check: impl Fn(&Proxy, &Client) -> Result<()>) -> Result<()> {
         check(&proxy, &Client::new(proxy.port()))?;
     }
     Ok(())
-}
-
-/// Reads until what came ends with `text`; all that came.
-fn read_until(stream: &mut TcpStream, text: &str) -> Result<String> {
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    let mut came = Vec::new();
-    let mut buf = [0; 4096];
-    while !came.ends_with(text.as_bytes()) {
-        let len = stream.read(&mut buf)?;
-        ensure!(len > 0, "the end came first");
-        came.extend_from_slice(&buf[..len]);
-    }
-    Ok(String::from_utf8(came)?)
 }
 
 #[test]

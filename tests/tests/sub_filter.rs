@@ -2,12 +2,11 @@
 //!
 //! What `everywhere` checks holds for nginx, too, and is checked there when its binary is at hand.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
-use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use millpond_testkit::{Answer, Client, Framing, Gate, Kind, Origin, Proxy, Request};
+use anyhow::Result;
+use millpond_testkit::{Answer, Client, Framing, Gate, Kind, Origin, Proxy, Request, read_until};
 
 const CONF: &str = "
     server {
@@ -40,19 +39,6 @@ fn everywhere(check: impl Fn(&Origin, &Client) -> Result<()>) -> Result<()> {
         check(&origin, &Client::new(proxy.port()))?;
     }
     Ok(())
-}
-
-/// Reads until what came ends with `text`; all that came.
-fn read_until(stream: &mut TcpStream, text: &str) -> Result<String> {
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    let mut came = Vec::new();
-    let mut buf = [0; 4096];
-    while !came.ends_with(text.as_bytes()) {
-        let len = stream.read(&mut buf)?;
-        ensure!(len > 0, "the end came first");
-        came.extend_from_slice(&buf[..len]);
-    }
-    Ok(String::from_utf8(came)?)
 }
 
 #[test]

@@ -13,8 +13,8 @@
 use crate::deadline::Deadline;
 use crate::message::{Fields, ResponseHead, encode_latin1};
 use crate::wire::{Delimited, Stream, Wire};
-use anyhow::{Context, Result};
-use std::io::Write;
+use anyhow::{Context, Result, ensure};
+use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -318,6 +318,20 @@ impl Connection {
     pub fn set_timeout(&mut self, timeout: Duration) -> Result<()> {
         Ok(self.wire.stream.set_timeout(timeout)?)
     }
+}
+
+/// Reads from a bare connection until what came ends with `text`, and gives all that came; each
+/// read may take ten seconds.
+pub fn read_until(stream: &mut TcpStream, text: &str) -> Result<String> {
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let mut came = Vec::new();
+    let mut buf = [0; 4096];
+    while !came.ends_with(text.as_bytes()) {
+        let len = stream.read(&mut buf)?;
+        ensure!(len > 0, "the end came first");
+        came.extend_from_slice(&buf[..len]);
+    }
+    Ok(String::from_utf8(came)?)
 }
 
 /// A response as it came.

@@ -42,7 +42,7 @@ mod proxy;
 mod wire;
 
 pub use application::{Application, Asked, Reply, record};
-pub use client::{Client, Connection, End, Request, Response};
+pub use client::{Client, Connection, End, Request, Response, read_until};
 pub use deadline::Deadline;
 pub use dns::{NameServer, Question, Record};
 pub use message::{Fields, RequestHead, ResponseHead};

@@ -104,6 +104,17 @@ impl Tier {
         }
     }
 
+    /// The peer that a number below the total weight falls to.
+    pub fn at_weight(&self, number: u64) -> Option<usize> {
+        let mut left = number;
+        self.peers.iter().position(|peer| {
+            let weight = u64::from(peer.settings.weight);
+            let is_here = left < weight;
+            left = left.saturating_sub(weight);
+            is_here
+        })
+    }
+
     /// The right to weigh the peers against each other.
     pub(super) fn lock(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)

@@ -84,15 +84,9 @@ fn host_and_port(server: &str) -> (&str, &str) {
     }
 }
 
-/// The peer that a number falls to, by the weights.
+/// The peer that a hash falls to, by the weights.
 fn by_weight(tier: &Tier, hash: u32) -> Option<usize> {
-    let mut left = u64::from(hash).checked_rem(tier.total_weight)?;
-    tier.peers.iter().position(|peer| {
-        let weight = u64::from(peer.settings.weight);
-        let is_here = left < weight;
-        left = left.saturating_sub(weight);
-        is_here
-    })
+    tier.at_weight(u64::from(hash).checked_rem(tier.total_weight)?)
 }
 
 impl Selection {
@@ -109,11 +103,7 @@ impl Selection {
             self.place = Some(sum);
             self.rehashes += 1;
             let index = by_weight(tier, sum)?;
-            if tier
-                .peers
-                .get(index)
-                .is_some_and(|peer| self.may(index, peer, now))
-            {
+            if self.may_at(tier, index, now) {
                 return Some(index);
             }
             self.missed();
@@ -131,11 +121,7 @@ impl Selection {
                 hash = (hash * ADDRESS_FACTOR + u32::from(*byte)) % ADDRESS_MODULUS;
             }
             let index = by_weight(tier, hash)?;
-            if tier
-                .peers
-                .get(index)
-                .is_some_and(|peer| self.may(index, peer, now))
-            {
+            if self.may_at(tier, index, now) {
                 self.place = Some(hash);
                 return Some(index);
             }

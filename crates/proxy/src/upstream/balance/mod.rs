@@ -228,6 +228,12 @@ impl Selection {
         !self.tried.contains(index) && peer.is_live(now)
     }
 
+    /// As [`Self::may`], for a place in the tier.
+    fn may_at(&self, tier: &Tier, index: usize, now: Instant) -> bool {
+        let peer = tier.peers.get(index);
+        peer.is_some_and(|peer| self.may(index, peer, now))
+    }
+
     /// Counts a miss; true when there were too many.
     fn missed(&mut self) -> bool {
         self.misses += 1;

@@ -10,24 +10,14 @@ use crate::upstream::group::Tier;
 
 /// A peer at random, with the chance that its weight gives it.
 fn any(tier: &Tier) -> Option<usize> {
-    let mut left = chance::below(tier.total_weight);
-    tier.peers.iter().position(|peer| {
-        let weight = u64::from(peer.settings.weight);
-        let is_here = left < weight;
-        left = left.saturating_sub(weight);
-        is_here
-    })
+    tier.at_weight(chance::below(tier.total_weight))
 }
 
 impl Selection {
     pub(super) fn at_random(&mut self, tier: &Tier, now: Instant) -> Option<usize> {
         while tier.peers.len() > 1 && self.misses <= super::MAX_MISSES {
             let index = any(tier)?;
-            if tier
-                .peers
-                .get(index)
-                .is_some_and(|peer| self.may(index, peer, now))
-            {
+            if self.may_at(tier, index, now) {
                 return Some(index);
             }
             self.missed();
