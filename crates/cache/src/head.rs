@@ -1,11 +1,12 @@
 //! The stored head: what the cache keeps of an answer besides its body.
 //!
-//! Layout, version 2; integers little-endian:
+//! Layout, version 3; integers little-endian:
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
-//! | 0 | 1 | version | 2 |
+//! | 0 | 1 | version | 3 |
 //! | 1 | 1 | bounds | 1: must be validated; 2: never served stale; 4: `stale_error` is the origin's word |
+//! | | | | 8: the body is in parts |
 //! | 2 | 2 | status | status code |
 //! | 4 | 8 | stored_at | seconds since the epoch |
 //! | 12 | 8 | valid_until | seconds; fresh while now is not later |
@@ -17,20 +18,28 @@
 //! | 56 | 4 | vary_len | |
 //! | 60 | 2 | field_count | |
 //! | 62 | 4 | initial_age | seconds that it was old at `stored_at` |
-//! | 66 | key_len | key | the cache key's text, against collisions and for people |
+//! | 66 | 8 | seed | what the keys of its variants are made with |
+//! | 74 | 8 | serial | how many purges there had been when its fill began |
+//! | 82 | 4 | tags_len | |
+//! | 86 | 16 | generation | of the parts; zero without parts |
+//! | 102 | 8 | total | length of the whole body in parts; zero without parts |
+//! | 110 | 8 | part_size | bytes of a part but the last; zero without parts |
+//! | 118 | key_len | key | the cache key's text, against collisions and for people |
 //! | … | vary_len | vary | names of the fields that select the variant |
+//! | … | tags_len | tags | what it can be purged by, separated by spaces |
 //! | … | | fields | for each: name length (2), value length (4), name, value |
 //!
-//! It is valid if and only if the version is 2, no other bound is set, and all lengths end exactly
-//! at the end. An invalid head is a miss. Written by [`StoredHead::encode`] when a fill begins and
+//! It is valid if and only if the version is 3, no other bound is set, the size of a part is zero
+//! just without parts, and all lengths end exactly at the end. An invalid head is a miss. Written by [`StoredHead::encode`] when a fill begins and
 //! when an entry is freshened; read at each look-up.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::variant::VariantHash;
 
-const VERSION: u8 = 2;
-const FIXED: usize = 66;
+const VERSION: u8 = 3;
+const FIXED: usize = 118;
+const IN_PARTS: u8 = 8;
 
 /// A stored answer's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,10 +66,29 @@ pub struct StoredHead {
     pub key: Bytes,
     /// The names in its Vary; empty without one.
     pub vary: Bytes,
+    /// What it can be purged by, separated by spaces.
+    pub tags: Bytes,
+    /// What the keys of its variants are made with.
+    pub seed: u64,
+    /// How many purges there had been when its fill began.
+    pub serial: u64,
+    /// How its body is kept, if it is not with the head.
+    pub parts: Option<Parts>,
     /// How many fields there are.
     field_count: u16,
     /// The encoded fields.
     fields: Bytes,
+}
+
+/// A body that is kept in parts, each an entry of its own in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// The name of this version of the body; no other has had it.
+    pub generation: [u8; 16],
+    /// Length of the whole body, in bytes.
+    pub total: u64,
+    /// Bytes of a part; the last may have fewer. At least one.
+    pub size: u64,
 }
 
 /// What the origin forbids to do with a stored answer; nothing under nginx's rules.
@@ -131,6 +159,10 @@ impl StoredHead {
             variant: [0; 16],
             key: Bytes::new(),
             vary: Bytes::new(),
+            tags: Bytes::new(),
+            seed: 0,
+            serial: 0,
+            parts: None,
             field_count: fields.count,
             fields: fields.buf.freeze(),
         }
@@ -153,10 +185,16 @@ impl StoredHead {
 
     /// The bytes to store.
     pub fn encode(&self) -> Bytes {
-        let len = FIXED + self.key.len() + self.vary.len() + self.fields.len();
+        let named = self.key.len() + self.vary.len() + self.tags.len();
+        let len = FIXED + named + self.fields.len();
+        let parts = self.parts.unwrap_or(Parts {
+            generation: [0; 16],
+            total: 0,
+            size: 0,
+        });
         let mut out = BytesMut::with_capacity(len);
         out.put_u8(VERSION);
-        out.put_u8(self.bounds.bits());
+        out.put_u8(self.bounds.bits() | if self.parts.is_some() { IN_PARTS } else { 0 });
         out.put_u16_le(self.status);
         out.put_i64_le(self.stored_at);
         out.put_i64_le(self.valid_until);
@@ -168,8 +206,15 @@ impl StoredHead {
         out.put_u32_le(self.vary.len() as u32);
         out.put_u16_le(self.field_count);
         out.put_u32_le(self.initial_age);
+        out.put_u64_le(self.seed);
+        out.put_u64_le(self.serial);
+        out.put_u32_le(self.tags.len() as u32);
+        out.put_slice(&parts.generation);
+        out.put_u64_le(parts.total);
+        out.put_u64_le(parts.size);
         out.put_slice(&self.key);
         out.put_slice(&self.vary);
+        out.put_slice(&self.tags);
         out.put_slice(&self.fields);
         out.freeze()
     }
@@ -182,7 +227,8 @@ impl StoredHead {
         }
         let key_end = FIXED.checked_add(le_u32(fixed, 52) as usize)?;
         let vary_end = key_end.checked_add(le_u32(fixed, 56) as usize)?;
-        if vary_end > bytes.len() {
+        let tags_end = vary_end.checked_add(le_u32(fixed, 82) as usize)?;
+        if tags_end > bytes.len() {
             return None;
         }
         let mut variant = [0; 16];
@@ -194,13 +240,17 @@ impl StoredHead {
             stale_updating: le_u32(fixed, 20),
             stale_error: le_u32(fixed, 24),
             initial_age: le_u32(fixed, 62),
-            bounds: Bounds::from_bits(fixed[1])?,
+            bounds: Bounds::from_bits(fixed[1] & !IN_PARTS)?,
             last_modified: Some(le_i64(fixed, 28)).filter(|time| *time != i64::MIN),
             variant,
             key: bytes.slice(FIXED..key_end),
             vary: bytes.slice(key_end..vary_end),
+            tags: bytes.slice(vary_end..tags_end),
+            seed: le_u64(fixed, 66),
+            serial: le_u64(fixed, 74),
+            parts: parts(fixed)?,
             field_count: u16::from_le_bytes([fixed[60], fixed[61]]),
-            fields: bytes.slice(vary_end..),
+            fields: bytes.slice(tags_end..),
         };
         head.is_well_formed().then_some(head)
     }
@@ -280,10 +330,27 @@ fn le_u32(fixed: &[u8; FIXED], at: usize) -> u32 {
     u32::from_le_bytes(bytes)
 }
 
-fn le_i64(fixed: &[u8; FIXED], at: usize) -> i64 {
+fn le_u64(fixed: &[u8; FIXED], at: usize) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&fixed[at..at + 8]);
-    i64::from_le_bytes(bytes)
+    u64::from_le_bytes(bytes)
+}
+
+fn le_i64(fixed: &[u8; FIXED], at: usize) -> i64 {
+    le_u64(fixed, at).cast_signed()
+}
+
+/// What a fixed part says of parts; `None` when that is contradictory.
+fn parts(fixed: &[u8; FIXED]) -> Option<Option<Parts>> {
+    let mut generation = [0; 16];
+    generation.copy_from_slice(&fixed[86..102]);
+    let (total, size) = (le_u64(fixed, 102), le_u64(fixed, 110));
+    let is_in_parts = fixed[1] & IN_PARTS != 0;
+    (is_in_parts == (size > 0)).then_some(is_in_parts.then_some(Parts {
+        generation,
+        total,
+        size,
+    }))
 }
 
 #[cfg(test)]
@@ -304,6 +371,14 @@ mod tests {
         head.variant = [7; 16];
         head.key = Bytes::from_static(b"http://a/b");
         head.vary = Bytes::from_static(b"Accept");
+        head.tags = Bytes::from_static(b"shop sale");
+        head.seed = 5;
+        head.serial = 6;
+        head.parts = Some(Parts {
+            generation: [9; 16],
+            total: 100,
+            size: 10,
+        });
         head
     }
 
@@ -312,6 +387,11 @@ mod tests {
         let head = example();
         let read = StoredHead::decode(&head.encode()).unwrap();
         assert_eq!(read, head);
+        let whole = StoredHead {
+            parts: None,
+            ..head.clone()
+        };
+        assert_eq!(StoredHead::decode(&whole.encode()), Some(whole));
         let fields: Vec<_> = read.fields().collect();
         assert_eq!(fields.len(), 2);
         assert_eq!(
@@ -338,8 +418,11 @@ mod tests {
         version[0] = 9;
         assert!(StoredHead::decode(&Bytes::from(version)).is_none());
         let mut bounds = good.to_vec();
-        bounds[1] = 8;
+        bounds[1] = 16;
         assert!(StoredHead::decode(&Bytes::from(bounds)).is_none());
+        let mut no_size = good.to_vec();
+        no_size[110] = 0;
+        assert!(StoredHead::decode(&Bytes::from(no_size)).is_none());
         let mut lengths = good.to_vec();
         lengths[52..56].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(StoredHead::decode(&Bytes::from(lengths)).is_none());
