@@ -30,8 +30,9 @@
 //! | … | | fields | for each: name length (2), value length (4), name, value |
 //!
 //! It is valid if and only if the version is 3, no other bound is set, the size of a part is zero
-//! just without parts, and all lengths end exactly at the end. An invalid head is a miss. Written by [`StoredHead::encode`] when a fill begins and
-//! when an entry is freshened; read at each look-up.
+//! just without parts, and all lengths end exactly at the end. An invalid head is a miss. Written
+//! by [`StoredHead::encode`] when a fill begins and when an entry is freshened; read at each
+//! look-up.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
