@@ -1,8 +1,8 @@
 //! HTTP semantics as pure functions: ranges, conditionals, freshness, URIs, dates.
 //!
 //! Every function here maps bytes (and a `now` where time matters) to a value. The rules are those
-//! of RFC 9110, RFC 9111 and RFC 5861; where nginx decides differently, the function follows nginx
-//! and its documentation says so under `# Differs from the RFC`.
+//! of RFC 9110, RFC 9111, RFC 9211, RFC 9213 and RFC 5861; where nginx decides differently, the
+//! function follows nginx and its documentation says so under `# Differs from the RFC`.
 //!
 //! Invariants:
 //! 1. No input panics: every byte may come from a stranger.
@@ -12,7 +12,7 @@
 //! What it does not do: HTTP/1 framing, header maps, MIME types, and any decision that needs a
 //! policy.
 //!
-//! Sources: RFC 3986, 5861, 9110, 9111; nginx 1.31.5 for the departures.
+//! Sources: RFC 3986, 5861, 9110, 9111, 9211, 9213; nginx 1.31.5 for the departures.
 
 pub mod accept_encoding;
 pub mod byte_set;
@@ -24,6 +24,7 @@ pub mod host;
 pub mod list;
 pub mod range;
 pub mod reuse;
+pub mod targeted;
 pub mod upstream_validity;
 pub mod uri;
 pub mod vary;
