@@ -27,6 +27,7 @@ pub mod range;
 pub mod revalidate;
 pub mod status;
 pub mod step;
+pub mod targeted;
 pub mod use_stale;
 pub mod valid;
 pub mod variant;

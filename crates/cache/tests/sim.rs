@@ -33,6 +33,7 @@ use millpond_cache::revalidate::RevalidatePolicy;
 use millpond_cache::step::{
     Ask, Exchange, FetchEnd, FetchFailure, Fetched, Policies, Purpose, Served, Trail, Walk, serve,
 };
+use millpond_cache::targeted::{TargetList, TargetedPolicy};
 use millpond_cache::use_stale::{StaleCause, StalePolicy};
 use millpond_cache::valid::ValidPolicy;
 use millpond_cache::zone::{CacheZone, LookedUp, PrimaryKey};
@@ -503,6 +504,9 @@ fn policies(dice: &mut Dice, weather: Weather) -> Policies {
             },
         },
         ignore: IgnorePolicy { fields: None },
+        targeted: TargetedPolicy {
+            names: TargetList::default(),
+        },
     }
 }
 

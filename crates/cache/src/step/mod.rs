@@ -41,6 +41,7 @@ use crate::ignore::IgnorePolicy;
 use crate::range::RangePolicy;
 use crate::revalidate::RevalidatePolicy;
 use crate::status::CacheStatus;
+use crate::targeted::TargetedPolicy;
 use crate::use_stale::{StaleCause, StalePolicy};
 use crate::valid::ValidPolicy;
 use crate::zone::{CacheZone, FoundEntry, PrimaryKey};
@@ -160,6 +161,8 @@ pub struct Policies {
     pub admission: AdmissionPolicy,
     /// Fields that are not obeyed.
     pub ignore: IgnorePolicy,
+    /// Fields that are obeyed instead of Cache-Control.
+    pub targeted: TargetedPolicy,
 }
 
 /// What does not change during a walk.

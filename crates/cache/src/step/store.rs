@@ -1,8 +1,8 @@
 //! Whether an answer is stored, for how long, and as what.
 //!
-//! The rules are nginx's: the answer's own fields (X-Accel-Expires, Cache-Control, Expires, in this
-//! strength), else `proxy_cache_valid`; Set-Cookie, X-Accel-Redirect, `Vary: *` and unreadably long
-//! Vary keep it out.
+//! The rules are nginx's: the answer's own fields (X-Accel-Expires, Cache-Control or a field that
+//! takes its place, Expires, in this strength), else `proxy_cache_valid`; Set-Cookie,
+//! X-Accel-Redirect, `Vary: *` and unreadably long Vary keep it out.
 
 use bytes::Bytes;
 use millpond_semantics::cache_control::CacheControl;
@@ -17,6 +17,7 @@ use millpond_store::Key;
 use super::{Exchange, Fetched, Policies, Rules, Walk};
 use crate::head::{Bounds, FieldsWriter, StoredHead};
 use crate::ignore::IgnorableField;
+use crate::targeted::EachField;
 use crate::variant;
 
 /// The head to store, or `None` when the answer must not be.
@@ -166,8 +167,7 @@ impl Lifetime {
             return Err(NotKept::Interim);
         }
         if let Some(asked) = given.rules.asked() {
-            let mut fields = AnswerFields::default();
-            fetched.each_field(&mut |name, value| fields.push(given, name, value));
+            let fields = AnswerFields::read(given, &|each| fetched.each_field(each));
             return Lifetime::by_rfc(given, asked, (fetched.status(), &fields, now))
                 .ok_or(NotKept::Rules);
         }
@@ -200,10 +200,7 @@ impl Lifetime {
         (head, now): (&StoredHead, i64),
     ) -> Option<Lifetime> {
         if let Some(asked) = given.rules.asked() {
-            let mut fields = AnswerFields::default();
-            for (name, value) in head.fields() {
-                fields.push(given, name, value);
-            }
+            let fields = AnswerFields::read(given, &|each| each_stored_field(head, each));
             return Lifetime::by_rfc(given, asked, (head.status, &fields, now));
         }
         let fresh = renewing_validity(given, fetched, now);
@@ -286,6 +283,16 @@ struct AnswerFields {
 }
 
 impl AnswerFields {
+    fn read(given: &Given<'_>, each_field: EachField<'_>) -> Self {
+        let mut fields = AnswerFields::default();
+        each_field(&mut |name, value| fields.push(given, name, value));
+        if let Some(control) = given.policies.targeted.control(each_field) {
+            fields.cache_control = vec![Bytes::from(control)];
+            fields.expires = None;
+        }
+        fields
+    }
+
     fn push(&mut self, given: &Given<'_>, name: &[u8], value: &[u8]) {
         let obeys = |field| given.policies.ignore.obeys(field);
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
@@ -355,43 +362,52 @@ fn configured(given: &Given<'_>, status: u16, now: i64) -> Option<i64> {
 }
 
 fn validity<F: Fetched>(given: &Given<'_>, fetched: &F, now: i64) -> UpstreamValidity {
-    let mut validity = UpstreamValidity::new(now);
-    fetched.each_field(&mut |name, value| feed(given, &mut validity, name, value));
-    validity
+    read_validity(given, &|each| fetched.each_field(each), now)
 }
 
 /// As [`validity`], but a cookie does not count: it forbids to store the answer that sets it, not
 /// to reuse an older one.
 fn renewing_validity<F: Fetched>(given: &Given<'_>, fetched: &F, now: i64) -> UpstreamValidity {
-    let mut validity = UpstreamValidity::new(now);
-    fetched.each_field(&mut |name, value| {
-        if !name.eq_ignore_ascii_case(b"set-cookie") {
-            feed(given, &mut validity, name, value);
-        }
-    });
-    validity
+    let without_cookies = |each: &mut dyn FnMut(&[u8], &[u8])| {
+        fetched.each_field(&mut |name, value| {
+            if !name.eq_ignore_ascii_case(b"set-cookie") {
+                each(name, value);
+            }
+        });
+    };
+    read_validity(given, &without_cookies, now)
 }
 
 fn stored_validity(given: &Given<'_>, head: &StoredHead, now: i64) -> UpstreamValidity {
-    let mut validity = UpstreamValidity::new(now);
-    for (name, value) in head.fields() {
-        feed(given, &mut validity, name, value);
-    }
-    validity
+    read_validity(given, &|each| each_stored_field(head, each), now)
 }
 
-fn feed(given: &Given<'_>, validity: &mut UpstreamValidity, name: &[u8], value: &[u8]) {
-    let obeys = |field| given.policies.ignore.obeys(field);
-    let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
-    if is(b"cache-control") && obeys(IgnorableField::CacheControl) {
-        validity.handle_cache_control(value);
-    } else if is(b"expires") && obeys(IgnorableField::Expires) {
-        validity.handle_expires(value);
-    } else if is(b"x-accel-expires") && obeys(IgnorableField::XAccelExpires) {
-        validity.handle_x_accel_expires(value);
-    } else if is(b"set-cookie") && obeys(IgnorableField::SetCookie) {
-        validity.handle_set_cookie();
+fn each_stored_field(head: &StoredHead, each: &mut dyn FnMut(&[u8], &[u8])) {
+    for (name, value) in head.fields() {
+        each(name, value);
     }
+}
+
+fn read_validity(given: &Given<'_>, each_field: EachField<'_>, now: i64) -> UpstreamValidity {
+    let mut validity = UpstreamValidity::new(now);
+    let control = given.policies.targeted.control(each_field);
+    let obeys = |field| given.policies.ignore.obeys(field);
+    each_field(&mut |name, value| {
+        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        if is(b"cache-control") && control.is_none() && obeys(IgnorableField::CacheControl) {
+            validity.handle_cache_control(value);
+        } else if is(b"expires") && control.is_none() && obeys(IgnorableField::Expires) {
+            validity.handle_expires(value);
+        } else if is(b"x-accel-expires") && obeys(IgnorableField::XAccelExpires) {
+            validity.handle_x_accel_expires(value);
+        } else if is(b"set-cookie") && obeys(IgnorableField::SetCookie) {
+            validity.handle_set_cookie();
+        }
+    });
+    if let Some(control) = &control {
+        validity.handle_cache_control(control);
+    }
+    validity
 }
 
 /// The names of the answer's Vary; `None` when it cannot be stored for its sake.

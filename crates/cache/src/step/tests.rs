@@ -26,6 +26,7 @@ use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::Instant;
 
 use super::*;
+use crate::targeted::TargetList;
 use crate::valid::ValidTime;
 use origin::{Fail, FakeExchange, Origin, Script};
 
@@ -106,6 +107,9 @@ fn policies() -> Policies {
         range: RangePolicy { max_offset: None },
         admission: AdmissionPolicy { min_uses: 1 },
         ignore: IgnorePolicy { fields: None },
+        targeted: TargetedPolicy {
+            names: TargetList::default(),
+        },
     }
 }
 

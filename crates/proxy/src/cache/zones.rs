@@ -115,6 +115,7 @@ impl LocationCache {
                 range: settings.range.clone(),
                 admission: settings.admission.clone(),
                 ignore: settings.ignore.clone(),
+                targeted: settings.targeted.clone(),
             }),
         })
     }

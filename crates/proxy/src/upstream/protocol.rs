@@ -13,6 +13,7 @@ use millpond_cache::key::KeyPolicy;
 use millpond_cache::method::MethodPolicy;
 use millpond_cache::range::RangePolicy;
 use millpond_cache::revalidate::RevalidatePolicy;
+use millpond_cache::targeted::TargetedPolicy;
 use millpond_cache::use_stale::StalePolicy;
 use millpond_cache::valid::ValidPolicy;
 use millpond_cache::zone::ZonePolicy;
@@ -110,6 +111,8 @@ pub struct PassSettings {
     pub bypass: BypassPolicy,
     /// Fields of answers that are not obeyed.
     pub ignore: IgnorePolicy,
+    /// Fields of answers that are obeyed instead of Cache-Control.
+    pub targeted: TargetedPolicy,
 }
 
 impl PassSettings {
