@@ -4,6 +4,7 @@
 //!   reads back every request it saw.
 //! - [`Proxy`] is the server under test, Millpond or nginx, started on a configuration text in a
 //!   directory of its own.
+//!   [`Resource`] is a large body with versions, and the manners in which its ranges are served.
 //! - [`Application`] is an origin that speaks FastCGI.
 //! - [`NameServer`] answers for names, where a proxy resolves them itself.
 //! - [`Client`] speaks HTTP/1.1 with exact control over the bytes it sends and reads.
@@ -46,5 +47,8 @@ pub use client::{Client, Connection, End, Request, Response, read_until};
 pub use deadline::Deadline;
 pub use dns::{NameServer, Question, Record};
 pub use message::{Fields, RequestHead, ResponseHead};
-pub use origin::{Answer, Framing, Gate, Origin, Ranges, Recorded, offset_bytes};
+pub use origin::{
+    Answer, Exchange, Framing, Gate, Lie, Manners, Origin, Outage, Ranges, Recorded, Resource,
+    Turn, Validator, offset_bytes,
+};
 pub use proxy::{Kind, LogCheck, Proxy, ProxyBuilder, ProxyError, binary, free_port};

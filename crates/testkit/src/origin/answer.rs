@@ -7,7 +7,9 @@
 //! The order in which the parts act: head gate, head delay, head, body up to the body gate, the
 //! rest at the rate, then the drop.
 
+use super::select::Lie;
 use std::ops::Range;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -36,6 +38,8 @@ pub enum Ranges {
     Ignored,
     /// A single range is answered with 206 or 416, If-Range is honoured.
     Supported,
+    /// The same, but If-Range is not looked at.
+    Unconditional,
 }
 
 /// What the origin answers.
@@ -52,8 +56,12 @@ pub struct Answer {
     pub(super) head_gate: Option<Gate>,
     pub(super) head_delay: Duration,
     pub(super) body_gate: Option<(u64, Gate)>,
+    pub(super) held: Vec<(Range<u64>, Gate)>,
     pub(super) rate: Option<u64>,
     pub(super) drop_after: Option<u64>,
+    pub(super) drop_at: Option<u64>,
+    pub(super) lie: Option<Lie>,
+    pub(super) tally: Option<Arc<AtomicU64>>,
     pub(super) raw: Option<Vec<u8>>,
 }
 
@@ -163,6 +171,13 @@ impl Answer {
         self
     }
 
+    /// Holds the bytes of `range`, counted in the whole body, until `gate` opens; an answer to a
+    /// range that has none of them is not held.
+    pub fn hold_bytes(mut self, range: Range<u64>, gate: &Gate) -> Answer {
+        self.held.push((range, gate.clone()));
+        self
+    }
+
     /// Sends the body at this many bytes a second.
     pub fn rate(mut self, bytes_per_second: u64) -> Answer {
         self.rate = Some(bytes_per_second.max(1));
@@ -172,6 +187,24 @@ impl Answer {
     /// Drops the connection after this many bytes of the body.
     pub fn drop_after(mut self, bytes: u64) -> Answer {
         self.drop_after = Some(bytes);
+        self
+    }
+
+    /// Drops the connection before this byte, counted in the whole body.
+    pub fn drop_at(mut self, offset: u64) -> Answer {
+        self.drop_at = Some(offset);
+        self
+    }
+
+    /// Says something wrong in answers to ranges.
+    pub fn lie(mut self, lie: Lie) -> Answer {
+        self.lie = Some(lie);
+        self
+    }
+
+    /// Adds what is sent of the body to `tally`.
+    pub(super) fn count_in(mut self, tally: &Arc<AtomicU64>) -> Answer {
+        self.tally = Some(Arc::clone(tally));
         self
     }
 
@@ -185,6 +218,14 @@ impl Answer {
 }
 
 impl Body {
+    /// The version of a generated body; 0 of any other.
+    pub(super) fn version(&self) -> u16 {
+        match self {
+            Body::Bytes(_) => 0,
+            Body::Offset { version, .. } => *version,
+        }
+    }
+
     pub(super) fn len(&self) -> u64 {
         match self {
             Body::Bytes(bytes) => bytes.len() as u64,

@@ -8,6 +8,7 @@
 //! route("/files/*", Answer)       every path with this beginning
 //! sequence("/a", [A1, A2])        A1, then A2 for every later request
 //! answer_with("/a", |request| …)  computed
+//! resource("/film", &Resource)    ranges of a large body, with the manners of the moment
 //! ```
 //!
 //! The longest matching route wins; a later definition of a route replaces the earlier one; a
@@ -21,15 +22,21 @@
 //! Does not add fields to an answer except for framing: no Date and no Server.
 
 mod answer;
+mod resource;
+mod select;
 mod serve;
 
 pub use answer::{Answer, Framing, Gate, Ranges, offset_bytes};
+pub use resource::{Manners, Outage, Resource, Turn, Validator};
+pub use select::Lie;
 
 use crate::deadline::Deadline;
 use crate::message::Fields;
 use crate::wire::{Stream, Wire};
 use anyhow::{Context, Result};
+use select::Selected;
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::ops::Range;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -70,6 +77,36 @@ impl Recorded {
     }
 }
 
+/// An answer as it went out: a request, and which bytes were sent for it.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    /// The request.
+    pub request: Recorded,
+    /// The status of the answer.
+    pub status: u16,
+    /// The version of a generated body, else 0.
+    pub version: u16,
+    /// Which bytes of the body the answer is about to send; `sent` says how far it came.
+    pub range: Range<u64>,
+    sent: Arc<AtomicU64>,
+}
+
+impl Exchange {
+    /// How many bytes of the body were sent.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// The bytes of the body that were sent.
+    pub fn sent_range(&self) -> Range<u64> {
+        self.range.start..self.range.start + self.sent()
+    }
+
+    fn add_sent(&self, count: u64) {
+        self.sent.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
 /// A scripted server.
 #[derive(Debug)]
 pub struct Origin {
@@ -90,6 +127,7 @@ type Script = Arc<dyn Fn(&Recorded) -> Answer + Send + Sync>;
 struct Shared {
     routes: Mutex<Vec<(String, Script)>>,
     requests: Mutex<Vec<Recorded>>,
+    exchanges: Mutex<Vec<Exchange>>,
     faults: Mutex<Vec<String>>,
     streams: Mutex<Vec<Stream>>,
     connections: AtomicU64,
@@ -167,6 +205,12 @@ impl Origin {
         routes.push((route.to_string(), Arc::new(script)));
     }
 
+    /// Answers every request for `route` with what `resource` is at that moment.
+    pub fn resource(&self, route: &str, resource: &Resource) {
+        let resource = resource.clone();
+        self.answer_with(route, move |request| resource.answer(request));
+    }
+
     /// The port; 0 for a unix socket.
     pub fn port(&self) -> u16 {
         match self.place {
@@ -196,9 +240,15 @@ impl Origin {
             .with_context(|| format!("{} requests came, expected {count}", self.requests().len()))
     }
 
-    /// Forgets the requests so far.
+    /// Every answer that was begun so far, in the order in which they were; raw ones are left out.
+    pub fn exchanges(&self) -> Vec<Exchange> {
+        lock(&self.shared.exchanges).clone()
+    }
+
+    /// Forgets the requests and exchanges so far.
     pub fn forget_requests(&self) {
         lock(&self.shared.requests).clear();
+        lock(&self.shared.exchanges).clear();
     }
 
     /// How many connections were accepted.
@@ -260,6 +310,18 @@ impl Shared {
             wire.stream.shutdown(Shutdown::Both);
         });
         true
+    }
+
+    fn record_exchange(&self, request: &Recorded, answer: &Answer, sent: &Selected) -> Exchange {
+        let exchange = Exchange {
+            request: request.clone(),
+            status: sent.status,
+            version: answer.body.version(),
+            range: sent.range.clone(),
+            sent: Arc::default(),
+        };
+        lock(&self.exchanges).push(exchange.clone());
+        exchange
     }
 
     /// The answer for a request: that of the longest route that matches.

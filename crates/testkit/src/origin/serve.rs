@@ -9,8 +9,9 @@
 //! 1. The connection is kept only when both sides may keep it: HTTP/1.1 without `close` (or 1.0
 //!    with `keep-alive`), and an answer that tells its own end.
 
-use super::answer::{Answer, Body, Framing, Ranges};
-use super::{Recorded, Shared, lock};
+use super::answer::{Answer, Body, Framing};
+use super::select::{Selected, select};
+use super::{Exchange, Recorded, Shared, lock};
 use crate::deadline::Deadline;
 use crate::message::{Fields, RequestHead};
 use crate::wire::{Delimited, End, Stream, Wire};
@@ -105,98 +106,6 @@ fn read_request(wire: &mut Wire, head: RequestHead, connection: u64) -> Result<O
     }))
 }
 
-/// What is sent of an answer, once the request's conditions and range are considered.
-struct Selected {
-    status: u16,
-    range: Range<u64>,
-    extra: Vec<(String, String)>,
-}
-
-fn select(request: &Recorded, answer: &Answer) -> Selected {
-    let len = answer.body.len();
-    let whole = Selected {
-        status: answer.status,
-        range: 0..len,
-        extra: Vec::new(),
-    };
-    if answer.revalidates && is_not_modified(request, answer) {
-        return Selected {
-            status: 304,
-            range: 0..0,
-            ..whole
-        };
-    }
-    if answer.ranges == Ranges::Ignored || answer.status != 200 {
-        return whole;
-    }
-    let accepts = ("Accept-Ranges".to_string(), "bytes".to_string());
-    let whole = Selected {
-        extra: vec![accepts.clone()],
-        ..whole
-    };
-    let condition = request.header("If-Range");
-    let holds = condition.is_none_or(|v| {
-        Some(v) == answer.field("ETag") || Some(v) == answer.field("Last-Modified")
-    });
-    let Some(range) = request.header("Range").filter(|_| holds) else {
-        return whole;
-    };
-    match parse_range(range, len) {
-        Asked::Part(range) => {
-            let value = format!("bytes {}-{}/{len}", range.start, range.end - 1);
-            Selected {
-                status: 206,
-                range,
-                extra: vec![accepts, ("Content-Range".to_string(), value)],
-            }
-        }
-        Asked::Outside => Selected {
-            status: 416,
-            range: 0..0,
-            extra: vec![("Content-Range".to_string(), format!("bytes */{len}"))],
-        },
-        Asked::Other => whole,
-    }
-}
-
-fn is_not_modified(request: &Recorded, answer: &Answer) -> bool {
-    match request.header("If-None-Match") {
-        Some(tags) => answer
-            .field("ETag")
-            .is_some_and(|etag| tags.split(',').any(|tag| tag.trim() == etag)),
-        None => request
-            .header("If-Modified-Since")
-            .is_some_and(|since| answer.field("Last-Modified") == Some(since)),
-    }
-}
-
-enum Asked {
-    Part(Range<u64>),
-    Outside,
-    /// Several ranges, or none that is understood: the whole is sent.
-    Other,
-}
-
-fn parse_range(value: &str, len: u64) -> Asked {
-    let Some((first, last)) = value
-        .strip_prefix("bytes=")
-        .and_then(|spec| spec.split_once('-'))
-    else {
-        return Asked::Other;
-    };
-    let range = match (first.trim().parse::<u64>(), last.trim().parse::<u64>()) {
-        (Ok(first), Ok(last)) if first <= last => first..len.min(last.saturating_add(1)),
-        (Ok(first), Err(_)) if last.is_empty() => first..len,
-        (Err(_), Ok(count)) if first.is_empty() => len.saturating_sub(count)..len,
-        _ => return Asked::Other,
-    };
-    if range.is_empty() {
-        Asked::Outside
-    } else {
-        Asked::Part(range)
-    }
-}
-
 /// Sends an answer.
 fn send(shared: &Shared, out: &mut Stream, request: &Recorded, answer: &Answer) -> Result<After> {
     if let Some(gate) = &answer.head_gate {
@@ -209,12 +118,14 @@ fn send(shared: &Shared, out: &mut Stream, request: &Recorded, answer: &Answer) 
     }
     let selected = select(request, answer);
     let has_body = request.method != "HEAD" && !matches!(selected.status, 100..200 | 204 | 304);
+    let exchange = shared.record_exchange(request, answer, &selected);
     out.write_all(&encode_head(request, answer, &selected, has_body))?;
     if has_body {
         let mut writer = BodyWriter {
             shared,
             out,
             answer,
+            exchange: &exchange,
             sent: 0,
         };
         if writer.write(selected.range)? == After::Close {
@@ -285,30 +196,25 @@ struct BodyWriter<'a> {
     shared: &'a Shared,
     out: &'a mut Stream,
     answer: &'a Answer,
+    exchange: &'a Exchange,
     sent: u64,
 }
 
 impl BodyWriter<'_> {
     fn write(&mut self, range: Range<u64>) -> Result<After> {
         let total = range.end - range.start;
+        let drop_after = self.drop_after(&range);
         let rate = self.answer.rate;
         let piece = rate.map_or(PIECE, |rate| (rate / PIECES_PER_SECOND).clamp(1, PIECE));
         let start = Instant::now();
         while self.sent < total {
-            let mut end = total.min(self.sent + piece);
-            if let Some((at, gate)) = &self.answer.body_gate {
-                if self.sent >= *at {
-                    gate.pass();
-                } else {
-                    end = end.min(*at);
-                }
+            if drop_after.is_some_and(|after| self.sent >= after) {
+                return Ok(After::Close);
             }
-            if let Some(drop_after) = self.answer.drop_after {
-                if self.sent >= drop_after {
-                    return Ok(After::Close);
-                }
-                end = end.min(drop_after);
-            }
+            let most = total.min(drop_after.unwrap_or(total));
+            let end = self
+                .pass_gates(range.start, most)
+                .min(self.sent.saturating_add(piece));
             let at = range.start + self.sent..range.start + end;
             self.write_piece(&self.answer.body, at)?;
             self.sent = end;
@@ -317,7 +223,35 @@ impl BodyWriter<'_> {
                 Deadline::after(due.saturating_sub(start.elapsed())).pass();
             }
         }
-        self.finish(total)
+        self.finish(total, drop_after)
+    }
+
+    /// After how many bytes of this answer the connection is dropped.
+    fn drop_after(&self, range: &Range<u64>) -> Option<u64> {
+        let at = self.answer.drop_at.filter(|at| range.contains(at));
+        let at = at.map(|at| at - range.start);
+        [self.answer.drop_after, at].into_iter().flatten().min()
+    }
+
+    /// Waits at the gates that hold the next byte, and says up to where no other gate stands.
+    fn pass_gates(&self, start: u64, most: u64) -> u64 {
+        let mut end = most;
+        if let Some((at, gate)) = &self.answer.body_gate {
+            if self.sent >= *at {
+                gate.pass();
+            } else {
+                end = end.min(*at);
+            }
+        }
+        let next = start + self.sent;
+        for (held, gate) in &self.answer.held {
+            if held.contains(&next) {
+                gate.pass();
+            } else if held.start > next {
+                end = end.min(held.start - start);
+            }
+        }
+        end
     }
 
     fn write_piece(&mut self, body: &Body, range: Range<u64>) -> Result<()> {
@@ -332,11 +266,15 @@ impl BodyWriter<'_> {
         }
         let count = bytes.len() as u64;
         self.shared.sent.fetch_add(count, Ordering::Relaxed);
+        self.exchange.add_sent(count);
+        if let Some(tally) = &self.answer.tally {
+            tally.fetch_add(count, Ordering::Relaxed);
+        }
         Ok(())
     }
 
-    fn finish(&mut self, total: u64) -> Result<After> {
-        if self.answer.drop_after.is_some_and(|at| at <= total) {
+    fn finish(&mut self, total: u64, drop_after: Option<u64>) -> Result<After> {
+        if drop_after.is_some_and(|after| after <= total) {
             return Ok(After::Close);
         }
         if self.answer.framing == Framing::Chunked {
