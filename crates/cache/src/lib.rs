@@ -15,6 +15,7 @@
 //! the other protocols.
 
 pub mod admit;
+pub mod args;
 pub mod bypass;
 mod clock;
 pub mod conformance;

@@ -22,6 +22,7 @@ pub mod date;
 pub mod freshness;
 pub mod host;
 pub mod list;
+pub mod query;
 pub mod range;
 pub mod reuse;
 pub mod targeted;

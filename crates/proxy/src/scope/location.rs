@@ -3,6 +3,7 @@
 //! A table: each family is declared where it is obeyed, and inherited by `derive(Scope)` from the
 //! block around it. What two families decide together is settled at the end.
 
+use millpond_cache::args::ArgsPolicy;
 use millpond_conf::{ParseContext, Scope, Span};
 
 use crate::cache::slice::SlicePolicy;
@@ -81,6 +82,8 @@ pub struct LocationSettings {
     pub pass_cookie: CookiePolicy,
     /// Slices.
     pub slice: SlicePolicy,
+    /// Which arguments tell cached answers apart.
+    pub cache_args: ArgsPolicy,
     /// How the server names itself.
     pub tokens: TokensPolicy,
     /// Access logs.

@@ -50,6 +50,11 @@ pub const VARIABLES: &[Variable] = &[
         write: |req, out| write_some(&req.args, out),
     },
     Variable {
+        name: "cache_args",
+        doc: "The arguments of the query that `cache_args` keeps, sorted by their names.",
+        write: write_cache_args,
+    },
+    Variable {
         name: "content_length",
         doc: "The Content-Length of the request.",
         write: write_content_length,
@@ -252,6 +257,16 @@ fn write_some(text: &[u8], out: &mut Vec<u8>) -> bool {
 /// Appends the path; one that could not be read is empty, and without a target there is none.
 fn write_uri(req: &Request, out: &mut Vec<u8>) -> bool {
     write_some(&req.uri, out) || !req.head.uri().is_empty()
+}
+
+fn write_cache_args(req: &Request, out: &mut Vec<u8>) -> bool {
+    let before = out.len();
+    req.location
+        .settings
+        .cache_args
+        .choice
+        .write(&req.args, out);
+    out.len() > before
 }
 
 fn write_found(text: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
