@@ -6,7 +6,7 @@
 //! |---|---|---|---|
 //! | 0 | 1 | version | 3 |
 //! | 1 | 1 | bounds | 1: must be validated; 2: never served stale; 4: `stale_error` is the origin's word |
-//! | | | | 8: the body is in parts |
+//! | | | | 8: the body is in slices |
 //! | 2 | 2 | status | status code |
 //! | 4 | 8 | stored_at | seconds since the epoch |
 //! | 12 | 8 | valid_until | seconds; fresh while now is not later |
@@ -21,16 +21,16 @@
 //! | 66 | 8 | seed | what the keys of its variants are made with |
 //! | 74 | 8 | serial | how many purges there had been when its fill began |
 //! | 82 | 4 | tags_len | |
-//! | 86 | 16 | generation | of the parts; zero without parts |
-//! | 102 | 8 | total | length of the whole body in parts; zero without parts |
-//! | 110 | 8 | part_size | bytes of a part but the last; zero without parts |
+//! | 86 | 16 | generation | of the slices; zero without slices |
+//! | 102 | 8 | total | length of the whole body in slices; zero without slices |
+//! | 110 | 8 | slice_size | bytes of a slice but the last; zero without slices |
 //! | 118 | key_len | key | the cache key's text, against collisions and for people |
 //! | … | vary_len | vary | names of the fields that select the variant |
 //! | … | tags_len | tags | what it can be purged by, separated by spaces |
 //! | … | | fields | for each: name length (2), value length (4), name, value |
 //!
-//! It is valid if and only if the version is 3, no other bound is set, the size of a part is zero
-//! just without parts, and all lengths end exactly at the end. An invalid head is a miss. Written
+//! It is valid if and only if the version is 3, no other bound is set, the size of a slice is zero
+//! just without slices, and all lengths end exactly at the end. An invalid head is a miss. Written
 //! by [`StoredHead::encode`] when a fill begins and when an entry is freshened; read at each
 //! look-up.
 
@@ -40,7 +40,7 @@ use crate::variant::VariantHash;
 
 const VERSION: u8 = 3;
 const FIXED: usize = 118;
-const IN_PARTS: u8 = 8;
+const IN_SLICES: u8 = 8;
 
 /// A stored answer's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,21 +74,21 @@ pub struct StoredHead {
     /// How many purges there had been when its fill began.
     pub serial: u64,
     /// How its body is kept, if it is not with the head.
-    pub parts: Option<Parts>,
+    pub sliced: Option<SliceSet>,
     /// How many fields there are.
     field_count: u16,
     /// The encoded fields.
     fields: Bytes,
 }
 
-/// A body that is kept in parts, each an entry of its own in the store.
+/// A body that is kept in slices, each a record of its own in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parts {
+pub struct SliceSet {
     /// The name of this version of the body; no other has had it.
     pub generation: [u8; 16],
     /// Length of the whole body, in bytes.
     pub total: u64,
-    /// Bytes of a part; the last may have fewer. At least one.
+    /// Bytes of a slice; the last may have fewer. At least one.
     pub size: u64,
 }
 
@@ -163,7 +163,7 @@ impl StoredHead {
             tags: Bytes::new(),
             seed: 0,
             serial: 0,
-            parts: None,
+            sliced: None,
             field_count: fields.count,
             fields: fields.buf.freeze(),
         }
@@ -188,14 +188,14 @@ impl StoredHead {
     pub fn encode(&self) -> Bytes {
         let named = self.key.len() + self.vary.len() + self.tags.len();
         let len = FIXED + named + self.fields.len();
-        let parts = self.parts.unwrap_or(Parts {
+        let slices = self.sliced.unwrap_or(SliceSet {
             generation: [0; 16],
             total: 0,
             size: 0,
         });
         let mut out = BytesMut::with_capacity(len);
         out.put_u8(VERSION);
-        out.put_u8(self.bounds.bits() | if self.parts.is_some() { IN_PARTS } else { 0 });
+        out.put_u8(self.bounds.bits() | if self.sliced.is_some() { IN_SLICES } else { 0 });
         out.put_u16_le(self.status);
         out.put_i64_le(self.stored_at);
         out.put_i64_le(self.valid_until);
@@ -210,9 +210,9 @@ impl StoredHead {
         out.put_u64_le(self.seed);
         out.put_u64_le(self.serial);
         out.put_u32_le(self.tags.len() as u32);
-        out.put_slice(&parts.generation);
-        out.put_u64_le(parts.total);
-        out.put_u64_le(parts.size);
+        out.put_slice(&slices.generation);
+        out.put_u64_le(slices.total);
+        out.put_u64_le(slices.size);
         out.put_slice(&self.key);
         out.put_slice(&self.vary);
         out.put_slice(&self.tags);
@@ -241,7 +241,7 @@ impl StoredHead {
             stale_updating: le_u32(fixed, 20),
             stale_error: le_u32(fixed, 24),
             initial_age: le_u32(fixed, 62),
-            bounds: Bounds::from_bits(fixed[1] & !IN_PARTS)?,
+            bounds: Bounds::from_bits(fixed[1] & !IN_SLICES)?,
             last_modified: Some(le_i64(fixed, 28)).filter(|time| *time != i64::MIN),
             variant,
             key: bytes.slice(FIXED..key_end),
@@ -249,7 +249,7 @@ impl StoredHead {
             tags: bytes.slice(vary_end..tags_end),
             seed: le_u64(fixed, 66),
             serial: le_u64(fixed, 74),
-            parts: parts(fixed)?,
+            sliced: slices(fixed)?,
             field_count: u16::from_le_bytes([fixed[60], fixed[61]]),
             fields: bytes.slice(tags_end..),
         };
@@ -341,13 +341,13 @@ fn le_i64(fixed: &[u8; FIXED], at: usize) -> i64 {
     le_u64(fixed, at).cast_signed()
 }
 
-/// What a fixed part says of parts; `None` when that is contradictory.
-fn parts(fixed: &[u8; FIXED]) -> Option<Option<Parts>> {
+/// What a fixed part says of slices; `None` when that is contradictory.
+fn slices(fixed: &[u8; FIXED]) -> Option<Option<SliceSet>> {
     let mut generation = [0; 16];
     generation.copy_from_slice(&fixed[86..102]);
     let (total, size) = (le_u64(fixed, 102), le_u64(fixed, 110));
-    let is_in_parts = fixed[1] & IN_PARTS != 0;
-    (is_in_parts == (size > 0)).then_some(is_in_parts.then_some(Parts {
+    let is_sliced = fixed[1] & IN_SLICES != 0;
+    (is_sliced == (size > 0)).then_some(is_sliced.then_some(SliceSet {
         generation,
         total,
         size,
@@ -375,7 +375,7 @@ mod tests {
         head.tags = Bytes::from_static(b"shop sale");
         head.seed = 5;
         head.serial = 6;
-        head.parts = Some(Parts {
+        head.sliced = Some(SliceSet {
             generation: [9; 16],
             total: 100,
             size: 10,
@@ -389,7 +389,7 @@ mod tests {
         let read = StoredHead::decode(&head.encode()).unwrap();
         assert_eq!(read, head);
         let whole = StoredHead {
-            parts: None,
+            sliced: None,
             ..head.clone()
         };
         assert_eq!(StoredHead::decode(&whole.encode()), Some(whole));
