@@ -176,6 +176,17 @@ impl Writer {
         published
     }
 
+    /// Ends the fill without making an entry: who reads along gets the whole body, and nobody else
+    /// finds it.
+    pub fn finish_unseen(mut self) {
+        let inner = Arc::clone(&self.inner);
+        let _open = read(&inner.door);
+        if let Err(why) = self.check() {
+            return self.fill.fail(why);
+        }
+        self.end_detached();
+    }
+
     fn admit(&mut self, data: Bytes) -> Result<(), NotStored> {
         self.check()?;
         let len = self.fill.len() + data.len() as u64;

@@ -10,6 +10,8 @@
 //! - `index`, `memory` – where entries are, and which are in memory
 //! - `sweep`, `rewrite` – eviction, inactivity, space
 //! - `recover` – opening and closing
+//! - `journal` – small records that are durable before they are acknowledged
+//! - `review` – looking at every head, to remove or change it
 //! - `lend` – letting another process have the directory, and other limits while it is open
 //! - `disk` – formats, segments, queue and files
 //!
@@ -26,11 +28,13 @@ mod fill;
 #[doc(hidden)]
 pub mod fuzz;
 mod index;
+mod journal;
 mod key;
 mod lend;
 mod lock;
 mod memory;
 mod recover;
+mod review;
 mod rewrite;
 mod sweep;
 mod zone;
@@ -41,7 +45,9 @@ pub use disk::io::{DirEntry, DiskIo, RealIo};
 pub use disk::sim::{Fault, SimIo};
 pub use entry::{Entry, Region};
 pub use fill::{View, ViewState};
+pub use journal::{Journal, JournalError};
 pub use key::Key;
 pub use recover::StoreError;
+pub use review::{Review, Reviewed};
 pub use sweep::Swept;
 pub use zone::{EntrySummary, Event, Platform, Usage, Zone, ZoneConf};

@@ -35,7 +35,10 @@ use crate::disk::io::{DirEntry, DiskIo, File};
 use crate::disk::reader::Found;
 use crate::disk::segment::{Log, Place, Plan, Segment, file_cost};
 use crate::disk::writer::Queue;
-use crate::disk::{Disk, RETIRED, SEGMENT, SET_ASIDE, SUPERBLOCK_NAME, segment_number};
+use crate::disk::{
+    Disk, JOURNAL_NAME, JOURNAL_NEW_NAME, RETIRED, SEGMENT, SET_ASIDE, SUPERBLOCK_NAME,
+    segment_number,
+};
 use crate::index::{Index, Slot};
 use crate::lend::Limits;
 use crate::lock::{lock, write};
@@ -110,6 +113,7 @@ pub(crate) fn open(
         created_ms: superblock.created_ms,
         superblock: Mutex::new(file),
         log: Mutex::new(Log::new(opening.plan)),
+        syncing: Mutex::new(()),
         turning: Mutex::new(()),
         queue: Queue::new(conf.queue),
         files: RwLock::new(HashMap::new()),
@@ -126,6 +130,7 @@ pub(crate) fn open(
         door: RwLock::new(()),
         is_shut: AtomicBool::new(false),
         fills: Mutex::default(),
+        journal: Mutex::default(),
         is_low: AtomicBool::new(false),
         is_turn_queued: AtomicBool::new(false),
         this: this.clone(),
@@ -246,7 +251,8 @@ impl Opening {
 /// Whether a name in the directory is one of ours.
 fn is_ours(name: &str) -> bool {
     let base = name.split(SET_ASIDE).next().unwrap_or(name);
-    base == SUPERBLOCK_NAME || base.starts_with(SEGMENT) || base.starts_with(RETIRED)
+    let is_single = matches!(base, SUPERBLOCK_NAME | JOURNAL_NAME | JOURNAL_NEW_NAME);
+    is_single || base.starts_with(SEGMENT) || base.starts_with(RETIRED)
 }
 
 impl Inner {
@@ -254,6 +260,7 @@ impl Inner {
         lock(&self.disk.log).next_segment = superblock.next_segment;
         self.write_superblock(Shutdown::Unclean)?;
         let segments = self.look_around(opening)?;
+        self.take_journal(opening, superblock.shutdown)?;
         let mut loaded = self.load_segments(&segments);
         loaded.sort_unstable_by_key(|segment| segment.id);
         for (id, _) in &segments {
@@ -286,7 +293,7 @@ impl Inner {
                 foreign += 1;
             } else if let Some(id) = segment_number(name) {
                 segments.push((id, entry.len));
-            } else if name.starts_with(RETIRED) {
+            } else if name.starts_with(RETIRED) || name == JOURNAL_NEW_NAME {
                 let removed = self.disk.io.unlink(&path);
                 removed.map_err(|error| StoreError::io("remove", &path, error))?;
             } else if name.contains(SET_ASIDE) {
@@ -302,6 +309,23 @@ impl Inner {
             });
         }
         Ok(segments)
+    }
+
+    /// Reads the journal; sets it aside if it is not understood.
+    fn take_journal(&self, opening: &Opening, shutdown: Shutdown) -> Result<(), StoreError> {
+        let is_it = |entry: &DirEntry| entry.name == JOURNAL_NAME;
+        let Some(entry) = opening.list()?.into_iter().find(is_it) else {
+            return Ok(());
+        };
+        if self.load_journal(entry.len, shutdown).is_some() {
+            return Ok(());
+        }
+        self.lost_journal();
+        let to = opening.set_aside(JOURNAL_NAME)?;
+        let mut log = lock(&self.disk.log);
+        log.file_bytes += entry.len;
+        log.set_aside.push((to, entry.len));
+        Ok(())
     }
 
     fn load_segments(&self, segments: &[(u32, u64)]) -> Vec<Loaded> {
@@ -511,12 +535,14 @@ impl Inner {
         self.is_shut.store(true, Ordering::Release);
         // Who was at it when the flag was set is done with it after this.
         drop(lock(&self.disk.turning));
-        self.sync_segments();
+        let are_synced = self.sync_segments();
+        self.close_journal();
         let is_whole = {
             let log = lock(&self.disk.log);
             log.segments
                 .values()
                 .all(|segment| !segment.is_damaged && segment.open == 0)
+                && are_synced
         };
         // INVARIANT 2. If the mark cannot be written, the next start takes the longer way.
         if is_whole && let Err(error) = self.write_superblock(Shutdown::Clean) {

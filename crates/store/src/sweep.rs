@@ -118,6 +118,32 @@ impl Inner {
         }
     }
 
+    /// Counts the file of a journal against the limit, and makes space for it.
+    pub(crate) fn make_file_room(&self, cost: u64) -> io::Result<()> {
+        let _turn = lock(&self.disk.turning);
+        loop {
+            {
+                let mut log = lock(&self.disk.log);
+                if log.charge(cost) {
+                    log.journal_bytes += cost;
+                    return Ok(());
+                }
+            }
+            if self.unlink_retired() || self.unlink_set_aside() {
+                continue;
+            }
+            // Each round evicts a segment, so the loop ends.
+            match self.evict_oldest() {
+                Eviction::Done(_) => {}
+                // Only the active segment is left; without it the next round finds it.
+                Eviction::Nothing if lock(&self.disk.log).active != 0 => {
+                    lock(&self.disk.log).close_active();
+                }
+                _ => return Err(io::ErrorKind::StorageFull.into()),
+            }
+        }
+    }
+
     /// Evicts segments until the files are within the limit. For a limit that was lowered.
     pub(crate) fn trim(&self) {
         let _turn = lock(&self.disk.turning);

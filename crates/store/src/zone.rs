@@ -35,6 +35,7 @@ use crate::disk::segment::{Place, Refused};
 use crate::entry::{Body, Entry, Pins, Slice, Stored};
 use crate::fill::Fill;
 use crate::index::{Found, Index, Slot, UseTime};
+use crate::journal::JournalFile;
 use crate::key::Key;
 use crate::lend::Limits;
 use crate::lock::{lock, read};
@@ -243,6 +244,8 @@ pub(crate) struct Inner {
     pub(crate) is_shut: AtomicBool,
     /// Fills that may still run.
     pub(crate) fills: Mutex<Vec<Weak<Fill>>>,
+    /// What must outlive everything. Taken before all locks of the disk.
+    pub(crate) journal: Mutex<JournalFile>,
     /// What a reload may change.
     pub(crate) limits: Limits,
     /// Set while the file system has less than `min_free`.
@@ -386,6 +389,14 @@ impl Zone {
         self.inner.load().disk.queue.flush();
     }
 
+    /// Waits until everything that was finished or removed is on the device; false if some of it
+    /// cannot be.
+    pub fn sync(&self) -> bool {
+        let inner = self.inner.load();
+        inner.disk.queue.flush();
+        inner.sync_segments()
+    }
+
     /// Writes everything down, syncs it and lets the directory go. Later calls find nothing.
     pub fn close(&self) {
         let inner = self.inner.load();
@@ -438,7 +449,7 @@ impl Inner {
 
     /// The longest body that could be stored.
     pub(crate) fn capacity(&self) -> u64 {
-        lock(&self.disk.log).plan.capacity()
+        lock(&self.disk.log).capacity()
     }
 
     /// The zone, for an entry that may have to report a corrupt slice. Others do without: counting
@@ -487,7 +498,7 @@ impl Inner {
     }
 
     /// An entry for what is in memory, with the segments of its body pinned.
-    fn pin(&self, stored: Arc<Stored>) -> Option<Entry> {
+    pub(crate) fn pin(&self, stored: Arc<Stored>) -> Option<Entry> {
         let pins = match stored.segments() {
             [] => Pins::None,
             segments => match self.disk.files(segments) {

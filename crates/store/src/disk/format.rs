@@ -31,6 +31,10 @@ pub(crate) const ROW: u32 = 40;
 pub(crate) const FOOTER: u32 = 64;
 /// Bytes of a segment's header.
 pub(crate) const SEGMENT_HEADER: u32 = 64;
+/// Bytes of the journal's header.
+pub(crate) const JOURNAL_HEADER: u32 = 64;
+/// Bytes of the header of a record of the journal.
+pub(crate) const JOURNAL_RECORD: u32 = 32;
 /// Bytes of the superblock file.
 pub(crate) const SUPERBLOCK: u64 = 4096;
 /// Bytes of a key.
@@ -39,6 +43,8 @@ pub(crate) const KEY: u32 = 16;
 const SUPERBLOCK_MAGIC: u64 = u64::from_le_bytes(*b"millpond");
 const SEGMENT_MAGIC: u64 = u64::from_le_bytes(*b"mp-segmt");
 const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"mpRc");
+const JOURNAL_MAGIC: u64 = u64::from_le_bytes(*b"mp-journ");
+const JOURNAL_RECORD_MAGIC: u32 = u32::from_le_bytes(*b"mpJr");
 const FOOTER_MAGIC: u64 = u64::from_le_bytes(*b"mp-summy");
 const SUPERBLOCK_USED: usize = 56;
 /// Where the kind stands in a summary row.
@@ -49,6 +55,9 @@ const _: () = assert!(SLICE_REF == 4 + 4 + 4 + 4 + 8);
 const _: () = assert!(ROW == KEY + 4 + 4 + 8 + 1 + 3 + 4);
 const _: () = assert!(FOOTER == 8 + 4 + 4 + 4 + 4 + 4 + 4 + 8 + 16 + 8);
 const _: () = assert!(SEGMENT_HEADER == 8 + 4 + 4 + 16 + 4 + 4 + 8 + 8 + 8);
+const _: () = assert!(JOURNAL_HEADER == 8 + 4 + 4 + 16 + 4 + 4 + 8 + 8 + 8);
+const _: () = assert!(JOURNAL_RECORD == 4 + 4 + 4 + 4 + 8 + 8);
+const _: () = assert!(JOURNAL_HEADER.is_multiple_of(ALIGN) && JOURNAL_RECORD.is_multiple_of(ALIGN));
 const _: () = assert!(RECORD_HEADER.is_multiple_of(ALIGN) && SEGMENT_HEADER.is_multiple_of(ALIGN));
 
 /// Rounds up to where a record may begin.
@@ -212,6 +221,92 @@ impl SegmentHeader {
             segment,
             size,
             created_ms: fields.u64()?,
+        })
+    }
+}
+
+/// The first bytes of the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct JournalHeader {
+    /// Length of the file.
+    pub(crate) size: u32,
+    /// Milliseconds since 1970.
+    pub(crate) created_ms: u64,
+}
+
+impl JournalHeader {
+    /// The header's bytes.
+    pub(crate) fn encode(&self, uuid: &[u8; 16], seed: u64) -> Vec<u8> {
+        let mut block = Vec::with_capacity(JOURNAL_HEADER as usize);
+        block.extend_from_slice(&JOURNAL_MAGIC.to_le_bytes());
+        block.extend_from_slice(&VERSION.to_le_bytes());
+        block.extend_from_slice(&[0; 4]);
+        block.extend_from_slice(uuid);
+        block.extend_from_slice(&self.size.to_le_bytes());
+        block.extend_from_slice(&[0; 4]);
+        block.extend_from_slice(&self.created_ms.to_le_bytes());
+        block.extend_from_slice(&[0; 8]);
+        seal(&mut block, seed);
+        block
+    }
+
+    /// Reads a header; `None` if it is damaged, of an unknown version or of another zone.
+    pub(crate) fn decode(block: &[u8], uuid: &[u8; 16], seed: u64) -> Option<Self> {
+        let block = block.get(..JOURNAL_HEADER as usize)?;
+        let mut fields = Fields(block);
+        if !is_sealed(block, seed) || fields.u64()? != JOURNAL_MAGIC || fields.u32()? != VERSION {
+            return None;
+        }
+        fields.u32()?;
+        if fields.bytes::<16>()? != *uuid {
+            return None;
+        }
+        let size = fields.u32()?;
+        fields.u32()?;
+        Some(Self {
+            size,
+            created_ms: fields.u64()?,
+        })
+    }
+}
+
+/// The first bytes of a record of the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct JournalRecord {
+    /// Length of the payload.
+    pub(crate) len: u32,
+    /// Checksum of the payload.
+    pub(crate) payload_sum: u64,
+}
+
+impl JournalRecord {
+    /// The header's bytes, for a record at `offset`.
+    pub(crate) fn encode(&self, offset: u32, seed: u64) -> Vec<u8> {
+        let mut block = Vec::with_capacity(JOURNAL_RECORD as usize);
+        block.extend_from_slice(&JOURNAL_RECORD_MAGIC.to_le_bytes());
+        block.extend_from_slice(&self.len.to_le_bytes());
+        block.extend_from_slice(&offset.to_le_bytes());
+        block.extend_from_slice(&[0; 4]);
+        block.extend_from_slice(&self.payload_sum.to_le_bytes());
+        seal(&mut block, seed);
+        block
+    }
+
+    /// Reads the header of the record at `offset`; `None` if there is none.
+    pub(crate) fn decode(block: &[u8], seed: u64, offset: u32) -> Option<Self> {
+        let block = block.get(..JOURNAL_RECORD as usize)?;
+        let mut fields = Fields(block);
+        if fields.u32()? != JOURNAL_RECORD_MAGIC || !is_sealed(block, seed) {
+            return None;
+        }
+        let len = fields.u32()?;
+        if fields.u32()? != offset {
+            return None;
+        }
+        fields.u32()?;
+        Some(Self {
+            len,
+            payload_sum: fields.u64()?,
         })
     }
 }

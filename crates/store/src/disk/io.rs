@@ -55,6 +55,8 @@ pub trait DiskIo: Send + Sync {
     fn unlink(&self, path: &Path) -> io::Result<()>;
     /// Renames a file within its directory.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Waits until the names in a directory are on the device.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
     /// Bytes that an ordinary process may still allocate on the file system of `dir`.
     fn available(&self, dir: &Path) -> io::Result<u64>;
     /// Sixteen bytes that nobody can guess.
@@ -151,6 +153,10 @@ impl DiskIo for RealIo {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
     }
 
     fn available(&self, dir: &Path) -> io::Result<u64> {

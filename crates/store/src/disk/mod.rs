@@ -44,6 +44,8 @@ pub(crate) struct Disk {
     pub(crate) superblock: Mutex<Option<File>>,
     /// Space.
     pub(crate) log: Mutex<Log>,
+    /// Held while segments are synced, so that who finds none to sync knows that all are.
+    pub(crate) syncing: Mutex<()>,
     /// Held while segments are evicted or created, so that one thread does it for all.
     pub(crate) turning: Mutex<()>,
     /// Writes to be made.
@@ -89,6 +91,10 @@ impl Disk {
 
 /// The superblock's file.
 pub(crate) const SUPERBLOCK_NAME: &str = "millpond.zone";
+/// The journal's file.
+pub(crate) const JOURNAL_NAME: &str = "millpond.journal";
+/// The journal's file while it is written.
+pub(crate) const JOURNAL_NEW_NAME: &str = "millpond.journal.new";
 /// How names of files on their way out begin.
 pub(crate) const RETIRED: &str = "retired-";
 /// How names of segments begin.

@@ -191,6 +191,8 @@ pub(crate) struct Log {
     pub(crate) set_aside: Vec<(PathBuf, u64)>,
     /// Bytes of all files.
     pub(crate) file_bytes: u64,
+    /// Those of them that are the journal.
+    pub(crate) journal_bytes: u64,
 }
 
 impl Log {
@@ -204,6 +206,7 @@ impl Log {
             retired: Vec::new(),
             set_aside: Vec::new(),
             file_bytes: if plan.has_superblock() { SUPERBLOCK } else { 0 },
+            journal_bytes: 0,
         }
     }
 
@@ -321,6 +324,13 @@ impl Log {
         }
         self.file_bytes += cost;
         true
+    }
+
+    /// Bytes of a body that could be stored if nothing else were.
+    pub(crate) fn capacity(&self) -> u64 {
+        let rest = |limit: u64| limit.saturating_sub(self.journal_bytes);
+        let limit = self.plan.limit.map(rest);
+        Plan { limit, ..self.plan }.capacity()
     }
 
     /// Discounts a file that is gone.

@@ -140,6 +140,13 @@ impl DiskIo for SimIo {
         self.real.rename(from, to)
     }
 
+    fn sync_dir(&self, _: &Path) -> io::Result<()> {
+        if self.fault() == Fault::WriteError {
+            return Err(self.inject(rustix::io::Errno::IO));
+        }
+        Ok(())
+    }
+
     fn available(&self, dir: &Path) -> io::Result<u64> {
         match self.fault() {
             Fault::Available(bytes) => Ok(bytes),

@@ -209,7 +209,8 @@ impl Inner {
             let _ends = EndsSyncer(&syncer);
             let sync = || {
                 while syncer.wait() {
-                    self.sync_segments();
+                    // What could not be synced was counted and told.
+                    let _ = self.sync_segments();
                 }
             };
             let named = std::thread::Builder::new().name("store-sync".to_string());
@@ -217,7 +218,7 @@ impl Inner {
             self.write_until_closed(&|| match is_apart {
                 true => syncer.ask(),
                 // Without a thread of its own a sync is done here, and writes wait for it.
-                false => self.sync_segments(),
+                false => drop(self.sync_segments()),
             });
         });
     }
@@ -438,7 +439,9 @@ impl Inner {
     }
 
     /// Syncs every segment that was written to.
-    pub(crate) fn sync_segments(&self) {
+    pub(crate) fn sync_segments(&self) -> bool {
+        let _syncing = lock(&self.disk.syncing);
+        let mut are_synced = true;
         let dirty: Vec<u32> = {
             let mut log = lock(&self.disk.log);
             let dirty = log
@@ -459,8 +462,10 @@ impl Inner {
             if let Err(error) = self.disk.io.sync(&file) {
                 self.report_write(&error);
                 self.mark_damaged(id);
+                are_synced = false;
             }
         }
+        are_synced
     }
 
     fn mark_damaged(&self, id: u32) {

@@ -1,0 +1,322 @@
+//! The journal: small records that must outlive everything, durable before they are acknowledged.
+//!
+//! ```text
+//!   note ──► appended, synced ──► acknowledged
+//!     └ no room, or a write went wrong ──► rewrite: a new file, synced, renamed over the old one
+//! ```
+//!
+//! The zone's users keep in it what must not be forgotten (purges); the zone does not know what the
+//! records mean. The file is there from the first record on. Its space is counted against
+//! `max_size` and made by evicting segments where need be.
+//!
+//! 1. When [`Zone::note`] or [`Zone::rewrite_journal`] has returned without an error, the records
+//!    are on the device, the file's name included.
+//! 2. A record that was acknowledged is never lost silently: damage that is no torn tail is told
+//!    ([`Journal::is_damaged`]), and so is a file that is not understood.
+//! 3. After a write that went wrong nothing more is appended: the next record goes into a new file.
+//!
+//! A zone whose limit allows no files keeps nothing over a restart, so it needs no journal either.
+
+use std::io;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+
+use crate::disk::format::{
+    JOURNAL_HEADER, JOURNAL_RECORD, JournalHeader, JournalRecord, Shutdown, aligned, payload_sum,
+};
+use crate::disk::io::File;
+use crate::disk::segment::file_cost;
+use crate::disk::{JOURNAL_NAME, JOURNAL_NEW_NAME};
+use crate::lock::{lock, read};
+use crate::zone::{Event, Inner, Zone};
+
+/// Length of a new file, if the zone is large enough. Arbitrary: a few hundred records.
+const USUAL_SIZE: u64 = 64 << 10;
+/// The longest file. Arbitrary; users fold what they note before it is that long.
+const MAX_SIZE: u64 = 16 << 20;
+/// The shortest file.
+const MIN_SIZE: u64 = 4096;
+/// The journal may take one part in so many of the zone, or the shortest file.
+const SHARE: u64 = 16;
+
+/// Why something was not noted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// The zone is closed, or its directory is lent.
+    #[error("zone is closed")]
+    Closed,
+    /// There is no room behind the last record, or no file: rewrite the journal.
+    #[error("journal has no room")]
+    NoRoom,
+    /// So many records do not fit the largest file: make fewer of them.
+    #[error("records of {size} bytes do not fit a journal of at most {limit}")]
+    TooLarge {
+        /// What they need.
+        size: u64,
+        /// What there may be.
+        limit: u64,
+    },
+    /// The disk refused something.
+    #[error("journal cannot be written")]
+    Disk(#[from] io::Error),
+}
+
+/// What the journal held when the zone was opened.
+#[derive(Clone, Debug, Default)]
+pub struct Journal {
+    /// Its records, oldest first.
+    pub records: Vec<Bytes>,
+    /// Whether there may have been others.
+    pub is_damaged: bool,
+}
+
+/// The open file.
+#[derive(Debug, Default)]
+pub(crate) struct JournalFile {
+    file: Option<File>,
+    size: u32,
+    /// Where the next record goes; `size` when nothing is appended any more.
+    tail: u32,
+    /// What was there at the start.
+    found: Journal,
+}
+
+impl Zone {
+    /// What the journal held when the zone was opened, or taken back; to be asked for once.
+    pub fn take_journal(&self) -> Journal {
+        std::mem::take(&mut lock(&self.inner.load().journal).found)
+    }
+
+    /// Appends a record. It is durable when this returns; waits for the disk.
+    pub fn note(&self, record: &Bytes) -> Result<(), JournalError> {
+        let inner = self.inner.load();
+        let _open = read(&inner.door);
+        if inner.is_closed() {
+            return Err(JournalError::Closed);
+        }
+        inner.note(record)
+    }
+
+    /// Puts records in the place of all that the journal holds. They are durable when this returns;
+    /// after an error the old ones, or both, are there. Waits for the disk.
+    pub fn rewrite_journal(&self, records: &[Bytes]) -> Result<(), JournalError> {
+        let inner = self.inner.load();
+        let _open = read(&inner.door);
+        if inner.is_closed() {
+            return Err(JournalError::Closed);
+        }
+        inner.rewrite_journal(records)
+    }
+}
+
+impl Inner {
+    fn note(&self, record: &Bytes) -> Result<(), JournalError> {
+        if !lock(&self.disk.log).plan.has_superblock() {
+            return Ok(());
+        }
+        let mut journal = lock(&self.journal);
+        let Some(file) = &journal.file else {
+            return Err(JournalError::NoRoom);
+        };
+        let (tail, size) = (journal.tail, record_size(record));
+        if size > u64::from(journal.size - tail) {
+            return Err(JournalError::NoRoom);
+        }
+        let bytes = Bytes::from(encode_record(record, tail, self.disk.seed));
+        let wrote = self.disk.io.write_at(file, &[bytes], u64::from(tail));
+        let synced = wrote.and_then(|()| self.disk.io.sync(file));
+        if let Err(error) = synced {
+            // INVARIANT 3.
+            journal.tail = journal.size;
+            return Err(self.refused(error));
+        }
+        // It fits the file, so it fits 32 bits.
+        journal.tail = tail + size as u32;
+        Ok(())
+    }
+
+    fn rewrite_journal(&self, records: &[Bytes]) -> Result<(), JournalError> {
+        let limit = lock(&self.disk.log).plan;
+        if !limit.has_superblock() {
+            return Ok(());
+        }
+        let mut journal = lock(&self.journal);
+        let needed: u64 = records.iter().map(record_size).sum();
+        let needed = needed + u64::from(JOURNAL_HEADER);
+        let most = limit.limit.map_or(MAX_SIZE, |limit| limit / SHARE);
+        let most = (most.clamp(MIN_SIZE, MAX_SIZE) / MIN_SIZE) * MIN_SIZE;
+        if needed > most {
+            let (size, limit) = (needed, most);
+            return Err(JournalError::TooLarge { size, limit });
+        }
+        // Twice the need, so that not every record means another file; at most `most`: 16 MiB.
+        let size = (needed * 2).next_multiple_of(MIN_SIZE);
+        let size = size.max(USUAL_SIZE).min(most) as u32;
+        self.make_file_room(file_cost(size))?;
+        match self.write_journal(records, size) {
+            Ok((file, tail)) => {
+                let old = std::mem::replace(&mut journal.size, size);
+                journal.tail = tail;
+                if journal.file.replace(file).is_some() {
+                    self.discharge_journal(old);
+                }
+            }
+            Err(error) => {
+                self.discharge_journal(size);
+                // Its error is not the one to report; a file that stays is removed at start.
+                let _ = self.disk.io.unlink(&self.new_journal_path());
+                return Err(self.refused(error));
+            }
+        }
+        // INVARIANT 1: without its name the file is not there.
+        let named = self.disk.io.sync_dir(&self.disk.dir);
+        named.map_err(|error| self.refused(error))
+    }
+
+    /// Writes a whole file and gives it its name. The file, and where the next record goes.
+    fn write_journal(&self, records: &[Bytes], size: u32) -> io::Result<(File, u32)> {
+        let (io, path) = (&self.disk.io, self.new_journal_path());
+        match io.unlink(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = io.create(&path, u64::from(size))?;
+        let header = JournalHeader {
+            size,
+            created_ms: self.clock.now(),
+        };
+        let mut bytes = header.encode(&self.disk.uuid, self.disk.seed);
+        for record in records {
+            let encoded = encode_record(record, bytes.len() as u32, self.disk.seed);
+            bytes.extend_from_slice(&encoded);
+        }
+        let tail = bytes.len() as u32;
+        io.write_at(&file, &[Bytes::from(bytes)], 0)?;
+        io.sync(&file)?;
+        io.rename(&path, &self.disk.dir.join(JOURNAL_NAME))?;
+        Ok((file, tail))
+    }
+
+    fn new_journal_path(&self) -> PathBuf {
+        self.disk.dir.join(JOURNAL_NEW_NAME)
+    }
+
+    fn discharge_journal(&self, size: u32) {
+        let mut log = lock(&self.disk.log);
+        log.discharge(file_cost(size));
+        log.journal_bytes = log.journal_bytes.saturating_sub(file_cost(size));
+    }
+
+    fn refused(&self, error: io::Error) -> JournalError {
+        self.counters.write_failed();
+        self.report(&Event::WriteFailed(error.to_string()));
+        JournalError::Disk(error)
+    }
+
+    /// Reads the journal at the start. `None` if it is not understood.
+    pub(crate) fn load_journal(&self, len: u64, shutdown: Shutdown) -> Option<()> {
+        let path = self.disk.dir.join(JOURNAL_NAME);
+        let file = self.disk.io.open(&path).ok()?;
+        if len > MAX_SIZE {
+            return None;
+        }
+        let mut bytes = vec![0; len as usize];
+        self.disk.io.read_at(&file, &mut bytes, 0).ok()?;
+        let header = JournalHeader::decode(&bytes, &self.disk.uuid, self.disk.seed)?;
+        if u64::from(header.size) != len {
+            return None;
+        }
+        let scanned = scan(&Bytes::from(bytes), self.disk.seed);
+        // A torn tail was never acknowledged, unless there was nobody to tear it.
+        let is_torn = scanned.has_rest && shutdown == Shutdown::Unclean;
+        let mut journal = JournalFile {
+            file: Some(file),
+            size: header.size,
+            tail: scanned.tail,
+            found: Journal {
+                records: scanned.records,
+                is_damaged: scanned.has_hole || (scanned.has_rest && !is_torn),
+            },
+        };
+        if scanned.has_rest || scanned.has_hole {
+            journal.tail = journal.size;
+        }
+        let mut log = lock(&self.disk.log);
+        log.file_bytes += file_cost(header.size);
+        log.journal_bytes = file_cost(header.size);
+        drop(log);
+        *lock(&self.journal) = journal;
+        Some(())
+    }
+
+    /// There was a journal, and it cannot be read.
+    pub(crate) fn lost_journal(&self) {
+        lock(&self.journal).found.is_damaged = true;
+    }
+
+    /// Lets the file go.
+    pub(crate) fn close_journal(&self) {
+        lock(&self.journal).file = None;
+    }
+}
+
+/// What a file holds behind its header.
+struct Scanned {
+    records: Vec<Bytes>,
+    /// Behind the last record.
+    tail: u32,
+    /// Whether something else stands between two records.
+    has_hole: bool,
+    /// Whether something else stands behind the last one.
+    has_rest: bool,
+}
+
+fn scan(bytes: &Bytes, seed: u64) -> Scanned {
+    let mut scanned = Scanned {
+        records: Vec::new(),
+        tail: JOURNAL_HEADER,
+        has_hole: false,
+        has_rest: false,
+    };
+    let mut position = JOURNAL_HEADER as usize;
+    while let Some(rest) = bytes.get(position..).filter(|rest| !rest.is_empty()) {
+        let record = JournalRecord::decode(rest, seed, position as u32);
+        let start = position + JOURNAL_RECORD as usize;
+        let payload = record.and_then(|record| {
+            let payload = bytes.get(start..start.checked_add(record.len as usize)?)?;
+            (payload_sum(payload) == record.payload_sum).then(|| bytes.slice_ref(payload))
+        });
+        match payload {
+            Some(payload) => {
+                position += record_size(&payload) as usize;
+                scanned.has_hole |= std::mem::take(&mut scanned.has_rest);
+                scanned.records.push(payload);
+                scanned.tail = position as u32;
+            }
+            None => {
+                let step = rest.get(..16).unwrap_or(rest);
+                scanned.has_rest |= step.iter().any(|byte| *byte != 0);
+                position += step.len();
+            }
+        }
+    }
+    scanned
+}
+
+/// Bytes that a record takes in the file.
+fn record_size(payload: &Bytes) -> u64 {
+    aligned(u64::from(JOURNAL_RECORD) + payload.len() as u64)
+}
+
+fn encode_record(payload: &Bytes, offset: u32, seed: u64) -> Vec<u8> {
+    let record = JournalRecord {
+        len: payload.len() as u32,
+        payload_sum: payload_sum(payload),
+    };
+    let mut bytes = record.encode(offset, seed);
+    bytes.extend_from_slice(payload);
+    bytes.resize(record_size(payload) as usize, 0);
+    bytes
+}
