@@ -25,6 +25,7 @@ pub mod ignore;
 pub mod key;
 pub mod method;
 pub mod range;
+pub mod reason;
 pub mod revalidate;
 pub mod status;
 pub mod step;

@@ -56,11 +56,24 @@ pub enum CcValidity {
     Unset,
 }
 
+/// What in Cache-Control forbids storing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forbidding {
+    /// `no-cache`.
+    NoCache,
+    /// `no-store`.
+    NoStore,
+    /// `private`.
+    Private,
+    /// A lifetime of zero.
+    NoTime,
+}
+
 /// Why a response may not be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The upstream forbids it in Cache-Control.
-    Forbidden,
+    /// The upstream forbids it in Cache-Control, by this word.
+    Forbidden(Forbidding),
     /// A number in Cache-Control is malformed.
     Malformed,
     /// `X-Accel-Expires: 0`.
@@ -104,18 +117,22 @@ struct StaleExtensions {
 /// Reads one Cache-Control line as nginx does.
 #[must_use]
 pub fn cache_control_validity(value: &[u8], now: i64) -> CcVerdict {
-    let forbidding: [&[u8]; 3] = [b"no-cache", b"no-store", b"private"];
-    if forbidding
-        .iter()
-        .any(|word| after_word(value, word).is_some())
-    {
-        return refused(Refusal::Forbidden);
+    let forbidding: [(&[u8], Forbidding); 3] = [
+        (b"no-store", Forbidding::NoStore),
+        (b"private", Forbidding::Private),
+        (b"no-cache", Forbidding::NoCache),
+    ];
+    let found = forbidding
+        .into_iter()
+        .find(|(word, _)| after_word(value, word).is_some());
+    if let Some((_, forbidding)) = found {
+        return refused(Refusal::Forbidden(forbidding));
     }
     let lifetime = after_word(value, b"s-maxage=").or_else(|| after_word(value, b"max-age="));
     let validity = match lifetime.map(delta_seconds) {
         None => CcValidity::Unset,
         Some(None) => return refused(Refusal::Malformed),
-        Some(Some(0)) => return refused(Refusal::Forbidden),
+        Some(Some(0)) => return refused(Refusal::Forbidden(Forbidding::NoTime)),
         Some(Some(max_age)) => CcValidity::Valid {
             max_age,
             until: later(now, max_age),
@@ -230,7 +247,7 @@ pub struct UpstreamValidity {
     /// Rule 2: nothing lifts it.
     refusal: Option<Refusal>,
     /// Rule 1.
-    is_forbidden: bool,
+    forbidden: Option<Forbidding>,
     /// Rule 3.
     is_expired: bool,
     /// nginx's 0 for "not known" is kept, because `@0` means it.
@@ -258,7 +275,7 @@ impl UpstreamValidity {
         Self {
             now,
             refusal: None,
-            is_forbidden: false,
+            forbidden: None,
             is_expired: false,
             until: 0,
             has_accel_expires: false,
@@ -279,7 +296,9 @@ impl UpstreamValidity {
         }
         let verdict = cache_control_validity(value, self.now);
         match verdict.validity {
-            CcValidity::NotStorable(Refusal::Forbidden) => self.is_forbidden = true,
+            CcValidity::NotStorable(Refusal::Forbidden(by)) => {
+                self.forbidden = self.forbidden.or(Some(by));
+            }
             CcValidity::NotStorable(refusal) => self.refuse(refusal),
             CcValidity::Unset => {}
             CcValidity::Valid { until, .. } => {
@@ -314,7 +333,7 @@ impl UpstreamValidity {
             AccelExpires::Unset => {}
             AccelExpires::Until(time) => {
                 self.until = time;
-                self.is_forbidden = false;
+                self.forbidden = None;
                 self.is_expired = false;
             }
         }
@@ -333,9 +352,9 @@ impl UpstreamValidity {
     /// Whether and until when the response may be stored.
     #[must_use]
     pub fn verdict(&self) -> Validity {
-        match self.refusal {
+        let refusal = self.refusal.or(self.forbidden.map(Refusal::Forbidden));
+        match refusal {
             Some(refusal) => Validity::NotStorable(refusal),
-            None if self.is_forbidden => Validity::NotStorable(Refusal::Forbidden),
             None if self.is_expired => Validity::NotStorable(Refusal::Expired),
             None if self.until == 0 => Validity::Unset,
             None => Validity::Until(self.until),
@@ -404,13 +423,34 @@ mod tests {
             ("max-age=60, s-maxage=30", valid(30)),
             ("x-max-age=5", valid(5)),
             ("max-age =5", Unset),
-            ("max-age=0", NotStorable(Refusal::Forbidden)),
-            ("max-age=", NotStorable(Refusal::Forbidden)),
-            ("s-maxage=0, max-age=5", NotStorable(Refusal::Forbidden)),
-            ("No-Cache, max-age=60", NotStorable(Refusal::Forbidden)),
-            ("no-cache=\"Set-Cookie\"", NotStorable(Refusal::Forbidden)),
-            ("no-store", NotStorable(Refusal::Forbidden)),
-            ("xprivatex", NotStorable(Refusal::Forbidden)),
+            (
+                "max-age=0",
+                NotStorable(Refusal::Forbidden(Forbidding::NoTime)),
+            ),
+            (
+                "max-age=",
+                NotStorable(Refusal::Forbidden(Forbidding::NoTime)),
+            ),
+            (
+                "s-maxage=0, max-age=5",
+                NotStorable(Refusal::Forbidden(Forbidding::NoTime)),
+            ),
+            (
+                "No-Cache, max-age=60",
+                NotStorable(Refusal::Forbidden(Forbidding::NoCache)),
+            ),
+            (
+                "no-cache=\"Set-Cookie\"",
+                NotStorable(Refusal::Forbidden(Forbidding::NoCache)),
+            ),
+            (
+                "no-store",
+                NotStorable(Refusal::Forbidden(Forbidding::NoStore)),
+            ),
+            (
+                "xprivatex",
+                NotStorable(Refusal::Forbidden(Forbidding::Private)),
+            ),
             ("max-age=-1", NotStorable(Refusal::Malformed)),
             ("max-age=6x", NotStorable(Refusal::Malformed)),
             ("max-age=\"60\"", NotStorable(Refusal::Malformed)),
@@ -511,15 +551,15 @@ mod tests {
             ),
             (
                 &[("cc", "no-cache"), ("expires", FUTURE)],
-                NotStorable(Refusal::Forbidden),
+                NotStorable(Refusal::Forbidden(Forbidding::NoCache)),
             ),
             (
                 &[("expires", FUTURE), ("cc", "no-cache")],
-                NotStorable(Refusal::Forbidden),
+                NotStorable(Refusal::Forbidden(Forbidding::NoCache)),
             ),
             (
                 &[("cc", "no-cache"), ("cc", "max-age=60")],
-                NotStorable(Refusal::Forbidden),
+                NotStorable(Refusal::Forbidden(Forbidding::NoCache)),
             ),
             (
                 &[("cc", "max-age=10"), ("cc", "max-age=60")],

@@ -18,6 +18,7 @@ use super::{Ask, Exchange, FetchFailure, Fetched, Purpose, Served, Step, Walk, f
 use crate::fill::pump::{Primed, Pump};
 use crate::fill::{FillEnd, Lead, Streaming};
 use crate::head::StoredHead;
+use crate::reason::{Note, Reason};
 use crate::status::CacheStatus;
 use crate::use_stale::StaleCause;
 use crate::verdict::StaleRules;
@@ -54,7 +55,8 @@ impl Stale {
     }
 
     /// It is the answer.
-    pub(crate) fn served<X: Exchange>(self) -> Step<X> {
+    pub(crate) fn served<X: Exchange>(self, x: &mut X) -> Step<X> {
+        x.note(Note::Because(Reason::OnError));
         Step::Done(Served::Entry(self.found, CacheStatus::Stale))
     }
 }
@@ -159,7 +161,7 @@ impl Fetch {
             }
             lead.end(FillEnd::Failed { status, cause });
         }
-        stale.map(Stale::served).ok_or(failure)
+        stale.map(|stale| stale.served(x)).ok_or(failure)
     }
 
     fn answered<X: Exchange>(self, x: &mut X, walk: &Walk, fetched: X::Fetched) -> Step<X> {
@@ -169,7 +171,7 @@ impl Fetch {
                 if let Some(lead) = lead {
                     lead.end(FillEnd::KeptStale(code));
                 }
-                stale.served()
+                stale.served(x)
             }
             (None, _) => Step::Done(Served::Passed(fetched, self.status)),
             (Some(lead), Some(stale)) if is_unchanged(walk, code) => {
@@ -190,12 +192,13 @@ fn store<X: Exchange>(
 ) -> Step<X> {
     let begun = storable(x, walk, &fetched).and_then(|head| {
         walk.zone.forget_error(lead.key());
-        let writer = begin(walk, *lead.key(), &head, fetched.length()).ok()?;
-        Some((head, writer))
+        let writer = begin(walk, *lead.key(), &head, fetched.length())?;
+        Ok((head, writer))
     });
     match begun {
-        Some((head, writer)) => fill(x, lead, head, (fetched, writer), status),
-        None => {
+        Ok((head, writer)) => fill(x, lead, head, (fetched, writer), status),
+        Err(why) => {
+            x.note(Note::Because(why));
             lead.end(FillEnd::NotStorable);
             Step::Done(Served::Passed(fetched, status))
         }
@@ -231,6 +234,7 @@ fn renew<X: Exchange>(
     fetched: &X::Fetched,
 ) -> Step<X> {
     let now = x.now();
+    x.note(Note::Because(Reason::NotModified));
     if walk.rules.is_rfc() {
         stale.head = freshened(&stale.head, fetched);
     }
@@ -285,6 +289,7 @@ fn fill<X: Exchange>(
         is_delimited,
         view: reader.view.clone(),
     });
+    x.note(Note::Stored);
     if pump.prime() == Primed::More {
         lead.begin(Arc::clone(&streaming));
         x.spawn(pump.run(lead));

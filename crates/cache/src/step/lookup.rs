@@ -6,12 +6,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use millpond_semantics::cache_status::Forward;
 use millpond_store::Key;
 
 use super::fetch::{Fetch, Stale};
 use super::wait::{Patience, Wait};
 use super::{Exchange, FetchFailure, Served, Step, Walk, update};
 use crate::fill::{FillEnd, Lead, Ticket, Waiter};
+use crate::reason::{Note, Reason};
 use crate::status::CacheStatus;
 use crate::use_stale::StaleCause;
 use crate::verdict::{Verdict, verdict};
@@ -63,12 +65,15 @@ impl Lookup {
 
     pub(crate) fn run<X: Exchange>(self, x: &mut X, walk: &Walk) -> Result<Step<X>, X::Failure> {
         if self.is_first() && x.must_bypass() {
-            return Ok(bypass(walk));
+            return Ok(bypass(x, walk));
         }
         match self.look_up(x, walk) {
             LookedUp::Missing(key) => self.missing(x, walk, key),
             LookedUp::Found(found) => match judge(x, walk, &found) {
-                Verdict::Fresh => Ok(Step::Done(Served::Entry(found, CacheStatus::Hit))),
+                Verdict::Fresh => {
+                    x.note(Note::Hit(why_served(x.now(), &found)));
+                    Ok(Step::Done(Served::Entry(found, CacheStatus::Hit)))
+                }
                 Verdict::Stale(rules) => self.stale(x, walk, Stale { found, rules }),
             },
         }
@@ -88,17 +93,22 @@ impl Lookup {
     }
 
     fn missing<X: Exchange>(self, x: &mut X, walk: &Walk, key: Key) -> Result<Step<X>, X::Failure> {
+        x.note(Note::Forwarded(why_missing(walk, key)));
         if wants_stored_only(walk) {
+            x.note(Note::Because(Reason::OnlyIfCached));
             return Err(X::Failure::shared(504));
         }
         if let Some(status) = walk.zone.remembered_error(&key, x.now()) {
+            x.note(Note::Because(Reason::RecentFailure));
             x.label(CacheStatus::Hit);
             return Err(X::Failure::shared(status));
         }
         if self.is_first() && !walk.zone.uses.admits(&key, &walk.policies.admission) {
+            x.note(Note::Because(Reason::MinUses));
             return Ok(Step::Pass(CacheStatus::Miss));
         }
         if !may_fill(x, walk) {
+            x.note(Note::Because(Reason::RangeOffset));
             return Ok(Step::Pass(CacheStatus::Miss));
         }
         let ticket = match enter(walk, key) {
@@ -127,13 +137,16 @@ impl Lookup {
         walk: &Walk,
         stale: Stale,
     ) -> Result<Step<X>, X::Failure> {
+        x.note(Note::Forwarded(why_not_served(x.now(), &stale.found)));
         if wants_stored_only(walk) {
+            x.note(Note::Because(Reason::OnlyIfCached));
             return Err(X::Failure::shared(504));
         }
         if !stale.rules.while_updating
             && let Some(status) = walk.zone.remembered_error(&stale.found.key, x.now())
             && !stale.covers_failure(walk, remembered_cause(status))
         {
+            x.note(Note::Because(Reason::RecentFailure));
             x.label(CacheStatus::Hit);
             return Err(X::Failure::shared(status));
         }
@@ -153,6 +166,7 @@ impl Lookup {
         let behind = behind && !x.is_background();
         if behind && stale.rules.while_updating {
             let found = stale.found.clone();
+            x.note(Note::Hit(Reason::WhileRevalidating));
             x.spawn(update(x.background(), walk.clone(), lead, stale));
             return Step::Done(Served::Entry(found, CacheStatus::Stale));
         }
@@ -162,8 +176,15 @@ impl Lookup {
         Step::Fetch(Fetch::stale(lead, stale))
     }
 
-    fn wait_stale<X: Exchange>(self, x: &X, walk: &Walk, stale: Stale, waiter: Waiter) -> Step<X> {
+    fn wait_stale<X: Exchange>(
+        self,
+        x: &mut X,
+        walk: &Walk,
+        stale: Stale,
+        waiter: Waiter,
+    ) -> Step<X> {
         if stale.rules.while_updating && !x.is_background() {
+            x.note(Note::Hit(Reason::Updating));
             return Step::Done(Served::Entry(stale.found, CacheStatus::Updating));
         }
         if !may_fill(x, walk) {
@@ -204,10 +225,37 @@ fn unless_unlocked(walk: &Walk, key: Key, waiter: Waiter) -> Ticket {
 
 /// A bypassed answer replaces the stored one; while another is being stored it is passed on
 /// unstored, because which of the two is newer is not known.
-fn bypass<X: Exchange>(walk: &Walk) -> Step<X> {
+fn bypass<X: Exchange>(x: &mut X, walk: &Walk) -> Step<X> {
+    x.note(Note::Forwarded(Forward::Bypass));
     match walk.zone.fills.enter(walk.key.key, Duration::MAX) {
         Ticket::Lead(lead) => Step::Fetch(Fetch::bypass(lead)),
-        Ticket::Wait(_) => Step::Pass(CacheStatus::Bypass),
+        Ticket::Wait(_) => {
+            x.note(Note::Because(Reason::BeingStored));
+            Step::Pass(CacheStatus::Bypass)
+        }
+    }
+}
+
+/// RFC 9211 §2.2: another variant may be there.
+fn why_missing(walk: &Walk, key: Key) -> Forward {
+    match key == walk.key.key {
+        true => Forward::UriMiss,
+        false => Forward::VaryMiss,
+    }
+}
+
+/// RFC 9211 §2.2: a fresh answer that is not served is one that the request does not want.
+fn why_not_served(now: i64, found: &FoundEntry) -> Forward {
+    match now <= found.head.valid_until && !found.head.bounds.must_validate {
+        true => Forward::Request,
+        false => Forward::Stale,
+    }
+}
+
+fn why_served(now: i64, found: &FoundEntry) -> Reason {
+    match now <= found.head.valid_until {
+        true => Reason::Fresh,
+        false => Reason::MaxStale,
     }
 }
 

@@ -18,7 +18,7 @@
 //! Invariants:
 //! 1. A walk ends within `STEPS_MAX` steps.
 //! 2. A lead is ended in every way out of a fetch; what is not said ends it as abandoned.
-//! 3. Statuses are labels: no step looks at them.
+//! 3. Statuses and notes are labels: no step looks at them.
 
 mod fetch;
 mod lookup;
@@ -39,6 +39,7 @@ use crate::fill::{Lead, Streaming};
 use crate::head::StoredHead;
 use crate::ignore::IgnorePolicy;
 use crate::range::RangePolicy;
+use crate::reason::Note;
 use crate::revalidate::RevalidatePolicy;
 use crate::status::CacheStatus;
 use crate::targeted::TargetedPolicy;
@@ -136,6 +137,8 @@ pub trait Exchange {
     /// Labels the request with what the cache does for it so far; what it is served with may say
     /// otherwise, a failure says no more.
     fn label(&mut self, _status: CacheStatus) {}
+    /// Enters in the request's account what was decided and why.
+    fn note(&mut self, _note: Note) {}
     /// Asks the origin.
     fn fetch(&mut self, ask: &Ask) -> impl Future<Output = Result<Self::Fetched, Self::Failure>>;
     /// The exchange for a background update.

@@ -17,20 +17,21 @@ use millpond_store::Key;
 use super::{Exchange, Fetched, Policies, Rules, Walk};
 use crate::head::{Bounds, FieldsWriter, StoredHead};
 use crate::ignore::IgnorableField;
+use crate::reason::Reason;
 use crate::targeted::EachField;
 use crate::variant;
 
-/// The head to store, or `None` when the answer must not be.
+/// The head to store, or why the answer must not be.
 pub(crate) fn storable<X: Exchange>(
     x: &mut X,
     walk: &Walk,
     fetched: &X::Fetched,
-) -> Option<StoredHead> {
+) -> Result<StoredHead, Reason> {
     let now = x.now();
     let given = Given::of(x, walk);
-    let (life, vary) = may_keep(&given, fetched, now).ok()?;
+    let (life, vary) = may_keep(&given, fetched, now)?;
     if x.must_not_store() {
-        return None;
+        return Err(Reason::Excluded);
     }
     let mut fields = FieldsWriter::default();
     let named = connection_fields(&given, fetched);
@@ -51,7 +52,7 @@ pub(crate) fn storable<X: Exchange>(
         head.variant = variant::hash(&walk.key.key, &vary, &|name| x.field(name));
         head.vary = vary;
     }
-    Some(head)
+    Ok(head)
 }
 
 /// What an answer is judged by.
@@ -85,7 +86,7 @@ pub enum NotKept {
     /// Its fields forbid it.
     Refused(Refusal),
     /// The rules of RFC 9111 forbid it.
-    Rules,
+    Rules(reuse::Refusal),
     /// Neither its fields nor `proxy_cache_valid` say for how long.
     NoTime,
     /// Its Vary is `*` or too long.
@@ -169,7 +170,7 @@ impl Lifetime {
         if let Some(asked) = given.rules.asked() {
             let fields = AnswerFields::read(given, &|each| fetched.each_field(each));
             return Lifetime::by_rfc(given, asked, (fetched.status(), &fields, now))
-                .ok_or(NotKept::Rules);
+                .map_err(NotKept::Rules);
         }
         let validity = validity(given, fetched, now);
         let until = match validity.verdict() {
@@ -201,7 +202,7 @@ impl Lifetime {
     ) -> Option<Lifetime> {
         if let Some(asked) = given.rules.asked() {
             let fields = AnswerFields::read(given, &|each| each_stored_field(head, each));
-            return Lifetime::by_rfc(given, asked, (head.status, &fields, now));
+            return Lifetime::by_rfc(given, asked, (head.status, &fields, now)).ok();
         }
         let fresh = renewing_validity(given, fetched, now);
         let stored = stored_validity(given, head, now);
@@ -225,7 +226,7 @@ impl Lifetime {
         given: &Given<'_>,
         asked: &RequestRules,
         (status, fields, now): (u16, &AnswerFields, i64),
-    ) -> Option<Lifetime> {
+    ) -> Result<Lifetime, reuse::Refusal> {
         let control = fields.cache_control.iter().map(|value| &value[..]);
         let answer = Answer {
             status,
@@ -243,11 +244,11 @@ impl Lifetime {
             received: now,
             configured: configured.map(|time| time.as_secs()),
         };
-        let terms = reuse::terms(&answer, &asked).ok()?;
+        let terms = reuse::terms(&answer, &asked)?;
         let left = terms.lifetime as i128 - terms.initial_age as i128;
         // Seconds are told whole: the last fresh one is that before the lifetime is over.
         let until = i128::from(now) + left - 1;
-        Some(Lifetime {
+        Ok(Lifetime {
             until: until.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64,
             stale_updating: bounded(terms.while_revalidating),
             stale_error: bounded(terms.on_error.unwrap_or(0)),

@@ -7,6 +7,7 @@
 mod body;
 mod lookup;
 mod origin;
+mod reason;
 mod revalidate;
 mod stale;
 mod variant;
@@ -26,6 +27,7 @@ use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::Instant;
 
 use super::*;
+use crate::reason::Account;
 use crate::targeted::TargetList;
 use crate::valid::ValidTime;
 use origin::{Fail, FakeExchange, Origin, Script};
@@ -76,6 +78,7 @@ struct Answer {
     /// The body; what came before its end when it broke off.
     body: Result<String, String>,
     trail: String,
+    account: Account,
 }
 
 impl Answer {
@@ -210,7 +213,9 @@ impl Bench {
             let mut trail = Trail::new();
             let served = serve(&mut x, &walk, &mut |step| trail.push(step)).await;
             let label = x.label.map_or("", CacheStatus::as_str);
-            answer(served, label, trail.join(" ")).await
+            let mut answer = answer(served, label, trail.join(" ")).await;
+            answer.account = x.account;
+            answer
         })
     }
 
@@ -289,6 +294,7 @@ async fn answer(
         status,
         body: body.map(text).map_err(text),
         trail,
+        account: Account::default(),
     }
 }
 

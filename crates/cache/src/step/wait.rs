@@ -14,6 +14,7 @@ use crate::clock;
 use crate::fill::lock::LockPolicy;
 use crate::fill::pump::Reader;
 use crate::fill::{FillEnd, Streaming, Waited, Waiter};
+use crate::reason::{Note, Reason};
 use crate::status::CacheStatus;
 use crate::variant;
 
@@ -77,13 +78,16 @@ impl Wait {
                 self.wait(walk).await
             }
             Some(known) => known,
-            None if !walk.policies.lock.enabled => return Ok(self.alone()),
+            None if !walk.policies.lock.enabled => {
+                x.note(Note::Because(Reason::NoLock));
+                return Ok(self.alone());
+            }
             None => self.wait(walk).await,
         };
         match waited {
             Waited::Streaming(streaming) => Ok(self.join(x, walk, streaming)),
-            Waited::TimedOut => Ok(self.timed_out(walk)),
-            Waited::Ended(end) => self.ended(walk, end),
+            Waited::TimedOut => Ok(self.timed_out(x, walk)),
+            Waited::Ended(end) => self.ended(x, walk, end),
         }
     }
 
@@ -106,27 +110,39 @@ impl Wait {
         }
     }
 
-    fn ended<X: Exchange>(self, walk: &Walk, end: FillEnd) -> Result<Step<X>, X::Failure> {
+    fn ended<X: Exchange>(
+        self,
+        x: &mut X,
+        walk: &Walk,
+        end: FillEnd,
+    ) -> Result<Step<X>, X::Failure> {
         match (end, self.stale) {
             (FillEnd::Complete | FillEnd::Abandoned, _) => {
                 Ok(Step::Lookup(Lookup::again(self.patience)))
             }
             (FillEnd::Failed { cause, .. }, Some(stale)) if stale.covers_failure(walk, cause) => {
-                Ok(stale.served())
+                Ok(stale.served(x))
             }
-            (FillEnd::Failed { status, .. }, _) => Err(X::Failure::shared(status)),
+            (FillEnd::Failed { status, .. }, _) => {
+                x.note(Note::Because(Reason::SharedFailure));
+                Err(X::Failure::shared(status))
+            }
             (FillEnd::KeptStale(status), Some(stale)) if stale.covers_status(walk, status) => {
-                Ok(stale.served())
+                Ok(stale.served(x))
             }
-            (FillEnd::KeptStale(_) | FillEnd::NotStorable, stale) => Ok(alone(stale)),
+            (FillEnd::KeptStale(_) | FillEnd::NotStorable, stale) => {
+                x.note(Note::Because(Reason::NotShared));
+                Ok(alone(stale))
+            }
         }
     }
 
     /// The lock timed out, or the fill is so old that one more request may try.
-    fn timed_out<X: Exchange>(self, walk: &Walk) -> Step<X> {
+    fn timed_out<X: Exchange>(self, x: &mut X, walk: &Walk) -> Step<X> {
         if self.waiter.is_old(walk.policies.lock.age) {
             Step::Lookup(Lookup::again(self.patience))
         } else {
+            x.note(Note::Because(Reason::LockTimeout));
             self.alone()
         }
     }
@@ -136,7 +152,7 @@ impl Wait {
     }
 
     /// Reads along, if the fill is of the request's own variant.
-    fn join<X: Exchange>(self, x: &X, walk: &Walk, streaming: Arc<Streaming>) -> Step<X> {
+    fn join<X: Exchange>(self, x: &mut X, walk: &Walk, streaming: Arc<Streaming>) -> Step<X> {
         let head = &streaming.head;
         if !head.vary.is_empty() {
             let wanted = variant::hash(&walk.key.key, &head.vary, &|name| x.field(name));
@@ -148,6 +164,7 @@ impl Wait {
             view: streaming.view.clone(),
             overflow: None,
         };
+        x.note(Note::Collapsed);
         Step::Done(Served::Filling(streaming, reader, CacheStatus::Hit))
     }
 }

@@ -75,12 +75,12 @@ fn reason(why: NotKept, status: u16) -> String {
     match why {
         NotKept::Interim => "it is not a final answer".to_string(),
         NotKept::AccelRedirect => "X-Accel-Redirect sends the request on".to_string(),
-        NotKept::Rules => "the rules of RFC 9111 forbid it".to_string(),
+        NotKept::Rules(_) => "the rules of RFC 9111 forbid it".to_string(),
         NotKept::NoTime => {
             format!("neither its fields nor _cache_valid say how long {status} is fresh")
         }
         NotKept::Vary | NotKept::Refused(Refusal::Vary) => "its Vary is * or too long".to_string(),
-        NotKept::Refused(Refusal::Forbidden) => "Cache-Control forbids it".to_string(),
+        NotKept::Refused(Refusal::Forbidden(_)) => "Cache-Control forbids it".to_string(),
         NotKept::Refused(Refusal::Malformed) => "Cache-Control is malformed".to_string(),
         NotKept::Refused(Refusal::AccelExpires) => "X-Accel-Expires forbids it".to_string(),
         NotKept::Refused(Refusal::Expired) => "Expires is past or malformed".to_string(),

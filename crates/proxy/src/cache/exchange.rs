@@ -14,6 +14,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use millpond_cache::bypass::BypassPolicy;
+use millpond_cache::reason::Note;
 use millpond_cache::status::CacheStatus;
 use millpond_cache::step::{self, Exchange, FetchEnd, FetchFailure, Purpose};
 use millpond_cache::use_stale::StaleCause;
@@ -119,6 +120,11 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     fn label(&mut self, status: CacheStatus) {
         let trace = &self.req.borrow().upstream;
         RefCell::borrow_mut(trace).cache_status = Some(status.as_str());
+    }
+
+    fn note(&mut self, note: Note) {
+        let trace = &self.req.borrow().upstream;
+        RefCell::borrow_mut(trace).account.note(note);
     }
 
     async fn fetch(&mut self, ask: &step::Ask) -> Result<Origin, Failed> {

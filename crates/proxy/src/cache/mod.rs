@@ -10,4 +10,5 @@ pub mod by_rfc;
 pub mod exchange;
 pub mod pass;
 pub mod slice;
+pub mod status_header;
 pub mod zones;

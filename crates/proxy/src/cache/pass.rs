@@ -17,6 +17,7 @@ use millpond_cache::zone::{CacheZone, FoundEntry, PrimaryKey};
 use super::body::{self, FillBody};
 use super::by_rfc;
 use super::exchange::{Failed, PassExchange};
+use super::status_header::{self, Told};
 use super::zones::LocationCache;
 use crate::body::Body;
 use crate::downstream::{self, body::RequestBody};
@@ -44,19 +45,31 @@ pub async fn run(
         policies: Arc::clone(&cache.policies),
         rules: by_rfc::rules(req, target),
     };
+    let tries_before = status_header::tries(req);
     let mut exchange = PassExchange::new(&mut *req, Arc::clone(target));
     let served = step::serve(&mut exchange, &walk, &mut |_| {}).await;
-    match served {
-        Ok(Served::Entry(found, status)) => Ok(from_entry(req, target, &found, status)),
+    let mut told = Told {
+        key: Some(&walk.key.text),
+        tries_before,
+        ..Told::default()
+    };
+    let mut response = match served {
+        Ok(Served::Entry(found, status)) => {
+            told.valid_until = Some(found.head.valid_until);
+            from_entry(req, target, &found, status)
+        }
         Ok(Served::Filling(streaming, reader, status)) => {
-            Ok(from_fill(req, target, &streaming, reader, status))
+            told.valid_until = Some(streaming.head.valid_until);
+            from_fill(req, target, &streaming, reader, status)
         }
         Ok(Served::Passed(fetched, status)) => {
             note(req, status);
-            answer::from_fetched(req, target, fetched.fetched)
+            answer::from_fetched(req, target, fetched.fetched)?
         }
-        Err(Failed(failure)) => Err(failure),
-    }
+        Err(Failed(failure)) => return Err(failure),
+    };
+    status_header::tell(req, target, &mut response, &told);
+    Ok(response)
 }
 
 /// nginx: a body that is not passed on while it comes is read first, so that the key may name it.

@@ -17,6 +17,7 @@ use super::exchange::{self, Ask, Fetched};
 use super::group::{self, Group};
 use super::peer::{Peer, PeerSettings};
 use super::protocol::Protocol;
+use crate::cache::status_header::{self, Told};
 use crate::cache::{self, by_rfc};
 use crate::downstream::address::Address;
 use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
@@ -28,6 +29,8 @@ use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
 use crate::scope::declared::Declared;
 use millpond_cache::method::CacheMethod;
+use millpond_cache::reason::Note;
+use millpond_semantics::cache_status::Forward;
 
 /// Rows of this file.
 pub const ROWS: &[Row] = &[
@@ -451,9 +454,27 @@ pub async fn run_whole(req: &mut Request, target: &Arc<PassTarget>) -> Result<Re
     {
         return cache::pass::run(req, target, cache, zone).await;
     }
+    let tries_before = status_header::tries(req);
+    let has_cache = location.cache(target.protocol).is_some();
+    if has_cache {
+        let why = match may_cache(req, target.protocol) {
+            true => Forward::Bypass,
+            false => Forward::Method,
+        };
+        let mut trace = req.upstream.borrow_mut();
+        trace.account.note(Note::Forwarded(why));
+    }
     let fetched = Box::pin(exchange::fetch(req, target, &Ask::default())).await?;
     invalidate(req, target, &fetched)?;
-    answer::from_fetched(req, target, fetched)
+    let mut response = answer::from_fetched(req, target, fetched)?;
+    if has_cache {
+        let told = Told {
+            tries_before,
+            ..Told::default()
+        };
+        status_header::tell(req, target, &mut response, &told);
+    }
+    Ok(response)
 }
 
 /// What the cache holds for a URI is wrong after an unsafe method has succeeded.

@@ -27,6 +27,7 @@ use super::next::NextPolicy;
 use super::params::ParamPolicy;
 use super::request::RequestPolicy;
 use super::store::{self, Keeping, StorePolicy, StoreTarget};
+use crate::cache::status_header::StatusHeaderPolicy;
 use crate::scope::location::LocationSettings;
 
 /// How an upstream is spoken to.
@@ -113,6 +114,8 @@ pub struct PassSettings {
     pub ignore: IgnorePolicy,
     /// Fields of answers that are obeyed instead of Cache-Control.
     pub targeted: TargetedPolicy,
+    /// What clients are told of the cache.
+    pub status_header: StatusHeaderPolicy,
 }
 
 impl PassSettings {

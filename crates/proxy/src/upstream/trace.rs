@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use millpond_cache::reason::Account;
 
 use crate::header::Fields;
 
@@ -54,4 +55,6 @@ pub struct UpstreamTrace {
     pub sticky_cookie: Option<Bytes>,
     /// `$upstream_cache_status`.
     pub cache_status: Option<&'static str>,
+    /// What the cache did and why.
+    pub account: Account,
 }

@@ -73,6 +73,15 @@ pub const VARIABLES: &[Variable] = &[
         },
     },
     Variable {
+        name: "cache_status_reason",
+        doc: "Why the cache did what it did, as one word: fresh, stale-while-revalidate, uri-miss, \
+              no-store, set-cookie, min-uses and others.",
+        write: |req, out| {
+            let word = req.upstream.borrow().account.word();
+            append(word.map(str::as_bytes), out)
+        },
+    },
+    Variable {
         name: "upstream_cache_last_modified",
         doc: "The Last-Modified of the stale entry that is being revalidated.",
         write: |req, out| append(req.upstream.borrow().validators.0.as_deref(), out),

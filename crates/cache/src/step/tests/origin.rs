@@ -227,6 +227,8 @@ pub(super) struct FakeExchange {
     is_background: bool,
     /// What the cache called the request so far.
     pub(super) label: Option<CacheStatus>,
+    /// What is told of the request.
+    pub(super) account: Account,
 }
 
 impl FakeExchange {
@@ -236,6 +238,7 @@ impl FakeExchange {
             client,
             is_background: false,
             label: None,
+            account: Account::default(),
         }
     }
 }
@@ -277,6 +280,10 @@ impl Exchange for FakeExchange {
         self.label = Some(status);
     }
 
+    fn note(&mut self, note: Note) {
+        self.account.note(note);
+    }
+
     async fn fetch(&mut self, ask: &Ask) -> Result<FakeFetched, Fail> {
         let script = {
             let mut origin = self.world.origin.borrow_mut();
@@ -299,6 +306,7 @@ impl Exchange for FakeExchange {
             client: self.client.clone(),
             is_background: true,
             label: None,
+            account: Account::default(),
         }
     }
 

@@ -1,0 +1,259 @@
+//! `$cache_status_reason`: why the cache did what it did for a request, as one word.
+//!
+//! A walk notes what it decides as it goes ([`Note`]); the [`Account`] keeps what is worth telling:
+//! why the request was forwarded, why its answer was or was not stored, whether it was shared. It
+//! is what Cache-Status (RFC 9211) and logs are written from.
+//!
+//! 1. An account is for people. No step looks at it.
+//! 2. What a later step notes stands in place of what an earlier one did: a request that looks
+//!    again is told of by its last look.
+
+use millpond_semantics::cache_status::Forward;
+use millpond_semantics::reuse;
+use millpond_semantics::upstream_validity::{Forbidding, Refusal};
+use millpond_store::NotStored;
+
+use crate::step::NotKept;
+
+/// Why, besides what [`Forward`] says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The stored answer was fresh.
+    Fresh,
+    /// It was stale, and the client takes stale answers.
+    MaxStale,
+    /// It was stale and served while this request's update runs behind it.
+    WhileRevalidating,
+    /// It was stale and served while another request updates it.
+    Updating,
+    /// It was stale and served because the origin failed.
+    OnError,
+    /// The origin said that it has not changed.
+    NotModified,
+    /// The client wants a stored answer only, and there is none.
+    OnlyIfCached,
+    /// The origin failed a moment ago.
+    RecentFailure,
+    /// The request that this one waited for failed.
+    SharedFailure,
+    /// The request has not been made often enough yet.
+    MinUses,
+    /// The range begins too deep in the body.
+    RangeOffset,
+    /// It waited for another request's answer for too long.
+    LockTimeout,
+    /// Another request was already asking, and nobody waits here.
+    NoLock,
+    /// The answer that it waited for was not one to share.
+    NotShared,
+    /// Another request was storing the answer.
+    BeingStored,
+    /// The configuration excludes the answer (`proxy_no_cache`), or it is not read ahead.
+    Excluded,
+    /// The answer is not final.
+    Interim,
+    /// The answer redirects inside the server.
+    AccelRedirect,
+    /// `X-Accel-Expires: 0`.
+    AccelExpires,
+    /// `no-cache`.
+    NoCache,
+    /// `no-store`, of the answer or of the request.
+    NoStore,
+    /// `private`.
+    Private,
+    /// The answer sets a cookie.
+    SetCookie,
+    /// Its Vary is `*` or too long.
+    VaryStar,
+    /// It was stale when it came.
+    Expired,
+    /// A number in its Cache-Control cannot be read.
+    Malformed,
+    /// Nothing says for how long it is fresh.
+    NoTime,
+    /// Answers with its status are not stored.
+    Status,
+    /// `must-understand`, and its status is not understood.
+    MustUnderstand,
+    /// The request had credentials, and the answer does not say that it is for all.
+    Authorization,
+    /// It is larger than the zone can hold.
+    TooLarge,
+    /// All of the zone is in use.
+    ZoneFull,
+    /// The disk does not keep up.
+    DiskBusy,
+    /// The disk takes nothing.
+    DiskError,
+    /// Something took its place while it was stored.
+    Superseded,
+    /// The zone is being closed.
+    ZoneClosed,
+}
+
+impl Reason {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reason::Fresh => "fresh",
+            Reason::MaxStale => "max-stale",
+            Reason::WhileRevalidating => "stale-while-revalidate",
+            Reason::Updating => "updating",
+            Reason::OnError => "stale-if-error",
+            Reason::NotModified => "not-modified",
+            Reason::OnlyIfCached => "only-if-cached",
+            Reason::RecentFailure => "recent-failure",
+            Reason::SharedFailure => "shared-failure",
+            Reason::MinUses => "min-uses",
+            Reason::RangeOffset => "range-offset",
+            Reason::LockTimeout => "lock-timeout",
+            Reason::NoLock => "no-lock",
+            Reason::NotShared => "not-shared",
+            Reason::BeingStored => "being-stored",
+            Reason::Excluded => "excluded",
+            Reason::Interim => "interim",
+            Reason::AccelRedirect => "accel-redirect",
+            Reason::AccelExpires => "accel-expires",
+            Reason::NoCache => "no-cache",
+            Reason::NoStore => "no-store",
+            Reason::Private => "private",
+            Reason::SetCookie => "set-cookie",
+            Reason::VaryStar => "vary-star",
+            Reason::Expired => "expired",
+            Reason::Malformed => "malformed",
+            Reason::NoTime => "no-time",
+            Reason::Status => "status",
+            Reason::MustUnderstand => "must-understand",
+            Reason::Authorization => "authorization",
+            Reason::TooLarge => "too-large",
+            Reason::ZoneFull => "zone-full",
+            Reason::DiskBusy => "disk-busy",
+            Reason::DiskError => "disk-error",
+            Reason::Superseded => "superseded",
+            Reason::ZoneClosed => "zone-closed",
+        }
+    }
+}
+
+impl From<NotKept> for Reason {
+    fn from(why: NotKept) -> Self {
+        match why {
+            NotKept::Interim => Reason::Interim,
+            NotKept::AccelRedirect => Reason::AccelRedirect,
+            NotKept::NoTime => Reason::NoTime,
+            NotKept::Vary | NotKept::Refused(Refusal::Vary) => Reason::VaryStar,
+            NotKept::Refused(Refusal::Forbidden(by)) => match by {
+                Forbidding::NoCache => Reason::NoCache,
+                Forbidding::NoStore => Reason::NoStore,
+                Forbidding::Private => Reason::Private,
+                Forbidding::NoTime => Reason::Expired,
+            },
+            NotKept::Refused(Refusal::Malformed) => Reason::Malformed,
+            NotKept::Refused(Refusal::AccelExpires) => Reason::AccelExpires,
+            NotKept::Refused(Refusal::Expired) => Reason::Expired,
+            NotKept::Refused(Refusal::SetCookie) => Reason::SetCookie,
+            NotKept::Rules(why) => match why {
+                reuse::Refusal::Status => Reason::Status,
+                reuse::Refusal::NoStore => Reason::NoStore,
+                reuse::Refusal::Private => Reason::Private,
+                reuse::Refusal::Authorization => Reason::Authorization,
+                reuse::Refusal::NotUnderstood => Reason::MustUnderstand,
+                reuse::Refusal::NothingSaid => Reason::NoTime,
+                reuse::Refusal::Useless => Reason::Expired,
+            },
+        }
+    }
+}
+
+impl From<NotStored> for Reason {
+    fn from(why: NotStored) -> Self {
+        match why {
+            NotStored::Full => Reason::ZoneFull,
+            NotStored::QueueFull => Reason::DiskBusy,
+            NotStored::TooLarge => Reason::TooLarge,
+            NotStored::Superseded => Reason::Superseded,
+            NotStored::Closed => Reason::ZoneClosed,
+            _ => Reason::DiskError,
+        }
+    }
+}
+
+/// What a walk has to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// It is answered from what is stored.
+    Hit(Reason),
+    /// It goes on towards the origin.
+    Forwarded(Forward),
+    /// Why it goes on as it does.
+    Because(Reason),
+    /// Its answer is being stored.
+    Stored,
+    /// It reads another request's answer while that comes.
+    Collapsed,
+}
+
+/// What is worth telling of a walk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Why it went on towards the origin, if it did.
+    pub forward: Option<Forward>,
+    /// What else there is to say.
+    pub reason: Option<Reason>,
+    /// Whether its answer is stored.
+    pub is_stored: bool,
+    /// Whether it shares another request's answer.
+    pub is_collapsed: bool,
+}
+
+impl Account {
+    /// Enters a note.
+    pub fn note(&mut self, note: Note) {
+        match note {
+            Note::Hit(reason) => {
+                *self = Account {
+                    reason: Some(reason),
+                    ..Account::default()
+                }
+            }
+            Note::Forwarded(forward) => {
+                *self = Account {
+                    forward: Some(forward),
+                    ..Account::default()
+                }
+            }
+            Note::Because(reason) => self.reason = Some(reason),
+            Note::Stored => self.is_stored = true,
+            Note::Collapsed => self.is_collapsed = true,
+        }
+    }
+
+    /// The one word that says most.
+    pub fn word(&self) -> Option<&'static str> {
+        let forward = self.forward.map(Forward::as_str);
+        self.reason.map(Reason::as_str).or(forward)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_look_is_told_and_what_followed_it() {
+        let mut account = Account::default();
+        assert_eq!(account.word(), None);
+        account.note(Note::Forwarded(Forward::UriMiss));
+        assert_eq!(account.word(), Some("uri-miss"));
+        account.note(Note::Because(Reason::SetCookie));
+        assert_eq!(account.word(), Some("set-cookie"));
+        account.note(Note::Forwarded(Forward::Stale));
+        assert_eq!(account.word(), Some("stale"));
+        account.note(Note::Stored);
+        assert!(account.is_stored);
+        account.note(Note::Hit(Reason::Fresh));
+        assert_eq!((account.word(), account.forward), (Some("fresh"), None));
+        assert!(!account.is_stored);
+    }
+}
