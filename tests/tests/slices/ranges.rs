@@ -1,0 +1,449 @@
+//! One range: what is fetched for it, in which order, and when the client has it.
+
+use crate::bench::*;
+use anyhow::{Context, Result};
+use millpond_testkit::{Gate, Manners, Outage, Request};
+use std::ops::Range;
+
+/// Ten bytes cost the slice around them, in every form of configuration, and then nothing.
+#[test]
+#[ignore = "needs native slices"]
+fn a_cold_range_fetches_its_slices_only() -> Result<()> {
+    for (form, size) in FORMS {
+        let bench = Bench::new(form)?;
+        let wanted = size + 10..size + 20;
+        for expected in ["MISS", "HIT", "HIT"] {
+            let part = bench.ask(wanted.clone())?;
+            assert_part(&part, wanted.clone(), 1);
+            assert_eq!(label(&part), expected, "{form}");
+        }
+        bench.assert_fetched_once(slices_of(&wanted, size));
+    }
+    Ok(())
+}
+
+/// Any other range of a slice that is held is a hit; the one over its border fetches its neighbour.
+#[test]
+#[ignore = "needs native slices"]
+fn a_range_over_a_border_fetches_the_missing_side_only() -> Result<()> {
+    for (form, size) in FORMS {
+        let bench = Bench::new(form)?;
+        bench.ask(0..1)?;
+        bench.assert_fetched_once(0..size);
+        let inside = bench.ask(size - 100..size)?;
+        assert_part(&inside, size - 100..size, 1);
+        assert_eq!(label(&inside), "HIT", "{form}");
+        let over = size - 100..size + 100;
+        assert_part(&bench.ask(over.clone())?, over, 1);
+        bench.assert_fetched_once(0..2 * size);
+    }
+    Ok(())
+}
+
+/// Missing slices that touch come in one upstream request; those with a held one between them in
+/// two.
+#[test]
+#[ignore = "needs native slices"]
+fn neighbours_come_in_one_request() -> Result<()> {
+    let bench = Bench::new(ALONE)?;
+    let three = 0..3 * SLICE;
+    assert_part(&bench.ask(three.clone())?, three.clone(), 1);
+    assert_eq!(bench.ranges_asked(), [bytes_field(&three)]);
+
+    let bench = Bench::new(ALONE)?;
+    bench.ask(2 * SLICE..3 * SLICE)?;
+    let five = 0..5 * SLICE;
+    assert_part(&bench.ask(five.clone())?, five.clone(), 1);
+    let asked = [2 * SLICE..3 * SLICE, 0..2 * SLICE, 3 * SLICE..5 * SLICE];
+    assert_eq!(bench.ranges_asked(), asked.map(|range| bytes_field(&range)));
+    bench.assert_fetched_once(five);
+    Ok(())
+}
+
+/// However many requests overlap, each byte is fetched once: ranges and the whole, begun before the
+/// origin says a word.
+#[test]
+#[ignore = "needs native slices"]
+fn overlapping_requests_at_once_fetch_each_byte_once() -> Result<()> {
+    for (form, size) in FORMS {
+        let gate = Gate::new();
+        let mut manners = Manners::of(LEN);
+        manners.head_gate = Some(gate.clone());
+        let bench = Bench::with(&format!("{form} proxy_cache_lock on;"), manners)?;
+        let wanted: Vec<Range<u64>> = (0..24u64)
+            .map(|turn| {
+                let start = turn * 17_001 % (2 * size);
+                start..(start + 1 + turn * size / 12).min(LEN)
+            })
+            .collect();
+        let mut asked = Vec::new();
+        for range in &wanted {
+            asked.push(bench.begin(&bytes_field(range))?);
+        }
+        let mut whole = bench.client.connect()?;
+        whole.send_raw(&Request::get("/film").encode())?;
+        bench.origin.wait_for_requests(1)?;
+        gate.open();
+        for (connection, range) in asked.iter_mut().zip(&wanted) {
+            assert_part(&connection.read_response("GET")?, range.clone(), 1);
+        }
+        assert_whole(&whole.read_response("GET")?, 1);
+        bench.assert_fetched_once(0..LEN);
+    }
+    Ok(())
+}
+
+/// A range that wants what another request is fetching reads along, and asks for the rest only.
+#[test]
+#[ignore = "needs native slices"]
+fn a_running_fetch_is_shared() -> Result<()> {
+    let gate = Gate::new();
+    let mut manners = Manners::of(LEN);
+    manners.held = vec![(SLICE / 2..SLICE, gate.clone())];
+    let bench = Bench::with(&format!("{ALONE} proxy_cache_lock on;"), manners)?;
+    let mut first = bench.begin(&bytes_field(&(0..SLICE)))?;
+    let mut head = first.read_head("GET")?.context("a head")?;
+    first.read_some(&mut head, 100)?;
+    let over = SLICE / 4..2 * SLICE;
+    let mut second = bench.begin(&bytes_field(&over))?;
+    let mut response = second.read_head("GET")?.context("a head")?;
+    second.read_some(&mut response, 100)?;
+    gate.open();
+    second.read_body(&mut response)?;
+    assert_part(&response, over, 1);
+    first.read_body(&mut head)?;
+    assert_part(&head, 0..SLICE, 1);
+    bench.assert_fetched_once(0..2 * SLICE);
+    Ok(())
+}
+
+/// What is held goes out while the rest is still at the origin.
+#[test]
+#[ignore = "needs native slices"]
+fn held_bytes_are_sent_before_the_missing_ones_come() -> Result<()> {
+    let bench = Bench::new(ALONE)?;
+    bench.ask(0..1)?;
+    bench.assert_fetched_once(0..SLICE);
+    let gate = Gate::new();
+    let held = vec![(SLICE..2 * SLICE, gate.clone())];
+    bench.film.change(|manners| manners.held = held);
+    let mut connection = bench.begin(&bytes_field(&(0..2 * SLICE)))?;
+    let mut response = connection.read_head("GET")?.context("a head")?;
+    connection.read_some(&mut response, SLICE as usize)?;
+    assert_bytes(&response.body, 0..SLICE, 1);
+    gate.open();
+    connection.read_body(&mut response)?;
+    assert_part(&response, 0..2 * SLICE, 1);
+    Ok(())
+}
+
+/// Bytes go out as they come, not at the end of their slice.
+#[test]
+#[ignore = "needs native slices"]
+fn missing_bytes_are_sent_as_they_come() -> Result<()> {
+    let gate = Gate::new();
+    let mut manners = Manners::of(LEN);
+    manners.held = vec![(SLICE / 2..LEN, gate.clone())];
+    let bench = Bench::with(ALONE, manners)?;
+    assert_part(&bench.ask(0..1000)?, 0..1000, 1);
+    gate.open();
+    bench.assert_fetched_once(0..SLICE);
+    Ok(())
+}
+
+/// The first request for an entry has no condition; every later fill names its generation.
+#[test]
+#[ignore = "needs native slices"]
+fn fills_of_a_known_entry_carry_if_range() -> Result<()> {
+    for (form, size) in FORMS {
+        let bench = Bench::new(form)?;
+        bench.ask(0..1)?;
+        bench.assert_fetched_once(0..size);
+        bench.ask(size..size + 1)?;
+        bench.assert_fetched_once(0..2 * size);
+        assert_eq!(bench.fields_asked("If-Range"), ["-", "\"v1\""], "{form}");
+    }
+    Ok(())
+}
+
+/// The wanted bytes lie deep in a slice: they are asked for first, the rest of the slice behind
+/// them, and nothing twice.
+#[test]
+#[ignore = "needs native slices"]
+fn a_deep_cold_range_starts_with_the_wanted_bytes() -> Result<()> {
+    for slice in [0, 1, 2] {
+        let start = slice * LARGE_SLICE;
+        let wanted = start + 900_000..start + 900_010;
+        let gate = Gate::new();
+        let mut manners = Manners::of(LEN);
+        manners.held = vec![(start..wanted.start, gate.clone())];
+        let bench = Bench::with(LARGE, manners)?;
+        assert_part(&bench.ask(wanted.clone())?, wanted, 1);
+        gate.open();
+        bench.assert_fetched_once(start..start + LARGE_SLICE);
+        assert!(
+            bench.ranges_asked().len() <= 2,
+            "{:?}",
+            bench.ranges_asked()
+        );
+        assert_eq!(label(&bench.ask_until(start..start + 10, "HIT")?), "HIT");
+        bench.assert_fetched_once(start..start + LARGE_SLICE);
+    }
+    Ok(())
+}
+
+/// A range that begins deep in one slice and ends in the next: both become whole.
+#[test]
+#[ignore = "needs native slices"]
+fn a_deep_range_over_a_border_is_right() -> Result<()> {
+    let bench = Bench::new(LARGE)?;
+    let wanted = LARGE_SLICE - 1000..LARGE_SLICE + 1000;
+    assert_part(&bench.ask(wanted.clone())?, wanted, 1);
+    bench.assert_fetched_once(0..2 * LARGE_SLICE);
+    assert_part(&bench.ask(0..2 * LARGE_SLICE)?, 0..2 * LARGE_SLICE, 1);
+    bench.assert_fetched_once(0..2 * LARGE_SLICE);
+    Ok(())
+}
+
+/// The last bytes of an entry nobody knows are asked for as they are: no request for the length
+/// first, and the rest of the last slice comes behind.
+#[test]
+#[ignore = "needs native slices"]
+fn a_cold_suffix_is_asked_as_it_is() -> Result<()> {
+    for (form, size) in FORMS {
+        let last = slices_of(&(LEN - 1024..LEN), size);
+        let gate = Gate::new();
+        let mut manners = Manners::of(LEN);
+        manners.held = vec![(0..LEN - 1024, gate.clone())];
+        let bench = Bench::with(form, manners)?;
+        assert_part(&bench.ask_as("bytes=-1024")?, LEN - 1024..LEN, 1);
+        let asked = bench.ranges_asked();
+        assert_eq!(asked.first().map(String::as_str), Some("bytes=-1024"));
+        gate.open();
+        bench.assert_fetched_once(last.clone());
+        let again = bench.ask_until(last.start..LEN, "HIT")?;
+        assert_part(&again, last.start..LEN, 1);
+        assert_eq!(label(&bench.ask_as("bytes=-1024")?), "HIT", "{form}");
+        bench.assert_fetched_once(last);
+    }
+    Ok(())
+}
+
+/// A suffix over several slices makes each of them whole, and fetches nothing before them.
+#[test]
+#[ignore = "needs native slices"]
+fn a_long_suffix_fetches_the_slices_that_it_touches() -> Result<()> {
+    let bench = Bench::new(ALONE)?;
+    let wanted = LEN - 3 * SLICE..LEN;
+    let field = format!("bytes=-{}", 3 * SLICE);
+    assert_part(&bench.ask_as(&field)?, wanted.clone(), 1);
+    bench.assert_fetched_once(slices_of(&wanted, SLICE));
+    Ok(())
+}
+
+/// A suffix longer than the body is all of it.
+#[test]
+#[ignore = "needs native slices"]
+fn a_suffix_beyond_the_start_is_the_whole() -> Result<()> {
+    let bench = Bench::new(ALONE)?;
+    let field = format!("bytes=-{}", LEN + 10);
+    for _ in 0..2 {
+        assert_part(&bench.ask_as(&field)?, 0..LEN, 1);
+    }
+    bench.assert_fetched_once(0..LEN);
+    Ok(())
+}
+
+/// A suffix of an entry that is known is cut from its slices.
+#[test]
+#[ignore = "needs native slices"]
+fn a_suffix_of_a_known_entry_fetches_its_last_slice() -> Result<()> {
+    let bench = Bench::new(ALONE)?;
+    bench.ask(0..1)?;
+    bench.assert_fetched_once(0..SLICE);
+    assert_part(&bench.ask_as("bytes=-10")?, LEN - 10..LEN, 1);
+    let last = slices_of(&(LEN - 10..LEN), SLICE);
+    bench.assert_all_fetched_once(&[0..SLICE, last]);
+    Ok(())
+}
+
+/// `bytes=N-` fetches from the slice of N to the end, and nothing before it.
+#[test]
+#[ignore = "needs native slices"]
+fn an_open_range_goes_to_the_end() -> Result<()> {
+    for (form, size) in FORMS {
+        let bench = Bench::new(form)?;
+        let start = 2 * size + 7;
+        let field = format!("bytes={start}-");
+        assert_part(&bench.ask_as(&field)?, start..LEN, 1);
+        bench.assert_fetched_once(2 * size..LEN);
+        let again = bench.ask_as(&field)?;
+        assert_part(&again, start..LEN, 1);
+        assert_eq!(label(&again), "HIT", "{form}");
+    }
+    Ok(())
+}
+
+/// A last byte beyond the end is the end.
+#[test]
+#[ignore = "needs native slices"]
+fn a_range_past_the_end_stops_there() -> Result<()> {
+    let bench = Bench::new(ALONE)?;
+    for _ in 0..2 {
+        let part = bench.ask(LEN - 10..LEN + 1000)?;
+        assert_part(&part, LEN - 10..LEN, 1);
+    }
+    bench.assert_fetched_once(slices_of(&(LEN - 10..LEN), SLICE));
+    Ok(())
+}
+
+/// A range outside of a known entry is refused without a request; of a cold one, the origin says.
+#[test]
+#[ignore = "needs native slices"]
+fn a_range_outside_is_refused() -> Result<()> {
+    let outside = LEN + 10..LEN + 20;
+    let content_range = format!("bytes */{LEN}");
+    let bench = Bench::new(ALONE)?;
+    for _ in 0..2 {
+        let refused = bench.ask(outside.clone())?;
+        assert_eq!(refused.status, 416);
+        assert_eq!(refused.header("Content-Range"), Some(&*content_range));
+    }
+    bench.ask(0..1)?;
+    bench.assert_fetched_once(0..SLICE);
+    bench.forget();
+    let refused = bench.ask(outside)?;
+    assert_eq!(refused.status, 416);
+    assert_eq!(refused.header("Content-Range"), Some(&*content_range));
+    assert_eq!(bench.ranges_asked().len(), 0, "the length is known");
+    Ok(())
+}
+
+/// The whole of a cold entry, then any of its ranges; and the whole of one that is held in part.
+#[test]
+#[ignore = "needs native slices"]
+fn whole_and_ranges_share_the_entry() -> Result<()> {
+    for (form, size) in FORMS {
+        let bench = Bench::new(form)?;
+        assert_whole(&bench.ask_whole()?, 1);
+        for start in [0, size - 5, LEN - 10] {
+            let part = bench.ask(start..start + 10)?;
+            assert_part(&part, start..start + 10, 1);
+            assert_eq!(label(&part), "HIT", "{form}");
+        }
+        bench.assert_fetched_once(0..LEN);
+
+        let bench = Bench::new(form)?;
+        bench.ask(size..size + 10)?;
+        bench.ask_as("bytes=-10")?;
+        assert_whole(&bench.ask_whole()?, 1);
+        bench.assert_fetched_once(0..LEN);
+        let again = bench.ask_whole()?;
+        assert_whole(&again, 1);
+        assert_eq!(label(&again), "HIT", "{form}");
+    }
+    Ok(())
+}
+
+/// A player reads on and on, and seeks: no byte comes twice, prefetched or not.
+#[test]
+#[ignore = "needs native slices"]
+fn a_sequential_reader_costs_each_byte_once() -> Result<()> {
+    let bench = Bench::new(ALONE)?;
+    let step = SLICE / 2 + 1;
+    let mut start = 0;
+    while start < LEN {
+        let range = start..LEN.min(start + step);
+        assert_part(&bench.ask(range.clone())?, range, 1);
+        start += step;
+    }
+    bench.assert_fetched_once(0..LEN);
+    Ok(())
+}
+
+/// One range never makes the origin send more than the slices that it touches, wherever it lies.
+#[test]
+#[ignore = "needs native slices"]
+fn the_origin_sends_no_more_than_the_slices_touched() -> Result<()> {
+    let cases = [
+        0..1,
+        SLICE - 1..SLICE,
+        SLICE - 1..SLICE + 1,
+        5 * SLICE + 3..7 * SLICE + 1,
+        LEN - 1..LEN,
+    ];
+    for wanted in cases {
+        let bench = Bench::new(ALONE)?;
+        assert_part(&bench.ask(wanted.clone())?, wanted.clone(), 1);
+        bench.assert_fetched_once(slices_of(&wanted, SLICE));
+    }
+    Ok(())
+}
+
+/// A client that leaves early loses nothing of what was fetched, and its slices are kept.
+#[test]
+#[ignore = "needs native slices"]
+fn a_client_that_leaves_leaves_its_slices() -> Result<()> {
+    let gate = Gate::new();
+    let mut manners = Manners::of(LEN);
+    manners.held = vec![(SLICE / 2..SLICE, gate.clone())];
+    let bench = Bench::with(ALONE, manners)?;
+    let mut leaver = bench.begin(&bytes_field(&(0..SLICE)))?;
+    let mut head = leaver.read_head("GET")?.context("a head")?;
+    leaver.read_some(&mut head, 100)?;
+    drop(leaver);
+    gate.open();
+    assert_part(&bench.ask(0..SLICE)?, 0..SLICE, 1);
+    bench.assert_fetched_once(0..SLICE);
+    Ok(())
+}
+
+/// Slices outlive the process.
+#[test]
+#[ignore = "needs native slices"]
+fn slices_are_there_after_a_restart() -> Result<()> {
+    for (form, size) in FORMS {
+        let mut bench = Bench::new(form)?;
+        bench.ask(size..size + 10)?;
+        bench.ask_until(size..2 * size, "HIT")?;
+        bench.proxy.restart()?;
+        bench
+            .film
+            .change(|manners| manners.outage = Outage::Status(500));
+        let part = bench.ask(size..2 * size)?;
+        assert_part(&part, size..2 * size, 1);
+        assert_eq!(label(&part), "HIT", "{form}");
+        bench.film.change(|manners| manners.outage = Outage::None);
+        assert_part(&bench.ask(0..3 * size)?, 0..3 * size, 1);
+        bench.assert_fetched_once(0..3 * size);
+    }
+    Ok(())
+}
+
+/// HEAD tells the length of the whole and costs no more than a slice.
+#[test]
+#[ignore = "needs native slices"]
+fn head_is_answered_from_the_entry() -> Result<()> {
+    let len = LEN.to_string();
+    for (form, size) in FORMS {
+        let bench = Bench::new(form)?;
+        for _ in 0..2 {
+            let head = bench.client.send(&Request::head("/film"))?;
+            assert_eq!(head.status, 200, "{form}");
+            assert_eq!(head.header("Content-Length"), Some(&*len), "{form}");
+            assert_eq!(head.header("ETag"), Some("\"v1\""), "{form}");
+        }
+        let sent = bench.fetched_bytes();
+        assert!(sent <= size, "{form}: {sent} bytes for a HEAD");
+
+        let bench = Bench::new(form)?;
+        bench.ask(size..size + 10)?;
+        bench.ask_until(size..2 * size, "HIT")?;
+        bench.forget();
+        let head = bench.client.send(&Request::head("/film"))?;
+        assert_eq!(head.header("Content-Length"), Some(&*len), "{form}");
+        assert_eq!(label(&head), "HIT", "{form}: the head is held");
+        assert_eq!(bench.ranges_asked().len(), 0, "{form}");
+    }
+    Ok(())
+}
