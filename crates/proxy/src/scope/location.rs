@@ -9,6 +9,7 @@ use millpond_conf::{ParseContext, Scope, Span};
 use crate::cache::slice::SlicePolicy;
 use crate::upstream::cookie::CookiePolicy;
 use crate::upstream::fastcgi::FastCgiPolicy;
+use crate::upstream::hints::EarlyHintsPolicy;
 use crate::upstream::http::HttpPolicy;
 use crate::upstream::protocol::{PassSettings, Protocol};
 use crate::upstream::redirect::PassRedirectPolicy;
@@ -70,6 +71,8 @@ pub struct LocationSettings {
     pub uwsgi: PassSettings,
     /// Names that are resolved while the program runs.
     pub resolver: ResolverPolicy,
+    /// Interim answers of upstreams.
+    pub early_hints: EarlyHintsPolicy,
     /// What only HTTP upstreams are asked.
     pub pass_http: HttpPolicy,
     /// What only FastCGI applications are asked.

@@ -165,10 +165,6 @@ pub const REFUSED: &[Refused] = &[
         reason: "requests after the answer are not supported",
     },
     Refused {
-        names: "early_hints",
-        reason: "interim answers with hints are not passed on",
-    },
-    Refused {
         names: "client_body_early_read",
         reason: "bodies are read when a handler asks for them",
     },

@@ -231,7 +231,7 @@ fn keep_field(
 }
 
 /// nginx's list of fields that are not passed on unless a location passes them by name.
-fn is_hidden(policy: &AnswerPolicy, protocol: Protocol, field: &Field) -> bool {
+pub(super) fn is_hidden(policy: &AnswerPolicy, protocol: Protocol, field: &Field) -> bool {
     let is_named = |names: &[String]| {
         names
             .iter()

@@ -28,6 +28,7 @@ use super::balance::Selection;
 use super::connect::{self, Connection};
 use super::group::Group;
 use super::head::{BodyPlan, Coding, HeadReader, HeadStep, Switching};
+use super::hints::Hints;
 use super::next::{NextCause, Tries};
 use super::pass::{PassTarget, Resolved};
 use super::peer::Peer;
@@ -384,6 +385,7 @@ impl Try<'_> {
         connection.requests += 1;
         let mut outgoing = Outgoing::new(self.prepared);
         let mut reader = HeadReader::new(self.protocol, self.switching());
+        let mut hints = Hints::new(self.pass.exchange.head_size.as_usize());
         let mut is_silent = true;
         loop {
             let happened = self.step(&mut outgoing, &mut connection).await?;
@@ -396,7 +398,8 @@ impl Try<'_> {
                 Happened::Received(0) => return Err(Broken::closed(is_silent)),
                 Happened::Received(_) => {
                     is_silent = false;
-                    if let Some((head, coding)) = self.read_head(&mut reader, &mut connection)? {
+                    let read = self.read_head(&mut reader, &mut connection, &mut hints);
+                    if let Some((head, coding)) = read.await? {
                         self.note_sent(&outgoing);
                         let is_sent = outgoing.is_done();
                         return self.fetched((head, coding), connection, is_sent, started);
@@ -407,18 +410,20 @@ impl Try<'_> {
     }
 
     /// The head of the answer, once it is there.
-    fn read_head(
-        &self,
+    async fn read_head(
+        &mut self,
         reader: &mut HeadReader,
         connection: &mut Connection,
+        hints: &mut Hints,
     ) -> Result<Option<(ResponseHead, Coding)>, Broken> {
         let max = self.pass.exchange.head_size.as_usize();
-        // Each round but the last takes a record from the inbox.
+        // Each round but the last takes a record or an interim answer from the inbox.
         loop {
             match reader.read(&mut connection.inbox, max) {
                 HeadStep::NeedMore => return Ok(None),
                 HeadStep::Done(head, coding) => return Ok(Some((head, coding))),
                 HeadStep::Refuse(what) => return Err(Broken::invalid(&what)),
+                HeadStep::Interim(head) => hints.pass_on(self.req, self.protocol, head).await,
                 HeadStep::Stderr(message) => {
                     let text = StderrMessage(&message);
                     let doing = "while reading response header from upstream";

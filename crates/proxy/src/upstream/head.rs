@@ -1,7 +1,7 @@
 //! The head of an upstream's answer, whatever its protocol.
 //!
 //! ```text
-//! Http     ── interim answers are passed over ──► head
+//! Http     ── interim answers are told ──► head
 //! FastCgi  ── records: errors are told, STDOUT is put together ──► head, and the body in records
 //! Cgi      ── a status line, or none ──► head
 //! ```
@@ -18,7 +18,7 @@ use crate::http1::response::cgi::CgiParser;
 use crate::http1::response::{Fault, Framing, Progress, ResponseHead, ResponseParser};
 use crate::http1::{Method, content_length};
 
-/// Interim answers that are passed over before a final one (arbitrary: far more than any honest
+/// Interim answers that may come before a final one (arbitrary: far more than any honest
 /// peer sends).
 const MAX_INTERIM: u32 = 100;
 
@@ -65,6 +65,8 @@ pub enum HeadStep {
     NeedMore,
     /// What the application wrote to its error stream.
     Stderr(Bytes),
+    /// An interim answer; more is to come.
+    Interim(ResponseHead),
     /// The head, and how the body comes.
     Done(ResponseHead, Coding),
     /// The answer cannot be used; the text is for the log.
@@ -147,25 +149,22 @@ fn read_http(
     inbox: &mut BytesMut,
     max: usize,
 ) -> HeadStep {
-    loop {
-        match parser.parse(inbox, max) {
-            Progress::Done(head) if head.status == 101 && switching == Switching::Unasked => {
-                let what = "upstream switched protocols without being asked to";
-                return HeadStep::Refuse(what.to_string());
-            }
-            Progress::Done(head) if head.status == 101 => {
-                return HeadStep::Done(head, Coding::ByHead);
-            }
-            Progress::Done(head) if head.status < 200 && *interim_left == 0 => {
-                let what = "upstream sent too many interim answers";
-                return HeadStep::Refuse(what.to_string());
-            }
-            Progress::Done(head) if head.status < 200 => {
-                *interim_left -= 1;
-                *parser = ResponseParser::new();
-            }
-            other => return step(other),
+    match parser.parse(inbox, max) {
+        Progress::Done(head) if head.status == 101 && switching == Switching::Unasked => {
+            let what = "upstream switched protocols without being asked to";
+            HeadStep::Refuse(what.to_string())
         }
+        Progress::Done(head) if head.status == 101 => HeadStep::Done(head, Coding::ByHead),
+        Progress::Done(head) if head.status < 200 && *interim_left == 0 => {
+            let what = "upstream sent too many interim answers";
+            HeadStep::Refuse(what.to_string())
+        }
+        Progress::Done(head) if head.status < 200 => {
+            *interim_left -= 1;
+            *parser = ResponseParser::new();
+            HeadStep::Interim(head)
+        }
+        other => step(other),
     }
 }
 

@@ -16,6 +16,7 @@ pub mod exchange;
 pub mod fastcgi;
 pub mod group;
 pub mod head;
+pub mod hints;
 pub mod http;
 pub mod keepalive;
 pub mod next;
