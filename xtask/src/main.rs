@@ -3,13 +3,14 @@
 //! `test` (also `ci`) runs every check and every test and ends with the line `N passed, N failed`.
 //! `tidy` enforces the style guide. `foreign` runs suites written by others against the binary.
 //! `fuzz` feeds parsers and store what nobody thought of. `bench` compares the cost of hits with
-//! nginx's. `docs` writes the manual from the code.
+//! nginx's. `experiments` prints what articles measured. `docs` writes the manual from the code.
 //!
 //! This file reads the command line and nothing else; each task has a file of its own.
 
 mod bench;
 mod checks;
 mod documents;
+mod experiments;
 mod foreign;
 mod fuzz;
 mod packages;
@@ -34,6 +35,9 @@ const USAGE: &str = "usage: cargo xtask TASK
                          CPU time of hot hits against nginx's, with the release binary
                          (set MILLPOND_BIN), without an access log or with one; needs nginx, wrk
                          and taskset
+  experiments [ranges [--brief]]
+                         ranges of a cold, filling and filled file behind a slow line, with
+                         nginx beside it where it is installed
 ";
 
 fn main() -> ExitCode {
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
         "nginx-tests" => foreign::run_suite(rest),
         "fuzz" => fuzz::run(rest),
         "bench" => bench::run(rest),
+        "experiments" => experiments::run(rest),
         "docs" => documents::run(),
         _ => {
             eprint!("{USAGE}");

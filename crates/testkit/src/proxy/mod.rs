@@ -109,6 +109,7 @@ pub struct ProxyBuilder {
     template: Template,
     files: Vec<(String, Vec<u8>)>,
     log_check: LogCheck,
+    binary: Option<PathBuf>,
 }
 
 impl ProxyBuilder {
@@ -136,9 +137,16 @@ impl ProxyBuilder {
         self
     }
 
+    /// Runs this binary, wherever the server's own is.
+    pub fn binary(mut self, path: &Path) -> ProxyBuilder {
+        self.binary = Some(path.to_path_buf());
+        self
+    }
+
     /// Starts the server and waits until it listens.
     pub fn start(self) -> Result<Proxy> {
-        let binary = binary(self.kind).with_context(|| format!("{:?}: no binary", self.kind))?;
+        let binary = self.binary.or_else(|| binary(self.kind));
+        let binary = binary.with_context(|| format!("{:?}: no binary", self.kind))?;
         let dir = tempfile::Builder::new().prefix("millpond-").tempdir()?;
         let mut proxy = Proxy {
             kind: self.kind,
@@ -199,6 +207,7 @@ impl Proxy {
             template: Template::new(kind, conf),
             files: Vec::new(),
             log_check: LogCheck::On,
+            binary: None,
         }
     }
 
