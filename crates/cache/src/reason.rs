@@ -48,8 +48,12 @@ pub enum Reason {
     NotShared,
     /// Another request was storing the answer.
     BeingStored,
-    /// The configuration excludes the answer (`proxy_no_cache`), or it is not read ahead.
+    /// Answers for this key were none to store a moment ago, so nobody waits.
+    HitForPass,
+    /// The configuration excludes the answer (`proxy_no_cache`).
     Excluded,
+    /// The answer may not be read ahead of its client.
+    Unbuffered,
     /// The answer is not final.
     Interim,
     /// The answer redirects inside the server.
@@ -111,7 +115,9 @@ impl Reason {
             Reason::NoLock => "no-lock",
             Reason::NotShared => "not-shared",
             Reason::BeingStored => "being-stored",
+            Reason::HitForPass => "hit-for-pass",
             Reason::Excluded => "excluded",
+            Reason::Unbuffered => "unbuffered",
             Reason::Interim => "interim",
             Reason::AccelRedirect => "accel-redirect",
             Reason::AccelExpires => "accel-expires",

@@ -19,6 +19,8 @@ use millpond_store::{Entry, Key, Zone};
 use crate::admit::Uses;
 use crate::fill::Fills;
 use crate::head::StoredHead;
+use crate::hit_for_pass::Unstorable;
+use crate::refresh_backoff::Backoffs;
 use crate::variant::{self, FieldLookup, VariantHash};
 
 /// Remembered failures of a zone (arbitrary; beyond it they are forgotten, which costs an origin
@@ -141,6 +143,10 @@ pub struct CacheZone {
     pub fills: Arc<Fills>,
     /// Counts for `proxy_cache_min_uses`.
     pub uses: Uses,
+    /// Keys whose answers may not be stored.
+    pub unstorable: Unstorable,
+    /// Keys whose origin is left alone after a failure.
+    pub backoffs: Backoffs,
     errors: Mutex<HashMap<Key, RememberedError>>,
 }
 
@@ -187,6 +193,8 @@ impl CacheZone {
             store,
             fills: Arc::default(),
             uses: Uses::default(),
+            unstorable: Unstorable::default(),
+            backoffs: Backoffs::default(),
             errors: Mutex::default(),
         }
     }

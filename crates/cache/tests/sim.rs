@@ -7,7 +7,8 @@
 //! 1. A whole body is one version of its own key and variant, byte for byte; a broken one is a
 //!    prefix of one.
 //! 2. Every walk asks the origin at most once, in the foreground or behind.
-//! 3. With a lock that never ages, at most one fill of a key without Vary waits for the origin.
+//! 3. With a lock that never ages, at most one fill of a key without Vary waits for the origin,
+//!    besides those that began while it was remembered that the key's answer is none to store.
 //! 4. In calm weather (no faults, one version, lock on) the origin is asked once for each key and
 //!    variant.
 //! 5. What is stored at the end is whole, and no fill is left.
@@ -27,8 +28,10 @@ use millpond_cache::admit::AdmissionPolicy;
 use millpond_cache::conformance::Rules;
 use millpond_cache::fill::lock::LockPolicy;
 use millpond_cache::fill::pump::Reader;
+use millpond_cache::hit_for_pass::HitForPassPolicy;
 use millpond_cache::ignore::IgnorePolicy;
 use millpond_cache::range::RangePolicy;
+use millpond_cache::refresh_backoff::{Backoff, BackoffPolicy};
 use millpond_cache::revalidate::RevalidatePolicy;
 use millpond_cache::step::{
     Ask, Exchange, FetchEnd, FetchFailure, Fetched, Policies, Purpose, Served, Trail, Walk, serve,
@@ -37,7 +40,7 @@ use millpond_cache::targeted::{TargetList, TargetedPolicy};
 use millpond_cache::use_stale::{StaleCause, StalePolicy};
 use millpond_cache::valid::ValidPolicy;
 use millpond_cache::zone::{CacheZone, LookedUp, PrimaryKey};
-use millpond_conf::Flags;
+use millpond_conf::{Flags, OffOr};
 use millpond_store::{Fault, ManualClock, Platform, Region, SimIo, ViewState, Zone, ZoneConf};
 use tokio::task::LocalSet;
 use tokio::time::Instant;
@@ -102,7 +105,7 @@ struct Resource {
     /// How long its bodies are, roughly.
     size: usize,
     varies: Varies,
-    /// Fills that wait for a head.
+    /// Fills that wait for a head and began under the lock.
     waiting: usize,
 }
 
@@ -329,7 +332,9 @@ impl Exchange for SimExchange {
         let world = Rc::clone(&self.world);
         let (key, accept) = (self.client.key, self.client.accept);
         world.asked.borrow_mut().push((key, accept));
-        let _waiting = (ask.purpose == Purpose::Fill).then(|| Waiting::new(&world, key));
+        let is_open = world.zone.unstorable.has(&primary(world.seed, key).key);
+        let is_locked = ask.purpose == Purpose::Fill && !is_open;
+        let _waiting = is_locked.then(|| Waiting::new(&world, key));
         world.check_invariants();
         let delay = world.dice.borrow_mut().ms(1500);
         pass_time(delay).await;
@@ -490,10 +495,25 @@ fn policies(dice: &mut Dice, weather: Weather) -> Policies {
             },
             wait_time: Duration::from_millis(500),
         },
+        hit_for_pass: HitForPassPolicy {
+            time: match dice.percent(50) {
+                true => OffOr::On(secs(1 + dice.below(10))),
+                false => OffOr::Off,
+            },
+        },
         stale: StalePolicy { causes },
         revalidate: RevalidatePolicy {
             conditional: dice.percent(50),
             in_background: dice.percent(50),
+        },
+        backoff: BackoffPolicy {
+            backoff: match dice.percent(50) {
+                true => OffOr::On(Backoff {
+                    min: secs(1),
+                    max: secs(4),
+                }),
+                false => OffOr::Off,
+            },
         },
         range: RangePolicy { max_offset: None },
         admission: AdmissionPolicy {

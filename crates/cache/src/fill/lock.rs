@@ -16,8 +16,15 @@ pub struct LockPolicy {
     /// # Differs from nginx
     ///
     /// Waiting requests are woken at once, and need not wait for the last byte. Requests for a
-    /// stale entry that may not be served wait, too. When off, a request joins a fill whose head
-    /// has arrived, and else fetches for itself; what is stored last stays.
+    /// stale entry that may not be served wait, too. When the origin fails (no answer, or 500, 502,
+    /// 503 or 504 that may not be stored), those who wait get an error of the same status instead
+    /// of asking it one after another; when its answer breaks off before anybody could read along,
+    /// or is kept out by proxy_no_cache, one of them asks once more.
+    ///
+    /// When off, a request joins a fill whose head has arrived, and else fetches for itself. One
+    /// answer at a time is written to an entry: the first whose head comes. Others that come while
+    /// it is being written are passed on unstored (in nginx each is stored, and replaces the one
+    /// before it); one that comes later is stored, and stays.
     #[directive(name = "proxy_cache_lock", default = "off")]
     pub enabled: bool,
     /// A request that has waited this long, for one fill or several, goes to the origin, and its

@@ -14,16 +14,19 @@
 //!
 //! Invariants:
 //! 1. A key has at most one fill in the table. A fill that has not moved for `proxy_cache_lock_age`
-//!    is replaced in the table; it goes on for those who read from it.
+//!    is replaced in the table; it goes on for those who read from it. Fills that nobody is to wait
+//!    for run beside it ([`Fills::beside`]).
 //! 2. A fill that has ended is not in the table.
 //! 3. Whoever waits is told the end, whatever it is.
+//! 4. Of the fills of a key one writes: the first whose head arrives ([`Lead::claim`]). Only a
+//!    writer that has stood still for `proxy_cache_lock_age` gets a second one beside it.
 
 pub mod lock;
 pub mod pump;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,6 +35,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::head::StoredHead;
+use crate::step::FetchEnd;
 use crate::use_stale::StaleCause;
 
 /// Locks the table of fills is split into, so that workers seldom meet (arbitrary).
@@ -69,6 +73,9 @@ pub enum FillEnd {
     Complete,
     /// The answer was not one to store; each waiter must ask for itself.
     NotStorable,
+    /// This request's answer was kept out, for its own sake (`proxy_no_cache`); others' may be
+    /// stored.
+    Withheld,
     /// No answer came.
     Failed {
         /// The status that the leader's client was given.
@@ -78,6 +85,8 @@ pub enum FillEnd {
     },
     /// The origin answered with this error status, and the stale entry was kept instead.
     KeptStale(u16),
+    /// The body broke off.
+    Broken(FetchEnd),
     /// Given up half-way, or before the head.
     Abandoned,
 }
@@ -96,6 +105,8 @@ struct Fill {
     started: Instant,
     /// When it last moved, in milliseconds after its start.
     moved_ms: AtomicU64,
+    /// Whether it is the one that writes the entry.
+    writes: AtomicBool,
 }
 
 /// What a request that wants to fill gets.
@@ -118,6 +129,7 @@ pub struct Lead {
 /// A place among those who wait.
 #[derive(Debug)]
 pub struct Waiter {
+    key: Key,
     state: watch::Receiver<FillState>,
     fill: Arc<Fill>,
 }
@@ -149,15 +161,12 @@ impl Fills {
             && fill.idle() < age
         {
             return Ticket::Wait(Waiter {
+                key,
                 state: fill.state.subscribe(),
                 fill: Arc::clone(fill),
             });
         }
-        let fill = Arc::new(Fill {
-            state: watch::Sender::new(FillState::Requested),
-            started: crate::clock::now(),
-            moved_ms: AtomicU64::new(0),
-        });
+        let fill = Arc::new(Fill::new());
         shard.insert(key, Arc::clone(&fill));
         drop(shard);
         Ticket::Lead(Lead {
@@ -165,6 +174,15 @@ impl Fills {
             fill,
             fills: Arc::clone(self),
         })
+    }
+
+    /// Leads a fill beside the one that runs: nobody finds it before it writes.
+    pub fn beside(self: &Arc<Self>, key: Key) -> Lead {
+        Lead {
+            key,
+            fill: Arc::new(Fill::new()),
+            fills: Arc::clone(self),
+        }
     }
 
     /// Number of running fills.
@@ -195,6 +213,15 @@ fn guard(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 }
 
 impl Fill {
+    fn new() -> Self {
+        Fill {
+            state: watch::Sender::new(FillState::Requested),
+            started: crate::clock::now(),
+            moved_ms: AtomicU64::new(0),
+            writes: AtomicBool::new(false),
+        }
+    }
+
     /// How long after its start it last moved.
     fn moved_after(&self) -> Duration {
         Duration::from_millis(self.moved_ms.load(Ordering::Relaxed))
@@ -210,6 +237,23 @@ impl Lead {
     /// The key that is filled.
     pub fn key(&self) -> &Key {
         &self.key
+    }
+
+    /// Takes the entry to write it; false while another fill writes it that has moved within `age`.
+    /// Who comes later finds this fill.
+    pub fn claim(&self, age: Duration) -> bool {
+        let mut shard = self.fills.shard(&self.key);
+        if let Some(other) = shard.get(&self.key)
+            && !Arc::ptr_eq(other, &self.fill)
+            && other.writes.load(Ordering::Relaxed)
+            && other.idle() < age
+        {
+            return false;
+        }
+        // Read and written under the lock of the shard only.
+        self.fill.writes.store(true, Ordering::Relaxed);
+        shard.insert(self.key, Arc::clone(&self.fill));
+        true
     }
 
     /// The head is known: waiters may read.
@@ -252,6 +296,11 @@ impl Drop for Lead {
 }
 
 impl Waiter {
+    /// The key that is filled.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
     /// What is known without waiting; `None` while the origin has not answered.
     pub fn now(&self) -> Option<Waited> {
         match &*self.state.borrow() {
@@ -375,6 +424,37 @@ mod tests {
         wait(fills.enter(key(), AGE));
         drop(young);
         assert!(fills.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_fills_side_by_side_the_first_with_a_head_writes() {
+        let fills = Arc::new(Fills::default());
+        let first = lead(fills.enter(key(), AGE));
+        let second = fills.beside(key());
+        let third = fills.beside(key());
+        assert!(second.claim(AGE));
+        assert!(!first.claim(AGE) && !third.claim(AGE));
+        let mut waiter = wait(fills.enter(key(), AGE));
+        first.end(FillEnd::Complete);
+        second.end(FillEnd::Complete);
+        let waited = waiter.wait(Instant::now() + AGE).await;
+        assert!(matches!(waited, Waited::Ended(FillEnd::Complete)));
+        assert!(third.claim(AGE), "what is stored last stays");
+        drop(third);
+        assert!(fills.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_writer_that_stands_still_keeps_nobody_from_writing() {
+        let fills = Arc::new(Fills::default());
+        let stuck = lead(fills.enter(key(), AGE));
+        assert!(stuck.claim(AGE));
+        let other = fills.beside(key());
+        assert!(!other.claim(AGE));
+        tokio::time::advance(AGE).await;
+        assert!(other.claim(AGE));
+        drop(stuck);
+        assert_eq!(fills.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]

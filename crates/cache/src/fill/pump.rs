@@ -57,6 +57,8 @@ enum Held {
 pub enum Primed {
     /// The whole body is written.
     Whole,
+    /// The body broke off already; the pump must run to say so.
+    Broken,
     /// The pump must run.
     More,
 }
@@ -87,12 +89,12 @@ impl<F: Fetched> Pump<F> {
                 None => return Primed::More,
                 Some(None) if self.is_short() => {
                     self.held = Some(Held::Failed(FetchEnd::Truncated));
-                    return Primed::More;
+                    return Primed::Broken;
                 }
                 Some(None) => return Primed::Whole,
                 Some(Some(Err(end))) => {
                     self.held = Some(Held::Failed(end));
-                    return Primed::More;
+                    return Primed::Broken;
                 }
                 Some(Some(Ok(bytes))) => {
                     if let Err(rest) = self.append(bytes) {
@@ -110,11 +112,11 @@ impl<F: Fetched> Pump<F> {
         self.writer.finish()
     }
 
-    /// Runs the fill to its end.
-    pub async fn run(mut self, lead: Lead) {
+    /// Runs the fill to its end, and says what that is before the lead's waiters hear of it.
+    pub async fn run(mut self, lead: Lead, told: impl FnOnce(FillEnd)) {
         match self.held.take() {
             Some(Held::Refused(bytes)) => return self.run_unstored(bytes, lead).await,
-            Some(Held::Failed(end)) => return self.fail(end, lead),
+            Some(Held::Failed(end)) => return self.fail(end, lead, told),
             None => {}
         }
         loop {
@@ -126,13 +128,14 @@ impl<F: Fetched> Pump<F> {
                         return self.run_unstored(rest, lead).await;
                     }
                 }
-                Some(Err(end)) => return self.fail(end, lead),
-                None if self.is_short() => return self.fail(FetchEnd::Truncated, lead),
+                Some(Err(end)) => return self.fail(end, lead, told),
+                None if self.is_short() => return self.fail(FetchEnd::Truncated, lead, told),
                 None => {
                     let end = match self.writer.finish() {
                         Ok(_) => FillEnd::Complete,
                         Err(_) => FillEnd::NotStorable,
                     };
+                    told(end);
                     return lead.end(end);
                 }
             }
@@ -158,12 +161,13 @@ impl<F: Fetched> Pump<F> {
     }
 
     /// The body broke off: the leader's client is told before the view says that it is abandoned.
-    fn fail(self, end: FetchEnd, lead: Lead) {
+    fn fail(self, end: FetchEnd, lead: Lead, told: impl FnOnce(FillEnd)) {
         // A receiver that is gone needs no message, and the channel has room: nothing was sent
         // before.
         let _ = self.overflow.try_send(Err(end));
         drop(self.writer);
-        lead.end(FillEnd::Abandoned);
+        told(FillEnd::Broken(end));
+        lead.end(FillEnd::Broken(end));
     }
 
     /// The store refused: the leader's client gets the rest, and nobody else.

@@ -5,20 +5,23 @@
 //! policy allows it.
 //!
 //! 1. Whatever way it ends, its lead is told why; a lead that is dropped ends as abandoned.
-//! 2. An answer without a lead is never stored.
+//! 2. An answer without a lead is never stored, and one beside which another is being written is
+//!    not either: who waits for it reads that one.
+//! 3. A refresh that fails is noted before its waiters hear of it, and forgotten when one succeeds.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_semantics::date::format_http_date;
-use millpond_store::NotStored;
+use millpond_store::{Key, NotStored};
 
-use super::store::{Given, Lifetime, freshened, storable, storage_key};
+use super::store::{Given, KeptOut, Lifetime, freshened, storable, storage_key};
 use super::{Ask, Exchange, FetchFailure, Fetched, Purpose, Served, Step, Walk, found};
 use crate::fill::pump::{Primed, Pump};
 use crate::fill::{FillEnd, Lead, Streaming};
 use crate::head::StoredHead;
 use crate::reason::{Note, Reason};
+use crate::refresh_backoff::RefreshFailure;
 use crate::status::CacheStatus;
 use crate::use_stale::StaleCause;
 use crate::verdict::StaleRules;
@@ -52,6 +55,15 @@ impl Stale {
     /// True when it may be served in place of an answer with this status.
     pub(crate) fn covers_status(&self, walk: &Walk, status: u16) -> bool {
         self.rules.covers_status(status, &walk.policies.stale)
+    }
+
+    /// True when it may be served while the origin is left alone after such a failure.
+    pub(crate) fn covers_backoff(&self, walk: &Walk, why: RefreshFailure) -> bool {
+        let covers = match why {
+            RefreshFailure::Failed(cause) => self.covers_failure(walk, cause),
+            RefreshFailure::Status(status) => self.covers_status(walk, status),
+        };
+        covers || self.rules.while_updating
     }
 
     /// It is the answer.
@@ -154,8 +166,12 @@ impl Fetch {
         failure: X::Failure,
     ) -> Result<Step<X>, X::Failure> {
         let (status, cause) = (failure.status(), failure.cause());
+        let is_refresh = self.stale.is_some();
         let stale = self.stale.filter(|stale| stale.covers_failure(walk, cause));
         if let Some(lead) = self.lead {
+            if is_refresh {
+                back_off(walk, &lead, RefreshFailure::Failed(cause));
+            }
             if stale.is_none() && self.memory == Memory::Remember {
                 remember(walk, x.now(), &lead, status);
             }
@@ -169,6 +185,7 @@ impl Fetch {
         match (self.lead, self.stale) {
             (lead, Some(stale)) if stale.covers_status(walk, code) => {
                 if let Some(lead) = lead {
+                    back_off(walk, &lead, RefreshFailure::Status(code));
                     lead.end(FillEnd::KeptStale(code));
                 }
                 stale.served(x)
@@ -177,32 +194,88 @@ impl Fetch {
             (Some(lead), Some(stale)) if is_unchanged(walk, code) => {
                 renew(x, walk, lead, stale.found, &fetched)
             }
-            (Some(lead), _) => store(x, walk, lead, fetched, self.status),
+            (Some(lead), stale) => {
+                let place = Place {
+                    lead,
+                    status: self.status,
+                    refreshes: stale.is_some(),
+                };
+                match store(x, walk, &place, &fetched) {
+                    Ok((head, writer)) => fill(x, walk, place, head, (fetched, writer)),
+                    Err(end) => {
+                        place.lead.end(end);
+                        Step::Done(Served::Passed(fetched, place.status))
+                    }
+                }
+            }
         }
     }
 }
 
-/// Fills the entry with an answer, or passes it when it must not be stored.
+/// Where an answer is to go.
+struct Place {
+    lead: Lead,
+    status: CacheStatus,
+    /// Whether it is to replace a stale entry.
+    refreshes: bool,
+}
+
+/// Begins to fill the entry with an answer, or says what is to be told to those who wait for it.
 fn store<X: Exchange>(
     x: &mut X,
     walk: &Walk,
-    lead: Lead,
-    fetched: X::Fetched,
-    status: CacheStatus,
-) -> Step<X> {
-    let begun = storable(x, walk, &fetched).and_then(|head| {
-        walk.zone.forget_error(lead.key());
-        let writer = begin(walk, *lead.key(), &head, fetched.length())?;
-        Ok((head, writer))
-    });
-    match begun {
-        Ok((head, writer)) => fill(x, lead, head, (fetched, writer), status),
+    place: &Place,
+    fetched: &X::Fetched,
+) -> Result<(StoredHead, millpond_store::Writer), FillEnd> {
+    let key = *place.lead.key();
+    let head = match storable(x, walk, fetched) {
+        Ok(head) => head,
         Err(why) => {
-            x.note(Note::Because(why));
-            lead.end(FillEnd::NotStorable);
-            Step::Done(Served::Passed(fetched, status))
+            let (KeptOut::Answer(reason) | KeptOut::Request(reason)) = why;
+            x.note(Note::Because(reason));
+            return Err(unstored(walk, place, (why, fetched.status())));
+        }
+    };
+    walk.zone.forget_error(&key);
+    // INVARIANT 2.
+    if !place.lead.claim(walk.policies.lock.age) {
+        x.note(Note::Because(Reason::BeingStored));
+        return Err(FillEnd::Complete);
+    }
+    walk.zone.unstorable.forget(&key);
+    match begin(walk, key, &head, fetched.length()) {
+        Ok(writer) => Ok((head, writer)),
+        Err(why) => {
+            x.note(Note::Because(why.into()));
+            Err(FillEnd::NotStorable)
         }
     }
+}
+
+/// What those are told who wait for an answer that is not stored.
+fn unstored(walk: &Walk, place: &Place, (why, status): (KeptOut, u16)) -> FillEnd {
+    let is_failure = matches!(status, 500 | 502 | 503 | 504);
+    if is_failure && place.refreshes {
+        back_off(walk, &place.lead, RefreshFailure::Status(status));
+    }
+    match why {
+        KeptOut::Request(_) => FillEnd::Withheld,
+        _ if is_failure => FillEnd::Failed {
+            status,
+            cause: StaleCause::of_status(status),
+        },
+        KeptOut::Answer(_) => {
+            let policy = &walk.policies.hit_for_pass;
+            walk.zone.unstorable.note(*place.lead.key(), policy);
+            FillEnd::NotStorable
+        }
+    }
+}
+
+/// Refreshing a stale entry has failed.
+fn back_off(walk: &Walk, lead: &Lead, why: RefreshFailure) {
+    let policy = &walk.policies.backoff;
+    walk.zone.backoffs.note(*lead.key(), why, policy);
 }
 
 /// nginx remembers 502 and 504 of its own for as long as `proxy_cache_valid` says.
@@ -244,6 +317,7 @@ fn renew<X: Exchange>(
         Some(life) => {
             stale.head.stored_at = now;
             life.apply(&mut stale.head);
+            walk.zone.backoffs.forget(lead.key());
             let head = stale.head.encode();
             match walk.zone.store.replace_head(&stale.entry, head) {
                 Ok(entry) => {
@@ -262,7 +336,7 @@ fn renew<X: Exchange>(
 
 fn begin(
     walk: &Walk,
-    looked_up: millpond_store::Key,
+    looked_up: Key,
     head: &StoredHead,
     length: Option<u64>,
 ) -> Result<millpond_store::Writer, NotStored> {
@@ -275,11 +349,12 @@ fn begin(
 /// Stores the answer while it arrives, and lets everybody read it.
 fn fill<X: Exchange>(
     x: &mut X,
-    lead: Lead,
+    walk: &Walk,
+    place: Place,
     head: StoredHead,
     (fetched, writer): (X::Fetched, millpond_store::Writer),
-    status: CacheStatus,
 ) -> Step<X> {
+    let (lead, status) = (place.lead, place.status);
     let length = fetched.length();
     let is_delimited = fetched.is_delimited();
     let (mut pump, reader) = Pump::new(fetched, writer);
@@ -290,13 +365,19 @@ fn fill<X: Exchange>(
         view: reader.view.clone(),
     });
     x.note(Note::Stored);
-    if pump.prime() == Primed::More {
-        lead.begin(Arc::clone(&streaming));
-        x.spawn(pump.run(lead));
+    let primed = pump.prime();
+    if primed != Primed::Whole {
+        // Nobody joins a body that is known to break off.
+        if primed == Primed::More {
+            lead.begin(Arc::clone(&streaming));
+        }
+        let told = settle(walk, *lead.key(), place.refreshes);
+        x.spawn(pump.run(lead, told));
         return Step::Done(Served::Filling(streaming, reader, status));
     }
     match pump.finish() {
         Ok(entry) => {
+            walk.zone.backoffs.forget(lead.key());
             let found = found(entry, streaming.head.clone());
             lead.end(FillEnd::Complete);
             Step::Done(Served::Entry(found, status))
@@ -305,5 +386,18 @@ fn fill<X: Exchange>(
             lead.end(FillEnd::NotStorable);
             Step::Done(Served::Filling(streaming, reader, status))
         }
+    }
+}
+
+/// What a fill that runs by itself does for its entry at its end.
+fn settle(walk: &Walk, key: Key, refreshes: bool) -> impl FnOnce(FillEnd) + 'static {
+    let walk = refreshes.then(|| walk.clone());
+    move |end| match (walk, end) {
+        (Some(walk), FillEnd::Complete) => walk.zone.backoffs.forget(&key),
+        (Some(walk), FillEnd::Broken(end)) => {
+            let why = RefreshFailure::Failed(Some(end.cause()));
+            walk.zone.backoffs.note(key, why, &walk.policies.backoff);
+        }
+        _ => {}
     }
 }

@@ -1,7 +1,11 @@
 //! The first step: what is stored for this request, and who deals with what is not.
 //!
-//! A request that has won the right to fill looks once more: what was stored between its look-up
-//! and that moment is not fetched again.
+//! 1. A request that has won the right to fill looks once more: what was stored between its look-up
+//!    and that moment is not fetched again.
+//! 2. An origin that failed to refresh an entry is not asked again before its time, unless the
+//!    stale entry may not be served.
+//! 3. Without the lock, or for a key whose answers may not be stored, a request joins a fill whose
+//!    head is known and waits for no other.
 
 use std::time::Duration;
 
@@ -12,7 +16,7 @@ use millpond_store::Key;
 use super::fetch::{Fetch, Stale};
 use super::wait::{Patience, Wait};
 use super::{Exchange, FetchFailure, Served, Step, Walk, update};
-use crate::fill::{FillEnd, Lead, Ticket, Waiter};
+use crate::fill::{FillEnd, Lead, Ticket, Waited, Waiter};
 use crate::reason::{Note, Reason};
 use crate::status::CacheStatus;
 use crate::use_stale::StaleCause;
@@ -112,7 +116,7 @@ impl Lookup {
             return Ok(Step::Pass(CacheStatus::Miss));
         }
         let ticket = match enter(walk, key) {
-            Ticket::Wait(waiter) => unless_unlocked(walk, key, waiter),
+            Ticket::Wait(waiter) => unless_unlocked(x, walk, waiter),
             lead => lead,
         };
         Ok(match ticket {
@@ -149,6 +153,13 @@ impl Lookup {
             x.note(Note::Because(Reason::RecentFailure));
             x.label(CacheStatus::Hit);
             return Err(X::Failure::shared(status));
+        }
+        // INVARIANT 2.
+        if let Some(why) = walk.zone.backoffs.pending(&stale.found.key)
+            && stale.covers_backoff(walk, why)
+        {
+            x.note(Note::Hit(Reason::RecentFailure));
+            return Ok(Step::Done(Served::Entry(stale.found, CacheStatus::Stale)));
         }
         Ok(match enter(walk, stale.found.key) {
             Ticket::Lead(lead) => self.lead_stale(x, walk, stale, lead),
@@ -190,7 +201,7 @@ impl Lookup {
         if !may_fill(x, walk) {
             return Step::Fetch(Fetch::unstored_stale(stale));
         }
-        match unless_unlocked(walk, stale.found.key, waiter) {
+        match unless_unlocked(x, walk, waiter) {
             Ticket::Lead(lead) => Step::Fetch(Fetch::stale(lead, stale)),
             Ticket::Wait(waiter) => Step::Wait(Wait::for_stale(waiter, stale, self.patience)),
         }
@@ -214,13 +225,28 @@ fn enter(walk: &Walk, key: Key) -> Ticket {
     walk.zone.fills.enter(key, age)
 }
 
-/// nginx: without the lock nobody waits for a head. The fill that is stored last stays.
-fn unless_unlocked(walk: &Walk, key: Key, waiter: Waiter) -> Ticket {
-    if !walk.policies.lock.enabled && waiter.now().is_none() {
-        walk.zone.fills.enter(key, Duration::ZERO)
-    } else {
-        Ticket::Wait(waiter)
+/// INVARIANT 3. Who does not wait asks for itself; the first answer is stored, and another that
+/// comes while it is being written is not.
+fn unless_unlocked<X: Exchange>(x: &mut X, walk: &Walk, waiter: Waiter) -> Ticket {
+    let lock = &walk.policies.lock;
+    let why = match lock.enabled {
+        true if walk.zone.unstorable.has(waiter.key()) => Reason::HitForPass,
+        true => return Ticket::Wait(waiter),
+        false => Reason::NoLock,
+    };
+    let is_joinable = match waiter.now() {
+        Some(Waited::Streaming(streaming)) => {
+            let is_readable = streaming.is_delimited || !lock.enabled;
+            is_readable && !waiter.is_old(lock.age)
+        }
+        Some(_) => true,
+        None => false,
+    };
+    if is_joinable {
+        return Ticket::Wait(waiter);
     }
+    x.note(Note::Because(why));
+    Ticket::Lead(walk.zone.fills.beside(*waiter.key()))
 }
 
 /// A bypassed answer replaces the stored one; while another is being stored it is passed on

@@ -19,6 +19,8 @@
 //! 1. A walk ends within `STEPS_MAX` steps.
 //! 2. A lead is ended in every way out of a fetch; what is not said ends it as abandoned.
 //! 3. Statuses and notes are labels: no step looks at them.
+//! 4. A failure of a fill reaches those who wait for it, or makes one of them lead: never all of
+//!    them ask.
 
 mod fetch;
 mod lookup;
@@ -37,9 +39,11 @@ use crate::fill::lock::LockPolicy;
 use crate::fill::pump::Reader;
 use crate::fill::{Lead, Streaming};
 use crate::head::StoredHead;
+use crate::hit_for_pass::HitForPassPolicy;
 use crate::ignore::IgnorePolicy;
 use crate::range::RangePolicy;
 use crate::reason::Note;
+use crate::refresh_backoff::BackoffPolicy;
 use crate::revalidate::RevalidatePolicy;
 use crate::status::CacheStatus;
 use crate::targeted::TargetedPolicy;
@@ -66,6 +70,24 @@ pub enum FetchEnd {
     TimedOut,
 }
 
+impl FetchEnd {
+    /// The word of `proxy_cache_use_stale` for it.
+    pub(crate) fn cause(self) -> StaleCause {
+        match self {
+            FetchEnd::Truncated => StaleCause::Error,
+            FetchEnd::TimedOut => StaleCause::Timeout,
+        }
+    }
+
+    /// The status of a request that has nothing else to be answered with.
+    pub(crate) fn status(self) -> u16 {
+        match self {
+            FetchEnd::Truncated => 502,
+            FetchEnd::TimedOut => 504,
+        }
+    }
+}
+
 /// An answer of the origin: its head is known, its body arrives.
 pub trait Fetched: 'static {
     /// Status code.
@@ -75,6 +97,10 @@ pub trait Fetched: 'static {
     /// Whether length or coding tell where the body ends.
     fn is_delimited(&self) -> bool {
         true
+    }
+    /// Whether it may not be read ahead of its client, and so not be stored.
+    fn is_unbuffered(&self) -> bool {
+        false
     }
     /// All fields, in order.
     fn each_field(&self, each: &mut dyn FnMut(&[u8], &[u8]));
@@ -154,10 +180,14 @@ pub struct Policies {
     pub valid: ValidPolicy,
     /// Waiting.
     pub lock: LockPolicy,
+    /// Keys that nobody waits for.
+    pub hit_for_pass: HitForPassPolicy,
     /// Stale answers.
     pub stale: StalePolicy,
     /// Updates.
     pub revalidate: RevalidatePolicy,
+    /// Updates that fail.
+    pub backoff: BackoffPolicy,
     /// Ranges of missing entries.
     pub range: RangePolicy,
     /// Popularity.

@@ -21,17 +21,32 @@ use crate::reason::Reason;
 use crate::targeted::EachField;
 use crate::variant;
 
+/// Why an answer is not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeptOut {
+    /// It is not one to store.
+    Answer(Reason),
+    /// It is kept out for the sake of its request; another's may be stored.
+    Request(Reason),
+}
+
 /// The head to store, or why the answer must not be.
 pub(crate) fn storable<X: Exchange>(
     x: &mut X,
     walk: &Walk,
     fetched: &X::Fetched,
-) -> Result<StoredHead, Reason> {
+) -> Result<StoredHead, KeptOut> {
     let now = x.now();
     let given = Given::of(x, walk);
-    let (life, vary) = may_keep(&given, fetched, now)?;
+    let (life, vary) = may_keep(&given, fetched, now).map_err(|why| match why {
+        NotKept::Rules(_) if given.is_kept_out() => KeptOut::Request(why.into()),
+        why => KeptOut::Answer(why.into()),
+    })?;
+    if fetched.is_unbuffered() {
+        return Err(KeptOut::Answer(Reason::Unbuffered));
+    }
     if x.must_not_store() {
-        return Err(Reason::Excluded);
+        return Err(KeptOut::Request(Reason::Excluded));
     }
     let mut fields = FieldsWriter::default();
     let named = connection_fields(&given, fetched);
@@ -73,6 +88,11 @@ impl<'a> Given<'a> {
             rules: &walk.rules,
             is_authorized: walk.rules.is_rfc() && !x.field(b"authorization").is_empty(),
         }
+    }
+
+    /// True when the request itself may be why its answer is not stored (RFC 9111 §3).
+    pub(crate) fn is_kept_out(&self) -> bool {
+        self.is_authorized || self.rules.asked().is_some_and(|asked| asked.no_store)
     }
 }
 

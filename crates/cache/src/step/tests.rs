@@ -21,13 +21,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millpond_conf::{Flags, Offset};
+use millpond_conf::{Flags, OffOr, Offset};
 use millpond_store::{Fault, ManualClock, Platform, Region, SimIo, ViewState, Zone, ZoneConf};
 use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::Instant;
 
 use super::*;
 use crate::reason::Account;
+use crate::refresh_backoff::Backoff;
 use crate::targeted::TargetList;
 use crate::valid::ValidTime;
 use origin::{Fail, FakeExchange, Origin, Script};
@@ -100,12 +101,18 @@ fn policies() -> Policies {
             age: 5 * SECOND,
             wait_time: Duration::from_millis(500),
         },
+        hit_for_pass: HitForPassPolicy {
+            time: OffOr::On(10 * SECOND),
+        },
         stale: StalePolicy {
             causes: Flags::empty(),
         },
         revalidate: RevalidatePolicy {
             conditional: false,
             in_background: false,
+        },
+        backoff: BackoffPolicy {
+            backoff: OffOr::Off,
         },
         range: RangePolicy { max_offset: None },
         admission: AdmissionPolicy { min_uses: 1 },
@@ -183,6 +190,11 @@ impl Bench {
     /// Scripts the origin's next answers.
     fn script<const N: usize>(&self, scripts: [Script; N]) {
         self.world.origin.borrow_mut().scripts.extend(scripts);
+    }
+
+    /// Takes back what was not asked for.
+    fn unscript(&self) {
+        self.world.origin.borrow_mut().scripts.clear();
     }
 
     /// How often the origin was asked.

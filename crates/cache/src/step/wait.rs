@@ -2,6 +2,8 @@
 //!
 //! 1. The patience of a request (`proxy_cache_lock_timeout`) covers all fills it waits for.
 //! 2. A fill that has not moved for `proxy_cache_lock_age` is no longer waited for.
+//! 3. A fill that came to nothing for a reason that need not hold for the next one is followed by
+//!    one more, whatever it comes to: one of those who waited leads it.
 
 use std::sync::Arc;
 
@@ -9,6 +11,7 @@ use tokio::time::Instant;
 
 use super::fetch::{Fetch, Stale};
 use super::lookup::Lookup;
+use super::store::Given;
 use super::{Exchange, FetchFailure, Served, Step, Walk};
 use crate::clock;
 use crate::fill::lock::LockPolicy;
@@ -29,15 +32,24 @@ pub struct Wait {
 
 /// Until when a request waits for fills; it begins with the first one and is not renewed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Patience(Option<Instant>);
+pub(crate) struct Patience {
+    until: Option<Instant>,
+    /// Whether a fill came to nothing already, and was waited for once more.
+    is_second: bool,
+}
 
 impl Patience {
     /// When it ends; from now on it is running.
     fn deadline(&mut self, lock: &LockPolicy) -> Option<Instant> {
-        if self.0.is_none() {
-            self.0 = clock::now().checked_add(lock.timeout);
+        if self.until.is_none() {
+            self.until = clock::now().checked_add(lock.timeout);
         }
-        self.0
+        self.until
+    }
+
+    /// INVARIANT 3: true once.
+    fn has_another(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_second, true)
     }
 }
 
@@ -111,7 +123,7 @@ impl Wait {
     }
 
     fn ended<X: Exchange>(
-        self,
+        mut self,
         x: &mut X,
         walk: &Walk,
         end: FillEnd,
@@ -120,6 +132,30 @@ impl Wait {
             (FillEnd::Complete | FillEnd::Abandoned, _) => {
                 Ok(Step::Lookup(Lookup::again(self.patience)))
             }
+            // It asks for itself, and is judged by itself.
+            (FillEnd::NotStorable, _) if walk.zone.unstorable.has(self.waiter.key()) => {
+                Ok(Step::Lookup(Lookup::again(self.patience)))
+            }
+            (FillEnd::Withheld, stale) => {
+                // What kept the leader's answer out would keep out this one, too.
+                if Given::of(x, walk).is_kept_out() || !self.patience.has_another() {
+                    x.note(Note::Because(Reason::NotShared));
+                    return Ok(alone(stale));
+                }
+                Ok(Step::Lookup(Lookup::again(self.patience)))
+            }
+            (FillEnd::Broken(end), Some(stale))
+                if stale.covers_failure(walk, Some(end.cause())) =>
+            {
+                Ok(stale.served(x))
+            }
+            (FillEnd::Broken(end), _) => match self.patience.has_another() {
+                true => Ok(Step::Lookup(Lookup::again(self.patience))),
+                false => {
+                    x.note(Note::Because(Reason::SharedFailure));
+                    Err(X::Failure::shared(end.status()))
+                }
+            },
             (FillEnd::Failed { cause, .. }, Some(stale)) if stale.covers_failure(walk, cause) => {
                 Ok(stale.served(x))
             }

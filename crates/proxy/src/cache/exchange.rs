@@ -9,6 +9,7 @@ use std::borrow::BorrowMut;
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -33,18 +34,12 @@ use crate::upstream::protocol::Protocol;
 pub struct PassExchange<R> {
     req: R,
     target: Arc<PassTarget>,
-    /// Whether the last answer may not be read ahead of the client, and so not be stored.
-    is_unbuffered: bool,
 }
 
 impl<R: BorrowMut<Request>> PassExchange<R> {
     /// The exchange of a request.
     pub fn new(req: R, target: Arc<PassTarget>) -> Self {
-        PassExchange {
-            req,
-            target,
-            is_unbuffered: false,
-        }
+        PassExchange { req, target }
     }
 
     /// nginx: other protocols have no method but what their parameters say.
@@ -114,7 +109,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     }
 
     fn must_not_store(&mut self) -> bool {
-        self.is_unbuffered || self.any_true(|policy| &policy.no_cache)
+        self.any_true(|policy| &policy.no_cache)
     }
 
     fn label(&mut self, status: CacheStatus) {
@@ -143,10 +138,11 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
         match fetch.await {
             Ok(fetched) => {
                 let (req, protocol) = (self.req.borrow_mut(), self.target.protocol);
-                self.is_unbuffered = !buffer::is_buffered(req, protocol, &fetched.head.fields);
+                let is_unbuffered = !buffer::is_buffered(req, protocol, &fetched.head.fields);
                 let rate = buffer::limit_rate(req, protocol);
                 Ok(Origin {
                     fetched,
+                    is_unbuffered,
                     pace: rate.map(buffer::Pace::new),
                 })
             }
@@ -159,17 +155,19 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
         PassExchange {
             req,
             target: Arc::clone(&self.target),
-            is_unbuffered: false,
         }
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         // The task belongs to the generation: a graceful shutdown waits for it.
-        let member = self.req.borrow().down.generation.enter();
-        tokio::task::spawn_local(async move {
+        let generation = Rc::clone(&self.req.borrow().down.generation);
+        let member = generation.enter();
+        let slot = member.slot();
+        let task = tokio::task::spawn_local(async move {
             task.await;
             drop(member);
         });
+        generation.adopt(slot, task.abort_handle());
     }
 }
 
@@ -177,6 +175,8 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
 pub struct Origin {
     /// The answer.
     pub fetched: Fetched,
+    /// Whether it may not be read ahead of the client, and so not be stored.
+    is_unbuffered: bool,
     /// How fast it is read into the cache.
     pace: Option<buffer::Pace>,
 }
@@ -192,6 +192,10 @@ impl step::Fetched for Origin {
 
     fn is_delimited(&self) -> bool {
         self.fetched.body.is_delimited()
+    }
+
+    fn is_unbuffered(&self) -> bool {
+        self.is_unbuffered
     }
 
     fn each_field(&self, each: &mut dyn FnMut(&[u8], &[u8])) {
@@ -215,7 +219,7 @@ impl step::Fetched for Origin {
 
 impl Origin {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, FetchEnd>>> {
-        let Origin { fetched, pace } = self;
+        let Origin { fetched, pace, .. } = self;
         let mut body = Pin::new(&mut fetched.body);
         let next = match pace {
             None => body.poll_next(cx),

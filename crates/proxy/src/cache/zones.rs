@@ -110,8 +110,10 @@ impl LocationCache {
             policies: Arc::new(Policies {
                 valid: settings.valid.clone(),
                 lock: settings.lock.clone(),
+                hit_for_pass: settings.hit_for_pass.clone(),
                 stale: settings.stale.clone(),
                 revalidate: settings.revalidate.clone(),
+                backoff: settings.backoff.clone(),
                 range: settings.range.clone(),
                 admission: settings.admission.clone(),
                 ignore: settings.ignore.clone(),

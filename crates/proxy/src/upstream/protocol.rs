@@ -8,10 +8,12 @@ use millpond_cache::admit::AdmissionPolicy;
 use millpond_cache::bypass::BypassPolicy;
 use millpond_cache::conformance::ConformancePolicy;
 use millpond_cache::fill::lock::LockPolicy;
+use millpond_cache::hit_for_pass::HitForPassPolicy;
 use millpond_cache::ignore::IgnorePolicy;
 use millpond_cache::key::KeyPolicy;
 use millpond_cache::method::MethodPolicy;
 use millpond_cache::range::RangePolicy;
+use millpond_cache::refresh_backoff::BackoffPolicy;
 use millpond_cache::revalidate::RevalidatePolicy;
 use millpond_cache::targeted::TargetedPolicy;
 use millpond_cache::use_stale::StalePolicy;
@@ -100,10 +102,14 @@ pub struct PassSettings {
     pub valid: ValidPolicy,
     /// Waiting for fills.
     pub lock: LockPolicy,
+    /// Keys that nobody waits for.
+    pub hit_for_pass: HitForPassPolicy,
     /// Stale answers.
     pub stale: StalePolicy,
     /// Updates of stale entries.
     pub revalidate: RevalidatePolicy,
+    /// Updates that fail.
+    pub backoff: BackoffPolicy,
     /// Ranges of missing entries.
     pub range: RangePolicy,
     /// Popularity.

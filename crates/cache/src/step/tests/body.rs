@@ -4,14 +4,8 @@ use super::origin::{ok, status};
 use super::*;
 
 #[test]
-fn a_truncated_body_is_never_stored_and_everybody_sees_it_end() {
-    let cases = [
-        ok("one").broken(),
-        ok("one").pause(10).broken(),
-        ok("one").pause(10).length(7),
-        ok("one").length(7),
-    ];
-    for script in cases {
+fn a_truncated_body_is_never_stored_and_who_reads_it_sees_it_end() {
+    for script in [ok("one").pause(10).broken(), ok("one").pause(10).length(7)] {
         run(|bench| async move {
             bench.script([script.after(10), ok("whole")]);
             let running: Vec<_> = (0..3).map(|_| bench.start(client("k"))).collect();
@@ -23,6 +17,43 @@ fn a_truncated_body_is_never_stored_and_everybody_sees_it_end() {
             assert_eq!(bench.get("k").await, "MISS whole");
         });
     }
+}
+
+#[test]
+fn a_body_that_is_broken_when_its_head_comes_is_asked_for_once_more_by_one() {
+    for script in [ok("one").broken(), ok("one").length(7)] {
+        run(|bench| async move {
+            bench.script([script.after(10), ok("whole").after(10)]);
+            let running: Vec<_> = (0..10).map(|_| bench.start(client("k"))).collect();
+            let mut texts = Vec::new();
+            for one in running {
+                texts.push(one.await.unwrap().text());
+            }
+            assert_eq!(texts.remove(0), "MISS one!");
+            texts.sort();
+            assert_eq!(texts.pop().unwrap(), "MISS whole");
+            assert!(texts.iter().all(|text| text == "HIT whole"), "{texts:?}");
+            assert_eq!(bench.asked(), 2);
+        });
+    }
+}
+
+#[test]
+fn a_body_that_is_broken_twice_is_a_failure_for_who_waited_for_both() {
+    run(|bench| async move {
+        bench.script([ok("one").broken().after(10), ok("two").broken().after(10)]);
+        let running: Vec<_> = (0..10).map(|_| bench.start(client("k"))).collect();
+        let mut texts = Vec::new();
+        for one in running {
+            texts.push(one.await.unwrap().text());
+        }
+        assert_eq!(texts.remove(0), "MISS one!");
+        texts.sort();
+        assert_eq!(texts.pop().unwrap(), "MISS two!");
+        let is_told = |text: &String| text == "MISS shared 502";
+        assert!(texts.iter().all(is_told), "{texts:?}");
+        assert_eq!(bench.asked(), 2);
+    });
 }
 
 #[test]

@@ -90,6 +90,82 @@ fn a_background_update_that_fails_leaves_the_entry() {
     }
 }
 
+/// As [`with_stale`], with a back-off of 2 to 5 seconds.
+async fn with_backoff(mut bench: Bench, causes: &[StaleCause], cc: &str) -> Bench {
+    let (min, max) = (2 * SECOND, 5 * SECOND);
+    bench.policies.backoff.backoff = OffOr::On(Backoff { min, max });
+    with_stale(bench, causes, cc).await
+}
+
+#[test]
+fn a_failing_refresh_backs_off_and_the_stale_entry_is_served_meanwhile() {
+    let failures = [failure(StaleCause::Error, 502), status(500).piece("oops")];
+    for script in failures {
+        run(|bench| async move {
+            let causes = [StaleCause::Error, StaleCause::Http500];
+            let bench = with_backoff(bench, &causes, "max-age=60").await;
+            let mut asked_at = Vec::new();
+            for second in 0..16 {
+                bench.script([script.clone(), script.clone()]);
+                let before = bench.asked();
+                for _ in 0..3 {
+                    assert_eq!(bench.get("k").await, "STALE old");
+                }
+                asked_at.extend((before..bench.asked()).map(|_| second));
+                bench.unscript();
+                pass_time(SECOND).await;
+            }
+            assert_eq!(asked_at, [0, 0, 2, 6, 11]);
+            bench.script([ok("new")]);
+            assert_eq!(bench.get("k").await, "EXPIRED new");
+        });
+    }
+}
+
+#[test]
+fn who_may_not_be_served_the_stale_entry_asks_during_the_back_off() {
+    run(|bench| async move {
+        let bench = with_backoff(bench, &[StaleCause::Error], "max-age=60").await;
+        let failed = || failure(StaleCause::Error, 502);
+        bench.script([failed(), failed(), ok("new")]);
+        for _ in 0..3 {
+            assert_eq!(bench.get("k").await, "STALE old");
+        }
+        let mut strict = bench.policies.clone();
+        strict.stale.causes = Flags::empty();
+        let answer = bench.send(client("k").under(strict)).await;
+        assert_eq!(answer.text(), "EXPIRED new");
+        assert_eq!(bench.get("k").await, "HIT new", "a success ends it");
+    });
+}
+
+#[test]
+fn a_background_update_that_fails_or_breaks_off_backs_off() {
+    let failures = [
+        failure(StaleCause::Error, 502).after(100),
+        status(500).piece("oops").after(100),
+        ok("half").pause(100).broken(),
+    ];
+    for script in failures {
+        run(|mut bench| async move {
+            bench.policies.revalidate.in_background = true;
+            let bench = with_backoff(bench, &[StaleCause::Updating], "max-age=60").await;
+            bench.script([script.clone(), script]);
+            for _ in 0..10 {
+                let text = bench.get("k").await;
+                assert!(matches!(&text[..], "STALE old" | "UPDATING old"), "{text}");
+                pass_time(199 * MS).await;
+            }
+            assert_eq!(bench.asked(), 3);
+            pass_time(SECOND).await;
+            bench.script([ok("new")]);
+            assert_eq!(bench.get("k").await, "STALE old");
+            pass_time(SECOND).await;
+            assert_eq!(bench.get("k").await, "HIT new");
+        });
+    }
+}
+
 #[test]
 fn stale_while_revalidate_ends_with_its_window() {
     run(|mut bench| async move {

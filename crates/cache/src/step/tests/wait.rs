@@ -53,17 +53,44 @@ fn a_waiter_joins_a_streaming_fill_before_its_end() {
 }
 
 #[test]
-fn without_the_lock_everybody_fetches_and_the_last_answer_stays() {
+fn without_the_lock_everybody_fetches_and_one_writes() {
     run(|mut bench| async move {
         bench.policies.lock.enabled = false;
         let slow = |body, ms| ok(body).after(ms).pause(100);
-        bench.script([slow("1", 100), slow("2", 110), slow("3", 120)]);
+        bench.script([slow("1", 120), slow("2", 100), slow("3", 110)]);
         let running = (0..3).map(|_| bench.start(client("k"))).collect();
         pass_time(150 * MS).await;
-        assert_eq!(bench.get("k").await, "HIT 3", "joins what has begun");
+        let joined = bench.send(client("k")).await;
+        assert_eq!(joined.text(), "HIT 2", "reads along with the first answer");
         assert_eq!(texts(running).await, ["MISS 1", "MISS 2", "MISS 3"]);
         assert_eq!(bench.ask(2).purpose, Purpose::Fill);
+        assert_eq!(bench.get("k").await, "HIT 2");
+        assert_eq!(bench.asked(), 3);
+    });
+}
+
+#[test]
+fn without_the_lock_what_is_answered_last_stays() {
+    run(|mut bench| async move {
+        bench.policies.lock.enabled = false;
+        let slow = |body, ms| ok(body).after(ms).pause(5);
+        bench.script([slow("1", 100), slow("2", 110), slow("3", 120)]);
+        let running = (0..3).map(|_| bench.start(client("k"))).collect();
+        assert_eq!(texts(running).await, ["MISS 1", "MISS 2", "MISS 3"]);
         assert_eq!(bench.get("k").await, "HIT 3");
+    });
+}
+
+#[test]
+fn without_the_lock_a_fill_that_stands_still_is_not_joined_and_does_not_keep_others_from_writing() {
+    run(|mut bench| async move {
+        bench.policies.lock.enabled = false;
+        bench.script([ok("stuck").pause(60_000), ok("new")]);
+        let first = bench.start(client("k"));
+        pass_time(6 * SECOND).await;
+        assert_eq!(bench.get("k").await, "MISS new");
+        assert_eq!(bench.get("k").await, "HIT new");
+        first.abort();
     });
 }
 
@@ -195,7 +222,119 @@ fn an_answer_that_is_not_stored_lets_all_waiters_pass_at_once() {
         assert_eq!(texts[0], "MISS 1");
         assert!(texts[1..].iter().all(|text| text == "MISS n"));
         assert_eq!(began.elapsed().as_millis() / 10, 20, "in parallel");
-        assert_eq!(bench.ask(10).purpose, Purpose::Pass);
+        assert_eq!(bench.ask(10).purpose, Purpose::Fill);
+    });
+}
+
+#[test]
+fn without_hit_for_pass_the_waiters_of_an_answer_that_is_not_stored_are_passed() {
+    run(|mut bench| async move {
+        bench.policies.hit_for_pass.time = OffOr::Off;
+        let answer = |body| ok(body).cc("no-store").after(100);
+        bench.script([answer("1"), answer("2"), ok("3").after(100), ok("4")]);
+        let began = Instant::now();
+        let running = (0..3).map(|_| bench.start(client("k"))).collect();
+        assert_eq!(texts(running).await, ["MISS 1", "MISS 2", "MISS 3"]);
+        assert_eq!(began.elapsed().as_millis() / 10, 20, "in parallel");
+        assert_eq!(bench.ask(2).purpose, Purpose::Pass);
+        assert_eq!(bench.get("k").await, "MISS 4");
+    });
+}
+
+#[test]
+fn a_key_whose_answer_may_not_be_stored_is_remembered_and_nobody_waits() {
+    run(|bench| async move {
+        bench.script([ok("0").cc("no-store")]);
+        assert_eq!(bench.get("k").await, "MISS 0");
+        let answer = |body| ok(body).cc("no-store").after(100);
+        bench.script([answer("1"), answer("2"), answer("3")]);
+        pass_time(9 * SECOND).await;
+        let began = Instant::now();
+        let running = (0..3).map(|_| bench.start(client("k"))).collect();
+        assert_eq!(texts(running).await, ["MISS 1", "MISS 2", "MISS 3"]);
+        assert_eq!(began.elapsed().as_millis() / 10, 10, "in parallel");
+        // The time counts from the last of them.
+        pass_time(9 * SECOND).await;
+        bench.script([answer("4"), answer("5")]);
+        let began = Instant::now();
+        let running = (0..2).map(|_| bench.start(client("k"))).collect();
+        assert_eq!(texts(running).await, ["MISS 4", "MISS 5"]);
+        assert_eq!(began.elapsed().as_millis() / 10, 10, "in parallel");
+    });
+}
+
+#[test]
+fn what_is_remembered_of_a_key_ends_with_its_time() {
+    run(|bench| async move {
+        bench.script([ok("0").cc("no-store"), ok("1").after(100)]);
+        assert_eq!(bench.get("k").await, "MISS 0");
+        pass_time(10 * SECOND).await;
+        let running = (0..2).map(|_| bench.start(client("k"))).collect();
+        assert_eq!(texts(running).await, ["MISS 1", "HIT 1"]);
+    });
+}
+
+#[test]
+fn the_first_answer_that_may_be_stored_is_and_ends_what_was_remembered() {
+    run(|bench| async move {
+        bench.script([ok("private").cc("no-store")]);
+        assert_eq!(bench.get("k").await, "MISS private");
+        bench.script([ok("1").after(100).pause(50), ok("2").after(120).pause(50)]);
+        let running = (0..2).map(|_| bench.start(client("k"))).collect();
+        pass_time(130 * MS).await;
+        let late = bench.start(client("k"));
+        assert_eq!(texts(running).await, ["MISS 1", "MISS 2"], "in parallel");
+        assert_eq!(late.await.unwrap().text(), "HIT 1", "one of them is stored");
+        assert_eq!(bench.get("k").await, "HIT 1");
+        pass_time(61 * SECOND).await;
+        bench.script([ok("3").after(100)]);
+        let running = (0..2).map(|_| bench.start(client("k"))).collect();
+        assert_eq!(texts(running).await, ["EXPIRED 3", "HIT 3"], "locked again");
+    });
+}
+
+#[test]
+fn an_answer_that_is_kept_out_for_its_clients_sake_makes_one_more_lead() {
+    run(|bench| async move {
+        bench.script([ok("mine").after(100), ok("all").after(100)]);
+        let first = bench.start(client("k").not_stored());
+        let mut others = texts((0..9).map(|_| bench.start(client("k"))).collect()).await;
+        assert_eq!(first.await.unwrap().text(), "MISS mine");
+        others.sort();
+        assert_eq!(others.pop().unwrap(), "MISS all");
+        assert!(others.iter().all(|text| text == "HIT all"), "{others:?}");
+        assert_eq!(bench.asked(), 2);
+    });
+}
+
+#[test]
+fn answers_that_are_all_kept_out_do_not_queue() {
+    run(|bench| async move {
+        for _ in 0..10 {
+            bench.script([ok("mine").after(100)]);
+        }
+        let began = Instant::now();
+        let clients = (0..10).map(|_| bench.start(client("k").not_stored()));
+        let texts = texts(clients.collect()).await;
+        assert!(texts.iter().all(|text| text == "MISS mine"));
+        assert_eq!(began.elapsed().as_millis() / 10, 30);
+    });
+}
+
+#[test]
+fn waiters_share_the_status_of_an_origin_that_answers_with_a_failure() {
+    run(|bench| async move {
+        bench.script([status(503).piece("busy").after(100), ok("back")]);
+        let running = (0..50).map(|_| bench.start(client("k"))).collect();
+        let texts = texts(running).await;
+        assert_eq!(texts[0], "MISS busy");
+        assert!(texts[1..].iter().all(|text| text == "MISS shared 503"));
+        assert_eq!(bench.asked(), 1);
+        assert_eq!(
+            bench.get("k").await,
+            "MISS back",
+            "and nothing is remembered"
+        );
     });
 }
 
