@@ -10,5 +10,6 @@ mod fill;
 mod generations;
 mod origins;
 mod policies;
+mod prefetch;
 mod ranges;
 mod several;
