@@ -116,3 +116,104 @@ fn the_fill_goes_on_when_its_first_client_leaves() -> Result<()> {
     assert_eq!(origin.requests().len(), 1);
     Ok(())
 }
+
+/// Also when it leaves before the origin has answered at all.
+#[test]
+fn the_fill_goes_on_when_its_first_client_leaves_before_the_head() -> Result<()> {
+    let (origin, _proxy, client) = start()?;
+    let gate = Gate::new();
+    let answer = Answer::new(200).offset_body(LEN, 1);
+    origin.route("/locked", answer.hold_head(&gate));
+    let leader = ask(&client, "/locked", 1)?;
+    origin.wait_for_requests(1)?;
+    let connections = ask(&client, "/locked", 10)?;
+    drop(leader);
+    gate.open();
+    for mut connection in connections {
+        let response = connection.read_response("GET")?;
+        assert!(response.body == offset_bytes(0..LEN, 1), "a body differs");
+    }
+    assert_eq!(origin.requests().len(), 1);
+    Ok(())
+}
+
+/// When the origin says that it fails, all who waited for it are told so, and it is asked once.
+#[test]
+fn a_failure_of_the_origin_is_shared() -> Result<()> {
+    let (origin, _proxy, client) = start()?;
+    let gate = Gate::new();
+    origin.route("/locked", Answer::new(503).hold_head(&gate));
+    let connections = ask(&client, "/locked", 20)?;
+    origin.wait_for_requests(1)?;
+    // What is in the queue of the accepting socket is waiting, too: they are all let in first.
+    let probe = client.get("/none")?;
+    assert_eq!(probe.status, 404);
+    gate.open();
+    for mut connection in connections {
+        assert_eq!(connection.read_response("GET")?.status, 503);
+    }
+    assert_eq!(origin.requests().len(), 1);
+    Ok(())
+}
+
+/// Without the lock, an answer that comes while another is being written passes beside it, whole
+/// and unstored; one that comes later replaces it.
+#[test]
+fn without_the_lock_one_answer_at_a_time_is_written() -> Result<()> {
+    let (origin, _proxy, client) = start()?;
+    let [head, second, rest] = [Gate::new(), Gate::new(), Gate::new()];
+    let body = |version| Answer::new(200).offset_body(LEN, version);
+    origin.sequence(
+        "/free",
+        vec![
+            body(1).hold_head(&head).hold_body_at(LEN / 2, &rest),
+            body(2).hold_head(&second),
+        ],
+    );
+    let mut connections = ask(&client, "/free", 1)?;
+    origin.wait_for_requests(1)?;
+    connections.extend(ask(&client, "/free", 1)?);
+    origin.wait_for_requests(2)?;
+    head.open();
+    let mut first = connections[0].read_head("GET")?.context("a head")?;
+    second.open();
+    let passed = connections[1].read_response("GET")?;
+    assert!(
+        passed.body == offset_bytes(0..LEN, 2),
+        "the second is whole"
+    );
+    rest.open();
+    connections[0].read_body(&mut first)?;
+    assert!(first.body == offset_bytes(0..LEN, 1), "the first is whole");
+    assert!(client.get("/free")?.body == offset_bytes(0..LEN, 1), "kept");
+    assert_eq!(origin.requests().len(), 2);
+    Ok(())
+}
+
+/// An answer that may not be stored is remembered: requests for it go to the origin side by side,
+/// and the first that may be stored ends it.
+#[test]
+fn nobody_waits_for_what_may_not_be_stored() -> Result<()> {
+    let (origin, _proxy, client) = start()?;
+    let (private, public) = (Gate::new(), Gate::new());
+    let held = Answer::new(200).header("Cache-Control", "no-store");
+    let held = held.hold_head(&private);
+    let mut answers = vec![Answer::new(200).header("Cache-Control", "no-store")];
+    answers.extend(std::iter::repeat_n(held, 10));
+    answers.push(Answer::new(200).body("public").hold_head(&public));
+    origin.sequence("/locked", answers);
+    client.get("/locked")?;
+    let connections = ask(&client, "/locked", 10)?;
+    origin.wait_for_requests(11)?;
+    private.open();
+    for mut connection in connections {
+        assert_eq!(connection.read_response("GET")?.status, 200);
+    }
+    let mut last = ask(&client, "/locked", 1)?;
+    origin.wait_for_requests(12)?;
+    public.open();
+    assert_eq!(last[0].read_response("GET")?.text(), "public");
+    assert_eq!(client.get("/locked")?.text(), "public");
+    assert_eq!(origin.requests().len(), 12);
+    Ok(())
+}

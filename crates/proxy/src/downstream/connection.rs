@@ -195,6 +195,15 @@ impl Drop for Counted<'_> {
 
 /// Serves a connection to its end.
 pub async fn serve(down: Rc<Downstream>, binding: Arc<Binding>, member: Member) {
+    serve_requests(&down, binding, member).await;
+    // What still runs in the background for a request of its, such as an update of the cache, has a
+    // share in the connection; the client is not to wait for that.
+    if Rc::strong_count(&down) > 1 {
+        down.socket.shutdown_write();
+    }
+}
+
+async fn serve_requests(down: &Rc<Downstream>, binding: Arc<Binding>, member: Member) {
     let shared = Arc::clone(&down.generation.worker.shared);
     let counters = &shared.connections;
     let _active = Counted::new(&counters.active);
@@ -207,19 +216,19 @@ pub async fn serve(down: Rc<Downstream>, binding: Arc<Binding>, member: Member) 
         min_timeout: Duration::ZERO,
     };
     loop {
-        let head = match read_head(&down, &listen, &mut parser, (&member, idle)).await {
+        let head = match read_head(down, &listen, &mut parser, (&member, idle)).await {
             Arrival::Head(head) => Ok(head),
             Arrival::Refused(refused) => Err(refused),
-            Arrival::Broken { head, gone } => return record_broken(&down, &listen, head, &gone),
+            Arrival::Broken { head, gone } => return record_broken(down, &listen, head, &gone),
             Arrival::Nothing => return,
         };
         let writing = Counted::new(&counters.writing);
-        let after = Box::pin(exchange(&down, &listen, head)).await;
+        let after = Box::pin(exchange(down, &listen, head)).await;
         drop(writing);
         match after {
             After::NextRequest(next) => idle = next,
             After::Close => return,
-            After::Linger { time, timeout } => return Box::pin(linger(&down, time, timeout)).await,
+            After::Linger { time, timeout } => return Box::pin(linger(down, time, timeout)).await,
         }
     }
 }
