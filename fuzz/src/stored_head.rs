@@ -24,5 +24,6 @@ pub fn run(data: &[u8]) {
     let mut head = StoredHead::new(200, fields);
     head.key = bytes.slice(..data.len() / 2);
     head.vary = bytes.slice(data.len() / 2..);
+    head.variant = bytes.slice(..data.len() / 3);
     assert_eq!(StoredHead::decode(&head.encode()), Some(head));
 }

@@ -1,10 +1,10 @@
 //! The stored head: what the cache keeps of an answer besides its body.
 //!
-//! Layout, version 3; integers little-endian:
+//! Layout, version 4; integers little-endian:
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
-//! | 0 | 1 | version | 3 |
+//! | 0 | 1 | version | 4 |
 //! | 1 | 1 | bounds | 1: must be validated; 2: never served stale; 4: `stale_error` is the origin's word |
 //! | | | | 8: the body is in slices |
 //! | 2 | 2 | status | status code |
@@ -13,33 +13,32 @@
 //! | 20 | 4 | stale_updating | seconds after `valid_until` (stale-while-revalidate) |
 //! | 24 | 4 | stale_error | seconds after `valid_until` (stale-if-error) |
 //! | 28 | 8 | last_modified | seconds; `i64::MIN` when there is none |
-//! | 36 | 16 | variant | hash of the variant; zero without Vary |
-//! | 52 | 4 | key_len | |
-//! | 56 | 4 | vary_len | |
-//! | 60 | 2 | field_count | |
-//! | 62 | 4 | initial_age | seconds that it was old at `stored_at` |
-//! | 66 | 8 | seed | what the keys of its variants are made with |
-//! | 74 | 8 | serial | how many purges there had been when its fill began |
-//! | 82 | 4 | tags_len | |
-//! | 86 | 16 | generation | of the slices; zero without slices |
-//! | 102 | 8 | total | length of the whole body in slices; zero without slices |
-//! | 110 | 8 | slice_size | bytes of a slice but the last; zero without slices |
-//! | 118 | key_len | key | the cache key's text, against collisions and for people |
+//! | 36 | 4 | variant_len | |
+//! | 40 | 4 | key_len | |
+//! | 44 | 4 | vary_len | |
+//! | 48 | 2 | field_count | |
+//! | 50 | 4 | initial_age | seconds that it was old at `stored_at` |
+//! | 54 | 8 | seed | what the keys of its variants are made with; zero without Vary |
+//! | 62 | 8 | serial | how many purges there had been when its fill began |
+//! | 70 | 4 | tags_len | |
+//! | 74 | 16 | generation | of the slices; zero without slices |
+//! | 90 | 8 | total | length of the whole body in slices; zero without slices |
+//! | 98 | 8 | slice_size | bytes of a slice but the last; zero without slices |
+//! | 106 | key_len | key | the cache key's text, against collisions and for people |
 //! | … | vary_len | vary | names of the fields that select the variant |
+//! | … | variant_len | variant | what the request said in those fields, whole; see `variant` |
 //! | … | tags_len | tags | what it can be purged by, separated by spaces |
 //! | … | | fields | for each: name length (2), value length (4), name, value |
 //!
-//! It is valid if and only if the version is 3, no other bound is set, the size of a slice is zero
-//! just without slices, and all lengths end exactly at the end. An invalid head is a miss. Written
-//! by [`StoredHead::encode`] when a fill begins and when an entry is freshened; read at each
-//! look-up.
+//! It is valid if and only if the version is 4, no other bound is set, what says of slices is zero
+//! without them and their size is not zero with them, and all lengths end exactly at the end. An
+//! invalid head is a miss. Written by [`StoredHead::encode`] when a fill begins and when an entry
+//! is freshened; read at each look-up.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::variant::VariantHash;
-
-const VERSION: u8 = 3;
-const FIXED: usize = 118;
+const VERSION: u8 = 4;
+const FIXED: usize = 106;
 const IN_SLICES: u8 = 8;
 
 /// A stored answer's head.
@@ -61,15 +60,15 @@ pub struct StoredHead {
     pub bounds: Bounds,
     /// Its Last-Modified.
     pub last_modified: Option<i64>,
-    /// Which variant it is.
-    pub variant: VariantHash,
+    /// Which variant it is, by the values of the fields in its Vary; empty without one.
+    pub variant: Bytes,
     /// The cache key.
     pub key: Bytes,
     /// The names in its Vary; empty without one.
     pub vary: Bytes,
     /// What it can be purged by, separated by spaces.
     pub tags: Bytes,
-    /// What the keys of its variants are made with.
+    /// What the keys of its variants are made with; zero without Vary.
     pub seed: u64,
     /// How many purges there had been when its fill began.
     pub serial: u64,
@@ -157,7 +156,7 @@ impl StoredHead {
             initial_age: 0,
             bounds: Bounds::default(),
             last_modified: None,
-            variant: [0; 16],
+            variant: Bytes::new(),
             key: Bytes::new(),
             vary: Bytes::new(),
             tags: Bytes::new(),
@@ -186,7 +185,7 @@ impl StoredHead {
 
     /// The bytes to store.
     pub fn encode(&self) -> Bytes {
-        let named = self.key.len() + self.vary.len() + self.tags.len();
+        let named = self.key.len() + self.vary.len() + self.variant.len() + self.tags.len();
         let len = FIXED + named + self.fields.len();
         let slices = self.sliced.unwrap_or(SliceSet {
             generation: [0; 16],
@@ -202,7 +201,7 @@ impl StoredHead {
         out.put_u32_le(self.stale_updating);
         out.put_u32_le(self.stale_error);
         out.put_i64_le(self.last_modified.unwrap_or(i64::MIN));
-        out.put_slice(&self.variant);
+        out.put_u32_le(self.variant.len() as u32);
         out.put_u32_le(self.key.len() as u32);
         out.put_u32_le(self.vary.len() as u32);
         out.put_u16_le(self.field_count);
@@ -215,6 +214,7 @@ impl StoredHead {
         out.put_u64_le(slices.size);
         out.put_slice(&self.key);
         out.put_slice(&self.vary);
+        out.put_slice(&self.variant);
         out.put_slice(&self.tags);
         out.put_slice(&self.fields);
         out.freeze()
@@ -226,31 +226,30 @@ impl StoredHead {
         if fixed[0] != VERSION {
             return None;
         }
-        let key_end = FIXED.checked_add(le_u32(fixed, 52) as usize)?;
-        let vary_end = key_end.checked_add(le_u32(fixed, 56) as usize)?;
-        let tags_end = vary_end.checked_add(le_u32(fixed, 82) as usize)?;
+        let key_end = FIXED.checked_add(le_u32(fixed, 40) as usize)?;
+        let vary_end = key_end.checked_add(le_u32(fixed, 44) as usize)?;
+        let variant_end = vary_end.checked_add(le_u32(fixed, 36) as usize)?;
+        let tags_end = variant_end.checked_add(le_u32(fixed, 70) as usize)?;
         if tags_end > bytes.len() {
             return None;
         }
-        let mut variant = [0; 16];
-        variant.copy_from_slice(&fixed[36..52]);
         let head = StoredHead {
             status: u16::from_le_bytes([fixed[2], fixed[3]]),
             stored_at: le_i64(fixed, 4),
             valid_until: le_i64(fixed, 12),
             stale_updating: le_u32(fixed, 20),
             stale_error: le_u32(fixed, 24),
-            initial_age: le_u32(fixed, 62),
+            initial_age: le_u32(fixed, 50),
             bounds: Bounds::from_bits(fixed[1] & !IN_SLICES)?,
             last_modified: Some(le_i64(fixed, 28)).filter(|time| *time != i64::MIN),
-            variant,
+            variant: bytes.slice(vary_end..variant_end),
             key: bytes.slice(FIXED..key_end),
             vary: bytes.slice(key_end..vary_end),
-            tags: bytes.slice(vary_end..tags_end),
-            seed: le_u64(fixed, 66),
-            serial: le_u64(fixed, 74),
+            tags: bytes.slice(variant_end..tags_end),
+            seed: le_u64(fixed, 54),
+            serial: le_u64(fixed, 62),
             sliced: slices(fixed)?,
-            field_count: u16::from_le_bytes([fixed[60], fixed[61]]),
+            field_count: u16::from_le_bytes([fixed[48], fixed[49]]),
             fields: bytes.slice(tags_end..),
         };
         head.is_well_formed().then_some(head)
@@ -344,10 +343,12 @@ fn le_i64(fixed: &[u8; FIXED], at: usize) -> i64 {
 /// What a fixed part says of slices; `None` when that is contradictory.
 fn slices(fixed: &[u8; FIXED]) -> Option<Option<SliceSet>> {
     let mut generation = [0; 16];
-    generation.copy_from_slice(&fixed[86..102]);
-    let (total, size) = (le_u64(fixed, 102), le_u64(fixed, 110));
-    let is_sliced = fixed[1] & IN_SLICES != 0;
-    (is_sliced == (size > 0)).then_some(is_sliced.then_some(SliceSet {
+    generation.copy_from_slice(&fixed[74..90]);
+    let (total, size) = (le_u64(fixed, 90), le_u64(fixed, 98));
+    if fixed[1] & IN_SLICES == 0 {
+        return fixed[74..106].iter().all(|byte| *byte == 0).then_some(None);
+    }
+    (size > 0).then_some(Some(SliceSet {
         generation,
         total,
         size,
@@ -369,7 +370,7 @@ mod tests {
         head.initial_age = 3;
         head.bounds.never_stale = true;
         head.last_modified = Some(12);
-        head.variant = [7; 16];
+        head.variant = Bytes::from_static(b"accept: a");
         head.key = Bytes::from_static(b"http://a/b");
         head.vary = Bytes::from_static(b"Accept");
         head.tags = Bytes::from_static(b"shop sale");
@@ -422,10 +423,10 @@ mod tests {
         bounds[1] = 16;
         assert!(StoredHead::decode(&Bytes::from(bounds)).is_none());
         let mut no_size = good.to_vec();
-        no_size[110] = 0;
+        no_size[98] = 0;
         assert!(StoredHead::decode(&Bytes::from(no_size)).is_none());
         let mut lengths = good.to_vec();
-        lengths[52..56].copy_from_slice(&u32::MAX.to_le_bytes());
+        lengths[40..44].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(StoredHead::decode(&Bytes::from(lengths)).is_none());
     }
 }

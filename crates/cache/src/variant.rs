@@ -1,28 +1,60 @@
 //! Variants: answers of one key that differ by the request fields that their Vary names.
 //!
-//! The first answer of a key is stored under the key itself. Its head remembers its Vary and a hash
-//! of the values of those fields. A request with other values looks under a second key, made of the
-//! first and its own hash, and stores there. (nginx does the same; RFC 9111 §4.1 leaves the
-//! mechanism open.)
+//! The first answer of a key is stored under the key itself. Its head remembers its Vary, what the
+//! request said in those fields, and a random seed. A request that says something else looks under
+//! a second key, made of the first, the seed and what it says, and stores there. (nginx does the
+//! same, without a seed; RFC 9111 §4.1 leaves the mechanism open.)
+//!
+//! 1. A variant is found only by a request that says the same, compared whole and not by a hash.
+//! 2. When the first entry is gone, or has another Vary, its successor has a new seed: variants
+//!    that were stored before are never found again. So what removes the first entry removes all.
+//! 3. A variant that is found marks the first entry used, which therefore lives as long.
 
+use bytes::Bytes;
 use millpond_semantics::vary::variant_material;
 use millpond_store::Key;
-
-/// The hash of a variant; zero when there is no Vary.
-pub type VariantHash = [u8; 16];
 
 /// The values of a request's field, found by its name in any case.
 pub type FieldLookup<'v> = &'v dyn Fn(&[u8]) -> Vec<&'v [u8]>;
 
-/// The hash of the values that the fields in `vary` have in a request.
-pub fn hash(primary: &Key, vary: &[u8], field: FieldLookup<'_>) -> VariantHash {
-    let mut material = Vec::with_capacity(64);
-    material.extend_from_slice(&primary.0);
-    variant_material(vary, field, |part: &[u8]| material.extend_from_slice(part));
-    Key::of(&material).0
+/// What all variants of a key have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Siblings {
+    /// The names of the fields that they differ in.
+    pub vary: Bytes,
+    /// What their keys are made with.
+    pub seed: u64,
 }
 
-/// The key that a variant other than the first is stored under.
-pub fn key(variant: &VariantHash) -> Key {
-    Key(*variant)
+/// What an answer is stored under, or would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VariantKey {
+    /// The key in the store.
+    pub key: Key,
+    /// The seed of the entry that was found there or under the first key; zero without one.
+    pub seed: u64,
+}
+
+impl VariantKey {
+    /// The key of a first answer.
+    pub fn first(key: Key) -> VariantKey {
+        VariantKey { key, seed: 0 }
+    }
+
+    /// The key of a variant other than the first.
+    pub fn of(primary: &Key, seed: u64, variant: &[u8]) -> VariantKey {
+        let mut text = Vec::with_capacity(24 + variant.len());
+        text.extend_from_slice(&primary.0);
+        text.extend_from_slice(&seed.to_le_bytes());
+        text.extend_from_slice(variant);
+        let key = Key::of(&text);
+        VariantKey { key, seed }
+    }
+}
+
+/// What a request says in the fields that `vary` names.
+pub fn of_request(vary: &[u8], field: FieldLookup<'_>) -> Bytes {
+    let mut material = Vec::with_capacity(64);
+    variant_material(vary, field, &mut material);
+    Bytes::from(material)
 }

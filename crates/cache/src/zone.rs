@@ -7,7 +7,9 @@
 //!    answer.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ use crate::fill::Fills;
 use crate::head::StoredHead;
 use crate::hit_for_pass::Unstorable;
 use crate::refresh_backoff::Backoffs;
-use crate::variant::{self, FieldLookup, VariantHash};
+use crate::variant::{self, FieldLookup, Siblings, VariantKey};
 
 /// Remembered failures of a zone (arbitrary; beyond it they are forgotten, which costs an origin
 /// request each).
@@ -148,6 +150,9 @@ pub struct CacheZone {
     /// Keys whose origin is left alone after a failure.
     pub backoffs: Backoffs,
     errors: Mutex<HashMap<Key, RememberedError>>,
+    /// Seeds that were given; each is hashed under keys that the system's random source gave.
+    seeds: AtomicU64,
+    random: RandomState,
 }
 
 impl std::fmt::Debug for CacheZone {
@@ -182,7 +187,7 @@ pub enum LookedUp {
     /// This entry answers the request's variant.
     Found(Box<FoundEntry>),
     /// There is none; it would be stored under this key.
-    Missing(Key),
+    Missing(VariantKey),
 }
 
 impl CacheZone {
@@ -196,41 +201,58 @@ impl CacheZone {
             unstorable: Unstorable::default(),
             backoffs: Backoffs::default(),
             errors: Mutex::default(),
+            seeds: AtomicU64::new(0),
+            random: RandomState::new(),
         }
     }
 
-    /// Looks an answer up by its key's text, and by the request's variant when it has several.
-    pub fn look_up(&self, primary: &Key, text: &[u8], field: FieldLookup<'_>) -> LookedUp {
-        let Some(first) = self.find(primary, text) else {
-            return LookedUp::Missing(*primary);
+    /// Looks an answer up by its key, and by the request's variant when it has several.
+    pub fn look_up(&self, primary: &PrimaryKey, field: FieldLookup<'_>) -> LookedUp {
+        let Some(first) = self.find(&primary.key, &primary.text) else {
+            return LookedUp::Missing(VariantKey::first(primary.key));
         };
         if first.head.vary.is_empty() {
             return LookedUp::Found(Box::new(first));
         }
-        let wanted = variant::hash(primary, &first.head.vary, field);
+        let wanted = variant::of_request(&first.head.vary, field);
         if wanted == first.head.variant {
             return LookedUp::Found(Box::new(first));
         }
-        self.find_variant(wanted, text)
+        self.find_variant(primary, first.head.seed, &wanted)
     }
 
-    /// Looks up the request's variant by a Vary that is known from elsewhere, past the entry under
-    /// the first key.
+    /// Looks up the request's variant by siblings that are known from elsewhere, past the entry
+    /// under the first key.
     pub fn look_up_variant(
         &self,
-        primary: &Key,
-        vary: &[u8],
-        text: &[u8],
+        primary: &PrimaryKey,
+        siblings: &Siblings,
         field: FieldLookup<'_>,
     ) -> LookedUp {
-        self.find_variant(variant::hash(primary, vary, field), text)
+        let wanted = variant::of_request(&siblings.vary, field);
+        self.find_variant(primary, siblings.seed, &wanted)
     }
 
-    fn find_variant(&self, wanted: VariantHash, text: &[u8]) -> LookedUp {
-        let secondary = variant::key(&wanted);
-        match self.find(&secondary, text) {
+    /// What the variants of a key have in common; none if it has no entry, or one for all.
+    pub fn siblings(&self, primary: &PrimaryKey) -> Option<Siblings> {
+        let head = self.find(&primary.key, &primary.text)?.head;
+        (!head.vary.is_empty()).then_some(Siblings {
+            vary: head.vary,
+            seed: head.seed,
+        })
+    }
+
+    /// A seed that no variants were stored with before.
+    pub fn new_seed(&self) -> u64 {
+        let count = self.seeds.fetch_add(1, Ordering::Relaxed);
+        self.random.hash_one(count).max(1)
+    }
+
+    fn find_variant(&self, primary: &PrimaryKey, seed: u64, wanted: &[u8]) -> LookedUp {
+        let looked_up = VariantKey::of(&primary.key, seed, wanted);
+        match self.find(&looked_up.key, &primary.text) {
             Some(found) if found.head.variant == wanted => LookedUp::Found(Box::new(found)),
-            _ => LookedUp::Missing(secondary),
+            _ => LookedUp::Missing(looked_up),
         }
     }
 

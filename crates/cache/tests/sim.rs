@@ -744,7 +744,7 @@ fn check_end(world: &World) {
                 is_accept.then_some(accept.as_bytes()).into_iter().collect()
             };
             let key = primary(seed, key);
-            if let LookedUp::Found(found) = world.zone.look_up(&key.key, &key.text, &field) {
+            if let LookedUp::Found(found) = world.zone.look_up(&key, &field) {
                 let body = regions(found.entry.regions(0..u64::MAX));
                 world.check_body(&client, &Ok(body));
             }

@@ -2,20 +2,25 @@
 //! §4.1).
 //!
 //! [`Vary::parse`] joins the Vary lines of a response into one text of names; that text is stored
-//! with the entry. [`variant_material`] feeds, for a stored text and a request, what a hash must
-//! cover:
+//! with the entry. [`variant_material`] writes, for a stored text and a request, what two requests
+//! must have alike to be answered by the same variant. For each name, in the order of the text:
 //!
-//! ```text
-//! lower-cased name ":" value ["," value]… CR LF      for each name, in the order of the text
-//! ```
+//! | size | meaning |
+//! |---|---|
+//! | 4 | length of the name, little-endian |
+//! | | the name, in small letters |
+//! | 1 | 1 if the request has the field, else 0 and nothing follows |
+//! | 4 | length of the value |
+//! | | the value, lines joined with `, ` |
 //!
-//! The values of Accept-Charset, Accept-Encoding and Accept-Language are fed as members, without
-//! spaces and empty members, so that they match however they are spaced. Values of other fields are
-//! fed as they are.
+//! so that no name or value runs into the next. The values of Accept-Charset, Accept-Encoding and
+//! Accept-Language are written as members joined with `,`, without spaces and empty members, so
+//! that they match however they are spaced. Values of other fields are written as they are.
 //!
 //! # Differs from nginx
 //! A `*` anywhere in the list counts (in nginx only when it is a whole line), and a tab separates
-//! like a space.
+//! like a space. A request without a field is another variant than one with an empty field (RFC
+//! 9111 §4.1).
 //!
 //! It does not hash, and it does not reorder: `a, b` and `b, a` are two variants.
 
@@ -73,36 +78,55 @@ pub fn names(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     words(text)
 }
 
-/// Feeds the bytes that tell this request's variant from others; see the module.
+/// Writes what tells this request's variant from others; see the module.
 ///
 /// `lookup` gives the values of a request field, in order, and must not regard the case of the
 /// name.
-pub fn variant_material<'v, V>(
-    text: &[u8],
-    lookup: impl Fn(&[u8]) -> V,
-    mut feed: impl FnMut(&[u8]),
-) where
+pub fn variant_material<'v, V>(text: &[u8], lookup: impl Fn(&[u8]) -> V, out: &mut Vec<u8>)
+where
     V: IntoIterator<Item = &'v [u8]>,
 {
     for name in names(text) {
-        feed_lower_case(name, &mut feed);
-        feed(b":");
-        let is_spaced_freely = is_spaced_freely(name);
-        let mut is_first = true;
-        let mut feed_value = |value: &[u8]| {
-            if !std::mem::take(&mut is_first) {
-                feed(b",");
-            }
-            feed(value);
-        };
-        for value in lookup(name) {
-            if is_spaced_freely {
-                words(value).for_each(&mut feed_value);
-            } else {
-                feed_value(value);
-            }
+        write_counted(out, |out| {
+            out.extend(name.iter().map(u8::to_ascii_lowercase))
+        });
+        let mut values = lookup(name).into_iter().peekable();
+        let is_present = values.peek().is_some();
+        out.push(u8::from(is_present));
+        if is_present {
+            write_counted(out, |out| write_value(name, values, out));
         }
-        feed(b"\r\n");
+    }
+}
+
+fn write_value<'v>(name: &[u8], values: impl Iterator<Item = &'v [u8]>, out: &mut Vec<u8>) {
+    if is_spaced_freely(name) {
+        write_joined(values.flat_map(words), b",", out);
+    } else {
+        write_joined(values, b", ", out);
+    }
+}
+
+fn write_joined<'v>(parts: impl Iterator<Item = &'v [u8]>, separator: &[u8], out: &mut Vec<u8>) {
+    for (index, part) in parts.enumerate() {
+        if index > 0 {
+            out.extend_from_slice(separator);
+        }
+        out.extend_from_slice(part);
+    }
+}
+
+/// Writes a text with its length before it.
+fn write_counted(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    write(out);
+    let len = out.len().saturating_sub(at + 4);
+    // A head of four gigabytes is beyond every limit on heads; its length would still tell it
+    // from all shorter ones.
+    let len = u32::try_from(len).unwrap_or(u32::MAX);
+    if let Some(place) = out.get_mut(at..at + 4) {
+        place.copy_from_slice(&len.to_le_bytes());
     }
 }
 
@@ -110,17 +134,6 @@ pub fn variant_material<'v, V>(
 fn is_spaced_freely(name: &[u8]) -> bool {
     let fields: [&[u8]; 3] = [b"accept-encoding", b"accept-language", b"accept-charset"];
     fields.iter().any(|field| name.eq_ignore_ascii_case(field))
-}
-
-fn feed_lower_case(name: &[u8], feed: &mut impl FnMut(&[u8])) {
-    const PIECE: usize = 64;
-    for piece in name.chunks(PIECE) {
-        let mut buf = [0; PIECE];
-        for (to, from) in buf.iter_mut().zip(piece) {
-            *to = from.to_ascii_lowercase();
-        }
-        feed(buf.get(..piece.len()).unwrap_or_default());
-    }
 }
 
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -132,8 +145,9 @@ fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 mod tests {
     use super::*;
 
+    /// The material of a request, with lengths as numbers in brackets and `-` for what is absent.
     fn material(text: &str, fields: &[(&str, &str)]) -> String {
-        let mut fed = Vec::new();
+        let mut material = Vec::new();
         let lookup = |name: &[u8]| {
             let name = name.to_ascii_lowercase();
             let values = fields
@@ -141,10 +155,25 @@ mod tests {
                 .filter(move |field| field.0.as_bytes() == name);
             values.map(|field| field.1.as_bytes()).collect::<Vec<_>>()
         };
-        variant_material(text.as_bytes(), lookup, |bytes| {
-            fed.extend_from_slice(bytes)
-        });
-        String::from_utf8(fed).expect("text in, text out")
+        variant_material(text.as_bytes(), lookup, &mut material);
+        let mut rest = &material[..];
+        let mut shown = String::new();
+        let counted = |rest: &mut &[u8]| {
+            let (len, after) = rest.split_first_chunk::<4>().unwrap();
+            let (text, after) = after.split_at(u32::from_le_bytes(*len) as usize);
+            *rest = after;
+            format!("[{}]{}", text.len(), String::from_utf8_lossy(text))
+        };
+        while !rest.is_empty() {
+            shown.push_str(&counted(&mut rest));
+            let (&is_present, after) = rest.split_first().unwrap();
+            rest = after;
+            match is_present {
+                0 => shown.push('-'),
+                _ => shown.push_str(&counted(&mut rest)),
+            }
+        }
+        shown
     }
 
     #[test]
@@ -179,7 +208,7 @@ mod tests {
 
     #[test]
     fn accept_fields_match_however_they_are_spaced() {
-        let expected = "accept-encoding:foo,bar\r\n";
+        let expected = "[15]accept-encoding[7]foo,bar";
         for value in ["foo, bar", "foo,bar", "foo,,  ,bar , "] {
             assert_eq!(
                 material("Accept-Encoding", &[("accept-encoding", value)]),
@@ -191,7 +220,7 @@ mod tests {
         assert_eq!(material("accept-encoding", &lines), expected);
         assert_eq!(
             material("Accept-Encoding", &[("accept-encoding", "foobar")]),
-            "accept-encoding:foobar\r\n"
+            "[15]accept-encoding[6]foobar"
         );
     }
 
@@ -199,13 +228,27 @@ mod tests {
     fn other_fields_count_byte_by_byte() {
         assert_eq!(
             material("X, Y", &[("x", "a, b"), ("x", "c")]),
-            "x:a, b,c\r\ny:\r\n"
+            "[1]x[7]a, b, c[1]y-"
         );
+    }
+
+    #[test]
+    fn an_absent_field_is_not_an_empty_one() {
+        assert_eq!(material("X", &[]), "[1]x-");
+        assert_eq!(material("X", &[("x", "")]), "[1]x[0]");
+    }
+
+    #[test]
+    fn names_and_values_do_not_run_into_each_other() {
+        let one = material("X, Y", &[("x", "1\r\ny:2")]);
+        let other = material("X, Y", &[("x", "1"), ("y", "2")]);
+        assert_ne!(one, other);
+        assert_ne!(material("X Y", &[]), material("XY", &[]));
     }
 
     #[test]
     fn long_names_are_lower_cased_whole() {
         let name = "A".repeat(200);
-        assert_eq!(material(&name, &[]), format!("{}:\r\n", "a".repeat(200)));
+        assert_eq!(material(&name, &[]), format!("[200]{}-", "a".repeat(200)));
     }
 }

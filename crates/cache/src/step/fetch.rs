@@ -24,6 +24,7 @@ use crate::reason::{Note, Reason};
 use crate::refresh_backoff::RefreshFailure;
 use crate::status::CacheStatus;
 use crate::use_stale::StaleCause;
+use crate::variant::VariantKey;
 use crate::verdict::StaleRules;
 use crate::zone::FoundEntry;
 
@@ -34,6 +35,8 @@ pub(crate) struct Fetch {
     lead: Option<Lead>,
     /// The stale entry that the answer is to replace or renew.
     stale: Option<Stale>,
+    /// The seed of the variants of the key, as far as it is known without a stale entry.
+    seed: u64,
     /// What is done with a failure that is answered.
     memory: Memory,
     status: CacheStatus,
@@ -83,10 +86,11 @@ enum Memory {
 
 impl Fetch {
     /// For a missing entry.
-    pub(crate) fn miss(lead: Lead) -> Self {
+    pub(crate) fn miss(lead: Lead, seed: u64) -> Self {
         Fetch {
             lead: Some(lead),
             stale: None,
+            seed,
             memory: Memory::Remember,
             status: CacheStatus::Miss,
         }
@@ -97,6 +101,7 @@ impl Fetch {
         Fetch {
             lead: Some(lead),
             stale: None,
+            seed: 0,
             memory: Memory::Forget,
             status: CacheStatus::Bypass,
         }
@@ -106,6 +111,7 @@ impl Fetch {
     pub(crate) fn stale(lead: Lead, stale: Stale) -> Self {
         Fetch {
             lead: Some(lead),
+            seed: stale.found.head.seed,
             stale: Some(stale),
             memory: Memory::Remember,
             status: CacheStatus::Expired,
@@ -116,6 +122,7 @@ impl Fetch {
     pub(crate) fn unstored_stale(stale: Stale) -> Self {
         Fetch {
             lead: None,
+            seed: 0,
             stale: Some(stale),
             memory: Memory::Forget,
             status: CacheStatus::Expired,
@@ -199,6 +206,7 @@ impl Fetch {
                     lead,
                     status: self.status,
                     refreshes: stale.is_some(),
+                    seed: self.seed,
                 };
                 match store(x, walk, &place, &fetched) {
                     Ok((head, writer)) => fill(x, walk, place, head, (fetched, writer)),
@@ -218,6 +226,8 @@ struct Place {
     status: CacheStatus,
     /// Whether it is to replace a stale entry.
     refreshes: bool,
+    /// The seed of the variants of the key, as far as it is known.
+    seed: u64,
 }
 
 /// Begins to fill the entry with an answer, or says what is to be told to those who wait for it.
@@ -228,7 +238,7 @@ fn store<X: Exchange>(
     fetched: &X::Fetched,
 ) -> Result<(StoredHead, millpond_store::Writer), FillEnd> {
     let key = *place.lead.key();
-    let head = match storable(x, walk, fetched) {
+    let mut head = match storable(x, walk, fetched) {
         Ok(head) => head,
         Err(why) => {
             let (KeptOut::Answer(reason) | KeptOut::Request(reason)) = why;
@@ -243,7 +253,8 @@ fn store<X: Exchange>(
         return Err(FillEnd::Complete);
     }
     walk.zone.unstorable.forget(&key);
-    match begin(walk, key, &head, fetched.length()) {
+    let seed = place.seed;
+    match begin(walk, VariantKey { key, seed }, &mut head, fetched.length()) {
         Ok(writer) => Ok((head, writer)),
         Err(why) => {
             x.note(Note::Because(why.into()));
@@ -336,11 +347,12 @@ fn renew<X: Exchange>(
 
 fn begin(
     walk: &Walk,
-    looked_up: Key,
-    head: &StoredHead,
+    looked_up: VariantKey,
+    head: &mut StoredHead,
     length: Option<u64>,
 ) -> Result<millpond_store::Writer, NotStored> {
-    let key = storage_key(walk, head, looked_up);
+    let VariantKey { key, seed } = storage_key(walk, head, looked_up);
+    head.seed = seed;
     let mut writer = walk.zone.store.begin(key, length)?;
     writer.set_head(head.encode());
     Ok(writer)

@@ -9,7 +9,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use millpond_semantics::cache_status::Forward;
 use millpond_store::Key;
 
@@ -20,6 +19,7 @@ use crate::fill::{FillEnd, Lead, Ticket, Waited, Waiter};
 use crate::reason::{Note, Reason};
 use crate::status::CacheStatus;
 use crate::use_stale::StaleCause;
+use crate::variant::Siblings;
 use crate::verdict::{Verdict, verdict};
 use crate::zone::{FoundEntry, LookedUp};
 
@@ -37,9 +37,9 @@ enum Round {
     First,
     /// One after a fill has ended: the request is not counted again.
     Again,
-    /// As [`Round::Again`], for the request's own variant: a running fill of another one says this
-    /// Vary.
-    Variant(Bytes),
+    /// As [`Round::Again`], for the request's own variant: a running fill of another one says what
+    /// they have in common.
+    Variant(Siblings),
 }
 
 impl Lookup {
@@ -59,10 +59,10 @@ impl Lookup {
         }
     }
 
-    /// A look-up of the request's variant, by the Vary of a running fill.
-    pub(crate) fn variant(vary: Bytes, patience: Patience) -> Self {
+    /// A look-up of the request's variant, by a running fill of another one.
+    pub(crate) fn variant(siblings: Siblings, patience: Patience) -> Self {
         Lookup {
-            round: Round::Variant(vary),
+            round: Round::Variant(siblings),
             patience,
         }
     }
@@ -72,7 +72,7 @@ impl Lookup {
             return Ok(bypass(x, walk));
         }
         match self.look_up(x, walk) {
-            LookedUp::Missing(key) => self.missing(x, walk, key),
+            LookedUp::Missing(wanted) => self.missing(x, walk, wanted.key),
             LookedUp::Found(found) => match judge(x, walk, &found) {
                 Verdict::Fresh => {
                     x.note(Note::Hit(why_served(x.now(), &found)));
@@ -88,11 +88,10 @@ impl Lookup {
     }
 
     fn look_up<X: Exchange>(&self, x: &X, walk: &Walk) -> LookedUp {
-        let (key, text) = (&walk.key.key, &walk.key.text);
         let field = |name: &[u8]| x.field(name);
         match &self.round {
-            Round::Variant(vary) => walk.zone.look_up_variant(key, vary, text, &field),
-            Round::First | Round::Again => walk.zone.look_up(key, text, &field),
+            Round::Variant(siblings) => walk.zone.look_up_variant(&walk.key, siblings, &field),
+            Round::First | Round::Again => walk.zone.look_up(&walk.key, &field),
         }
     }
 
@@ -127,7 +126,9 @@ impl Lookup {
 
     fn lead_missing<X: Exchange>(self, x: &X, walk: &Walk, lead: Lead) -> Step<X> {
         match self.look_up(x, walk) {
-            LookedUp::Missing(key) if key == *lead.key() => Step::Fetch(Fetch::miss(lead)),
+            LookedUp::Missing(wanted) if wanted.key == *lead.key() => {
+                Step::Fetch(Fetch::miss(lead, wanted.seed))
+            }
             _ => {
                 lead.end(FillEnd::Complete);
                 Step::Lookup(Lookup::again(self.patience))

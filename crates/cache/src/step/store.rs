@@ -12,14 +12,13 @@ use millpond_semantics::list;
 use millpond_semantics::reuse::{self, Answer, Asked, RequestRules};
 use millpond_semantics::upstream_validity::{Refusal, UpstreamValidity, Validity};
 use millpond_semantics::vary::Vary;
-use millpond_store::Key;
 
 use super::{Exchange, Fetched, Policies, Rules, Walk};
 use crate::head::{Bounds, FieldsWriter, StoredHead};
 use crate::ignore::IgnorableField;
 use crate::reason::Reason;
 use crate::targeted::EachField;
-use crate::variant;
+use crate::variant::{self, VariantKey};
 
 /// Why an answer is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +63,7 @@ pub(crate) fn storable<X: Exchange>(
     };
     head.key = walk.key.text.clone();
     if !vary.is_empty() {
-        head.variant = variant::hash(&walk.key.key, &vary, &|name| x.field(name));
+        head.variant = variant::of_request(&vary, &|name| x.field(name));
         head.vary = vary;
     }
     Ok(head)
@@ -154,17 +153,25 @@ fn may_keep<F: Fetched>(
     Ok((life, vary))
 }
 
-/// The key that the answer is stored under: the one that was looked up, if the answer is of that
-/// variant.
+/// What the answer is stored under: what was looked up, if it is of that variant.
 ///
 /// nginx: an answer without Vary, or with another Vary than the first key's entry, takes the first
 /// key. There it decides from now on what the variants are.
-pub(crate) fn storage_key(walk: &Walk, head: &StoredHead, looked_up: Key) -> Key {
-    if !head.vary.is_empty() && variant::key(&head.variant) == looked_up {
-        looked_up
-    } else {
-        walk.key.key
+pub(crate) fn storage_key(walk: &Walk, head: &StoredHead, looked_up: VariantKey) -> VariantKey {
+    let first = VariantKey::first(walk.key.key);
+    if head.vary.is_empty() {
+        return first;
     }
+    let own = VariantKey::of(&first.key, looked_up.seed, &head.variant);
+    if own == looked_up {
+        return own;
+    }
+    let siblings = walk.zone.siblings(&walk.key);
+    let seed = match siblings.filter(|siblings| siblings.vary == head.vary) {
+        Some(siblings) => siblings.seed,
+        None => walk.zone.new_seed(),
+    };
+    VariantKey { seed, ..first }
 }
 
 /// How long an answer is fresh, and stale beyond it.

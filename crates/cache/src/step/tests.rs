@@ -219,7 +219,10 @@ impl Bench {
 
     /// A request for `key` that runs by itself.
     fn start(&self, client: Client) -> JoinHandle<Answer> {
-        let walk = self.walk(&client);
+        self.start_walk(self.walk(&client), client)
+    }
+
+    fn start_walk(&self, walk: Walk, client: Client) -> JoinHandle<Answer> {
         let mut x = FakeExchange::new(Rc::clone(&self.world), client);
         tokio::task::spawn_local(async move {
             let mut trail = Trail::new();

@@ -19,7 +19,7 @@ use crate::fill::pump::Reader;
 use crate::fill::{FillEnd, Streaming, Waited, Waiter};
 use crate::reason::{Note, Reason};
 use crate::status::CacheStatus;
-use crate::variant;
+use crate::variant::{self, Siblings};
 
 /// Waits for another request's fill.
 #[derive(Debug)]
@@ -187,13 +187,21 @@ impl Wait {
         alone(self.stale)
     }
 
-    /// Reads along, if the fill is of the request's own variant.
+    /// Reads along, if the fill is of the request's own key and variant.
     fn join<X: Exchange>(self, x: &mut X, walk: &Walk, streaming: Arc<Streaming>) -> Step<X> {
         let head = &streaming.head;
+        if head.key != walk.key.text {
+            x.note(Note::Because(Reason::NotShared));
+            return self.alone();
+        }
         if !head.vary.is_empty() {
-            let wanted = variant::hash(&walk.key.key, &head.vary, &|name| x.field(name));
+            let wanted = variant::of_request(&head.vary, &|name| x.field(name));
             if wanted != head.variant {
-                return Step::Lookup(Lookup::variant(head.vary.clone(), self.patience));
+                let siblings = Siblings {
+                    vary: head.vary.clone(),
+                    seed: head.seed,
+                };
+                return Step::Lookup(Lookup::variant(siblings, self.patience));
             }
         }
         let reader = Reader {

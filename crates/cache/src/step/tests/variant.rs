@@ -2,6 +2,7 @@
 
 use super::origin::{ok, status};
 use super::*;
+use crate::zone::LookedUp;
 
 fn varied(body: &str) -> Script {
     ok(body).field("Vary", "Accept")
@@ -114,18 +115,115 @@ fn waiters_join_a_fill_of_their_own_variant_only() {
 #[test]
 fn a_waiter_of_another_variant_finds_what_is_stored_of_its_own() {
     run(|bench| async move {
+        bench.script([
+            varied("A").after(100).pause(500),
+            varied("B").after(100).piece("2"),
+        ]);
+        let start = |value| bench.start(client("k").field("accept", value));
+        let running = ["a", "b"].map(start);
+        pass_time(SECOND / 3).await;
+        let third = start("b").await.unwrap();
+        assert_eq!(third.text(), "HIT B2");
+        assert_eq!(third.trail, "lookup wait lookup deliver");
+        for (one, text) in running.into_iter().zip(["MISS A", "MISS B2"]) {
+            assert_eq!(one.await.unwrap().text(), text);
+        }
+    });
+}
+
+#[test]
+fn what_removes_the_first_entry_removes_all_variants() {
+    run(|bench| async move {
         bench.script([varied("A"), varied("B")]);
         bench.get_with("k", "accept", "a").await;
         bench.get_with("k", "accept", "b").await;
         let walk = bench.walk(&client("k"));
         assert!(walk.zone.store.remove(&walk.key.key));
-        bench.script([varied("A").after(100).pause(100).piece("2")]);
-        let first = bench.start(client("k").field("accept", "a"));
-        let second = bench.start(client("k").field("accept", "b"));
-        let second = second.await.unwrap();
-        assert_eq!(second.text(), "HIT B");
-        assert_eq!(second.trail, "lookup wait lookup deliver");
-        assert_eq!(first.await.unwrap().text(), "MISS A2");
+        bench.script([varied("A2"), varied("B2")]);
+        assert_eq!(bench.get_with("k", "accept", "a").await, "MISS A2");
+        assert_eq!(bench.get_with("k", "accept", "b").await, "MISS B2");
+        assert_eq!(bench.get_with("k", "accept", "b").await, "HIT B2");
+    });
+}
+
+#[test]
+fn a_variant_that_was_being_filled_when_the_first_entry_was_removed_is_not_found() {
+    run(|bench| async move {
+        bench.script([varied("A"), varied("B").pause(500)]);
+        bench.get_with("k", "accept", "a").await;
+        let running = bench.start(client("k").field("accept", "b"));
+        pass_time(SECOND / 10).await;
+        let walk = bench.walk(&client("k"));
+        assert!(walk.zone.store.remove(&walk.key.key));
+        assert_eq!(running.await.unwrap().text(), "MISS B");
+        bench.script([varied("A2"), varied("B2")]);
+        assert_eq!(bench.get_with("k", "accept", "a").await, "MISS A2");
+        assert_eq!(bench.get_with("k", "accept", "b").await, "MISS B2");
+    });
+}
+
+#[test]
+fn variants_of_a_vary_that_was_replaced_do_not_come_back() {
+    run(|bench| async move {
+        bench.script([varied("A"), varied("B")]);
+        bench.get_with("k", "accept", "a").await;
+        pass_time(30 * SECOND).await;
+        bench.get_with("k", "accept", "b").await;
+        pass_time(31 * SECOND).await;
+        bench.script([ok("all").cc("max-age=1"), varied("A2"), varied("B2")]);
+        assert_eq!(bench.get_with("k", "accept", "a").await, "EXPIRED all");
+        pass_time(2 * SECOND).await;
+        assert_eq!(bench.get_with("k", "accept", "a").await, "EXPIRED A2");
+        assert_eq!(bench.get_with("k", "accept", "b").await, "MISS B2");
+    });
+}
+
+#[test]
+fn an_expired_first_variant_that_is_filled_again_leaves_the_others() {
+    run(|bench| async move {
+        bench.script([varied("A"), varied("B")]);
+        bench.get_with("k", "accept", "a").await;
+        pass_time(30 * SECOND).await;
+        bench.get_with("k", "accept", "b").await;
+        pass_time(31 * SECOND).await;
+        bench.script([varied("A2")]);
+        assert_eq!(bench.get_with("k", "accept", "a").await, "EXPIRED A2");
+        assert_eq!(bench.get_with("k", "accept", "b").await, "HIT B");
+    });
+}
+
+/// What would be two variants with one hash.
+#[test]
+fn a_variant_with_the_key_of_another_is_a_miss() {
+    run(|bench| async move {
+        bench.script([varied("A"), varied("B")]);
+        bench.get_with("k", "accept", "a").await;
+        let walk = bench.walk(&client("k"));
+        let says_b = |_: &[u8]| vec![&b"b"[..]];
+        let LookedUp::Missing(wanted) = walk.zone.look_up(&walk.key, &says_b) else {
+            panic!("it is not stored yet");
+        };
+        let first = walk.zone.store.find(&walk.key.key).unwrap();
+        let mut writer = walk.zone.store.begin(wanted.key, None).unwrap();
+        writer.set_head(first.head().clone());
+        writer.finish().unwrap();
+        assert_eq!(bench.get_with("k", "accept", "b").await, "MISS B");
+        assert_eq!(bench.get_with("k", "accept", "b").await, "HIT B");
+    });
+}
+
+/// What would be two keys with one hash.
+#[test]
+fn a_waiter_does_not_join_the_fill_of_another_key() {
+    run(|bench| async move {
+        bench.script([ok("A").after(100).pause(100), ok("B")]);
+        let first = bench.start(client("a"));
+        pass_time(SECOND / 100).await;
+        let mut other = bench.walk(&client("b"));
+        other.key.key = bench.walk(&client("a")).key.key;
+        let second = bench.start_walk(other, client("b")).await.unwrap();
+        assert_eq!(second.text(), "MISS B");
+        assert_eq!(first.await.unwrap().text(), "MISS A");
     });
 }
 
