@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use millpond_conf::tree::Statement;
-use millpond_conf::value::parse_duration;
+use millpond_conf::value::{Part, parse_duration};
 use millpond_conf::variable::VariableUses;
 use millpond_conf::{Contexts, Template};
 
@@ -257,6 +257,21 @@ pub(super) fn variables(text: &str) -> Vec<String> {
     }
     let names = uses.uses().map(|(id, _)| uses.name(id).to_string());
     names.collect()
+}
+
+/// The names of variables that stand side by side in a text, in small letters.
+pub(super) fn neighbours(text: &str) -> Vec<(String, String)> {
+    let mut uses = VariableUses::new();
+    let Ok(template) = Template::parse(text, millpond_conf::Span::NONE, &mut uses) else {
+        return Vec::new();
+    };
+    let pairs = template.parts.windows(2).filter_map(|pair| match pair {
+        [Part::Variable(left), Part::Variable(right)] => {
+            Some((uses.name(*left).to_string(), uses.name(*right).to_string()))
+        }
+        _ => None,
+    });
+    pairs.collect()
 }
 
 /// The arguments of a statement, as they could be written.

@@ -68,6 +68,10 @@ pub const LINTS: &[Lint] = &[
         check: key::cache_key_unbounded,
     },
     Lint {
+        code: key::CACHE_KEY_AMBIGUOUS,
+        check: key::cache_key_ambiguous,
+    },
+    Lint {
         code: key::SLICE_WITHOUT_RANGE,
         check: key::slice_without_range,
     },

@@ -148,15 +148,35 @@ fn sites_whose_keys_may_be_the_same_are_found() {
 #[test]
 fn keys_that_clients_can_spell_at_will_are_found() {
     for (key, is_found) in [
-        ("$uri$http_user_agent", true),
-        ("$uri$cookie_id", true),
-        ("$uri${http_accept_encoding}", true),
+        ("$uri $http_user_agent", true),
+        ("$uri $cookie_id", true),
+        ("$uri ${http_accept_encoding}", true),
         ("$host$uri$is_args$args", false),
         ("$http_host$uri", false),
         ("$uri$coding", false),
     ] {
         let lines = format!("proxy_cache_valid 1m; proxy_cache_key \"{key}\";");
         let expected = Vec::from_iter(is_found.then_some("cache_key_unbounded"));
+        check(&[(&caching("", &lines), &expected)]);
+    }
+}
+
+#[test]
+fn values_of_clients_that_run_into_each_other_in_a_key_are_found() {
+    for (key, is_found) in [
+        ("$scheme$host$request_uri", false),
+        ("$host$uri$is_args$args", false),
+        ("$host$uri?$cache_args", false),
+        ("$request_method$host$uri$args", true),
+        ("$host$arg_a$arg_b", true),
+        ("$host$arg_a${arg_b}", true),
+        ("$host/$arg_a $arg_b", false),
+        ("$request_uri$remote_user", true),
+        ("$uri$slice_range", false),
+        ("$host$uri$device", false),
+    ] {
+        let lines = format!("proxy_cache_valid 1m; proxy_cache_key \"{key}\";");
+        let expected = Vec::from_iter(is_found.then_some("cache_key_ambiguous"));
         check(&[(&caching("", &lines), &expected)]);
     }
 }
