@@ -108,12 +108,25 @@ impl Bench {
 
     /// Asks for a range again and again until the answer has this label.
     pub(crate) fn ask_until(&self, range: Range<u64>, expected: &str) -> Result<Response> {
-        Deadline::after(WAIT)
-            .poll(|| {
-                let response = self.ask(range.clone()).ok()?;
-                (label(&response) == expected).then_some(response)
-            })
-            .with_context(|| format!("{range:?} never was {expected}"))
+        self.poll(range, |label| label == expected)
+            .with_context(|| format!("waiting for {expected}"))
+    }
+
+    /// Asks for a range that is held again and again until it is no longer fresh.
+    pub(crate) fn ask_until_not_fresh(&self, range: Range<u64>) -> Result<Response> {
+        self.poll(range, |label| label != "HIT")
+    }
+
+    fn poll(&self, range: Range<u64>, is_it: impl Fn(&str) -> bool) -> Result<Response> {
+        let mut labels = Vec::new();
+        let found = Deadline::after(WAIT).poll(|| {
+            let response = self.ask(range.clone()).ok()?;
+            if labels.last().is_none_or(|last| last != label(&response)) {
+                labels.push(label(&response).to_string());
+            }
+            is_it(label(&response)).then_some(response)
+        });
+        found.with_context(|| format!("answers for {range:?} were {labels:?}"))
     }
 
     /// The Range fields that the origin saw, in order; `-` where there was none.
