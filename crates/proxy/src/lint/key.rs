@@ -1,5 +1,5 @@
-//! `cache_key_unbounded`, `cache_key_ambiguous`, `slice_without_range`: what a cache key has that it
-//! should not have, and has not that it should.
+//! `cache_key_unbounded`, `cache_key_ambiguous`, `slice_without_range`: what a cache key has that
+//! it should not have, and has not that it should.
 //!
 //! A value that holds a variable of the configuration may be anything and is taken for right.
 
