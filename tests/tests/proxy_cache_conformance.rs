@@ -251,6 +251,7 @@ fn the_proxy_keeps_the_rules_of_intermediaries() -> Result<()> {
     let hop = control("max-age=100")
         .header("Connection", "X-Hop")
         .header("X-Hop", "1")
+        .header("Via", "1.1 behind")
         .last_modified("Tue, 14 Jul 2015 08:29:12 GMT");
     bench.origin.route("/a", hop);
     let request = Request::get("/a")
@@ -263,6 +264,7 @@ fn the_proxy_keeps_the_rules_of_intermediaries() -> Result<()> {
             (label(&response), response.header("X-Hop")),
             (expected, None)
         );
+        assert_eq!(response.header("Via"), Some("1.1 behind, 1.1 millpond"));
     }
     let asked = bench.origin.requests();
     assert_eq!(asked[0].header("X-Mine"), None);
@@ -272,6 +274,146 @@ fn the_proxy_keeps_the_rules_of_intermediaries() -> Result<()> {
         .header("If-Modified-Since", "Sun, 06 Nov 1994 08:49:37 GMT");
     assert_eq!(bench.client.send(&both)?.status, 304);
     assert_eq!(bench.get_with("/a", "Range", "bytes=1-2")?.status, 206);
+    Ok(())
+}
+
+/// §4.2.1, §4.2.3: what cannot be read makes stale, and Date is what Expires and age count from.
+#[test]
+fn dates_and_numbers_are_read_with_care() -> Result<()> {
+    const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    const LATER: &str = "Sun, 06 Nov 1994 09:49:37 GMT";
+    let bench = bench()?;
+    let plain = || Answer::new(200).etag("\"v\"").body("body");
+    let cases = [
+        // Fresh for an hour, but made in 1994.
+        (
+            "/old",
+            plain().header("Date", DATE).header("Expires", LATER),
+            "EXPIRED",
+        ),
+        (
+            "/lower",
+            plain().header("Expires", "Fri, 01 Jan 2100 00:00:00 gmt"),
+            "HIT",
+        ),
+        ("/zero", plain().header("Expires", "0"), "EXPIRED"),
+        ("/word", control("max-age=ten"), "EXPIRED"),
+        ("/negative", control("max-age=-1"), "EXPIRED"),
+        ("/fraction", control("max-age=10.5"), "EXPIRED"),
+        ("/quoted", control("max-age=\"100\""), "HIT"),
+        ("/huge", control("max-age=99999999999999999999"), "HIT"),
+        ("/first", control("max-age=100, max-age=0"), "HIT"),
+        ("/age", control("max-age=100").header("Age", "lots"), "HIT"),
+        ("/case", control("MAX-AGE=100, FOO"), "HIT"),
+        (
+            "/star",
+            control("max-age=100").header("Vary", "Accept, *"),
+            "MISS",
+        ),
+        ("/private", control("max-age=100, private=\"X-A\""), "MISS"),
+        (
+            "/no-cache",
+            control("max-age=100, no-cache=\"X-A\""),
+            "EXPIRED",
+        ),
+        (
+            "/known",
+            control("max-age=100, no-store, must-understand"),
+            "HIT",
+        ),
+        ("/shared", control("max-age=0, s-maxage=100"), "HIT"),
+    ];
+    for (path, answer, expected) in cases {
+        bench.origin.route(path, answer);
+        bench.get(path)?;
+        assert_eq!(label(&bench.get(path)?), expected, "{path}");
+    }
+    Ok(())
+}
+
+/// RFC 5861 §3, RFC 8246: what an origin allows beyond and promises within the lifetime.
+#[test]
+fn extensions_of_cache_control_are_obeyed() -> Result<()> {
+    let bench = bench()?;
+    let behind = control("max-age=1, stale-while-revalidate=600").header("Age", "10");
+    bench.origin.route("/behind", behind);
+    bench.get("/behind")?;
+    assert_eq!(label(&bench.get("/behind")?), "STALE");
+    bench.origin.route(
+        "/fixed",
+        control("max-age=100, immutable").header("Age", "5"),
+    );
+    bench.get("/fixed")?;
+    let reload = bench.get_with("/fixed", "Cache-Control", "max-age=0")?;
+    assert_eq!(label(&reload), "HIT");
+    let forced = bench.get_with("/fixed", "Cache-Control", "no-cache")?;
+    assert_eq!(label(&forced), "EXPIRED");
+    Ok(())
+}
+
+/// §4.3.2: without Last-Modified, If-Modified-Since is weighed against the stored Date.
+#[test]
+fn date_stands_for_last_modified() -> Result<()> {
+    let bench = bench()?;
+    let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+    let dated = Answer::new(200)
+        .header("Cache-Control", "max-age=9999999999")
+        .header("Date", date)
+        .body("body");
+    bench.origin.route("/a", dated);
+    bench.get("/a")?;
+    let same = bench.get_with("/a", "If-Modified-Since", date)?;
+    assert_eq!(same.status, 304);
+    let before = "Sun, 06 Nov 1994 08:49:36 GMT";
+    let older = bench.get_with("/a", "If-Modified-Since", before)?;
+    assert_eq!(older.status, 200);
+    Ok(())
+}
+
+/// RFC 9110 §9.3.3: an answer to POST that says that it is what GET would give, and for how long.
+#[test]
+fn a_get_is_answered_from_a_stored_post() -> Result<()> {
+    let bench = bench()?;
+    let old = "Tue, 14 Jul 2015 08:29:12 GMT";
+    let answer = |location: &str| control("max-age=100").header("Content-Location", location);
+    let heuristic = Answer::new(200)
+        .header("Content-Location", "/heuristic")
+        .last_modified(old)
+        .body("x");
+    let cases = [
+        ("/same", answer("/same"), "HIT"),
+        ("/abs", answer("http://localhost/abs"), "HIT"),
+        ("/other", answer("/same"), "MISS"),
+        ("/host", answer("http://other.example/host"), "MISS"),
+        ("/none", control("max-age=100"), "MISS"),
+        ("/heuristic", heuristic, "MISS"),
+        (
+            "/failed",
+            Answer::new(404).header("Content-Location", "/failed"),
+            "MISS",
+        ),
+    ];
+    for (path, answer, expected) in cases {
+        let get = Answer::new(200).body("from a get");
+        bench.origin.sequence(path, vec![answer.clone(), get]);
+        let posted = bench.client.send(
+            &Request::post(path, "x")
+                .header("If-None-Match", "\"v\"")
+                .header("Range", "bytes=0-1"),
+        )?;
+        assert_eq!(label(&posted), "-", "{path}");
+        assert_ne!(posted.status, 304, "{path}");
+        let got = bench.get(path)?;
+        assert_eq!(label(&got), expected, "{path}");
+        if expected == "HIT" {
+            assert_eq!(
+                (posted.text(), got.text()),
+                ("body".to_string(), "body".to_string())
+            );
+        }
+    }
+    let asked = bench.origin.requests();
+    assert_eq!(asked[0].header("If-None-Match"), Some("\"v\""));
     Ok(())
 }
 

@@ -26,8 +26,11 @@ pub struct ConformancePolicy {
     /// Cache-Control of requests is obeyed, the Age of an answer counts, hits say their Age and the
     /// origin's Date, a 304 updates the stored fields, unsafe methods invalidate, answers to
     /// requests with credentials need the origin's word to be shared, and what states no lifetime
-    /// gets that of `proxy_cache_valid` or a tenth of the time since it was modified. Cookies keep
-    /// nothing out of the cache then, and X-Accel-Expires means nothing.
+    /// gets that of `proxy_cache_valid` or a tenth of the time since it was modified. An answer to
+    /// POST that states its lifetime and names the URI that was posted to as its Content-Location
+    /// answers later GET requests. Interim answers are passed on (see `early_hints`), and Via is
+    /// written in both directions. Cookies keep nothing out of the cache then, and X-Accel-Expires
+    /// means nothing.
     #[directive(name = "proxy_cache_conformance", default = "nginx")]
     pub rules: Conformance,
 }

@@ -10,6 +10,7 @@
 //! Cache-Control, Expires or `proxy_cache_valid`. Under RFC 9111 the request has a say, and the
 //! origin's prohibitions stand above the configuration's permissions.
 
+use millpond_semantics::cache_control::CacheControl;
 use millpond_semantics::reuse::{RequestRules, Reuse, Stored, reuse};
 
 use crate::conformance::Rules;
@@ -54,6 +55,8 @@ fn by_rfc(head: &StoredHead, now: i64, policy: &StalePolicy, asked: &RequestRule
         lifetime: age.saturating_add_signed(left),
         must_validate: head.bounds.must_validate,
         never_stale: head.bounds.never_stale,
+        // Only a request that limits the age asks for it.
+        is_immutable: asked.max_age.is_some() && is_immutable(head),
     };
     // A lifetime cannot be told below zero: what is left may be less than the age.
     let is_stale = left <= 0;
@@ -71,6 +74,13 @@ fn by_rfc(head: &StoredHead, now: i64, policy: &StalePolicy, asked: &RequestRule
         }),
         Reuse::ValidateOnly => Verdict::Stale(StaleRules::FORBIDDEN),
     }
+}
+
+/// RFC 8246 §2.
+fn is_immutable(head: &StoredHead) -> bool {
+    let fields = head.fields();
+    let control = fields.filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-control"));
+    CacheControl::parse(control.map(|(_, value)| value)).immutable
 }
 
 fn by_nginx(head: &StoredHead, now: i64, policy: &StalePolicy) -> Verdict {

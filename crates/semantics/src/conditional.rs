@@ -42,6 +42,15 @@ pub enum IfModifiedSince {
     Before,
 }
 
+/// The times of a response, in seconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dates {
+    /// Its Last-Modified.
+    pub last_modified: Option<i64>,
+    /// Its Date, if it is a stored one.
+    pub date: Option<i64>,
+}
+
 /// What the preconditions ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -161,7 +170,10 @@ pub fn evaluate(
 pub fn evaluate_by_rfc(
     pre: &Preconditions<'_>,
     etag: Option<&[u8]>,
-    last_modified: Option<i64>,
+    Dates {
+        last_modified,
+        date,
+    }: Dates,
 ) -> Outcome {
     let tag = etag.and_then(EntityTag::parse);
     let lists = |list: &[u8], comparison: Comparison| {
@@ -172,15 +184,13 @@ pub fn evaluate_by_rfc(
         };
         list == b"*" || crate::list::members(list).any(is_equal)
     };
-    let after = |date: &[u8]| {
+    let after = |modified: Option<i64>, date: &[u8]| {
         let date = crate::date::parse_http_date(date);
-        last_modified
-            .zip(date)
-            .map(|(modified, date)| modified > date)
+        modified.zip(date).map(|(modified, date)| modified > date)
     };
     let has_failed = match (pre.if_match, pre.if_unmodified_since) {
         (Some(list), _) => !lists(list, Comparison::Strong),
-        (None, Some(date)) => after(date) == Some(true),
+        (None, Some(since)) => after(last_modified, since) == Some(true),
         (None, None) => false,
     };
     if has_failed {
@@ -188,7 +198,8 @@ pub fn evaluate_by_rfc(
     }
     let is_unchanged = match (pre.if_none_match, pre.if_modified_since) {
         (Some(list), _) => lists(list, Comparison::Weak),
-        (None, Some(date)) => after(date) == Some(false),
+        // RFC 9111 §4.3.2: without Last-Modified the Date stands for it.
+        (None, Some(since)) => after(last_modified.or(date), since) == Some(false),
         (None, None) => false,
     };
     match is_unchanged {
@@ -313,7 +324,11 @@ mod tests {
                 }
                 _ => pre.if_modified_since = Some(DATE),
             }
-            let outcome = evaluate_by_rfc(&pre, Some(b"\"a\""), modified);
+            let dates = Dates {
+                last_modified: modified,
+                date: None,
+            };
+            let outcome = evaluate_by_rfc(&pre, Some(b"\"a\""), dates);
             assert_eq!(outcome, expected, "{kind} {tags:?}");
         }
     }
@@ -323,6 +338,53 @@ mod tests {
     const LATER: &[u8] = b"Sun, 06 Nov 1994 08:49:38 GMT";
     const MODIFIED: Option<i64> = Some(784_111_777);
     const TAG: Option<&[u8]> = Some(b"\"a\"");
+
+    #[test]
+    fn by_the_rfc_tags_come_before_dates_and_date_stands_for_last_modified() {
+        const EARLY: &[u8] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+        const TIME: i64 = 784_111_777;
+        let dates = |last_modified, date| Dates {
+            last_modified,
+            date,
+        };
+        let none_match = Preconditions {
+            if_none_match: Some(b"\"a\""),
+            if_modified_since: Some(EARLY),
+            ..Preconditions::default()
+        };
+        let since = Preconditions {
+            if_modified_since: Some(EARLY),
+            ..Preconditions::default()
+        };
+        let unmodified = Preconditions {
+            if_unmodified_since: Some(EARLY),
+            ..Preconditions::default()
+        };
+        for (pre, dates, expected) in [
+            (
+                none_match,
+                dates(Some(TIME + 5), None),
+                Outcome::NotModified,
+            ),
+            (since, dates(Some(TIME), None), Outcome::NotModified),
+            (since, dates(Some(TIME + 1), Some(TIME)), Outcome::Proceed),
+            (since, dates(None, Some(TIME)), Outcome::NotModified),
+            (since, dates(None, Some(TIME + 1)), Outcome::Proceed),
+            (since, dates(None, None), Outcome::Proceed),
+            (
+                unmodified,
+                dates(Some(TIME + 1), None),
+                Outcome::PreconditionFailed,
+            ),
+            (unmodified, dates(None, Some(TIME + 1)), Outcome::Proceed),
+        ] {
+            assert_eq!(
+                evaluate_by_rfc(&pre, TAG, dates),
+                expected,
+                "{pre:?} {dates:?}"
+            );
+        }
+    }
 
     #[test]
     fn tag_is_found_in_a_list() {

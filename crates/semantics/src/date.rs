@@ -260,10 +260,13 @@ fn seconds(year: u32, month: u32, day: u32, second_of_day: u32) -> Option<i64> {
 
 /// True when a date says GMT where its form demands it (RFC 9110 §5.6.7); [`parse_http_date`] does
 /// not look at the zone. The form of `asctime` names none.
+///
+/// RFC 9111 §4.2: a cache reads dates in any case.
 #[must_use]
 pub fn is_in_gmt(value: &[u8]) -> bool {
     let value = crate::list::trim_ows(value);
-    !value.contains(&b',') || value.ends_with(b" GMT")
+    let zone = value.last_chunk::<4>();
+    !value.contains(&b',') || zone.is_some_and(|zone| zone.eq_ignore_ascii_case(b" GMT"))
 }
 
 #[cfg(test)]
@@ -381,7 +384,9 @@ mod tests {
     #[test]
     fn zones_other_than_gmt_are_told() {
         assert!(is_in_gmt(b"Sun, 06 Nov 1994 08:49:37 GMT"));
+        assert!(is_in_gmt(b"Sun, 06 Nov 1994 08:49:37 gmt"));
         assert!(is_in_gmt(b"Sun Nov  6 08:49:37 1994"));
+        assert!(!is_in_gmt(b",GM"));
         assert!(!is_in_gmt(b"Sun, 06 Nov 1994 08:49:37 UTC"));
         assert!(!is_in_gmt(b"Sun, 06 Nov 1994 08:49:37 +1000"));
     }

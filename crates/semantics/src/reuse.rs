@@ -76,6 +76,8 @@ pub struct Terms {
     pub initial_age: u64,
     /// How long it is fresh, counted from age 0, seconds.
     pub lifetime: u64,
+    /// The response itself says how long; neither a heuristic nor the configuration.
+    pub is_stated: bool,
     /// It is never reused without validation (`no-cache`).
     pub must_validate: bool,
     /// It is never served stale (§4.2.4).
@@ -115,6 +117,7 @@ pub fn terms(answer: &Answer<'_>, asked: &Asked) -> Result<Terms, Refusal> {
             response_time: asked.received,
         }),
         lifetime,
+        is_stated: matches!(stated, Lifetime::Explicit(_)),
         must_validate,
         never_stale: must_validate || must_not_serve_stale(control, CacheKind::Shared),
         while_revalidating: control.stale_while_revalidate.unwrap_or(0),
@@ -224,6 +227,8 @@ pub struct Stored {
     pub must_validate: bool,
     /// It is never served stale.
     pub never_stale: bool,
+    /// It does not change as long as it is fresh (`immutable`).
+    pub is_immutable: bool,
 }
 
 /// What a stored response is worth for a request.
@@ -247,6 +252,8 @@ pub fn reuse(stored: &Stored, rules: &RequestRules) -> Reuse {
     let is_too_old = rules.max_age.is_some_and(|max| stored.age > max);
     let remaining = stored.lifetime.saturating_sub(stored.age);
     if stored.lifetime > stored.age {
+        // RFC 8246 §2: to reload what does not change, by `max-age`, tells nobody anything new.
+        let is_too_old = is_too_old && !stored.is_immutable;
         // §5.2.1.4: what a client demands is validated, also when it is fresh.
         return match rules.no_cache || is_too_old || remaining < rules.min_fresh {
             true => Reuse::Validate,
@@ -431,6 +438,7 @@ mod tests {
                 lifetime,
                 must_validate: false,
                 never_stale: false,
+                is_immutable: false,
             };
             let fields: Vec<&[u8]> = match request {
                 "" => Vec::new(),
@@ -448,6 +456,27 @@ mod tests {
                 expected
             };
             assert_eq!(reuse(&bound, &rules), bound_expected, "{age} {request}");
+        }
+    }
+
+    #[test]
+    fn what_is_immutable_is_not_reloaded_while_it_is_fresh() {
+        use Reuse::{Serve, Validate};
+        for (age, request, expected) in [
+            (5, "max-age=0", Serve),
+            (5, "no-cache", Validate),
+            (5, "min-fresh=6, max-age=0", Validate),
+            (10, "max-age=0", Validate),
+        ] {
+            let stored = Stored {
+                age,
+                lifetime: 10,
+                must_validate: false,
+                never_stale: false,
+                is_immutable: true,
+            };
+            let rules = RequestRules::parse(&[request.as_bytes()], &[]);
+            assert_eq!(reuse(&stored, &rules), expected, "{age} {request}");
         }
     }
 

@@ -208,26 +208,47 @@ impl Fetch {
                     refreshes: stale.is_some(),
                     seed: self.seed,
                 };
-                match store(x, walk, &place, &fetched) {
-                    Ok((head, writer)) => fill(x, walk, place, head, (fetched, writer)),
-                    Err(end) => {
-                        place.lead.end(end);
-                        Step::Done(Served::Passed(fetched, place.status))
-                    }
-                }
+                Step::Done(place.take(x, walk, fetched))
             }
         }
     }
 }
 
 /// Where an answer is to go.
-struct Place {
+pub(super) struct Place {
     lead: Lead,
     status: CacheStatus,
     /// Whether it is to replace a stale entry.
     refreshes: bool,
     /// The seed of the variants of the key, as far as it is known.
     seed: u64,
+}
+
+impl Place {
+    /// For an answer that was fetched without a look-up.
+    pub(super) fn unasked(lead: Lead) -> Self {
+        Place {
+            lead,
+            status: CacheStatus::Bypass,
+            refreshes: false,
+        }
+    }
+
+    /// Fills the entry with an answer, or passes it on.
+    pub(super) fn take<X: Exchange>(
+        self,
+        x: &mut X,
+        walk: &Walk,
+        fetched: X::Fetched,
+    ) -> Served<X::Fetched> {
+        match store(x, walk, &self, &fetched) {
+            Ok((head, writer)) => fill(x, walk, self, head, (fetched, writer)),
+            Err(end) => {
+                self.lead.end(end);
+                Served::Passed(fetched, self.status)
+            }
+        }
+    }
 }
 
 /// Begins to fill the entry with an answer, or says what is to be told to those who wait for it.
@@ -365,7 +386,7 @@ fn fill<X: Exchange>(
     place: Place,
     head: StoredHead,
     (fetched, writer): (X::Fetched, millpond_store::Writer),
-) -> Step<X> {
+) -> Served<X::Fetched> {
     let (lead, status) = (place.lead, place.status);
     let length = fetched.length();
     let is_delimited = fetched.is_delimited();
@@ -385,18 +406,18 @@ fn fill<X: Exchange>(
         }
         let told = settle(walk, *lead.key(), place.refreshes);
         x.spawn(pump.run(lead, told));
-        return Step::Done(Served::Filling(streaming, reader, status));
+        return Served::Filling(streaming, reader, status);
     }
     match pump.finish() {
         Ok(entry) => {
             walk.zone.backoffs.forget(lead.key());
             let found = found(entry, streaming.head.clone());
             lead.end(FillEnd::Complete);
-            Step::Done(Served::Entry(found, status))
+            Served::Entry(found, status)
         }
         Err(_) => {
             lead.end(FillEnd::NotStorable);
-            Step::Done(Served::Filling(streaming, reader, status))
+            Served::Filling(streaming, reader, status)
         }
     }
 }

@@ -29,6 +29,7 @@ mod wait;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_store::Entry;
@@ -37,12 +38,12 @@ use crate::admit::AdmissionPolicy;
 use crate::conformance::Rules;
 use crate::fill::lock::LockPolicy;
 use crate::fill::pump::Reader;
-use crate::fill::{Lead, Streaming};
+use crate::fill::{Lead, Streaming, Ticket};
 use crate::head::StoredHead;
 use crate::hit_for_pass::HitForPassPolicy;
 use crate::ignore::IgnorePolicy;
 use crate::range::RangePolicy;
-use crate::reason::Note;
+use crate::reason::{Note, Reason};
 use crate::refresh_backoff::BackoffPolicy;
 use crate::revalidate::RevalidatePolicy;
 use crate::status::CacheStatus;
@@ -55,7 +56,7 @@ pub use lookup::Lookup;
 pub use store::{Given, Kept, NotKept, judge};
 pub use wait::Wait;
 
-use fetch::{Fetch, Stale};
+use fetch::{Fetch, Place, Stale};
 
 /// Steps of one walk; more means that fills of this key end again and again before they can be
 /// joined, and the request is passed on by itself (arbitrary).
@@ -285,6 +286,23 @@ pub async fn serve<X: Exchange>(
 async fn pass<X: Exchange>(x: &mut X, status: CacheStatus) -> Result<Step<X>, X::Failure> {
     let fetched = x.fetch(&Ask::default()).await?;
     Ok(Step::Done(Served::Passed(fetched, status)))
+}
+
+/// Stores an answer that was fetched without a look-up under the walk's key, if it may be stored
+/// and no other answer is being stored there.
+pub fn keep<X: Exchange>(x: &mut X, walk: &Walk, fetched: X::Fetched) -> Served<X::Fetched> {
+    match walk.zone.fills.enter(walk.key.key, Duration::MAX) {
+        Ticket::Lead(lead) => Place::unasked(lead).take(x, walk, fetched),
+        Ticket::Wait(_) => {
+            x.note(Note::Because(Reason::BeingStored));
+            Served::Passed(fetched, CacheStatus::Bypass)
+        }
+    }
+}
+
+/// An answer that was fetched without a look-up, to be passed on unstored.
+pub fn pass_on<F>(fetched: F) -> Served<F> {
+    Served::Passed(fetched, CacheStatus::Bypass)
 }
 
 /// Updates a stale entry for no client.

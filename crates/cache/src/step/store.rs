@@ -117,6 +117,8 @@ pub enum NotKept {
 pub struct Kept {
     /// Until when it is fresh, in seconds since the epoch.
     pub until: i64,
+    /// Whether the answer itself says so.
+    pub is_stated: bool,
     /// For how many seconds after that it may be served while it is updated.
     pub stale_updating: u32,
     /// For how many seconds after that it may be served when the origin fails.
@@ -130,6 +132,7 @@ pub fn judge<F: Fetched>(given: &Given<'_>, fetched: &F, now: i64) -> Result<Kep
     let (life, vary) = may_keep(given, fetched, now)?;
     Ok(Kept {
         until: life.until,
+        is_stated: life.is_stated,
         stale_updating: life.stale_updating,
         stale_error: life.stale_error,
         vary,
@@ -177,6 +180,8 @@ pub(crate) fn storage_key(walk: &Walk, head: &StoredHead, looked_up: VariantKey)
 /// How long an answer is fresh, and stale beyond it.
 pub(crate) struct Lifetime {
     until: i64,
+    /// Neither a heuristic nor the configuration says it.
+    is_stated: bool,
     stale_updating: u32,
     stale_error: u32,
     initial_age: u32,
@@ -200,13 +205,15 @@ impl Lifetime {
                 .map_err(NotKept::Rules);
         }
         let validity = validity(given, fetched, now);
-        let until = match validity.verdict() {
+        let verdict = validity.verdict();
+        let until = match verdict {
             Validity::NotStorable(why) => return Err(NotKept::Refused(why)),
             Validity::Until(until) => until,
             Validity::Unset => configured(given, fetched.status(), now).ok_or(NotKept::NoTime)?,
         };
         Ok(Lifetime {
             until,
+            is_stated: matches!(verdict, Validity::Until(_)),
             stale_updating: bounded(validity.stale_updating()),
             stale_error: bounded(validity.stale_error()),
             initial_age: 0,
@@ -241,6 +248,7 @@ impl Lifetime {
         };
         Some(Lifetime {
             until,
+            is_stated: false,
             stale_updating: bounded(source.stale_updating()),
             stale_error: bounded(source.stale_error()),
             initial_age: 0,
@@ -277,6 +285,7 @@ impl Lifetime {
         let until = i128::from(now) + left - 1;
         Ok(Lifetime {
             until: until.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64,
+            is_stated: terms.is_stated,
             stale_updating: bounded(terms.while_revalidating),
             stale_error: bounded(terms.on_error.unwrap_or(0)),
             initial_age: bounded(terms.initial_age),

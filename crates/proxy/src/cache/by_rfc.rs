@@ -6,6 +6,8 @@
 //! 3. A success of an unsafe method removes what is stored for its URI, and for those of Location
 //!    and Content-Location on the same host (RFC 9111 §4.4).
 //! 4. The conditions of a request are weighed in the order of RFC 9110 §13.2.2.
+//! 5. Messages that go through say so in Via, in both directions (RFC 9110 §7.6.3); a stored answer
+//!    keeps the Via that it came with.
 
 use std::sync::Arc;
 
@@ -19,6 +21,7 @@ use millpond_semantics::reuse::{RequestRules, invalidates};
 
 use crate::clock;
 use crate::header::{Fields, Known};
+use crate::http1::Version;
 use crate::http1::response::ResponseHead;
 use crate::request::Request;
 use crate::response::{RangeRule, Response};
@@ -51,6 +54,20 @@ pub fn drop_connection_fields(fields: &mut Fields) {
         let is_named = |name: &[u8]| named.iter().any(|other| other.eq_ignore_ascii_case(name));
         fields.retain(|field| !is_named(&field.name));
     }
+}
+
+/// RFC 9110 §7.6.3: a gateway adds itself to Via, with the version that it was spoken to in.
+pub fn add_via(head: &mut ResponseHead) {
+    let mut via = Vec::new();
+    for value in head.fields.get_all(Known::Via) {
+        via.extend_from_slice(value);
+        via.extend_from_slice(b", ");
+    }
+    via.extend_from_slice(match head.version {
+        Version::Http11 => b"1.1 millpond",
+        _ => b"1.0 millpond",
+    });
+    head.fields.set(Known::Via, via);
 }
 
 /// Gives an answer the Date that the origin gave it.

@@ -42,6 +42,11 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
         PassExchange { req, target }
     }
 
+    /// The request.
+    pub fn request(&mut self) -> &mut Request {
+        self.req.borrow_mut()
+    }
+
     /// nginx: other protocols have no method but what their parameters say.
     fn converts_head(&self) -> bool {
         let settings = &self.req.borrow().location.settings;

@@ -9,6 +9,7 @@ pub mod body;
 pub mod by_rfc;
 pub mod exchange;
 pub mod pass;
+pub mod post;
 pub mod slice;
 pub mod status_header;
 pub mod zones;

@@ -16,7 +16,7 @@ use millpond_cache::zone::{CacheZone, FoundEntry, PrimaryKey};
 
 use super::body::{self, FillBody};
 use super::by_rfc;
-use super::exchange::{Failed, PassExchange};
+use super::exchange::{Failed, Origin, PassExchange};
 use super::status_header::{self, Told};
 use super::zones::LocationCache;
 use crate::body::Body;
@@ -48,25 +48,35 @@ pub async fn run(
     let tries_before = status_header::tries(req);
     let mut exchange = PassExchange::new(&mut *req, Arc::clone(target));
     let served = step::serve(&mut exchange, &walk, &mut |_| {}).await;
+    let served = served.map_err(|Failed(failure)| failure)?;
+    answer_with(req, target, (served, &walk), tries_before)
+}
+
+/// The answer for what a walk served; `tries_before` it the request had asked peers so often.
+pub fn answer_with(
+    req: &mut Request,
+    target: &PassTarget,
+    (served, walk): (Served<Origin>, &Walk),
+    tries_before: usize,
+) -> Result<Response, Failure> {
     let mut told = Told {
         key: Some(&walk.key.text),
         tries_before,
         ..Told::default()
     };
     let mut response = match served {
-        Ok(Served::Entry(found, status)) => {
+        Served::Entry(found, status) => {
             told.valid_until = Some(found.head.valid_until);
             from_entry(req, target, &found, status)
         }
-        Ok(Served::Filling(streaming, reader, status)) => {
+        Served::Filling(streaming, reader, status) => {
             told.valid_until = Some(streaming.head.valid_until);
             from_fill(req, target, &streaming, reader, status)
         }
-        Ok(Served::Passed(fetched, status)) => {
+        Served::Passed(fetched, status) => {
             note(req, status);
             answer::from_fetched(req, target, fetched.fetched)?
         }
-        Err(Failed(failure)) => return Err(failure),
     };
     status_header::tell(req, target, &mut response, &told);
     Ok(response)

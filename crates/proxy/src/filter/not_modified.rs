@@ -4,7 +4,8 @@
 //!
 //! Sources: RFC 9110 §13; nginx ngx_http_not_modified_header_filter.
 
-use millpond_semantics::conditional::{Outcome, Preconditions, evaluate, evaluate_by_rfc};
+use millpond_semantics::conditional::{Dates, Outcome, Preconditions, evaluate, evaluate_by_rfc};
+use millpond_semantics::date::parse_http_date;
 
 use super::Refusal;
 use crate::body::Body;
@@ -29,7 +30,7 @@ pub fn run(req: &Request, response: &mut Response) -> Result<(), Refusal> {
     let etag = response.fields.get(Known::ETag).map(|tag| &tag[..]);
     let mode = req.location.settings.static_files.if_modified_since.rule();
     let outcome = match response.conditions_by_rfc {
-        true => evaluate_by_rfc(&pre, etag, response.last_modified),
+        true => evaluate_by_rfc(&pre, etag, dates(response)),
         false => evaluate(&pre, etag, response.last_modified, mode),
     };
     match outcome {
@@ -42,6 +43,14 @@ pub fn run(req: &Request, response: &mut Response) -> Result<(), Refusal> {
             become_not_modified(response);
             Ok(())
         }
+    }
+}
+
+fn dates(response: &Response) -> Dates {
+    let date = response.fields.get(Known::Date);
+    Dates {
+        last_modified: response.last_modified,
+        date: date.and_then(|date| parse_http_date(date)),
     }
 }
 

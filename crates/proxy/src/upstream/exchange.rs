@@ -22,6 +22,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use millpond_cache::conformance::Conformance;
 use millpond_conf::{ByteSize, OffOr};
 
 use super::balance::Selection;
@@ -38,6 +39,7 @@ use super::request::{self, OutBody, Prepared};
 use super::send::{Happened, Outgoing};
 use super::store::StoreTarget;
 use super::trace::{Attempt, UpstreamTrace};
+use crate::cache::by_rfc;
 use crate::clock::{self, Instant};
 use crate::downstream::body::{self, Remains};
 use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
@@ -545,6 +547,10 @@ impl Try<'_> {
             .plan(&head, self.prepared.method)
             .map_err(|fault| Broken::invalid(&format!("upstream sent invalid header: {fault}")))?;
         drop_duplicates(&mut head.fields);
+        let rules = self.pass.conformance.rules;
+        if self.protocol == Protocol::Http && rules == Conformance::Rfc9111 {
+            by_rfc::add_via(&mut head);
+        }
         let keeps = match self.protocol {
             Protocol::Http => head.keeps_alive(),
             Protocol::FastCgi => self.settings.fastcgi_app.keep_conn,

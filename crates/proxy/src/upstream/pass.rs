@@ -18,7 +18,7 @@ use super::group::{self, Group};
 use super::peer::{Peer, PeerSettings};
 use super::protocol::Protocol;
 use crate::cache::status_header::{self, Told};
-use crate::cache::{self, by_rfc};
+use crate::cache::{self, by_rfc, post};
 use crate::downstream::address::Address;
 use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
 use crate::handler::ContentHandler;
@@ -454,6 +454,13 @@ pub async fn run_whole(req: &mut Request, target: &Arc<PassTarget>) -> Result<Re
     {
         return cache::pass::run(req, target, cache, zone).await;
     }
+    if post::is_one(req, target)
+        && let Some(cache) = location.cache(target.protocol)
+        && let Some(zone) = cache.zone_for(req)?
+    {
+        note_unasked(req, Forward::Method);
+        return Box::pin(cache::post::run(req, target, cache, zone)).await;
+    }
     let tries_before = status_header::tries(req);
     let has_cache = location.cache(target.protocol).is_some();
     if has_cache {
@@ -461,8 +468,7 @@ pub async fn run_whole(req: &mut Request, target: &Arc<PassTarget>) -> Result<Re
             true => Forward::Bypass,
             false => Forward::Method,
         };
-        let mut trace = req.upstream.borrow_mut();
-        trace.account.note(Note::Forwarded(why));
+        note_unasked(req, why);
     }
     let fetched = Box::pin(exchange::fetch(req, target, &Ask::default())).await?;
     invalidate(req, target, &fetched)?;
@@ -475,6 +481,12 @@ pub async fn run_whole(req: &mut Request, target: &Arc<PassTarget>) -> Result<Re
         status_header::tell(req, target, &mut response, &told);
     }
     Ok(response)
+}
+
+/// Tells why the cache is not asked.
+fn note_unasked(req: &Request, why: Forward) {
+    let mut trace = req.upstream.borrow_mut();
+    trace.account.note(Note::Forwarded(why));
 }
 
 /// What the cache holds for a URI is wrong after an unsafe method has succeeded.

@@ -1,0 +1,134 @@
+//! `proxy_cache_conformance rfc9111`: a POST whose answer later GET requests are answered with.
+//!
+//! RFC 9110 §9.3.3: an answer to POST may be stored when it says itself for how long it is fresh,
+//! and its Content-Location is the URI that was posted to: then it is what GET would give. The POST
+//! itself always goes to the origin, as the client sent it; what was stored for its URI is
+//! invalidated first.
+//!
+//! 1. A heuristic or `proxy_cache_valid` is no word of the origin's.
+//! 2. A Content-Location that is not a path or a URI with this very authority is another resource.
+//! 3. The conditions and ranges of a POST are the origin's to weigh, whether its answer is stored
+//!    or not.
+
+use std::sync::Arc;
+
+use millpond_cache::step::{self, Ask, Exchange, Given, Walk};
+use millpond_cache::zone::{CacheZone, PrimaryKey};
+
+use super::by_rfc;
+use super::exchange::{Failed, Origin, PassExchange};
+use super::pass::{answer_with, key};
+use super::status_header;
+use super::zones::LocationCache;
+use crate::failure::Failure;
+use crate::header::Known;
+use crate::http1::Method;
+use crate::request::Request;
+use crate::response::{RangeRule, Response};
+use crate::upstream::pass::PassTarget;
+
+/// True for a request whose answer may be one to store.
+pub fn is_one(req: &Request, target: &PassTarget) -> bool {
+    req.method == Method::Post && by_rfc::is_on(req, target)
+}
+
+/// Answers from the origin, and stores the answer where it is one for GET.
+pub async fn run(
+    req: &mut Request,
+    target: &Arc<PassTarget>,
+    cache: &LocationCache,
+    zone: Arc<CacheZone>,
+) -> Result<Response, Failure> {
+    let walk = Walk {
+        key: PrimaryKey::new(key(req, target)?),
+        zone,
+        policies: Arc::clone(&cache.policies),
+        rules: by_rfc::rules(req, target),
+    };
+    let tries_before = status_header::tries(req);
+    let mut exchange = PassExchange::new(&mut *req, Arc::clone(target));
+    let fetched = exchange.fetch(&Ask::default()).await;
+    let fetched = fetched.map_err(|Failed(failure)| failure)?;
+    by_rfc::invalidate(
+        exchange.request(),
+        target,
+        &walk.zone,
+        &fetched.fetched.head,
+    );
+    let served = match is_what_get_gives(exchange.request(), &walk, &fetched) {
+        true => step::keep(&mut exchange, &walk, fetched),
+        false => step::pass_on(fetched),
+    };
+    let mut response = answer_with(req, target, (served, &walk), tries_before)?;
+    response.skip_conditionals = true;
+    response.ranges = RangeRule::Refused;
+    // nginx: a request that is not looked up has no status.
+    req.upstream.borrow_mut().cache_status = None;
+    Ok(response)
+}
+
+/// RFC 9110 §9.3.3.
+fn is_what_get_gives(req: &Request, walk: &Walk, fetched: &Origin) -> bool {
+    let head = &fetched.fetched.head;
+    if !(200..300).contains(&head.status) || !is_of_this_uri(req, fetched) {
+        return false;
+    }
+    let given = Given {
+        policies: &walk.policies,
+        rules: &walk.rules,
+        is_authorized: req.head.find_all(b"authorization").next().is_some(),
+    };
+    let now = crate::clock::now_ms().div_euclid(1000);
+    step::judge(&given, fetched, now).is_ok_and(|kept| kept.is_stated)
+}
+
+/// RFC 9110 §8.7: a Content-Location that is the target URI says that the content is a
+/// representation of it.
+fn is_of_this_uri(req: &Request, fetched: &Origin) -> bool {
+    let mut locations = fetched.fetched.head.fields.get_all(Known::ContentLocation);
+    let (Some(location), None) = (locations.next(), locations.next()) else {
+        return false;
+    };
+    let authority = req.field(Known::Host).unwrap_or_default();
+    path_of(location, authority).is_some_and(|path| *path == *req.unparsed_uri)
+}
+
+/// Path and query of a reference that has this authority or none.
+fn path_of<'u>(location: &'u [u8], authority: &[u8]) -> Option<&'u [u8]> {
+    let is_http = |scheme: &[u8]| scheme.eq_ignore_ascii_case(b"http:");
+    let rest = match location.split_first_chunk::<5>() {
+        Some((scheme, rest)) if is_http(scheme) => rest,
+        _ => location,
+    };
+    let Some(named) = rest.strip_prefix(b"//") else {
+        let has_scheme = rest.len() != location.len();
+        return (rest.starts_with(b"/") && !has_scheme).then_some(rest);
+    };
+    let end = memchr::memchr(b'/', named)?;
+    let (other, path) = named.split_at_checked(end)?;
+    other.eq_ignore_ascii_case(authority).then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::path_of;
+
+    #[test]
+    fn only_references_with_this_very_authority_have_a_path_here() {
+        for (location, expected) in [
+            ("/a?b", Some("/a?b")),
+            ("http://H.example:8080/a", Some("/a")),
+            ("HTTP://h.example:8080/a", Some("/a")),
+            ("//h.example:8080/", Some("/")),
+            ("https://h.example:8080/a", None),
+            ("http://h.example/a", None),
+            ("http://h.example:8080", None),
+            ("http:/a", None),
+            ("a", None),
+            ("", None),
+        ] {
+            let path = path_of(location.as_bytes(), b"h.example:8080");
+            assert_eq!(path, expected.map(str::as_bytes), "{location}");
+        }
+    }
+}
