@@ -231,6 +231,7 @@ impl Place {
             lead,
             status: CacheStatus::Bypass,
             refreshes: false,
+            seed: 0,
         }
     }
 
