@@ -19,7 +19,7 @@
 //! | 48 | 2 | field_count | |
 //! | 50 | 4 | initial_age | seconds that it was old at `stored_at` |
 //! | 54 | 8 | seed | what the keys of its variants are made with; zero without Vary |
-//! | 62 | 8 | serial | how many purges there had been when its fill began |
+//! | 62 | 8 | serial | of the newest purge when its fill began |
 //! | 70 | 4 | tags_len | |
 //! | 74 | 16 | generation | of the slices; zero without slices |
 //! | 90 | 8 | total | length of the whole body in slices; zero without slices |
@@ -70,7 +70,7 @@ pub struct StoredHead {
     pub tags: Bytes,
     /// What the keys of its variants are made with; zero without Vary.
     pub seed: u64,
-    /// How many purges there had been when its fill began.
+    /// The serial of the newest purge when its fill began.
     pub serial: u64,
     /// How its body is kept, if it is not with the head.
     pub sliced: Option<SliceSet>,

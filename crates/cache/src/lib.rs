@@ -25,6 +25,7 @@ pub mod hit_for_pass;
 pub mod ignore;
 pub mod key;
 pub mod method;
+pub mod purge;
 pub mod range;
 pub mod reason;
 mod recent;

@@ -22,6 +22,7 @@ use crate::admit::Uses;
 use crate::fill::Fills;
 use crate::head::StoredHead;
 use crate::hit_for_pass::Unstorable;
+use crate::purge::{Judged, PurgeBook, Target};
 use crate::refresh_backoff::Backoffs;
 use crate::variant::{self, FieldLookup, Siblings, VariantKey};
 
@@ -141,6 +142,8 @@ pub struct CacheZone {
     pub name: String,
     /// Entries.
     pub store: Arc<Zone>,
+    /// Purges in force.
+    pub purges: Arc<PurgeBook>,
     /// Running fills.
     pub fills: Arc<Fills>,
     /// Counts for `proxy_cache_min_uses`.
@@ -193,10 +196,22 @@ pub enum LookedUp {
 impl CacheZone {
     /// A zone around an open store.
     pub fn new(name: String, store: Arc<Zone>) -> Self {
+        let purges = Arc::<PurgeBook>::default();
+        purges.load(&store.take_journal());
+        Self::around(name, store, purges)
+    }
+
+    /// The same zone under another name, with fills of its own.
+    pub fn renamed(&self, name: String) -> Self {
+        Self::around(name, Arc::clone(&self.store), Arc::clone(&self.purges))
+    }
+
+    fn around(name: String, store: Arc<Zone>, purges: Arc<PurgeBook>) -> Self {
         CacheZone {
             name,
             store,
-            fills: Arc::default(),
+            fills: Arc::new(Fills::new(Arc::clone(&purges))),
+            purges,
             uses: Uses::default(),
             unstorable: Unstorable::default(),
             backoffs: Backoffs::default(),
@@ -256,16 +271,29 @@ impl CacheZone {
         }
     }
 
-    /// The entry under `key` whose own key text is `text`; another one is a hash collision, hence a
-    /// miss.
+    /// The entry under `key` whose own key text is `text`, unless it was purged; one with another
+    /// text is a hash collision, hence a miss.
     fn find(&self, key: &Key, text: &[u8]) -> Option<FoundEntry> {
         let entry = self.store.find(key)?;
-        let head = StoredHead::decode(entry.head())?;
-        (head.key == text).then_some(FoundEntry {
+        let mut head = StoredHead::decode(entry.head())?;
+        if head.key != text {
+            return None;
+        }
+        match self.purges.judge(&head.subject()) {
+            Judged::Untouched => {}
+            Judged::Stale { since, .. } => head.expire(since),
+            Judged::Gone => return None,
+        }
+        Some(FoundEntry {
             key: *key,
             entry,
             head,
         })
+    }
+
+    /// Whether a key's text has an entry.
+    pub(crate) fn has(&self, text: &[u8]) -> bool {
+        self.find(&Key::of(text), text).is_some()
     }
 
     /// The status of a remembered failure.
@@ -284,6 +312,20 @@ impl CacheZone {
             errors.clear();
         }
         errors.insert(key, RememberedError { status, until });
+    }
+
+    /// Forgets the failures that a purge may be about: all, unless it names a key.
+    pub(crate) fn forget_errors(&self, target: &Target) {
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        match target {
+            Target::Key(text) => {
+                let key = Key::of(text);
+                errors.remove(&key);
+                self.unstorable.forget(&key);
+                self.backoffs.forget(&key);
+            }
+            _ => errors.clear(),
+        }
     }
 
     /// Forgets a failure.

@@ -70,6 +70,8 @@ pub struct Journal {
     pub records: Vec<Bytes>,
     /// Whether there may have been others.
     pub is_damaged: bool,
+    /// When it was read, milliseconds since 1970.
+    pub read_ms: u64,
 }
 
 /// The open file.
@@ -86,7 +88,10 @@ pub(crate) struct JournalFile {
 impl Zone {
     /// What the journal held when the zone was opened, or taken back; to be asked for once.
     pub fn take_journal(&self) -> Journal {
-        std::mem::take(&mut lock(&self.inner.load().journal).found)
+        let inner = self.inner.load();
+        let mut found = std::mem::take(&mut lock(&inner.journal).found);
+        found.read_ms = inner.clock.now();
+        found
     }
 
     /// Appends a record. It is durable when this returns; waits for the disk.
@@ -238,6 +243,7 @@ impl Inner {
             found: Journal {
                 records: scanned.records,
                 is_damaged: scanned.has_hole || (scanned.has_rest && !is_torn),
+                read_ms: 0,
             },
         };
         if scanned.has_rest || scanned.has_hole {

@@ -20,6 +20,8 @@
 //! 3. Whoever waits is told the end, whatever it is.
 //! 4. Of the fills of a key one writes: the first whose head arrives ([`Lead::claim`]). Only a
 //!    writer that has stood still for `proxy_cache_lock_age` gets a second one beside it.
+//! 5. A fill that was purged is replaced in the table by the next who comes; it goes on for those
+//!    who read from it, and is found by nobody.
 
 pub mod lock;
 pub mod pump;
@@ -30,11 +32,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use millpond_store::{Key, View};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::head::StoredHead;
+use crate::purge::PurgeBook;
+use crate::purge::running::{Running, RunningFill};
 use crate::step::FetchEnd;
 use crate::use_stale::StaleCause;
 
@@ -95,6 +100,7 @@ pub enum FillEnd {
 #[derive(Debug)]
 pub struct Fills {
     shards: Vec<Mutex<Shard>>,
+    purges: Arc<PurgeBook>,
 }
 
 type Shard = HashMap<Key, Arc<Fill>, BuildHasherDefault<KeyHasher>>;
@@ -102,6 +108,8 @@ type Shard = HashMap<Key, Arc<Fill>, BuildHasherDefault<KeyHasher>>;
 #[derive(Debug)]
 struct Fill {
     state: watch::Sender<FillState>,
+    /// What purges see of it.
+    running: Arc<Running>,
     started: Instant,
     /// When it last moved, in milliseconds after its start.
     moved_ms: AtomicU64,
@@ -122,6 +130,7 @@ pub enum Ticket {
 #[derive(Debug)]
 pub struct Lead {
     key: Key,
+    running: RunningFill,
     fill: Arc<Fill>,
     fills: Arc<Fills>,
 }
@@ -147,18 +156,26 @@ pub enum Waited {
 
 impl Default for Fills {
     fn default() -> Self {
-        Fills {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-        }
+        Fills::new(Arc::default())
     }
 }
 
 impl Fills {
-    /// Leads the fill of `key`, or waits for the one that runs and has moved within `age`.
-    pub fn enter(self: &Arc<Self>, key: Key, age: Duration) -> Ticket {
+    /// No fills yet; which of them still count is in the book of purges.
+    pub fn new(purges: Arc<PurgeBook>) -> Self {
+        Fills {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            purges,
+        }
+    }
+
+    /// Leads the fill of `key`, or waits for the one that runs, has moved within `age` and was not
+    /// purged. `text` is the text of the cache key.
+    pub fn enter(self: &Arc<Self>, key: Key, text: &Bytes, age: Duration) -> Ticket {
         let mut shard = self.shard(&key);
         if let Some(fill) = shard.get(&key)
             && fill.idle() < age
+            && !fill.running.is_purged(&self.purges)
         {
             return Ticket::Wait(Waiter {
                 key,
@@ -166,23 +183,27 @@ impl Fills {
                 fill: Arc::clone(fill),
             });
         }
-        let fill = Arc::new(Fill::new());
-        shard.insert(key, Arc::clone(&fill));
+        let (lead, fill) = self.new_lead(key, text);
+        shard.insert(key, fill);
         drop(shard);
-        Ticket::Lead(Lead {
-            key,
-            fill,
-            fills: Arc::clone(self),
-        })
+        Ticket::Lead(lead)
     }
 
     /// Leads a fill beside the one that runs: nobody finds it before it writes.
-    pub fn beside(self: &Arc<Self>, key: Key) -> Lead {
-        Lead {
+    pub fn beside(self: &Arc<Self>, key: Key, text: &Bytes) -> Lead {
+        self.new_lead(key, text).0
+    }
+
+    fn new_lead(self: &Arc<Self>, key: Key, text: &Bytes) -> (Lead, Arc<Fill>) {
+        let running = self.purges.begin(text.clone());
+        let fill = Arc::new(Fill::new(running.running()));
+        let lead = Lead {
             key,
-            fill: Arc::new(Fill::new()),
+            running,
+            fill: Arc::clone(&fill),
             fills: Arc::clone(self),
-        }
+        };
+        (lead, fill)
     }
 
     /// Number of running fills.
@@ -213,9 +234,10 @@ fn guard(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 }
 
 impl Fill {
-    fn new() -> Self {
+    fn new(running: Arc<Running>) -> Self {
         Fill {
             state: watch::Sender::new(FillState::Requested),
+            running,
             started: crate::clock::now(),
             moved_ms: AtomicU64::new(0),
             writes: AtomicBool::new(false),
@@ -239,14 +261,33 @@ impl Lead {
         &self.key
     }
 
-    /// Takes the entry to write it; false while another fill writes it that has moved within `age`.
-    /// Who comes later finds this fill.
+    /// The serial of the newest purge when the fill began: that of the head that it stores.
+    pub fn serial(&self) -> u64 {
+        self.running.serial()
+    }
+
+    /// The head that will be stored is known.
+    pub fn know(&self, head: &StoredHead) {
+        self.running.know(head.tags.clone());
+    }
+
+    /// Whether a purge is about it already.
+    pub fn is_purged(&self) -> bool {
+        self.running.is_purged()
+    }
+
+    /// Takes the entry to write it; false while another fill writes it that has moved within `age`,
+    /// and for one that was purged. Who comes later finds this fill.
     pub fn claim(&self, age: Duration) -> bool {
+        if self.is_purged() {
+            return false;
+        }
         let mut shard = self.fills.shard(&self.key);
         if let Some(other) = shard.get(&self.key)
             && !Arc::ptr_eq(other, &self.fill)
             && other.writes.load(Ordering::Relaxed)
             && other.idle() < age
+            && !other.running.is_purged(&self.fills.purges)
         {
             return false;
         }
@@ -256,9 +297,16 @@ impl Lead {
         true
     }
 
+    /// Whether it may be stored; asked right before it is, and for the last time. If not, it was
+    /// purged, and must be found by nobody.
+    pub fn may_store(&self) -> bool {
+        self.running.may_store()
+    }
+
     /// The head is known: waiters may read.
     pub fn begin(&self, streaming: Arc<Streaming>) {
         self.moved();
+        self.know(&streaming.head);
         self.fill
             .state
             .send_replace(FillState::Streaming(streaming));
@@ -366,6 +414,10 @@ mod tests {
         Key::of(b"k")
     }
 
+    fn text() -> Bytes {
+        Bytes::from_static(b"k")
+    }
+
     fn lead(ticket: Ticket) -> Lead {
         match ticket {
             Ticket::Lead(lead) => lead,
@@ -383,20 +435,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_dropped_lead_wakes_its_waiters_and_leaves_the_table() {
         let fills = Arc::new(Fills::default());
-        let first = lead(fills.enter(key(), AGE));
-        let mut second = wait(fills.enter(key(), AGE));
+        let first = lead(fills.enter(key(), &text(), AGE));
+        let mut second = wait(fills.enter(key(), &text(), AGE));
         drop(first);
         let waited = second.wait(Instant::now() + AGE).await;
         assert!(matches!(waited, Waited::Ended(FillEnd::Abandoned)));
         assert!(fills.is_empty());
-        lead(fills.enter(key(), AGE)).end(FillEnd::Complete);
+        lead(fills.enter(key(), &text(), AGE)).end(FillEnd::Complete);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_end_that_was_said_first_counts() {
         let fills = Arc::new(Fills::default());
-        let first = lead(fills.enter(key(), AGE));
-        let mut second = wait(fills.enter(key(), AGE));
+        let first = lead(fills.enter(key(), &text(), AGE));
+        let mut second = wait(fills.enter(key(), &text(), AGE));
         first.end(FillEnd::KeptStale(503));
         let waited = second.wait(Instant::now() + AGE).await;
         assert!(matches!(waited, Waited::Ended(FillEnd::KeptStale(503))));
@@ -405,8 +457,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_waiter_times_out_at_its_deadline() {
         let fills = Arc::new(Fills::default());
-        let _first = lead(fills.enter(key(), AGE));
-        let mut second = wait(fills.enter(key(), AGE));
+        let _first = lead(fills.enter(key(), &text(), AGE));
+        let mut second = wait(fills.enter(key(), &text(), AGE));
         let before = Instant::now();
         let waited = second.wait(before + Duration::from_millis(200)).await;
         assert!(matches!(waited, Waited::TimedOut));
@@ -416,12 +468,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_old_fill_makes_room_for_one_more_and_does_not_remove_it() {
         let fills = Arc::new(Fills::default());
-        let old = lead(fills.enter(key(), AGE));
+        let old = lead(fills.enter(key(), &text(), AGE));
         tokio::time::advance(AGE).await;
-        let young = lead(fills.enter(key(), AGE));
+        let young = lead(fills.enter(key(), &text(), AGE));
         drop(old);
         assert_eq!(fills.len(), 1);
-        wait(fills.enter(key(), AGE));
+        wait(fills.enter(key(), &text(), AGE));
         drop(young);
         assert!(fills.is_empty());
     }
@@ -429,12 +481,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn of_fills_side_by_side_the_first_with_a_head_writes() {
         let fills = Arc::new(Fills::default());
-        let first = lead(fills.enter(key(), AGE));
-        let second = fills.beside(key());
-        let third = fills.beside(key());
+        let first = lead(fills.enter(key(), &text(), AGE));
+        let second = fills.beside(key(), &text());
+        let third = fills.beside(key(), &text());
         assert!(second.claim(AGE));
         assert!(!first.claim(AGE) && !third.claim(AGE));
-        let mut waiter = wait(fills.enter(key(), AGE));
+        let mut waiter = wait(fills.enter(key(), &text(), AGE));
         first.end(FillEnd::Complete);
         second.end(FillEnd::Complete);
         let waited = waiter.wait(Instant::now() + AGE).await;
@@ -447,9 +499,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_writer_that_stands_still_keeps_nobody_from_writing() {
         let fills = Arc::new(Fills::default());
-        let stuck = lead(fills.enter(key(), AGE));
+        let stuck = lead(fills.enter(key(), &text(), AGE));
         assert!(stuck.claim(AGE));
-        let other = fills.beside(key());
+        let other = fills.beside(key(), &text());
         assert!(!other.claim(AGE));
         tokio::time::advance(AGE).await;
         assert!(other.claim(AGE));
@@ -460,12 +512,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_fill_that_moves_does_not_grow_old() {
         let fills = Arc::new(Fills::default());
-        let first = lead(fills.enter(key(), AGE));
+        let first = lead(fills.enter(key(), &text(), AGE));
         tokio::time::advance(AGE - Duration::from_secs(1)).await;
         first.moved();
         tokio::time::advance(AGE - Duration::from_secs(1)).await;
-        wait(fills.enter(key(), AGE));
+        wait(fills.enter(key(), &text(), AGE));
         tokio::time::advance(Duration::from_secs(1)).await;
-        lead(fills.enter(key(), AGE)).end(FillEnd::Complete);
+        lead(fills.enter(key(), &text(), AGE)).end(FillEnd::Complete);
     }
 }

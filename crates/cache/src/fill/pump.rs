@@ -112,6 +112,11 @@ impl<F: Fetched> Pump<F> {
         self.writer.finish()
     }
 
+    /// Ends the written body without making it an entry; only after [`Primed::Whole`].
+    pub fn finish_unseen(self) {
+        self.writer.finish_unseen();
+    }
+
     /// Runs the fill to its end, and says what that is before the lead's waiters hear of it.
     pub async fn run(mut self, lead: Lead, told: impl FnOnce(FillEnd)) {
         match self.held.take() {
@@ -130,6 +135,11 @@ impl<F: Fetched> Pump<F> {
                 }
                 Some(Err(end)) => return self.fail(end, lead, told),
                 None if self.is_short() => return self.fail(FetchEnd::Truncated, lead, told),
+                None if !lead.may_store() => {
+                    self.writer.finish_unseen();
+                    told(FillEnd::Abandoned);
+                    return lead.end(FillEnd::Abandoned);
+                }
                 None => {
                     let end = match self.writer.finish() {
                         Ok(_) => FillEnd::Complete,

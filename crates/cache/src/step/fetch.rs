@@ -268,6 +268,8 @@ fn store<X: Exchange>(
             return Err(unstored(walk, place, (why, fetched.status())));
         }
     };
+    head.serial = place.lead.serial();
+    place.lead.know(&head);
     walk.zone.forget_error(&key);
     // INVARIANT 2.
     if !place.lead.claim(walk.policies.lock.age) {
@@ -313,7 +315,7 @@ fn back_off(walk: &Walk, lead: &Lead, why: RefreshFailure) {
 
 /// nginx remembers 502 and 504 of its own for as long as `proxy_cache_valid` says.
 fn remember(walk: &Walk, now: i64, lead: &Lead, status: u16) {
-    if !matches!(status, 502 | 504) {
+    if !matches!(status, 502 | 504) || lead.is_purged() {
         return;
     }
     if let Some(time) = walk.policies.valid.time_for(status) {
@@ -351,20 +353,33 @@ fn renew<X: Exchange>(
             stale.head.stored_at = now;
             life.apply(&mut stale.head);
             walk.zone.backoffs.forget(lead.key());
-            let head = stale.head.encode();
-            match walk.zone.store.replace_head(&stale.entry, head) {
-                Ok(entry) => {
-                    stale.entry = entry;
-                    FillEnd::Complete
-                }
-                // Another entry has taken its place.
-                Err(NotStored::Superseded) => FillEnd::Complete,
-                Err(_) => FillEnd::NotStorable,
-            }
+            stale.head.serial = lead.serial();
+            replace(walk, &lead, &mut stale)
         }
     };
     lead.end(end);
     Step::Done(Served::Entry(stale, CacheStatus::Revalidated))
+}
+
+/// Stores the new head of an entry.
+fn replace(walk: &Walk, lead: &Lead, stale: &mut FoundEntry) -> FillEnd {
+    lead.know(&stale.head);
+    if !lead.may_store() {
+        return FillEnd::Abandoned;
+    }
+    match walk
+        .zone
+        .store
+        .replace_head(&stale.entry, stale.head.encode())
+    {
+        Ok(entry) => {
+            stale.entry = entry;
+            FillEnd::Complete
+        }
+        // Another entry has taken its place.
+        Err(NotStored::Superseded) => FillEnd::Complete,
+        Err(_) => FillEnd::NotStorable,
+    }
 }
 
 fn begin(
@@ -408,6 +423,12 @@ fn fill<X: Exchange>(
         let told = settle(walk, *lead.key(), place.refreshes);
         x.spawn(pump.run(lead, told));
         return Served::Filling(streaming, reader, status);
+    }
+    lead.know(&streaming.head);
+    if !lead.may_store() {
+        pump.finish_unseen();
+        lead.end(FillEnd::Abandoned);
+        return Step::Done(Served::Filling(streaming, reader, status));
     }
     match pump.finish() {
         Ok(entry) => {

@@ -223,7 +223,7 @@ fn enter(walk: &Walk, key: Key) -> Ticket {
     } else {
         Duration::MAX
     };
-    walk.zone.fills.enter(key, age)
+    walk.zone.fills.enter(key, &walk.key.text, age)
 }
 
 /// INVARIANT 3. Who does not wait asks for itself; the first answer is stored, and another that
@@ -247,14 +247,15 @@ fn unless_unlocked<X: Exchange>(x: &mut X, walk: &Walk, waiter: Waiter) -> Ticke
         return Ticket::Wait(waiter);
     }
     x.note(Note::Because(why));
-    Ticket::Lead(walk.zone.fills.beside(*waiter.key()))
+    Ticket::Lead(walk.zone.fills.beside(*waiter.key(), &walk.key.text))
 }
 
 /// A bypassed answer replaces the stored one; while another is being stored it is passed on
 /// unstored, because which of the two is newer is not known.
 fn bypass<X: Exchange>(x: &mut X, walk: &Walk) -> Step<X> {
     x.note(Note::Forwarded(Forward::Bypass));
-    match walk.zone.fills.enter(walk.key.key, Duration::MAX) {
+    let (key, text) = (walk.key.key, &walk.key.text);
+    match walk.zone.fills.enter(key, text, Duration::MAX) {
         Ticket::Lead(lead) => Step::Fetch(Fetch::bypass(lead)),
         Ticket::Wait(_) => {
             x.note(Note::Because(Reason::BeingStored));

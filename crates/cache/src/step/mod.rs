@@ -161,6 +161,10 @@ pub trait Exchange {
     fn must_bypass(&mut self) -> bool;
     /// Whether the answer must not be stored (`proxy_no_cache`); asked once its head is known.
     fn must_not_store(&mut self) -> bool;
+    /// What the answer can be purged by, as `purge::tag` writes it; asked once it is to be stored.
+    fn tags(&mut self) -> Bytes {
+        Bytes::new()
+    }
     /// Labels the request with what the cache does for it so far; what it is served with may say
     /// otherwise, a failure says no more.
     fn label(&mut self, _status: CacheStatus) {}

@@ -62,6 +62,7 @@ pub(crate) fn storable<X: Exchange>(
         _ => None,
     };
     head.key = walk.key.text.clone();
+    head.tags = x.tags();
     if !vary.is_empty() {
         head.variant = variant::of_request(&vary, &|name| x.field(name));
         head.vary = vary;

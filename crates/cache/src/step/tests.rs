@@ -7,6 +7,7 @@
 mod body;
 mod lookup;
 mod origin;
+mod purge;
 mod reason;
 mod revalidate;
 mod stale;

@@ -17,6 +17,7 @@ use crate::clock;
 use crate::fill::lock::LockPolicy;
 use crate::fill::pump::Reader;
 use crate::fill::{FillEnd, Streaming, Waited, Waiter};
+use crate::purge::Judged;
 use crate::reason::{Note, Reason};
 use crate::status::CacheStatus;
 use crate::variant::{self, Siblings};
@@ -193,6 +194,10 @@ impl Wait {
         if head.key != walk.key.text {
             x.note(Note::Because(Reason::NotShared));
             return self.alone();
+        }
+        if walk.zone.purges.judge(&head.subject()) != Judged::Untouched {
+            // Purged while it ran: nobody new is given it.
+            return Step::Lookup(Lookup::again(self.patience));
         }
         if !head.vary.is_empty() {
             let wanted = variant::of_request(&head.vary, &|name| x.field(name));

@@ -214,6 +214,7 @@ impl Registry {
         let zones = self.alive();
         let taken = zones.iter().filter_map(|zone| {
             let taken = patiently(|| zone.store.take_back());
+            zone.reload_purges();
             taken.err().map(|error| not_opened(&zone.name, &error))
         });
         taken.collect()
@@ -267,10 +268,7 @@ impl Registry {
         let zone = match zone.name == declared.name {
             true => zone,
             // The store is the same; who uses the old name has fills of its own.
-            false => Arc::new(CacheZone::new(
-                declared.name.clone(),
-                Arc::clone(&zone.store),
-            )),
+            false => Arc::new(zone.renamed(declared.name.clone())),
         };
         self.note(declared, &zone);
         zone

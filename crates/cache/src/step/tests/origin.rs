@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::*;
+use crate::purge::tag::TagWriter;
 
 /// What the origin will say, and what it was asked.
 #[derive(Default)]
@@ -274,6 +275,15 @@ impl Exchange for FakeExchange {
 
     fn must_not_store(&mut self) -> bool {
         self.client.is_not_stored
+    }
+
+    /// The values of the field `tags`, for the host `host` and the site `site`.
+    fn tags(&mut self) -> Bytes {
+        let mut tags = TagWriter::new(b"host", b"site");
+        for value in self.field(b"tags") {
+            tags.push_all(value);
+        }
+        tags.finish()
     }
 
     fn label(&mut self, status: CacheStatus) {

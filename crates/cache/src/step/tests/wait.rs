@@ -402,7 +402,11 @@ fn a_walk_that_is_handed_over_again_and_again_ends_as_a_pass() {
         bench.policies.lock.age = 1000 * SECOND;
         bench.script([ok("passed")]);
         let walk = bench.walk(&client("k"));
-        let enter = || walk.zone.fills.enter(walk.key.key, 1000 * SECOND);
+        let enter = || {
+            walk.zone
+                .fills
+                .enter(walk.key.key, &walk.key.text, 1000 * SECOND)
+        };
         let mut lead = enter();
         let running = bench.start(client("k"));
         for _ in 0..STEPS_MAX {

@@ -1,0 +1,512 @@
+//! The book: which purges are in force, and what they make of an entry.
+//!
+//! Every purge has a serial, which only grows. A stored head has the serial that was the newest
+//! when its fill began; so a purge is about an entry just if its serial is larger and it matches.
+//! An entry that is younger than the newest purge costs one comparison. For older ones tags and
+//! keys are looked up by hash, prefixes in a sorted map, and wildcards, of which there may be few,
+//! one by one.
+//!
+//! ```text
+//!   order ──► serial ──► journal, synced ──► rules ──► newest ──► acknowledged
+//!                                              ▲
+//!   all heads reviewed, all older fills ended ─┴─► retired
+//! ```
+//!
+//! 1. A rule is in force before the newest serial says so, and before it is acknowledged.
+//! 2. A rule leaves only when nothing that it is about can be found any more, also after a crash.
+//! 3. The book is bounded. Where it is full, the older half of its rules becomes one about
+//!    everything as old as they are: too much is purged, never too little.
+//! 4. Serials are never used twice, not even if the journal is lost: each is at least the time in
+//!    milliseconds.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use bytes::Bytes;
+use millpond_store::{Journal, JournalError, Key, Zone};
+
+use super::rule::{Matter, Mode, Rule, is_match};
+use super::running::{Running, RunningFill};
+use super::tag;
+
+/// Rules of a book, each tag counted (arbitrary: about ten megabytes).
+const RULES_MAX: usize = 64 << 10;
+/// Wildcards of a book: each is tried at each look-up of an older entry (arbitrary).
+const WILDCARDS_MAX: usize = 256;
+
+/// Up to where rules of both modes reach that are about one thing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Mark {
+    /// Serial of the newest hard one; 0 for none.
+    hard: u64,
+    /// Serial of the newest soft one; 0 for none.
+    soft: u64,
+    /// When that one was, seconds since the epoch.
+    soft_at: i64,
+}
+
+impl Mark {
+    fn of(rule: &Rule) -> Mark {
+        match rule.mode {
+            Mode::Hard => Mark {
+                hard: rule.serial,
+                ..Mark::default()
+            },
+            Mode::Soft => Mark {
+                soft: rule.serial,
+                soft_at: rule.at,
+                ..Mark::default()
+            },
+        }
+    }
+
+    fn newest(self) -> u64 {
+        self.hard.max(self.soft)
+    }
+
+    fn join(&mut self, other: Mark) {
+        self.hard = self.hard.max(other.hard);
+        if other.soft > self.soft {
+            (self.soft, self.soft_at) = (other.soft, other.soft_at);
+        }
+    }
+
+    fn judge(self, serial: u64) -> Judged {
+        match () {
+            () if self.hard > serial => Judged::Gone,
+            () if self.soft > serial => Judged::Stale {
+                since: self.soft_at,
+                serial: self.soft,
+            },
+            () => Judged::Untouched,
+        }
+    }
+}
+
+/// What the purges in force make of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judged {
+    /// Nothing.
+    Untouched,
+    /// It is stale.
+    Stale {
+        /// From this second on.
+        since: i64,
+        /// By the purge with this serial.
+        serial: u64,
+    },
+    /// It must not be found.
+    Gone,
+}
+
+/// What is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The text of its cache key.
+    pub text: &'a [u8],
+    /// Its tags, as in its head.
+    pub tags: &'a [u8],
+    /// The newest serial when its fill began.
+    pub serial: u64,
+}
+
+/// The rules in force.
+#[derive(Clone, Debug, Default)]
+struct Rules {
+    all: Mark,
+    keys: HashMap<Key, Mark>,
+    tags: HashMap<Bytes, Mark>,
+    /// Of those about tags; for entries with more tags than fit.
+    any_tag: Mark,
+    prefixes: BTreeMap<Bytes, Mark>,
+    wildcards: BTreeMap<Bytes, Mark>,
+}
+
+impl Rules {
+    fn add(&mut self, rule: &Rule) {
+        let mark = Mark::of(rule);
+        match &rule.matter {
+            Matter::None => {}
+            Matter::Key(key) => self.keys.entry(*key).or_default().join(mark),
+            Matter::Prefix(text) => self.add_prefix(text, mark),
+            Matter::Wildcard(text) => self.wildcards.entry(text.clone()).or_default().join(mark),
+            Matter::Tags(tags) => {
+                self.any_tag.join(mark);
+                for tag in tags {
+                    self.tags.entry(tag.clone()).or_default().join(mark);
+                }
+            }
+            Matter::All => {
+                self.all.join(mark);
+                if rule.mode == Mode::Hard {
+                    // Serials grow, so it is about all that the others are about.
+                    self.keep(|other| other.newest() > rule.serial);
+                }
+            }
+        }
+        if self.wildcards.len() > WILDCARDS_MAX {
+            self.fold_wildcards();
+        }
+        while self.count() > RULES_MAX {
+            self.fold();
+        }
+    }
+
+    fn add_prefix(&mut self, text: &Bytes, mark: Mark) {
+        if mark.hard > 0 {
+            let from = (Bound::Included(text.clone()), Bound::Unbounded);
+            let inside = self.prefixes.range(from);
+            let inside = inside.take_while(|(other, _)| other.starts_with(text));
+            let covered = inside.filter(|(_, other)| other.newest() < mark.hard);
+            let covered: Vec<Bytes> = covered.map(|(other, _)| other.clone()).collect();
+            for other in covered {
+                self.prefixes.remove(&other);
+            }
+        }
+        self.prefixes.entry(text.clone()).or_default().join(mark);
+    }
+
+    fn mark_of(&self, subject: &Subject<'_>) -> Mark {
+        let mut mark = self.all;
+        if !self.keys.is_empty()
+            && let Some(other) = self.keys.get(&Key::of(subject.text))
+        {
+            mark.join(*other);
+        }
+        if self.any_tag.newest() > subject.serial {
+            for tag in tag::of_head(subject.tags) {
+                match self.tags.get(tag) {
+                    Some(other) => mark.join(*other),
+                    None if tag == tag::TOO_MANY => mark.join(self.any_tag),
+                    None => {}
+                }
+            }
+        }
+        self.join_prefixes(subject.text, &mut mark);
+        for (pattern, other) in &self.wildcards {
+            if other.newest() > subject.serial && is_match(pattern, subject.text) {
+                mark.join(*other);
+            }
+        }
+        mark
+    }
+
+    /// Joins the marks of all prefixes of a text, longest first.
+    fn join_prefixes(&self, text: &[u8], mark: &mut Mark) {
+        let mut rest = text;
+        // Each round makes the rest shorter: it ends.
+        loop {
+            let upto: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Included(rest));
+            let Some((prefix, other)) = self.prefixes.range::<[u8], _>(upto).next_back() else {
+                return;
+            };
+            let same = prefix.iter().zip(rest).take_while(|(a, b)| a == b).count();
+            // Nothing between what is the same and the rest is a prefix: it would stand behind
+            // the one that was found.
+            let shorter = match same == prefix.len() {
+                true => {
+                    mark.join(*other);
+                    same.checked_sub(1)
+                }
+                false => Some(same),
+            };
+            match shorter.and_then(|len| rest.get(..len)) {
+                Some(next) => rest = next,
+                None => return,
+            }
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.keys.len() + self.tags.len() + self.prefixes.len() + self.wildcards.len()
+    }
+
+    fn marks(&self) -> impl Iterator<Item = &Mark> {
+        let texts = self.tags.values().chain(self.prefixes.values());
+        texts
+            .chain(self.wildcards.values())
+            .chain(self.keys.values())
+    }
+
+    /// Drops the rules that are not to be kept.
+    fn keep(&mut self, is_kept: impl Fn(&Mark) -> bool) {
+        self.keys.retain(|_, mark| is_kept(mark));
+        self.tags.retain(|_, mark| is_kept(mark));
+        self.prefixes.retain(|_, mark| is_kept(mark));
+        self.wildcards.retain(|_, mark| is_kept(mark));
+    }
+
+    /// INVARIANT 3.
+    fn fold(&mut self) {
+        let mut serials: Vec<u64> = self.marks().map(|mark| mark.newest()).collect();
+        let half = serials.len() / 2;
+        if serials.is_empty() {
+            return;
+        }
+        let (_, median, _) = serials.select_nth_unstable(half);
+        let median = *median;
+        let mut folded = self.all;
+        for mark in self.marks().filter(|mark| mark.newest() <= median) {
+            folded.join(*mark);
+        }
+        self.all = folded;
+        self.keep(|mark| mark.newest() > median);
+    }
+
+    /// As [`Self::fold`], for wildcards alone.
+    fn fold_wildcards(&mut self) {
+        let mut serials: Vec<u64> = self.wildcards.values().map(|mark| mark.newest()).collect();
+        serials.sort_unstable();
+        let median = serials.get(serials.len() / 2).copied().unwrap_or(0);
+        let (wildcards, all) = (&mut self.wildcards, &mut self.all);
+        wildcards.retain(|_, mark| {
+            let is_kept = mark.newest() > median;
+            if !is_kept {
+                all.join(*mark);
+            }
+            is_kept
+        });
+    }
+
+    /// Drops what is not newer than a serial.
+    fn retire(&mut self, upto: u64) {
+        self.keep(|mark| mark.newest() > upto);
+        for mark in [&mut self.all, &mut self.any_tag] {
+            if mark.newest() <= upto {
+                *mark = Mark::default();
+            }
+        }
+    }
+
+    /// Serial of the oldest rule; none without rules.
+    fn oldest(&self) -> Option<u64> {
+        let all = (self.all.newest() > 0).then_some(&self.all);
+        self.marks().chain(all).map(|mark| mark.newest()).min()
+    }
+
+    /// Records of all rules, and of the newest serial.
+    fn records(&self, newest: u64) -> Vec<Bytes> {
+        let mut rules = vec![(Matter::None, Mark::of(&used_up(newest)))];
+        rules.push((Matter::All, self.all));
+        rules.extend(
+            self.keys
+                .iter()
+                .map(|(key, mark)| (Matter::Key(*key), *mark)),
+        );
+        let tags = self.tags.iter();
+        rules.extend(tags.map(|(tag, mark)| (Matter::Tags(vec![tag.clone()]), *mark)));
+        let prefixes = self.prefixes.iter();
+        rules.extend(prefixes.map(|(text, mark)| (Matter::Prefix(text.clone()), *mark)));
+        let wildcards = self.wildcards.iter();
+        rules.extend(wildcards.map(|(text, mark)| (Matter::Wildcard(text.clone()), *mark)));
+        let records = rules.into_iter().flat_map(|(matter, mark)| {
+            let rule = |serial, mode, at| Rule {
+                serial,
+                at,
+                mode,
+                matter: matter.clone(),
+            };
+            let hard = (mark.hard > 0).then(|| rule(mark.hard, Mode::Hard, 0).encode());
+            let soft = (mark.soft > 0).then(|| rule(mark.soft, Mode::Soft, mark.soft_at).encode());
+            [hard, soft]
+        });
+        records.flatten().collect()
+    }
+}
+
+fn used_up(serial: u64) -> Rule {
+    Rule {
+        serial,
+        at: 0,
+        mode: Mode::Hard,
+        matter: Matter::None,
+    }
+}
+
+/// The purges of a zone.
+#[derive(Debug, Default)]
+pub struct PurgeBook {
+    /// The newest serial in force.
+    newest: AtomicU64,
+    rules: RwLock<Rules>,
+    /// Held by whoever changes the rules, from the serial to the acknowledgement.
+    noting: Mutex<()>,
+    running: Mutex<Fleet>,
+}
+
+/// The fills that run, by a number of their own.
+#[derive(Debug, Default)]
+struct Fleet {
+    next: u64,
+    fills: HashMap<u64, Arc<Running>>,
+}
+
+impl PurgeBook {
+    /// Reads what a journal holds.
+    pub fn load(&self, journal: &Journal) {
+        let now_ms = journal.read_ms;
+        let _alone = lock(&self.noting);
+        let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = self.newest();
+        for record in &journal.records {
+            let rule = Rule::decode(record).unwrap_or_else(|| everything(newest, now_ms));
+            newest = newest.max(rule.serial);
+            rules.add(&rule);
+        }
+        if journal.is_damaged {
+            // What cannot be read was acknowledged.
+            let rule = everything(newest, now_ms);
+            newest = rule.serial;
+            rules.add(&rule);
+        }
+        drop(rules);
+        self.newest.store(newest, Ordering::Release);
+    }
+
+    /// A book with one hard rule, which is about everything it matches.
+    pub(super) fn of_one(matter: &Matter) -> PurgeBook {
+        let rule = Rule {
+            serial: 1,
+            at: 0,
+            mode: Mode::Hard,
+            matter: matter.clone(),
+        };
+        let book = PurgeBook::default();
+        let mut rules = book.rules.write().unwrap_or_else(PoisonError::into_inner);
+        rules.add(&rule);
+        drop(rules);
+        book.newest.store(rule.serial, Ordering::Release);
+        book
+    }
+
+    /// The newest serial in force.
+    pub fn newest(&self) -> u64 {
+        self.newest.load(Ordering::Acquire)
+    }
+
+    /// What is in force against an entry.
+    pub fn judge(&self, subject: &Subject<'_>) -> Judged {
+        if subject.serial >= self.newest() {
+            return Judged::Untouched;
+        }
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        rules.mark_of(subject).judge(subject.serial)
+    }
+
+    /// How many rules there are, each tag counted.
+    pub fn rule_count(&self) -> usize {
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        rules.count() + usize::from(rules.all.newest() > 0)
+    }
+
+    /// Puts a purge in force, durably; its serial. Waits for the disk. After an error it is not in
+    /// force.
+    pub(super) fn enforce(
+        &self,
+        store: &Zone,
+        (mode, matter): (Mode, Matter),
+        now_ms: u64,
+    ) -> Result<u64, JournalError> {
+        let _alone = lock(&self.noting);
+        let serial = next_serial(self.newest(), now_ms);
+        let rule = Rule {
+            serial,
+            at: i64::try_from(now_ms / 1000).unwrap_or(i64::MAX),
+            mode,
+            matter,
+        };
+        match store.note(&rule.encode()) {
+            Ok(()) => {
+                let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+                rules.add(&rule);
+            }
+            Err(JournalError::NoRoom) => {
+                let mut rules = self.copy();
+                rules.add(&rule);
+                write_down(store, &mut rules, serial)?;
+                *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
+            }
+            Err(error) => return Err(error),
+        }
+        // INVARIANT 1.
+        self.newest.store(serial, Ordering::Release);
+        Ok(serial)
+    }
+
+    /// Drops the rules up to a serial, whose time is over.
+    pub(super) fn retire(&self, store: &Zone, upto: u64) -> Result<(), JournalError> {
+        let _alone = lock(&self.noting);
+        let mut rules = self.copy();
+        rules.retire(upto);
+        write_down(store, &mut rules, self.newest())?;
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
+        Ok(())
+    }
+
+    /// Whether there are rules up to a serial.
+    pub(super) fn has_rules(&self, upto: u64) -> bool {
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        rules.oldest().is_some_and(|oldest| oldest <= upto)
+    }
+
+    /// Notes a fill that begins.
+    pub(crate) fn begin(self: &Arc<Self>, text: Bytes) -> RunningFill {
+        let mut fleet = lock(&self.running);
+        let running = Arc::new(Running::new(text, self.newest()));
+        let number = fleet.next;
+        fleet.next += 1;
+        fleet.fills.insert(number, Arc::clone(&running));
+        RunningFill::new(Arc::clone(self), running, number)
+    }
+
+    pub(super) fn end(&self, number: u64) {
+        lock(&self.running).fills.remove(&number);
+    }
+
+    /// Up to which serial rules are about nothing that a running fill may still store. Fills that a
+    /// rule is about are told to store nothing.
+    pub(super) fn floor(&self) -> u64 {
+        let (newest, fills): (u64, Vec<Arc<Running>>) = {
+            let fleet = lock(&self.running);
+            (self.newest(), fleet.fills.values().cloned().collect())
+        };
+        let reach = fills.iter().map(|fill| fill.settle(self, newest));
+        reach.min().unwrap_or(newest).min(newest)
+    }
+
+    fn copy(&self) -> Rules {
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        rules.clone()
+    }
+}
+
+/// Writes all rules into a new journal; makes fewer of them until they fit.
+fn write_down(store: &Zone, rules: &mut Rules, newest: u64) -> Result<(), JournalError> {
+    loop {
+        match store.rewrite_journal(&rules.records(newest)) {
+            // Each round halves the rules; without any the records fit the smallest file.
+            Err(JournalError::TooLarge { .. }) if rules.count() > 0 => rules.fold(),
+            written => return written,
+        }
+    }
+}
+
+/// INVARIANT 4.
+fn next_serial(newest: u64, now_ms: u64) -> u64 {
+    newest.saturating_add(1).max(now_ms)
+}
+
+fn everything(newest: u64, now_ms: u64) -> Rule {
+    Rule {
+        serial: next_serial(newest, now_ms),
+        at: 0,
+        mode: Mode::Hard,
+        matter: Matter::All,
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

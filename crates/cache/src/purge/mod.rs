@@ -1,0 +1,144 @@
+//! `proxy_cache_purge`: taking out of a zone what its operator names.
+//!
+//! ```text
+//!   purge ──► book (in force at once, durable)      look-ups and joins judge by the book
+//!   sweep ──► review of all heads ──► sync ──► the book's rules retire
+//! ```
+//!
+//! A purge changes no entry: it is a rule in the zone's [`PurgeBook`], which every look-up obeys.
+//! So it takes the same time whatever it is about, and covers every variant, every slice and every
+//! fill that runs. A sweep in the background removes what hard purges are about, makes the heads
+//! stale that soft ones are about, and lets the rules go.
+//!
+//! - [`book`]: the rules and the judgement
+//! - [`rule`]: one rule, in memory and in the journal
+//! - [`tag`]: what entries can be purged by besides their keys
+//! - `running`: fills that began before a purge
+//!
+//! 1. When [`CacheZone::purge`] has returned, no look-up on any thread finds what was purged, and
+//!    none will after a crash.
+//! 2. What was asked of the origin after that is not touched by it.
+
+pub mod book;
+pub mod rule;
+pub(crate) mod running;
+pub mod tag;
+
+use millpond_store::{JournalError, Key, Review, Reviewed};
+
+pub use book::{Judged, PurgeBook, Subject};
+pub use rule::{Mode, Target};
+
+use crate::head::StoredHead;
+use crate::zone::CacheZone;
+use rule::Matter;
+
+/// What a purge came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Purged {
+    /// Its number: larger than that of any purge before.
+    pub serial: u64,
+    /// For a key: whether it had an entry. Other purges do not look.
+    pub was_there: Option<bool>,
+}
+
+impl StoredHead {
+    /// Itself, as a purge sees it.
+    pub fn subject(&self) -> Subject<'_> {
+        Subject {
+            text: &self.key,
+            tags: &self.tags,
+            serial: self.serial,
+        }
+    }
+
+    /// Makes it stale from a second on, if it is fresh then.
+    pub(crate) fn expire(&mut self, since: i64) {
+        self.valid_until = self.valid_until.min(since.saturating_sub(1));
+    }
+}
+
+impl CacheZone {
+    /// Purges, durably; waits for the disk. `now_ms` is the time in milliseconds since the epoch.
+    /// After an error nothing is purged.
+    pub fn purge(&self, target: &Target, mode: Mode, now_ms: u64) -> Result<Purged, JournalError> {
+        let was_there = match target {
+            Target::Key(text) => Some(self.has(text)),
+            _ => None,
+        };
+        let order = (mode, Matter::of(target));
+        let serial = self.purges.enforce(&self.store, order, now_ms)?;
+        self.forget_errors(target);
+        if let (Target::Key(text), Mode::Hard, Some(true)) = (target, mode, was_there) {
+            // INVARIANT 1 holds without; but its space need not wait for the sweep.
+            self.store.remove(&Key::of(text));
+        }
+        Ok(Purged { serial, was_there })
+    }
+
+    /// How many entries a purge would be about; looks at all heads. None if it was told to stop.
+    pub fn count_purged(&self, target: &Target, is_over: &dyn Fn() -> bool) -> Option<u64> {
+        let probe = PurgeBook::of_one(&Matter::of(target));
+        let mut count = 0;
+        let reviewed = self.store.review(&mut |_, head| {
+            if is_over() {
+                return Review::Stop;
+            }
+            let found = StoredHead::decode(head).filter(|head| {
+                let subject = Subject {
+                    serial: 0,
+                    ..head.subject()
+                };
+                self.purges.judge(&head.subject()) != Judged::Gone
+                    && probe.judge(&subject) == Judged::Gone
+            });
+            count += u64::from(found.is_some());
+            Review::Keep
+        });
+        (reviewed.is_complete || !is_over()).then_some(count)
+    }
+
+    /// Makes purges come true in the entries themselves, and forgets them; to be called by the
+    /// thread that sweeps. None if there is nothing to do.
+    pub fn sweep_purges(&self, is_over: &dyn Fn() -> bool) -> Option<Reviewed> {
+        // Before the review: what was stored by then is seen by it.
+        let floor = self.purges.floor();
+        if !self.purges.has_rules(floor) {
+            return None;
+        }
+        let reviewed = self.store.review(&mut |_, bytes| {
+            if is_over() {
+                return Review::Stop;
+            }
+            self.review(bytes)
+        });
+        // What cannot be written down now is swept again.
+        if reviewed.is_complete && self.store.sync() {
+            let _ = self.purges.retire(&self.store, floor);
+        }
+        Some(reviewed)
+    }
+
+    fn review(&self, bytes: &bytes::Bytes) -> Review {
+        let Some(mut head) = StoredHead::decode(bytes) else {
+            return Review::Keep;
+        };
+        match self.purges.judge(&head.subject()) {
+            Judged::Untouched => Review::Keep,
+            Judged::Gone => Review::Remove,
+            Judged::Stale { since, serial } => {
+                head.expire(since);
+                head.serial = serial;
+                Review::Head(head.encode())
+            }
+        }
+    }
+
+    /// Reads the purges of a zone that was taken back: its borrower may have made some.
+    pub fn reload_purges(&self) {
+        self.purges.load(&self.store.take_journal());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! Running fills, as purges see them: what began before a purge must not be found after it.
+//!
+//! ```text
+//!   Open ──► Ending: it may store, and its rules wait for it ──► over
+//!     └────► Doomed: a rule was about it; it stores nothing, and nobody waits for it
+//! ```
+//!
+//! A fill has the serial of its beginning, which goes into the head that it stores, so the rules in
+//! force are about it like about any entry. What this adds is that rules may retire while a long
+//! fill runs: before, each running fill is judged once, and doomed where a rule is about it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use super::book::{Judged, PurgeBook, Subject};
+
+/// A fill that runs.
+#[derive(Debug)]
+pub(crate) struct Running {
+    text: Bytes,
+    serial: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    /// Its tags, once its head is known.
+    tags: Option<Bytes>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    Ending,
+    Doomed,
+}
+
+impl Running {
+    pub(super) fn new(text: Bytes, serial: u64) -> Self {
+        let state = State {
+            phase: Phase::Open,
+            tags: None,
+        };
+        Running {
+            text,
+            serial,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Whether a purge is about it, as far as it is known; then nobody may join it any more.
+    pub(crate) fn is_purged(&self, book: &PurgeBook) -> bool {
+        if self.serial >= book.newest() {
+            return false;
+        }
+        let state = self.state();
+        state.phase == Phase::Doomed || self.judge(&state, book) != Judged::Untouched
+    }
+
+    /// Up to which serial rules need not wait for it.
+    pub(super) fn settle(&self, book: &PurgeBook, newest: u64) -> u64 {
+        if self.serial >= newest {
+            return newest;
+        }
+        let mut state = self.state();
+        match state.phase {
+            Phase::Doomed => newest,
+            Phase::Ending => self.serial,
+            Phase::Open if state.tags.is_none() => self.serial,
+            Phase::Open => {
+                if self.judge(&state, book) != Judged::Untouched {
+                    state.phase = Phase::Doomed;
+                }
+                newest
+            }
+        }
+    }
+
+    fn judge(&self, state: &State, book: &PurgeBook) -> Judged {
+        book.judge(&Subject {
+            text: &self.text,
+            tags: state.tags.as_deref().unwrap_or_default(),
+            serial: self.serial,
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Holds a fill's place among those that run, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct RunningFill {
+    book: Arc<PurgeBook>,
+    running: Arc<Running>,
+    number: u64,
+}
+
+impl RunningFill {
+    pub(super) fn new(book: Arc<PurgeBook>, running: Arc<Running>, number: u64) -> Self {
+        RunningFill {
+            book,
+            running,
+            number,
+        }
+    }
+
+    /// What others see of it.
+    pub(crate) fn running(&self) -> Arc<Running> {
+        Arc::clone(&self.running)
+    }
+
+    /// The newest serial when it began.
+    pub(crate) fn serial(&self) -> u64 {
+        self.running.serial
+    }
+
+    /// Its head is known.
+    pub(crate) fn know(&self, tags: Bytes) {
+        self.running.state().tags = Some(tags);
+    }
+
+    /// Whether a purge is about it, as far as it is known.
+    pub(crate) fn is_purged(&self) -> bool {
+        self.running.is_purged(&self.book)
+    }
+
+    /// Whether it may store now; if so, the rules wait until it is over.
+    pub(crate) fn may_store(&self) -> bool {
+        let mut state = self.running.state();
+        if state.phase == Phase::Doomed || self.running.judge(&state, &self.book) == Judged::Gone {
+            return false;
+        }
+        state.phase = Phase::Ending;
+        true
+    }
+}
+
+impl Drop for RunningFill {
+    fn drop(&mut self) {
+        self.book.end(self.number);
+    }
+}

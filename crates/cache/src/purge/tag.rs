@@ -1,0 +1,154 @@
+//! `proxy_cache_tag`: what entries can be purged by besides their keys.
+//!
+//! The tags of an entry stand in its head, separated by spaces. Beside those of the configuration
+//! each has two that nobody outside can write, because they begin with a control character: the
+//! host that its request was for, and the site that it belongs to.
+//!
+//! 1. No tag is lost silently: an entry with more than fit is marked, and is among what any purge
+//!    by tags hits.
+
+use bytes::Bytes;
+use millpond_conf::Template;
+
+/// Bytes of all tags of an entry (as at the large CDNs).
+const TAGS_LEN_MAX: usize = 16 << 10;
+/// Bytes of one tag; of a longer one the beginning counts, in answers and in purges.
+const TAG_LEN_MAX: usize = 1024;
+
+const HOST: u8 = 1;
+const SITE: u8 = 2;
+/// The mark of an entry with more tags than fit.
+pub(crate) const TOO_MANY: &[u8] = &[3];
+
+/// What entries are tagged with.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location, protocols)]
+pub struct TagPolicy {
+    /// Values that name what an entry can be purged by (`proxy_cache_purge`), evaluated when its
+    /// answer is stored: `$upstream_http_surrogate_key`, `$upstream_http_cache_tag`,
+    /// `$upstream_http_xkey` and the like. Spaces and commas separate tags. Without the directive
+    /// entries have none.
+    #[directive(name = "proxy_cache_tag")]
+    pub tags: Option<Vec<Template>>,
+}
+
+/// Gathers the tags of an entry.
+#[derive(Debug, Default)]
+pub struct TagWriter {
+    text: Vec<u8>,
+    is_full: bool,
+}
+
+impl TagWriter {
+    /// The tags of an entry that is filled for a host and by a site.
+    pub fn new(host: &[u8], site: &[u8]) -> Self {
+        let mut tags = TagWriter::default();
+        tags.push(&of_host(host));
+        tags.push(&of_site(site));
+        tags
+    }
+
+    /// Adds all tags of a value.
+    pub fn push_all(&mut self, value: &[u8]) {
+        for tag in split(value) {
+            self.push(tag);
+        }
+    }
+
+    fn push(&mut self, tag: &[u8]) {
+        let tag = tag.get(..TAG_LEN_MAX).unwrap_or(tag);
+        if self.text.len() + tag.len() >= TAGS_LEN_MAX {
+            self.is_full = true;
+            return;
+        }
+        if !self.text.is_empty() {
+            self.text.push(b' ');
+        }
+        self.text.extend_from_slice(tag);
+    }
+
+    /// All tags, as a head has them.
+    pub fn finish(mut self) -> Bytes {
+        if self.is_full {
+            // INVARIANT 1.
+            self.text.push(b' ');
+            self.text.extend_from_slice(TOO_MANY);
+        }
+        Bytes::from(self.text)
+    }
+}
+
+/// The tags that a value names.
+pub fn split(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let parts = value.split(|byte| matches!(byte, b' ' | b'\t' | b','));
+    parts.filter(|tag| !tag.is_empty() && tag.iter().all(|byte| *byte > b' '))
+}
+
+/// The tags of a head.
+pub(crate) fn of_head(tags: &[u8]) -> impl Iterator<Item = &[u8]> {
+    tags.split(|byte| *byte == b' ')
+        .filter(|tag| !tag.is_empty())
+}
+
+/// What counts of a tag.
+pub(crate) fn cut(tag: Bytes) -> Bytes {
+    let len = tag.len().min(TAG_LEN_MAX);
+    tag.slice(..len)
+}
+
+/// The tag of a host.
+pub(crate) fn of_host(name: &[u8]) -> Bytes {
+    of_name(HOST, name)
+}
+
+/// The tag of a site.
+pub(crate) fn of_site(name: &[u8]) -> Bytes {
+    of_name(SITE, name)
+}
+
+/// Names are compared in lower case; what would end a tag is part of it as an underscore.
+fn of_name(kind: u8, name: &[u8]) -> Bytes {
+    let plain = |byte: &u8| match byte {
+        b' ' => b'_',
+        byte => byte.to_ascii_lowercase(),
+    };
+    let mut tag = vec![kind];
+    tag.extend(name.iter().map(plain).take(TAG_LEN_MAX - 1));
+    Bytes::from(tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spaces_and_commas_separate_and_control_characters_are_ours() {
+        let mut tags = TagWriter::new(b"A.example", b"site one");
+        tags.push_all(b"a b,c,, d\te \x01forged");
+        let text = tags.finish();
+        assert_eq!(text.as_ref(), b"\x01a.example \x02site_one a b c d e");
+        let given: Vec<_> = of_head(&text).filter(|tag| tag[0] > b' ').collect();
+        assert_eq!(given, [b"a", b"b", b"c", b"d", b"e"]);
+    }
+
+    #[test]
+    fn too_many_tags_are_marked() {
+        let mut tags = TagWriter::new(b"h", b"s");
+        for number in 0..5000 {
+            tags.push_all(format!("tag-{number}").as_bytes());
+        }
+        let text = tags.finish();
+        assert!(text.len() <= TAGS_LEN_MAX + 2);
+        assert!(of_head(&text).any(|tag| tag == TOO_MANY));
+    }
+
+    #[test]
+    fn of_a_long_tag_the_beginning_counts() {
+        let long = vec![b'x'; 5000];
+        let mut tags = TagWriter::new(b"h", b"s");
+        tags.push_all(&long);
+        let text = tags.finish();
+        let wanted = cut(Bytes::from(long));
+        assert!(of_head(&text).any(|tag| tag == wanted));
+    }
+}

@@ -1,0 +1,253 @@
+//! The book against a list of orders; what it keeps over restarts, folds and damage.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_store::{Key, ManualClock, SimIo, Zone, ZoneConf};
+
+use super::book::{Judged, PurgeBook, Subject};
+use super::rule::{Matter, Mode, Rule, is_match};
+use super::tag;
+
+/// A small generator; the seed is printed when a test fails.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % sides
+    }
+
+    /// A short text of few letters, so that texts begin with and match each other.
+    fn text(&mut self, letters: &[u8], most: u64) -> Bytes {
+        let len = self.roll(most + 1);
+        let mut letter = || letters[self.roll(letters.len() as u64) as usize];
+        (0..len).map(|_| letter()).collect::<Vec<u8>>().into()
+    }
+
+    fn matter(&mut self) -> Matter {
+        match self.roll(40) {
+            0 => Matter::All,
+            1..10 => Matter::Key(Key::of(&self.text(b"ab", 4))),
+            10..24 => {
+                let text = self.text(b"ab", 5);
+                Matter::of(&super::Target::Prefix(text))
+            }
+            24..28 => Matter::of(&super::Target::Wildcard(self.text(b"ab*", 5))),
+            _ => Matter::Tags(
+                (0..1 + self.roll(2))
+                    .map(|_| self.text(b"xyz", 2))
+                    .collect(),
+            ),
+        }
+    }
+}
+
+/// What a list of orders makes of an entry.
+fn by_list(rules: &[Rule], subject: &Subject<'_>) -> Judged {
+    let newer = rules.iter().filter(|rule| rule.serial > subject.serial);
+    let about = newer.filter(|rule| match &rule.matter {
+        Matter::None => false,
+        Matter::Key(key) => *key == Key::of(subject.text),
+        Matter::Prefix(text) => subject.text.starts_with(text),
+        Matter::Wildcard(text) => is_match(text, subject.text),
+        Matter::Tags(tags) => tags
+            .iter()
+            .any(|tag| tag::of_head(subject.tags).any(|it| it == tag)),
+        Matter::All => true,
+    });
+    let about: Vec<&Rule> = about.collect();
+    if about.iter().any(|rule| rule.mode == Mode::Hard) {
+        return Judged::Gone;
+    }
+    let newest = about.iter().max_by_key(|rule| rule.serial);
+    newest.map_or(Judged::Untouched, |rule| Judged::Stale {
+        since: rule.at,
+        serial: rule.serial,
+    })
+}
+
+fn zone(dir: &std::path::Path, max_size: u64) -> Arc<Zone> {
+    let conf = ZoneConf {
+        max_size: Some(max_size),
+        ..ZoneConf::new("book", dir)
+    };
+    let platform = millpond_store::Platform {
+        io: Arc::new(SimIo::new()),
+        ..Default::default()
+    };
+    Zone::open_on(conf, Arc::new(ManualClock::new(1000)), platform).unwrap()
+}
+
+fn loaded(store: &Zone) -> PurgeBook {
+    let book = PurgeBook::default();
+    book.load(&store.take_journal());
+    book
+}
+
+/// For random orders the book says what a list of them says, in memory and after a restart.
+#[test]
+fn the_book_agrees_with_a_list() {
+    for seed in 1..=60_u64 {
+        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = zone(dir.path(), 8 << 20);
+        let mut book = loaded(&store);
+        let mut rules: Vec<Rule> = Vec::new();
+        for step in 0..60_u64 {
+            let mode = [Mode::Hard, Mode::Soft][dice.roll(2) as usize];
+            let matter = dice.matter();
+            let now_ms = step * 700;
+            let serial = book
+                .enforce(&store, (mode, matter.clone()), now_ms)
+                .unwrap();
+            assert!(rules.last().is_none_or(|last| last.serial < serial));
+            rules.push(Rule {
+                serial,
+                at: (now_ms / 1000) as i64,
+                mode,
+                matter,
+            });
+            if dice.roll(20) == 0 {
+                let upto = rules[dice.roll(rules.len() as u64) as usize].serial;
+                // Whoever retires rules has seen to it that no older entry is left.
+                book.retire(&store, upto).unwrap();
+                rules.retain(|rule| rule.serial > upto);
+            }
+            if dice.roll(20) == 0 {
+                drop(store);
+                store = zone(dir.path(), 8 << 20);
+                book = loaded(&store);
+            }
+            for _ in 0..20 {
+                let text = dice.text(b"ab", 6);
+                let tags = dice.text(b"xyz ", 8);
+                let oldest = rules.first().map_or(0, |rule| rule.serial - 1);
+                let subject = Subject {
+                    text: &text,
+                    tags: &tags,
+                    serial: oldest + dice.roll(serial + 1 - oldest),
+                };
+                let expected = by_list(&rules, &subject);
+                assert_eq!(
+                    book.judge(&subject),
+                    expected,
+                    "seed {seed}, {subject:?} {rules:?}"
+                );
+            }
+        }
+    }
+}
+
+fn judge(book: &PurgeBook, text: &str, tags: &str, serial: u64) -> Judged {
+    book.judge(&Subject {
+        text: text.as_bytes(),
+        tags: tags.as_bytes(),
+        serial,
+    })
+}
+
+#[test]
+fn a_full_book_purges_too_much_and_never_too_little() {
+    let dir = tempfile::tempdir().unwrap();
+    // So small a zone has a journal of one block.
+    let store = zone(dir.path(), 64 << 10);
+    let book = loaded(&store);
+    let key = |number: u64| Matter::Key(Key::of(number.to_string().as_bytes()));
+    let mut serials = Vec::new();
+    for number in 0..1000 {
+        serials.push(book.enforce(&store, (Mode::Hard, key(number)), 0).unwrap());
+    }
+    assert!(book.rule_count() < 100, "{}", book.rule_count());
+    let again = zone_again(store, dir.path());
+    for book in [&book, &loaded(&again)] {
+        for (number, serial) in serials.iter().enumerate() {
+            let text = number.to_string();
+            assert_eq!(judge(book, &text, "", serial - 1), Judged::Gone, "{number}");
+        }
+        assert_eq!(
+            judge(book, "other", "", *serials.last().unwrap()),
+            Judged::Untouched
+        );
+        assert_eq!(judge(book, "other", "", serials[990]), Judged::Untouched);
+        assert_eq!(judge(book, "other", "", serials[0]), Judged::Gone);
+    }
+}
+
+fn zone_again(store: Arc<Zone>, dir: &std::path::Path) -> Arc<Zone> {
+    drop(store);
+    zone(dir, 64 << 10)
+}
+
+#[test]
+fn wildcards_are_few() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = zone(dir.path(), 8 << 20);
+    let book = loaded(&store);
+    for number in 0..300 {
+        let pattern = Matter::Wildcard(Bytes::from(format!("*{number}*")));
+        book.enforce(&store, (Mode::Soft, pattern), 0).unwrap();
+    }
+    assert!(book.rule_count() <= 257);
+    assert!(matches!(judge(&book, "-0-", "", 0), Judged::Stale { .. }));
+    assert!(matches!(
+        judge(&book, "-299-", "", 299),
+        Judged::Stale { .. }
+    ));
+}
+
+#[test]
+fn a_journal_that_may_have_lost_something_purges_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = zone(dir.path(), 8 << 20);
+    let old = loaded(&store);
+    let first = old.enforce(&store, (Mode::Soft, Matter::All), 500).unwrap();
+    drop(store);
+    let path = dir.path().join("millpond.journal");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[70] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let store = zone(dir.path(), 8 << 20);
+    let book = loaded(&store);
+    assert!(book.newest() > first, "{} {first}", book.newest());
+    assert_eq!(judge(&book, "a", "", first), Judged::Gone);
+    // A record that is not understood is as bad as one that cannot be read.
+    store
+        .rewrite_journal(&[Bytes::from_static(b"from the future")])
+        .unwrap();
+    drop(store);
+    let book = loaded(&zone(dir.path(), 8 << 20));
+    assert_eq!(judge(&book, "a", "", 1), Judged::Gone);
+}
+
+#[test]
+fn serials_never_come_again_even_without_the_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = zone(dir.path(), 8 << 20);
+    let book = loaded(&store);
+    let before = book
+        .enforce(&store, (Mode::Hard, Matter::All), 5_000)
+        .unwrap();
+    book.retire(&store, before).unwrap();
+    drop(store);
+    let store = zone(dir.path(), 8 << 20);
+    assert_eq!(loaded(&store).newest(), before);
+    drop(store);
+    std::fs::remove_file(dir.path().join("millpond.journal")).unwrap();
+    let store = zone(dir.path(), 8 << 20);
+    let after = loaded(&store).enforce(&store, (Mode::Hard, Matter::All), 5_001);
+    assert!(after.unwrap() > before);
+}
+
+#[test]
+fn an_entry_with_too_many_tags_is_hit_by_any_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = zone(dir.path(), 8 << 20);
+    let book = loaded(&store);
+    let matter = Matter::Tags(vec![Bytes::from_static(b"t")]);
+    book.enforce(&store, (Mode::Hard, matter), 0).unwrap();
+    assert_eq!(judge(&book, "a", "x y", 0), Judged::Untouched);
+    assert_eq!(judge(&book, "a", "x \x03", 0), Judged::Gone);
+}
