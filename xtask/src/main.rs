@@ -35,7 +35,7 @@ const USAGE: &str = "usage: cargo xtask TASK
                          CPU time of hot hits against nginx's, with the release binary
                          (set MILLPOND_BIN), without an access log or with one; needs nginx, wrk
                          and taskset
-  experiments [ranges [--brief]]
+  experiments [lock | ranges [--brief]]
                          ranges of a cold, filling and filled file behind a slow line, with
                          nginx beside it where it is installed
 ";
