@@ -23,7 +23,7 @@ pub(crate) const ALONE: &str = "slice 64k;";
 /// The directive alone, with large slices.
 pub(crate) const LARGE: &str = "slice 1m;";
 /// nginx's form.
-const LISTING: &str = "
+pub(crate) const LISTING: &str = "
     slice 64k;
     proxy_cache_key $host$uri$is_args$args$slice_range;
     proxy_set_header Range $slice_range;
@@ -37,7 +37,13 @@ pub(crate) const FORMS: [(&str, u64); 4] = [
     (LISTING, SLICE),
 ];
 
+/// A whole file, so that the number of workers can be told.
 const CONF: &str = "
+%%GLOBALS%%
+worker_processes %%WORKERS%%;
+events { }
+http {
+    %%HTTP%%
     proxy_cache_path %%DIR%%/cache keys_zone=z:1m max_size=200m;
     map $request_method $is_purge { PURGE 1; default 0; }
     server {
@@ -49,7 +55,9 @@ const CONF: &str = "
             proxy_pass http://%%ORIGIN%%;
             %%LINES%%
         }
-    }";
+    }
+}
+";
 
 /// A proxy whose location has given lines, in front of `/film`.
 pub(crate) struct Bench {
@@ -67,10 +75,17 @@ impl Bench {
 
     /// An origin of such manners behind `lines`.
     pub(crate) fn with(lines: &str, manners: Manners) -> Result<Bench> {
+        Bench::with_workers(1, lines, manners)
+    }
+
+    /// The same behind so many workers.
+    pub(crate) fn with_workers(workers: u32, lines: &str, manners: Manners) -> Result<Bench> {
         let origin = Origin::start()?;
         let film = Resource::new(manners);
         origin.resource("/film", &film);
-        let conf = CONF.replace("%%LINES%%", lines);
+        let conf = CONF
+            .replace("%%WORKERS%%", &workers.to_string())
+            .replace("%%LINES%%", lines);
         let proxy = Proxy::new(Kind::Millpond, &conf)
             .origin(&origin)
             .log_check(LogCheck::On)
@@ -252,4 +267,23 @@ pub(crate) fn assert_one_version(body: &[u8], start: u64) -> u16 {
     let version = found.unwrap_or_else(|| panic!("bytes of no version: {:?}", body.get(..40)));
     assert_bytes(body, start..end, version);
     version
+}
+
+/// Numbers that look random and are the same in every run.
+pub(crate) struct Numbers(u64);
+
+impl Numbers {
+    pub(crate) fn new(seed: u64) -> Numbers {
+        Numbers(seed)
+    }
+
+    /// The next one, below `limit`.
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        // Knuth's multiplier; the high bits are the good ones.
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
 }

@@ -265,20 +265,6 @@ fn a_change_that_only_a_date_tells_is_seen() -> Result<()> {
     Ok(())
 }
 
-/// Numbers that look random and are the same in every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: u64) -> u64 {
-        // Knuth's multiplier; the high bits are the good ones.
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-}
-
 /// Many readers of a resource that changes all the time: each answer has bytes of one version, the
 /// one that its ETag names; at rest, all is right.
 #[test]
@@ -293,7 +279,7 @@ fn readers_of_a_changing_resource_never_see_a_mixture() -> Result<()> {
             for reader in 0..6 {
                 let bench = &bench;
                 scope.spawn(move || {
-                    let mut numbers = Numbers(reader);
+                    let mut numbers = Numbers::new(reader);
                     for _ in 0..20 {
                         let start = numbers.below(LEN - 1);
                         let len = 1 + numbers.below(LEN - start).min(numbers.below(4 * SLICE));

@@ -8,6 +8,7 @@ mod bench;
 mod conditions;
 mod fill;
 mod generations;
+mod life;
 mod origins;
 mod policies;
 mod prefetch;
