@@ -428,7 +428,7 @@ fn fill<X: Exchange>(
     if !lead.may_store() {
         pump.finish_unseen();
         lead.end(FillEnd::Abandoned);
-        return Step::Done(Served::Filling(streaming, reader, status));
+        return Served::Filling(streaming, reader, status);
     }
     match pump.finish() {
         Ok(entry) => {

@@ -293,9 +293,17 @@ async fn pass<X: Exchange>(x: &mut X, status: CacheStatus) -> Result<Step<X>, X:
 }
 
 /// Stores an answer that was fetched without a look-up under the walk's key, if it may be stored
-/// and no other answer is being stored there.
-pub fn keep<X: Exchange>(x: &mut X, walk: &Walk, fetched: X::Fetched) -> Served<X::Fetched> {
-    match walk.zone.fills.enter(walk.key.key, Duration::MAX) {
+/// no other answer is being stored there, and nothing was purged since the origin was asked: the
+/// newest purge then was `since`.
+pub fn keep<X: Exchange>(
+    x: &mut X,
+    walk: &Walk,
+    fetched: X::Fetched,
+    since: u64,
+) -> Served<X::Fetched> {
+    let (key, text) = (walk.key.key, &walk.key.text);
+    match walk.zone.fills.enter(key, text, Duration::MAX) {
+        Ticket::Lead(lead) if lead.serial() != since => pass_on(fetched),
         Ticket::Lead(lead) => Place::unasked(lead).take(x, walk, fetched),
         Ticket::Wait(_) => {
             x.note(Note::Because(Reason::BeingStored));

@@ -46,6 +46,7 @@ pub async fn run(
         rules: by_rfc::rules(req, target),
     };
     let tries_before = status_header::tries(req);
+    let since = walk.zone.purges.newest();
     let mut exchange = PassExchange::new(&mut *req, Arc::clone(target));
     let fetched = exchange.fetch(&Ask::default()).await;
     let fetched = fetched.map_err(|Failed(failure)| failure)?;
@@ -56,7 +57,7 @@ pub async fn run(
         &fetched.fetched.head,
     );
     let served = match is_what_get_gives(exchange.request(), &walk, &fetched) {
-        true => step::keep(&mut exchange, &walk, fetched),
+        true => step::keep(&mut exchange, &walk, fetched, since),
         false => step::pass_on(fetched),
     };
     let mut response = answer_with(req, target, (served, &walk), tries_before)?;
