@@ -6,6 +6,7 @@
 
 use millpond_conf::Words;
 use millpond_semantics::reuse::RequestRules;
+use millpond_semantics::vary::Spelling;
 
 /// Whose rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Words)]
@@ -51,6 +52,14 @@ impl Rules {
         match self {
             Rules::Nginx => None,
             Rules::Rfc9111(asked) => Some(asked),
+        }
+    }
+
+    /// What counts as the same in the fields that select a variant.
+    pub fn spelling(&self) -> Spelling {
+        match self {
+            Rules::Nginx => Spelling::AsNginx,
+            Rules::Rfc9111(_) => Spelling::ByRfc,
         }
     }
 

@@ -70,6 +70,8 @@ pub enum Reason {
     SetCookie,
     /// Its Vary is `*` or too long.
     VaryStar,
+    /// It is in an old coding, which is not regarded when variants are told apart.
+    VaryCoding,
     /// It was stale when it came.
     Expired,
     /// A number in its Cache-Control cannot be read.
@@ -126,6 +128,7 @@ impl Reason {
             Reason::Private => "private",
             Reason::SetCookie => "set-cookie",
             Reason::VaryStar => "vary-star",
+            Reason::VaryCoding => "vary-coding",
             Reason::Expired => "expired",
             Reason::Malformed => "malformed",
             Reason::NoTime => "no-time",

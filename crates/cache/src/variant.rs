@@ -11,11 +11,8 @@
 //! 3. A variant that is found marks the first entry used, which therefore lives as long.
 
 use bytes::Bytes;
-use millpond_semantics::vary::variant_material;
+use millpond_semantics::vary::{Spelling, variant_material};
 use millpond_store::Key;
-
-/// The values of a request's field, found by its name in any case.
-pub type FieldLookup<'v> = &'v dyn Fn(&[u8]) -> Vec<&'v [u8]>;
 
 /// What all variants of a key have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,9 +49,20 @@ impl VariantKey {
     }
 }
 
-/// What a request says in the fields that `vary` names.
-pub fn of_request(vary: &[u8], field: FieldLookup<'_>) -> Bytes {
-    let mut material = Vec::with_capacity(64);
-    variant_material(vary, field, &mut material);
-    Bytes::from(material)
+/// The fields of a request, by which variants are selected.
+#[derive(Clone, Copy)]
+pub struct RequestFields<'r> {
+    /// The values of a field, found by its name in any case.
+    pub lookup: &'r dyn Fn(&[u8]) -> Vec<&'r [u8]>,
+    /// What counts as the same.
+    pub spelling: Spelling,
+}
+
+impl RequestFields<'_> {
+    /// What the request says in the fields that `vary` names.
+    pub fn variant(&self, vary: &[u8]) -> Bytes {
+        let mut material = Vec::with_capacity(64);
+        variant_material(vary, self.spelling, self.lookup, &mut material);
+        Bytes::from(material)
+    }
 }

@@ -24,7 +24,7 @@ use crate::head::StoredHead;
 use crate::hit_for_pass::Unstorable;
 use crate::purge::{Judged, PurgeBook, Target};
 use crate::refresh_backoff::Backoffs;
-use crate::variant::{self, FieldLookup, Siblings, VariantKey};
+use crate::variant::{RequestFields, Siblings, VariantKey};
 
 /// Remembered failures of a zone (arbitrary; beyond it they are forgotten, which costs an origin
 /// request each).
@@ -222,14 +222,14 @@ impl CacheZone {
     }
 
     /// Looks an answer up by its key, and by the request's variant when it has several.
-    pub fn look_up(&self, primary: &PrimaryKey, field: FieldLookup<'_>) -> LookedUp {
+    pub fn look_up(&self, primary: &PrimaryKey, fields: &RequestFields<'_>) -> LookedUp {
         let Some(first) = self.find(&primary.key, &primary.text) else {
             return LookedUp::Missing(VariantKey::first(primary.key));
         };
         if first.head.vary.is_empty() {
             return LookedUp::Found(Box::new(first));
         }
-        let wanted = variant::of_request(&first.head.vary, field);
+        let wanted = fields.variant(&first.head.vary);
         if wanted == first.head.variant {
             return LookedUp::Found(Box::new(first));
         }
@@ -242,9 +242,9 @@ impl CacheZone {
         &self,
         primary: &PrimaryKey,
         siblings: &Siblings,
-        field: FieldLookup<'_>,
+        fields: &RequestFields<'_>,
     ) -> LookedUp {
-        let wanted = variant::of_request(&siblings.vary, field);
+        let wanted = fields.variant(&siblings.vary);
         self.find_variant(primary, siblings.seed, &wanted)
     }
 

@@ -39,6 +39,7 @@ use millpond_cache::step::{
 use millpond_cache::targeted::{TargetList, TargetedPolicy};
 use millpond_cache::use_stale::{StaleCause, StalePolicy};
 use millpond_cache::valid::ValidPolicy;
+use millpond_cache::variant::RequestFields;
 use millpond_cache::zone::{CacheZone, LookedUp, PrimaryKey};
 use millpond_conf::{Flags, OffOr};
 use millpond_store::{Fault, ManualClock, Platform, Region, SimIo, ViewState, Zone, ZoneConf};
@@ -739,12 +740,15 @@ fn check_end(world: &World) {
                 is_bypassed: false,
                 is_not_stored: false,
             };
-            let field = |name: &[u8]| {
-                let is_accept = name.eq_ignore_ascii_case(b"accept") && !accept.is_empty();
-                is_accept.then_some(accept.as_bytes()).into_iter().collect()
+            let fields = RequestFields {
+                lookup: &|name| {
+                    let is_accept = name.eq_ignore_ascii_case(b"accept") && !accept.is_empty();
+                    is_accept.then_some(accept.as_bytes()).into_iter().collect()
+                },
+                spelling: Rules::Nginx.spelling(),
             };
             let key = primary(seed, key);
-            if let LookedUp::Found(found) = world.zone.look_up(&key, &field) {
+            if let LookedUp::Found(found) = world.zone.look_up(&key, &fields) {
                 let body = regions(found.entry.regions(0..u64::MAX));
                 world.check_body(&client, &Ok(body));
             }

@@ -23,6 +23,7 @@ pub mod date;
 pub mod freshness;
 pub mod host;
 pub mod list;
+pub mod preference;
 pub mod query;
 pub mod range;
 pub mod reuse;

@@ -13,18 +13,27 @@
 //! | 4 | length of the value |
 //! | | the value, lines joined with `, ` |
 //!
-//! so that no name or value runs into the next. The values of Accept-Charset, Accept-Encoding and
-//! Accept-Language are written as members joined with `,`, without spaces and empty members, so
-//! that they match however they are spaced. Values of other fields are written as they are.
+//! so that no name or value runs into the next. Values are written in one [`Spelling`]:
+//!
+//! | field | as in nginx | by the RFC |
+//! |---|---|---|
+//! | Accept-Encoding | the codings that may come, see [`preference`] | the same |
+//! | Accept-Language | its members, without spaces and empty ones | sorted, see [`preference`] |
+//! | Accept-Charset | its members, without spaces and empty ones | the same |
+//! | fields that are no lists | as it is | as it is |
+//! | others | as it is | its members, without spaces around them and without empty ones |
 //!
 //! # Differs from nginx
 //! A `*` anywhere in the list counts (in nginx only when it is a whole line), and a tab separates
 //! like a space. A request without a field is another variant than one with an empty field (RFC
-//! 9111 §4.1).
+//! 9111 §4.1). Accept-Encoding is reduced to what makes a difference; in nginx each order of the
+//! codings is a variant.
 //!
-//! It does not hash, and it does not reorder: `a, b` and `b, a` are two variants.
+//! It does not hash, and it does not reorder names: `a, b` and `b, a` are two variants.
 
 use std::borrow::Cow;
+
+use crate::{list, preference};
 
 /// The longest joined text that can be stored, as in nginx's cache files; arbitrary, but operators
 /// may rely on it.
@@ -78,33 +87,68 @@ pub fn names(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     words(text)
 }
 
+/// How far the values of a request are brought into one spelling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spelling {
+    /// Little more than nginx does.
+    AsNginx,
+    /// As far as the meaning of the fields allows (RFC 9111 §4.1).
+    ByRfc,
+}
+
 /// Writes what tells this request's variant from others; see the module.
 ///
 /// `lookup` gives the values of a request field, in order, and must not regard the case of the
 /// name.
-pub fn variant_material<'v, V>(text: &[u8], lookup: impl Fn(&[u8]) -> V, out: &mut Vec<u8>)
-where
+pub fn variant_material<'v, V>(
+    text: &[u8],
+    spelling: Spelling,
+    lookup: impl Fn(&[u8]) -> V,
+    out: &mut Vec<u8>,
+) where
     V: IntoIterator<Item = &'v [u8]>,
 {
     for name in names(text) {
-        write_counted(out, |out| {
-            out.extend(name.iter().map(u8::to_ascii_lowercase))
-        });
-        let mut values = lookup(name).into_iter().peekable();
+        let name = name.to_ascii_lowercase();
+        write_counted(out, |out| out.extend_from_slice(&name));
+        let mut values = lookup(&name).into_iter().peekable();
         let is_present = values.peek().is_some();
         out.push(u8::from(is_present));
         if is_present {
-            write_counted(out, |out| write_value(name, values, out));
+            write_counted(out, |out| write_value((&name, spelling), values, out));
         }
     }
 }
 
-fn write_value<'v>(name: &[u8], values: impl Iterator<Item = &'v [u8]>, out: &mut Vec<u8>) {
-    if is_spaced_freely(name) {
-        write_joined(values.flat_map(words), b",", out);
-    } else {
-        write_joined(values, b", ", out);
+fn write_value<'v>(
+    (name, spelling): (&[u8], Spelling),
+    values: impl Iterator<Item = &'v [u8]>,
+    out: &mut Vec<u8>,
+) {
+    match (name, spelling) {
+        (b"accept-encoding", _) => preference::write_codings(values, out),
+        (b"accept-language", Spelling::ByRfc) => preference::write_languages(values, out),
+        (b"accept-language" | b"accept-charset", _) => {
+            write_joined(values.flat_map(words), b",", out);
+        }
+        (name, Spelling::ByRfc) if !is_singular(name) => {
+            write_joined(values.flat_map(list::members), b",", out);
+        }
+        _ => write_joined(values, b", ", out),
     }
+}
+
+/// Whether a comma in a field separates nothing.
+fn is_singular(name: &[u8]) -> bool {
+    let fields: [&[u8]; 6] = [
+        b"authorization",
+        b"cookie",
+        b"host",
+        b"origin",
+        b"referer",
+        b"user-agent",
+    ];
+    fields.contains(&name)
 }
 
 fn write_joined<'v>(parts: impl Iterator<Item = &'v [u8]>, separator: &[u8], out: &mut Vec<u8>) {
@@ -130,12 +174,6 @@ fn write_counted(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     }
 }
 
-/// Whether a field is a list in which spaces are known to mean nothing.
-fn is_spaced_freely(name: &[u8]) -> bool {
-    let fields: [&[u8]; 3] = [b"accept-encoding", b"accept-language", b"accept-charset"];
-    fields.iter().any(|field| name.eq_ignore_ascii_case(field))
-}
-
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| matches!(byte, b',' | b' ' | b'\t'))
         .filter(|word| !word.is_empty())
@@ -147,6 +185,10 @@ mod tests {
 
     /// The material of a request, with lengths as numbers in brackets and `-` for what is absent.
     fn material(text: &str, fields: &[(&str, &str)]) -> String {
+        spelled(text, Spelling::AsNginx, fields)
+    }
+
+    fn spelled(text: &str, spelling: Spelling, fields: &[(&str, &str)]) -> String {
         let mut material = Vec::new();
         let lookup = |name: &[u8]| {
             let name = name.to_ascii_lowercase();
@@ -155,7 +197,7 @@ mod tests {
                 .filter(move |field| field.0.as_bytes() == name);
             values.map(|field| field.1.as_bytes()).collect::<Vec<_>>()
         };
-        variant_material(text.as_bytes(), lookup, &mut material);
+        variant_material(text.as_bytes(), spelling, lookup, &mut material);
         let mut rest = &material[..];
         let mut shown = String::new();
         let counted = |rest: &mut &[u8]| {
@@ -208,7 +250,7 @@ mod tests {
 
     #[test]
     fn accept_fields_match_however_they_are_spaced() {
-        let expected = "[15]accept-encoding[7]foo,bar";
+        let expected = "[15]accept-encoding[7]bar,foo";
         for value in ["foo, bar", "foo,bar", "foo,,  ,bar , "] {
             assert_eq!(
                 material("Accept-Encoding", &[("accept-encoding", value)]),
@@ -229,6 +271,28 @@ mod tests {
         assert_eq!(
             material("X, Y", &[("x", "a, b"), ("x", "c")]),
             "[1]x[7]a, b, c[1]y-"
+        );
+    }
+
+    #[test]
+    fn languages_are_sorted_by_the_rfc_only() {
+        for (spelling, expected) in [
+            (Spelling::AsNginx, "[15]accept-language[5]en,De"),
+            (Spelling::ByRfc, "[15]accept-language[5]de,en"),
+        ] {
+            let fields = [("accept-language", "en, De")];
+            assert_eq!(spelled("Accept-Language", spelling, &fields), expected);
+        }
+    }
+
+    #[test]
+    fn spaces_around_members_mean_nothing_by_the_rfc() {
+        let by_rfc = |name, value| spelled(name, Spelling::ByRfc, &[(name, value)]);
+        assert_eq!(by_rfc("foo", " 1,  2 ,"), "[3]foo[3]1,2");
+        assert_eq!(by_rfc("foo", r#""1, 2", 3"#), r#"[3]foo[8]"1, 2",3"#);
+        assert_eq!(
+            by_rfc("user-agent", "a (b, c)"),
+            "[10]user-agent[8]a (b, c)"
         );
     }
 

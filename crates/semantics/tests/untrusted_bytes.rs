@@ -2,7 +2,7 @@
 //! of them.
 
 use millpond_semantics::{
-    accept_encoding, cache_control, conditional, date, freshness, host, list, range,
+    accept_encoding, cache_control, conditional, date, freshness, host, list, preference, range,
     upstream_validity, uri, vary,
 };
 use proptest::prelude::*;
@@ -148,12 +148,23 @@ proptest! {
     }
 
     #[test]
+    fn codings_and_languages_are_not_much_longer_than_they_were(value in untrusted()) {
+        let mut out = Vec::new();
+        preference::write_codings([&value[..]].into_iter(), &mut out);
+        prop_assert!(out.len() <= value.len() * 4);
+        out.clear();
+        preference::write_languages([&value[..]].into_iter(), &mut out);
+        prop_assert!(out.len() <= value.len() * 4);
+    }
+
+    #[test]
     fn variant_material_is_told_by_its_field(text in untrusted(), field in untrusted()) {
         let mut fed = Vec::new();
-        vary::variant_material(&text, |_| [&field[..]], &mut fed);
+        let spelling = vary::Spelling::ByRfc;
+        vary::variant_material(&text, spelling, |_| [&field[..]], &mut fed);
         prop_assert_eq!(fed.is_empty(), vary::names(&text).next().is_none());
         let mut absent = Vec::new();
-        vary::variant_material(&text, |_| None, &mut absent);
+        vary::variant_material(&text, spelling, |_| None, &mut absent);
         prop_assert!(fed.is_empty() || fed != absent);
     }
 

@@ -19,7 +19,7 @@ use crate::fill::{FillEnd, Lead, Ticket, Waited, Waiter};
 use crate::reason::{Note, Reason};
 use crate::status::CacheStatus;
 use crate::use_stale::StaleCause;
-use crate::variant::Siblings;
+use crate::variant::{RequestFields, Siblings};
 use crate::verdict::{Verdict, verdict};
 use crate::zone::{FoundEntry, LookedUp};
 
@@ -88,10 +88,13 @@ impl Lookup {
     }
 
     fn look_up<X: Exchange>(&self, x: &X, walk: &Walk) -> LookedUp {
-        let field = |name: &[u8]| x.field(name);
+        let fields = RequestFields {
+            lookup: &|name| x.field(name),
+            spelling: walk.rules.spelling(),
+        };
         match &self.round {
-            Round::Variant(siblings) => walk.zone.look_up_variant(&walk.key, siblings, &field),
-            Round::First | Round::Again => walk.zone.look_up(&walk.key, &field),
+            Round::Variant(siblings) => walk.zone.look_up_variant(&walk.key, siblings, &fields),
+            Round::First | Round::Again => walk.zone.look_up(&walk.key, &fields),
         }
     }
 

@@ -9,16 +9,17 @@ use millpond_semantics::cache_control::CacheControl;
 use millpond_semantics::date::{is_in_gmt, parse_http_date};
 use millpond_semantics::freshness::parse_age;
 use millpond_semantics::list;
+use millpond_semantics::preference;
 use millpond_semantics::reuse::{self, Answer, Asked, RequestRules};
 use millpond_semantics::upstream_validity::{Refusal, UpstreamValidity, Validity};
-use millpond_semantics::vary::Vary;
+use millpond_semantics::vary::{self, Vary};
 
 use super::{Exchange, Fetched, Policies, Rules, Walk};
 use crate::head::{Bounds, FieldsWriter, StoredHead};
 use crate::ignore::IgnorableField;
 use crate::reason::Reason;
 use crate::targeted::EachField;
-use crate::variant::{self, VariantKey};
+use crate::variant::{RequestFields, VariantKey};
 
 /// Why an answer is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +65,14 @@ pub(crate) fn storable<X: Exchange>(
     head.key = walk.key.text.clone();
     head.tags = x.tags();
     if !vary.is_empty() {
-        head.variant = variant::of_request(&vary, &|name| x.field(name));
+        if !covers_coding(x, fetched, &vary) {
+            return Err(KeptOut::Request(Reason::VaryCoding));
+        }
+        let fields = RequestFields {
+            lookup: &|name| x.field(name),
+            spelling: walk.rules.spelling(),
+        };
+        head.variant = fields.variant(&vary);
         head.vary = vary;
     }
     Ok(head)
@@ -464,6 +472,23 @@ fn vary<F: Fetched>(given: &Given<'_>, fetched: &F) -> Option<Bytes> {
         Vary::Names(names) => Some(Bytes::copy_from_slice(&names)),
         Vary::Any | Vary::TooLong => None,
     }
+}
+
+/// Whether all requests of the variant may be answered in the answer's codings: one that has no
+/// better ones beside it is not regarded when variants are told apart.
+fn covers_coding<X: Exchange>(x: &X, fetched: &X::Fetched, vary: &[u8]) -> bool {
+    const SELECTING: &[u8] = b"accept-encoding";
+    let asked = x.field(SELECTING);
+    if asked.is_empty() || !vary::names(vary).any(|name| name.eq_ignore_ascii_case(SELECTING)) {
+        return true;
+    }
+    let mut covers = true;
+    fetched.each_field(&mut |name, value| {
+        if name.eq_ignore_ascii_case(b"content-encoding") {
+            covers &= preference::covers_coding(asked.iter().copied(), value);
+        }
+    });
+    covers
 }
 
 /// The first value of a field of an answer.

@@ -20,7 +20,7 @@ use crate::fill::{FillEnd, Streaming, Waited, Waiter};
 use crate::purge::Judged;
 use crate::reason::{Note, Reason};
 use crate::status::CacheStatus;
-use crate::variant::{self, Siblings};
+use crate::variant::{RequestFields, Siblings};
 
 /// Waits for another request's fill.
 #[derive(Debug)]
@@ -200,7 +200,11 @@ impl Wait {
             return Step::Lookup(Lookup::again(self.patience));
         }
         if !head.vary.is_empty() {
-            let wanted = variant::of_request(&head.vary, &|name| x.field(name));
+            let fields = RequestFields {
+                lookup: &|name| x.field(name),
+                spelling: walk.rules.spelling(),
+            };
+            let wanted = fields.variant(&head.vary);
             if wanted != head.variant {
                 let siblings = Siblings {
                     vary: head.vary.clone(),

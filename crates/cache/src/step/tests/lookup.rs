@@ -31,7 +31,11 @@ fn status_and_fields_are_stored_with_the_body() {
         bench.get("b").await;
         for (key, wanted, name, value) in [("a", 200, "x-a", "1"), ("b", 404, "x-b", "2")] {
             let walk = bench.walk(&client(key));
-            let found = walk.zone.look_up(&walk.key, &|_| vec![]);
+            let fields = crate::variant::RequestFields {
+                lookup: &|_| vec![],
+                spelling: walk.rules.spelling(),
+            };
+            let found = walk.zone.look_up(&walk.key, &fields);
             let crate::zone::LookedUp::Found(found) = found else {
                 panic!("{key} is missing");
             };

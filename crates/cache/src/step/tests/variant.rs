@@ -2,6 +2,7 @@
 
 use super::origin::{ok, status};
 use super::*;
+use crate::variant::RequestFields;
 use crate::zone::LookedUp;
 
 fn varied(body: &str) -> Script {
@@ -199,7 +200,10 @@ fn a_variant_with_the_key_of_another_is_a_miss() {
         bench.script([varied("A"), varied("B")]);
         bench.get_with("k", "accept", "a").await;
         let walk = bench.walk(&client("k"));
-        let says_b = |_: &[u8]| vec![&b"b"[..]];
+        let says_b = RequestFields {
+            lookup: &|_| vec![&b"b"[..]],
+            spelling: walk.rules.spelling(),
+        };
         let LookedUp::Missing(wanted) = walk.zone.look_up(&walk.key, &says_b) else {
             panic!("it is not stored yet");
         };
@@ -246,5 +250,28 @@ fn a_vary_that_changes_with_every_answer_does_not_keep_a_request_for_ever() {
             assert_eq!(one.await.unwrap().body.unwrap(), "x");
         }
         assert!(bench.asked() <= 8);
+    });
+}
+
+#[test]
+fn requests_that_take_the_same_codings_share_a_variant() {
+    run(|bench| async move {
+        let coded = |body: &str, coding: &str| {
+            ok(body)
+                .field("Vary", "Accept-Encoding")
+                .field("Content-Encoding", coding)
+        };
+        bench.script([coded("br", "br"), coded("gzip", "gzip")]);
+        let get = |value: &'static str| bench.get_with("k", "accept-encoding", value);
+        assert_eq!(get("gzip, deflate, br").await, "MISS br");
+        assert_eq!(get("br,GZIP").await, "HIT br");
+        assert_eq!(get("br;q=0.9, gzip;q=1.0, deflate;q=0").await, "HIT br");
+        assert_eq!(get("gzip, deflate, br;q=0").await, "MISS gzip");
+        assert_eq!(get("x-gzip").await, "HIT gzip");
+        // Who takes deflate and gzip may be given deflate, and must not share it.
+        bench.script([coded("deflate", "deflate"), coded("zstd", "zstd")]);
+        assert_eq!(get("zstd, deflate").await, "MISS deflate");
+        assert_eq!(get("zstd").await, "MISS zstd");
+        assert_eq!(get("zstd, deflate").await, "HIT zstd");
     });
 }
