@@ -13,6 +13,12 @@ pub struct RevalidatePolicy {
     pub conditional: bool,
     /// Whether a stale entry that may be served is updated while it is served, by a request of its
     /// own.
+    ///
+    /// # Differs from nginx
+    ///
+    /// No client waits for the update. Where the client has asked for its connection to be closed,
+    /// nginx closes it when the update has ended; here 200ms after the answer at the latest, and
+    /// 10s for a client of HTTP/1.1, which knows where its answer ends.
     #[directive(name = "proxy_cache_background_update", default = "off")]
     pub in_background: bool,
 }

@@ -9,7 +9,6 @@ use std::borrow::BorrowMut;
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -23,6 +22,7 @@ use millpond_conf::Template;
 
 use crate::body::{BodyError, BodyStream, Piece};
 use crate::clock;
+use crate::downstream::behind;
 use crate::failure::{Failure, UpstreamKind};
 use crate::request::Request;
 use crate::upstream::buffer;
@@ -164,15 +164,14 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        // The task belongs to the generation: a graceful shutdown waits for it.
-        let generation = Rc::clone(&self.req.borrow().down.generation);
-        let member = generation.enter();
-        let slot = member.slot();
-        let task = tokio::task::spawn_local(async move {
+        let down = &self.req.borrow().down;
+        // The task belongs to the generation: a graceful shutdown waits for it. It is not ended
+        // with the generation's connections, since clients of the next one may be reading along.
+        let guards = (down.generation.enter(), behind::Task::begin(down));
+        tokio::task::spawn_local(async move {
             task.await;
-            drop(member);
+            drop(guards);
         });
-        generation.adopt(slot, task.abort_handle());
     }
 }
 

@@ -26,10 +26,12 @@ use std::time::Duration;
 use bytes::BytesMut;
 use millpond_conf::ByteSize;
 
+use super::behind::Patience;
 use super::body::{self, Incoming, RequestBody};
 use super::{ClientGone, Downstream};
 use crate::clock;
 use crate::header::Known;
+use crate::http1::Version;
 use crate::http1::request::{
     Connect, Framing, InvalidNames, Limits, Progress, Refused, RequestHead, RequestParser,
     Underscores,
@@ -152,7 +154,7 @@ pub enum LingeringClose {
 /// Whether a connection goes on after an answer.
 enum After {
     NextRequest(Idle),
-    Close,
+    Close(Patience),
     Linger { time: Duration, timeout: Duration },
 }
 
@@ -227,7 +229,7 @@ async fn serve_requests(down: &Rc<Downstream>, binding: Arc<Binding>, member: Me
         drop(writing);
         match after {
             After::NextRequest(next) => idle = next,
-            After::Close => return,
+            After::Close(patience) => return Box::pin(down.settle(patience)).await,
             After::Linger { time, timeout } => return Box::pin(linger(down, time, timeout)).await,
         }
     }
@@ -417,7 +419,7 @@ async fn exchange(down: &Rc<Downstream>, listen: &Listen, head: Head) -> After {
     }
     crate::log::access::write(&mut req);
     if sent.is_err() || was_switched {
-        return After::Close;
+        return After::Close(Patience::Brief);
     }
     after_answer(&req, was_refused).await
 }
@@ -454,7 +456,7 @@ pub(crate) fn find_server(req: &mut Request, listen: &Listen) -> Result<(), (u16
 async fn after_answer(req: &Request, was_refused: bool) -> After {
     let policy = &req.location.settings.keep_alive;
     let linger = match policy.lingering_close {
-        LingeringClose::Off => After::Close,
+        LingeringClose::Off => After::Close(patience(req)),
         _ => After::Linger {
             time: policy.lingering_time,
             timeout: policy.lingering_timeout,
@@ -475,7 +477,15 @@ async fn after_answer(req: &Request, was_refused: bool) -> After {
         // What a close leaves unread resets the connection, and the answer on its way may be lost
         // with it.
         LingeringClose::On if has_unread(&req.down) => linger,
-        _ => After::Close,
+        _ => After::Close(patience(req)),
+    }
+}
+
+/// A body without length or chunks is over when the connection is.
+fn patience(req: &Request) -> Patience {
+    match req.head.version() == Version::Http11 && req.location.settings.chunked.enabled {
+        true => Patience::Long,
+        false => Patience::Brief,
     }
 }
 

@@ -4,6 +4,7 @@
 //! with the request that it is serving.
 
 pub mod address;
+pub mod behind;
 pub mod body;
 pub mod connection;
 pub mod listener;
@@ -21,6 +22,7 @@ use crate::socket::Socket;
 use crate::worker::Generation;
 
 use address::Address;
+use behind::Behind;
 use body::Incoming;
 use timer::Timer;
 
@@ -54,6 +56,8 @@ pub struct Downstream {
     pub is_pipelined: Cell<bool>,
     /// True while the client waits for `100 Continue` before it sends its body.
     pub wants_continue: Cell<bool>,
+    /// What goes on behind its requests.
+    pub behind: Behind,
     /// The worker and configuration that serve it.
     pub generation: Rc<Generation>,
 }

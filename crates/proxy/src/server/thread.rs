@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A generation that drains accepts nothing, has closed its idle connections, and waits for the
-//! busy ones; after `worker_shutdown_timeout` it drops those that are left.
+//! busy ones; after `worker_shutdown_timeout` it drops those that are left. Fills of the cache go
+//! on after that, for clients of the next generation; where there is none, they end, too.
 //!
 //! Invariants:
 //! 1. Accepting under an old generation ends before the new one accepts.
@@ -149,9 +150,19 @@ impl Thread {
             }
         };
         let mut drained = std::pin::pin!(drained);
+        let timeout = draining
+            .last()
+            .and_then(|last| last.conf.main.process.shutdown_timeout);
+        let mut timed_out = std::pin::pin!(async {
+            match timeout {
+                Some(timeout) => clock::pause(timeout).await,
+                None => std::future::pending().await,
+            }
+        });
         loop {
             tokio::select! {
                 () = &mut drained => return,
+                () = &mut timed_out => return,
                 command = commands.recv() => match command {
                     Some(Command::Stop) | None => return,
                     Some(Command::FlushLogs) => access::flush_all(),

@@ -1,0 +1,85 @@
+//! Work that goes on behind the requests of a connection: fills and updates of the cache.
+//!
+//! No answer waits for it, and no client. But a client that has asked for its connection to be
+//! closed may take the close for a sign that what its request began is done: nginx closes only when
+//! an update has ended, however long that takes. Here the close comes when the update has ended,
+//! when the client has left, or after [`Patience`], whichever is first. A client of HTTP/1.1 knows
+//! by itself where its answer ends, so the close may be long in coming; one of HTTP/1.0 may be
+//! reading to the end of the connection.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::Downstream;
+use crate::clock;
+
+/// How long a close waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// For a client that may be reading to the end of the connection.
+    Brief,
+    /// For a client that has all it wants.
+    Long,
+}
+
+impl Patience {
+    fn time(self) -> Duration {
+        match self {
+            // Many times what an origin nearby takes.
+            Patience::Brief => Duration::from_millis(200),
+            // Arbitrarily; no descriptor is to be held for long.
+            Patience::Long => Duration::from_secs(10),
+        }
+    }
+}
+
+/// How much of it there is.
+#[derive(Default)]
+pub struct Behind {
+    running: Cell<u32>,
+    ended: Notify,
+}
+
+/// A piece of such work, for as long as it lives.
+pub struct Task(Rc<Downstream>);
+
+impl Task {
+    /// Work begins behind a request of this connection.
+    pub fn begin(down: &Rc<Downstream>) -> Task {
+        let running = &down.behind.running;
+        running.set(running.get() + 1);
+        Task(Rc::clone(down))
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        let Behind { running, ended } = &self.0.behind;
+        running.set(running.get().saturating_sub(1));
+        if running.get() == 0 {
+            ended.notify_one();
+        }
+    }
+}
+
+impl Downstream {
+    /// Waits for what goes on behind the connection, within reason.
+    pub async fn settle(&self, patience: Patience) {
+        if self.behind.running.get() == 0 {
+            return;
+        }
+        let ended = async {
+            while self.behind.running.get() > 0 {
+                self.behind.ended.notified().await;
+            }
+        };
+        tokio::select! {
+            () = ended => {}
+            () = self.left() => {}
+            () = clock::pause(patience.time()) => {}
+        }
+    }
+}
