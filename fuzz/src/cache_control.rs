@@ -2,9 +2,11 @@
 //! read.
 
 use millpond_semantics::cache_control::{CacheControl, parse_delta_seconds};
+use millpond_semantics::cache_status::{Handling, Member};
 use millpond_semantics::conditional::{Comparison, EntityTag, etag_matches};
 use millpond_semantics::date::{civil, format_http_date, parse_http_date};
 use millpond_semantics::list;
+use millpond_semantics::targeted::as_cache_control;
 use millpond_semantics::upstream_validity::{UpstreamValidity, Validity};
 use millpond_semantics::vary::Vary;
 use millpond_semantics::{accept_encoding, conditional, freshness};
@@ -26,6 +28,25 @@ pub fn run(data: &[u8]) {
     check_list(value);
     check_validity(value, now);
     check_tags(one, other);
+    check_targeted(one, other);
+}
+
+/// What is written as Cache-Control is read again as it is, and a member of Cache-Status is text.
+fn check_targeted(one: &[u8], other: &[u8]) {
+    if let Some(control) = as_cache_control([one, other])
+        && !control.is_empty()
+    {
+        assert_eq!(as_cache_control([&control[..]]), Some(control));
+    }
+    let member = Member {
+        cache: one,
+        handling: Handling::Hit,
+        ttl: None,
+        key: Some(other),
+        detail: None,
+    };
+    let text = member.serialize();
+    assert!(text.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
 }
 
 fn check_date(value: &[u8]) {

@@ -2,8 +2,8 @@
 //! of them.
 
 use millpond_semantics::{
-    accept_encoding, cache_control, conditional, date, freshness, host, list, preference, range,
-    upstream_validity, uri, vary,
+    accept_encoding, cache_control, cache_status, conditional, date, freshness, host, list,
+    preference, range, targeted, upstream_validity, uri, vary,
 };
 use proptest::prelude::*;
 
@@ -166,6 +166,28 @@ proptest! {
         let mut absent = Vec::new();
         vary::variant_material(&text, spelling, |_| None, &mut absent);
         prop_assert!(fed.is_empty() || fed != absent);
+    }
+
+    #[test]
+    fn targeted_control_is_read_again_as_it_was_written(value in untrusted()) {
+        if let Some(control) = targeted::as_cache_control([&value[..]])
+            && !control.is_empty()
+        {
+            prop_assert_eq!(targeted::as_cache_control([&control[..]]), Some(control));
+        }
+    }
+
+    #[test]
+    fn cache_status_is_printable(name in untrusted(), key in untrusted()) {
+        let member = cache_status::Member {
+            cache: &name,
+            handling: cache_status::Handling::Hit,
+            ttl: None,
+            key: Some(&key),
+            detail: None,
+        };
+        let text = member.serialize();
+        prop_assert!(text.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
     }
 
     #[test]
