@@ -61,11 +61,18 @@ impl FromArgs for TargetList {
 /// Hands the fields of an answer to a function, in order.
 pub(crate) type EachField<'f> = &'f dyn Fn(&mut dyn FnMut(&[u8], &[u8]));
 
+impl TargetList {
+    /// The names, the strongest first.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
 impl TargetedPolicy {
     /// What takes the place of Cache-Control and Expires, in the form of a Cache-Control.
     pub(crate) fn control(&self, each_field: EachField<'_>) -> Option<Vec<u8>> {
         // RFC 9213 §2.2: the first of the list that is valid and not empty.
-        self.names.0.iter().find_map(|wanted| {
+        self.names.iter().find_map(|wanted| {
             let mut lines: Vec<Bytes> = Vec::new();
             each_field(&mut |name, value| {
                 if name.eq_ignore_ascii_case(wanted.as_bytes()) {

@@ -124,6 +124,11 @@ pub struct Caching {
 }
 
 impl Caching {
+    /// Fields that take the place of Cache-Control and Expires, the strongest first.
+    pub fn targeted(&self) -> impl Iterator<Item = &str> {
+        self.policies.targeted.names.iter()
+    }
+
     /// What becomes of an answer with this status and these fields at a time.
     pub fn judge(
         &self,

@@ -3,16 +3,14 @@
 //! The cache's own code judges. What decides is found by asking it again without each field: the
 //! first without which the verdict differs is the one.
 
+use millpond_semantics::reuse;
+
 use millpond_proxy::explain::{Caching, Kept, NotKept};
 
-/// The fields that say how long, the strongest first.
-const DECIDING: [&str; 5] = [
-    "X-Accel-Redirect",
-    "Set-Cookie",
-    "X-Accel-Expires",
-    "Cache-Control",
-    "Expires",
-];
+/// The fields that say how long, the strongest first; between them stand those that the
+/// configuration names.
+const STRONGEST: [&str; 3] = ["X-Accel-Redirect", "Set-Cookie", "X-Accel-Expires"];
+const WEAKEST: [&str; 2] = ["Cache-Control", "Expires"];
 
 /// Lines about an answer at a time: a label and a text each.
 pub(super) fn of(
@@ -61,13 +59,30 @@ fn decisive(
     caching: &Caching,
     (status, fields): (u16, &[(String, String)]),
     now: i64,
-) -> Option<&'static str> {
+) -> Option<String> {
     let verdict = caching.judge(status, fields, now);
-    DECIDING.into_iter().find(|field| {
+    let deciding = STRONGEST
+        .into_iter()
+        .chain(caching.targeted())
+        .chain(WEAKEST);
+    let found = deciding.into_iter().find(|field| {
         let mut others = fields.to_vec();
         others.retain(|(name, _)| !name.eq_ignore_ascii_case(field));
         others.len() < fields.len() && caching.judge(status, &others, now) != verdict
-    })
+    });
+    found.map(str::to_string)
+}
+
+fn rule(why: reuse::Refusal) -> &'static str {
+    match why {
+        reuse::Refusal::Status => "answers with its status are not stored",
+        reuse::Refusal::NoStore => "no-store",
+        reuse::Refusal::Private => "private",
+        reuse::Refusal::Authorization => "the request has an Authorization, and it is not public",
+        reuse::Refusal::NotUnderstood => "must-understand, and its status is not understood",
+        reuse::Refusal::NothingSaid => "nothing says how long it is fresh",
+        reuse::Refusal::Useless => "it is stale at once and cannot be validated",
+    }
 }
 
 fn reason(why: NotKept, status: u16) -> String {
@@ -75,7 +90,7 @@ fn reason(why: NotKept, status: u16) -> String {
     match why {
         NotKept::Interim => "it is not a final answer".to_string(),
         NotKept::AccelRedirect => "X-Accel-Redirect sends the request on".to_string(),
-        NotKept::Rules(_) => "the rules of RFC 9111 forbid it".to_string(),
+        NotKept::Rules(why) => format!("the rules of RFC 9111 forbid it: {}", rule(why)),
         NotKept::NoTime => {
             format!("neither its fields nor _cache_valid say how long {status} is fresh")
         }
