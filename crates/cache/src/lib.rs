@@ -24,6 +24,7 @@ pub mod head;
 pub mod hit_for_pass;
 pub mod ignore;
 pub mod key;
+pub mod max_variants;
 pub mod method;
 pub mod purge;
 pub mod range;

@@ -70,6 +70,8 @@ pub enum Reason {
     SetCookie,
     /// Its Vary is `*` or too long.
     VaryStar,
+    /// Its key has too many variants already.
+    Variants,
     /// It is in an old coding, which is not regarded when variants are told apart.
     VaryCoding,
     /// It was stale when it came.
@@ -128,6 +130,7 @@ impl Reason {
             Reason::Private => "private",
             Reason::SetCookie => "set-cookie",
             Reason::VaryStar => "vary-star",
+            Reason::Variants => "variants",
             Reason::VaryCoding => "vary-coding",
             Reason::Expired => "expired",
             Reason::Malformed => "malformed",

@@ -22,6 +22,7 @@ use crate::admit::Uses;
 use crate::fill::Fills;
 use crate::head::StoredHead;
 use crate::hit_for_pass::Unstorable;
+use crate::max_variants::{Admitted, MaxVariantsPolicy, Standing, Variants};
 use crate::purge::{Judged, PurgeBook, Target};
 use crate::refresh_backoff::Backoffs;
 use crate::variant::{RequestFields, Siblings, VariantKey};
@@ -148,6 +149,8 @@ pub struct CacheZone {
     pub fills: Arc<Fills>,
     /// Counts for `proxy_cache_min_uses`.
     pub uses: Uses,
+    /// What is known of the variants of keys.
+    pub variants: Variants,
     /// Keys whose answers may not be stored.
     pub unstorable: Unstorable,
     /// Keys whose origin is left alone after a failure.
@@ -213,6 +216,7 @@ impl CacheZone {
             fills: Arc::new(Fills::new(Arc::clone(&purges))),
             purges,
             uses: Uses::default(),
+            variants: Variants::default(),
             unstorable: Unstorable::default(),
             backoffs: Backoffs::default(),
             errors: Mutex::default(),
@@ -255,6 +259,25 @@ impl CacheZone {
             vary: head.vary,
             seed: head.seed,
         })
+    }
+
+    /// Notes that a variant besides the first is stored for the key `first`, and removes what makes
+    /// room for it; false when it must not be.
+    pub fn admit_variant(&self, first: &Key, own: &VariantKey, policy: &MaxVariantsPolicy) -> bool {
+        let standing = |key: &Key| match self.store.last_used(key) {
+            Some(used) => Standing::Used(used),
+            None if self.fills.has(key) => Standing::Running,
+            None => Standing::Gone,
+        };
+        match self.variants.admit(first, own, policy, standing) {
+            Admitted::Yes(removed) => {
+                for key in &removed {
+                    self.store.remove(key);
+                }
+                true
+            }
+            Admitted::No => false,
+        }
     }
 
     /// A seed that no variants were stored with before.

@@ -30,6 +30,7 @@ use millpond_cache::fill::lock::LockPolicy;
 use millpond_cache::fill::pump::Reader;
 use millpond_cache::hit_for_pass::HitForPassPolicy;
 use millpond_cache::ignore::IgnorePolicy;
+use millpond_cache::max_variants::{MaxVariantsPolicy, VariantCount};
 use millpond_cache::range::RangePolicy;
 use millpond_cache::refresh_backoff::{Backoff, BackoffPolicy};
 use millpond_cache::revalidate::RevalidatePolicy;
@@ -495,6 +496,9 @@ fn policies(dice: &mut Dice, weather: Weather) -> Policies {
                 secs(1 + dice.below(5))
             },
             wait_time: Duration::from_millis(500),
+        },
+        max_variants: MaxVariantsPolicy {
+            max: VariantCount(64),
         },
         hit_for_pass: HitForPassPolicy {
             time: match dice.percent(50) {

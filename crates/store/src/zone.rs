@@ -306,6 +306,15 @@ impl Zone {
         shard.table.get(key).is_some_and(|slot| slot.used >= oldest)
     }
 
+    /// When what `find` would look for was last used, in seconds since 1970; marks nothing.
+    pub fn last_used(&self, key: &Key) -> Option<u32> {
+        let inner = self.inner.load();
+        let oldest = inner.use_time().oldest;
+        let shard = inner.index.shard(key);
+        let slot = shard.table.get(key).filter(|slot| slot.used >= oldest);
+        slot.map(|slot| slot.used)
+    }
+
     /// Begins to fill an entry. Nothing is reserved before bytes come.
     pub fn begin(&self, key: Key, expected_len: Option<u64>) -> Result<Writer, NotStored> {
         let inner = self.inner.load_full();

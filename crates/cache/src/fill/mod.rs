@@ -211,6 +211,11 @@ impl Fills {
         self.shards.iter().map(|shard| guard(shard).len()).sum()
     }
 
+    /// True while somebody fills `key`.
+    pub fn has(&self, key: &Key) -> bool {
+        self.shard(key).contains_key(key)
+    }
+
     /// True when nothing is being filled.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -281,7 +281,7 @@ fn store<X: Exchange>(
     match begin(walk, VariantKey { key, seed }, &mut head, fetched.length()) {
         Ok(writer) => Ok((head, writer)),
         Err(why) => {
-            x.note(Note::Because(why.into()));
+            x.note(Note::Because(why));
             Err(FillEnd::NotStorable)
         }
     }
@@ -387,10 +387,15 @@ fn begin(
     looked_up: VariantKey,
     head: &mut StoredHead,
     length: Option<u64>,
-) -> Result<millpond_store::Writer, NotStored> {
+) -> Result<millpond_store::Writer, Reason> {
     let VariantKey { key, seed } = storage_key(walk, head, looked_up);
     head.seed = seed;
     let mut writer = walk.zone.store.begin(key, length)?;
+    let own = VariantKey { key, seed };
+    let policy = &walk.policies.max_variants;
+    if key != walk.key.key && !walk.zone.admit_variant(&walk.key.key, &own, policy) {
+        return Err(Reason::Variants);
+    }
     writer.set_head(head.encode());
     Ok(writer)
 }

@@ -42,6 +42,7 @@ use crate::fill::{Lead, Streaming, Ticket};
 use crate::head::StoredHead;
 use crate::hit_for_pass::HitForPassPolicy;
 use crate::ignore::IgnorePolicy;
+use crate::max_variants::MaxVariantsPolicy;
 use crate::range::RangePolicy;
 use crate::reason::{Note, Reason};
 use crate::refresh_backoff::BackoffPolicy;
@@ -187,6 +188,8 @@ pub struct Policies {
     pub lock: LockPolicy,
     /// Keys that nobody waits for.
     pub hit_for_pass: HitForPassPolicy,
+    /// How many variants.
+    pub max_variants: MaxVariantsPolicy,
     /// Stale answers.
     pub stale: StalePolicy,
     /// Updates.

@@ -28,6 +28,7 @@ use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::Instant;
 
 use super::*;
+use crate::max_variants::VariantCount;
 use crate::reason::Account;
 use crate::refresh_backoff::Backoff;
 use crate::targeted::TargetList;
@@ -41,6 +42,7 @@ const EPOCH: i64 = 1_700_000_000;
 struct Bench {
     _dir: tempfile::TempDir,
     io: Arc<SimIo>,
+    clock: Arc<ManualClock>,
     zone: Arc<CacheZone>,
     policies: Policies,
     world: Rc<World>,
@@ -101,6 +103,9 @@ fn policies() -> Policies {
             timeout: 5 * SECOND,
             age: 5 * SECOND,
             wait_time: Duration::from_millis(500),
+        },
+        max_variants: MaxVariantsPolicy {
+            max: VariantCount(64),
         },
         hit_for_pass: HitForPassPolicy {
             time: OffOr::On(10 * SECOND),
@@ -174,10 +179,11 @@ impl Bench {
             ..Platform::default()
         };
         let clock = Arc::new(ManualClock::new(EPOCH as u64 * 1000));
-        let store = Zone::open_on(conf, clock, platform).unwrap();
+        let store = Zone::open_on(conf, clock.clone(), platform).unwrap();
         Bench {
             _dir: dir,
             io,
+            clock,
             zone: Arc::new(CacheZone::new("test".to_string(), store)),
             policies: policies(),
             world: Rc::new(World {

@@ -111,6 +111,7 @@ impl LocationCache {
                 valid: settings.valid.clone(),
                 lock: settings.lock.clone(),
                 hit_for_pass: settings.hit_for_pass.clone(),
+                max_variants: settings.max_variants.clone(),
                 stale: settings.stale.clone(),
                 revalidate: settings.revalidate.clone(),
                 backoff: settings.backoff.clone(),

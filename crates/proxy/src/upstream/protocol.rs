@@ -11,6 +11,7 @@ use millpond_cache::fill::lock::LockPolicy;
 use millpond_cache::hit_for_pass::HitForPassPolicy;
 use millpond_cache::ignore::IgnorePolicy;
 use millpond_cache::key::KeyPolicy;
+use millpond_cache::max_variants::MaxVariantsPolicy;
 use millpond_cache::method::MethodPolicy;
 use millpond_cache::range::RangePolicy;
 use millpond_cache::refresh_backoff::BackoffPolicy;
@@ -104,6 +105,8 @@ pub struct PassSettings {
     pub lock: LockPolicy,
     /// Keys that nobody waits for.
     pub hit_for_pass: HitForPassPolicy,
+    /// How many variants.
+    pub max_variants: MaxVariantsPolicy,
     /// Stale answers.
     pub stale: StalePolicy,
     /// Updates of stale entries.

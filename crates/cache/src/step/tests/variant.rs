@@ -2,6 +2,7 @@
 
 use super::origin::{ok, status};
 use super::*;
+use crate::max_variants::VariantCount;
 use crate::variant::RequestFields;
 use crate::zone::LookedUp;
 
@@ -273,5 +274,41 @@ fn requests_that_take_the_same_codings_share_a_variant() {
         assert_eq!(get("zstd, deflate").await, "MISS deflate");
         assert_eq!(get("zstd").await, "MISS zstd");
         assert_eq!(get("zstd, deflate").await, "HIT zstd");
+    });
+}
+
+#[test]
+fn variants_beyond_the_bound_take_the_place_of_the_least_used() {
+    run(|mut bench| async move {
+        bench.policies.max_variants.max = VariantCount(3);
+        bench.script([varied("A"), varied("B"), varied("C"), varied("D")]);
+        let get = |value: &'static str| bench.get_with("k", "accept", value);
+        for value in ["a", "b", "c"] {
+            get(value).await;
+        }
+        bench.clock.advance(5 * SECOND);
+        assert_eq!(get("b").await, "HIT B");
+        assert_eq!(get("d").await, "MISS D");
+        assert_eq!(bench.zone.variants.excess(), 1);
+        assert_eq!(bench.zone.store.usage().entries, 3);
+        for (value, text) in [("a", "HIT A"), ("b", "HIT B"), ("d", "HIT D")] {
+            assert_eq!(get(value).await, text);
+        }
+        bench.script([varied("C2")]);
+        assert_eq!(get("c").await, "MISS C2");
+    });
+}
+
+#[test]
+fn a_variant_for_which_there_is_no_room_is_passed_on_unstored() {
+    run(|mut bench| async move {
+        bench.policies.max_variants.max = VariantCount(1);
+        bench.script([varied("A"), varied("B"), varied("B2")]);
+        let get = |value: &'static str| bench.get_with("k", "accept", value);
+        assert_eq!(get("a").await, "MISS A");
+        assert_eq!(get("b").await, "MISS B");
+        assert_eq!(get("b").await, "MISS B2");
+        assert_eq!(get("a").await, "HIT A");
+        assert_eq!(bench.zone.variants.excess(), 2);
     });
 }
