@@ -23,6 +23,7 @@ pub mod fill;
 pub mod head;
 pub mod hit_for_pass;
 pub mod ignore;
+pub mod invalidate;
 pub mod key;
 pub mod max_variants;
 pub mod method;

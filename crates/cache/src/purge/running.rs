@@ -9,6 +9,7 @@
 //! force are about it like about any entry. What this adds is that rules may retire while a long
 //! fill runs: before, each running fill is judged once, and doomed where a rule is about it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -20,6 +21,8 @@ use super::book::{Judged, PurgeBook, Subject};
 pub(crate) struct Running {
     text: Bytes,
     serial: u64,
+    /// What it fetches is older than a change of the resource.
+    is_outdated: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -46,17 +49,28 @@ impl Running {
         Running {
             text,
             serial,
+            is_outdated: AtomicBool::new(false),
             state: Mutex::new(state),
         }
     }
 
     /// Whether a purge is about it, as far as it is known; then nobody may join it any more.
     pub(crate) fn is_purged(&self, book: &PurgeBook) -> bool {
+        if self.is_outdated.load(Ordering::Acquire) {
+            return true;
+        }
         if self.serial >= book.newest() {
             return false;
         }
         let state = self.state();
         state.phase == Phase::Doomed || self.judge(&state, book) != Judged::Untouched
+    }
+
+    /// It stores nothing and nobody joins it, if it is of this key.
+    pub(super) fn outdate(&self, text: &[u8]) {
+        if self.text == text {
+            self.is_outdated.store(true, Ordering::Release);
+        }
     }
 
     /// Up to which serial rules need not wait for it.
@@ -131,6 +145,9 @@ impl RunningFill {
     /// Whether it may store now; if so, the rules wait until it is over.
     pub(crate) fn may_store(&self) -> bool {
         let mut state = self.running.state();
+        if self.running.is_outdated.load(Ordering::Acquire) {
+            return false;
+        }
         if state.phase == Phase::Doomed || self.running.judge(&state, &self.book) == Judged::Gone {
             return false;
         }

@@ -124,7 +124,7 @@ pub fn invalidate(
 fn remove(req: &mut Request, target: &PassTarget, zone: &Arc<CacheZone>) {
     // Without a key nothing is stored either.
     if let Ok(text) = super::pass::key(req, target) {
-        zone.store.remove(&PrimaryKey::new(text).key);
+        zone.invalidate(&PrimaryKey::new(text));
     }
 }
 

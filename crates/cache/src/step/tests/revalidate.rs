@@ -183,3 +183,24 @@ fn a_revalidation_in_the_background_renews_too() {
         assert_eq!(bench.get("k").await, "HIT old");
     });
 }
+
+/// RFC 9111 §4.4: what was asked before a change is not found after it, whether it was stored.
+#[test]
+fn an_invalidation_covers_the_entry_and_the_fills_that_run() {
+    run(|bench| async move {
+        let key = PrimaryKey::new(Bytes::from_static(b"k"));
+        bench.script([
+            ok("old"),
+            ok("1").after(1000).pause(1000).piece("2"),
+            ok("new"),
+        ]);
+        assert_eq!(bench.get("k").await, "MISS old");
+        bench.zone.invalidate(&key);
+        let asked = bench.start(client("k"));
+        pass_time(SECOND / 2).await;
+        bench.zone.invalidate(&key);
+        assert_eq!(bench.get("k").await, "MISS new", "it joins nothing");
+        assert_eq!(asked.await.unwrap().text(), "MISS 12");
+        assert_eq!(bench.get("k").await, "HIT new");
+    });
+}
