@@ -1,4 +1,5 @@
-//! Invalidation (RFC 9111 §4.4): what a request that changed a resource does to what is stored of it.
+//! Invalidation (RFC 9111 §4.4): what a request that changed a resource does to what is stored of
+//! it.
 //!
 //! It differs from a purge: nobody waits for a disk, and nothing is written down. After a crash an
 //! entry that was invalidated in the last moment before it may be there again, as fresh as it was.

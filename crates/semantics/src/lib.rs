@@ -18,6 +18,7 @@ pub mod accept_encoding;
 pub mod byte_set;
 pub mod cache_control;
 pub mod cache_status;
+pub mod cdn_loop;
 pub mod conditional;
 pub mod date;
 pub mod freshness;

@@ -7,6 +7,7 @@ use millpond_cache::args::ArgsPolicy;
 use millpond_conf::{ParseContext, Scope, Span};
 
 use crate::cache::slice::SlicePolicy;
+use crate::upstream::cdn_loop::CdnLoopPolicy;
 use crate::upstream::cookie::CookiePolicy;
 use crate::upstream::fastcgi::FastCgiPolicy;
 use crate::upstream::hints::EarlyHintsPolicy;
@@ -71,6 +72,8 @@ pub struct LocationSettings {
     pub uwsgi: PassSettings,
     /// Names that are resolved while the program runs.
     pub resolver: ResolverPolicy,
+    /// Circles of proxies.
+    pub cdn_loop: CdnLoopPolicy,
     /// Interim answers of upstreams.
     pub early_hints: EarlyHintsPolicy,
     /// What only HTTP upstreams are asked.

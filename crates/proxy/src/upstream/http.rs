@@ -18,6 +18,7 @@ use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{Template, Words};
 use millpond_semantics::uri::{EscapeKind, escape_into};
 
+use super::cdn_loop;
 use super::exchange::Ask;
 use super::pass::{PassTarget, Resolved};
 use super::request::{OutBody, OutFraming, Prepared, is_condition};
@@ -238,11 +239,15 @@ fn write_fields(
         let is_dropped = is_hop_by_hop(field.known)
             || is_named(field.name)
             || (by_rfc && field.known == Known::Via)
+            || cdn_loop::is_ours(req, field.name)
             || (ask.is_for_cache && is_condition(field.known))
             || is_set(field.name);
         if !is_dropped {
             encode::write_field(head, field.name, field.value);
         }
+    }
+    if !is_set(b"cdn-loop") {
+        cdn_loop::write(req, head);
     }
     if by_rfc && !is_set(b"via") {
         write_via(req, head);

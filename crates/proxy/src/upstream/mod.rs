@@ -9,6 +9,7 @@
 pub mod answer;
 pub mod balance;
 pub mod buffer;
+pub mod cdn_loop;
 pub mod connect;
 pub mod cookie;
 pub mod declare;

@@ -13,6 +13,7 @@ use millpond_conf::{Contexts, Span, Statement, Template};
 
 use super::answer;
 use super::balance::Method as Balance;
+use super::cdn_loop;
 use super::exchange::{self, Ask, Fetched};
 use super::group::{self, Group};
 use super::peer::{Peer, PeerSettings};
@@ -437,6 +438,7 @@ impl PassTarget {
 
 /// Answers from the upstream, in slices where the location says so.
 pub async fn run(req: &mut Request, target: &Arc<PassTarget>) -> Result<Response, Failure> {
+    cdn_loop::check(req, target.protocol)?;
     let size = req.location.settings.slice.size.0;
     if size > 0 && matches!(req.method, Method::Get | Method::Head) && req.conf.uses_slices {
         return Box::pin(cache::slice::run(req, target, size)).await;
