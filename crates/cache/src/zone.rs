@@ -174,6 +174,9 @@ impl std::fmt::Debug for CacheZone {
 struct RememberedError {
     status: u16,
     until: i64,
+    /// A hash of the key's text under a secret, so that nobody finds a text with the key of
+    /// another.
+    check: u64,
 }
 
 /// A stored answer as it was found.
@@ -319,22 +322,28 @@ impl CacheZone {
         self.find(&Key::of(text), text).is_some()
     }
 
-    /// The status of a remembered failure.
-    pub fn remembered_error(&self, key: &Key, now: i64) -> Option<u16> {
+    /// The status of a remembered failure; `text` is that of the cache key.
+    pub fn remembered_error(&self, key: &Key, text: &[u8], now: i64) -> Option<u16> {
         let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         errors
             .get(key)
-            .filter(|error| now <= error.until)
+            .filter(|error| now <= error.until && error.check == self.random.hash_one(text))
             .map(|error| error.status)
     }
 
-    /// Remembers a failure until `until` (seconds).
-    pub fn remember_error(&self, key: Key, status: u16, until: i64) {
+    /// Remembers a failure until `until` (seconds); `text` is that of the cache key.
+    pub fn remember_error(&self, key: Key, text: &[u8], (status, until): (u16, i64)) {
+        let check = self.random.hash_one(text);
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         if errors.len() >= ERRORS_MAX {
             errors.clear();
         }
-        errors.insert(key, RememberedError { status, until });
+        let error = RememberedError {
+            status,
+            until,
+            check,
+        };
+        errors.insert(key, error);
     }
 
     /// Forgets the failures that a purge may be about: all, unless it names a key.

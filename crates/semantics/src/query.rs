@@ -7,7 +7,8 @@
 //! and what needs no escape has none.
 //!
 //! What it does not do: a semicolon separates nothing here; [`Argument::has_semicolon`] tells of
-//! one, because some applications split there. A percent sign without two digits stays as it is.
+//! one, because some applications split there. An argument with a percent sign without two digits
+//! is written as it is: applications differ in how they read it.
 
 use std::borrow::Cow;
 
@@ -63,6 +64,9 @@ impl<'q> Argument<'q> {
     /// Appends the argument in its one spelling; never longer than it is.
     pub fn write(self, out: &mut Vec<u8>) {
         let mut rest = self.0;
+        if !is_well_escaped(rest) {
+            return out.extend_from_slice(rest);
+        }
         while let [byte, after @ ..] = rest {
             rest = match escape(rest) {
                 Some((decoded, after)) => {
@@ -98,6 +102,17 @@ pub fn decode(text: &[u8]) -> Cow<'_, [u8]> {
         rest = after;
     }
     Cow::Owned(decoded)
+}
+
+/// Whether two digits follow each percent sign.
+fn is_well_escaped(mut text: &[u8]) -> bool {
+    while let Some(at) = memchr::memchr(b'%', text) {
+        match text.get(at..).and_then(escape) {
+            Some((_, after)) => text = after,
+            None => return false,
+        }
+    }
+    true
 }
 
 /// The byte that an escape at the beginning of `text` stands for, and what follows it.
@@ -150,7 +165,8 @@ mod tests {
             ("a=%", "a=%"),
             ("a=%4", "a=%4"),
             ("a=%zz%", "a=%zz%"),
-            ("a=%%41", "a=%A"),
+            ("a=%%41", "a=%%41"),
+            ("%61=%4", "%61=%4"),
         ] {
             assert_eq!(written(query), [expected], "{query}");
         }

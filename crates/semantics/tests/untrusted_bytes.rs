@@ -3,7 +3,7 @@
 
 use millpond_semantics::{
     accept_encoding, cache_control, cache_status, conditional, date, freshness, host, list,
-    preference, range, targeted, upstream_validity, uri, vary,
+    preference, query, range, targeted, upstream_validity, uri, vary,
 };
 use proptest::prelude::*;
 
@@ -144,6 +144,20 @@ proptest! {
             let escaped = uri::escape(&value, kind);
             let unescaped = uri::unescape(&escaped);
             prop_assert_eq!(&unescaped[..], &value[..]);
+        }
+    }
+
+    #[test]
+    fn arguments_in_their_one_spelling_stay_so(value in untrusted()) {
+        for argument in query::arguments(&value) {
+            let mut once = Vec::new();
+            argument.write(&mut once);
+            prop_assert!(once.len() <= value.len());
+            let mut twice = Vec::new();
+            query::arguments(&once).for_each(|argument| argument.write(&mut twice));
+            prop_assert_eq!(&twice, &once);
+            let again = query::arguments(&once).next().map(|argument| argument.name().into_owned());
+            prop_assert_eq!(again, Some(argument.name().into_owned()));
         }
     }
 

@@ -320,7 +320,9 @@ fn remember(walk: &Walk, now: i64, lead: &Lead, status: u16) {
     }
     if let Some(time) = walk.policies.valid.time_for(status) {
         let until = now.saturating_add(i64::try_from(time.as_secs()).unwrap_or(i64::MAX));
-        walk.zone.remember_error(*lead.key(), status, until);
+        let key = *lead.key();
+        walk.zone
+            .remember_error(key, &walk.key.text, (status, until));
     }
 }
 

@@ -104,7 +104,7 @@ impl Lookup {
             x.note(Note::Because(Reason::OnlyIfCached));
             return Err(X::Failure::shared(504));
         }
-        if let Some(status) = walk.zone.remembered_error(&key, x.now()) {
+        if let Some(status) = walk.zone.remembered_error(&key, &walk.key.text, x.now()) {
             x.note(Note::Because(Reason::RecentFailure));
             x.label(CacheStatus::Hit);
             return Err(X::Failure::shared(status));
@@ -151,7 +151,9 @@ impl Lookup {
             return Err(X::Failure::shared(504));
         }
         if !stale.rules.while_updating
-            && let Some(status) = walk.zone.remembered_error(&stale.found.key, x.now())
+            && let Some(status) =
+                walk.zone
+                    .remembered_error(&stale.found.key, &walk.key.text, x.now())
             && !stale.covers_failure(walk, remembered_cause(status))
         {
             x.note(Note::Because(Reason::RecentFailure));

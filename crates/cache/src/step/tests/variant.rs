@@ -1,6 +1,6 @@
 //! Vary: several answers under one key.
 
-use super::origin::{ok, status};
+use super::origin::{failure, ok, status};
 use super::*;
 use crate::max_variants::VariantCount;
 use crate::variant::RequestFields;
@@ -251,6 +251,21 @@ fn a_vary_that_changes_with_every_answer_does_not_keep_a_request_for_ever() {
             assert_eq!(one.await.unwrap().body.unwrap(), "x");
         }
         assert!(bench.asked() <= 8);
+    });
+}
+
+/// As above, for failures that are remembered.
+#[test]
+fn a_failure_of_another_key_is_not_answered() {
+    run(|mut bench| async move {
+        bench.policies.valid.times = vec![valid(&[502], 10)];
+        bench.script([failure(StaleCause::Error, 502), ok("B")]);
+        assert_eq!(bench.get("a").await, "MISS failed 502");
+        assert_eq!(bench.get("a").await, "HIT shared 502");
+        let mut other = bench.walk(&client("b"));
+        other.key.key = bench.walk(&client("a")).key.key;
+        let answer = bench.start_walk(other, client("b")).await.unwrap();
+        assert_eq!(answer.text(), "MISS B");
     });
 }
 
