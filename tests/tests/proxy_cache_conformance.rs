@@ -13,6 +13,7 @@ const CONF: &str = "
         proxy_cache_conformance rfc9111;
         add_header X-Cache $upstream_cache_status always;
         location / { proxy_pass http://%%ORIGIN%%; }
+        location /head/ { proxy_pass http://%%ORIGIN%%/; proxy_cache_convert_head off; }
         location /kept/ { proxy_pass http://%%ORIGIN%%/; proxy_cache_valid 200 1h; }
         location /nginx/ {
             proxy_pass http://%%ORIGIN%%/;
@@ -414,6 +415,48 @@ fn a_get_is_answered_from_a_stored_post() -> Result<()> {
     }
     let asked = bench.origin.requests();
     assert_eq!(asked[0].header("If-None-Match"), Some("\"v\""));
+    Ok(())
+}
+
+/// §4.3.5: HEAD that goes on as HEAD freshens or invalidates what is stored for GET, and is never
+/// an answer to it.
+#[test]
+fn head_tells_of_what_is_stored() -> Result<()> {
+    let bench = bench()?;
+    let head = |path: &str| bench.client.send(&Request::head(path));
+    let old = || control("max-age=0").header("X-Version", "1");
+    let cases = [
+        (
+            "/same",
+            control("max-age=100").header("X-Version", "2"),
+            "HIT",
+            Some("2"),
+        ),
+        (
+            "/other",
+            Answer::new(200).etag("\"w\"").body("other"),
+            "MISS",
+            None,
+        ),
+    ];
+    for (path, answer, expected, version) in cases {
+        let new = Answer::new(200).etag("\"w\"").body("new");
+        bench.origin.sequence(path, vec![old(), answer, new]);
+        let path = format!("/head{path}");
+        bench.get(&path)?;
+        assert_eq!(label(&head(&path)?), "EXPIRED", "{path}");
+        let got = bench.get(&path)?;
+        assert_eq!(
+            (label(&got), got.header("X-Version")),
+            (expected, version),
+            "{path}"
+        );
+        let body = if expected == "HIT" { "body" } else { "new" };
+        assert_eq!(got.text(), body);
+    }
+    bench.origin.route("/first", control("max-age=100"));
+    head("/head/first")?;
+    assert_eq!(bench.get("/head/first")?.text(), "body");
     Ok(())
 }
 

@@ -27,7 +27,8 @@ pub struct MethodPolicy {
     #[directive(name = "proxy_cache_methods", default = "GET HEAD", union)]
     pub methods: Flags<CacheMethod>,
     /// Whether HEAD is asked of the origin as GET, so that both share an entry. When off, the key
-    /// should hold `$request_method`.
+    /// should hold `$request_method`; under `proxy_cache_conformance rfc9111` answers to HEAD are
+    /// not stored then, but freshen or invalidate what is stored for GET under the same key.
     #[directive(name = "proxy_cache_convert_head", default = "on", only("proxy"))]
     pub convert_head: bool,
 }

@@ -295,6 +295,26 @@ pub fn is_freshened(name: &[u8]) -> bool {
     !KEPT.iter().any(|kept| name.eq_ignore_ascii_case(kept))
 }
 
+/// What tells which representation a response is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Selected<'a> {
+    /// Its entity tag.
+    pub etag: Option<&'a [u8]>,
+    /// Its Last-Modified.
+    pub last_modified: Option<&'a [u8]>,
+    /// Its length in bytes.
+    pub length: Option<u64>,
+}
+
+/// RFC 9111 §4.3.5: whether a response to HEAD can be of the representation that is stored: what
+/// it says is what was said when that was stored.
+#[must_use]
+pub fn is_same_selection(stored: &Selected<'_>, told: &Selected<'_>) -> bool {
+    (told.etag.is_none() || told.etag == stored.etag)
+        && (told.last_modified.is_none() || told.last_modified == stored.last_modified)
+        && (told.length.is_none() || told.length == stored.length)
+}
+
 /// RFC 9111 §4.4: whether a response to a request makes stored responses for its URI invalid.
 ///
 /// Methods that are not known to be safe count as unsafe (RFC 9110 §9.2.1 names the safe ones).
@@ -484,6 +504,51 @@ mod tests {
     fn pragma_counts_without_cache_control_only() {
         assert!(RequestRules::parse(&[], &[b"no-cache"]).no_cache);
         assert!(!RequestRules::parse(&[b"max-stale"], &[b"no-cache"]).no_cache);
+    }
+
+    #[test]
+    fn what_head_does_not_say_does_not_differ() {
+        let stored = Selected {
+            etag: Some(b"\"a\""),
+            last_modified: Some(b"then"),
+            length: Some(4),
+        };
+        let cases = [
+            (stored, true),
+            (Selected::default(), true),
+            (
+                Selected {
+                    etag: Some(b"\"b\""),
+                    ..stored
+                },
+                false,
+            ),
+            (
+                Selected {
+                    last_modified: Some(b"now"),
+                    ..stored
+                },
+                false,
+            ),
+            (
+                Selected {
+                    length: Some(5),
+                    ..stored
+                },
+                false,
+            ),
+            (
+                Selected {
+                    length: None,
+                    ..stored
+                },
+                true,
+            ),
+        ];
+        for (told, expected) in cases {
+            assert_eq!(is_same_selection(&stored, &told), expected, "{told:?}");
+        }
+        assert!(!is_same_selection(&Selected::default(), &stored));
     }
 
     #[test]

@@ -23,6 +23,7 @@
 //!    them ask.
 
 mod fetch;
+mod learn;
 mod lookup;
 mod store;
 mod wait;
@@ -53,6 +54,7 @@ use crate::use_stale::{StaleCause, StalePolicy};
 use crate::valid::ValidPolicy;
 use crate::zone::{CacheZone, FoundEntry, PrimaryKey};
 
+pub use learn::learn_from_head;
 pub use lookup::Lookup;
 pub use store::{Given, Kept, NotKept, judge};
 pub use wait::Wait;

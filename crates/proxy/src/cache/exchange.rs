@@ -20,6 +20,7 @@ use millpond_cache::step::{self, Exchange, FetchEnd, FetchFailure, Purpose};
 use millpond_cache::use_stale::StaleCause;
 use millpond_conf::Template;
 
+use super::by_rfc;
 use crate::body::{BodyError, BodyStream, Piece};
 use crate::clock;
 use crate::downstream::behind;
@@ -51,6 +52,13 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
     fn converts_head(&self) -> bool {
         let settings = &self.req.borrow().location.settings;
         self.target.protocol == Protocol::Http && settings.proxy.method.convert_head
+    }
+
+    /// Whether the request goes on as HEAD under the RFC's rules: its answer has no body, and so is
+    /// none to GET.
+    pub fn is_head_by_rfc(&self) -> bool {
+        let req = self.req.borrow();
+        req.is_head() && !self.converts_head() && by_rfc::is_on(req, &self.target)
     }
 
     fn any_true(&mut self, choose: fn(&BypassPolicy) -> &Option<Vec<Template>>) -> bool {
@@ -114,7 +122,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     }
 
     fn must_not_store(&mut self) -> bool {
-        self.any_true(|policy| &policy.no_cache)
+        self.is_head_by_rfc() || self.any_true(|policy| &policy.no_cache)
     }
 
     fn label(&mut self, status: CacheStatus) {

@@ -49,6 +49,11 @@ pub async fn run(
     let mut exchange = PassExchange::new(&mut *req, Arc::clone(target));
     let served = step::serve(&mut exchange, &walk, &mut |_| {}).await;
     let served = served.map_err(|Failed(failure)| failure)?;
+    if let Served::Passed(fetched, _) = &served
+        && exchange.is_head_by_rfc()
+    {
+        step::learn_from_head(&exchange, &walk, fetched);
+    }
     answer_with(req, target, (served, &walk), tries_before)
 }
 

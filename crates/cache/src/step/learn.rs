@@ -1,0 +1,64 @@
+//! What an answer to HEAD says of the stored answer to GET (RFC 9111 §4.3.5).
+//!
+//! Where HEAD is not asked of the origin as GET, its answer has no body and stands for none that is
+//! stored. But its fields are those that GET would get now: a stored answer that they can belong to
+//! is freshened like by a 304, another one is invalidated.
+//!
+//! nginx stores an answer to HEAD as it stores one to GET; under its rules nothing is learnt here.
+
+use millpond_semantics::reuse::{Selected, is_same_selection};
+
+use super::store::{Given, Lifetime, field, freshened};
+use super::{Exchange, Fetched, Walk};
+use crate::variant::RequestFields;
+use crate::zone::{FoundEntry, LookedUp};
+
+/// Freshens or invalidates what is stored for a HEAD request, by the answer that it got.
+pub fn learn_from_head<X: Exchange>(x: &X, walk: &Walk, fetched: &X::Fetched) {
+    if !walk.rules.is_rfc() || fetched.status() != 200 {
+        return;
+    }
+    let fields = RequestFields {
+        lookup: &|name| x.field(name),
+        spelling: walk.rules.spelling(),
+    };
+    let LookedUp::Found(mut found) = walk.zone.look_up(&walk.key, &fields) else {
+        return;
+    };
+    if found.head.status != 200 {
+        return;
+    }
+    let (now, given) = (x.now(), Given::of(x, walk));
+    let is_same = is_same(&found, fetched);
+    found.head = freshened(&found.head, fetched);
+    let life = Lifetime::renewed(&given, fetched, (&found.head, now)).filter(|_| is_same);
+    let Some(life) = life else {
+        return walk.zone.invalidate(&walk.key);
+    };
+    found.head.stored_at = now;
+    life.apply(&mut found.head);
+    let head = found.head.encode();
+    // What cannot be written stays as it is, and grows stale as it would have.
+    let _ = walk.zone.store.replace_head(&found.entry, head);
+}
+
+fn is_same<F: Fetched>(found: &FoundEntry, fetched: &F) -> bool {
+    let length = |value: &[u8]| std::str::from_utf8(value).ok()?.parse().ok();
+    let (etag, modified) = (
+        found.head.field(b"etag"),
+        found.head.field(b"last-modified"),
+    );
+    let announced = found.head.field(b"content-length");
+    let stored = Selected {
+        etag: etag.as_deref(),
+        last_modified: modified.as_deref(),
+        length: announced.map_or(Some(found.entry.len()), |value| length(&value)),
+    };
+    let (etag, modified) = (field(fetched, b"etag"), field(fetched, b"last-modified"));
+    let told = Selected {
+        etag: etag.as_deref(),
+        last_modified: modified.as_deref(),
+        length: field(fetched, b"content-length").and_then(|value| length(&value)),
+    };
+    is_same_selection(&stored, &told)
+}
