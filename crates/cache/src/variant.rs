@@ -6,8 +6,8 @@
 //! same, without a seed; RFC 9111 §4.1 leaves the mechanism open.)
 //!
 //! 1. A variant is found only by a request that says the same, compared whole and not by a hash.
-//! 2. When the first entry is gone, or has another Vary, its successor has a new seed: variants
-//!    that were stored before are never found again. So what removes the first entry removes all.
+//! 2. When the first entry is gone, or was one for all, its successor has a new seed: variants that
+//!    were stored before are never found again. So what removes the first entry removes all.
 //! 3. A variant that is found marks the first entry used, which therefore lives as long.
 
 use bytes::Bytes;

@@ -255,13 +255,10 @@ impl CacheZone {
         self.find_variant(primary, siblings.seed, &wanted)
     }
 
-    /// What the variants of a key have in common; none if it has no entry, or one for all.
-    pub fn siblings(&self, primary: &PrimaryKey) -> Option<Siblings> {
+    /// What the keys of a key's variants are made with; none if it has no entry, or one for all.
+    pub fn seed(&self, primary: &PrimaryKey) -> Option<u64> {
         let head = self.find(&primary.key, &primary.text)?.head;
-        (!head.vary.is_empty()).then_some(Siblings {
-            vary: head.vary,
-            seed: head.seed,
-        })
+        (!head.vary.is_empty()).then_some(head.seed)
     }
 
     /// Notes that a variant besides the first is stored for the key `first`, and removes what makes

@@ -21,12 +21,12 @@
 //! | Accept-Language | its members, without spaces and empty ones | sorted, see [`preference`] |
 //! | Accept-Charset | its members, without spaces and empty ones | the same |
 //! | fields that are no lists | as it is | as it is |
+//! | an empty field | as if it were absent | not as if it were absent |
 //! | others | as it is | its members, without spaces around them and without empty ones |
 //!
 //! # Differs from nginx
 //! A `*` anywhere in the list counts (in nginx only when it is a whole line), and a tab separates
-//! like a space. A request without a field is another variant than one with an empty field (RFC
-//! 9111 §4.1). Accept-Encoding is reduced to what makes a difference; in nginx each order of the
+//! like a space. Accept-Encoding is reduced to what makes a difference; in nginx each order of the
 //! codings is a variant.
 //!
 //! It does not hash, and it does not reorder names: `a, b` and `b, a` are two variants.
@@ -111,11 +111,17 @@ pub fn variant_material<'v, V>(
     for name in names(text) {
         let name = name.to_ascii_lowercase();
         write_counted(out, |out| out.extend_from_slice(&name));
-        let mut values = lookup(&name).into_iter().peekable();
-        let is_present = values.peek().is_some();
+        let values: Vec<&[u8]> = lookup(&name).into_iter().collect();
+        let is_present = match spelling {
+            Spelling::AsNginx => values.iter().any(|value| !value.is_empty()),
+            // RFC 9111 §4.1: an absent field matches only an absent one.
+            Spelling::ByRfc => !values.is_empty(),
+        };
         out.push(u8::from(is_present));
         if is_present {
-            write_counted(out, |out| write_value((&name, spelling), values, out));
+            write_counted(out, |out| {
+                write_value((&name, spelling), values.into_iter(), out)
+            });
         }
     }
 }
@@ -297,9 +303,19 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_field_is_not_an_empty_one() {
-        assert_eq!(material("X", &[]), "[1]x-");
-        assert_eq!(material("X", &[("x", "")]), "[1]x[0]");
+    fn an_absent_field_is_not_an_empty_one_by_the_rfc() {
+        for (spelling, fields, expected) in [
+            (Spelling::ByRfc, &[][..], "[1]x-"),
+            (Spelling::ByRfc, &[("x", "")], "[1]x[0]"),
+            (Spelling::AsNginx, &[], "[1]x-"),
+            (Spelling::AsNginx, &[("x", "")], "[1]x-"),
+            (Spelling::AsNginx, &[("x", ""), ("x", "1")], "[1]x[3], 1"),
+        ] {
+            assert_eq!(spelled("X", spelling, fields), expected);
+        }
+        let identity = [("accept-encoding", "identity")];
+        let found = material("Accept-Encoding", &identity);
+        assert_eq!(found, "[15]accept-encoding[0]");
     }
 
     #[test]

@@ -178,11 +178,8 @@ pub(crate) fn storage_key(walk: &Walk, head: &StoredHead, looked_up: VariantKey)
     if own == looked_up {
         return own;
     }
-    let siblings = walk.zone.siblings(&walk.key);
-    let seed = match siblings.filter(|siblings| siblings.vary == head.vary) {
-        Some(siblings) => siblings.seed,
-        None => walk.zone.new_seed(),
-    };
+    let seed = walk.zone.seed(&walk.key);
+    let seed = seed.unwrap_or_else(|| walk.zone.new_seed());
     VariantKey { seed, ..first }
 }
 

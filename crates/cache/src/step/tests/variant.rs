@@ -165,7 +165,7 @@ fn a_variant_that_was_being_filled_when_the_first_entry_was_removed_is_not_found
 }
 
 #[test]
-fn variants_of_a_vary_that_was_replaced_do_not_come_back() {
+fn variants_that_one_answer_for_all_replaced_do_not_come_back() {
     run(|bench| async move {
         bench.script([varied("A"), varied("B")]);
         bench.get_with("k", "accept", "a").await;
@@ -177,6 +177,21 @@ fn variants_of_a_vary_that_was_replaced_do_not_come_back() {
         pass_time(2 * SECOND).await;
         assert_eq!(bench.get_with("k", "accept", "a").await, "EXPIRED A2");
         assert_eq!(bench.get_with("k", "accept", "b").await, "MISS B2");
+    });
+}
+
+/// nginx: an answer that was stored is good for requests of its variant as long as it is fresh.
+#[test]
+fn variants_of_a_vary_that_comes_back_are_found() {
+    run(|bench| async move {
+        bench.script([varied("A"), varied("B"), ok("C").field("Vary", "X")]);
+        bench.get_with("k", "accept", "a").await;
+        bench.get_with("k", "accept", "b").await;
+        assert_eq!(bench.get_with("k", "accept", "c").await, "MISS C");
+        bench.script([varied("A2")]);
+        let other = client("k").field("x", "1").field("accept", "a");
+        assert_eq!(bench.send(other).await.text(), "MISS A2");
+        assert_eq!(bench.get_with("k", "accept", "b").await, "HIT B");
     });
 }
 
