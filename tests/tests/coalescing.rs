@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result};
 use millpond_testkit::{
-    Answer, Client, Connection, End, Framing, Gate, Kind, Origin, Proxy, Request, offset_bytes,
+    Answer, Client, Connection, Deadline, End, Framing, Gate, Kind, Origin, Proxy, Request,
+    offset_bytes,
 };
 use std::time::Duration;
 
@@ -215,5 +216,55 @@ fn nobody_waits_for_what_may_not_be_stored() -> Result<()> {
     assert_eq!(last[0].read_response("GET")?.text(), "public");
     assert_eq!(client.get("/locked")?.text(), "public");
     assert_eq!(origin.requests().len(), 12);
+    Ok(())
+}
+
+/// A fill outlives the configuration under which it began, and the time that its connections get:
+/// who reads along under the next one gets all of it.
+#[test]
+fn a_fill_outlives_its_generation() -> Result<()> {
+    let origin = Origin::start()?;
+    let conf = CONF.replace(
+        "proxy_cache_valid",
+        "add_header X-Round %%ROUND%%; proxy_cache_valid",
+    );
+    let conf = format!(
+        "%%GLOBALS%% worker_shutdown_timeout 100ms; events {{}} http {{ %%HTTP%% {conf} }}"
+    );
+    let text = |round: &str| conf.replace("%%ROUND%%", round);
+    let mut proxy = Proxy::new(Kind::Millpond, &text("1"))
+        .origin(&origin)
+        .start()?;
+    let client = Client::new(proxy.port());
+    let gate = Gate::new();
+    let answer = Answer::new(200).offset_body(LEN, 1);
+    origin.route("/locked", answer.hold_body_at(LEN / 2, &gate));
+    origin.route("/free", Answer::new(200));
+    let mut leader = ask(&client, "/locked", 1)?;
+    let mut cut = leader[0].read_head("GET")?.context("a head")?;
+    proxy.set_conf(&text("2"))?;
+    proxy.reload()?;
+    let next = Deadline::after(Duration::from_secs(10)).poll(|| {
+        let probe = client.get("/free").ok()?;
+        (probe.header("X-Round") == Some("2")).then_some(())
+    });
+    next.context("the configuration never changed")?;
+    // The connection of the generation before is ended when its time is over.
+    leader[0].read_body(&mut cut)?;
+    assert_ne!(cut.end, End::Complete);
+    let connections = ask(&client, "/locked", 10)?;
+    gate.open();
+    for mut connection in connections {
+        let response = connection.read_response("GET")?;
+        assert!(response.body == offset_bytes(0..LEN, 1), "a body differs");
+    }
+    assert_eq!(
+        origin
+            .requests()
+            .iter()
+            .filter(|it| it.path() == "/locked")
+            .count(),
+        1
+    );
     Ok(())
 }

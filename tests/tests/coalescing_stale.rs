@@ -5,7 +5,7 @@ use millpond_testkit::{
     Answer, Client, Connection, Deadline, Gate, Kind, Origin, Proxy, Request, Response,
 };
 use rustix::process::Signal;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const CONF: &str = "
     proxy_cache_path %%DIR%%/cache keys_zone=z:1m max_size=100m;
@@ -140,5 +140,27 @@ fn a_failing_origin_is_left_alone() -> Result<()> {
         }
         assert_eq!(origin.requests().len(), asked, "{path}");
     }
+    Ok(())
+}
+
+/// After `worker_shutdown_timeout` a server ends, whatever an update still waits for.
+#[test]
+fn an_update_that_gets_stuck_ends_with_the_server() -> Result<()> {
+    let origin = Origin::start()?;
+    let conf = format!(
+        "%%GLOBALS%% worker_shutdown_timeout 100ms; events {{}} http {{ %%HTTP%% {CONF} }}"
+    );
+    let mut proxy = Proxy::new(Kind::Millpond, &conf).origin(&origin).start()?;
+    let client = Client::new(proxy.port());
+    let never = Gate::new();
+    let stuck = Answer::new(200).hold_head(&never);
+    origin.sequence("/behind", vec![brief("old", ""), stuck]);
+    client.get("/behind")?;
+    wait_for(&client, "/behind", "STALE")?;
+    origin.wait_for_requests(2)?;
+    let started = Instant::now();
+    proxy.quit()?;
+    assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+    never.open();
     Ok(())
 }

@@ -295,7 +295,7 @@ fn connection(conf: &Arc<Conf>, local: Address) -> std::io::Result<Downstream> {
         request_bytes: 0.into(),
         is_pipelined: false.into(),
         wants_continue: false.into(),
-        behind: crate::downstream::behind::Behind::default(),
+        behind: Rc::default(),
         generation: Generation::new(worker, Arc::clone(conf)),
     })
 }

@@ -43,21 +43,21 @@ pub struct Behind {
     ended: Notify,
 }
 
-/// A piece of such work, for as long as it lives.
-pub struct Task(Rc<Downstream>);
+/// A piece of such work, for as long as it lives. It has no share in the connection.
+pub struct Task(Rc<Behind>);
 
 impl Task {
     /// Work begins behind a request of this connection.
-    pub fn begin(down: &Rc<Downstream>) -> Task {
+    pub fn begin(down: &Downstream) -> Task {
         let running = &down.behind.running;
         running.set(running.get() + 1);
-        Task(Rc::clone(down))
+        Task(Rc::clone(&down.behind))
     }
 }
 
 impl Drop for Task {
     fn drop(&mut self) {
-        let Behind { running, ended } = &self.0.behind;
+        let Behind { running, ended } = &*self.0;
         running.set(running.get().saturating_sub(1));
         if running.get() == 0 {
             ended.notify_one();

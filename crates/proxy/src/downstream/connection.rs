@@ -197,11 +197,20 @@ impl Drop for Counted<'_> {
 
 /// Serves a connection to its end.
 pub async fn serve(down: Rc<Downstream>, binding: Arc<Binding>, member: Member) {
-    serve_requests(&down, binding, member).await;
-    // What still runs in the background for a request of its, such as an update of the cache, has a
-    // share in the connection; the client is not to wait for that.
-    if Rc::strong_count(&down) > 1 {
-        down.socket.shutdown_write();
+    let ending = Ending(down);
+    serve_requests(&ending.0, binding, member).await;
+}
+
+/// A connection that ends with its task, however that ends: what still runs in the background for a
+/// request of its, such as an update of the cache, has a share in the socket, and the client is not
+/// to wait for that.
+struct Ending(Rc<Downstream>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if Rc::strong_count(&self.0) > 1 {
+            self.0.socket.shutdown_write();
+        }
     }
 }
 

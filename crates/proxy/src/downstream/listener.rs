@@ -180,7 +180,7 @@ fn start(
         remote: peer.clone().into(),
         peer,
         local,
-        behind: super::behind::Behind::default(),
+        behind: Rc::default(),
         number: generation.worker.shared.next_connection(),
         accepted: now,
         requests: 0.into(),

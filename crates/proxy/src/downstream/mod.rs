@@ -57,7 +57,7 @@ pub struct Downstream {
     /// True while the client waits for `100 Continue` before it sends its body.
     pub wants_continue: Cell<bool>,
     /// What goes on behind its requests.
-    pub behind: Behind,
+    pub behind: Rc<Behind>,
     /// The worker and configuration that serve it.
     pub generation: Rc<Generation>,
 }
