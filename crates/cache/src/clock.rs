@@ -3,7 +3,15 @@
 //! Fills and waits are measured by a monotonic clock; it is tokio's, so a paused clock in tests
 //! moves them. Wall time, which freshness is judged by, comes with each request instead.
 
-use tokio::time::Instant;
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep};
+
+/// A moment that lies ahead.
+#[allow(clippy::disallowed_methods, reason = "the one place of this crate")]
+pub(crate) fn timer(duration: Duration) -> Sleep {
+    tokio::time::sleep(duration)
+}
 
 /// A monotonic instant.
 pub(crate) fn now() -> Instant {

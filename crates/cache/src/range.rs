@@ -1,10 +1,10 @@
-//! `proxy_cache_max_range_offset`: how deep into a missing body a range may begin and still be
-//! filled.
+//! `proxy_cache_max_range_offset`, `proxy_cache_range_fill`: what a range request does to a missing
+//! entry.
 //!
-//! Looks at the first range of the field alone; a suffix range (`bytes=-N`) counts as deeper than
-//! any limit, since its offset is unknown before the length is.
+//! The offset looks at the first range of the field alone; a suffix range (`bytes=-N`) counts as
+//! deeper than any limit, since its offset is unknown before the length is.
 
-use millpond_conf::Offset;
+use millpond_conf::{Offset, Words};
 use millpond_semantics::range::{RangeSpec, first_range};
 
 /// What a range request does to a missing entry.
@@ -15,6 +15,30 @@ pub struct RangePolicy {
     /// stored.
     #[directive(name = "proxy_cache_max_range_offset")]
     pub max_offset: Option<Offset>,
+    /// What is fetched for a range of a missing entry, where `slice` is off: `whole` fills the
+    /// entry as ever, while a range that begins further on is served at once by a request of its
+    /// own; `slice` keeps what ranges touch, as `slice auto` does; `off` lets the range wait until
+    /// the fill has come to it.
+    ///
+    /// # Differs from nginx
+    ///
+    /// nginx has what `off` says.
+    #[directive(name = "proxy_cache_range_fill", default = "whole")]
+    pub fill: RangeFill,
+}
+
+/// What is fetched for a range of a missing entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Words)]
+pub enum RangeFill {
+    /// The whole, and the range at once.
+    #[word("whole")]
+    Whole,
+    /// The slices that it touches.
+    #[word("slice")]
+    Slice,
+    /// The whole, which the range waits for.
+    #[word("off")]
+    Off,
 }
 
 impl RangePolicy {
@@ -56,6 +80,7 @@ mod tests {
         for (max, range, expected) in cases {
             let policy = RangePolicy {
                 max_offset: max.map(Offset),
+                fill: RangeFill::Off,
             };
             let may_fill = policy.may_fill(range.map(str::as_bytes));
             assert_eq!(may_fill, expected, "{max:?} {range:?}");

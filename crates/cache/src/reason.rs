@@ -78,6 +78,8 @@ pub enum Reason {
     Expired,
     /// A number in its Cache-Control cannot be read.
     Malformed,
+    /// It is a range of a body whose version nothing names.
+    Unversioned,
     /// Nothing says for how long it is fresh.
     NoTime,
     /// Answers with its status are not stored.
@@ -134,6 +136,7 @@ impl Reason {
             Reason::VaryCoding => "vary-coding",
             Reason::Expired => "expired",
             Reason::Malformed => "malformed",
+            Reason::Unversioned => "no-validator",
             Reason::NoTime => "no-time",
             Reason::Status => "status",
             Reason::MustUnderstand => "must-understand",

@@ -25,6 +25,7 @@ use crate::hit_for_pass::Unstorable;
 use crate::max_variants::{Admitted, MaxVariantsPolicy, Standing, Variants};
 use crate::purge::{Judged, PurgeBook, Target};
 use crate::refresh_backoff::Backoffs;
+use crate::slice::table::Slices;
 use crate::variant::{RequestFields, Siblings, VariantKey};
 
 /// Remembered failures of a zone (arbitrary; beyond it they are forgotten, which costs an origin
@@ -155,6 +156,8 @@ pub struct CacheZone {
     pub unstorable: Unstorable,
     /// Keys whose origin is left alone after a failure.
     pub backoffs: Backoffs,
+    /// Bodies in slices that are in use.
+    pub slices: Slices,
     errors: Mutex<HashMap<Key, RememberedError>>,
     /// Seeds that were given; each is hashed under keys that the system's random source gave.
     seeds: AtomicU64,
@@ -190,6 +193,13 @@ pub struct FoundEntry {
     pub head: StoredHead,
 }
 
+impl FoundEntry {
+    /// Length of the body, wherever it is kept.
+    pub fn body_len(&self) -> u64 {
+        self.head.sliced.map_or(self.entry.len(), |set| set.total)
+    }
+}
+
 /// What a look-up came to.
 #[derive(Debug)]
 pub enum LookedUp {
@@ -222,6 +232,7 @@ impl CacheZone {
             variants: Variants::default(),
             unstorable: Unstorable::default(),
             backoffs: Backoffs::default(),
+            slices: Slices::default(),
             errors: Mutex::default(),
             seeds: AtomicU64::new(0),
             random: RandomState::new(),

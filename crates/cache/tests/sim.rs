@@ -31,7 +31,7 @@ use millpond_cache::fill::pump::Reader;
 use millpond_cache::hit_for_pass::HitForPassPolicy;
 use millpond_cache::ignore::IgnorePolicy;
 use millpond_cache::max_variants::{MaxVariantsPolicy, VariantCount};
-use millpond_cache::range::RangePolicy;
+use millpond_cache::range::{RangeFill, RangePolicy};
 use millpond_cache::refresh_backoff::{Backoff, BackoffPolicy};
 use millpond_cache::revalidate::RevalidatePolicy;
 use millpond_cache::step::{
@@ -520,7 +520,10 @@ fn policies(dice: &mut Dice, weather: Weather) -> Policies {
                 false => OffOr::Off,
             },
         },
-        range: RangePolicy { max_offset: None },
+        range: RangePolicy {
+            max_offset: None,
+            fill: RangeFill::Whole,
+        },
         admission: AdmissionPolicy {
             min_uses: if !weather.is_calm && dice.percent(20) {
                 2
@@ -603,6 +606,7 @@ async fn request(world: Rc<World>, policies: Arc<Policies>, client: Client) {
         key: primary(world.seed, client.key),
         policies,
         rules: Rules::Nginx,
+        slicing: None,
     };
     let mut x = SimExchange {
         world: Rc::clone(&world),

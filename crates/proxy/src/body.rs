@@ -89,6 +89,17 @@ pub trait BodyStream {
         false
     }
 
+    /// Whether [`Self::fork`] gives streams.
+    fn can_fork(&self) -> bool {
+        false
+    }
+
+    /// Another stream of a part of the same body, whatever was taken from this one; `None` when it
+    /// can be read only once.
+    fn fork(&self, _wanted: std::ops::Range<u64>) -> Option<Pin<Box<dyn BodyStream>>> {
+        None
+    }
+
     /// Trailer fields; asked for once, after the end.
     fn take_trailers(self: Pin<&mut Self>) -> Option<Fields> {
         None
@@ -194,6 +205,14 @@ impl Body {
     /// True when it is known that no byte will come.
     pub fn is_empty(&self) -> bool {
         matches!(self, Body::Empty)
+    }
+
+    /// Whether any part of it can be had, also several, in any order.
+    pub fn has_random_access(&self) -> bool {
+        match self {
+            Body::Stream(stream) => stream.can_fork(),
+            _ => true,
+        }
     }
 
     /// The next piece; `None` at the end.

@@ -67,6 +67,8 @@ pub struct Response {
     pub source: Source,
     /// True for an answer that answers for a range already (a 206 of the origin, a slice).
     pub is_partial: bool,
+    /// True for a body that is put together of slices, each of which may have to be fetched.
+    pub is_assembled: bool,
     /// True when an `error_page` may take the place of the answer (`proxy_intercept_errors`).
     pub may_be_intercepted: bool,
     /// The path that an upstream redirects to inside this server (X-Accel-Redirect).

@@ -62,6 +62,26 @@ enum Stored {
 }
 
 impl Ranges {
+    /// The same bytes in ascending order, each once: ranges that overlap or touch are one.
+    #[must_use]
+    pub fn merged(&self) -> Ranges {
+        let mut sorted: Vec<ByteRange> = self.to_vec();
+        sorted.sort_unstable_by_key(|range| range.start);
+        let mut merged: Vec<ByteRange> = Vec::with_capacity(sorted.len());
+        for range in sorted {
+            match merged.last_mut() {
+                Some(last) if range.start <= last.end_exclusive => {
+                    last.end_exclusive = last.end_exclusive.max(range.end_exclusive);
+                }
+                _ => merged.push(range),
+            }
+        }
+        match merged[..] {
+            [range] => Ranges(Stored::One(range)),
+            _ => Ranges(Stored::Many(merged)),
+        }
+    }
+
     fn push(&mut self, range: ByteRange) {
         match &mut self.0 {
             Stored::One(first) => self.0 = Stored::Many(vec![*first, range]),

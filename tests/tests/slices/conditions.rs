@@ -39,7 +39,6 @@ fn assert_counts(response: &Response, counts: bool) {
 
 /// A held entry answers If-Range by itself, and a range that counts costs nothing.
 #[test]
-#[ignore = "needs native slices"]
 fn if_range_is_compared_with_the_held_entry() -> Result<()> {
     for (condition, counts) in CONDITIONS {
         let bench = bench()?;
@@ -55,7 +54,6 @@ fn if_range_is_compared_with_the_held_entry() -> Result<()> {
 
 /// On a cold entry the condition is held against what comes: the whole is sent if it fails.
 #[test]
-#[ignore = "needs native slices"]
 fn if_range_on_a_cold_entry_gets_the_right_bytes() -> Result<()> {
     for (condition, counts) in CONDITIONS {
         let bench = bench()?;
@@ -68,7 +66,6 @@ fn if_range_on_a_cold_entry_gets_the_right_bytes() -> Result<()> {
 
 /// A range that fails If-Range after the resource has changed gets the new version whole.
 #[test]
-#[ignore = "needs native slices"]
 fn if_range_of_an_old_version_gets_the_new_one_whole() -> Result<()> {
     let bench = bench()?;
     bench.film.change(|manners| manners.version = 2);
@@ -81,7 +78,6 @@ fn if_range_of_an_old_version_gets_the_new_one_whole() -> Result<()> {
 
 /// The validator of the client and that of a fill are two things: the origin is asked with ours.
 #[test]
-#[ignore = "needs native slices"]
 fn the_clients_condition_does_not_reach_the_origin() -> Result<()> {
     let bench = bench()?;
     bench.ask(0..1)?;
@@ -98,7 +94,6 @@ fn the_clients_condition_does_not_reach_the_origin() -> Result<()> {
 
 /// 304 for a client that has the version, from one slice that is held, without a request.
 #[test]
-#[ignore = "needs native slices"]
 fn a_client_that_has_it_gets_304() -> Result<()> {
     let bench = bench()?;
     bench.ask(0..1)?;
@@ -116,7 +111,6 @@ fn a_client_that_has_it_gets_304() -> Result<()> {
 
 /// If-Match of another version is refused.
 #[test]
-#[ignore = "needs native slices"]
 fn if_match_of_another_version_is_refused() -> Result<()> {
     let bench = bench()?;
     bench.ask(0..1)?;

@@ -25,7 +25,6 @@ fn changed(ranges: Ranges) -> Result<Bench> {
 
 /// Before the head: the request starts again, and gets the new version, complete.
 #[test]
-#[ignore = "needs native slices"]
 fn a_change_before_the_head_restarts_on_the_new_generation() -> Result<()> {
     for ranges in MANNERS {
         let bench = changed(ranges)?;
@@ -40,7 +39,6 @@ fn a_change_before_the_head_restarts_on_the_new_generation() -> Result<()> {
 
 /// The old generation is gone as a whole: slice 0 is not served any more, and comes anew.
 #[test]
-#[ignore = "needs native slices"]
 fn a_change_retires_every_slice() -> Result<()> {
     for ranges in MANNERS {
         let bench = changed(ranges)?;
@@ -55,7 +53,6 @@ fn a_change_retires_every_slice() -> Result<()> {
 /// After the head: the client sees the failure, with no byte of the new version in what it got;
 /// the next request is right.
 #[test]
-#[ignore = "needs native slices"]
 fn a_change_after_the_head_ends_the_answer_visibly() -> Result<()> {
     for ranges in MANNERS {
         let bench = changed(ranges)?;
@@ -73,7 +70,6 @@ fn a_change_after_the_head_ends_the_answer_visibly() -> Result<()> {
 
 /// The same for a request for the whole.
 #[test]
-#[ignore = "needs native slices"]
 fn a_change_under_a_whole_answer_ends_it_visibly() -> Result<()> {
     for ranges in MANNERS {
         let bench = changed(ranges)?;
@@ -88,7 +84,6 @@ fn a_change_under_a_whole_answer_ends_it_visibly() -> Result<()> {
 /// A reader whose slices are all held goes on with the old version when another request finds out
 /// about the new one.
 #[test]
-#[ignore = "needs native slices"]
 fn a_reader_finishes_from_what_is_held() -> Result<()> {
     // More than sockets take, so that the reader is still there when the change is seen.
     let len = 24 * LARGE_SLICE;
@@ -110,7 +105,6 @@ fn a_reader_finishes_from_what_is_held() -> Result<()> {
 
 /// Two requests meet the change at once: both get the new version.
 #[test]
-#[ignore = "needs native slices"]
 fn requests_that_meet_a_change_together_are_right() -> Result<()> {
     for ranges in MANNERS {
         let bench = changed(ranges)?;
@@ -136,7 +130,6 @@ fn requests_that_meet_a_change_together_are_right() -> Result<()> {
 
 /// An origin that never says the same twice is not asked for ever, and mixes nothing.
 #[test]
-#[ignore = "needs native slices"]
 fn restarts_are_bounded() -> Result<()> {
     for ranges in MANNERS {
         let mut manners = Manners::of(LEN);
@@ -166,7 +159,6 @@ fn restarts_are_bounded() -> Result<()> {
 /// The change comes while bytes are on their way: who reads the old file reads it to the end or
 /// sees a failure, and the next slices are of the new one.
 #[test]
-#[ignore = "needs native slices"]
 fn a_change_within_a_transfer_is_seen() -> Result<()> {
     for ranges in MANNERS {
         let mut manners = Manners::of(LEN);
@@ -197,7 +189,6 @@ fn whole_until_complete(bench: &Bench) -> Result<Response> {
 
 /// The total length belongs to the generation: another one under the same validator is a change.
 #[test]
-#[ignore = "needs native slices"]
 fn another_length_is_another_generation() -> Result<()> {
     let mut manners = Manners::of(LEN - 1000);
     manners.validator = Validator::Unchanging;
@@ -215,7 +206,6 @@ fn another_length_is_another_generation() -> Result<()> {
 /// The new version is shorter than the range asked for: 416 with its length, and the old slices
 /// are gone.
 #[test]
-#[ignore = "needs native slices"]
 fn a_shorter_version_refuses_the_range() -> Result<()> {
     for ranges in MANNERS {
         let bench = changed(ranges)?;
@@ -232,7 +222,6 @@ fn a_shorter_version_refuses_the_range() -> Result<()> {
 
 /// The new version does not do ranges: it is kept whole, and served.
 #[test]
-#[ignore = "needs native slices"]
 fn a_version_without_ranges_replaces_the_slices() -> Result<()> {
     let bench = changed(Ranges::Supported)?;
     bench
@@ -248,7 +237,6 @@ fn a_version_without_ranges_replaces_the_slices() -> Result<()> {
 
 /// Dates alone tell versions apart, or slices are not kept: either way nothing mixes.
 #[test]
-#[ignore = "needs native slices"]
 fn a_change_that_only_a_date_tells_is_seen() -> Result<()> {
     for ranges in MANNERS {
         let mut manners = Manners::of(LEN);
@@ -268,7 +256,6 @@ fn a_change_that_only_a_date_tells_is_seen() -> Result<()> {
 /// Many readers of a resource that changes all the time: each answer has bytes of one version, the
 /// one that its ETag names; at rest, all is right.
 #[test]
-#[ignore = "needs native slices"]
 fn readers_of_a_changing_resource_never_see_a_mixture() -> Result<()> {
     for ranges in MANNERS {
         let mut manners = Manners::of(LEN);

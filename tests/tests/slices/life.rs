@@ -6,7 +6,6 @@ use millpond_testkit::{Gate, Manners, Request};
 
 /// Requests on four workers share what is fetched: each byte comes once.
 #[test]
-#[ignore = "needs native slices"]
 fn workers_share_what_is_fetched() -> Result<()> {
     let gate = Gate::new();
     let mut manners = Manners::of(LEN);
@@ -34,7 +33,6 @@ fn workers_share_what_is_fetched() -> Result<()> {
 
 /// A reload neither loses slices nor cuts a reader off.
 #[test]
-#[ignore = "needs native slices"]
 fn a_reload_keeps_slices_and_readers() -> Result<()> {
     let gate = Gate::new();
     let mut manners = Manners::of(LEN);
@@ -57,7 +55,6 @@ fn a_reload_keeps_slices_and_readers() -> Result<()> {
 
 /// A crash within a slice: nothing torn is served afterwards.
 #[test]
-#[ignore = "needs native slices"]
 fn a_crash_within_a_slice_leaves_nothing_torn() -> Result<()> {
     let gate = Gate::new();
     let mut manners = Manners::of(LEN);
@@ -81,7 +78,6 @@ fn a_crash_within_a_slice_leaves_nothing_torn() -> Result<()> {
 /// Readers that come, seek and leave in the middle: who stays gets the right bytes, and the origin
 /// is not asked without measure.
 #[test]
-#[ignore = "needs native slices"]
 fn readers_that_come_and_go_are_served() -> Result<()> {
     let mut manners = Manners::of(LEN);
     // Slow enough that readers meet what is on its way.
@@ -122,7 +118,6 @@ fn come_and_go(bench: &Bench, numbers: &mut Numbers) -> Result<()> {
 
 /// The first uses of `proxy_cache_min_uses` pass, with the right bytes; then slices are kept.
 #[test]
-#[ignore = "needs native slices"]
 fn slices_are_kept_after_min_uses() -> Result<()> {
     let bench = Bench::new(&format!("{ALONE} proxy_cache_min_uses 3;"))?;
     let wanted = SLICE - 10..SLICE + 10;
@@ -136,7 +131,6 @@ fn slices_are_kept_after_min_uses() -> Result<()> {
 
 /// Hosts have slices of their own where the key says so.
 #[test]
-#[ignore = "needs native slices"]
 fn keys_do_not_share_slices() -> Result<()> {
     let keyed = format!("{ALONE} proxy_cache_key $host$uri;");
     for form in [&*keyed, LISTING] {
@@ -158,7 +152,6 @@ fn keys_do_not_share_slices() -> Result<()> {
 
 /// A worker's log stays clean through a client that asks for everything in the worst order.
 #[test]
-#[ignore = "needs native slices"]
 fn the_worst_order_is_served() -> Result<()> {
     let mut bench = Bench::new(ALONE)?;
     let slices = LEN.div_ceil(SLICE);

@@ -48,7 +48,6 @@ fn is_same(one: &Response, other: &Response) -> bool {
 /// 200 to a range: as in nginx, an origin that does no ranges has none; the whole is one transfer
 /// and is kept.
 #[test]
-#[ignore = "needs native slices"]
 fn an_origin_without_ranges_is_kept_whole() -> Result<()> {
     for (form, _) in FORMS {
         let mut manners = Manners::of(LEN);
@@ -68,7 +67,6 @@ fn an_origin_without_ranges_is_kept_whole() -> Result<()> {
 
 /// With `proxy_force_ranges` the client has its bytes before the rest comes.
 #[test]
-#[ignore = "needs native slices"]
 fn ranges_can_be_forced() -> Result<()> {
     for (form, _) in FORMS {
         let gate = Gate::new();
@@ -91,7 +89,6 @@ fn ranges_can_be_forced() -> Result<()> {
 
 /// The whole of an origin without ranges is one transfer, too.
 #[test]
-#[ignore = "needs native slices"]
 fn a_whole_answer_without_ranges_is_one_transfer() -> Result<()> {
     for (form, _) in FORMS {
         let mut manners = Manners::of(LEN);
@@ -106,7 +103,6 @@ fn a_whole_answer_without_ranges_is_one_transfer() -> Result<()> {
 
 /// A weak tag, or none: slices could be of two versions, so none is kept, and every range passes.
 #[test]
-#[ignore = "needs native slices"]
 fn ranges_without_a_strong_validator_pass_unstored() -> Result<()> {
     for validator in [Validator::Weak, Validator::None] {
         let mut manners = Manners::of(LEN);
@@ -128,7 +124,6 @@ fn ranges_without_a_strong_validator_pass_unstored() -> Result<()> {
 
 /// A whole answer has one version whatever its validator: it is kept, and ranges are cut from it.
 #[test]
-#[ignore = "needs native slices"]
 fn a_whole_without_a_strong_validator_is_kept() -> Result<()> {
     for validator in [Validator::Weak, Validator::None] {
         let mut manners = Manners::of(LEN);
@@ -148,7 +143,6 @@ fn a_whole_without_a_strong_validator_is_kept() -> Result<()> {
 /// A wrong Content-Range is found out: the client gets the right bytes or sees a failure, nothing
 /// of it is kept, and an origin that has mended its ways is served.
 #[test]
-#[ignore = "needs native slices"]
 fn a_wrong_content_range_is_found_out() -> Result<()> {
     let lies = [
         Lie::NoContentRange,
@@ -179,7 +173,6 @@ fn a_wrong_content_range_is_found_out() -> Result<()> {
 
 /// The same when the first slice came right and the next is wrong.
 #[test]
-#[ignore = "needs native slices"]
 fn a_wrong_second_slice_is_found_out() -> Result<()> {
     let lies = [
         Lie::NoContentRange,
@@ -211,7 +204,6 @@ fn a_wrong_second_slice_is_found_out() -> Result<()> {
 
 /// `bytes 0-9/*`: passed on as it is, and not kept.
 #[test]
-#[ignore = "needs native slices"]
 fn an_unknown_total_passes_unstored() -> Result<()> {
     let mut manners = Manners::of(LEN);
     manners.lie = Some(Lie::UnknownTotal);
@@ -231,7 +223,6 @@ fn an_unknown_total_passes_unstored() -> Result<()> {
 
 /// 416 is passed on with its Content-Range, whatever the reason, and does not stay.
 #[test]
-#[ignore = "needs native slices"]
 fn a_416_is_passed_on() -> Result<()> {
     for (form, _) in FORMS {
         let outside = 2 * LARGE_SLICE..2 * LARGE_SLICE + 10;
@@ -248,7 +239,6 @@ fn a_416_is_passed_on() -> Result<()> {
 
 /// An empty resource has no range at all; its whole is served.
 #[test]
-#[ignore = "needs native slices"]
 fn an_empty_body_has_no_ranges() -> Result<()> {
     for (form, _) in FORMS {
         let bench = Bench::with(form, Manners::of(0))?;
@@ -265,7 +255,6 @@ fn an_empty_body_has_no_ranges() -> Result<()> {
 
 /// A body smaller than a slice is one slice, from its whole or from a range.
 #[test]
-#[ignore = "needs native slices"]
 fn a_small_body_is_one_slice() -> Result<()> {
     for (form, _) in FORMS {
         let bench = Bench::with(form, Manners::of(1000))?;
@@ -290,7 +279,6 @@ fn a_small_body_is_one_slice() -> Result<()> {
 /// The transfer breaks off within a slice: the client sees it or is served by another request,
 /// nothing torn is kept, and the next request is right.
 #[test]
-#[ignore = "needs native slices"]
 fn a_part_that_breaks_off_is_never_kept_as_whole() -> Result<()> {
     for (form, _) in FORMS {
         let mut manners = Manners::of(LEN);
@@ -307,7 +295,6 @@ fn a_part_that_breaks_off_is_never_kept_as_whole() -> Result<()> {
 
 /// Bytes that came before the break are the client's, also of a slice that stays incomplete.
 #[test]
-#[ignore = "needs native slices"]
 fn bytes_before_the_break_are_served() -> Result<()> {
     let mut manners = Manners::of(LEN);
     manners.drop_at = Some(1000);
@@ -320,7 +307,6 @@ fn bytes_before_the_break_are_served() -> Result<()> {
 
 /// Errors of the origin are answers as ever, and are not slices.
 #[test]
-#[ignore = "needs native slices"]
 fn an_error_of_the_origin_is_passed_on() -> Result<()> {
     for (form, _) in FORMS {
         for status in [404, 403, 500, 503] {
@@ -339,7 +325,6 @@ fn an_error_of_the_origin_is_passed_on() -> Result<()> {
 
 /// An origin that closes is a bad gateway, and its waiters' too.
 #[test]
-#[ignore = "needs native slices"]
 fn an_origin_that_closes_is_a_bad_gateway() -> Result<()> {
     for (form, _) in FORMS {
         let mut manners = Manners::of(LEN);
@@ -355,7 +340,6 @@ fn an_origin_that_closes_is_a_bad_gateway() -> Result<()> {
 /// An origin that fails for a later slice: held bytes have gone out, so the end is visible; the
 /// held slices stay.
 #[test]
-#[ignore = "needs native slices"]
 fn a_failure_behind_held_slices_is_visible_and_keeps_them() -> Result<()> {
     for outage in [Outage::Status(500), Outage::Closes] {
         let bench = Bench::new(ALONE)?;

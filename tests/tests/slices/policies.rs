@@ -25,7 +25,6 @@ fn two_slices(lines: &str) -> Result<Bench> {
 
 /// Each variant has slices of its own, and none is taken for another's.
 #[test]
-#[ignore = "needs native slices"]
 fn variants_have_their_own_slices() -> Result<()> {
     let mut manners = Manners::of(LEN);
     manners.varies_by = Some("X-Lang");
@@ -55,7 +54,6 @@ fn variants_have_their_own_slices() -> Result<()> {
 
 /// One condition renews the entry with all of its slices.
 #[test]
-#[ignore = "needs native slices"]
 fn a_304_renews_every_slice() -> Result<()> {
     let bench = two_slices("proxy_cache_revalidate on;")?;
     // Long enough that the second slice cannot be stale again.
@@ -76,7 +74,6 @@ fn a_304_renews_every_slice() -> Result<()> {
 
 /// A revalidation that finds a new version retires every slice of the old one.
 #[test]
-#[ignore = "needs native slices"]
 fn a_revalidation_that_brings_a_new_version_retires_the_old() -> Result<()> {
     for lines in ["proxy_cache_revalidate on;", ""] {
         let bench = two_slices(lines)?;
@@ -94,7 +91,6 @@ fn a_revalidation_that_brings_a_new_version_retires_the_old() -> Result<()> {
 /// Without `proxy_cache_revalidate`, an entry that is no longer fresh costs no more than the slices
 /// that are asked for.
 #[test]
-#[ignore = "needs native slices"]
 fn an_expired_entry_without_revalidation_is_right() -> Result<()> {
     let bench = two_slices("")?;
     assert_part(&bench.ask_until_not_fresh(0..10)?, 0..10, 1);
@@ -106,7 +102,6 @@ fn an_expired_entry_without_revalidation_is_right() -> Result<()> {
 
 /// A missing slice of an entry that is no longer fresh: one revalidation, and the slice.
 #[test]
-#[ignore = "needs native slices"]
 fn a_missing_slice_of_a_stale_entry_is_right() -> Result<()> {
     let bench = two_slices("proxy_cache_revalidate on;")?;
     bench.ask_until(0..10, "REVALIDATED")?;
@@ -120,7 +115,6 @@ fn a_missing_slice_of_a_stale_entry_is_right() -> Result<()> {
 
 /// A failing origin: held slices are served stale, where the directive allows it.
 #[test]
-#[ignore = "needs native slices"]
 fn held_slices_are_served_stale() -> Result<()> {
     for outage in [Outage::Status(500), Outage::Closes] {
         let bench = two_slices("proxy_cache_use_stale error http_500;")?;
@@ -137,7 +131,6 @@ fn held_slices_are_served_stale() -> Result<()> {
 
 /// Without the directive a failing origin is a failure, and the slices are there when it is back.
 #[test]
-#[ignore = "needs native slices"]
 fn held_slices_are_not_served_stale_unasked() -> Result<()> {
     let bench = two_slices("proxy_cache_revalidate on;")?;
     bench
@@ -153,7 +146,6 @@ fn held_slices_are_not_served_stale_unasked() -> Result<()> {
 
 /// A background update holds no reader: held slices go out stale while the origin is silent.
 #[test]
-#[ignore = "needs native slices"]
 fn a_background_update_holds_nobody() -> Result<()> {
     let bench = two_slices(
         "proxy_cache_revalidate on; proxy_cache_background_update on;
@@ -179,7 +171,6 @@ fn a_background_update_holds_nobody() -> Result<()> {
 /// A background update that finds a new version: readers of the old one are served, later ones get
 /// the new.
 #[test]
-#[ignore = "needs native slices"]
 fn a_background_update_brings_the_new_version() -> Result<()> {
     let bench = two_slices(
         "proxy_cache_revalidate on; proxy_cache_background_update on;
@@ -198,7 +189,6 @@ fn a_background_update_brings_the_new_version() -> Result<()> {
 
 /// Requests for a stale entry revalidate it once, whichever slices they want.
 #[test]
-#[ignore = "needs native slices"]
 fn many_requests_for_stale_slices_revalidate_once() -> Result<()> {
     let bench = two_slices("proxy_cache_revalidate on; proxy_cache_lock on;")?;
     let gate = Gate::new();
@@ -228,7 +218,7 @@ fn many_requests_for_stale_slices_revalidate_once() -> Result<()> {
 
 /// A purge takes every slice, and what comes then is new.
 #[test]
-#[ignore = "needs native slices"]
+#[ignore = "needs proxy_cache_purge"]
 fn a_purge_takes_every_slice() -> Result<()> {
     for (form, size) in FORMS {
         let bench = Bench::new(&format!("{form} proxy_cache_purge $is_purge;"))?;
@@ -249,7 +239,7 @@ fn a_purge_takes_every_slice() -> Result<()> {
 
 /// A purge while a slice is on its way: its reader is served, and it is not kept.
 #[test]
-#[ignore = "needs native slices"]
+#[ignore = "needs proxy_cache_purge"]
 fn a_purge_covers_running_fills() -> Result<()> {
     let gate = Gate::new();
     let mut manners = Manners::of(LEN);
@@ -270,7 +260,6 @@ fn a_purge_covers_running_fills() -> Result<()> {
 
 /// A bypass asks the origin for the range as it is; it neither takes held slices nor hurts them.
 #[test]
-#[ignore = "needs native slices"]
 fn a_bypass_leaves_the_slices_whole() -> Result<()> {
     let bench = Bench::new(&format!(
         "{ALONE} proxy_cache_bypass $http_x_bypass; proxy_no_cache $http_x_bypass;"
@@ -289,7 +278,6 @@ fn a_bypass_leaves_the_slices_whole() -> Result<()> {
 
 /// What may not be stored passes: ranges are right, and nothing stays.
 #[test]
-#[ignore = "needs native slices"]
 fn what_may_not_be_stored_passes() -> Result<()> {
     for (form, size) in FORMS {
         let mut manners = Manners::of(LEN);

@@ -13,7 +13,6 @@ fn nth(slice: u64) -> std::ops::Range<u64> {
 /// After some ranges in order, the next ones are hits, and never more than the bound is fetched
 /// beyond what was asked for.
 #[test]
-#[ignore = "needs native slices"]
 fn a_sequential_reader_finds_the_next_slices() -> Result<()> {
     let bench = Bench::new(&format!("{ALONE} slice_prefetch {AHEAD};"))?;
     for slice in 0..6 {
@@ -33,7 +32,6 @@ fn a_sequential_reader_finds_the_next_slices() -> Result<()> {
 
 /// Off is off.
 #[test]
-#[ignore = "needs native slices"]
 fn nothing_is_fetched_in_advance_when_it_is_off() -> Result<()> {
     let bench = Bench::new(&format!("{ALONE} slice_prefetch off;"))?;
     for slice in 0..6 {
@@ -47,7 +45,6 @@ fn nothing_is_fetched_in_advance_when_it_is_off() -> Result<()> {
 
 /// Who jumps is no sequential reader.
 #[test]
-#[ignore = "needs native slices"]
 fn a_reader_that_jumps_gets_nothing_in_advance() -> Result<()> {
     let bench = Bench::new(&format!("{ALONE} slice_prefetch {AHEAD};"))?;
     let mut fetched = Vec::new();
@@ -62,7 +59,6 @@ fn a_reader_that_jumps_gets_nothing_in_advance() -> Result<()> {
 
 /// The end of the body is the end.
 #[test]
-#[ignore = "needs native slices"]
 fn nothing_is_fetched_beyond_the_end() -> Result<()> {
     let bench = Bench::new(&format!("{ALONE} slice_prefetch 16;"))?;
     let last = LEN / SLICE;
@@ -78,7 +74,6 @@ fn nothing_is_fetched_beyond_the_end() -> Result<()> {
 
 /// A prefetch never takes a byte that another request is fetching.
 #[test]
-#[ignore = "needs native slices"]
 fn what_is_fetched_in_advance_is_fetched_once() -> Result<()> {
     let bench = Bench::new(&format!("{ALONE} slice_prefetch 16; proxy_cache_lock on;"))?;
     let slices = LEN / SLICE;

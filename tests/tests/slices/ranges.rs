@@ -7,7 +7,6 @@ use std::ops::Range;
 
 /// Ten bytes cost the slice around them, in every form of configuration, and then nothing.
 #[test]
-#[ignore = "needs native slices"]
 fn a_cold_range_fetches_its_slices_only() -> Result<()> {
     for (form, size) in FORMS {
         let bench = Bench::new(form)?;
@@ -24,7 +23,6 @@ fn a_cold_range_fetches_its_slices_only() -> Result<()> {
 
 /// Any other range of a slice that is held is a hit; the one over its border fetches its neighbour.
 #[test]
-#[ignore = "needs native slices"]
 fn a_range_over_a_border_fetches_the_missing_side_only() -> Result<()> {
     for (form, size) in FORMS {
         let bench = Bench::new(form)?;
@@ -43,7 +41,6 @@ fn a_range_over_a_border_fetches_the_missing_side_only() -> Result<()> {
 /// Missing slices that touch come in one upstream request; those with a held one between them in
 /// two.
 #[test]
-#[ignore = "needs native slices"]
 fn neighbours_come_in_one_request() -> Result<()> {
     let bench = Bench::new(ALONE)?;
     let three = 0..3 * SLICE;
@@ -63,7 +60,6 @@ fn neighbours_come_in_one_request() -> Result<()> {
 /// However many requests overlap, each byte is fetched once: ranges and the whole, begun before the
 /// origin says a word.
 #[test]
-#[ignore = "needs native slices"]
 fn overlapping_requests_at_once_fetch_each_byte_once() -> Result<()> {
     for (form, size) in FORMS {
         let gate = Gate::new();
@@ -95,7 +91,6 @@ fn overlapping_requests_at_once_fetch_each_byte_once() -> Result<()> {
 
 /// A range that wants what another request is fetching reads along, and asks for the rest only.
 #[test]
-#[ignore = "needs native slices"]
 fn a_running_fetch_is_shared() -> Result<()> {
     let gate = Gate::new();
     let mut manners = Manners::of(LEN);
@@ -119,7 +114,6 @@ fn a_running_fetch_is_shared() -> Result<()> {
 
 /// What is held goes out while the rest is still at the origin.
 #[test]
-#[ignore = "needs native slices"]
 fn held_bytes_are_sent_before_the_missing_ones_come() -> Result<()> {
     let bench = Bench::new(ALONE)?;
     bench.ask(0..1)?;
@@ -139,7 +133,6 @@ fn held_bytes_are_sent_before_the_missing_ones_come() -> Result<()> {
 
 /// Bytes go out as they come, not at the end of their slice.
 #[test]
-#[ignore = "needs native slices"]
 fn missing_bytes_are_sent_as_they_come() -> Result<()> {
     let gate = Gate::new();
     let mut manners = Manners::of(LEN);
@@ -153,7 +146,6 @@ fn missing_bytes_are_sent_as_they_come() -> Result<()> {
 
 /// The first request for an entry has no condition; every later fill names its generation.
 #[test]
-#[ignore = "needs native slices"]
 fn fills_of_a_known_entry_carry_if_range() -> Result<()> {
     for (form, size) in FORMS {
         let bench = Bench::new(form)?;
@@ -169,7 +161,6 @@ fn fills_of_a_known_entry_carry_if_range() -> Result<()> {
 /// The wanted bytes lie deep in a slice: they are asked for first, the rest of the slice behind
 /// them, and nothing twice.
 #[test]
-#[ignore = "needs native slices"]
 fn a_deep_cold_range_starts_with_the_wanted_bytes() -> Result<()> {
     for slice in [0, 1, 2] {
         let start = slice * LARGE_SLICE;
@@ -194,7 +185,6 @@ fn a_deep_cold_range_starts_with_the_wanted_bytes() -> Result<()> {
 
 /// A range that begins deep in one slice and ends in the next: both become whole.
 #[test]
-#[ignore = "needs native slices"]
 fn a_deep_range_over_a_border_is_right() -> Result<()> {
     let bench = Bench::new(LARGE)?;
     let wanted = LARGE_SLICE - 1000..LARGE_SLICE + 1000;
@@ -208,7 +198,6 @@ fn a_deep_range_over_a_border_is_right() -> Result<()> {
 /// The last bytes of an entry nobody knows are asked for as they are: no request for the length
 /// first, and the rest of the last slice comes behind.
 #[test]
-#[ignore = "needs native slices"]
 fn a_cold_suffix_is_asked_as_it_is() -> Result<()> {
     for (form, size) in FORMS {
         let last = slices_of(&(LEN - 1024..LEN), size);
@@ -231,7 +220,6 @@ fn a_cold_suffix_is_asked_as_it_is() -> Result<()> {
 
 /// A suffix over several slices makes each of them whole, and fetches nothing before them.
 #[test]
-#[ignore = "needs native slices"]
 fn a_long_suffix_fetches_the_slices_that_it_touches() -> Result<()> {
     let bench = Bench::new(ALONE)?;
     let wanted = LEN - 3 * SLICE..LEN;
@@ -243,7 +231,6 @@ fn a_long_suffix_fetches_the_slices_that_it_touches() -> Result<()> {
 
 /// A suffix longer than the body is all of it.
 #[test]
-#[ignore = "needs native slices"]
 fn a_suffix_beyond_the_start_is_the_whole() -> Result<()> {
     let bench = Bench::new(ALONE)?;
     let field = format!("bytes=-{}", LEN + 10);
@@ -256,7 +243,6 @@ fn a_suffix_beyond_the_start_is_the_whole() -> Result<()> {
 
 /// A suffix of an entry that is known is cut from its slices.
 #[test]
-#[ignore = "needs native slices"]
 fn a_suffix_of_a_known_entry_fetches_its_last_slice() -> Result<()> {
     let bench = Bench::new(ALONE)?;
     bench.ask(0..1)?;
@@ -269,7 +255,6 @@ fn a_suffix_of_a_known_entry_fetches_its_last_slice() -> Result<()> {
 
 /// `bytes=N-` fetches from the slice of N to the end, and nothing before it.
 #[test]
-#[ignore = "needs native slices"]
 fn an_open_range_goes_to_the_end() -> Result<()> {
     for (form, size) in FORMS {
         let bench = Bench::new(form)?;
@@ -286,7 +271,6 @@ fn an_open_range_goes_to_the_end() -> Result<()> {
 
 /// A last byte beyond the end is the end.
 #[test]
-#[ignore = "needs native slices"]
 fn a_range_past_the_end_stops_there() -> Result<()> {
     let bench = Bench::new(ALONE)?;
     for _ in 0..2 {
@@ -299,7 +283,6 @@ fn a_range_past_the_end_stops_there() -> Result<()> {
 
 /// A range outside of a known entry is refused without a request; of a cold one, the origin says.
 #[test]
-#[ignore = "needs native slices"]
 fn a_range_outside_is_refused() -> Result<()> {
     // Beyond the last slice, so that nothing of the body is touched.
     let outside = LEN + SLICE..LEN + SLICE + 10;
@@ -322,7 +305,6 @@ fn a_range_outside_is_refused() -> Result<()> {
 
 /// The whole of a cold entry, then any of its ranges; and the whole of one that is held in part.
 #[test]
-#[ignore = "needs native slices"]
 fn whole_and_ranges_share_the_entry() -> Result<()> {
     for (form, size) in FORMS {
         let bench = Bench::new(form)?;
@@ -348,7 +330,6 @@ fn whole_and_ranges_share_the_entry() -> Result<()> {
 
 /// A player reads on and on, and seeks: no byte comes twice, prefetched or not.
 #[test]
-#[ignore = "needs native slices"]
 fn a_sequential_reader_costs_each_byte_once() -> Result<()> {
     let bench = Bench::new(ALONE)?;
     let step = SLICE / 2 + 1;
@@ -364,7 +345,6 @@ fn a_sequential_reader_costs_each_byte_once() -> Result<()> {
 
 /// One range never makes the origin send more than the slices that it touches, wherever it lies.
 #[test]
-#[ignore = "needs native slices"]
 fn the_origin_sends_no_more_than_the_slices_touched() -> Result<()> {
     let cases = [
         0..1,
@@ -383,7 +363,6 @@ fn the_origin_sends_no_more_than_the_slices_touched() -> Result<()> {
 
 /// A client that leaves early loses nothing of what was fetched, and its slices are kept.
 #[test]
-#[ignore = "needs native slices"]
 fn a_client_that_leaves_leaves_its_slices() -> Result<()> {
     let gate = Gate::new();
     let mut manners = Manners::of(LEN);
@@ -401,7 +380,6 @@ fn a_client_that_leaves_leaves_its_slices() -> Result<()> {
 
 /// Slices outlive the process.
 #[test]
-#[ignore = "needs native slices"]
 fn slices_are_there_after_a_restart() -> Result<()> {
     for (form, size) in FORMS {
         let mut bench = Bench::new(form)?;
@@ -423,7 +401,6 @@ fn slices_are_there_after_a_restart() -> Result<()> {
 
 /// HEAD tells the length of the whole and costs no more than a slice.
 #[test]
-#[ignore = "needs native slices"]
 fn head_is_answered_from_the_entry() -> Result<()> {
     let len = LEN.to_string();
     for (form, size) in FORMS {

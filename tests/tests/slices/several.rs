@@ -40,7 +40,6 @@ fn assert_parts(response: &Response, parts: &[Range<u64>]) {
 
 /// Ranges in different slices are parts, cold and held, and cost their slices.
 #[test]
-#[ignore = "needs native slices"]
 fn ranges_are_parts_and_cost_their_slices() -> Result<()> {
     for (form, size) in FORMS {
         let bench = Bench::new(form)?;
@@ -67,7 +66,6 @@ fn ranges_are_parts_and_cost_their_slices() -> Result<()> {
 
 /// A suffix among the ranges, on an entry that nobody knows.
 #[test]
-#[ignore = "needs native slices"]
 fn a_suffix_may_be_one_of_them() -> Result<()> {
     let bench = Bench::new(ALONE)?;
     for _ in 0..2 {
@@ -81,7 +79,6 @@ fn a_suffix_may_be_one_of_them() -> Result<()> {
 
 /// Two ranges of one slice cost one slice, in one request.
 #[test]
-#[ignore = "needs native slices"]
 fn ranges_of_one_slice_cost_it_once() -> Result<()> {
     let bench = Bench::new(ALONE)?;
     let several = bench.ask_as("bytes=0-9,100-109")?;
@@ -92,7 +89,6 @@ fn ranges_of_one_slice_cost_it_once() -> Result<()> {
 
 /// The parts come in ascending order, however they were asked for.
 #[test]
-#[ignore = "needs native slices"]
 fn parts_ascend() -> Result<()> {
     let bench = Bench::new(ALONE)?;
     for _ in 0..2 {
@@ -106,7 +102,6 @@ fn parts_ascend() -> Result<()> {
 
 /// Ranges that overlap or touch are one; if one is left, it is no multipart.
 #[test]
-#[ignore = "needs native slices"]
 fn overlapping_ranges_are_merged() -> Result<()> {
     let bench = Bench::new(ALONE)?;
     for field in [
@@ -124,7 +119,6 @@ fn overlapping_ranges_are_merged() -> Result<()> {
 
 /// A hundred ranges that overlap are no way to have the file sent a hundred times.
 #[test]
-#[ignore = "needs native slices"]
 fn the_same_range_many_times_is_sent_once() -> Result<()> {
     let bench = Bench::new(ALONE)?;
     let field = format!("bytes={}", ["0-"; 100].join(","));
@@ -137,7 +131,6 @@ fn the_same_range_many_times_is_sent_once() -> Result<()> {
 
 /// Sixteen ranges are answered; seventeen are not, and the whole is sent instead.
 #[test]
-#[ignore = "needs native slices"]
 fn ranges_are_bounded() -> Result<()> {
     let spread = |count: u64| -> (String, Vec<Range<u64>>) {
         let parts: Vec<_> = (0..count).map(|at| at * 100..at * 100 + 10).collect();
@@ -158,7 +151,6 @@ fn ranges_are_bounded() -> Result<()> {
 
 /// Ranges outside of the body are left out; if none is left, the answer is 416.
 #[test]
-#[ignore = "needs native slices"]
 fn ranges_outside_are_left_out() -> Result<()> {
     let bench = Bench::new(ALONE)?;
     bench.ask(0..1)?;
@@ -172,7 +164,6 @@ fn ranges_outside_are_left_out() -> Result<()> {
 
 /// What is no range of bytes is not looked at, and the whole is sent.
 #[test]
-#[ignore = "needs native slices"]
 fn other_units_get_the_whole() -> Result<()> {
     let bench = Bench::new(ALONE)?;
     for _ in 0..2 {

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use millpond_semantics::date::format_http_date;
 use millpond_store::{Key, NotStored};
 
+use super::slice::{self, Taken};
 use super::store::{Given, KeptOut, Lifetime, freshened, storable, storage_key};
 use super::{Ask, Exchange, FetchFailure, Fetched, Purpose, Served, Step, Walk, found};
 use crate::fill::pump::{Primed, Pump};
@@ -22,6 +23,7 @@ use crate::fill::{FillEnd, Lead, Streaming};
 use crate::head::StoredHead;
 use crate::reason::{Note, Reason};
 use crate::refresh_backoff::RefreshFailure;
+use crate::slice::answer::Asked;
 use crate::status::CacheStatus;
 use crate::use_stale::StaleCause;
 use crate::variant::VariantKey;
@@ -39,6 +41,8 @@ pub(crate) struct Fetch {
     seed: u64,
     /// What is done with a failure that is answered.
     memory: Memory,
+    /// How much is asked for where bodies are kept in slices.
+    extent: Extent,
     status: CacheStatus,
 }
 
@@ -76,6 +80,15 @@ impl Stale {
     }
 }
 
+/// How much is asked for where bodies are kept in slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// What is wanted.
+    Slices,
+    /// The whole, because slices were in vain.
+    Whole,
+}
+
 /// Whether a failure is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Memory {
@@ -92,6 +105,7 @@ impl Fetch {
             stale: None,
             seed,
             memory: Memory::Remember,
+            extent: Extent::Slices,
             status: CacheStatus::Miss,
         }
     }
@@ -103,6 +117,7 @@ impl Fetch {
             stale: None,
             seed: 0,
             memory: Memory::Forget,
+            extent: Extent::Slices,
             status: CacheStatus::Bypass,
         }
     }
@@ -114,6 +129,7 @@ impl Fetch {
             seed: stale.found.head.seed,
             stale: Some(stale),
             memory: Memory::Remember,
+            extent: Extent::Slices,
             status: CacheStatus::Expired,
         }
     }
@@ -125,7 +141,20 @@ impl Fetch {
             seed: 0,
             stale: Some(stale),
             memory: Memory::Forget,
+            extent: Extent::Slices,
             status: CacheStatus::Expired,
+        }
+    }
+
+    /// As before, for the whole: the answer to a range could not be used.
+    pub(super) fn whole(place: Place, stale: Option<Stale>) -> Self {
+        Fetch {
+            lead: Some(place.lead),
+            stale,
+            seed: place.seed,
+            memory: Memory::Remember,
+            extent: Extent::Whole,
+            status: place.status,
         }
     }
 
@@ -139,19 +168,30 @@ impl Fetch {
         x: &mut X,
         walk: &Walk,
     ) -> Result<Step<X>, X::Failure> {
-        let ask = self.ask(walk);
+        let asked = self.asked(x.now(), walk);
+        let ask = self.ask(walk, asked.as_ref());
         match x.fetch(&ask).await {
-            Ok(fetched) => Ok(self.answered(x, walk, fetched)),
+            Ok(fetched) => Ok(self.answered(x, walk, (fetched, asked.as_ref()))),
             Err(failure) => self.failed(x, walk, failure),
         }
     }
 
-    fn ask(&self, walk: &Walk) -> Ask {
+    /// The range that is asked for, if it is not the whole.
+    fn asked(&self, now: i64, walk: &Walk) -> Option<Asked> {
+        let lead = self.lead.as_ref()?;
+        match self.extent {
+            Extent::Slices => slice::asked(walk, now, lead.key(), self.stale.as_ref()),
+            Extent::Whole => None,
+        }
+    }
+
+    fn ask(&self, walk: &Walk, asked: Option<&Asked>) -> Ask {
         if self.lead.is_none() {
             return Ask::default();
         }
         let mut ask = Ask {
             purpose: Purpose::Fill,
+            range: asked.map(Asked::field),
             ..Ask::default()
         };
         let Some(stale) = &self.stale else { return ask };
@@ -187,7 +227,12 @@ impl Fetch {
         stale.map(|stale| stale.served(x)).ok_or(failure)
     }
 
-    fn answered<X: Exchange>(self, x: &mut X, walk: &Walk, fetched: X::Fetched) -> Step<X> {
+    fn answered<X: Exchange>(
+        self,
+        x: &mut X,
+        walk: &Walk,
+        (fetched, asked): (X::Fetched, Option<&Asked>),
+    ) -> Step<X> {
         let code = fetched.status();
         match (self.lead, self.stale) {
             (lead, Some(stale)) if stale.covers_status(walk, code) => {
@@ -199,7 +244,8 @@ impl Fetch {
             }
             (None, _) => Step::Done(Served::Passed(fetched, self.status)),
             (Some(lead), Some(stale)) if is_unchanged(walk, code) => {
-                renew(x, walk, lead, stale.found, &fetched)
+                let renewed = (&fetched, CacheStatus::Revalidated);
+                renew(x, walk, lead, stale.found, renewed)
             }
             (Some(lead), stale) => {
                 let place = Place {
@@ -208,7 +254,14 @@ impl Fetch {
                     refreshes: stale.is_some(),
                     seed: self.seed,
                 };
-                Step::Done(place.take(x, walk, fetched))
+                let taken = match asked {
+                    Some(asked) => slice::take(x, walk, (place, stale), (fetched, asked)),
+                    None => slice::split(x, walk, place, fetched),
+                };
+                match taken {
+                    Taken::Step(step) => step,
+                    Taken::Ordinary(place, fetched) => Step::Done(place.take(x, walk, fetched)),
+                }
             }
         }
     }
@@ -216,12 +269,12 @@ impl Fetch {
 
 /// Where an answer is to go.
 pub(super) struct Place {
-    lead: Lead,
-    status: CacheStatus,
+    pub(super) lead: Lead,
+    pub(super) status: CacheStatus,
     /// Whether it is to replace a stale entry.
-    refreshes: bool,
+    pub(super) refreshes: bool,
     /// The seed of the variants of the key, as far as it is known.
-    seed: u64,
+    pub(super) seed: u64,
 }
 
 impl Place {
@@ -278,7 +331,7 @@ fn store<X: Exchange>(
     }
     walk.zone.unstorable.forget(&key);
     let seed = place.seed;
-    match begin(walk, VariantKey { key, seed }, &mut head, fetched.length()) {
+    match writer_for(walk, VariantKey { key, seed }, &mut head, fetched.length()) {
         Ok(writer) => Ok((head, writer)),
         Err(why) => {
             x.note(Note::Because(why));
@@ -288,7 +341,7 @@ fn store<X: Exchange>(
 }
 
 /// What those are told who wait for an answer that is not stored.
-fn unstored(walk: &Walk, place: &Place, (why, status): (KeptOut, u16)) -> FillEnd {
+pub(super) fn unstored(walk: &Walk, place: &Place, (why, status): (KeptOut, u16)) -> FillEnd {
     let is_failure = matches!(status, 500 | 502 | 503 | 504);
     if is_failure && place.refreshes {
         back_off(walk, &place.lead, RefreshFailure::Status(status));
@@ -336,12 +389,12 @@ fn is_unchanged(walk: &Walk, status: u16) -> bool {
 }
 
 /// RFC 9111 §4.3.4: a 304 makes the stored answer fresh again.
-fn renew<X: Exchange>(
+pub(super) fn renew<X: Exchange, F: Fetched>(
     x: &mut X,
     walk: &Walk,
     lead: Lead,
     mut stale: Box<FoundEntry>,
-    fetched: &X::Fetched,
+    (fetched, status): (&F, CacheStatus),
 ) -> Step<X> {
     let now = x.now();
     x.note(Note::Because(Reason::NotModified));
@@ -360,7 +413,7 @@ fn renew<X: Exchange>(
         }
     };
     lead.end(end);
-    Step::Done(Served::Entry(stale, CacheStatus::Revalidated))
+    Step::Done(Served::Entry(stale, status))
 }
 
 /// Stores the new head of an entry.
@@ -384,7 +437,8 @@ fn replace(walk: &Walk, lead: &Lead, stale: &mut FoundEntry) -> FillEnd {
     }
 }
 
-fn begin(
+/// A writer for an answer with this head, which is set.
+pub(super) fn writer_for(
     walk: &Walk,
     looked_up: VariantKey,
     head: &mut StoredHead,
@@ -403,7 +457,7 @@ fn begin(
 }
 
 /// Stores the answer while it arrives, and lets everybody read it.
-fn fill<X: Exchange>(
+pub(super) fn fill<X: Exchange>(
     x: &mut X,
     walk: &Walk,
     place: Place,

@@ -52,7 +52,7 @@ fn is_same<F: Fetched>(found: &FoundEntry, fetched: &F) -> bool {
     let stored = Selected {
         etag: etag.as_deref(),
         last_modified: modified.as_deref(),
-        length: announced.map_or(Some(found.entry.len()), |value| length(&value)),
+        length: announced.map_or(Some(found.body_len()), |value| length(&value)),
     };
     let (etag, modified) = (field(fetched, b"etag"), field(fetched, b"last-modified"));
     let told = Selected {

@@ -17,6 +17,7 @@ use super::wait::{Patience, Wait};
 use super::{Exchange, FetchFailure, Served, Step, Walk, update};
 use crate::fill::{FillEnd, Lead, Ticket, Waited, Waiter};
 use crate::reason::{Note, Reason};
+use crate::slice::table::Habit;
 use crate::status::CacheStatus;
 use crate::use_stale::StaleCause;
 use crate::variant::{RequestFields, Siblings};
@@ -115,6 +116,10 @@ impl Lookup {
         }
         if !may_fill(x, walk) {
             x.note(Note::Because(Reason::RangeOffset));
+            return Ok(Step::Pass(CacheStatus::Miss));
+        }
+        if asks_in_vain(walk, &key, x.now()) {
+            x.note(Note::Because(Reason::Unversioned));
             return Ok(Step::Pass(CacheStatus::Miss));
         }
         let ticket = match enter(walk, key) {
@@ -223,7 +228,7 @@ impl Default for Lookup {
 fn enter(walk: &Walk, key: Key) -> Ticket {
     let lock = &walk.policies.lock;
     // nginx: the age belongs to the lock; without it a fill is as old as it is.
-    let age = if lock.enabled {
+    let age = if walk.locks() {
         lock.age
     } else {
         Duration::MAX
@@ -235,14 +240,14 @@ fn enter(walk: &Walk, key: Key) -> Ticket {
 /// comes while it is being written is not.
 fn unless_unlocked<X: Exchange>(x: &mut X, walk: &Walk, waiter: Waiter) -> Ticket {
     let lock = &walk.policies.lock;
-    let why = match lock.enabled {
+    let why = match walk.locks() {
         true if walk.zone.unstorable.has(waiter.key()) => Reason::HitForPass,
         true => return Ticket::Wait(waiter),
         false => Reason::NoLock,
     };
     let is_joinable = match waiter.now() {
         Some(Waited::Streaming(streaming)) => {
-            let is_readable = streaming.is_delimited || !lock.enabled;
+            let is_readable = streaming.is_delimited || !walk.locks();
             is_readable && !waiter.is_old(lock.age)
         }
         Some(_) => true,
@@ -292,7 +297,18 @@ fn why_served(now: i64, found: &FoundEntry) -> Reason {
     }
 }
 
+/// A range of what could not be kept in slices a moment ago.
+fn asks_in_vain(walk: &Walk, key: &Key, now: i64) -> bool {
+    let is_range = walk
+        .slicing
+        .is_some_and(|slicing| slicing.client.is_range());
+    is_range && walk.zone.slices.habit(key, now) == Some(Habit::Pass)
+}
+
 fn may_fill<X: Exchange>(x: &X, walk: &Walk) -> bool {
+    if walk.slicing.is_some() {
+        return true;
+    }
     let range = x.field(b"range").first().copied();
     walk.policies.range.may_fill(range)
 }

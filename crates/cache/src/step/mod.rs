@@ -25,6 +25,7 @@
 mod fetch;
 mod learn;
 mod lookup;
+mod slice;
 mod store;
 mod wait;
 
@@ -48,6 +49,7 @@ use crate::range::RangePolicy;
 use crate::reason::{Note, Reason};
 use crate::refresh_backoff::BackoffPolicy;
 use crate::revalidate::RevalidatePolicy;
+use crate::slice::Slicing;
 use crate::status::CacheStatus;
 use crate::targeted::TargetedPolicy;
 use crate::use_stale::{StaleCause, StalePolicy};
@@ -58,6 +60,8 @@ pub use learn::learn_from_head;
 pub use lookup::Lookup;
 pub use store::{Given, Kept, NotKept, judge};
 pub use wait::Wait;
+
+pub(crate) use store::field;
 
 use fetch::{Fetch, Place, Stale};
 
@@ -133,6 +137,10 @@ pub struct Ask {
     pub if_none_match: Option<Bytes>,
     /// If-Modified-Since, of the stale entry.
     pub if_modified_since: Option<Bytes>,
+    /// Range, of what is missing.
+    pub range: Option<Bytes>,
+    /// If-Range, of the version that the range is wanted of.
+    pub if_range: Option<Bytes>,
 }
 
 /// Whom a fetch is for.
@@ -219,6 +227,16 @@ pub struct Walk {
     pub policies: Arc<Policies>,
     /// Whose rules the request is under, and what it asks for.
     pub rules: Rules,
+    /// How bodies are kept in slices; `None` where they are not.
+    pub slicing: Option<Slicing>,
+}
+
+impl Walk {
+    /// Whether requests wait for the head of another's fill. Who fills an entry in slices is done
+    /// with the head: nobody waits for more.
+    pub(crate) fn locks(&self) -> bool {
+        self.policies.lock.enabled || self.slicing.is_some()
+    }
 }
 
 /// What a request is answered with.

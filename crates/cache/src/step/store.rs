@@ -31,10 +31,10 @@ pub(crate) enum KeptOut {
 }
 
 /// The head to store, or why the answer must not be.
-pub(crate) fn storable<X: Exchange>(
+pub(crate) fn storable<X: Exchange, F: Fetched>(
     x: &mut X,
     walk: &Walk,
-    fetched: &X::Fetched,
+    fetched: &F,
 ) -> Result<StoredHead, KeptOut> {
     let now = x.now();
     let given = Given::of(x, walk);
@@ -473,7 +473,7 @@ fn vary<F: Fetched>(given: &Given<'_>, fetched: &F) -> Option<Bytes> {
 
 /// Whether all requests of the variant may be answered in the answer's codings: one that has no
 /// better ones beside it is not regarded when variants are told apart.
-fn covers_coding<X: Exchange>(x: &X, fetched: &X::Fetched, vary: &[u8]) -> bool {
+fn covers_coding<X: Exchange, F: Fetched>(x: &X, fetched: &F, vary: &[u8]) -> bool {
     const SELECTING: &[u8] = b"accept-encoding";
     let asked = x.field(SELECTING);
     if asked.is_empty() || !vary::names(vary).any(|name| name.eq_ignore_ascii_case(SELECTING)) {

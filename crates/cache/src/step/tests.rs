@@ -120,7 +120,10 @@ fn policies() -> Policies {
         backoff: BackoffPolicy {
             backoff: OffOr::Off,
         },
-        range: RangePolicy { max_offset: None },
+        range: RangePolicy {
+            max_offset: None,
+            fill: crate::range::RangeFill::Whole,
+        },
         admission: AdmissionPolicy { min_uses: 1 },
         ignore: IgnorePolicy { fields: None },
         targeted: TargetedPolicy {
@@ -221,6 +224,7 @@ impl Bench {
             key: PrimaryKey::new(Bytes::from_static(client.key.as_bytes())),
             policies: Arc::new(policies.clone()),
             rules: client.rules,
+            slicing: None,
         }
     }
 

@@ -85,13 +85,11 @@ impl Wait {
         walk: &Walk,
     ) -> Result<Step<X>, X::Failure> {
         let waited = match self.waiter.now() {
-            Some(Waited::Streaming(streaming))
-                if walk.policies.lock.enabled && !streaming.is_delimited =>
-            {
+            Some(Waited::Streaming(streaming)) if walk.locks() && !streaming.is_delimited => {
                 self.wait(walk).await
             }
             Some(known) => known,
-            None if !walk.policies.lock.enabled => {
+            None if !walk.locks() => {
                 x.note(Note::Because(Reason::NoLock));
                 return Ok(self.alone());
             }

@@ -31,7 +31,8 @@ pub fn of_entry(entry: &Entry) -> Body {
     Body::from(pieces)
 }
 
-fn piece(region: Region) -> Piece {
+/// A region as a piece of a body.
+pub(super) fn piece(region: Region) -> Piece {
     match region {
         Region::Memory(bytes) => Piece::Memory(bytes),
         Region::File { file, offset, len } => Piece::File(FileRegion { file, offset, len }),

@@ -15,6 +15,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use millpond_cache::bypass::BypassPolicy;
 use millpond_cache::reason::Note;
+use millpond_cache::slice::SliceSize;
 use millpond_cache::status::CacheStatus;
 use millpond_cache::step::{self, Exchange, FetchEnd, FetchFailure, Purpose};
 use millpond_cache::use_stale::StaleCause;
@@ -25,6 +26,8 @@ use crate::body::{BodyError, BodyStream, Piece};
 use crate::clock;
 use crate::downstream::behind;
 use crate::failure::{Failure, UpstreamKind};
+use crate::header::Known;
+use crate::log::error;
 use crate::request::Request;
 use crate::upstream::buffer;
 use crate::upstream::exchange::{self, Fetched};
@@ -74,6 +77,12 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
             .flatten()
             .any(|template| req.is_true(template))
     }
+}
+
+/// What `$slice_range` is for a request that is passed as it is: configurations for nginx make the
+/// Range field of it.
+pub(super) fn clients_range(req: &Request) -> Option<Bytes> {
+    req.field(Known::Range).map(Bytes::copy_from_slice)
 }
 
 /// A failure as the machines know it.
@@ -136,12 +145,22 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     }
 
     async fn fetch(&mut self, ask: &step::Ask) -> Result<Origin, Failed> {
+        let purpose = ask.purpose;
         let ask = exchange::Ask {
-            is_for_cache: ask.purpose == Purpose::Fill,
+            is_for_cache: purpose == Purpose::Fill,
             is_get_for_head: self.converts_head(),
             if_none_match: ask.if_none_match.clone(),
             if_modified_since: ask.if_modified_since.clone(),
+            range: ask.range.clone(),
+            if_range: ask.if_range.clone(),
         };
+        if self.req.borrow().location.settings.slice.size != SliceSize::Off {
+            let req = self.req.borrow_mut();
+            req.slice_range = match purpose {
+                Purpose::Fill => ask.range.clone(),
+                Purpose::Pass => clients_range(req),
+            };
+        }
         if ask.if_none_match.is_some() || ask.if_modified_since.is_some() {
             let mut trace = RefCell::borrow_mut(&self.req.borrow().upstream);
             trace.validators = (ask.if_modified_since.clone(), ask.if_none_match.clone());
@@ -159,7 +178,13 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
                     pace: rate.map(buffer::Pace::new),
                 })
             }
-            Err(failure) => Err(Failed(failure)),
+            Err(failure) => {
+                // Nobody answers a client with it, so that nobody else says why.
+                if self.req.borrow().is_background {
+                    error::failure(self.req.borrow(), &failure);
+                }
+                Err(Failed(failure))
+            }
         }
     }
 
@@ -191,6 +216,17 @@ pub struct Origin {
     is_unbuffered: bool,
     /// How fast it is read into the cache.
     pace: Option<buffer::Pace>,
+}
+
+impl Origin {
+    /// An answer that is read as fast as its client takes it.
+    pub fn unpaced(fetched: Fetched) -> Origin {
+        Origin {
+            fetched,
+            pace: None,
+            is_unbuffered: false,
+        }
+    }
 }
 
 impl step::Fetched for Origin {

@@ -3,11 +3,13 @@
 //!
 //! The machines are in the crate `millpond-cache`; here is what they need of HTTP/1 and of
 //! configurations: [`exchange`] is their origin, [`body`] makes answers of entries and running
-//! fills, [`zones`] opens zones and keeps them over reloads, [`mod@slice`] answers in slices.
+//! fills, [`zones`] opens zones and keeps them over reloads, [`mod@slice`] answers from entries in
+//! slices.
 
 pub mod body;
 pub mod by_rfc;
 pub mod exchange;
+pub mod leap;
 pub mod pass;
 pub mod post;
 pub mod slice;

@@ -10,13 +10,16 @@ use bytes::Bytes;
 use millpond_cache::fill::Streaming;
 use millpond_cache::fill::pump::Reader;
 use millpond_cache::head::StoredHead;
+use millpond_cache::slice::reader::SliceFailure;
 use millpond_cache::status::CacheStatus;
 use millpond_cache::step::{self, Served, Walk};
 use millpond_cache::zone::{CacheZone, FoundEntry, PrimaryKey};
 
 use super::body::{self, FillBody};
 use super::by_rfc;
-use super::exchange::{Failed, Origin, PassExchange};
+use super::exchange::{Failed, Origin, PassExchange, clients_range};
+use super::leap;
+use super::slice;
 use super::status_header::{self, Told};
 use super::zones::LocationCache;
 use crate::body::Body;
@@ -27,7 +30,7 @@ use crate::http1;
 use crate::request::Request;
 use crate::response::Response;
 use crate::upstream::answer::{self, AnswerHead, Stored};
-use crate::upstream::pass::PassTarget;
+use crate::upstream::pass::{PassTarget, fetch};
 use crate::upstream::{http, protocol::Protocol};
 
 /// Answers from the zone, or from the origin through it.
@@ -38,23 +41,98 @@ pub async fn run(
     zone: Arc<CacheZone>,
 ) -> Result<Response, Failure> {
     read_body(req, target.protocol).await?;
+    // All slices are one entry: of that range the key says nothing.
+    req.slice_range = None;
     let text = key(req, target)?;
     let walk = Walk {
         zone,
         key: PrimaryKey::new(text),
         policies: Arc::clone(&cache.policies),
         rules: by_rfc::rules(req, target),
+        slicing: slice::slicing(req, target),
     };
     let tries_before = status_header::tries(req);
-    let mut exchange = PassExchange::new(&mut *req, Arc::clone(target));
-    let served = step::serve(&mut exchange, &walk, &mut |_| {}).await;
-    let served = served.map_err(|Failed(failure)| failure)?;
-    if let Served::Passed(fetched, _) = &served
-        && exchange.is_head_by_rfc()
-    {
-        step::learn_from_head(&exchange, &walk, fetched);
+    for _ in 0..WALKS_MAX {
+        let mut exchange = PassExchange::new(&mut *req, Arc::clone(target));
+        let served = step::serve(&mut exchange, &walk, &mut |_| {}).await;
+        let served = served.map_err(|Failed(failure)| failure)?;
+        if let Served::Passed(fetched, _) = &served
+            && exchange.is_head_by_rfc()
+        {
+            step::learn_from_head(&exchange, &walk, fetched);
+        }
+        let Served::Entry(found, status) = &served else {
+            return answer_from_origin(req, target, (served, &walk), tries_before).await;
+        };
+        if found.head.sliced.is_none() {
+            return answer_with(req, target, (served, &walk), tries_before);
+        }
+        let opened = from_slices(req, target, (&walk, tries_before), (found, *status));
+        match Box::pin(opened).await {
+            Ok(response) => return Ok(response),
+            // The version is gone: what is there now is looked up, or fetched.
+            Err(SliceFailure::Changed) => {}
+            Err(SliceFailure::Refused) => break,
+            Err(SliceFailure::Failed { status, .. }) => return Err(Failure::Status(status)),
+        }
     }
-    answer_with(req, target, (served, &walk), tries_before)
+    note(req, CacheStatus::Miss);
+    req.slice_range = clients_range(req);
+    let mut response = fetch(req, target).await?;
+    status_header::tell(req, target, &mut response, &told(&walk, tries_before));
+    Ok(response)
+}
+
+/// How often a request begins anew because the version that it found is gone at the origin; then
+/// it is passed on as it is (arbitrary: an origin that changes faster than it answers).
+const WALKS_MAX: usize = 4;
+
+fn told(walk: &Walk, tries_before: usize) -> Told<'_> {
+    Told {
+        key: Some(&walk.key.text),
+        tries_before,
+        ..Told::default()
+    }
+}
+
+/// The answer from an entry in slices.
+async fn from_slices(
+    req: &mut Request,
+    target: &Arc<PassTarget>,
+    (walk, tries_before): (&Walk, usize),
+    (found, mut status): (&FoundEntry, CacheStatus),
+) -> Result<Response, SliceFailure> {
+    let mut response = from_head(req, target, &found.head, Stored::Yes);
+    let answer = (&mut response, &mut status);
+    slice::open(req, target, (&walk.zone, found), answer).await?;
+    note(req, status);
+    if by_rfc::is_on(req, target) {
+        by_rfc::tell_age(&mut response, &found.head, status);
+    }
+    let mut told = told(walk, tries_before);
+    told.valid_until = Some(found.head.valid_until);
+    status_header::tell(req, target, &mut response, &told);
+    Ok(response)
+}
+
+/// The answer of the origin, or of a fill, of which a range may be wanted that lies ahead.
+async fn answer_from_origin(
+    req: &mut Request,
+    target: &Arc<PassTarget>,
+    (served, walk): (Served<Origin>, &Walk),
+    tries_before: usize,
+) -> Result<Response, Failure> {
+    let filling = match &served {
+        Served::Filling(streaming, ..) if req.field(Known::Range).is_some() => {
+            Some(Arc::clone(streaming))
+        }
+        _ => None,
+    };
+    let mut response = answer_with(req, target, (served, walk), tries_before)?;
+    if let Some(streaming) = filling {
+        Box::pin(leap::over(req, target, &streaming, &mut response)).await;
+    }
+    Ok(response)
 }
 
 /// The answer for what a walk served; `tries_before` it the request had asked peers so often.
@@ -64,11 +142,7 @@ pub fn answer_with(
     (served, walk): (Served<Origin>, &Walk),
     tries_before: usize,
 ) -> Result<Response, Failure> {
-    let mut told = Told {
-        key: Some(&walk.key.text),
-        tries_before,
-        ..Told::default()
-    };
+    let mut told = told(walk, tries_before);
     let mut response = match served {
         Served::Entry(found, status) => {
             told.valid_until = Some(found.head.valid_until);

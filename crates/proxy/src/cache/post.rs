@@ -44,6 +44,7 @@ pub async fn run(
         zone,
         policies: Arc::clone(&cache.policies),
         rules: by_rfc::rules(req, target),
+        slicing: None,
     };
     let tries_before = status_header::tries(req);
     let since = walk.zone.purges.newest();

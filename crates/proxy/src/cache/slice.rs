@@ -1,226 +1,134 @@
-//! `slice`, `$slice_range`: a large body answered in slices, each an entry of its own.
+//! Answers from entries in slices: the head at once, the body out of what is held and what arrives.
 //!
 //! ```text
-//! Range of the client ─► first slice (aligned) ─206─► head of the whole: 200 and the total length
-//!                              │ any other status                │
-//!                              ▼                                 ▼
-//!                        the answer as it is          SliceBody: slice, slice, slice …
+//! entry found ─► first wanted bytes held, or there ─► 200 or 206, the rest read as it is sent
+//!                     │ another version at the origin ─► walk again, on the new one (bounded)
+//!                     │ the origin answers otherwise ──► the client's request as it is, unstored
+//!                     └ no answer ─────────────────────► error
 //! ```
 //!
-//! Each slice goes through the cache under a key that holds `$slice_range`, so it is looked up,
-//! fetched and shared like any answer.
-//!
 //! Invariants:
-//! 1. A slice whose Content-Range is not the one asked for, or whose ETag or total length differs
-//!    from the first one's, ends the body with an error: no body mixes versions.
-//! 2. One slice is fetched at a time, and none before the client has taken most of the one before.
-//! 3. Less than `POSTPONED` bytes are not sent before the next slice is known to be right: with
-//!    slices that small, an answer that cannot be put together is none, as in nginx.
+//! 1. The head is not sent before the first wanted byte is there, so that what is wrong with it can
+//!    still be answered.
+//! 2. A body whose version is gone at the origin ends early, and its connection with it.
 
-use std::collections::VecDeque;
-use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
-use bytes::Bytes;
-use millpond_conf::Offset;
-use millpond_semantics::range::{ContentRange, RangeSpec, first_range, parse_content_range};
+use millpond_cache::range::RangeFill;
+use millpond_cache::reason::Note;
+use millpond_cache::slice::generation::Generation;
+use millpond_cache::slice::reader::{SliceFailure, SliceReader};
+use millpond_cache::slice::{ClientWish, First, SIZE_AUTO, SIZE_MAX, SliceSize, Slicing, Trust};
+use millpond_cache::status::CacheStatus;
+use millpond_cache::zone::{CacheZone, FoundEntry};
+use millpond_semantics::cache_status::Forward;
+use millpond_semantics::range::first_range;
 
+use super::body::piece;
+use super::exchange::PassExchange;
 use crate::body::{Body, BodyError, BodyStream, Piece};
-use crate::failure::Failure;
+use crate::filter::range::first_wanted;
 use crate::header::Known;
-use crate::log::error::{self, Level};
+use crate::http1::Method;
 use crate::request::Request;
-use crate::respond::CLOSE_WITHOUT_ANSWER;
 use crate::response::{RangeRule, Response};
-use crate::upstream::pass::{self, PassTarget};
+use crate::upstream::pass::PassTarget;
+use crate::upstream::protocol::Protocol;
 
-/// How bodies are sliced.
-#[derive(Clone, Debug, millpond_conf::Family)]
-#[family(http, server, location)]
-pub struct SlicePolicy {
-    /// Size of a slice; 0 switches slicing off. The cache key and the Range field sent to the
-    /// origin must contain `$slice_range`.
-    #[directive(name = "slice", default = "0")]
-    pub size: Offset,
+type Reader = SliceReader<PassExchange<Box<Request>>>;
+
+/// How a request goes about slices; `None` where bodies are not kept in them.
+pub fn slicing(req: &Request, target: &PassTarget) -> Option<Slicing> {
+    let settings = req.location.settings.pass(target.protocol);
+    let (size, is_auto) = match req.location.settings.slice.size {
+        SliceSize::Off if settings.range.fill == RangeFill::Slice => (SIZE_AUTO, true),
+        SliceSize::Off => return None,
+        SliceSize::Auto => (SIZE_AUTO, true),
+        SliceSize::Bytes(size) => (size.min(SIZE_MAX), false),
+    };
+    let client = match req.method {
+        Method::Head if !settings.method.convert_head => return None,
+        Method::Head => ClientWish::Head,
+        Method::Get => match req.field(Known::Range).and_then(first_range) {
+            Some(spec) => ClientWish::Range(spec),
+            None => ClientWish::Whole,
+        },
+        _ => return None,
+    };
+    let first = match is_auto && !client.is_range() {
+        true => First::Whole,
+        false => First::Range,
+    };
+    // nginx: applications need say nothing of versions to be sliced.
+    let trust = match target.protocol {
+        Protocol::Http => Trust::Validated,
+        _ => Trust::Unvalidated,
+    };
+    Some(Slicing {
+        size,
+        first,
+        client,
+        trust,
+    })
 }
 
-/// nginx's `postpone_output`: what it sends no less than, if more is to come.
-const POSTPONED: u64 = 1460;
-
-/// Answers a request in slices.
-pub async fn run(
+/// Puts the body of an entry in slices to its answer, once its first bytes are there; the status
+/// says whether they were.
+pub async fn open(
     req: &mut Request,
     target: &Arc<PassTarget>,
-    size: u64,
-) -> Result<Response, Failure> {
-    let start = first_start(req) / size * size;
-    set_range(req, start, size);
-    let response = pass::run_whole(req, target).await?;
-    if response.status != 206 {
-        req.slice_range = None;
-        return Ok(response);
+    (zone, found): (&CacheZone, &FoundEntry),
+    (response, status): (&mut Response, &mut CacheStatus),
+) -> Result<(), SliceFailure> {
+    let Some(generation) = zone.slices.open(&zone.store, found) else {
+        return Ok(());
+    };
+    response.length = Some(generation.set.total);
+    // Whether or not the origin says so: it has served one.
+    response.ranges = RangeRule::Allowed;
+    response.is_assembled = true;
+    let wanted = first_wanted(req, response);
+    let mut reader = reader(req, target, &generation, wanted.clone().unwrap_or(0..0));
+    if *status == CacheStatus::Hit && !reader.is_at_hand() {
+        *status = CacheStatus::Miss;
+        let mut trace = req.upstream.borrow_mut();
+        trace.account.note(Note::Forwarded(Forward::Partial));
     }
-    match check(&response, start, size) {
-        Ok(found) => Ok(whole(req, target, response, found, size)),
-        Err(what) => {
-            error::write(req, Level::Error, format_args!("{what}"));
-            // nginx: an answer that is no slice is none.
-            Err(Failure::Status(CLOSE_WITHOUT_ANSWER))
+    if wanted.is_some() {
+        let prefetch = req.location.settings.slice.prefetch();
+        if req.field(Known::Range).is_some() {
+            reader.fetch_ahead(prefetch, &zone.slices);
         }
+        reader.first_bytes().await?;
+        let total = generation.set.total;
+        response.body = Body::stream(SliceBody {
+            reader,
+            wanted: 0..total,
+            is_begun: false,
+        });
     }
+    Ok(())
 }
 
-/// Where the client's range begins; nginx looks only at a plain first range.
-fn first_start(req: &Request) -> u64 {
-    if req.field(Known::IfRange).is_some() {
-        return 0;
-    }
-    match req.field(Known::Range).and_then(first_range) {
-        Some(RangeSpec::From { start } | RangeSpec::FromTo { start, .. }) => start,
-        Some(RangeSpec::Suffix { .. }) | None => 0,
-    }
-}
-
-fn set_range(req: &mut Request, start: u64, size: u64) {
-    let end = start.saturating_add(size - 1);
-    req.slice_range = Some(Bytes::from(format!("bytes={start}-{end}")));
-}
-
-/// A slice's place in the whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
-    start: u64,
-    end: u64,
-    total: u64,
-}
-
-/// nginx: the slice must be the one asked for, up to the end of the whole.
-fn check(response: &Response, start: u64, size: u64) -> Result<Place, String> {
-    let Some(range) = response.fields.get(Known::ContentRange) else {
-        return Err("invalid range in slice response".to_string());
-    };
-    let Some(ContentRange {
-        start: from,
-        end,
-        len,
-    }) = parse_content_range(range)
-    else {
-        return Err("invalid range in slice response".to_string());
-    };
-    let Some(total) = len else {
-        return Err("no complete length in slice response".to_string());
-    };
-    let wanted_end = start.saturating_add(size).min(total);
-    if from != start || end != wanted_end {
-        return Err(format!("unexpected range in slice response: {from}-{end}"));
-    }
-    Ok(Place { start, end, total })
-}
-
-/// The head of the whole body, from the first slice's.
-fn whole(
+fn reader(
     req: &Request,
     target: &Arc<PassTarget>,
-    mut first: Response,
-    place: Place,
-    size: u64,
-) -> Response {
-    let body = std::mem::take(&mut first.body);
-    first.status = 200;
-    first.status_text = None;
-    first.is_partial = false;
-    first.length = Some(place.total);
-    first.ranges = RangeRule::Single;
-    first.fields.remove(Known::ContentRange);
-    // The ranges are made here, whatever the upstream says of its own.
-    first.fields.remove(Known::AcceptRanges);
-    let stream = SliceBody {
-        req: Some(Box::new(req.background())),
-        target: Arc::clone(target),
-        etag: first.fields.get(Known::ETag).cloned(),
-        size,
-        total: place.total,
-        wanted: 0..place.total,
-        first: Some((place, body)),
-        current: None,
-        next: None,
-    };
-    first.waits_for_body = true;
-    first.body = match size < POSTPONED {
-        true => Body::stream(Postponed::new(stream)),
-        false => Body::stream(stream),
-    };
-    first
-}
-
-type NextSlice = Pin<Box<dyn Future<Output = (Box<Request>, Result<Response, Failure>)>>>;
-
-/// The body of all slices in turn.
-struct SliceBody {
-    /// The request that asks for further slices; with the future while one runs.
-    req: Option<Box<Request>>,
-    target: Arc<PassTarget>,
-    etag: Option<Bytes>,
-    size: u64,
-    total: u64,
-    /// What is still to be handed out.
+    generation: &Arc<Generation>,
     wanted: Range<u64>,
-    /// The slice that gave the head.
-    first: Option<(Place, Body)>,
-    current: Option<Body>,
-    next: Option<NextSlice>,
+) -> Reader {
+    let exchange = PassExchange::new(Box::new(req.background()), Arc::clone(target));
+    SliceReader::new(exchange, generation, wanted)
 }
 
-impl SliceBody {
-    /// Begins the slice that holds the next wanted byte.
-    fn begin_next(&mut self) {
-        let start = self.wanted.start / self.size * self.size;
-        if let Some((place, body)) = self.first.take()
-            && place.start == start
-        {
-            self.open(place, body);
-            return;
-        }
-        let Some(mut req) = self.req.take() else {
-            return;
-        };
-        let target = Arc::clone(&self.target);
-        set_range(&mut req, start, self.size);
-        self.next = Some(Box::pin(async move {
-            let answer = pass::run_whole(&mut req, &target).await;
-            (req, answer)
-        }));
-    }
-
-    /// Makes a slice the current one, cut to what is wanted of it.
-    fn open(&mut self, place: Place, mut body: Body) {
-        let from = self.wanted.start - place.start;
-        let to = self.wanted.end.min(place.end) - place.start;
-        body.narrow(from..to);
-        self.current = Some(body);
-    }
-
-    fn arrived(&mut self, answer: Result<Response, Failure>) -> Result<(), BodyError> {
-        let start = self.wanted.start / self.size * self.size;
-        let broken = BodyError::Slice;
-        let mut response = answer.map_err(|failure| broken(failure.to_string()))?;
-        if response.status != 206 {
-            return Err(broken(format!(
-                "unexpected status code {} in slice response",
-                response.status
-            )));
-        }
-        let place = check(&response, start, self.size).map_err(broken)?;
-        if place.total != self.total || response.fields.get(Known::ETag) != self.etag.as_ref() {
-            return Err(broken("etag mismatch in slice response".to_string()));
-        }
-        let body = std::mem::take(&mut response.body);
-        self.open(place, body);
-        Ok(())
-    }
+/// The body of an entry in slices.
+struct SliceBody {
+    reader: Reader,
+    /// What is wanted of it; the reader has begun with what is likely.
+    wanted: Range<u64>,
+    is_begun: bool,
 }
 
 impl BodyStream for SliceBody {
@@ -229,94 +137,33 @@ impl BodyStream for SliceBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Piece, BodyError>>> {
         let this = &mut *self;
-        loop {
-            if this.wanted.start >= this.wanted.end {
-                return Poll::Ready(None);
-            }
-            if let Some(body) = &mut this.current {
-                match ready!(body.poll_next(cx)) {
-                    Some(Ok(piece)) => {
-                        this.wanted.start += piece.len();
-                        return Poll::Ready(Some(Ok(piece)));
-                    }
-                    Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-                    None => this.current = None,
-                }
-                if !this.wanted.start.is_multiple_of(this.size)
-                    && this.wanted.start < this.wanted.end
-                {
-                    return Poll::Ready(Some(Err(BodyError::UpstreamTruncated)));
-                }
-                continue;
-            }
-            if let Some(next) = &mut this.next {
-                let (req, answer) = ready!(next.as_mut().poll(cx));
-                this.next = None;
-                this.req = Some(req);
-                if let Err(error) = this.arrived(answer) {
-                    return Poll::Ready(Some(Err(error)));
-                }
-                continue;
-            }
-            this.begin_next();
+        if !this.is_begun {
+            this.is_begun = true;
+            this.reader.narrow(this.wanted.clone());
         }
+        let next = this.reader.poll_next(cx);
+        next.map(|next| {
+            next.map(|region| match region {
+                Ok(region) => Ok(piece(region)),
+                Err(failure) => Err(BodyError::Slice(failure.to_string())),
+            })
+        })
     }
 
     fn narrow(mut self: Pin<&mut Self>, wanted: Range<u64>) -> bool {
-        self.wanted = wanted.start..wanted.end.min(self.total);
+        self.wanted = wanted;
         true
     }
-}
 
-/// A body whose first bytes wait for more of it, or for its end.
-struct Postponed {
-    body: SliceBody,
-    held: VecDeque<Piece>,
-    bytes: u64,
-    is_open: bool,
-    is_ended: bool,
-}
-
-impl Postponed {
-    fn new(body: SliceBody) -> Self {
-        Postponed {
-            body,
-            held: VecDeque::new(),
-            bytes: 0,
-            is_open: false,
-            is_ended: false,
-        }
-    }
-}
-
-impl BodyStream for Postponed {
-    fn poll_next(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Piece, BodyError>>> {
-        let this = &mut *self;
-        while !this.is_open {
-            match ready!(Pin::new(&mut this.body).poll_next(cx)) {
-                Some(Ok(piece)) => {
-                    this.bytes += piece.len();
-                    this.held.push_back(piece);
-                    this.is_open = this.bytes >= POSTPONED;
-                }
-                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-                None => {
-                    this.is_open = true;
-                    this.is_ended = true;
-                }
-            }
-        }
-        match this.held.pop_front() {
-            Some(piece) => Poll::Ready(Some(Ok(piece))),
-            None if this.is_ended => Poll::Ready(None),
-            None => Pin::new(&mut this.body).poll_next(cx),
-        }
+    fn can_fork(&self) -> bool {
+        true
     }
 
-    fn narrow(mut self: Pin<&mut Self>, wanted: Range<u64>) -> bool {
-        Pin::new(&mut self.body).narrow(wanted)
+    fn fork(&self, wanted: Range<u64>) -> Option<Pin<Box<dyn BodyStream>>> {
+        Some(Box::pin(SliceBody {
+            reader: self.reader.fork(wanted.clone()),
+            wanted,
+            is_begun: false,
+        }))
     }
 }

@@ -13,10 +13,10 @@ use crate::header::Known;
 use crate::request::Request;
 use crate::response::{RangeRule, Response};
 
-/// Evaluates the conditions of the request.
-pub fn run(req: &Request, response: &mut Response) -> Result<(), Refusal> {
+/// What the conditions of the request say of an answer.
+pub fn outcome(req: &Request, response: &Response) -> Outcome {
     if response.status != 200 || response.skip_conditionals {
-        return Ok(());
+        return Outcome::Proceed;
     }
     let pre = Preconditions {
         if_match: req.field(Known::IfMatch),
@@ -25,15 +25,19 @@ pub fn run(req: &Request, response: &mut Response) -> Result<(), Refusal> {
         if_unmodified_since: req.field(Known::IfUnmodifiedSince),
     };
     if pre.is_empty() {
-        return Ok(());
+        return Outcome::Proceed;
     }
     let etag = response.fields.get(Known::ETag).map(|tag| &tag[..]);
     let mode = req.location.settings.static_files.if_modified_since.rule();
-    let outcome = match response.conditions_by_rfc {
+    match response.conditions_by_rfc {
         true => evaluate_by_rfc(&pre, etag, dates(response)),
         false => evaluate(&pre, etag, response.last_modified, mode),
-    };
-    match outcome {
+    }
+}
+
+/// Evaluates the conditions of the request.
+pub fn run(req: &Request, response: &mut Response) -> Result<(), Refusal> {
+    match outcome(req, response) {
         Outcome::Proceed => Ok(()),
         Outcome::PreconditionFailed => Err(Refusal {
             status: 412,

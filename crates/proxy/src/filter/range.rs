@@ -8,29 +8,42 @@
 //! ```
 //!
 //! A body in memory or in files is sliced without a copy. A stream is walked once: what comes
-//! before the range is dropped and reading ends with the range, so it gives one range only.
+//! before the range is dropped and reading ends with the range, so it gives one range only. A body
+//! that is put together of slices gives several, at most `ASSEMBLED_RANGES_MAX`, each read when its
+//! turn comes: ascending, and those that overlap or touch as one (RFC 9110 §14.2, §15.3.7.2).
 //!
 //! Invariants:
 //! 1. `length` of a 206 is exactly the length of what [`Cut::apply`] gives.
-//! 2. Several parts are never cut from a stream.
+//! 2. Several parts are never cut from a stream that can be read only once.
 //!
 //! Sources: RFC 9110 §14; nginx ngx_http_range_filter.
 
 use std::collections::VecDeque;
+use std::ops::Range;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use std::task::{Context, Poll, ready};
+
 use bytes::Bytes;
-use millpond_semantics::conditional::if_range_holds;
+use millpond_semantics::conditional::{Outcome, if_range_holds};
 use millpond_semantics::range::{
     ByteRange, RangeSet, Ranges, UNLIMITED_RANGES, content_range, parse_range, unsatisfied_range,
 };
 
-use super::Refusal;
-use crate::body::{Body, Piece};
+use super::{Refusal, not_modified};
+use crate::body::{Body, BodyError, BodyStream, Piece};
 use crate::header::Known;
 use crate::http1::Version;
 use crate::request::Request;
 use crate::response::{RangeRule, Response};
+
+/// Ranges of a body that is put together of slices, which may be fetched for each; more are
+/// answered with the whole (arbitrary: several times what clients ask for).
+const ASSEMBLED_RANGES_MAX: usize = 16;
+
+/// What a part of such an answer is taken to need besides its bytes, as nginx reckons.
+const ASSEMBLED_PART_HEAD: u64 = 256;
 
 /// The number of the next boundary. nginx: a counter too; it only has to be absent from the body by
 /// chance.
@@ -45,16 +58,73 @@ pub enum Cut {
     Parts(Vec<(Bytes, ByteRange)>, Bytes),
 }
 
+/// What becomes of a Range field.
+enum Decision {
+    /// Nothing is said about ranges.
+    None,
+    /// The whole is sent, and ranges could be.
+    Whole,
+    /// These are sent, of a body of this length.
+    Ranges(Ranges, u64),
+    /// There is nothing at these places, in a body of this length.
+    Unsatisfiable(u64),
+}
+
 /// Decides which ranges are sent, and changes the head.
 pub fn run(req: &Request, response: &mut Response) -> Result<Option<Cut>, Refusal> {
+    match decide(req, response) {
+        Decision::None => Ok(None),
+        Decision::Whole => {
+            accept_ranges(response);
+            Ok(None)
+        }
+        Decision::Ranges(ranges, length) => Ok(Some(become_partial(response, &ranges, length))),
+        Decision::Unsatisfiable(length) => Err(Refusal {
+            status: 416,
+            content_range: Some(Bytes::copy_from_slice(unsatisfied_range(length).as_bytes())),
+        }),
+    }
+}
+
+/// The bytes of the body that will be sent first, if no filter before this one objects; `None` if
+/// none will be.
+pub fn first_wanted(req: &Request, response: &Response) -> Option<Range<u64>> {
+    if req.is_head() || not_modified::outcome(req, response) != Outcome::Proceed {
+        return None;
+    }
+    match decide(req, response) {
+        Decision::None | Decision::Whole => Some(0..response.length?),
+        Decision::Ranges(ranges, _) => {
+            let first = ranges.first()?;
+            Some(first.start..first.end_exclusive)
+        }
+        Decision::Unsatisfiable(_) => None,
+    }
+}
+
+/// The range of a body that is to come, if the request wants just one of it.
+pub fn wanted_alone(req: &Request, response: &Response) -> Option<Range<u64>> {
+    if req.is_head() || not_modified::outcome(req, response) != Outcome::Proceed {
+        return None;
+    }
+    match decide(req, response) {
+        Decision::Ranges(ranges, _) => match ranges[..] {
+            [range] => Some(range.start..range.end_exclusive),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn decide(req: &Request, response: &Response) -> Decision {
     let Some(length) = response.length else {
-        return Ok(None);
+        return Decision::None;
     };
     if response.status != 200
         || response.ranges == RangeRule::Refused
         || req.head.version() < Version::Http10
     {
-        return Ok(None);
+        return Decision::None;
     }
     let max_ranges = req
         .location
@@ -63,29 +133,34 @@ pub fn run(req: &Request, response: &mut Response) -> Result<Option<Cut>, Refusa
         .max_ranges
         .unwrap_or(UNLIMITED_RANGES);
     if max_ranges == 0 {
-        return Ok(None);
+        return Decision::None;
     }
     let Some(wanted) = req
         .field(Known::Range)
         .filter(|_| is_current(req, response))
     else {
-        accept_ranges(response);
-        return Ok(None);
+        return Decision::Whole;
     };
-    let is_single =
-        response.ranges == RangeRule::Single || matches!(response.body, Body::Stream(_));
+    let is_single = response.ranges == RangeRule::Single || !response.body.has_random_access();
     let max_ranges = if is_single { 1 } else { max_ranges };
     match parse_range(wanted, length, max_ranges) {
-        RangeSet::Ranges(ranges) => Ok(Some(become_partial(response, &ranges, length))),
-        RangeSet::Ignore => {
-            accept_ranges(response);
-            Ok(None)
-        }
-        RangeSet::Unsatisfiable => Err(Refusal {
-            status: 416,
-            content_range: Some(Bytes::copy_from_slice(unsatisfied_range(length).as_bytes())),
-        }),
+        RangeSet::Ranges(ranges) if response.is_assembled => assemble(&ranges, length),
+        RangeSet::Ranges(ranges) => Decision::Ranges(ranges, length),
+        RangeSet::Ignore => Decision::Whole,
+        RangeSet::Unsatisfiable => Decision::Unsatisfiable(length),
     }
+}
+
+/// Several ranges of a body in slices: merged, or the whole where that is not more.
+fn assemble(ranges: &Ranges, length: u64) -> Decision {
+    let merged = ranges.merged();
+    let bytes: u64 = merged.iter().map(ByteRange::len).sum();
+    let heads = ASSEMBLED_PART_HEAD * ranges.len() as u64;
+    let is_wasteful = ranges.len() > 1 && bytes.saturating_add(heads) > length;
+    if is_wasteful || merged.len() > ASSEMBLED_RANGES_MAX {
+        return Decision::Whole;
+    }
+    Decision::Ranges(merged, length)
 }
 
 /// Whether If-Range, when there is one, lets the range count.
@@ -185,9 +260,51 @@ impl Cut {
                 body.narrow(range.start..range.end_exclusive);
                 body
             }
-            // INVARIANT 2: `run` allows one range of a stream.
-            Cut::Parts(..) => Body::Empty,
+            Cut::Parts(parts, end) => Body::stream(Multipart {
+                body,
+                parts: parts.into(),
+                end: Some(end),
+                part: None,
+            }),
         }
+    }
+}
+
+/// Several parts of a body that is put together of slices.
+struct Multipart {
+    body: Body,
+    /// Heads of parts to come, and what they hold.
+    parts: VecDeque<(Bytes, ByteRange)>,
+    /// What ends them.
+    end: Option<Bytes>,
+    part: Option<Pin<Box<dyn BodyStream>>>,
+}
+
+impl BodyStream for Multipart {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Piece, BodyError>>> {
+        let this = &mut *self;
+        if let Some(part) = &mut this.part {
+            match ready!(part.as_mut().poll_next(cx)) {
+                None => this.part = None,
+                next => return Poll::Ready(next),
+            }
+        }
+        let Some((head, range)) = this.parts.pop_front() else {
+            return Poll::Ready(this.end.take().map(|end| Ok(Piece::Memory(end))));
+        };
+        this.part = match &this.body {
+            Body::Stream(stream) => stream.fork(range.start..range.end_exclusive),
+            _ => None,
+        };
+        if this.part.is_none() {
+            // INVARIANT 2: only what can be forked is cut into parts.
+            let error = BodyError::Broken("body can be read only once".to_string());
+            return Poll::Ready(Some(Err(error)));
+        }
+        Poll::Ready(Some(Ok(Piece::Memory(head))))
     }
 }
 
@@ -234,9 +351,7 @@ impl Pieces {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::body::{BodyError, BodyStream};
-    use std::pin::Pin;
-    use std::task::{Context, Poll, Waker};
+    use std::task::Waker;
 
     struct Source(VecDeque<&'static [u8]>);
 

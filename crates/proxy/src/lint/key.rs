@@ -1,12 +1,11 @@
-//! `cache_key_unbounded`, `cache_key_ambiguous`, `slice_without_range`: what a cache key has that
-//! it should not have, and has not that it should.
+//! `cache_key_unbounded`, `cache_key_ambiguous`: what a cache key has that it should not have.
 //!
 //! A value that holds a variable of the configuration may be anything and is taken for right.
 
 use millpond_conf::Code;
 
 use super::Findings;
-use super::block::{Blocks, Passing, neighbours, variables};
+use super::block::{Blocks, neighbours, variables};
 
 /// Clients can make as many entries as they like.
 pub(super) const CACHE_KEY_UNBOUNDED: Code = Code {
@@ -52,16 +51,6 @@ const CHOSEN_BEGIN: &[&str] = &[
     "request_body",
 ];
 
-/// Slices that are stored over each other.
-pub(super) const SLICE_WITHOUT_RANGE: Code = Code {
-    name: "slice_without_range",
-    doc: "With \"slice\", each slice is a request and an entry of its own. The cache key must have \
-          $slice_range, or all slices are one entry; and the origin must be asked for \
-          $slice_range, or each slice is the whole file. Write \"proxy_cache_key \
-          $uri$is_args$args$slice_range;\", \"proxy_set_header Range $slice_range;\" and \
-          \"proxy_cache_valid 200 206 1h;\".",
-};
-
 pub(super) fn cache_key_unbounded(blocks: &Blocks<'_>, findings: &mut Findings<'_>) {
     for user in blocks.caching() {
         let Some((key, Some(statement))) = user.key() else {
@@ -74,7 +63,7 @@ pub(super) fn cache_key_unbounded(blocks: &Blocks<'_>, findings: &mut Findings<'
         let message = format!("clients can make any number of entries by ${name} in the key");
         if let Some(warning) = findings.warn(CACHE_KEY_UNBOUNDED, statement.span, message) {
             warning.help(match &**name {
-                "http_range" => "for ranges use \"slice\" and $slice_range".to_string(),
+                "http_range" => "for ranges use \"slice\"".to_string(),
                 _ => format!("reduce it to a few values: map ${name} $kind {{ … }}"),
             });
         }
@@ -110,52 +99,4 @@ fn is_chosen(name: &str, others: &[&str]) -> bool {
 fn is_unbounded(name: &str) -> bool {
     let is_field = name.starts_with("http_") && name != "http_host";
     is_field || name.starts_with("cookie_")
-}
-
-pub(super) fn slice_without_range(blocks: &Blocks<'_>, findings: &mut Findings<'_>) {
-    for user in blocks.caching() {
-        let slices = user.view.in_force("slice");
-        let Some(slice) = slices.first() else {
-            continue;
-        };
-        if slice.args.first().is_some_and(|word| word.text == "0") {
-            continue;
-        }
-        let missing = [
-            (!has_range_in_key(&user)).then(|| user.name("cache_key")),
-            (!asks_for_range(&user)).then(|| user.name("set_header")),
-        ];
-        for directive in missing.into_iter().flatten() {
-            let message = format!("\"slice\" needs $slice_range in \"{directive}\"");
-            if let Some(warning) = findings.warn(SLICE_WITHOUT_RANGE, slice.span, message) {
-                warning.help(match directive.ends_with("key") {
-                    true => format!("write \"{directive} $uri$is_args$args$slice_range;\""),
-                    false => format!("write \"{directive} Range $slice_range;\""),
-                });
-            }
-        }
-    }
-}
-
-fn has_range_in_key(user: &Passing<'_, '_>) -> bool {
-    // Without a key nothing is stored that could be mixed up.
-    user.key().is_none_or(|(key, _)| has_slice_range(key))
-}
-
-/// Only `proxy` has fields; the others have parameters, under several names.
-fn asks_for_range(user: &Passing<'_, '_>) -> bool {
-    let fields = user.in_force("set_header");
-    user.protocol != "proxy"
-        || fields.iter().any(|st| match st.args.as_slice() {
-            [name, value] => {
-                name.text.eq_ignore_ascii_case("range") && has_slice_range(&value.text)
-            }
-            _ => false,
-        })
-}
-
-/// A variable that is not built in may hold it.
-fn has_slice_range(text: &str) -> bool {
-    let has = |name: &String| name == "slice_range" || !crate::var::is_known(name);
-    variables(text).iter().any(has)
 }

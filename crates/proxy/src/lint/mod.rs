@@ -72,10 +72,6 @@ pub const LINTS: &[Lint] = &[
         check: key::cache_key_ambiguous,
     },
     Lint {
-        code: key::SLICE_WITHOUT_RANGE,
-        check: key::slice_without_range,
-    },
-    Lint {
         code: inherit::LIST_NOT_INHERITED,
         check: inherit::list_not_inherited,
     },

@@ -182,20 +182,6 @@ fn values_of_clients_that_run_into_each_other_in_a_key_are_found() {
 }
 
 #[test]
-fn slices_need_their_range_in_the_key_and_in_the_request() {
-    let lines = |more: &str| format!("slice 1m; proxy_cache_valid 1m; {more}");
-    let key = "proxy_cache_key $uri$slice_range;";
-    let range = "proxy_set_header Range $slice_range;";
-    let both = format!("{key} {range}");
-    for (more, is_found) in [(&*both, false), (key, true), (range, true), ("", true)] {
-        let expected = Vec::from_iter(is_found.then_some("slice_without_range"));
-        check(&[(&caching("", &lines(more)), &expected)]);
-    }
-    let off = "slice 0; proxy_cache_valid 1m;";
-    check(&[(&caching("", off), &[])]);
-}
-
-#[test]
 fn lists_that_an_inner_list_replaces_are_found() {
     let text = |outer: &str, inner: &str| {
         format!("http {{ server {{ {outer} location / {{ {inner} }} }} }}")

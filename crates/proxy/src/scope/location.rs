@@ -4,9 +4,9 @@
 //! block around it. What two families decide together is settled at the end.
 
 use millpond_cache::args::ArgsPolicy;
+use millpond_cache::slice::SlicePolicy;
 use millpond_conf::{ParseContext, Scope, Span};
 
-use crate::cache::slice::SlicePolicy;
 use crate::upstream::cdn_loop::CdnLoopPolicy;
 use crate::upstream::cookie::CookiePolicy;
 use crate::upstream::fastcgi::FastCgiPolicy;

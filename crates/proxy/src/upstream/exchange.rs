@@ -75,6 +75,25 @@ pub struct Ask {
     pub if_none_match: Option<Bytes>,
     /// If-Modified-Since, of a stale entry.
     pub if_modified_since: Option<Bytes>,
+    /// Range, of what is missing of an entry; it stands above what the configuration says.
+    pub range: Option<Bytes>,
+    /// If-Range, of the version that the range is wanted of.
+    pub if_range: Option<Bytes>,
+}
+
+impl Ask {
+    /// The range that is asked for with its condition, by the fields' names.
+    pub fn range_fields(&self) -> impl Iterator<Item = (Known, &Bytes)> {
+        let range = self.range.as_ref().map(|value| (Known::Range, value));
+        let if_range = self.if_range.as_ref().map(|value| (Known::IfRange, value));
+        range.into_iter().chain(if_range)
+    }
+
+    /// Whether a field that the configuration sets is left to [`Self::range_fields`].
+    pub fn replaces(&self, name: &[u8]) -> bool {
+        self.range.is_some()
+            && (name.eq_ignore_ascii_case(b"range") || name.eq_ignore_ascii_case(b"if-range"))
+    }
 }
 
 /// An answer whose head was read.

@@ -8,7 +8,8 @@
 //! Invariants:
 //! 1. The framing of the request is ours: neither Content-Length nor Transfer-Encoding of the
 //!    client goes on unless it describes the body that is sent.
-//! 2. When the answer is for the cache, no condition or range of the client goes on.
+//! 2. When the answer is for the cache, no condition or range of the client goes on; a range of the
+//!    cache's own stands above what the configuration says.
 
 use std::sync::Arc;
 
@@ -206,7 +207,7 @@ fn write_fields(
         encode::write_known(head, Known::Host, resolved.host.as_bytes());
     }
     for set in &policy.set_headers {
-        if set.name.eq_ignore_ascii_case("host") {
+        if set.name.eq_ignore_ascii_case("host") || ask.replaces(set.name.as_bytes()) {
             continue;
         }
         let value = req.eval(&set.value);
@@ -218,18 +219,7 @@ fn write_fields(
     let announced = [Known::ContentLength, Known::TransferEncoding];
     let announced_empty = passing.pass_body && announced.iter().any(|known| req.head.has(*known));
     write_framing((body, announced_empty), &is_set, head);
-    if ask.is_for_cache {
-        for (known, value) in [
-            (Known::IfModifiedSince, &ask.if_modified_since),
-            (Known::IfNoneMatch, &ask.if_none_match),
-        ] {
-            if let Some(value) = value
-                && !is_set(known.lower().as_bytes())
-            {
-                encode::write_known(head, known, value);
-            }
-        }
-    }
+    write_ask(ask, &is_set, head);
     if !passing.pass_headers {
         return;
     }
@@ -266,6 +256,25 @@ fn write_via(req: &Request, head: &mut BytesMut) {
         _ => b"1.0 millpond",
     });
     encode::write_known(head, Known::Via, &via);
+}
+
+/// What is asked for the cache.
+fn write_ask(ask: &Ask, is_set: &dyn Fn(&[u8]) -> bool, head: &mut BytesMut) {
+    if ask.is_for_cache {
+        for (known, value) in [
+            (Known::IfModifiedSince, &ask.if_modified_since),
+            (Known::IfNoneMatch, &ask.if_none_match),
+        ] {
+            if let Some(value) = value
+                && !is_set(known.lower().as_bytes())
+            {
+                encode::write_known(head, known, value);
+            }
+        }
+    }
+    for (known, value) in ask.range_fields() {
+        encode::write_known(head, known, value);
+    }
 }
 
 fn write_framing(

@@ -31,6 +31,7 @@ pub mod refresh;
 pub mod request;
 pub mod scgi;
 pub mod send;
+pub mod slice;
 pub mod sticky;
 pub mod store;
 pub mod trace;

@@ -73,6 +73,9 @@ pub fn for_each(
     let params = &settings.param.params;
     for param in params {
         let is_field = param.name.starts_with(FIELD_PREFIX);
+        if is_field && ask.replaces(&field_name(&param.name)) {
+            continue;
+        }
         if is_field && param.value.as_literal().is_some_and(<[u8]>::is_empty) {
             continue;
         }
@@ -92,6 +95,9 @@ pub fn for_each(
                 write(name.as_bytes(), value);
             }
         }
+    }
+    for (known, value) in ask.range_fields() {
+        write(&param_name(known.lower().as_bytes()), value);
     }
     if settings.request.pass_headers {
         write_fields(req, params, ask, write);
@@ -142,6 +148,14 @@ fn write_fields(req: &Request, params: &[Param], ask: &Ask, write: &mut dyn FnMu
             write(&field.name, &field.value);
         }
     }
+}
+
+/// The name of the field that a parameter stands for.
+fn field_name(param: &str) -> Vec<u8> {
+    let name = param.strip_prefix(FIELD_PREFIX).unwrap_or(param);
+    name.bytes()
+        .map(|byte| if byte == b'_' { b'-' } else { byte })
+        .collect()
 }
 
 fn param_name(field: &[u8]) -> Vec<u8> {

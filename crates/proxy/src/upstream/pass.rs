@@ -18,6 +18,7 @@ use super::exchange::{self, Ask, Fetched};
 use super::group::{self, Group};
 use super::peer::{Peer, PeerSettings};
 use super::protocol::Protocol;
+use super::slice;
 use crate::cache::status_header::{self, Told};
 use crate::cache::{self, by_rfc, post};
 use crate::downstream::address::Address;
@@ -31,6 +32,7 @@ use crate::scope::build::Builder;
 use crate::scope::declared::Declared;
 use millpond_cache::method::CacheMethod;
 use millpond_cache::reason::Note;
+use millpond_cache::slice::SliceSize;
 use millpond_semantics::cache_status::Forward;
 
 /// Rows of this file.
@@ -436,18 +438,9 @@ impl PassTarget {
     }
 }
 
-/// Answers from the upstream, in slices where the location says so.
+/// Answers from the upstream, through the cache where there is one.
 pub async fn run(req: &mut Request, target: &Arc<PassTarget>) -> Result<Response, Failure> {
     cdn_loop::check(req, target.protocol)?;
-    let size = req.location.settings.slice.size.0;
-    if size > 0 && matches!(req.method, Method::Get | Method::Head) && req.conf.uses_slices {
-        return Box::pin(cache::slice::run(req, target, size)).await;
-    }
-    run_whole(req, target).await
-}
-
-/// Answers from the upstream, through the cache where there is one.
-pub async fn run_whole(req: &mut Request, target: &Arc<PassTarget>) -> Result<Response, Failure> {
     let location = Arc::clone(&req.location);
     note_host(req, target);
     if let Some(cache) = location.cache(target.protocol)
@@ -472,9 +465,13 @@ pub async fn run_whole(req: &mut Request, target: &Arc<PassTarget>) -> Result<Re
         };
         note_unasked(req, why);
     }
-    let fetched = Box::pin(exchange::fetch(req, target, &Ask::default())).await?;
-    invalidate(req, target, &fetched)?;
-    let mut response = answer::from_fetched(req, target, fetched)?;
+    if let SliceSize::Bytes(size) = location.settings.slice.size
+        && matches!(req.method, Method::Get | Method::Head)
+        && req.conf.uses_slices
+    {
+        return Box::pin(slice::run(req, target, size)).await;
+    }
+    let mut response = fetch(req, target).await?;
     if has_cache {
         let told = Told {
             tries_before,
@@ -489,6 +486,13 @@ pub async fn run_whole(req: &mut Request, target: &Arc<PassTarget>) -> Result<Re
 fn note_unasked(req: &Request, why: Forward) {
     let mut trace = req.upstream.borrow_mut();
     trace.account.note(Note::Forwarded(why));
+}
+
+/// Answers from the upstream for this client alone.
+pub async fn fetch(req: &mut Request, target: &Arc<PassTarget>) -> Result<Response, Failure> {
+    let fetched = Box::pin(exchange::fetch(req, target, &Ask::default())).await?;
+    invalidate(req, target, &fetched)?;
+    answer::from_fetched(req, target, fetched)
 }
 
 /// What the cache holds for a URI is wrong after an unsafe method has succeeded.

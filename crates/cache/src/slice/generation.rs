@@ -1,0 +1,556 @@
+//! What is being filled of one generation, and who may ask the origin for what.
+//!
+//! ```text
+//!            claim                 answered            end of the run, or of the body
+//!  missing ─────────► run: Asked ───────────► Flowing ───────────────────► Ended
+//!                        │ failed, changed        │ broken off, cut            ▲
+//!                        └────────────────────────┴────────────────────────────┘
+//! ```
+//!
+//! A [`Run`] is one request to the origin for neighbouring slices. All runs of a generation and
+//! the slices that were begun from their middle stand under one lock: whoever wants bytes either
+//! finds the run that will bring them or claims them.
+//!
+//! A run that begins deep in its first slice claims a *tail*, which waits in memory; the gap before
+//! it is claimed like anything else that is missing, at the latest by the run itself when it has
+//! ended.
+//!
+//! Invariants:
+//! 1. The spans of running runs, and of tails, do not overlap.
+//! 2. A run that has ended is not in the list, and everybody who waited for it knows.
+//! 3. A tail leaves the list when its slice is stored, or cannot be any more.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millpond_store::{Entry, Key, Region, Zone};
+use tokio::sync::Notify;
+
+use super::filling::Filling;
+use super::version::Validator;
+use super::{DEEP, RUN_BYTES, RUN_SLICES};
+use crate::head::{SliceSet, StoredHead};
+use crate::use_stale::StaleCause;
+use crate::zone::FoundEntry;
+
+/// One version of a body in slices, in use.
+pub struct Generation {
+    /// The slices.
+    pub set: SliceSet,
+    /// What names the version.
+    pub validator: Validator,
+    /// Key of the entry.
+    owner: Key,
+    store: Arc<Zone>,
+    state: Mutex<State>,
+    is_retired: AtomicBool,
+    readers: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    runs: Vec<Arc<Run>>,
+    tails: Vec<Arc<Tail>>,
+}
+
+/// A slice of which only the end has come.
+#[derive(Debug)]
+pub struct Tail {
+    /// Which slice.
+    pub index: u64,
+    /// Its bytes.
+    pub filling: Arc<Filling>,
+    state: Mutex<TailState>,
+    changed: Notify,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TailState {
+    Arriving,
+    Whole,
+    Broken,
+}
+
+/// How long a run goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// For who reads: it ends with a slice when nobody reads the body any more.
+    Readers,
+    /// To its end.
+    Cache,
+}
+
+/// One request to the origin for neighbouring slices.
+#[derive(Debug)]
+pub struct Run {
+    /// The first byte.
+    pub start: u64,
+    /// How long it goes on.
+    pub purpose: Purpose,
+    state: Mutex<RunState>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct RunState {
+    /// The next byte to come.
+    at: u64,
+    /// The first byte behind the run.
+    end: u64,
+    fillings: Vec<Arc<Filling>>,
+    ended: Option<RunEnd>,
+    /// The origin has begun to answer.
+    is_answered: bool,
+    /// Changes whenever something else does.
+    version: u64,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunEnd {
+    /// It brought what it could; what is missing now must be asked for anew.
+    Done,
+    /// The origin has another version.
+    Changed,
+    /// The origin answered with something that is not for the cache, such as an error.
+    Refused,
+    /// No answer came, or it broke off.
+    Failed {
+        /// The status that a client gets for it.
+        status: u16,
+        /// The word of `proxy_cache_use_stale` for it.
+        cause: Option<StaleCause>,
+    },
+}
+
+/// What a run has of a byte.
+#[derive(Debug)]
+pub enum Look {
+    /// These bytes, from the one that was asked for on.
+    Bytes(Vec<Region>),
+    /// Nothing yet; the version to wait behind.
+    Wait(u64),
+    /// Nothing any more.
+    Gone(Option<RunEnd>),
+}
+
+/// Who brings a byte that is not held.
+pub enum Source {
+    /// This run, that runs.
+    Run(Arc<Run>),
+    /// It is in this tail.
+    Tail(Arc<Filling>),
+    /// Whoever asked: the run is in the list, and must be driven.
+    Claimed(Arc<Run>),
+}
+
+impl std::fmt::Debug for Generation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Generation")
+            .field("set", &self.set)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Generation {
+    pub(crate) fn new(store: Arc<Zone>, owner: Key, head: &StoredHead, set: SliceSet) -> Self {
+        Generation {
+            set,
+            validator: Validator::stored(head),
+            owner,
+            store,
+            state: Mutex::default(),
+            is_retired: AtomicBool::new(false),
+            readers: AtomicUsize::new(0),
+        }
+    }
+
+    /// The store.
+    pub(crate) fn store(&self) -> &Arc<Zone> {
+        &self.store
+    }
+
+    /// Key of the entry.
+    pub(crate) fn owner(&self) -> &Key {
+        &self.owner
+    }
+
+    /// A slice, if the store has it.
+    pub fn held(&self, index: u64) -> Option<Entry> {
+        let span = self.set.span(index);
+        let entry = self.store.find(&self.set.key(index))?;
+        (entry.len() == span.end - span.start).then_some(entry)
+    }
+
+    /// Whether a slice is held or arriving.
+    pub fn is_at_hand(&self, index: u64) -> bool {
+        let start = self.set.span(index).start;
+        self.store.peek(&self.set.key(index))
+            || self.state().runs.iter().any(|run| run.covers(start))
+    }
+
+    /// Whether the version is gone at the origin.
+    pub fn is_retired(&self) -> bool {
+        self.is_retired.load(Ordering::Acquire)
+    }
+
+    /// Takes the entry out of the zone, unless another has taken its place.
+    pub fn retire(&self) {
+        if self.is_retired.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let found = self.store.find(&self.owner);
+        let head = found.and_then(|entry| StoredHead::decode(entry.head()));
+        let generation = head.and_then(|head| head.sliced).map(|set| set.generation);
+        if generation == Some(self.set.generation) {
+            self.store.remove(&self.owner);
+        }
+    }
+
+    /// Somebody reads the body until the guard is dropped.
+    pub fn attend(self: &Arc<Self>) -> Attendance {
+        self.readers.fetch_add(1, Ordering::AcqRel);
+        Attendance(Arc::clone(self))
+    }
+
+    /// Whether nobody reads the body.
+    pub(crate) fn is_deserted(&self) -> bool {
+        self.readers.load(Ordering::Acquire) == 0
+    }
+
+    /// Finds out who brings the bytes from the start of `wanted` on; claims them if nobody does.
+    /// `None` if the store has the first by now.
+    pub fn source(&self, wanted: &Range<u64>, purpose: Purpose) -> Option<Source> {
+        let (position, end) = (wanted.start, wanted.end);
+        let index = self.set.index_of(position);
+        let mut state = self.state();
+        if let Some(run) = state.runs.iter().find(|run| run.covers(position)) {
+            return Some(Source::Run(Arc::clone(run)));
+        }
+        let tail = state.tails.iter().find(|tail| tail.index == index);
+        let tail_start = tail.map(|tail| tail.filling.memory_start());
+        if let Some(tail) = tail
+            && position >= tail.filling.memory_start()
+        {
+            return Some(Source::Tail(Arc::clone(&tail.filling)));
+        }
+        if self.store.peek(&self.set.key(index)) {
+            return None;
+        }
+        let span = match tail_start {
+            Some(tail_start) => self.set.span(index).start..tail_start,
+            None => self.claimable(&state, position, end),
+        };
+        Some(Source::Claimed(self.claim(&mut state, span, purpose)))
+    }
+
+    /// Whether a run is more than a slice away from a byte that it will bring.
+    pub fn is_far(&self, run: &Run, position: u64) -> bool {
+        position.saturating_sub(run.progress().0) > self.set.size.max(DEEP)
+    }
+
+    /// Lets somebody else bring the slice that holds a byte, and what follows it in the run.
+    pub fn cut(&self, run: &Run, position: u64) {
+        let start = self.set.span(self.set.index_of(position)).start;
+        // So that nobody claims meanwhile.
+        let _state = self.state();
+        run.cut(start);
+    }
+
+    /// What a run from `position` on may ask for: its slice, and those that follow and are missing,
+    /// too, up to `end`.
+    fn claimable(&self, state: &State, position: u64, end: u64) -> Range<u64> {
+        let first = self.set.index_of(position);
+        let first_span = self.set.span(first);
+        let start = match position - first_span.start {
+            depth if depth >= DEEP => position,
+            _ => first_span.start,
+        };
+        let mut last = first_span.end;
+        for index in (first..first.saturating_add(RUN_SLICES)).skip(1) {
+            let span = self.set.span(index);
+            let is_wanted = span.start < end && !span.is_empty();
+            let fits = span.end.saturating_sub(first_span.start) <= RUN_BYTES;
+            if !is_wanted || !fits || self.is_taken(state, index) {
+                break;
+            }
+            last = span.end;
+        }
+        start..last
+    }
+
+    fn is_taken(&self, state: &State, index: u64) -> bool {
+        let start = self.set.span(index).start;
+        state.tails.iter().any(|tail| tail.index == index)
+            || state
+                .runs
+                .iter()
+                .any(|run| run.overlaps(&self.set.span(index)) || run.covers(start))
+            || self.store.peek(&self.set.key(index))
+    }
+
+    fn claim(&self, state: &mut State, span: Range<u64>, purpose: Purpose) -> Arc<Run> {
+        let index = self.set.index_of(span.start);
+        let slice = self.set.span(index);
+        if span.start > slice.start {
+            state.tails.push(Arc::new(Tail {
+                index,
+                filling: Arc::new(Filling::new(slice, span.start)),
+                state: Mutex::new(TailState::Arriving),
+                changed: Notify::new(),
+            }));
+        }
+        let run = Arc::new(Run::new(span, purpose));
+        state.runs.push(Arc::clone(&run));
+        run
+    }
+
+    /// A run for bytes that arrive already; `None` if somebody else brings the first of them, or
+    /// they are held.
+    pub fn adopt(&self, span: Range<u64>, purpose: Purpose) -> Option<Arc<Run>> {
+        let mut state = self.state();
+        let first = self.set.index_of(span.start);
+        if span.is_empty() || self.is_taken(&state, first) {
+            return None;
+        }
+        let mut end = self.set.span(first).end;
+        while end < span.end && !self.is_taken(&state, self.set.index_of(end)) {
+            end = self.set.round_up(end + 1);
+        }
+        Some(self.claim(&mut state, span.start..end.min(span.end), purpose))
+    }
+
+    /// Claims the first missing slice from `index` on and those that follow it, `count` at most,
+    /// for nobody in particular.
+    pub fn claim_ahead(&self, index: u64, count: u64) -> Option<Arc<Run>> {
+        let mut state = self.state();
+        let wanted = index..index.saturating_add(count);
+        let first = wanted
+            .clone()
+            .find(|index| !self.set.span(*index).is_empty() && !self.is_taken(&state, *index))?;
+        let end = self.set.span(wanted.end - 1).end;
+        let span = self.claimable(&state, self.set.span(first).start, end);
+        Some(self.claim(&mut state, span, Purpose::Cache))
+    }
+
+    /// The tail of a slice.
+    pub(crate) fn tail(&self, index: u64) -> Option<Arc<Tail>> {
+        let state = self.state();
+        state.tails.iter().find(|tail| tail.index == index).cloned()
+    }
+
+    /// Claims the gap before a tail, if nobody has.
+    pub(crate) fn claim_gap(&self, tail: &Tail) -> Option<Arc<Run>> {
+        let mut state = self.state();
+        let gap = self.set.span(tail.index).start..tail.filling.memory_start();
+        let is_listed = state.tails.iter().any(|other| other.index == tail.index);
+        let is_claimed = state.runs.iter().any(|run| run.overlaps(&gap));
+        (is_listed && !is_claimed && !gap.is_empty())
+            .then(|| self.claim(&mut state, gap, Purpose::Cache))
+    }
+
+    /// INVARIANT 3.
+    pub(crate) fn drop_tail(&self, index: u64) {
+        self.state().tails.retain(|tail| tail.index != index);
+    }
+
+    /// Ends a run. INVARIANT 2.
+    pub(crate) fn end(&self, run: &Arc<Run>, end: RunEnd) {
+        let mut state = self.state();
+        state.runs.retain(|other| !Arc::ptr_eq(other, run));
+        // INVARIANT 3: a tail that has not come whole by now will not.
+        state.tails.retain(|tail| {
+            let is_left = tail.filling.memory_start() == run.start && tail.is_arriving();
+            if is_left {
+                tail.finish(false);
+            }
+            !is_left
+        });
+        drop(state);
+        run.finish(end);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps runs for readers going.
+#[derive(Debug)]
+pub struct Attendance(Arc<Generation>);
+
+impl Attendance {
+    /// What is read.
+    pub fn generation(&self) -> &Arc<Generation> {
+        &self.0
+    }
+}
+
+impl Drop for Attendance {
+    fn drop(&mut self) {
+        self.0.readers.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Run {
+    fn new(span: Range<u64>, purpose: Purpose) -> Self {
+        Run {
+            start: span.start,
+            purpose,
+            state: Mutex::new(RunState {
+                at: span.start,
+                end: span.end,
+                fillings: Vec::new(),
+                ended: None,
+                is_answered: false,
+                version: 0,
+            }),
+            changed: Notify::new(),
+        }
+    }
+
+    /// The first byte behind it; it may be moved towards the start.
+    pub fn end(&self) -> u64 {
+        self.state().end
+    }
+
+    fn covers(&self, position: u64) -> bool {
+        position >= self.start && position < self.end()
+    }
+
+    fn overlaps(&self, span: &Range<u64>) -> bool {
+        span.start < self.end() && self.start < span.end
+    }
+
+    /// Lets another run bring what begins at `start`, unless that is being filled already.
+    fn cut(&self, start: u64) {
+        let mut state = self.state();
+        if start > state.at && start > self.start {
+            state.end = state.end.min(start);
+        }
+    }
+
+    /// The next byte to come, and whether the origin has begun to answer.
+    pub fn progress(&self) -> (u64, bool) {
+        let state = self.state();
+        (state.at, state.is_answered)
+    }
+
+    /// The origin has begun to answer.
+    pub(crate) fn answered(&self) {
+        self.state().is_answered = true;
+    }
+
+    /// The answer ends here.
+    pub(crate) fn shorten(&self, end: u64) {
+        let mut state = self.state();
+        state.end = state.end.min(end);
+    }
+
+    /// A slice begins to arrive.
+    pub(crate) fn add(&self, filling: &Arc<Filling>) {
+        self.state().fillings.push(Arc::clone(filling));
+    }
+
+    /// A slice is in the store: it need not be read from here.
+    pub(crate) fn drop_filling(&self, filling: &Arc<Filling>) {
+        self.state()
+            .fillings
+            .retain(|other| !Arc::ptr_eq(other, filling));
+    }
+
+    /// Bytes up to `at` can be read.
+    pub(crate) fn advance(&self, at: u64) {
+        let mut state = self.state();
+        state.at = at;
+        state.version += 1;
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    fn finish(&self, end: RunEnd) {
+        let mut state = self.state();
+        state.ended.get_or_insert(end);
+        state.version += 1;
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// What can be read of a range, from its start on.
+    pub fn look(&self, range: Range<u64>) -> Look {
+        let state = self.state();
+        let filling = state
+            .fillings
+            .iter()
+            .find(|filling| filling.span().contains(&range.start));
+        let regions = filling.map(|filling| filling.regions(range.clone()));
+        match regions.filter(|regions| !regions.is_empty()) {
+            Some(regions) => Look::Bytes(regions),
+            None if state.ended.is_some() => Look::Gone(state.ended),
+            // It came and is in the store, or was cut off.
+            None if range.start < state.at || range.start >= state.end => Look::Gone(None),
+            None => Look::Wait(state.version),
+        }
+    }
+
+    /// Waits until something has changed since `version`.
+    pub async fn changed(&self, version: u64) {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if self.state().version != version {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, RunState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tail {
+    fn is_arriving(&self) -> bool {
+        *self.state() == TailState::Arriving
+    }
+
+    /// It has come to its end, or will not.
+    pub(crate) fn finish(&self, is_whole: bool) {
+        let end = match is_whole {
+            true => TailState::Whole,
+            false => TailState::Broken,
+        };
+        *self.state() = end;
+        self.changed.notify_waiters();
+    }
+
+    /// Waits for its end; true if it is whole.
+    pub(crate) async fn whole(&self) -> bool {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            let state = *self.state();
+            if state != TailState::Arriving {
+                return state == TailState::Whole;
+            }
+            changed.await;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, TailState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The generation of an entry in slices.
+pub(crate) fn of_entry(store: &Arc<Zone>, found: &FoundEntry) -> Option<Generation> {
+    let set = found.head.sliced?;
+    Some(Generation::new(
+        Arc::clone(store),
+        found.key,
+        &found.head,
+        set,
+    ))
+}

@@ -1,0 +1,308 @@
+//! A run: the bytes of neighbouring slices, from the origin into the store.
+//!
+//! The task that drives a run belongs to no client. It stops reading the origin while the disk is
+//! behind, stores each slice when it is whole, and ends with the body, with what others bring, with
+//! the first slice that the store does not take, or when nobody reads any more.
+//!
+//! Invariants:
+//! 1. A slice that is not whole is not stored.
+//! 2. Whatever way the task ends, also dropped, its run is ended.
+//! 3. Memory is bounded: the store's write window, and one slice.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_store::Writer;
+
+use super::answer::{Asked, Judged, judge};
+use super::filling::Filling;
+use super::generation::{Generation, Purpose, Run, RunEnd, Tail};
+use crate::step::{self, Ask, Exchange, FetchEnd, FetchFailure, Fetched};
+
+/// Ends a run in whatever way its task ends.
+struct Driven {
+    generation: Arc<Generation>,
+    run: Arc<Run>,
+    end: RunEnd,
+}
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        self.generation.end(&self.run, self.end);
+    }
+}
+
+impl Driven {
+    fn new(generation: &Arc<Generation>, run: &Arc<Run>) -> Self {
+        Driven {
+            generation: Arc::clone(generation),
+            run: Arc::clone(run),
+            end: BROKEN_OFF,
+        }
+    }
+}
+
+/// What a run is that was given up.
+const BROKEN_OFF: RunEnd = RunEnd::Failed {
+    status: 502,
+    cause: None,
+};
+
+/// Asks the origin for a claimed run and brings it, and the gap before it, if it leaves one.
+pub async fn drive<X: Exchange>(mut x: X, generation: Arc<Generation>, run: Arc<Run>) {
+    let mut driven = Driven::new(&generation, &run);
+    driven.end = match ask(&mut x, &generation, &run).await {
+        Ok(fetched) => pump(fetched, &generation, &run).await,
+        Err(end) => end,
+    };
+    drop(driven);
+    fill_gap(&mut x, &generation, &run).await;
+}
+
+/// Brings a run whose answer is there already, and the gap before it, if it leaves one.
+pub async fn adopt<X: Exchange>(
+    mut x: X,
+    generation: Arc<Generation>,
+    (run, fetched): (Arc<Run>, X::Fetched),
+) {
+    let mut driven = Driven::new(&generation, &run);
+    driven.end = pump(fetched, &generation, &run).await;
+    drop(driven);
+    fill_gap(&mut x, &generation, &run).await;
+}
+
+/// What was fetched from the middle of a slice on is kept: the beginning is fetched behind it.
+async fn fill_gap<X: Exchange>(x: &mut X, generation: &Arc<Generation>, run: &Run) {
+    let index = generation.set.index_of(run.start);
+    let is_deep = run.start > generation.set.span(index).start;
+    let Some(tail) = generation.tail(index).filter(|_| is_deep) else {
+        return;
+    };
+    let Some(gap) = generation.claim_gap(&tail) else {
+        return;
+    };
+    let mut driven = Driven::new(generation, &gap);
+    driven.end = match ask(x, generation, &gap).await {
+        Ok(fetched) => pump(fetched, generation, &gap).await,
+        Err(end) => end,
+    };
+    drop(driven);
+    generation.drop_tail(index);
+}
+
+/// Asks for the run; what is not its bytes ends it.
+async fn ask<X: Exchange>(
+    x: &mut X,
+    generation: &Generation,
+    run: &Run,
+) -> Result<X::Fetched, RunEnd> {
+    if generation.is_retired() {
+        return Err(RunEnd::Changed);
+    }
+    let asked = Asked::From {
+        start: run.start,
+        end: run.end(),
+    };
+    let ask = Ask {
+        purpose: step::Purpose::Fill,
+        range: Some(asked.field()),
+        if_range: generation.validator.if_range(),
+        ..Ask::default()
+    };
+    let fetched = x.fetch(&ask).await.map_err(|failure| RunEnd::Failed {
+        status: failure.status(),
+        cause: failure.cause(),
+    })?;
+    match verdict(generation, &fetched, &asked) {
+        Answer::Ours { end } => {
+            run.shorten(end);
+            Ok(fetched)
+        }
+        Answer::Changed => {
+            generation.retire();
+            Err(RunEnd::Changed)
+        }
+        Answer::Refused => Err(RunEnd::Refused),
+    }
+}
+
+/// What an answer means for a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Its bytes, up to here.
+    Ours {
+        /// The first byte behind them.
+        end: u64,
+    },
+    /// The origin has another version, or none.
+    Changed,
+    /// It says nothing about the version.
+    Refused,
+}
+
+pub(crate) fn verdict<F: Fetched>(generation: &Generation, fetched: &F, asked: &Asked) -> Answer {
+    match judge(fetched, asked) {
+        Judged::Range { end, total, .. } => {
+            let is_ours = total == generation.set.total && generation.validator.names(fetched);
+            match is_ours {
+                true => Answer::Ours { end },
+                false => Answer::Changed,
+            }
+        }
+        Judged::Unusable(_) | Judged::Unmeasured => Answer::Refused,
+        Judged::Unsatisfiable { .. } => Answer::Changed,
+        // RFC 9110 §13.1.5: the whole comes instead of the range when the validator does not match.
+        Judged::Other => match fetched.status() {
+            401 | 403 | 407 | 408 | 429 | 500..=599 => Answer::Refused,
+            _ => Answer::Changed,
+        },
+    }
+}
+
+/// A slice that arrives, and where it goes.
+struct Arriving {
+    filling: Arc<Filling>,
+    writer: Option<Writer>,
+    tail: Option<Arc<Tail>>,
+}
+
+/// Brings the bytes of a run.
+async fn pump<F: Fetched>(mut fetched: F, generation: &Generation, run: &Run) -> RunEnd {
+    let mut at = run.start;
+    let mut rest = Bytes::new();
+    run.answered();
+    while at < run.end() {
+        if run.purpose == Purpose::Readers && at > run.start && generation.is_deserted() {
+            return RunEnd::Done;
+        }
+        let mut arriving = Arriving::begin(generation, run, at);
+        let end = arriving.filling.span().end.min(run.end());
+        while at < end {
+            if rest.is_empty() {
+                arriving.room().await;
+                rest = match fetched.next().await {
+                    Some(Ok(bytes)) => bytes,
+                    Some(Err(FetchEnd::TimedOut)) => return TIMED_OUT,
+                    Some(Err(FetchEnd::Truncated)) | None => return BROKEN_OFF,
+                };
+            }
+            let left = usize::try_from(end - at).unwrap_or(usize::MAX);
+            let bytes = rest.split_to(rest.len().min(left));
+            at += bytes.len() as u64;
+            arriving.append(bytes);
+            run.advance(at);
+        }
+        if !arriving.finish(generation, run).await {
+            return RunEnd::Done;
+        }
+    }
+    RunEnd::Done
+}
+
+const TIMED_OUT: RunEnd = RunEnd::Failed {
+    status: 504,
+    cause: Some(crate::use_stale::StaleCause::Timeout),
+};
+
+impl Arriving {
+    /// Begins the slice that holds the byte at `at`.
+    fn begin(generation: &Generation, run: &Run, at: u64) -> Self {
+        let index = generation.set.index_of(at);
+        let span = generation.set.span(index);
+        let is_begun = span.start < at;
+        if let Some(tail) = generation.tail(index).filter(|_| is_begun) {
+            run.add(&tail.filling);
+            return Arriving {
+                filling: Arc::clone(&tail.filling),
+                writer: None,
+                tail: Some(tail),
+            };
+        }
+        let filling = Arc::new(Filling::new(span.clone(), at));
+        // A tail that is gone already: the bytes are for those who read along.
+        let writer = match is_begun {
+            true => None,
+            false => open(generation, index, span.end - span.start),
+        };
+        if let Some(writer) = &writer {
+            filling.set_view(writer.view());
+        }
+        run.add(&filling);
+        Arriving {
+            filling,
+            writer,
+            tail: None,
+        }
+    }
+
+    async fn room(&self) {
+        if let Some(writer) = &self.writer {
+            writer.room().await;
+        }
+    }
+
+    fn append(&mut self, bytes: Bytes) {
+        let Some(writer) = &mut self.writer else {
+            return self.filling.push(bytes);
+        };
+        let before = writer.view().len();
+        if writer.append(bytes.clone()).is_ok() {
+            return;
+        }
+        // What could not be given a place may be in the view all the same.
+        let taken = writer.view().len().saturating_sub(before);
+        let taken = usize::try_from(taken).unwrap_or(bytes.len());
+        self.writer = None;
+        self.filling.leave_view();
+        self.filling.push(bytes.slice(taken.min(bytes.len())..));
+    }
+
+    /// The bytes have come; false when the store did not take them, so that the run is not worth
+    /// going on with.
+    async fn finish(mut self, generation: &Generation, run: &Run) -> bool {
+        if let Some(tail) = self.tail {
+            tail.finish(true);
+            return true;
+        }
+        let index = generation.set.index_of(self.filling.span().start);
+        let is_whole = run.end() >= self.filling.span().end;
+        if !is_whole && !self.take_tail(generation, index).await {
+            return false;
+        }
+        let Some(writer) = self.writer else {
+            return false;
+        };
+        let is_stored = writer.finish().is_ok();
+        generation.drop_tail(index);
+        if is_stored {
+            run.drop_filling(&self.filling);
+        }
+        is_stored
+    }
+
+    /// Writes the tail behind the gap before it; false when there is none any more.
+    async fn take_tail(&mut self, generation: &Generation, index: u64) -> bool {
+        let Some(tail) = generation.tail(index) else {
+            return false;
+        };
+        if !tail.whole().await {
+            return false;
+        }
+        let Some(writer) = &mut self.writer else {
+            return false;
+        };
+        for bytes in tail.filling.memory() {
+            if writer.append(bytes).is_err() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+fn open(generation: &Generation, index: u64, len: u64) -> Option<Writer> {
+    let store = generation.store();
+    let mut writer = store.begin(generation.set.key(index), Some(len)).ok()?;
+    writer.set_head(generation.set.record_head(generation.owner(), index));
+    Some(writer)
+}

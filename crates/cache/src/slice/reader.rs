@@ -1,0 +1,365 @@
+//! The body of an entry in slices, for one client: out of what is held and what arrives.
+//!
+//! ```text
+//!  byte wanted ─► held? ──────────► regions of the record
+//!                 arriving? ──────► regions of the run or tail, as they come
+//!                 neither ────────► claim a run, have it driven, read along
+//! ```
+//!
+//! What is held is handed out at once, while nothing that is missing is waited for. A run that is
+//! far away is given a moment: it is cut only if it is not on its way, since what its origin has
+//! sent already would come twice.
+//!
+//! Invariants:
+//! 1. All bytes are of one generation; where it has no more to give, the body ends with an error.
+//! 2. A reader asks at most `SETBACKS_MAX` times in a row without getting a byte, and once if the
+//!    origin fails it outright.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use millpond_store::Region;
+
+use super::filling::Filling;
+use super::generation::{Attendance, Generation, Look, Purpose, Run, RunEnd, Source};
+use super::pump;
+use crate::clock;
+use crate::step::Exchange;
+use crate::use_stale::StaleCause;
+
+/// Look-ups that brought nothing, in a row, until the body is given up: runs that break off before
+/// their first byte, slices that are evicted before they are read.
+const SETBACKS_MAX: u8 = 4;
+/// Runs that broke off, in all, until the body is given up.
+const BREAKS_MAX: u8 = 32;
+/// How often a run that is far away is looked at (arbitrary: soon enough for people, late enough
+/// for an origin that is near).
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// How many looks more it may take to arrive (arbitrary: half a second).
+const LOOKS_MAX: u64 = 10;
+/// Slices that are looked at to tell whether all that is wanted is at hand.
+const LOOKED_AT: usize = 1024;
+
+/// Why a body ended before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SliceFailure {
+    /// The origin has another version, and a slice of this one is missing.
+    #[error("upstream has another version of a body that is kept in slices")]
+    Changed,
+    /// The origin answered a request for a slice with something else.
+    #[error("upstream did not answer a request for a slice with it")]
+    Refused,
+    /// No answer came, or none that did not break off.
+    #[error("upstream failed while a slice was fetched")]
+    Failed {
+        /// The status that a client gets for it.
+        status: u16,
+        /// The word of `proxy_cache_use_stale` for it.
+        cause: Option<StaleCause>,
+    },
+}
+
+/// Reads a body.
+pub struct SliceReader<X> {
+    x: X,
+    attendance: Attendance,
+    wanted: Range<u64>,
+    ready: VecDeque<Region>,
+    at: At,
+    waiting: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    setbacks: u8,
+    breaks: u8,
+}
+
+/// Where the next bytes come from.
+enum At {
+    Unknown,
+    Run {
+        run: Arc<Run>,
+        is_ours: bool,
+        watch: Option<Watch>,
+    },
+    Tail(Arc<Filling>),
+}
+
+/// Watches a run that is far away.
+struct Watch {
+    /// How far it was when the timer was set.
+    at: u64,
+    timer: Pin<Box<tokio::time::Sleep>>,
+}
+
+impl Watch {
+    fn new(run: &Run) -> Self {
+        Watch {
+            at: run.progress().0,
+            timer: Box::pin(clock::timer(LOOK_INTERVAL)),
+        }
+    }
+
+    /// Whether the run is so slow that it should be cut; looks now and then, and else is pending.
+    fn poll_slow(&mut self, cx: &mut Context<'_>, run: &Run, position: u64) -> Poll<()> {
+        loop {
+            ready!(self.timer.as_mut().poll(cx));
+            let (at, is_answered) = run.progress();
+            let left = position.saturating_sub(at);
+            let looks_left = left.checked_div(at.saturating_sub(self.at));
+            // Until it is answered, another request would be no faster.
+            if is_answered && looks_left.is_none_or(|looks| looks > LOOKS_MAX) {
+                return Poll::Ready(());
+            }
+            *self = Watch::new(run);
+        }
+    }
+}
+
+impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
+    /// A reader of `wanted` of the body; `x` asks the origin.
+    pub fn new(x: X, generation: &Arc<Generation>, wanted: Range<u64>) -> Self {
+        SliceReader {
+            x,
+            attendance: generation.attend(),
+            wanted: wanted.start..wanted.end.min(generation.set.total),
+            ready: VecDeque::new(),
+            at: At::Unknown,
+            waiting: None,
+            setbacks: 0,
+            breaks: 0,
+        }
+    }
+
+    /// Another reader of the same body.
+    pub fn fork(&self, wanted: Range<u64>) -> Self {
+        SliceReader::new(self.x.background(), self.generation(), wanted)
+    }
+
+    /// What is read.
+    pub fn generation(&self) -> &Arc<Generation> {
+        self.attendance.generation()
+    }
+
+    /// Reads another part; only before anything was read.
+    pub fn narrow(&mut self, wanted: Range<u64>) {
+        let total = self.generation().set.total;
+        if self.wanted.start != wanted.start {
+            self.ready.clear();
+            self.at = At::Unknown;
+            self.waiting = None;
+        }
+        self.wanted = wanted.start..wanted.end.min(total);
+    }
+
+    /// Whether all that is wanted is held or arrives for somebody else.
+    pub fn is_at_hand(&self) -> bool {
+        let generation = self.generation();
+        let set = &generation.set;
+        if self.wanted.is_empty() {
+            return true;
+        }
+        let last = set.index_of(self.wanted.end - 1);
+        let mut indexes = (set.index_of(self.wanted.start)..=last).take(LOOKED_AT);
+        indexes.all(|index| generation.is_at_hand(index))
+    }
+
+    /// Waits until the first bytes are there, or will not come.
+    pub async fn first_bytes(&mut self) -> Result<(), SliceFailure> {
+        std::future::poll_fn(|cx| self.poll_ready(cx)).await
+    }
+
+    /// The next bytes; `None` at the end.
+    pub fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Region, SliceFailure>>> {
+        if let Err(failure) = ready!(self.poll_ready(cx)) {
+            self.wanted.start = self.wanted.end;
+            return Poll::Ready(Some(Err(failure)));
+        }
+        // After [`Self::narrow`] more may be ready than is wanted.
+        let left = self.wanted.end - self.wanted.start;
+        Poll::Ready(self.ready.pop_front().filter(|_| left > 0).map(|region| {
+            let region = cut(region, left);
+            self.wanted.start += region.len();
+            Ok(region)
+        }))
+    }
+
+    /// Waits until something is ready, or all was handed out.
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SliceFailure>> {
+        while self.ready.is_empty() && !self.wanted.is_empty() {
+            if self.cuts(cx) {
+                self.waiting = None;
+                self.at = At::Unknown;
+            }
+            if let Some(waiting) = &mut self.waiting {
+                ready!(waiting.as_mut().poll(cx));
+                self.waiting = None;
+            }
+            match &self.at {
+                At::Unknown => self.locate()?,
+                At::Tail(filling) => {
+                    let regions = filling.regions(self.wanted.clone());
+                    self.take_or_leave(regions)?;
+                }
+                At::Run { run, is_ours, .. } => {
+                    let (run, is_ours) = (Arc::clone(run), *is_ours);
+                    match run.look(self.wanted.clone()) {
+                        Look::Bytes(regions) => self.take(regions),
+                        Look::Gone(end) => self.left_by(end, is_ours)?,
+                        Look::Wait(version) => {
+                            self.waiting =
+                                Some(Box::pin(async move { run.changed(version).await }));
+                        }
+                    }
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Whether the run that is waited for was cut, because it is too slow.
+    fn cuts(&mut self, cx: &mut Context<'_>) -> bool {
+        let position = self.wanted.start;
+        let At::Run {
+            run,
+            watch: Some(watch),
+            ..
+        } = &mut self.at
+        else {
+            return false;
+        };
+        if watch.poll_slow(cx, run, position).is_pending() {
+            return false;
+        }
+        self.attendance.generation().cut(run, position);
+        true
+    }
+
+    fn take(&mut self, regions: Vec<Region>) {
+        self.setbacks = 0;
+        self.ready
+            .extend(regions.into_iter().filter(|region| !region.is_empty()));
+        // What comes next may be another slice's, and a run that brought something may be asked
+        // for more if it breaks off.
+        if let At::Run { is_ours, watch, .. } = &mut self.at {
+            *is_ours = false;
+            *watch = None;
+        }
+    }
+
+    fn take_or_leave(&mut self, regions: Vec<Region>) -> Result<(), SliceFailure> {
+        if regions.is_empty() {
+            return self.set_back();
+        }
+        self.take(regions);
+        Ok(())
+    }
+
+    /// Finds out where the next bytes come from.
+    fn locate(&mut self) -> Result<(), SliceFailure> {
+        let generation = Arc::clone(self.generation());
+        let index = generation.set.index_of(self.wanted.start);
+        let span = generation.set.span(index);
+        if let Some(entry) = generation.held(index) {
+            let end = self.wanted.end.min(span.end);
+            let regions = entry.regions(self.wanted.start - span.start..end - span.start);
+            return self.take_or_leave(regions.collect());
+        }
+        match generation.source(&self.wanted, Purpose::Readers) {
+            // Stored between the two looks.
+            None => self.set_back()?,
+            Some(Source::Tail(filling)) => self.at = At::Tail(filling),
+            Some(Source::Run(run)) => {
+                let is_far = generation.is_far(&run, self.wanted.start);
+                self.at = At::Run {
+                    watch: is_far.then(|| Watch::new(&run)),
+                    run,
+                    is_ours: false,
+                };
+            }
+            Some(Source::Claimed(run)) => {
+                let task = pump::drive(
+                    self.x.background(),
+                    Arc::clone(&generation),
+                    Arc::clone(&run),
+                );
+                self.x.spawn(task);
+                self.at = At::Run {
+                    run,
+                    is_ours: true,
+                    watch: None,
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// The run has nothing more for this reader.
+    fn left_by(&mut self, end: Option<RunEnd>, is_ours: bool) -> Result<(), SliceFailure> {
+        match end {
+            Some(RunEnd::Changed) if self.generation().is_retired() => {
+                // What is held of the old version may suffice.
+                let index = self.generation().set.index_of(self.wanted.start);
+                if self.generation().held(index).is_none() {
+                    return Err(SliceFailure::Changed);
+                }
+            }
+            Some(RunEnd::Refused) => return Err(SliceFailure::Refused),
+            Some(RunEnd::Failed { status, cause }) => {
+                self.breaks += 1;
+                if is_ours || self.breaks >= BREAKS_MAX {
+                    return Err(SliceFailure::Failed { status, cause });
+                }
+            }
+            Some(RunEnd::Changed | RunEnd::Done) | None => {}
+        }
+        self.set_back()
+    }
+
+    /// Looks again, a few times.
+    fn set_back(&mut self) -> Result<(), SliceFailure> {
+        self.at = At::Unknown;
+        self.setbacks += 1;
+        if self.setbacks > SETBACKS_MAX {
+            return Err(SliceFailure::Failed {
+                status: 502,
+                cause: None,
+            });
+        }
+        Ok(())
+    }
+
+    /// Has slices behind what is wanted fetched, if the request goes on where others ended.
+    pub fn fetch_ahead(&self, most: u64, table: &super::table::Slices) {
+        let generation = self.generation();
+        let count = table.note_range(generation, &self.wanted, most);
+        if count == 0 || self.wanted.end >= generation.set.total {
+            return;
+        }
+        let first = generation.set.index_of(self.wanted.end);
+        if let Some(run) = generation.claim_ahead(first, count) {
+            let task = pump::drive(self.x.background(), Arc::clone(generation), run);
+            self.x.spawn(task);
+        }
+    }
+}
+
+/// The first bytes of a region.
+fn cut(region: Region, left: u64) -> Region {
+    match region {
+        Region::Memory(mut bytes) => {
+            bytes.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+            Region::Memory(bytes)
+        }
+        Region::File { file, offset, len } => Region::File {
+            file,
+            offset,
+            len: len.min(left),
+        },
+    }
+}

@@ -1,0 +1,119 @@
+//! Which slice holds a byte of a body, and under which key the store has it.
+//!
+//! The head of a slice's record says whose it is, for who looks at the zone from outside:
+//!
+//! | offset | size | name | meaning |
+//! |---|---|---|---|
+//! | 0 | 1 | version | 129: no head of an answer begins with it |
+//! | 1 | 16 | owner | key of the entry |
+//! | 17 | 16 | generation | |
+//! | 33 | 8 | index | which slice, little-endian |
+
+use std::ops::Range;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use millpond_store::Key;
+
+use crate::head::SliceSet;
+
+const RECORD_VERSION: u8 = 129;
+
+impl SliceSet {
+    /// The slice that holds a byte.
+    pub fn index_of(&self, position: u64) -> u64 {
+        // A size is never 0 (`StoredHead::decode`, `Slicing`).
+        position.checked_div(self.size).unwrap_or(0)
+    }
+
+    /// The bytes of a slice; empty behind the end of the body.
+    pub fn span(&self, index: u64) -> Range<u64> {
+        let start = index.saturating_mul(self.size).min(self.total);
+        start..start.saturating_add(self.size).min(self.total)
+    }
+
+    /// Where the slice that holds the byte before `end` ends.
+    pub fn round_up(&self, end: u64) -> u64 {
+        match end.checked_sub(1) {
+            Some(last) => self.span(self.index_of(last)).end,
+            None => 0,
+        }
+    }
+
+    /// The key of a slice.
+    pub fn key(&self, index: u64) -> Key {
+        let mut material = [0; 24];
+        material[..16].copy_from_slice(&self.generation);
+        material[16..].copy_from_slice(&index.to_le_bytes());
+        Key::of(&material)
+    }
+
+    /// The head of a slice's record.
+    pub fn record_head(&self, owner: &Key, index: u64) -> Bytes {
+        let mut head = BytesMut::with_capacity(41);
+        head.put_u8(RECORD_VERSION);
+        head.put_slice(&owner.0);
+        head.put_slice(&self.generation);
+        head.put_u64_le(index);
+        head.freeze()
+    }
+}
+
+/// The entry that a slice's record belongs to; `None` for the head of an answer.
+pub fn owner(record_head: &[u8]) -> Option<Key> {
+    let (version, rest) = record_head.split_first()?;
+    if *version != RECORD_VERSION || rest.len() != 40 {
+        return None;
+    }
+    Some(Key(*rest.first_chunk()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(total: u64, size: u64) -> SliceSet {
+        SliceSet {
+            generation: [1; 16],
+            total,
+            size,
+        }
+    }
+
+    #[test]
+    fn slices_cover_a_body_without_gap_or_overlap() {
+        for (total, size) in [
+            (0, 4),
+            (1, 4),
+            (4, 4),
+            (10, 4),
+            (12, 4),
+            (7, 1),
+            (u64::MAX, 9),
+        ] {
+            let set = set(total, size);
+            let mut at = 0;
+            for index in 0..4 {
+                let span = set.span(index);
+                assert_eq!(span.start, at, "{total} {size} {index}");
+                assert!(span.end <= total);
+                for position in span.clone() {
+                    assert_eq!(set.index_of(position), index);
+                    assert_eq!(set.round_up(position + 1), span.end);
+                }
+                at = span.end;
+            }
+        }
+        assert!(set(10, 4).span(u64::MAX).is_empty());
+    }
+
+    #[test]
+    fn the_record_of_a_slice_names_its_entry() {
+        let key = Key::of(b"entry");
+        let head = set(10, 4).record_head(&key, 2);
+        assert_eq!(owner(&head), Some(key));
+        assert_eq!(owner(&head[..40]), None);
+        assert_eq!(owner(b""), None);
+        assert_eq!(owner(&[3; 41]), None);
+        assert_ne!(set(10, 4).key(1), set(10, 4).key(2));
+    }
+}

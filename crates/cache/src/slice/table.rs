@@ -1,0 +1,106 @@
+//! The generations in use, and what is remembered of ranges, in a zone.
+//!
+//! 1. A generation that somebody uses is in the table once.
+//! 2. All that is remembered is bounded, and forgetting it costs requests to the origin, no more.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use millpond_store::{Key, Zone};
+
+use super::generation::{self, Generation};
+use crate::zone::FoundEntry;
+
+/// Keys whose answers cannot be kept in slices, and orders of ranges, that are remembered
+/// (arbitrary; a few hundred kilobytes at the most).
+const REMEMBERED_MAX: usize = 4096;
+/// For how long answers of a key are not tried to be kept in slices again, in seconds (arbitrary:
+/// an origin's habits seldom change).
+const UNSLICED_SECONDS: i64 = 60;
+/// Requests in order before slices are fetched in advance.
+const ORDERLY: u64 = 2;
+
+/// What a zone knows of slices besides what is stored.
+#[derive(Debug, Default)]
+pub struct Slices {
+    open: Mutex<HashMap<[u8; 16], Weak<Generation>>>,
+    orders: Mutex<HashMap<[u8; 16], Order>>,
+    unsliced: Mutex<HashMap<Key, (Habit, i64)>>,
+}
+
+/// What is done with requests for answers that cannot be kept in slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Habit {
+    /// Ranges are passed on as they are, and not stored.
+    Pass,
+    /// The whole is asked for: ranges of this origin are not to be believed.
+    Whole,
+}
+
+/// How requests for a body follow each other.
+#[derive(Clone, Copy, Debug, Default)]
+struct Order {
+    /// Where the last range ended.
+    end: u64,
+    /// How many in a row began where another had ended.
+    count: u64,
+}
+
+impl Slices {
+    /// The generation of an entry; `None` if its body is not in slices.
+    pub fn open(&self, store: &Arc<Zone>, found: &FoundEntry) -> Option<Arc<Generation>> {
+        let set = found.head.sliced?;
+        let mut open = lock(&self.open);
+        if let Some(known) = open.get(&set.generation).and_then(Weak::upgrade) {
+            return Some(known);
+        }
+        // Each that is alive has somebody who uses it: the dead are no more than once as many.
+        if open.len() >= open.capacity() {
+            open.retain(|_, generation| generation.strong_count() > 0);
+        }
+        let generation = Arc::new(generation::of_entry(store, found)?);
+        open.insert(set.generation, Arc::downgrade(&generation));
+        Some(generation)
+    }
+
+    /// Notes that a range of a body was asked for; how many slices behind it are worth fetching,
+    /// `most` at most.
+    pub fn note_range(&self, generation: &Generation, range: &Range<u64>, most: u64) -> u64 {
+        if most == 0 {
+            return 0;
+        }
+        let mut orders = lock(&self.orders);
+        if orders.len() >= REMEMBERED_MAX {
+            orders.clear();
+        }
+        let order = orders.entry(generation.set.generation).or_default();
+        order.count = match range.start == order.end && range.start > 0 {
+            true => order.count.saturating_add(1),
+            false => 0,
+        };
+        order.end = range.end;
+        // Adaptive: one more for each request that confirms it.
+        (order.count + 1).saturating_sub(ORDERLY).min(most)
+    }
+
+    /// Remembers that answers of a key cannot be kept in slices.
+    pub fn remember_unsliced(&self, key: Key, habit: Habit, now: i64) {
+        let mut unsliced = lock(&self.unsliced);
+        if unsliced.len() >= REMEMBERED_MAX {
+            unsliced.clear();
+        }
+        unsliced.insert(key, (habit, now.saturating_add(UNSLICED_SECONDS)));
+    }
+
+    /// What is done instead of trying again to keep answers of a key in slices.
+    pub fn habit(&self, key: &Key, now: i64) -> Option<Habit> {
+        let unsliced = lock(&self.unsliced);
+        let known = unsliced.get(key).filter(|(_, until)| now <= *until);
+        known.map(|(habit, _)| *habit)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

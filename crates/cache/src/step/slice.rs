@@ -1,0 +1,508 @@
+//! The part of a fetch that asks for a range, and keeps its answer in slices.
+//!
+//! ```text
+//! 206 of the version that is stored ─► head freshened, bytes adopted by the generation
+//! 206 with a strong validator ───────► new entry in slices, bytes adopted
+//! 206 that is the whole ─────────────► stored as the whole answer that it is
+//! 206 of no known version, 416 ──────► the client's own request, or the whole
+//! 206 that cannot be right ──────────► the whole
+//! 200 ───────────────────────────────► stored whole; long, and with `slice auto`: in slices
+//! ```
+//!
+//! What cannot be kept in slices is remembered for a minute, so that it is asked for once.
+
+use bytes::Bytes;
+use millpond_semantics::range::RangeSpec;
+use millpond_store::Key;
+
+use super::fetch::{Fetch, Place, Stale, fill, renew, unstored, writer_for};
+use super::store::{KeptOut, storable};
+use super::{Exchange, FetchEnd, Fetched, Served, Step, Walk, found};
+use crate::fill::FillEnd;
+use crate::head::{SliceSet, StoredHead};
+use crate::reason::{Note, Reason};
+use crate::slice::answer::{Asked, Judged, judge};
+use crate::slice::generation::Purpose;
+use crate::slice::pump::{self, Answer, adopt};
+use crate::slice::table::Habit;
+use crate::slice::version::Validator;
+use crate::slice::{ClientWish, DEEP, First, RUN_BYTES, RUN_SLICES, Slicing};
+use crate::variant::VariantKey;
+use crate::zone::FoundEntry;
+
+/// What of the body a fetch asks for; `None` for the whole.
+pub(super) fn asked(walk: &Walk, now: i64, key: &Key, stale: Option<&Stale>) -> Option<Asked> {
+    let slicing = walk.slicing.as_ref()?;
+    if let Some(stale) = stale
+        && let Some(set) = &stale.found.head.sliced
+    {
+        return Some(missing(walk, &stale.found, set, slicing));
+    }
+    if slicing.first == First::Whole || walk.zone.slices.habit(key, now).is_some() {
+        return None;
+    }
+    Some(first(slicing))
+}
+
+/// The first bytes that are asked for of a body of unknown length.
+fn first(slicing: &Slicing) -> Asked {
+    let size = slicing.size.max(1);
+    let most = (RUN_BYTES / size).clamp(1, RUN_SLICES) * size;
+    let from = |start: u64, end: u64| {
+        let aligned = start / size * size;
+        let end = end.div_ceil(size).saturating_mul(size);
+        Asked::From {
+            start: if start - aligned >= DEEP {
+                start
+            } else {
+                aligned
+            },
+            end: end.min(aligned.saturating_add(most)),
+        }
+    };
+    match slicing.client {
+        ClientWish::Head => from(0, size),
+        ClientWish::Whole => from(0, most),
+        ClientWish::Range(RangeSpec::From { start }) => from(start, u64::MAX),
+        ClientWish::Range(RangeSpec::FromTo {
+            start,
+            end_exclusive,
+        }) => from(start, end_exclusive),
+        ClientWish::Range(RangeSpec::Suffix { len: 0 }) => from(0, size),
+        ClientWish::Range(RangeSpec::Suffix { len }) => Asked::Suffix(len),
+    }
+}
+
+/// What is missing of a stale entry in slices; its first wanted slice, if nothing is.
+fn missing(walk: &Walk, found: &FoundEntry, set: &SliceSet, slicing: &Slicing) -> Asked {
+    let wanted = match slicing.client {
+        ClientWish::Head => 0..1,
+        ClientWish::Whole => 0..set.total,
+        ClientWish::Range(spec) => {
+            let range = spec.resolve(set.total);
+            range.start..range.end_exclusive
+        }
+    };
+    let last = set.index_of(wanted.end.saturating_sub(1));
+    let first = set.index_of(wanted.start).min(last);
+    let held = |index: u64| walk.zone.store.peek(&set.key(index));
+    let mut indexes = (first..=last).take(RUN_SLICES as usize);
+    let index = indexes.find(|index| !held(*index)).unwrap_or(first);
+    let mut span = set.span(index);
+    for next in indexes.by_ref() {
+        let end = set.span(next).end;
+        if held(next) || end - span.start > RUN_BYTES {
+            break;
+        }
+        span.end = end;
+    }
+    debug_assert_eq!(found.head.sliced.as_ref(), Some(set));
+    Asked::From {
+        start: span.start,
+        end: span.end.max(span.start.saturating_add(1)),
+    }
+}
+
+/// What becomes of an answer to a range.
+pub(super) enum Taken<X: Exchange> {
+    /// This step.
+    Step(Step<X>),
+    /// It is an answer like any other.
+    Ordinary(Place, X::Fetched),
+}
+
+/// Deals with the answer to `asked`.
+pub(super) fn take<X: Exchange>(
+    x: &mut X,
+    walk: &Walk,
+    (place, stale): (Place, Option<Stale>),
+    (fetched, asked): (X::Fetched, &Asked),
+) -> Taken<X> {
+    let Some(slicing) = walk.slicing else {
+        return Taken::Ordinary(place, fetched);
+    };
+    let step = match judge(&fetched, asked) {
+        Judged::Other => return Taken::Ordinary(place, fetched),
+        Judged::Unsatisfiable { .. } if slicing.client.is_range() => {
+            place.lead.end(FillEnd::NotStorable);
+            Step::Done(Served::Passed(fetched, place.status))
+        }
+        Judged::Unsatisfiable { .. } | Judged::Unmeasured => {
+            give_up(x.now(), walk, (place, stale), Habit::Pass)
+        }
+        Judged::Unusable(_) => give_up(x.now(), walk, (place, stale), Habit::Whole),
+        Judged::Range { start, end, total } => {
+            let got = Got { start, end, total };
+            take_range(x, walk, (place, stale), (fetched, got))
+        }
+    };
+    Taken::Step(step)
+}
+
+/// The bytes of an answer.
+#[derive(Clone, Copy)]
+struct Got {
+    start: u64,
+    end: u64,
+    total: u64,
+}
+
+fn take_range<X: Exchange>(
+    x: &mut X,
+    walk: &Walk,
+    (place, stale): (Place, Option<Stale>),
+    (fetched, got): (X::Fetched, Got),
+) -> Step<X> {
+    let stale = match stale {
+        Some(stale) if is_same(walk, &stale, &fetched, got) => {
+            return keep(x, walk, (place, stale), (fetched, got));
+        }
+        stale => stale,
+    };
+    let Some(slicing) = walk.slicing else {
+        return pass(place);
+    };
+    let is_whole = got.start == 0 && got.end == got.total;
+    let is_known = Validator::of(&fetched, slicing.trust).is_some();
+    if !is_whole && !is_known {
+        x.note(Note::Because(Reason::Unversioned));
+        return give_up(x.now(), walk, (place, stale), Habit::Pass);
+    }
+    let head = match whole_head(x, walk, &fetched) {
+        Ok(head) => head,
+        Err(why) => return not_stored(x, walk, place, why),
+    };
+    if is_whole && (got.total <= slicing.size || !is_known) {
+        return store_whole(x, walk, place, head, (fetched, got));
+    }
+    begin(x, walk, place, head, (fetched, got))
+}
+
+/// A range that is all there is.
+fn store_whole<X: Exchange>(
+    x: &mut X,
+    walk: &Walk,
+    place: Place,
+    mut head: StoredHead,
+    (fetched, got): (X::Fetched, Got),
+) -> Step<X> {
+    if !may_write(x, walk, &place) {
+        return pass(place);
+    }
+    match place_writer(walk, &place, &mut head, Some(got.total)) {
+        Ok(writer) => Step::Done(fill(x, walk, place, head, (fetched, writer))),
+        Err(why) => {
+            x.note(Note::Because(why));
+            pass(place)
+        }
+    }
+}
+
+/// Whether nobody else writes the entry at the moment.
+fn may_write<X: Exchange>(x: &mut X, walk: &Walk, place: &Place) -> bool {
+    let key = place.lead.key();
+    walk.zone.forget_error(key);
+    // INVARIANT 2 of `fetch.rs`.
+    if !place.lead.claim(walk.policies.lock.age) {
+        x.note(Note::Because(Reason::BeingStored));
+        return false;
+    }
+    walk.zone.unstorable.forget(key);
+    true
+}
+
+/// The answer must not be stored: the client asks for itself what it wants of it.
+fn not_stored<X: Exchange>(x: &mut X, walk: &Walk, place: Place, why: KeptOut) -> Step<X> {
+    let (KeptOut::Answer(reason) | KeptOut::Request(reason)) = why;
+    x.note(Note::Because(reason));
+    walk.zone
+        .slices
+        .remember_unsliced(*place.lead.key(), Habit::Pass, x.now());
+    let end = unstored(walk, &place, (why, 206));
+    place.lead.end(end);
+    Step::Pass(place.status)
+}
+
+/// Whether a partial answer is of the version that is stored in slices.
+fn is_same<F: Fetched>(walk: &Walk, stale: &Stale, fetched: &F, got: Got) -> bool {
+    let generation = walk.zone.slices.open(&walk.zone.store, &stale.found);
+    generation.is_some_and(|generation| {
+        let asked = Asked::From {
+            start: got.start,
+            end: got.end,
+        };
+        let is_ours = matches!(
+            pump::verdict(&generation, fetched, &asked),
+            Answer::Ours { .. }
+        );
+        is_ours && !generation.is_retired()
+    })
+}
+
+/// The stored version is the current one: its head is freshened, and what came is kept.
+fn keep<X: Exchange>(
+    x: &mut X,
+    walk: &Walk,
+    (place, stale): (Place, Stale),
+    (fetched, got): (X::Fetched, Got),
+) -> Step<X> {
+    let seen = Whole::of(&fetched, 200);
+    let step = renew(x, walk, place.lead, stale.found, (&seen, place.status));
+    if let Step::Done(Served::Entry(found, _)) = &step {
+        bring(x, walk, found, (fetched, got));
+    }
+    step
+}
+
+/// Has bytes that arrive kept as slices of an entry.
+fn bring<X: Exchange>(x: &X, walk: &Walk, found: &FoundEntry, (fetched, got): (X::Fetched, Got)) {
+    let Some(generation) = walk.zone.slices.open(&walk.zone.store, found) else {
+        return;
+    };
+    let purpose = match got.end - got.start > RUN_BYTES {
+        true => Purpose::Readers,
+        false => Purpose::Cache,
+    };
+    if let Some(run) = generation.adopt(got.start..got.end, purpose) {
+        x.spawn(adopt(x.background(), generation, (run, fetched)));
+    }
+}
+
+/// Makes an entry in slices, of which these bytes arrive.
+fn begin<X: Exchange>(
+    x: &mut X,
+    walk: &Walk,
+    place: Place,
+    mut head: StoredHead,
+    (fetched, got): (X::Fetched, Got),
+) -> Step<X> {
+    let Some(slicing) = walk.slicing.filter(|_| may_write(x, walk, &place)) else {
+        return pass(place);
+    };
+    let mut generation = [0; 16];
+    generation[..8].copy_from_slice(&walk.zone.new_seed().to_le_bytes());
+    generation[8..].copy_from_slice(&walk.zone.new_seed().to_le_bytes());
+    head.sliced = Some(SliceSet {
+        generation,
+        total: got.total,
+        size: slicing.size,
+    });
+    match publish(walk, &place, &mut head) {
+        Ok(entry) => {
+            x.note(Note::Stored);
+            walk.zone.backoffs.forget(place.lead.key());
+            let found = found(entry, head);
+            bring(x, walk, &found, (fetched, got));
+            place.lead.end(FillEnd::Complete);
+            Step::Done(Served::Entry(found, place.status))
+        }
+        Err(why) => {
+            x.note(Note::Because(why));
+            pass(place)
+        }
+    }
+}
+
+fn publish(
+    walk: &Walk,
+    place: &Place,
+    head: &mut StoredHead,
+) -> Result<millpond_store::Entry, Reason> {
+    let writer = place_writer(walk, place, head, Some(0))?;
+    match place.lead.may_store() {
+        true => Ok(writer.finish()?),
+        false => Err(Reason::Superseded),
+    }
+}
+
+/// A writer for the place of an answer, with this head.
+fn place_writer(
+    walk: &Walk,
+    place: &Place,
+    head: &mut StoredHead,
+    length: Option<u64>,
+) -> Result<millpond_store::Writer, Reason> {
+    head.serial = place.lead.serial();
+    place.lead.know(head);
+    let looked_up = VariantKey {
+        key: *place.lead.key(),
+        seed: place.seed,
+    };
+    writer_for(walk, looked_up, head, length)
+}
+
+/// A whole answer that is long enough to be kept in slices, where that is left to its length.
+pub(super) fn split<X: Exchange>(
+    x: &mut X,
+    walk: &Walk,
+    place: Place,
+    fetched: X::Fetched,
+) -> Taken<X> {
+    let total = fetched.length().unwrap_or(0);
+    let is_long = walk
+        .slicing
+        .is_some_and(|slicing| slicing.first == First::Whole && total > slicing.size);
+    let ranges = super::field(&fetched, b"accept-ranges");
+    let has_ranges = ranges.is_some_and(|value| value.eq_ignore_ascii_case(b"bytes"));
+    let trust = walk.slicing.map(|slicing| slicing.trust);
+    let is_known = trust.is_some_and(|trust| Validator::of(&fetched, trust).is_some());
+    if fetched.status() != 200 || !is_long || !has_ranges || !is_known {
+        return Taken::Ordinary(place, fetched);
+    }
+    let Ok(head) = whole_head(x, walk, &fetched) else {
+        return Taken::Ordinary(place, fetched);
+    };
+    let got = Got {
+        start: 0,
+        end: total,
+        total,
+    };
+    Taken::Step(begin(x, walk, place, head, (fetched, got)))
+}
+
+/// It cannot be kept in slices: a client that wants a range asks for itself, unless ranges of the
+/// origin are not to be believed; any other gets the whole.
+fn give_up<X: Exchange>(
+    now: i64,
+    walk: &Walk,
+    (place, stale): (Place, Option<Stale>),
+    habit: Habit,
+) -> Step<X> {
+    let key = *place.lead.key();
+    walk.zone.slices.remember_unsliced(key, habit, now);
+    let wants_range = walk
+        .slicing
+        .is_some_and(|slicing| slicing.client.is_range());
+    match wants_range && habit == Habit::Pass {
+        true => pass(place),
+        false => Step::Fetch(Fetch::whole(place, stale)),
+    }
+}
+
+fn pass<X: Exchange>(place: Place) -> Step<X> {
+    place.lead.end(FillEnd::Withheld);
+    Step::Pass(place.status)
+}
+
+/// The head that the whole answer would have.
+fn whole_head<X: Exchange>(
+    x: &mut X,
+    walk: &Walk,
+    fetched: &X::Fetched,
+) -> Result<StoredHead, KeptOut> {
+    // A time for 200 is the usual one; configurations for nginx may have one for 206 alone.
+    storable(x, walk, &Whole::of(fetched, 200)).or_else(|why| {
+        let mut head = storable(x, walk, &Whole::of(fetched, 206)).map_err(|_| why)?;
+        head.status = 200;
+        Ok(head)
+    })
+}
+
+/// A partial answer as if it were the whole one, but for the body.
+struct Whole {
+    status: u16,
+    is_unbuffered: bool,
+    fields: Vec<(Bytes, Bytes)>,
+}
+
+impl Whole {
+    fn of<F: Fetched>(fetched: &F, status: u16) -> Self {
+        let mut fields = Vec::new();
+        fetched.each_field(&mut |name, value| {
+            let is_partial = name.eq_ignore_ascii_case(b"content-range")
+                || name.eq_ignore_ascii_case(b"content-length");
+            if !is_partial {
+                fields.push((Bytes::copy_from_slice(name), Bytes::copy_from_slice(value)));
+            }
+        });
+        Whole {
+            status,
+            is_unbuffered: fetched.is_unbuffered(),
+            fields,
+        }
+    }
+}
+
+impl Fetched for Whole {
+    fn status(&self) -> u16 {
+        self.status
+    }
+
+    fn length(&self) -> Option<u64> {
+        None
+    }
+
+    fn is_unbuffered(&self) -> bool {
+        self.is_unbuffered
+    }
+
+    fn each_field(&self, each: &mut dyn FnMut(&[u8], &[u8])) {
+        for (name, value) in &self.fields {
+            each(name, value);
+        }
+    }
+
+    async fn next(&mut self) -> Option<Result<Bytes, FetchEnd>> {
+        None
+    }
+
+    fn next_ready(&mut self) -> Option<Option<Result<Bytes, FetchEnd>>> {
+        Some(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slice::Trust;
+
+    #[test]
+    fn what_is_asked_for_first_is_what_the_range_touches() {
+        const MIB: u64 = 1 << 20;
+        let cases = [
+            (MIB, ClientWish::Head, "bytes=0-1048575"),
+            (MIB, ClientWish::Whole, "bytes=0-16777215"),
+            (2, ClientWish::Whole, "bytes=0-127"),
+            (
+                MIB,
+                ClientWish::Range(RangeSpec::FromTo {
+                    start: 10,
+                    end_exclusive: 20,
+                }),
+                "bytes=0-1048575",
+            ),
+            (
+                MIB,
+                ClientWish::Range(RangeSpec::FromTo {
+                    start: 5_000_000,
+                    end_exclusive: 5_000_010,
+                }),
+                "bytes=5000000-5242879",
+            ),
+            (
+                MIB,
+                ClientWish::Range(RangeSpec::From { start: MIB }),
+                "bytes=1048576-17825791",
+            ),
+            (
+                MIB,
+                ClientWish::Range(RangeSpec::Suffix { len: 1024 }),
+                "bytes=-1024",
+            ),
+            (
+                MIB,
+                ClientWish::Range(RangeSpec::Suffix { len: 0 }),
+                "bytes=0-1048575",
+            ),
+        ];
+        for (size, client, expected) in cases {
+            let asked = first(&Slicing {
+                size,
+                first: First::Range,
+                client,
+                trust: Trust::Validated,
+            });
+            assert_eq!(asked.field(), expected.as_bytes(), "{client:?}");
+        }
+    }
+}
