@@ -92,6 +92,8 @@ pub enum End {
     Files(String),
     /// Counters answer.
     Counters,
+    /// It purges entries of this zone.
+    Purges(String),
     /// An upstream answers.
     Passed(Passed),
 }
@@ -372,6 +374,7 @@ fn answered(req: &mut Request, failure: &Failure) -> End {
 fn end(req: &mut Request) -> End {
     match req.location.handler.clone() {
         Some(ContentHandler::Pass(target)) => End::Passed(passed(req, &target)),
+        Some(ContentHandler::Purge(location)) => End::Purges(location.zone.clone()),
         Some(ContentHandler::StubStatus) => End::Counters,
         None => End::Files(text(&req.uri)),
     }

@@ -33,6 +33,9 @@ use super::tag;
 
 /// Rules of a book, each tag counted (arbitrary: about ten megabytes).
 const RULES_MAX: usize = 64 << 10;
+/// After this time keys that were purged are swept, however few they are: a look-up of an older
+/// entry costs little more for them, and a sweep reads all heads (arbitrary).
+const KEY_RULE_AGE_MS: u64 = 3_600_000;
 /// Wildcards of a book: each is tried at each look-up of an older entry (arbitrary).
 const WILDCARDS_MAX: usize = 256;
 
@@ -280,10 +283,11 @@ impl Rules {
         }
     }
 
-    /// Serial of the oldest rule; none without rules.
-    fn oldest(&self) -> Option<u64> {
-        let all = (self.all.newest() > 0).then_some(&self.all);
-        self.marks().chain(all).map(|mark| mark.newest()).min()
+    /// Whether there are rules up to a serial that are about more than one key.
+    fn has_many_matched(&self, upto: u64) -> bool {
+        let texts = self.tags.values().chain(self.prefixes.values());
+        let mut marks = texts.chain(self.wildcards.values()).chain([&self.all]);
+        marks.any(|mark| (1..=upto).contains(&mark.newest()))
     }
 
     /// Records of all rules, and of the newest serial.
@@ -445,10 +449,17 @@ impl PurgeBook {
         Ok(())
     }
 
-    /// Whether there are rules up to a serial.
-    pub(super) fn has_rules(&self, upto: u64) -> bool {
+    /// Whether it is time to sweep for the rules up to a serial: for those about many entries at
+    /// once, for those about one key when there are many or they are old.
+    pub(super) fn is_sweep_due(&self, upto: u64, now_ms: u64) -> bool {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
-        rules.oldest().is_some_and(|oldest| oldest <= upto)
+        if rules.has_many_matched(upto) {
+            return true;
+        }
+        let mut keys = rules.keys.values().map(|mark| mark.newest());
+        // A serial is no less than the time of its purge.
+        let is_old = |serial: &u64| serial.saturating_add(KEY_RULE_AGE_MS) <= now_ms;
+        rules.keys.len() >= RULES_MAX / 2 || keys.any(|serial| serial <= upto && is_old(&serial))
     }
 
     /// Notes a fill that begins.

@@ -24,7 +24,7 @@ pub mod rule;
 pub(crate) mod running;
 pub mod tag;
 
-use millpond_store::{JournalError, Key, Review, Reviewed};
+use millpond_store::{JournalError, Key, Review};
 
 pub use book::{Judged, PurgeBook, Subject};
 pub use rule::{Mode, Target};
@@ -40,6 +40,19 @@ pub struct Purged {
     pub serial: u64,
     /// For a key: whether it had an entry. Other purges do not look.
     pub was_there: Option<bool>,
+}
+
+/// What a sweep of purges did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PurgesSwept {
+    /// The newest purge that it was for.
+    pub upto: u64,
+    /// Entries removed.
+    pub removed: u64,
+    /// Entries that are stale now.
+    pub changed: u64,
+    /// Whether all entries were seen to, so that the purges are forgotten.
+    pub is_complete: bool,
 }
 
 impl StoredHead {
@@ -98,12 +111,15 @@ impl CacheZone {
         (reviewed.is_complete || !is_over()).then_some(count)
     }
 
-    /// Makes purges come true in the entries themselves, and forgets them; to be called by the
-    /// thread that sweeps. None if there is nothing to do.
-    pub fn sweep_purges(&self, is_over: &dyn Fn() -> bool) -> Option<Reviewed> {
+    /// Makes purges come true in the entries themselves, and forgets them, if that is due; to be
+    /// called by the thread that sweeps. None if there is nothing to do.
+    pub fn sweep_purges(&self, now_ms: u64, is_over: &dyn Fn() -> bool) -> Option<PurgesSwept> {
+        if !self.purges.is_sweep_due(self.purges.newest(), now_ms) {
+            return None;
+        }
         // Before the review: what was stored by then is seen by it.
         let floor = self.purges.floor();
-        if !self.purges.has_rules(floor) {
+        if !self.purges.is_sweep_due(floor, now_ms) {
             return None;
         }
         let reviewed = self.store.review(&mut |_, bytes| {
@@ -116,7 +132,12 @@ impl CacheZone {
         if reviewed.is_complete && self.store.sync() {
             let _ = self.purges.retire(&self.store, floor);
         }
-        Some(reviewed)
+        Some(PurgesSwept {
+            upto: floor,
+            removed: reviewed.removed,
+            changed: reviewed.changed,
+            is_complete: reviewed.is_complete,
+        })
     }
 
     fn review(&self, bytes: &bytes::Bytes) -> Review {

@@ -142,13 +142,15 @@ impl RunningFill {
         self.running.is_purged(&self.book)
     }
 
-    /// Whether it may store now; if so, the rules wait until it is over.
+    /// Whether it may store now; if so, the rules wait until it is over. Not even for a soft purge,
+    /// because a newer answer may be there by now.
     pub(crate) fn may_store(&self) -> bool {
         let mut state = self.running.state();
         if self.running.is_outdated.load(Ordering::Acquire) {
             return false;
         }
-        if state.phase == Phase::Doomed || self.running.judge(&state, &self.book) == Judged::Gone {
+        let judged = self.running.judge(&state, &self.book);
+        if state.phase == Phase::Doomed || judged != Judged::Untouched {
             return false;
         }
         state.phase = Phase::Ending;

@@ -14,6 +14,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use millpond_cache::bypass::BypassPolicy;
+use millpond_cache::purge::tag::TagWriter;
 use millpond_cache::reason::Note;
 use millpond_cache::slice::SliceSize;
 use millpond_cache::status::CacheStatus;
@@ -22,6 +23,7 @@ use millpond_cache::use_stale::StaleCause;
 use millpond_conf::Template;
 
 use super::by_rfc;
+use super::purge;
 use crate::body::{BodyError, BodyStream, Piece};
 use crate::clock;
 use crate::downstream::behind;
@@ -132,6 +134,20 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
 
     fn must_not_store(&mut self) -> bool {
         self.is_head_by_rfc() || self.any_true(|policy| &policy.no_cache)
+    }
+
+    fn tags(&mut self) -> Bytes {
+        let protocol = self.target.protocol;
+        let req = self.req.borrow_mut();
+        let mut tags = TagWriter::new(&purge::host(req), &req.server.name);
+        if req.location.settings.pass(protocol).tag.tags.is_some() {
+            let location = Arc::clone(&req.location);
+            let templates = location.settings.pass(protocol).tag.tags.iter().flatten();
+            for template in templates {
+                tags.push_all(&req.eval(template));
+            }
+        }
+        tags.finish()
     }
 
     fn label(&mut self, status: CacheStatus) {

@@ -12,6 +12,7 @@ pub mod exchange;
 pub mod leap;
 pub mod pass;
 pub mod post;
+pub mod purge;
 pub mod slice;
 pub mod status_header;
 pub mod zones;

@@ -19,9 +19,11 @@ use millpond_cache::step::Policies;
 use millpond_cache::zone::{CacheZone, ZonePath};
 use millpond_conf::value::{Args, FromArgs};
 use millpond_conf::{Contexts, OffOr, Span, Statement, Template};
-use millpond_store::{StoreError, SystemClock, Zone, ZoneConf};
+use millpond_store::{Event, Platform, StoreError, SystemClock, Zone, ZoneConf};
 
+use super::purge::sweep::PurgeSweeps;
 use crate::failure::Failure;
+use crate::log::error::{self, Level};
 use crate::request::Request;
 use crate::scope::Conf;
 use crate::scope::block::{Draft, Pass, Row};
@@ -247,7 +249,13 @@ impl Registry {
 
     fn open_one(&self, declared: &ZonePath) -> Result<Arc<CacheZone>, String> {
         create_parent(&declared.path)?;
-        let open = || Zone::open(zone_conf(declared), Arc::new(SystemClock));
+        let open = || {
+            Zone::open_on(
+                zone_conf(declared),
+                Arc::new(SystemClock),
+                platform(declared),
+            )
+        };
         // The folder may be that of a zone whose last user is closing it.
         let store = patiently(open).map_err(|error| not_opened(&declared.name, &error))?;
         let zone = Arc::new(CacheZone::new(declared.name.clone(), store));
@@ -293,11 +301,13 @@ impl Registry {
         }
         let must_stop = Arc::new(AtomicBool::new(false));
         let (stops, open) = (Arc::clone(&must_stop), Arc::clone(&self.open));
+        let mut purges = PurgeSweeps::default();
         let sweep = move || {
             while !stops.load(Ordering::Acquire) {
                 let zones: Vec<_> = lock(&open).values().map(|it| it.zone.clone()).collect();
                 for zone in zones.iter().filter_map(Weak::upgrade) {
                     zone.store.sweep();
+                    purges.run(&zone, &stops);
                 }
                 std::thread::park_timeout(SWEEP_INTERVAL);
             }
@@ -326,6 +336,22 @@ fn patiently<T>(mut open: impl FnMut() -> Result<T, StoreError>) -> Result<T, St
             }
             outcome => return outcome,
         }
+    }
+}
+
+/// The machine's file system, with a line in the error log for what happens to the zone.
+fn platform(declared: &ZonePath) -> Platform {
+    let name = declared.name.clone();
+    let tell = move |event: &Event| {
+        let level = match event {
+            Event::Recovered { .. } | Event::Foreign { .. } => Level::Notice,
+            _ => Level::Error,
+        };
+        error::process(level, format_args!("cache \"{name}\": {event}"));
+    };
+    Platform {
+        events: Arc::new(tell),
+        ..Platform::default()
     }
 }
 

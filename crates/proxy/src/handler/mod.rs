@@ -29,6 +29,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millpond_semantics::uri::safe_uri;
 
+use crate::cache::purge::{self, form::PurgeLocation};
 use crate::downstream::body;
 use crate::failure::Failure;
 use crate::http1::Method;
@@ -42,6 +43,8 @@ use crate::upstream::pass;
 pub enum ContentHandler {
     /// `proxy_pass` and its like.
     Pass(Arc<pass::PassTarget>),
+    /// `proxy_cache_purge zone key`.
+    Purge(Arc<PurgeLocation>),
     /// `stub_status`.
     StubStatus,
 }
@@ -86,6 +89,9 @@ pub async fn content(req: &mut Request) -> Result<Flow, Failure> {
     let handler = req.location.handler.clone();
     let response = match handler {
         Some(ContentHandler::Pass(target)) => pass::run(req, &target).await?,
+        Some(ContentHandler::Purge(location)) => {
+            Box::pin(purge::run_location(req, &location)).await?
+        }
         Some(ContentHandler::StubStatus) => stub_status::run(req)?,
         None if req.uri.last() == Some(&b'/') => return index::run(req),
         None => static_file::run(req)?,

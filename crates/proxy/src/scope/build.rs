@@ -32,6 +32,7 @@ use super::location::{LocationSettings, LocationSettingsRaw};
 use super::main::{MainSettings, MainSettingsRaw};
 use super::server::{ServerSettings, ServerSettingsRaw};
 use super::{Conf, Location, Server, code, listen, no_effect, refused};
+use crate::cache::purge::form::PurgeLocation;
 use crate::cache::zones::{LocationCache, Zones};
 use crate::handler::{ContentHandler, limit_zone};
 use crate::rewrite::set::Variable;
@@ -110,6 +111,7 @@ pub struct Builder {
     main: MainSettingsRaw,
     levels: Vec<Level>,
     zones_used: Vec<LocationCache>,
+    purged_zones: Vec<(Protocol, Arc<PurgeLocation>)>,
     /// True when texts may ask for any variable.
     has_ssi: bool,
     servers: Vec<(Arc<Server>, Vec<listen::ListenArgs>)>,
@@ -129,6 +131,7 @@ pub fn build(tree: &Tree, cx: ParseContext) -> (Option<Conf>, ParseContext) {
         main: Default::default(),
         levels: Vec::new(),
         zones_used: Vec::new(),
+        purged_zones: Vec::new(),
         has_ssi: false,
         servers: Vec::new(),
         has_http: false,
@@ -416,13 +419,6 @@ impl Builder {
 
     /// Merges the settings of the innermost level and leaves it.
     fn close_level(&mut self, mut draft: Draft, kind: LocationKind) -> Location {
-        draft.script.inherit_handler(draft.handler.as_ref());
-        if let Some(limit) = &mut draft.limit_except
-            && let Some(location) = Arc::get_mut(&mut limit.location)
-            && location.handler.is_none()
-        {
-            location.handler = draft.handler.clone();
-        }
         let raws: Vec<&LocationSettingsRaw> =
             self.levels.iter().map(|level| &level.location).collect();
         let mut settings = LocationSettings::resolve(&raws, &mut self.cx);
@@ -430,6 +426,14 @@ impl Builder {
         if let Some(level) = settings.root.alias_level() {
             let path = self.levels.get(level).and_then(|level| level.path.clone());
             settings.root.bind_alias(path);
+        }
+        self.take_purge_location(&mut draft, &settings);
+        draft.script.inherit_handler(draft.handler.as_ref());
+        if let Some(limit) = &mut draft.limit_except
+            && let Some(location) = Arc::get_mut(&mut limit.location)
+            && location.handler.is_none()
+        {
+            location.handler = draft.handler.clone();
         }
         self.check_cache_keys(&draft, &settings);
         self.levels.pop();
@@ -472,6 +476,35 @@ impl Builder {
             is_internal: draft.is_internal,
             is_server: false,
             span: draft.span.unwrap_or(Span::NONE),
+        }
+    }
+
+    /// `proxy_cache_purge zone key` makes the location one that does nothing else.
+    fn take_purge_location(&mut self, draft: &mut Draft, settings: &LocationSettings) {
+        for protocol in Protocol::ALL {
+            let (prefix, span) = (protocol.prefix(), settings.pass(protocol).purge.form.span);
+            let name = format!("{prefix}_cache_purge");
+            let own = self.levels.last().map(|level| &level.location);
+            let is_set = |name: &str| own.and_then(|raw| LocationSettings::span_of(raw, name));
+            let location = match settings.pass(protocol).purge.location(draft.context) {
+                Ok(Some(location)) if is_set(&name).is_some() => location,
+                Ok(_) => continue,
+                Err(why) => {
+                    self.error(span, format!("\"{name}\" {why}"));
+                    continue;
+                }
+            };
+            let other = match draft.handler {
+                Some(_) => Some(format!("{prefix}_pass")),
+                None => Some(format!("{prefix}_cache")).filter(|name| is_set(name).is_some()),
+            };
+            if let Some(other) = other {
+                let message = format!("\"{name}\" directive is incompatible with \"{other}\"");
+                self.error(span, message);
+                continue;
+            }
+            self.purged_zones.push((protocol, Arc::clone(location)));
+            draft.handler = Some(ContentHandler::Purge(Arc::clone(location)));
         }
     }
 
@@ -628,15 +661,21 @@ impl Builder {
         let mut reported = HashSet::new();
         let zones = self.declared.zones.iter();
         let known: HashSet<Vec<u8>> = zones.map(|zone| zone.name.as_bytes().to_vec()).collect();
-        for used in std::mem::take(&mut self.zones_used) {
-            let Some(name) = used.zone.as_literal() else {
-                continue;
-            };
-            if !known.contains(name) && reported.insert(used.span) {
-                let prefix = used.protocol.prefix();
-                let name = String::from_utf8_lossy(name).into_owned();
+        let caches = std::mem::take(&mut self.zones_used).into_iter();
+        let caches = caches.filter_map(|used| {
+            let name = used.zone.as_literal()?.to_vec();
+            Some((used.protocol, name, used.span))
+        });
+        let purges = std::mem::take(&mut self.purged_zones).into_iter();
+        let purges = purges.map(|(protocol, location)| {
+            (protocol, location.zone.clone().into_bytes(), location.span)
+        });
+        for (protocol, name, span) in caches.chain(purges) {
+            if !known.contains(&name) && reported.insert(span) {
+                let prefix = protocol.prefix();
+                let name = String::from_utf8_lossy(&name).into_owned();
                 let message = format!("\"{prefix}_cache\" zone \"{name}\" is unknown");
-                self.coded(used.span, code::UNKNOWN_ZONE, message);
+                self.coded(span, code::UNKNOWN_ZONE, message);
             }
         }
     }

@@ -441,6 +441,13 @@ impl PassTarget {
 /// Answers from the upstream, through the cache where there is one.
 pub async fn run(req: &mut Request, target: &Arc<PassTarget>) -> Result<Response, Failure> {
     cdn_loop::check(req, target.protocol)?;
+    if cache::purge::is_due(req, target.protocol) {
+        note_host(req, target);
+        // Seldom, and it waits for the disk.
+        if let Some(response) = Box::pin(cache::purge::take(req, target)).await? {
+            return Ok(response);
+        }
+    }
     let location = Arc::clone(&req.location);
     note_host(req, target);
     if let Some(cache) = location.cache(target.protocol)

@@ -13,6 +13,7 @@ use millpond_cache::ignore::IgnorePolicy;
 use millpond_cache::key::KeyPolicy;
 use millpond_cache::max_variants::MaxVariantsPolicy;
 use millpond_cache::method::MethodPolicy;
+use millpond_cache::purge::tag::TagPolicy;
 use millpond_cache::range::RangePolicy;
 use millpond_cache::refresh_backoff::BackoffPolicy;
 use millpond_cache::revalidate::RevalidatePolicy;
@@ -21,6 +22,8 @@ use millpond_cache::use_stale::StalePolicy;
 use millpond_cache::valid::ValidPolicy;
 use millpond_cache::zone::ZonePolicy;
 use millpond_conf::{Family, FamilyGroup, OffOr, ParseContext, Span};
+
+use crate::cache::purge::form::PurgePolicy;
 
 use super::answer::AnswerPolicy;
 use super::buffer::BufferPolicy;
@@ -119,6 +122,10 @@ pub struct PassSettings {
     pub admission: AdmissionPolicy,
     /// What is not looked up, and what is not stored.
     pub bypass: BypassPolicy,
+    /// What entries can be purged by.
+    pub tag: TagPolicy,
+    /// Which requests purge.
+    pub purge: PurgePolicy,
     /// Fields of answers that are not obeyed.
     pub ignore: IgnorePolicy,
     /// Fields of answers that are obeyed instead of Cache-Control.

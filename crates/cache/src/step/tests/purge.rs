@@ -181,7 +181,13 @@ fn what_began_before_is_not_found_when_the_rule_is_gone_either() {
             pass_time(50 * MS).await;
             bench.purge(&target, Mode::Hard);
             // The head is known, so the rule need not wait for the end.
-            assert!(bench.zone.sweep_purges(&|| false).unwrap().is_complete);
+            assert!(
+                bench
+                    .zone
+                    .sweep_purges(u64::MAX, &|| false)
+                    .unwrap()
+                    .is_complete
+            );
             assert_eq!(bench.zone.purges.rule_count(), 0);
             assert_eq!(old.await.unwrap().text(), "MISS old end", "{target:?}");
             assert_eq!(bench.tagged("k").await, "MISS new", "{target:?}");
@@ -196,11 +202,11 @@ fn a_rule_waits_for_fills_whose_head_is_not_known() {
         let old = bench.start(client("k").field("tags", "t"));
         pass_time(50 * MS).await;
         bench.purge(&Target::Tags(vec![text("t")]), Mode::Hard);
-        bench.zone.sweep_purges(&|| false);
+        bench.zone.sweep_purges(u64::MAX, &|| false);
         assert_eq!(bench.zone.purges.rule_count(), 1);
         old.await.unwrap();
         assert_eq!(bench.tagged("k").await, "MISS new");
-        bench.zone.sweep_purges(&|| false);
+        bench.zone.sweep_purges(u64::MAX, &|| false);
         assert_eq!(bench.zone.purges.rule_count(), 0);
         assert_eq!(bench.tagged("k").await, "HIT new");
     });
@@ -249,10 +255,10 @@ fn a_sweep_frees_what_is_purged_and_keeps_what_is_stale() {
         }
         bench.purge(&Target::Prefix(text("a")), Mode::Hard);
         bench.purge(&Target::Prefix(text("b")), Mode::Soft);
-        let swept = bench.zone.sweep_purges(&|| false).unwrap();
+        let swept = bench.zone.sweep_purges(u64::MAX, &|| false).unwrap();
         assert_eq!((swept.removed, swept.changed), (1, 1));
         assert_eq!(bench.zone.purges.rule_count(), 0);
-        assert_eq!(bench.zone.sweep_purges(&|| false), None);
+        assert_eq!(bench.zone.sweep_purges(u64::MAX, &|| false), None);
         assert_eq!(bench.zone.store.usage().entries, 2);
         bench.script([failure(StaleCause::Error, 502)]);
         assert_eq!(bench.get("b").await, "STALE b");

@@ -1,0 +1,212 @@
+//! Purges as requests: who may, what is asked for, the answer, and a line for the record.
+//!
+//! The cache itself is in `millpond_cache::purge`. A purge waits for the disk, because it is
+//! durable before it is answered, so it runs beside the worker.
+//!
+//! - [`form`]: the directive
+//! - `order`: what a request asks for
+//! - `answer`: what it is told
+//! - [`sweep`]: when purged entries are removed
+//!
+//! Answers:
+//!
+//! | | NGINX Plus's form | the module's forms |
+//! |---|---|---|
+//! | a key that had an entry, or a purge of many | 204 | 200 with a page |
+//! | a key without an entry | 404 | 404 |
+//! | not from this address | | 403 |
+//! | not understood | 400 | 400 |
+//! | cannot be written down | 500, or 503 while the zone changes hands | the same |
+//!
+//! With `Accept: application/json` the answer is JSON, with 200 in place of 204. A dry run is
+//! always answered with 200.
+//!
+//! 1. Whatever the answer is, a purge leaves one line in the error log.
+
+mod answer;
+pub mod form;
+mod order;
+pub mod sweep;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_cache::purge::Purged;
+use millpond_cache::zone::CacheZone;
+use millpond_store::JournalError;
+
+use self::answer::{Outcome, Style};
+use self::form::{Form, PurgeLocation, Scope};
+use self::order::{Order, Own};
+use super::pass::key;
+use crate::failure::Failure;
+use crate::log::error::{self, Level};
+use crate::request::Request;
+use crate::response::Response;
+use crate::upstream::pass::PassTarget;
+use crate::upstream::protocol::Protocol;
+
+/// The longest part of a key in a log line; a line has room for little more.
+const LOGGED_LEN_MAX: usize = 1024;
+
+/// A purge that the configuration allows.
+#[derive(Clone, Copy, Debug)]
+struct Allowed {
+    scope: Scope,
+    style: Style,
+}
+
+/// Purges, if the request is one and there is a cache to purge.
+pub async fn take(
+    req: &mut Request,
+    target: &Arc<PassTarget>,
+) -> Result<Option<Response>, Failure> {
+    let location = Arc::clone(&req.location);
+    let Some(cache) = location.cache(target.protocol) else {
+        return Ok(None);
+    };
+    let Some(allowed) = allowed(req, target.protocol)? else {
+        return Ok(None);
+    };
+    let Some(zone) = cache.zone_for(req)? else {
+        return Ok(None);
+    };
+    let text = key(req, target)?;
+    purge(req, zone, text, allowed).await.map(Some)
+}
+
+/// Whether the location may have purges at all: one comparison for most.
+pub fn is_due(req: &Request, protocol: Protocol) -> bool {
+    let policy = &req.location.settings.pass(protocol).purge;
+    !matches!(policy.form.value, Form::Off | Form::Location(_)) && req.is_clients_own()
+}
+
+/// Purges for a location that does nothing else.
+pub async fn run_location(
+    req: &mut Request,
+    location: &PurgeLocation,
+) -> Result<Response, Failure> {
+    let Some(zone) = req.conf.zones.get(location.zone.as_bytes()).cloned() else {
+        let message = format!("cache \"{}\" not found", location.zone);
+        return Err(Failure::Internal(message));
+    };
+    let text = req.eval(&location.key);
+    let allowed = Allowed {
+        scope: Scope::Key,
+        style: Style::Module,
+    };
+    purge(req, zone, text, allowed).await
+}
+
+/// Whether the request is a purge, by the words of the directive.
+fn allowed(req: &mut Request, protocol: Protocol) -> Result<Option<Allowed>, Failure> {
+    let location = Arc::clone(&req.location);
+    match &location.settings.pass(protocol).purge.form.value {
+        Form::Off | Form::Location(_) => Ok(None),
+        Form::When(values) => {
+            let is_purge = values.iter().any(|value| req.is_true(value));
+            Ok(is_purge.then_some(Allowed {
+                scope: Scope::Key,
+                style: Style::Plus,
+            }))
+        }
+        Form::Method(by) if by.method != req.head.method_bytes() => Ok(None),
+        Form::Method(by) if !by.allows(&req.down.remote.borrow()) => {
+            let message = format_args!("cache purge forbidden by rule");
+            error::write(req, Level::Error, message);
+            Err(Failure::Status(403))
+        }
+        Form::Method(by) => Ok(Some(Allowed {
+            scope: by.scope,
+            style: Style::Module,
+        })),
+    }
+}
+
+/// What came of a purge beside the worker.
+type Done = Result<Outcome, JournalError>;
+
+async fn purge(
+    req: &mut Request,
+    zone: Arc<CacheZone>,
+    text: Bytes,
+    allowed: Allowed,
+) -> Result<Response, Failure> {
+    let own = Own {
+        key: text,
+        scope: allowed.scope,
+        host: host(req),
+        site: req.server.name.clone(),
+    };
+    let head = std::rc::Rc::clone(&req.head);
+    let field = |name: &[u8]| head.find_all(name).map(Bytes::copy_from_slice).collect();
+    let order = match Order::read(own, &field) {
+        Ok(order) => Arc::new(order),
+        Err(why) => {
+            error::write(
+                req,
+                Level::Error,
+                format_args!("cache purge refused: {why}"),
+            );
+            return Err(Failure::Status(400));
+        }
+    };
+    let now_ms = u64::try_from(crate::clock::now_ms()).unwrap_or(0);
+    let (job_zone, job_order) = (Arc::clone(&zone), Arc::clone(&order));
+    let job = move || carry_out(&job_zone, &job_order, now_ms);
+    let done = tokio::task::spawn_blocking(job).await;
+    let done: Done = done.map_err(|_| Failure::Internal("a cache purge panicked".to_string()))?;
+    log(req, &zone, &order, &done);
+    match done {
+        Ok(outcome) => answer::of(req, &zone.name, (&order, outcome), allowed.style),
+        Err(JournalError::Closed) => Err(Failure::Status(503)),
+        Err(_) => Err(Failure::Status(500)),
+    }
+}
+
+/// The host of a request, as entries have it.
+pub fn host(req: &Request) -> Bytes {
+    match req.host.is_empty() {
+        true => req.server.name.clone(),
+        false => req.host.clone(),
+    }
+}
+
+fn carry_out(zone: &CacheZone, order: &Order, now_ms: u64) -> Done {
+    if order.is_dry_run {
+        // Nothing is told to stop while the request is there.
+        let count = zone.count_purged(&order.target, &|| false).unwrap_or(0);
+        return Ok(Outcome::Counted(count));
+    }
+    let Purged { serial, was_there } = zone.purge(&order.target, order.mode, now_ms)?;
+    Ok(Outcome::Purged { serial, was_there })
+}
+
+/// INVARIANT 1.
+fn log(req: &Request, zone: &CacheZone, order: &Order, done: &Done) {
+    let what = order.what();
+    let what = String::from_utf8_lossy(what.get(..LOGGED_LEN_MAX).unwrap_or(&what)).into_owned();
+    let (mode, kind, zone) = (order.mode_word(), order.kind(), &zone.name);
+    let purge = format!("cache purge, {mode}, {kind} \"{what}\" in zone \"{zone}\"");
+    match done {
+        Ok(Outcome::Counted(count)) => {
+            let message = format_args!("{purge}: dry run, {count} entries");
+            error::write(req, Level::Notice, message);
+        }
+        Ok(Outcome::Purged { serial, was_there }) => {
+            let count = match was_there {
+                Some(true) => "1 entry",
+                Some(false) => "no entry",
+                None => "entries counted when swept",
+            };
+            let message = format_args!("{purge}: number {serial}, {count}");
+            error::write(req, Level::Notice, message);
+        }
+        Err(error) => {
+            let cause = std::error::Error::source(error);
+            let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+            let message = format_args!("{purge} failed: {error}{cause}");
+            error::write(req, Level::Error, message);
+        }
+    }
+}

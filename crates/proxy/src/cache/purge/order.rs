@@ -1,0 +1,286 @@
+//! What a purge asks for: its key, and the fields of its request that say more.
+//!
+//! | field | meaning |
+//! |---|---|
+//! | `Purge-Type: exact, prefix, wildcard, host, site, tag, all` | what the purge is about; else the key |
+//! | `Surrogate-Key`, `Cache-Tag`, `xkey`, `xkey-purge` | tags: a purge by tags |
+//! | `xkey-softpurge` | tags: a soft purge by them |
+//! | `Purge-Soft: 1`, `Fastly-Soft-Purge: 1` | a soft purge |
+//! | `Purge-Dry-Run: 1` | nothing is purged, but counted |
+//! | `Purge-Host`, `Purge-Site` | the host or site; else those of the request |
+//!
+//! 1. What is not understood, or contradicts itself, is refused; nothing is purged then.
+
+use bytes::Bytes;
+use millpond_cache::purge::tag;
+use millpond_cache::purge::{Mode, Target};
+
+use super::form::Scope;
+
+/// Tags of one purge (as at the large CDNs).
+const TAGS_MAX: usize = 256;
+/// Bytes of a pattern, and stars in it: each look-up of an older entry tries it.
+const PATTERN_LEN_MAX: usize = 1024;
+const STARS_MAX: usize = 16;
+
+/// Fields that name tags.
+const TAG_FIELDS: [&[u8]; 4] = [b"surrogate-key", b"cache-tag", b"xkey", b"xkey-purge"];
+
+/// What the request is about by itself.
+pub(super) struct Own {
+    /// The text of its cache key.
+    pub(super) key: Bytes,
+    /// What the configuration says.
+    pub(super) scope: Scope,
+    /// Its host.
+    pub(super) host: Bytes,
+    /// Its site.
+    pub(super) site: Bytes,
+}
+
+/// A purge that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    pub(super) target: Target,
+    pub(super) mode: Mode,
+    pub(super) is_dry_run: bool,
+}
+
+/// The values of a field.
+type Field<'a> = &'a dyn Fn(&[u8]) -> Vec<Bytes>;
+
+impl Order {
+    /// Reads what a request asks for; the error says what is wrong.
+    pub(super) fn read(own: Own, field: Field<'_>) -> Result<Order, String> {
+        let is_set = |name: &[u8]| {
+            let mut values = field(name).into_iter();
+            values.any(|value| !value.is_empty() && value.as_ref() != b"0")
+        };
+        let soft_tags = tags(field, &[b"xkey-softpurge"]);
+        let is_soft = is_set(b"purge-soft") || is_set(b"fastly-soft-purge");
+        let mode = match is_soft || !soft_tags.is_empty() {
+            true => Mode::Soft,
+            false => Mode::Hard,
+        };
+        let hard_tags = tags(field, &TAG_FIELDS);
+        let tags = match (hard_tags.is_empty(), soft_tags.is_empty()) {
+            (false, false) => return Err("tags to purge hard and soft in one request".to_string()),
+            (true, _) => soft_tags,
+            (false, _) => hard_tags,
+        };
+        Ok(Order {
+            target: target(own, field, tags)?,
+            mode,
+            is_dry_run: is_set(b"purge-dry-run"),
+        })
+    }
+
+    /// What it is about, in a word.
+    pub(super) fn kind(&self) -> &'static str {
+        match &self.target {
+            Target::Key(_) => "exact",
+            Target::Prefix(_) => "prefix",
+            Target::Wildcard(_) => "wildcard",
+            Target::Host(_) => "host",
+            Target::Site(_) => "site",
+            Target::Tags(_) => "tag",
+            Target::All => "all",
+        }
+    }
+
+    /// What it is about, in full.
+    pub(super) fn what(&self) -> Bytes {
+        match &self.target {
+            Target::Key(text)
+            | Target::Prefix(text)
+            | Target::Wildcard(text)
+            | Target::Host(text)
+            | Target::Site(text) => text.clone(),
+            Target::Tags(tags) => tags.join(&b' ').into(),
+            Target::All => Bytes::new(),
+        }
+    }
+
+    /// How, in a word.
+    pub(super) fn mode_word(&self) -> &'static str {
+        match self.mode {
+            Mode::Hard => "hard",
+            Mode::Soft => "soft",
+        }
+    }
+}
+
+fn tags(field: Field<'_>, names: &[&[u8]]) -> Vec<Bytes> {
+    let values = names.iter().flat_map(|name| field(name));
+    let mut tags: Vec<Bytes> = values
+        .flat_map(|value| {
+            tag::split(&value)
+                .map(Bytes::copy_from_slice)
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    tags.sort_unstable();
+    tags.dedup();
+    tags
+}
+
+fn target(own: Own, field: Field<'_>, tags: Vec<Bytes>) -> Result<Target, String> {
+    let kind = field(b"purge-type").into_iter().next();
+    let kind = kind.map(|kind| kind.to_ascii_lowercase());
+    let named = |name: &[u8], else_: Bytes| field(name).into_iter().next().unwrap_or(else_);
+    if tags.len() > TAGS_MAX {
+        return Err(format!(
+            "{} tags, at most {TAGS_MAX} are allowed",
+            tags.len()
+        ));
+    }
+    match kind.as_deref() {
+        None | Some(b"tag") if !tags.is_empty() => return Ok(Target::Tags(tags)),
+        Some(_) if !tags.is_empty() => return Err("tags, and another Purge-Type".to_string()),
+        _ => {}
+    }
+    Ok(match kind.as_deref() {
+        None if own.scope == Scope::Zone => Target::All,
+        // NGINX Plus: a key that ends in an asterisk stands for all that begin so.
+        None => match own.key.strip_suffix(b"*") {
+            Some(prefix) => Target::Prefix(own.key.slice_ref(prefix)),
+            None => Target::Key(own.key),
+        },
+        Some(b"exact") => Target::Key(own.key),
+        Some(b"prefix") => {
+            let prefix = own.key.strip_suffix(b"*").unwrap_or(&own.key);
+            Target::Prefix(own.key.slice_ref(prefix))
+        }
+        Some(b"wildcard") => Target::Wildcard(pattern(own.key)?),
+        Some(b"host") => Target::Host(named(b"purge-host", own.host)),
+        Some(b"site") => Target::Site(named(b"purge-site", own.site)),
+        Some(b"all") => Target::All,
+        Some(b"tag") => return Err("no tags to purge".to_string()),
+        Some(other) => {
+            let other = String::from_utf8_lossy(other);
+            return Err(format!("unknown Purge-Type \"{other}\""));
+        }
+    })
+}
+
+fn pattern(text: Bytes) -> Result<Bytes, String> {
+    let stars = text.iter().filter(|byte| **byte == b'*').count();
+    match text.len() > PATTERN_LEN_MAX || stars > STARS_MAX {
+        true => Err(format!(
+            "pattern of {} bytes with {stars} stars, at most {PATTERN_LEN_MAX} and {STARS_MAX} \
+             are allowed",
+            text.len()
+        )),
+        false => Ok(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(key: &'static str, fields: &[(&str, &'static str)]) -> Result<Order, String> {
+        let own = Own {
+            key: Bytes::from_static(key.as_bytes()),
+            scope: Scope::Key,
+            host: Bytes::from_static(b"h"),
+            site: Bytes::from_static(b"s"),
+        };
+        Order::read(own, &|name| {
+            let named = fields.iter().filter(|(field, _)| field.as_bytes() == name);
+            named
+                .map(|(_, value)| Bytes::from_static(value.as_bytes()))
+                .collect()
+        })
+    }
+
+    #[test]
+    fn fields_say_what_is_purged() {
+        let text = |text: &'static str| Bytes::from_static(text.as_bytes());
+        type Fields = &'static [(&'static str, &'static str)];
+        let table: [(&'static str, Fields, Target); 13] = [
+            ("/a", &[], Target::Key(text("/a"))),
+            ("/a*", &[], Target::Prefix(text("/a"))),
+            ("*", &[], Target::Prefix(text(""))),
+            ("/a*", &[("purge-type", "exact")], Target::Key(text("/a*"))),
+            (
+                "/a",
+                &[("purge-type", "Prefix")],
+                Target::Prefix(text("/a")),
+            ),
+            (
+                "/a*",
+                &[("purge-type", "prefix")],
+                Target::Prefix(text("/a")),
+            ),
+            (
+                "/*.x",
+                &[("purge-type", "wildcard")],
+                Target::Wildcard(text("/*.x")),
+            ),
+            ("/a", &[("purge-type", "host")], Target::Host(text("h"))),
+            (
+                "/a",
+                &[("purge-type", "host"), ("purge-host", "o")],
+                Target::Host(text("o")),
+            ),
+            ("/a", &[("purge-type", "site")], Target::Site(text("s"))),
+            ("/a", &[("purge-type", "all")], Target::All),
+            (
+                "/a",
+                &[("surrogate-key", "x y"), ("cache-tag", "y,z")],
+                Target::Tags(vec![text("x"), text("y"), text("z")]),
+            ),
+            (
+                "/a",
+                &[("xkey-purge", "x"), ("purge-type", "tag")],
+                Target::Tags(vec![text("x")]),
+            ),
+        ];
+        for (key, fields, target) in table {
+            let order = read(key, fields).unwrap();
+            assert_eq!(order.target, target, "{key} {fields:?}");
+            assert_eq!((order.mode, order.is_dry_run), (Mode::Hard, false));
+        }
+    }
+
+    #[test]
+    fn soft_and_dry_are_asked_for_by_fields() {
+        let modes = |fields: &[(&str, &'static str)]| {
+            let order = read("/a", fields).unwrap();
+            (order.mode, order.is_dry_run)
+        };
+        assert_eq!(modes(&[("purge-soft", "1")]), (Mode::Soft, false));
+        assert_eq!(modes(&[("purge-soft", "0")]), (Mode::Hard, false));
+        assert_eq!(modes(&[("fastly-soft-purge", "1")]), (Mode::Soft, false));
+        assert_eq!(modes(&[("xkey-softpurge", "t")]), (Mode::Soft, false));
+        assert_eq!(modes(&[("purge-dry-run", "yes")]), (Mode::Hard, true));
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        let table: [&[(&str, &'static str)]; 5] = [
+            &[("purge-type", "tag")],
+            &[("purge-type", "everything")],
+            &[("purge-type", "host"), ("xkey", "t")],
+            &[("xkey-purge", "t"), ("xkey-softpurge", "u")],
+            &[("purge-type", "")],
+        ];
+        for fields in table {
+            assert!(read("/a", fields).is_err(), "{fields:?}");
+        }
+        assert!(read("*****************", &[("purge-type", "wildcard")]).is_err());
+    }
+
+    #[test]
+    fn the_whole_zone_may_be_what_a_location_purges() {
+        let own = Own {
+            key: Bytes::from_static(b"/a"),
+            scope: Scope::Zone,
+            host: Bytes::new(),
+            site: Bytes::new(),
+        };
+        let order = Order::read(own, &|_| Vec::new()).unwrap();
+        assert_eq!(order.target, Target::All);
+    }
+}

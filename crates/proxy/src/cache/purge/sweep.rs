@@ -1,0 +1,55 @@
+//! When purged entries are removed: by the thread that sweeps, a little at a time.
+//!
+//! A sweep of purges reads the head of every entry of a zone, so after one the zone is left alone
+//! for many times as long as it took.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use millpond_cache::zone::CacheZone;
+
+use crate::clock;
+use crate::log::error::{self, Level};
+
+/// How many times as long as a sweep takes the zone is left alone after it (arbitrary: a twentieth
+/// of one core and of the disk).
+const REST: u64 = 20;
+
+/// The sweeps of all zones.
+#[derive(Debug, Default)]
+pub struct PurgeSweeps {
+    /// Before when a zone is left alone, by its name.
+    rests_until: HashMap<String, u64>,
+}
+
+impl PurgeSweeps {
+    /// Sweeps a zone if that is due; gives up as soon as the process wants to stop.
+    pub fn run(&mut self, zone: &CacheZone, must_stop: &AtomicBool) {
+        let began = now_ms();
+        let rests_until = self.rests_until.get(&zone.name).copied().unwrap_or(0);
+        if began < rests_until {
+            return;
+        }
+        let is_over = || must_stop.load(Ordering::Relaxed);
+        let Some(swept) = zone.sweep_purges(began, &is_over) else {
+            return;
+        };
+        let ended = now_ms();
+        let rest = ended.saturating_sub(began).saturating_mul(REST);
+        let until = ended.saturating_add(rest);
+        self.rests_until.insert(zone.name.clone(), until);
+        if swept.removed > 0 || swept.changed > 0 {
+            error::process(
+                Level::Notice,
+                format_args!(
+                    "cache \"{}\": purges up to number {} swept, {} entries removed, {} made stale",
+                    zone.name, swept.upto, swept.removed, swept.changed
+                ),
+            );
+        }
+    }
+}
+
+fn now_ms() -> u64 {
+    u64::try_from(clock::now_ms()).unwrap_or(0)
+}
