@@ -153,5 +153,6 @@ fn downstream(fd: OwnedFd, generation: Rc<Generation>) -> Downstream {
         is_pipelined: false.into(),
         wants_continue: false.into(),
         generation,
+        behind: Default::default(),
     }
 }
