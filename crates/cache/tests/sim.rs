@@ -12,6 +12,8 @@
 //! 4. In calm weather (no faults, one version, lock on) the origin is asked once for each key and
 //!    variant.
 //! 5. What is stored at the end is whole, and no fill is left.
+//! 6. Of a key without Vary, at most one answer at a time is written, with the lock or without, as
+//!    long as no fill grows old.
 //!
 //! Some seeds run in a small zone on a disk that is full now and then.
 
@@ -81,7 +83,9 @@ impl Dice {
 #[derive(Clone, Copy)]
 struct Weather {
     is_calm: bool,
-    /// The lock is on and never grows old.
+    /// The lock is on.
+    is_locked: bool,
+    /// No fill ever grows old.
     is_ageless: bool,
     /// The zone is small, and its disk is full now and then.
     is_tight: bool,
@@ -107,6 +111,8 @@ struct Resource {
     /// How long its bodies are, roughly.
     size: usize,
     varies: Varies,
+    /// Answers that are read into the store.
+    written: usize,
     /// Fills that wait for a head and began under the lock.
     waiting: usize,
 }
@@ -139,7 +145,7 @@ impl World {
             "seed {}: {asked} asks of {walks} walks",
             self.seed
         );
-        if !self.weather.is_ageless {
+        if !(self.weather.is_ageless && self.weather.is_locked) {
             return;
         }
         for (key, resource) in self.keys.borrow().iter() {
@@ -243,6 +249,56 @@ struct SimFetched {
     length: Option<u64>,
     fields: Vec<(&'static str, String)>,
     pieces: VecDeque<(Instant, Result<Bytes, FetchEnd>)>,
+    reading: Reading,
+}
+
+/// Who reads an answer.
+enum Reading {
+    /// Nobody has begun.
+    Unknown,
+    /// What fills the entry, once it begins.
+    Cache(Rc<World>, usize),
+    /// What fills the entry.
+    Written(#[expect(dead_code, reason = "a guard")] Writing),
+    /// Its own client.
+    Client,
+}
+
+impl SimFetched {
+    /// INVARIANT 6: who reads first of an answer that was not passed on is what writes it.
+    fn begin_to_read(&mut self) {
+        self.reading = match std::mem::replace(&mut self.reading, Reading::Unknown) {
+            Reading::Cache(world, key) => Reading::Written(Writing::new(&world, key)),
+            known => known,
+        };
+    }
+}
+
+/// Counts an answer while it is written.
+struct Writing(Rc<World>, usize);
+
+impl Writing {
+    fn new(world: &Rc<World>, key: usize) -> Self {
+        let mut keys = world.keys.borrow_mut();
+        let resource = keys.get_mut(&key).expect("a key");
+        resource.written += 1;
+        let weather = world.weather;
+        let is_free = resource.varies != Varies::Never || !weather.is_ageless || weather.is_tight;
+        let seed = world.seed;
+        assert!(
+            is_free || resource.written == 1,
+            "seed {seed}: two answers of {key} are written"
+        );
+        drop(keys);
+        Writing(Rc::clone(world), key)
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        let mut keys = self.0.keys.borrow_mut();
+        keys.get_mut(&self.1).expect("a key").written -= 1;
+    }
 }
 
 impl Fetched for SimFetched {
@@ -261,12 +317,14 @@ impl Fetched for SimFetched {
     }
 
     async fn next(&mut self) -> Option<Result<Bytes, FetchEnd>> {
+        self.begin_to_read();
         let due = self.pieces.front()?.0;
         pass_time(due.saturating_duration_since(Instant::now())).await;
         self.pieces.pop_front().map(|(_, piece)| piece)
     }
 
     fn next_ready(&mut self) -> Option<Option<Result<Bytes, FetchEnd>>> {
+        self.begin_to_read();
         match self.pieces.front() {
             None => Some(None),
             Some((due, _)) if *due > Instant::now() => None,
@@ -342,7 +400,10 @@ impl Exchange for SimExchange {
         pass_time(delay).await;
         let answer = respond(&world, &self.client, ask);
         world.check_invariants();
-        answer
+        answer.map(|mut fetched| {
+            fetched.reading = Reading::Cache(world, key);
+            fetched
+        })
     }
 
     fn background(&self) -> SimExchange {
@@ -391,6 +452,7 @@ fn respond(world: &World, client: &Client, ask: &Ask) -> Result<SimFetched, Fail
             length: None,
             fields,
             pieces: VecDeque::new(),
+            reading: Reading::Unknown,
         });
     }
     fields.push(("ETag", etag));
@@ -421,6 +483,7 @@ fn error_answer(status: u16) -> SimFetched {
         length: None,
         fields: vec![],
         pieces: [(Instant::now(), Ok(Bytes::from_static(b"error")))].into(),
+        reading: Reading::Unknown,
     }
 }
 
@@ -460,6 +523,7 @@ fn in_pieces(
         length,
         fields,
         pieces,
+        reading: Reading::Unknown,
     }
 }
 
@@ -484,7 +548,7 @@ fn policies(dice: &mut Dice, weather: Weather) -> Policies {
     Policies {
         valid: ValidPolicy { times: vec![] },
         lock: LockPolicy {
-            enabled: weather.is_ageless || dice.percent(50),
+            enabled: weather.is_locked,
             timeout: if weather.is_calm {
                 patient
             } else {
@@ -543,7 +607,8 @@ fn world(seed: u64, stores: &Stores) -> (Rc<World>, Arc<Policies>) {
     let is_calm = dice.percent(20);
     let weather = Weather {
         is_calm,
-        is_ageless: is_calm || dice.percent(50),
+        is_locked: is_calm || dice.percent(60),
+        is_ageless: is_calm || dice.percent(60),
         is_tight: !is_calm && dice.percent(15),
     };
     let store = if weather.is_tight {
@@ -569,6 +634,7 @@ fn world(seed: u64, stores: &Stores) -> (Rc<World>, Arc<Policies>) {
             version: 1,
             size,
             varies,
+            written: 0,
             waiting: 0,
         };
         keys.insert(key, resource);
@@ -617,7 +683,10 @@ async fn request(world: Rc<World>, policies: Arc<Policies>, client: Client) {
     let body = match serve(&mut x, &walk, &mut |step| trail.push(step)).await {
         Ok(Served::Entry(found, _)) => Ok(regions(found.entry.regions(0..u64::MAX))),
         Ok(Served::Filling(_, reader, _)) => read(reader).await,
-        Ok(Served::Passed(fetched, _)) => drain(fetched).await,
+        Ok(Served::Passed(mut fetched, _)) => {
+            fetched.reading = Reading::Client;
+            drain(fetched).await
+        }
         Err(_) => Err(Vec::new()),
     };
     world.check_body(&client, &body);
