@@ -218,7 +218,6 @@ fn many_requests_for_stale_slices_revalidate_once() -> Result<()> {
 
 /// A purge takes every slice, and what comes then is new.
 #[test]
-#[ignore = "needs proxy_cache_purge"]
 fn a_purge_takes_every_slice() -> Result<()> {
     for (form, size) in FORMS {
         let bench = Bench::new(&format!("{form} proxy_cache_purge $is_purge;"))?;
@@ -239,7 +238,6 @@ fn a_purge_takes_every_slice() -> Result<()> {
 
 /// A purge while a slice is on its way: its reader is served, and it is not kept.
 #[test]
-#[ignore = "needs proxy_cache_purge"]
 fn a_purge_covers_running_fills() -> Result<()> {
     let gate = Gate::new();
     let mut manners = Manners::of(LEN);
