@@ -14,6 +14,7 @@
 //! 5. What is stored at the end is whole, and no fill is left.
 //! 6. Of a key without Vary, at most one answer at a time is written, with the lock or without, as
 //!    long as no fill grows old.
+//! 7. Who asks after a purge gets nothing from before it, and neither does a look-up at the end.
 //!
 //! Some seeds run in a small zone on a disk that is full now and then.
 
@@ -33,6 +34,8 @@ use millpond_cache::fill::pump::Reader;
 use millpond_cache::hit_for_pass::HitForPassPolicy;
 use millpond_cache::ignore::IgnorePolicy;
 use millpond_cache::max_variants::{MaxVariantsPolicy, VariantCount};
+use millpond_cache::purge::tag::TagWriter;
+use millpond_cache::purge::{Mode, Target};
 use millpond_cache::range::{RangeFill, RangePolicy};
 use millpond_cache::refresh_backoff::{Backoff, BackoffPolicy};
 use millpond_cache::revalidate::RevalidatePolicy;
@@ -89,6 +92,8 @@ struct Weather {
     is_ageless: bool,
     /// The zone is small, and its disk is full now and then.
     is_tight: bool,
+    /// Keys are purged now and then.
+    is_purged: bool,
 }
 
 /// The origin and what was seen of it.
@@ -108,6 +113,8 @@ struct World {
 /// What the origin has under a key.
 struct Resource {
     version: u32,
+    /// The oldest version that was not purged.
+    oldest: u32,
     /// How long its bodies are, roughly.
     size: usize,
     varies: Varies,
@@ -158,8 +165,8 @@ impl World {
         }
     }
 
-    /// INVARIANT 1.
-    fn check_body(&self, client: &Client, body: &Result<Vec<u8>, Vec<u8>>) {
+    /// INVARIANTS 1 and 7; the client's request began when `oldest` was the oldest version.
+    fn check_body(&self, client: &Client, oldest: u32, body: &Result<Vec<u8>, Vec<u8>>) {
         let (Ok(bytes) | Err(bytes)) = body;
         let text = std::str::from_utf8(bytes).expect("text");
         let seed = self.seed;
@@ -184,15 +191,15 @@ impl World {
         if varies == Varies::Always {
             assert_eq!(accept, client.accept, "seed {seed}: another variant");
         }
+        let version: u32 = version.parse().expect("a version");
+        assert!(
+            version >= oldest,
+            "seed {seed}: {version} was purged before {oldest}"
+        );
         let Ok(size) = size.parse() else {
             panic!("seed {seed}: {name}")
         };
-        let whole = body_of(
-            client.key,
-            accept,
-            version.parse().expect("a version"),
-            size,
-        );
+        let whole = body_of(client.key, accept, version, size);
         match body {
             Ok(_) => assert!(
                 text == whole,
@@ -382,6 +389,12 @@ impl Exchange for SimExchange {
 
     fn must_bypass(&mut self) -> bool {
         self.client.is_bypassed
+    }
+
+    fn tags(&mut self) -> Bytes {
+        let mut tags = TagWriter::new(b"host", b"site");
+        tags.push_all(format!("{}-{}", self.world.seed, self.client.key).as_bytes());
+        tags.finish()
     }
 
     fn must_not_store(&mut self) -> bool {
@@ -610,6 +623,12 @@ fn world(seed: u64, stores: &Stores) -> (Rc<World>, Arc<Policies>) {
         is_locked: is_calm || dice.percent(60),
         is_ageless: is_calm || dice.percent(60),
         is_tight: !is_calm && dice.percent(15),
+        is_purged: !is_calm && dice.percent(30),
+    };
+    // A purge lets another fill run beside an old one, as age does.
+    let weather = Weather {
+        is_ageless: weather.is_ageless && !weather.is_purged,
+        ..weather
     };
     let store = if weather.is_tight {
         &stores.tight
@@ -632,6 +651,7 @@ fn world(seed: u64, stores: &Stores) -> (Rc<World>, Arc<Policies>) {
         let size = sizes[dice.below(4) as usize];
         let resource = Resource {
             version: 1,
+            oldest: 1,
             size,
             varies,
             written: 0,
@@ -660,7 +680,10 @@ fn primary(seed: u64, key: usize) -> PrimaryKey {
 
 async fn request(world: Rc<World>, policies: Arc<Policies>, client: Client) {
     *world.walks.borrow_mut() += 1;
-    let varies = world.keys.borrow()[&client.key].varies;
+    let (varies, oldest) = {
+        let keys = world.keys.borrow();
+        (keys[&client.key].varies, keys[&client.key].oldest)
+    };
     let accept = if varies == Varies::Always {
         client.accept
     } else {
@@ -689,13 +712,39 @@ async fn request(world: Rc<World>, policies: Arc<Policies>, client: Client) {
         }
         Err(_) => Err(Vec::new()),
     };
-    world.check_body(&client, &body);
+    world.check_body(&client, oldest, &body);
     assert!(
         !world.weather.is_calm || body.is_ok(),
         "seed {}: {trail:?}",
         world.seed
     );
     world.check_invariants();
+}
+
+/// Purges a key now and then, with a new version behind it, and sweeps.
+fn purge(world: &World, key: usize) {
+    let mut dice = world.dice.borrow_mut();
+    if dice.percent(70) {
+        return;
+    }
+    let text = primary(world.seed, key).text;
+    let target = match dice.below(4) {
+        0 => Target::Key(text),
+        1 => Target::Prefix(text),
+        2 => Target::Wildcard(Bytes::from(format!("*{}/{key}", world.seed))),
+        _ => Target::Tags(vec![Bytes::from(format!("{}-{key}", world.seed))]),
+    };
+    let mut keys = world.keys.borrow_mut();
+    let resource = keys.get_mut(&key).expect("a key of this seed");
+    resource.version += 1;
+    // What cannot be written down is not purged.
+    let now_ms = world.now() as u64 * 1000;
+    if world.zone.purge(&target, Mode::Hard, now_ms).is_ok() {
+        resource.oldest = resource.version;
+    }
+    if dice.percent(50) {
+        world.zone.sweep_purges(u64::MAX, &|| false);
+    }
 }
 
 /// As a proxy does: a body that ends before its announced length has broken off.
@@ -787,6 +836,9 @@ async fn simulate(seed: u64, stores: &Stores) {
                 .disk
                 .set(if is_full { Fault::NoSpace } else { Fault::None });
         }
+        if world.weather.is_purged {
+            purge(&world, client.key);
+        }
         let walk = request(Rc::clone(&world), Arc::clone(&policies), client);
         running.push(tokio::task::spawn_local(async move {
             // A client that leaves drops its walk wherever it is.
@@ -827,7 +879,8 @@ fn check_end(world: &World) {
             let key = primary(seed, key);
             if let LookedUp::Found(found) = world.zone.look_up(&key, &fields) {
                 let body = regions(found.entry.regions(0..u64::MAX));
-                world.check_body(&client, &Ok(body));
+                let oldest = world.keys.borrow()[&client.key].oldest;
+                world.check_body(&client, oldest, &Ok(body));
             }
         }
     }
