@@ -57,6 +57,22 @@ fn neighbours_come_in_one_request() -> Result<()> {
     Ok(())
 }
 
+/// One request never asks for all of a long body: many small slices come in several.
+#[test]
+#[ignore = "needs native slices"]
+fn requests_to_the_origin_are_of_bounded_length() -> Result<()> {
+    let bench = Bench::new("slice 4k;")?;
+    assert_whole(&bench.ask_whole()?, 1);
+    bench.assert_fetched_once(0..LEN);
+    let longest = bench
+        .fetched()
+        .iter()
+        .map(|sent| sent.end - sent.start)
+        .max();
+    assert!(longest <= Some(LARGE_SLICE), "{:?}", bench.fetched());
+    Ok(())
+}
+
 /// However many requests overlap, each byte is fetched once: ranges and the whole, begun before the
 /// origin says a word.
 #[test]
