@@ -26,3 +26,8 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
         }
     }
 }
+
+/// What can be measured again in seconds, for the run of all tests.
+pub(crate) fn run_briefly() -> Result<Tally> {
+    ranges::run(&["--brief".to_owned()])
+}

@@ -80,13 +80,12 @@ const SETUPS: [Setup; 10] = [
         "proxy_cache_range_fill off;",
         Promise::Once,
     ),
-    millpond("default", "", Promise::Nothing),
+    millpond("default", "", Promise::AtOnce { slices: SLICES }),
     millpond("cache lock, range_fill off", LOCK_OFF, Promise::Once),
     millpond(
         "proxy_cache_range_fill whole",
         "proxy_cache_range_fill whole;",
-        // The file, and a slice for each of the two ranges that come before it.
-        Promise::AtOnce { slices: SLICES + 2 },
+        Promise::AtOnce { slices: SLICES },
     ),
     millpond(
         "slice, nginx's lines",
