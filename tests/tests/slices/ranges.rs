@@ -59,7 +59,6 @@ fn neighbours_come_in_one_request() -> Result<()> {
 
 /// One request never asks for all of a long body: many small slices come in several.
 #[test]
-#[ignore = "needs native slices"]
 fn requests_to_the_origin_are_of_bounded_length() -> Result<()> {
     let bench = Bench::new("slice 4k;")?;
     assert_whole(&bench.ask_whole()?, 1);
