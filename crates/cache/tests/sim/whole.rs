@@ -1,7 +1,7 @@
-//! Simulation: many clients, few keys, an origin that fails, and what must hold all the same.
+//! Whole entries: many clients, few keys, an origin that fails, and what must hold all the same.
 //!
 //! Each seed draws policies, an origin and a schedule of requests, and runs them on a paused
-//! clock. `SEED=n` runs one. Only the order in which waiters of one moment wake is tokio's.
+//! clock. Only the order in which waiters of one moment wake is tokio's.
 //!
 //! Invariants, checked whenever the origin is asked or a client is done, and at the end:
 //! 1. A whole body is one version of its own key and variant, byte for byte; a broken one is a
@@ -21,80 +21,29 @@
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::future::Future;
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millpond_cache::admit::AdmissionPolicy;
 use millpond_cache::conformance::Rules;
-use millpond_cache::fill::lock::LockPolicy;
-use millpond_cache::fill::pump::Reader;
-use millpond_cache::hit_for_pass::HitForPassPolicy;
-use millpond_cache::ignore::IgnorePolicy;
-use millpond_cache::max_variants::{MaxVariantsPolicy, VariantCount};
 use millpond_cache::purge::tag::TagWriter;
 use millpond_cache::purge::{Mode, Target};
-use millpond_cache::range::{RangeFill, RangePolicy};
-use millpond_cache::refresh_backoff::{Backoff, BackoffPolicy};
-use millpond_cache::revalidate::RevalidatePolicy;
 use millpond_cache::step::{
-    Ask, Exchange, FetchEnd, FetchFailure, Fetched, Policies, Purpose, Served, Trail, Walk, serve,
+    Ask, Exchange, FetchEnd, Fetched, Policies, Purpose, Served, Trail, Walk, serve,
 };
-use millpond_cache::targeted::{TargetList, TargetedPolicy};
-use millpond_cache::use_stale::{StaleCause, StalePolicy};
-use millpond_cache::valid::ValidPolicy;
+use millpond_cache::use_stale::StaleCause;
 use millpond_cache::variant::RequestFields;
 use millpond_cache::zone::{CacheZone, LookedUp, PrimaryKey};
-use millpond_conf::{Flags, OffOr};
-use millpond_store::{Fault, ManualClock, Platform, Region, SimIo, ViewState, Zone, ZoneConf};
-use tokio::task::LocalSet;
+use millpond_store::{Fault, SimIo};
 use tokio::time::Instant;
 
-const SEEDS: u64 = 256;
+use crate::scene::{
+    Dice, EPOCH, Fail, Stores, Weather, drain, fail, pass_time, policies, read, regions, run_seeds,
+};
+
 const REQUESTS: usize = 40;
 const ACCEPTS: [&str; 3] = ["", "a", "b"];
-const EPOCH: i64 = 1_700_000_000;
-
-/// SplitMix64.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.roll() % bound
-    }
-
-    fn percent(&mut self, chance: u64) -> bool {
-        self.below(100) < chance
-    }
-
-    fn ms(&mut self, bound: u64) -> Duration {
-        Duration::from_millis(self.below(bound))
-    }
-}
-
-/// What kind of run a seed is.
-#[derive(Clone, Copy)]
-struct Weather {
-    is_calm: bool,
-    /// The lock is on.
-    is_locked: bool,
-    /// No fill ever grows old.
-    is_ageless: bool,
-    /// The zone is small, and its disk is full now and then.
-    is_tight: bool,
-    /// Keys are purged now and then.
-    is_purged: bool,
-}
 
 /// The origin and what was seen of it.
 struct World {
@@ -225,29 +174,6 @@ struct SimExchange {
     world: Rc<World>,
     client: Client,
     is_background: bool,
-}
-
-#[derive(Debug)]
-struct Fail {
-    cause: Option<StaleCause>,
-    status: u16,
-}
-
-impl FetchFailure for Fail {
-    fn cause(&self) -> Option<StaleCause> {
-        self.cause
-    }
-
-    fn status(&self) -> u16 {
-        self.status
-    }
-
-    fn shared(status: u16) -> Self {
-        Fail {
-            cause: None,
-            status,
-        }
-    }
 }
 
 /// An answer of the origin.
@@ -483,13 +409,6 @@ fn cache_control(dice: &mut Dice, is_calm: bool) -> String {
     }
 }
 
-fn fail(cause: StaleCause, status: u16) -> Fail {
-    Fail {
-        cause: Some(cause),
-        status,
-    }
-}
-
 fn error_answer(status: u16) -> SimFetched {
     SimFetched {
         status,
@@ -537,81 +456,6 @@ fn in_pieces(
         fields,
         pieces,
         reading: Reading::Unknown,
-    }
-}
-
-async fn pass_time(by: Duration) {
-    if !by.is_zero() {
-        let _ = tokio::time::timeout(by, std::future::pending::<()>()).await;
-    }
-}
-
-fn policies(dice: &mut Dice, weather: Weather) -> Policies {
-    let secs = Duration::from_secs;
-    let causes = [
-        StaleCause::Error,
-        StaleCause::Timeout,
-        StaleCause::Updating,
-        StaleCause::Http500,
-        StaleCause::Http404,
-    ];
-    let drawn = causes.into_iter().filter(|_| dice.percent(40));
-    let causes: Flags<StaleCause> = drawn.collect();
-    let patient = secs(1000);
-    Policies {
-        valid: ValidPolicy { times: vec![] },
-        lock: LockPolicy {
-            enabled: weather.is_locked,
-            timeout: if weather.is_calm {
-                patient
-            } else {
-                secs(1 + dice.below(5))
-            },
-            age: if weather.is_ageless {
-                patient
-            } else {
-                secs(1 + dice.below(5))
-            },
-            wait_time: Duration::from_millis(500),
-        },
-        max_variants: MaxVariantsPolicy {
-            max: VariantCount(64),
-        },
-        hit_for_pass: HitForPassPolicy {
-            time: match dice.percent(50) {
-                true => OffOr::On(secs(1 + dice.below(10))),
-                false => OffOr::Off,
-            },
-        },
-        stale: StalePolicy { causes },
-        revalidate: RevalidatePolicy {
-            conditional: dice.percent(50),
-            in_background: dice.percent(50),
-        },
-        backoff: BackoffPolicy {
-            backoff: match dice.percent(50) {
-                true => OffOr::On(Backoff {
-                    min: secs(1),
-                    max: secs(4),
-                }),
-                false => OffOr::Off,
-            },
-        },
-        range: RangePolicy {
-            max_offset: None,
-            fill: RangeFill::Whole,
-        },
-        admission: AdmissionPolicy {
-            min_uses: if !weather.is_calm && dice.percent(20) {
-                2
-            } else {
-                1
-            },
-        },
-        ignore: IgnorePolicy { fields: None },
-        targeted: TargetedPolicy {
-            names: TargetList::default(),
-        },
     }
 }
 
@@ -747,62 +591,6 @@ fn purge(world: &World, key: usize) {
     }
 }
 
-/// As a proxy does: a body that ends before its announced length has broken off.
-async fn drain(mut fetched: SimFetched) -> Result<Vec<u8>, Vec<u8>> {
-    let mut body = Vec::new();
-    while let Some(piece) = fetched.next().await {
-        match piece {
-            Ok(bytes) => body.extend_from_slice(&bytes),
-            Err(_) => return Err(body),
-        }
-    }
-    match fetched.length {
-        Some(length) if length != body.len() as u64 => Err(body),
-        _ => Ok(body),
-    }
-}
-
-async fn read(mut reader: Reader) -> Result<Vec<u8>, Vec<u8>> {
-    let mut body = Vec::new();
-    loop {
-        let state = reader.view.state();
-        let seen = body.len() as u64;
-        body.extend(regions(reader.view.regions(seen..u64::MAX)));
-        match state {
-            ViewState::Complete => return Ok(body),
-            ViewState::Filling => reader.view.changed(body.len() as u64).await,
-            ViewState::Abandoned(_) => break,
-        }
-    }
-    let Some(overflow) = &mut reader.overflow else {
-        return Err(body);
-    };
-    while let Some(piece) = overflow.recv().await {
-        match piece {
-            Ok(bytes) => body.extend_from_slice(&bytes),
-            Err(_) => return Err(body),
-        }
-    }
-    Ok(body)
-}
-
-fn regions(regions: impl IntoIterator<Item = Region>) -> Vec<u8> {
-    use std::os::unix::fs::FileExt;
-    let mut bytes = Vec::new();
-    for region in regions {
-        match region {
-            Region::Memory(memory) => bytes.extend_from_slice(&memory),
-            Region::File { file, offset, len } => {
-                let start = bytes.len();
-                bytes.resize(start + len as usize, 0);
-                file.read_exact_at(&mut bytes[start..], offset)
-                    .expect("read");
-            }
-        }
-    }
-    bytes
-}
-
 async fn simulate(seed: u64, stores: &Stores) {
     let (world, policies) = world(seed, stores);
     let is_calm = world.weather.is_calm;
@@ -886,53 +674,9 @@ fn check_end(world: &World) {
     }
 }
 
-/// The zones that seeds run in; keys carry the seed.
-struct Stores {
-    roomy: Arc<Zone>,
-    tight: Arc<Zone>,
-    /// The disk of the tight one.
-    disk: Arc<SimIo>,
-}
-
-impl Stores {
-    fn open(dir: &Path) -> Self {
-        let clock = || Arc::new(ManualClock::new(EPOCH as u64 * 1000));
-        let conf = |name: &str, mebibytes: u64| ZoneConf {
-            max_size: Some(mebibytes << 20),
-            flush: Duration::ZERO,
-            ..ZoneConf::new(name, dir.join(name))
-        };
-        let disk = Arc::new(SimIo::new());
-        let platform = Platform {
-            io: disk.clone(),
-            ..Platform::default()
-        };
-        Stores {
-            roomy: Zone::open(conf("roomy", 256), clock()).expect("zone"),
-            tight: Zone::open_on(conf("tight", 2), clock(), platform).expect("zone"),
-            disk,
-        }
-    }
-}
-
 #[test]
 fn whatever_clients_and_origin_do_the_invariants_hold() {
-    let seeds = match std::env::var("SEED") {
-        Ok(seed) => {
-            let seed: u64 = seed.parse().expect("SEED is a number");
-            seed..seed + 1
-        }
-        Err(_) => 0..SEEDS,
-    };
-    println!("seeds {seeds:?}; SEED=n runs one");
     let dir = tempfile::tempdir().unwrap();
     let stores = Stores::open(dir.path());
-    for seed in seeds {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        LocalSet::new().block_on(&runtime, simulate(seed, &stores));
-    }
+    run_seeds(&stores, simulate);
 }
