@@ -287,7 +287,7 @@ pub(crate) fn run_seeds<'a, F: Future<Output = ()>>(
             .enable_time()
             .start_paused(true)
             .build()
-            .unwrap();
+            .expect("a runtime");
         LocalSet::new().block_on(&runtime, simulate(seed, stores));
         stores.roomy.flush();
     }
