@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use millpond_testkit::{
-    Answer, Client, Connection, Deadline, End, Framing, Gate, Kind, Origin, Proxy, Request,
+    Answer, Client, Connection, Deadline, End, Framing, Gate, Kind, Origin, Proxy, Ranges, Request,
     offset_bytes,
 };
 use std::time::Duration;
@@ -266,5 +266,22 @@ fn a_fill_outlives_its_generation() -> Result<()> {
             .count(),
         1
     );
+    Ok(())
+}
+
+/// A client that has the range it wanted is let go, whatever of the file is still to come.
+#[test]
+fn a_fill_holds_no_connection() -> Result<()> {
+    let (origin, _proxy, client) = start()?;
+    let gate = Gate::new();
+    let answer = Answer::new(200).offset_body(LEN, 1).etag("\"1\"");
+    let answer = answer.ranges(Ranges::Supported);
+    origin.route("/locked", answer.hold_body_at(LEN / 2, &gate));
+    let mut connection = client.connect()?;
+    let request = Request::get("/locked").header("Range", "bytes=0-9");
+    let response = connection.exchange(&request.header("Connection", "close"))?;
+    assert_eq!(response.body, offset_bytes(0..10, 1));
+    assert!(connection.is_closed_within(Duration::from_secs(5))?);
+    gate.open();
     Ok(())
 }

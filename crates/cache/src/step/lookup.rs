@@ -189,7 +189,7 @@ impl Lookup {
         if behind && stale.rules.while_updating {
             let found = stale.found.clone();
             x.note(Note::Hit(Reason::WhileRevalidating));
-            x.spawn(update(x.background(), walk.clone(), lead, stale));
+            x.spawn(update(x.updater(), walk.clone(), lead, stale));
             return Step::Done(Served::Entry(found, CacheStatus::Stale));
         }
         if !may_fill(x, walk) {

@@ -183,8 +183,13 @@ pub trait Exchange {
     fn note(&mut self, _note: Note) {}
     /// Asks the origin.
     fn fetch(&mut self, ask: &Ask) -> impl Future<Output = Result<Self::Fetched, Self::Failure>>;
-    /// The exchange for a background update.
+    /// The exchange for work in the background.
     fn background(&self) -> Self::Background;
+    /// The exchange for an update in the background of what this request is served; a connection
+    /// that closes behind the answer may wait for it a little.
+    fn updater(&self) -> Self::Background {
+        self.background()
+    }
     /// Starts a task on this worker.
     fn spawn(&self, task: impl Future<Output = ()> + 'static);
 }

@@ -9,6 +9,7 @@ use std::borrow::BorrowMut;
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -40,12 +41,18 @@ use crate::upstream::protocol::Protocol;
 pub struct PassExchange<R> {
     req: R,
     target: Arc<PassTarget>,
+    /// That it updates what a client was served, and what it starts does, too.
+    behind: Option<Rc<behind::Task>>,
 }
 
 impl<R: BorrowMut<Request>> PassExchange<R> {
     /// The exchange of a request.
     pub fn new(req: R, target: Arc<PassTarget>) -> Self {
-        PassExchange { req, target }
+        PassExchange {
+            req,
+            target,
+            behind: None,
+        }
     }
 
     /// The request.
@@ -209,6 +216,15 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
         PassExchange {
             req,
             target: Arc::clone(&self.target),
+            behind: None,
+        }
+    }
+
+    fn updater(&self) -> Self::Background {
+        let task = behind::Task::begin(&self.req.borrow().down);
+        PassExchange {
+            behind: Some(Rc::new(task)),
+            ..self.background()
         }
     }
 
@@ -216,7 +232,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
         let down = &self.req.borrow().down;
         // The task belongs to the generation: a graceful shutdown waits for it. It is not ended
         // with the generation's connections, since clients of the next one may be reading along.
-        let guards = (down.generation.enter(), behind::Task::begin(down));
+        let guards = (down.generation.enter(), self.behind.clone());
         tokio::task::spawn_local(async move {
             task.await;
             drop(guards);

@@ -1,11 +1,11 @@
-//! Work that goes on behind the requests of a connection: fills and updates of the cache.
+//! Updates of the cache that go on behind the requests of a connection.
 //!
-//! No answer waits for it, and no client. But a client that has asked for its connection to be
-//! closed may take the close for a sign that what its request began is done: nginx closes only when
-//! an update has ended, however long that takes. Here the close comes when the update has ended,
-//! when the client has left, or after [`Patience`], whichever is first. A client of HTTP/1.1 knows
-//! by itself where its answer ends, so the close may be long in coming; one of HTTP/1.0 may be
-//! reading to the end of the connection.
+//! No answer waits for them, and no client; fills are not even counted here. But a client that has
+//! asked for its connection to be closed may take the close for a sign that what its request began
+//! is done: nginx closes only when an update has ended, however long that takes. Here the close
+//! comes when the update has ended, when the client has left, or after [`Patience`], whichever is
+//! first. A client of HTTP/1.1 knows by itself where its answer ends, so the close may be long in
+//! coming; one of HTTP/1.0 may be reading to the end of the connection.
 
 use std::cell::Cell;
 use std::rc::Rc;
