@@ -17,6 +17,8 @@ pub(crate) const LARGE_SLICE: u64 = 1 << 20;
 pub(crate) const LEN: u64 = 3 * LARGE_SLICE + 5_000;
 /// How long what goes on behind the answers may take.
 const WAIT: Duration = Duration::from_secs(10);
+/// How long to wait for what may not come at all.
+const MOMENT: Duration = Duration::from_millis(100);
 
 /// The directive alone.
 pub(crate) const ALONE: &str = "slice 64k;";
@@ -142,6 +144,27 @@ impl Bench {
             is_it(label(&response)).then_some(response)
         });
         found.with_context(|| format!("answers for {range:?} were {labels:?}"))
+    }
+
+    /// Asks for the whole again and again until the answer is the right one.
+    pub(crate) fn poll_whole(&self, is_it: impl Fn(&Response) -> bool) -> Result<Response> {
+        let mut last = None;
+        let found = Deadline::after(WAIT).poll(|| {
+            let whole = self.ask_whole().ok()?;
+            if is_it(&whole) {
+                return Some(whole);
+            }
+            let end = whole.end.clone();
+            last = Some((whole.status, whole.headers, end));
+            None
+        });
+        found.with_context(|| format!("the right answer never came, but {last:?}"))
+    }
+
+    /// Waits until the origin has seen so many requests, or for a moment; says whether it has.
+    pub(crate) fn wait_for_more_requests(&self, count: usize) -> bool {
+        let enough = || (self.origin.requests().len() >= count).then_some(());
+        Deadline::after(MOMENT).poll(enough).is_some()
     }
 
     /// The Range fields that the origin saw, in order; `-` where there was none.

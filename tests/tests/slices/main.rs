@@ -5,6 +5,7 @@
 //! their place and version, and logs which bytes it sent.
 
 mod bench;
+mod chaos;
 mod conditions;
 mod fill;
 mod generations;
