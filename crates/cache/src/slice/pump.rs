@@ -9,6 +9,7 @@
 //! 2. Whatever way the task ends, also dropped, its run is ended.
 //! 3. Memory is bounded: the store's write window, and one slice.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -49,26 +50,36 @@ const BROKEN_OFF: RunEnd = RunEnd::Failed {
 };
 
 /// Asks the origin for a claimed run and brings it, and the gap before it, if it leaves one.
-pub async fn drive<X: Exchange>(mut x: X, generation: Arc<Generation>, run: Arc<Run>) {
+pub fn drive<X: Exchange>(
+    mut x: X,
+    generation: Arc<Generation>,
+    run: Arc<Run>,
+) -> impl Future<Output = ()> {
+    // INVARIANT 2: the task may be dropped before it begins.
     let mut driven = Driven::new(&generation, &run);
-    driven.end = match ask(&mut x, &generation, &run).await {
-        Ok(fetched) => pump(fetched, &generation, &run).await,
-        Err(end) => end,
-    };
-    drop(driven);
-    fill_gap(&mut x, &generation, &run).await;
+    async move {
+        driven.end = match ask(&mut x, &generation, &run).await {
+            Ok(fetched) => pump(fetched, &generation, &run).await,
+            Err(end) => end,
+        };
+        drop(driven);
+        fill_gap(&mut x, &generation, &run).await;
+    }
 }
 
 /// Brings a run whose answer is there already, and the gap before it, if it leaves one.
-pub async fn adopt<X: Exchange>(
+pub fn adopt<X: Exchange>(
     mut x: X,
     generation: Arc<Generation>,
     (run, fetched): (Arc<Run>, X::Fetched),
-) {
+) -> impl Future<Output = ()> {
+    // INVARIANT 2: the task may be dropped before it begins.
     let mut driven = Driven::new(&generation, &run);
-    driven.end = pump(fetched, &generation, &run).await;
-    drop(driven);
-    fill_gap(&mut x, &generation, &run).await;
+    async move {
+        driven.end = pump(fetched, &generation, &run).await;
+        drop(driven);
+        fill_gap(&mut x, &generation, &run).await;
+    }
 }
 
 /// What was fetched from the middle of a slice on is kept: the beginning is fetched behind it.

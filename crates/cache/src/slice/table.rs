@@ -64,6 +64,13 @@ impl Slices {
         Some(generation)
     }
 
+    /// How many bodies are read or fetched at the moment.
+    pub fn in_use(&self) -> usize {
+        let open = lock(&self.open);
+        let used = open.values().filter(|body| body.strong_count() > 0);
+        used.count()
+    }
+
     /// Notes that a range of a body was asked for; how many slices behind it are worth fetching,
     /// `most` at most.
     pub fn note_range(&self, generation: &Generation, range: &Range<u64>, most: u64) -> u64 {

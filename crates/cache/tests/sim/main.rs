@@ -2,4 +2,5 @@
 //! hold whatever happens. `SEED=n` runs one seed, `SEEDS=n` the first so many.
 
 mod scene;
+mod sliced;
 mod whole;

@@ -1,0 +1,302 @@
+//! A client: its request through the machines, as a proxy takes it, and what it is given.
+
+use std::future::Future;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_cache::conformance::Rules;
+use millpond_cache::head::StoredHead;
+use millpond_cache::slice::reader::{SliceFailure, SliceReader};
+use millpond_cache::slice::{ClientWish, First, Slicing};
+use millpond_cache::step::{Ask, Exchange, Purpose, Served, Walk, serve};
+use millpond_cache::zone::FoundEntry;
+use millpond_semantics::range::{RangeSet, first_range, parse_range};
+use millpond_store::Region;
+
+use super::origin::{Answer, respond};
+use super::{World, primary};
+use crate::scene::{Fail, drain, pass_time, read, regions};
+
+/// As in the proxy.
+const WALKS_MAX: usize = 4;
+
+/// A request.
+#[derive(Clone, Debug)]
+pub(super) struct Client {
+    pub(super) key: usize,
+    pub(super) wish: Wish,
+    pub(super) is_bypassed: bool,
+    pub(super) is_not_stored: bool,
+    pub(super) is_slow: bool,
+    /// Slices to fetch in advance.
+    pub(super) prefetch: u64,
+}
+
+/// What it asks for.
+#[derive(Clone, Debug)]
+pub(super) enum Wish {
+    Head,
+    Whole,
+    /// The Range field.
+    Range(String),
+    /// A range of a version that was never there: the whole is sent.
+    IfRange(String),
+}
+
+impl Wish {
+    pub(super) fn range(&self) -> Option<&str> {
+        match self {
+            Wish::Range(range) | Wish::IfRange(range) => Some(range),
+            Wish::Head | Wish::Whole => None,
+        }
+    }
+}
+
+pub(super) struct SimExchange {
+    pub(super) world: Rc<World>,
+    pub(super) client: Client,
+    pub(super) is_background: bool,
+}
+
+impl Exchange for SimExchange {
+    type Fetched = Answer;
+    type Failure = Fail;
+    type Background = SimExchange;
+
+    fn now(&self) -> i64 {
+        self.world.now()
+    }
+
+    fn is_background(&self) -> bool {
+        self.is_background
+    }
+
+    fn field(&self, name: &[u8]) -> Vec<&[u8]> {
+        let range = self.client.wish.range().map(str::as_bytes);
+        let range = range.filter(|_| name.eq_ignore_ascii_case(b"range"));
+        range.into_iter().collect()
+    }
+
+    fn must_bypass(&mut self) -> bool {
+        self.client.is_bypassed
+    }
+
+    fn must_not_store(&mut self) -> bool {
+        self.client.is_not_stored
+    }
+
+    async fn fetch(&mut self, ask: &Ask) -> Result<Answer, Fail> {
+        let world = Rc::clone(&self.world);
+        let number = world.note_ask((self.client.key, &self.client.wish), ask);
+        let delay = world.dice.borrow_mut().ms(400);
+        pass_time(delay).await;
+        let range = match (&self.client.wish, ask.purpose) {
+            (Wish::Range(range), Purpose::Pass) => Some(range.as_str()),
+            _ => None,
+        };
+        respond(&world, (self.client.key, number), ask, range)
+    }
+
+    fn background(&self) -> SimExchange {
+        SimExchange {
+            world: Rc::clone(&self.world),
+            client: self.client.clone(),
+            is_background: true,
+        }
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.world.spawn(task);
+    }
+}
+
+fn slicing(world: &World, client: &Client) -> Slicing {
+    let wish = match &client.wish {
+        Wish::Head => ClientWish::Head,
+        Wish::Whole => ClientWish::Whole,
+        Wish::Range(range) | Wish::IfRange(range) => match first_range(range.as_bytes()) {
+            Some(spec) => ClientWish::Range(spec),
+            None => ClientWish::Whole,
+        },
+    };
+    Slicing {
+        size: world.size,
+        first: match world.is_auto && !wish.is_range() {
+            true => First::Whole,
+            false => First::Range,
+        },
+        client: wish,
+        trust: world.trust,
+    }
+}
+
+/// How a request ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It was given all that it wanted.
+    Whole,
+    /// It was told that it was not.
+    Broken,
+}
+
+/// Takes a request to its end.
+pub(super) async fn request(world: Rc<World>, client: Client) -> Outcome {
+    let oldest = world.keys.borrow()[&client.key].oldest;
+    let walk = Walk {
+        zone: Arc::clone(&world.zone),
+        key: primary(world.seed, client.key),
+        policies: Arc::clone(&world.policies),
+        rules: Rules::Nginx,
+        slicing: Some(slicing(&world, &client)),
+    };
+    let mut x = SimExchange {
+        world: Rc::clone(&world),
+        client: client.clone(),
+        is_background: false,
+    };
+    for _ in 0..WALKS_MAX {
+        let served = serve(&mut x, &walk, &mut |_| {}).await;
+        world.check();
+        let found = match served {
+            Err(_) => return Outcome::Broken,
+            Ok(Served::Passed(answer, _)) => return passed(answer).await,
+            Ok(Served::Filling(streaming, reader, _)) => {
+                world.check_head(&client, &streaming.head, oldest);
+                let body = read(reader).await;
+                return whole(&world, &client, &streaming.head, body);
+            }
+            Ok(Served::Entry(found, _)) => found,
+        };
+        world.check_head(&client, &found.head, oldest);
+        if found.head.sliced.is_none() {
+            let body = Ok(regions(found.entry.regions(0..u64::MAX)));
+            return whole(&world, &client, &found.head, body);
+        }
+        match from_slices(&x, &client, &found).await {
+            Ok(outcome) => return outcome,
+            Err(SliceFailure::Changed) => {}
+            Err(SliceFailure::Refused) => break,
+            Err(SliceFailure::Failed { .. }) => return Outcome::Broken,
+        }
+    }
+    match x.fetch(&Ask::default()).await {
+        Ok(answer) => passed(answer).await,
+        Err(_) => Outcome::Broken,
+    }
+}
+
+async fn passed(answer: Answer) -> Outcome {
+    match drain(answer).await {
+        Ok(_) => Outcome::Whole,
+        Err(_) => Outcome::Broken,
+    }
+}
+
+/// A body that is not in slices.
+fn whole(
+    world: &World,
+    client: &Client,
+    head: &StoredHead,
+    body: Result<Vec<u8>, Vec<u8>>,
+) -> Outcome {
+    let (Ok(bytes) | Err(bytes)) = &body;
+    let len = world.check_bytes(client.key, head, 0, bytes);
+    assert!(
+        body.is_err() || bytes.len() as u64 == len || world.has_given_up.get(),
+        "{} of {len} as a whole body",
+        bytes.len()
+    );
+    match body {
+        Ok(_) => Outcome::Whole,
+        Err(_) => Outcome::Broken,
+    }
+}
+
+/// What a client wants of a body.
+pub(super) fn wanted(wish: &Wish, total: u64) -> Vec<Range<u64>> {
+    let whole = 0..total;
+    match wish {
+        Wish::Head => Vec::new(),
+        Wish::Whole | Wish::IfRange(_) => vec![whole],
+        Wish::Range(range) => match parse_range(range.as_bytes(), total, 8) {
+            RangeSet::Ignore => vec![whole],
+            RangeSet::Unsatisfiable => Vec::new(),
+            RangeSet::Ranges(ranges) => {
+                let spans = ranges.iter().map(|range| range.start..range.end_exclusive);
+                spans.collect()
+            }
+        },
+    }
+}
+
+/// As the proxy does: the first bytes before the head, then the rest, each range by a reader.
+async fn from_slices(
+    x: &SimExchange,
+    client: &Client,
+    found: &FoundEntry,
+) -> Result<Outcome, SliceFailure> {
+    let world = &x.world;
+    let Some(generation) = world.zone.slices.open(&world.zone.store, found) else {
+        panic!("an entry in slices has none");
+    };
+    let total = generation.set.total;
+    let ranges = wanted(&client.wish, total);
+    let Some(first) = ranges.first() else {
+        return Ok(Outcome::Whole);
+    };
+    let mut reader = SliceReader::new(x.background(), &generation, first.clone());
+    reader.is_at_hand();
+    if client.wish.range().is_some() {
+        reader.fetch_ahead(client.prefetch, &world.zone.slices);
+    }
+    reader.first_bytes().await?;
+    reader.narrow(first.clone());
+    for range in &ranges[1..] {
+        let mut next = reader.fork(range.clone());
+        if !read_range(world, client, (&found.head, first.clone()), &mut reader).await {
+            return Ok(Outcome::Broken);
+        }
+        next.narrow(range.clone());
+        reader = next;
+    }
+    let last = ranges[ranges.len() - 1].clone();
+    match read_range(world, client, (&found.head, last), &mut reader).await {
+        true => Ok(Outcome::Whole),
+        false => Ok(Outcome::Broken),
+    }
+}
+
+/// Reads a range and checks each piece; false when it broke off.
+async fn read_range(
+    world: &World,
+    client: &Client,
+    (head, range): (&StoredHead, Range<u64>),
+    reader: &mut SliceReader<SimExchange>,
+) -> bool {
+    let mut at = range.start;
+    while let Some(next) = std::future::poll_fn(|cx| reader.poll_next(cx)).await {
+        let Ok(region) = next else {
+            world.check();
+            return false;
+        };
+        let bytes = bytes_of(region);
+        world.check_bytes(client.key, head, at, &bytes);
+        at += bytes.len() as u64;
+        world.check();
+        if client.is_slow {
+            let delay = world.dice.borrow_mut().ms(500);
+            pass_time(delay).await;
+        }
+    }
+    assert_eq!(at, range.end, "a range ended early, as if it were whole");
+    true
+}
+
+fn bytes_of(region: Region) -> Bytes {
+    match region {
+        Region::Memory(bytes) => bytes,
+        file => Bytes::from(regions([file])),
+    }
+}
