@@ -263,10 +263,18 @@ impl Generation {
     fn claimable(&self, state: &State, position: u64, end: u64) -> Range<u64> {
         let first = self.set.index_of(position);
         let first_span = self.set.span(first);
+        let before = first_span.start..position;
+        let is_begun = state.runs.iter().any(|run| run.overlaps(&before));
         let start = match position - first_span.start {
-            depth if depth >= DEEP => position,
+            depth if depth >= DEEP || is_begun => position,
             _ => first_span.start,
         };
+        // INVARIANT 1: its tail may have been given up while the run goes on.
+        let others = state.runs.iter().map(|run| run.start);
+        let next = others.filter(|next| (position..first_span.end).contains(next));
+        if let Some(next) = next.min() {
+            return start..next;
+        }
         let mut last = first_span.end;
         for index in (first..first.saturating_add(RUN_SLICES)).skip(1) {
             let span = self.set.span(index);
@@ -293,7 +301,8 @@ impl Generation {
     fn claim(&self, state: &mut State, span: Range<u64>, purpose: Purpose) -> Arc<Run> {
         let index = self.set.index_of(span.start);
         let slice = self.set.span(index);
-        if span.start > slice.start {
+        let has_tail = state.tails.iter().any(|tail| tail.index == index);
+        if span.start > slice.start && span.end >= slice.end && !has_tail {
             state.tails.push(Arc::new(Tail {
                 index,
                 filling: Arc::new(Filling::new(slice, span.start)),
@@ -318,7 +327,32 @@ impl Generation {
         while end < span.end && !self.is_taken(&state, self.set.index_of(end)) {
             end = self.set.round_up(end + 1);
         }
-        Some(self.claim(&mut state, span.start..end.min(span.end), purpose))
+        let end = self.usable(span.start, end.min(span.end));
+        Some(self.claim(&mut state, span.start..end, purpose))
+    }
+
+    /// Where what comes from `start` on is worth reading up to, if it ends at `end`: of a slice
+    /// whose rest is missing nothing is stored, but without its first one a run has nothing.
+    fn usable(&self, start: u64, end: u64) -> u64 {
+        let first_end = self.set.span(self.set.index_of(start)).end;
+        if end <= first_end || end >= self.set.total {
+            return end;
+        }
+        self.set.span(self.set.index_of(end)).start
+    }
+
+    /// The answer to a run ends here.
+    pub(crate) fn shorten(&self, run: &Run, end: u64) {
+        let mut state = self.state();
+        if end >= run.end() {
+            return;
+        }
+        run.shorten(self.usable(run.start, end));
+        // INVARIANT 3: the slice of a tail ends behind what will come.
+        let slice_end = self.set.span(self.set.index_of(run.start)).end;
+        if end < slice_end {
+            state.tails.retain(|tail| !tail.is_left_by(run));
+        }
     }
 
     /// Claims the first missing slice from `index` on and those that follow it, `count` at most,
@@ -359,16 +393,20 @@ impl Generation {
     pub(crate) fn end(&self, run: &Arc<Run>, end: RunEnd) {
         let mut state = self.state();
         state.runs.retain(|other| !Arc::ptr_eq(other, run));
-        // INVARIANT 3: a tail that has not come whole by now will not.
-        state.tails.retain(|tail| {
-            let is_left = tail.filling.memory_start() == run.start && tail.is_arriving();
-            if is_left {
-                tail.finish(false);
-            }
-            !is_left
-        });
+        // INVARIANT 3: a tail that has not come whole by now will not, and one whose gap did not
+        // come is not kept for another.
+        state
+            .tails
+            .retain(|tail| !tail.is_left_by(run) && !self.is_gap(run, tail));
         drop(state);
         run.finish(end);
+    }
+
+    /// Whether a run was to bring what lies before a tail that is there.
+    fn is_gap(&self, run: &Run, tail: &Tail) -> bool {
+        self.set.index_of(run.start) == tail.index
+            && run.start < tail.filling.memory_start()
+            && !tail.is_arriving()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -443,7 +481,7 @@ impl Run {
     }
 
     /// The answer ends here.
-    pub(crate) fn shorten(&self, end: u64) {
+    fn shorten(&self, end: u64) {
         let mut state = self.state();
         state.end = state.end.min(end);
     }
@@ -514,6 +552,15 @@ impl Run {
 impl Tail {
     fn is_arriving(&self) -> bool {
         *self.state() == TailState::Arriving
+    }
+
+    /// Whether it will not come whole since its run, if it is this one, goes no further.
+    fn is_left_by(&self, run: &Run) -> bool {
+        let is_left = self.filling.memory_start() == run.start && self.is_arriving();
+        if is_left {
+            self.finish(false);
+        }
+        is_left
     }
 
     /// It has come to its end, or will not.

@@ -126,7 +126,7 @@ async fn ask<X: Exchange>(
     })?;
     match verdict(generation, &fetched, &asked) {
         Answer::Ours { end } => {
-            run.shorten(end);
+            generation.shorten(run, end);
             Ok(fetched)
         }
         Answer::Changed => {
@@ -221,7 +221,8 @@ impl Arriving {
         let index = generation.set.index_of(at);
         let span = generation.set.span(index);
         let is_begun = span.start < at;
-        if let Some(tail) = generation.tail(index).filter(|_| is_begun) {
+        let tail = generation.tail(index).filter(|_| is_begun);
+        if let Some(tail) = tail.filter(|tail| tail.filling.memory_start() == at) {
             run.add(&tail.filling);
             return Arriving {
                 filling: Arc::clone(&tail.filling),
@@ -276,8 +277,9 @@ impl Arriving {
             return true;
         }
         let index = generation.set.index_of(self.filling.span().start);
-        let is_whole = run.end() >= self.filling.span().end;
-        if !is_whole && !self.take_tail(generation, index).await {
+        let end = run.end();
+        let is_whole = end >= self.filling.span().end;
+        if !is_whole && !self.take_tail(generation, (index, end)).await {
             return false;
         }
         let Some(writer) = self.writer else {
@@ -291,9 +293,10 @@ impl Arriving {
         is_stored
     }
 
-    /// Writes the tail behind the gap before it; false when there is none any more.
-    async fn take_tail(&mut self, generation: &Generation, index: u64) -> bool {
-        let Some(tail) = generation.tail(index) else {
+    /// Writes the tail that begins at `start` behind the gap before it; false when there is none.
+    async fn take_tail(&mut self, generation: &Generation, (index, start): (u64, u64)) -> bool {
+        let tail = generation.tail(index);
+        let Some(tail) = tail.filter(|tail| tail.filling.memory_start() == start) else {
             return false;
         };
         if !tail.whole().await {
