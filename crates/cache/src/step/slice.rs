@@ -124,7 +124,8 @@ pub(super) fn take<X: Exchange>(
     let step = match judge(&fetched, asked) {
         Judged::Other => return Taken::Ordinary(place, fetched),
         Judged::Unsatisfiable { .. } if slicing.client.is_range() => {
-            place.lead.end(FillEnd::NotStorable);
+            // It says nothing of the ranges of those who wait.
+            place.lead.end(FillEnd::Withheld);
             Step::Done(Served::Passed(fetched, place.status))
         }
         Judged::Unsatisfiable { .. } | Judged::Unmeasured => {

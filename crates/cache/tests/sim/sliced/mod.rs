@@ -119,10 +119,9 @@ impl World {
         if *asks > most {
             self.wrong(format!("more than {most} requests, for {key} {wish:?}"));
         }
-        let is_passed = ask.purpose == Purpose::Pass;
-        let is_served =
-            self.is_strict(key) && !wanted(wish, self.keys.borrow()[&key].len).is_empty();
-        if is_passed && is_served {
+        let keys = self.keys.borrow();
+        let is_served = !keys[&key].has_refused && !wanted(wish, keys[&key].len).is_empty();
+        if ask.purpose == Purpose::Pass && is_served && self.is_strict(key) {
             self.wrong(format!("{wish:?} of {key} was passed"));
         }
         *asks
@@ -254,6 +253,7 @@ fn resource(dice: &mut Dice, size: u64, trust: Trust) -> Resource {
             1 => Ranges::DeafToIfRange,
             _ => Ranges::Obeyed,
         },
+        has_refused: false,
         oldest: 0,
     }
 }
@@ -357,7 +357,8 @@ fn note_wanted(world: &World, client: &Client) {
     let mut wanted = wanted(&client.wish, len);
     if matches!(client.wish, Wish::Whole | Wish::IfRange(_)) || wanted.is_empty() {
         // Who wants nothing of it learns the length.
-        wanted.push(0..len.min(world.size));
+        let first = if world.is_auto { len } else { world.size };
+        wanted.push(0..len.min(first));
     }
     let mut all = world.wanted.borrow_mut();
     let spans = all.entry(client.key).or_default();

@@ -24,6 +24,8 @@ pub(super) struct Resource {
     pub(super) grows: bool,
     pub(super) validators: Validators,
     pub(super) ranges: Ranges,
+    /// It was asked for what it does not have: who waited twice for that asks for itself.
+    pub(super) has_refused: bool,
     /// Answers that were asked for before this one were purged.
     pub(super) oldest: u64,
 }
@@ -171,7 +173,9 @@ pub(super) fn respond(
     ];
     let validator = resource.validator();
     fields.extend(validator.clone());
-    if dice.percent(80) {
+    // Who says so and ignores ranges all the same looks like another version.
+    let is_honest = resource.ranges != Ranges::Ignored || !world.weather.is_calm;
+    if dice.percent(80) && is_honest {
         fields.push(("Accept-Ranges", "bytes".to_string()));
     }
     let current = validator.as_ref().map(|(_, value)| value.as_bytes());
@@ -193,6 +197,7 @@ pub(super) fn respond(
         None | Some(RangeSet::Ignore) => whole(&mut dice, total),
         Some(RangeSet::Unsatisfiable) => {
             fields.push(("Content-Range", format!("bytes */{total}")));
+            resource.has_refused = true;
             return Ok(empty(416, fields));
         }
         Some(RangeSet::Ranges(ranges)) => {
