@@ -54,6 +54,12 @@ struct State {
     tails: Vec<Arc<Tail>>,
 }
 
+impl State {
+    fn tail(&self, index: u64) -> Option<&Arc<Tail>> {
+        self.tails.iter().find(|tail| tail.index == index)
+    }
+}
+
 /// A slice of which only the end has come.
 #[derive(Debug)]
 pub struct Tail {
@@ -228,9 +234,7 @@ impl Generation {
         if let Some(run) = state.runs.iter().find(|run| run.covers(position)) {
             return Some(Source::Run(Arc::clone(run)));
         }
-        let tail = state.tails.iter().find(|tail| tail.index == index);
-        let tail_start = tail.map(|tail| tail.filling.memory_start());
-        if let Some(tail) = tail
+        if let Some(tail) = state.tail(index)
             && position >= tail.filling.memory_start()
         {
             return Some(Source::Tail(Arc::clone(&tail.filling)));
@@ -238,10 +242,7 @@ impl Generation {
         if self.store.peek(&self.set.key(index)) {
             return None;
         }
-        let span = match tail_start {
-            Some(tail_start) => self.set.span(index).start..tail_start,
-            None => self.claimable(&state, position, end),
-        };
+        let span = self.claimable(&state, position, end);
         Some(Source::Claimed(self.claim(&mut state, span, purpose)))
     }
 
@@ -265,14 +266,16 @@ impl Generation {
         let first_span = self.set.span(first);
         let before = first_span.start..position;
         let is_begun = state.runs.iter().any(|run| run.overlaps(&before));
+        let tail = state.tail(first).map(|tail| tail.filling.memory_start());
         let start = match position - first_span.start {
-            depth if depth >= DEEP || is_begun => position,
+            // A gap is stored with its tail if it is whole.
+            depth if is_begun || depth >= DEEP && tail.is_none() => position,
             _ => first_span.start,
         };
-        // INVARIANT 1: its tail may have been given up while the run goes on.
-        let others = state.runs.iter().map(|run| run.start);
+        let others = state.runs.iter().map(|run| run.start).chain(tail);
         let next = others.filter(|next| (position..first_span.end).contains(next));
         if let Some(next) = next.min() {
+            // INVARIANT 1.
             return start..next;
         }
         let mut last = first_span.end;
@@ -301,7 +304,7 @@ impl Generation {
     fn claim(&self, state: &mut State, span: Range<u64>, purpose: Purpose) -> Arc<Run> {
         let index = self.set.index_of(span.start);
         let slice = self.set.span(index);
-        let has_tail = state.tails.iter().any(|tail| tail.index == index);
+        let has_tail = state.tail(index).is_some();
         if span.start > slice.start && span.end >= slice.end && !has_tail {
             state.tails.push(Arc::new(Tail {
                 index,
@@ -370,8 +373,7 @@ impl Generation {
 
     /// The tail of a slice.
     pub(crate) fn tail(&self, index: u64) -> Option<Arc<Tail>> {
-        let state = self.state();
-        state.tails.iter().find(|tail| tail.index == index).cloned()
+        self.state().tail(index).cloned()
     }
 
     /// Claims the gap before a tail, if nobody has.
@@ -600,4 +602,81 @@ pub(crate) fn of_entry(store: &Arc<Zone>, found: &FoundEntry) -> Option<Generati
         &found.head,
         set,
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use millpond_store::{ManualClock, ZoneConf};
+
+    use super::*;
+    use crate::head::FieldsWriter;
+
+    const SIZE: u64 = 4 * DEEP;
+
+    fn generation(dir: &tempfile::TempDir) -> Generation {
+        let conf = ZoneConf::new("slices", dir.path());
+        let store = Zone::open(conf, Arc::new(ManualClock::new(1000))).unwrap();
+        let head = StoredHead::new(200, FieldsWriter::default());
+        let set = SliceSet {
+            generation: [1; 16],
+            total: 8 * SIZE,
+            size: SIZE,
+        };
+        Generation::new(store, Key::of(b"owner"), &head, set)
+    }
+
+    fn claimed(source: Option<Source>) -> Arc<Run> {
+        match source {
+            Some(Source::Claimed(run)) => run,
+            _ => panic!("somebody else brings it"),
+        }
+    }
+
+    fn span(run: &Run) -> Range<u64> {
+        run.start..run.end()
+    }
+
+    #[test]
+    fn an_answer_that_ends_in_the_slice_of_its_tail_leaves_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let generation = generation(&dir);
+        let deep = 2 * DEEP..SIZE;
+        let run = claimed(generation.source(&deep, Purpose::Readers));
+        let tail = generation.tail(0).unwrap();
+        tail.filling.push(Bytes::from_static(b"first"));
+        generation.shorten(&run, 3 * DEEP);
+        assert!(generation.tail(0).is_none());
+        // What does not come is claimed from where it is wanted, beside what does.
+        let rest = claimed(generation.source(&(3 * DEEP + 5..SIZE), Purpose::Readers));
+        assert_eq!(span(&rest), 3 * DEEP + 5..SIZE);
+        let before = claimed(generation.source(&(5..10), Purpose::Readers));
+        assert_eq!(span(&before), 0..2 * DEEP);
+    }
+
+    #[test]
+    fn an_answer_that_ends_in_a_later_slice_gives_that_slice_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let generation = generation(&dir);
+        let run = claimed(generation.source(&(0..3 * SIZE), Purpose::Readers));
+        assert_eq!(span(&run), 0..3 * SIZE);
+        generation.shorten(&run, 2 * SIZE + 100);
+        assert_eq!(span(&run), 0..2 * SIZE);
+        let adopted = generation.adopt(4 * SIZE..5 * SIZE + 7, Purpose::Cache);
+        assert_eq!(span(&adopted.unwrap()), 4 * SIZE..5 * SIZE);
+    }
+
+    #[test]
+    fn a_tail_whose_gap_did_not_come_is_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let generation = generation(&dir);
+        let run = claimed(generation.source(&(2 * DEEP..SIZE), Purpose::Readers));
+        let tail = generation.tail(0).unwrap();
+        let gap = generation.claim_gap(&tail).unwrap();
+        tail.finish(true);
+        generation.end(&run, RunEnd::Done);
+        assert!(generation.tail(0).is_some());
+        generation.end(&gap, RunEnd::Refused);
+        assert!(generation.tail(0).is_none());
+    }
 }

@@ -162,22 +162,8 @@ pub(super) fn respond(
     }
     let version = resource.version;
     let body = world.body(key, version, resource.len_of(version));
-    let mut fields = vec![
-        ("X-Version", version.to_string()),
-        ("X-Answer", number.to_string()),
-        ("Date", date(world.now())),
-        (
-            "Cache-Control",
-            cache_control(&mut dice, world.weather.is_calm),
-        ),
-    ];
+    let mut fields = fields(&mut dice, world, resource, number);
     let validator = resource.validator();
-    fields.extend(validator.clone());
-    // Who says so and ignores ranges all the same looks like another version.
-    let is_honest = resource.ranges != Ranges::Ignored || !world.weather.is_calm;
-    if dice.percent(80) && is_honest {
-        fields.push(("Accept-Ranges", "bytes".to_string()));
-    }
     let current = validator.as_ref().map(|(_, value)| value.as_bytes());
     if current.is_some() && ask.if_none_match.as_deref() == current {
         return Ok(empty(304, fields));
@@ -231,6 +217,28 @@ pub(super) fn respond(
         at: said.start,
         ledger: (ask.purpose == Purpose::Fill).then(|| (Rc::clone(world), key, version)),
     })
+}
+
+/// The fields of an answer, whatever it is.
+fn fields(
+    dice: &mut Dice,
+    world: &World,
+    resource: &Resource,
+    number: u64,
+) -> Vec<(&'static str, String)> {
+    let mut fields = vec![
+        ("X-Version", resource.version.to_string()),
+        ("X-Answer", number.to_string()),
+        ("Date", date(world.now())),
+        ("Cache-Control", cache_control(dice, world.weather.is_calm)),
+    ];
+    fields.extend(resource.validator());
+    // Who says so and ignores ranges all the same looks like another version.
+    let is_honest = resource.ranges != Ranges::Ignored || !world.weather.is_calm;
+    if dice.percent(80) && is_honest {
+        fields.push(("Accept-Ranges", "bytes".to_string()));
+    }
+    fields
 }
 
 fn date(now: i64) -> String {
