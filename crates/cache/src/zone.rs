@@ -291,6 +291,14 @@ impl CacheZone {
         }
     }
 
+    /// The name of a version of a body in slices that none had before.
+    pub fn new_generation(&self) -> [u8; 16] {
+        let mut name = [0; 16];
+        name[..8].copy_from_slice(&self.new_seed().to_le_bytes());
+        name[8..].copy_from_slice(&self.new_seed().to_le_bytes());
+        name
+    }
+
     /// A seed that no variants were stored with before.
     pub fn new_seed(&self) -> u64 {
         let count = self.seeds.fetch_add(1, Ordering::Relaxed);

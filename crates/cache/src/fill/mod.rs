@@ -29,7 +29,7 @@ pub mod pump;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -40,6 +40,7 @@ use tokio::time::Instant;
 use crate::head::StoredHead;
 use crate::purge::PurgeBook;
 use crate::purge::running::{Running, RunningFill};
+use crate::slice::generation::Generation;
 use crate::step::FetchEnd;
 use crate::use_stale::StaleCause;
 
@@ -69,6 +70,8 @@ pub struct Streaming {
     pub is_delimited: bool,
     /// The body as far as it has come.
     pub view: View,
+    /// Slices of the same version, for ranges that lie ahead.
+    pub ahead: OnceLock<Arc<Generation>>,
 }
 
 /// How a fill ended.

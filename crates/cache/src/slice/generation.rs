@@ -46,6 +46,8 @@ pub struct Generation {
     state: Mutex<State>,
     is_retired: AtomicBool,
     readers: AtomicUsize,
+    /// How deep in a slice a range must begin to be asked for before the rest of the slice.
+    deep: u64,
 }
 
 #[derive(Default)]
@@ -169,7 +171,13 @@ impl Generation {
             state: Mutex::default(),
             is_retired: AtomicBool::new(false),
             readers: AtomicUsize::new(0),
+            deep: DEEP,
         }
+    }
+
+    /// Asks for what is wanted first, however deep in its slice it is.
+    pub(crate) fn wanted_first(self) -> Self {
+        Generation { deep: 1, ..self }
     }
 
     /// The store.
@@ -191,9 +199,12 @@ impl Generation {
 
     /// Whether a slice is held or arriving.
     pub fn is_at_hand(&self, index: u64) -> bool {
-        let start = self.set.span(index).start;
-        self.store.peek(&self.set.key(index))
-            || self.state().runs.iter().any(|run| run.covers(start))
+        let span = self.set.span(index);
+        self.store.peek(&self.set.key(index)) || {
+            let state = self.state();
+            state.runs.iter().any(|run| run.overlaps(&span))
+                || state.tails.iter().any(|tail| tail.index == index)
+        }
     }
 
     /// Whether the version is gone at the origin.
@@ -269,7 +280,7 @@ impl Generation {
         let tail = state.tail(first).map(|tail| tail.filling.memory_start());
         let start = match position - first_span.start {
             // A gap is stored with its tail if it is whole.
-            depth if is_begun || depth >= DEEP && tail.is_none() => position,
+            depth if is_begun || depth >= self.deep && tail.is_none() => position,
             _ => first_span.start,
         };
         let others = state.runs.iter().map(|run| run.start).chain(tail);

@@ -48,6 +48,8 @@ use millpond_semantics::range::RangeSpec;
 pub const SIZE_MAX: u64 = 4 << 20;
 /// The slices of `slice auto`.
 pub const SIZE_AUTO: u64 = 1 << 20;
+/// The slices of ranges that lie ahead of a fill, which brings them, too: what is asked for twice.
+pub const SIZE_AHEAD: u64 = 256 << 10;
 /// The most that one request to an origin asks for, but for one slice (arbitrary: large enough
 /// that a request more does not matter, small enough to be fetched for a client that has left).
 pub const RUN_BYTES: u64 = 16 << 20;

@@ -9,8 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use millpond_store::{Key, Zone};
 
+use super::SIZE_AHEAD;
 use super::generation::{self, Generation};
-use crate::zone::FoundEntry;
+use crate::fill::Streaming;
+use crate::head::SliceSet;
+use crate::zone::{CacheZone, FoundEntry, PrimaryKey};
 
 /// Keys whose answers cannot be kept in slices, and orders of ranges, that are remembered
 /// (arbitrary; a few hundred kilobytes at the most).
@@ -69,6 +72,22 @@ impl Slices {
         let open = lock(&self.open);
         let used = open.values().filter(|body| body.strong_count() > 0);
         used.count()
+    }
+
+    /// The slices of what a fill brings, for ranges that lie ahead of it; in no stored head.
+    pub fn ahead_of(&self, zone: &CacheZone, streaming: &Streaming, total: u64) -> Arc<Generation> {
+        let make = || {
+            let set = SliceSet {
+                generation: zone.new_generation(),
+                total,
+                size: SIZE_AHEAD,
+            };
+            let owner = PrimaryKey::new(streaming.head.key.clone()).key;
+            let store = Arc::clone(&zone.store);
+            let generation = Generation::new(store, owner, &streaming.head, set);
+            Arc::new(generation.wanted_first())
+        };
+        Arc::clone(streaming.ahead.get_or_init(make))
     }
 
     /// Notes that a range of a body was asked for; how many slices behind it are worth fetching,

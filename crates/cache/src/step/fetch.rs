@@ -9,7 +9,7 @@
 //!    not either: who waits for it reads that one.
 //! 3. A refresh that fails is noted before its waiters hear of it, and forgotten when one succeeds.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use millpond_semantics::date::format_http_date;
@@ -473,6 +473,7 @@ pub(super) fn fill<X: Exchange>(
         length,
         is_delimited,
         view: reader.view.clone(),
+        ahead: OnceLock::new(),
     });
     x.note(Note::Stored);
     let primed = pump.prime();

@@ -280,11 +280,8 @@ fn begin<X: Exchange>(
     let Some(slicing) = walk.slicing.filter(|_| may_write(x, walk, &place)) else {
         return pass(place);
     };
-    let mut generation = [0; 16];
-    generation[..8].copy_from_slice(&walk.zone.new_seed().to_le_bytes());
-    generation[8..].copy_from_slice(&walk.zone.new_seed().to_le_bytes());
     head.sliced = Some(SliceSet {
-        generation,
+        generation: walk.zone.new_generation(),
         total: got.total,
         size: slicing.size,
     });

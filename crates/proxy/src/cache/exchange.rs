@@ -250,17 +250,6 @@ pub struct Origin {
     pace: Option<buffer::Pace>,
 }
 
-impl Origin {
-    /// An answer that is read as fast as its client takes it.
-    pub fn unpaced(fetched: Fetched) -> Origin {
-        Origin {
-            fetched,
-            pace: None,
-            is_unbuffered: false,
-        }
-    }
-}
-
 impl step::Fetched for Origin {
     fn status(&self) -> u16 {
         self.fetched.head.status

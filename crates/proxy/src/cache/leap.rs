@@ -1,12 +1,15 @@
-//! A range that begins far ahead of a running fill: served at once, by a request of its own.
+//! A range that begins far ahead of a running fill: served at once, by requests of its own.
 //!
-//! The fill goes on and keeps the whole; the range is asked for with If-Range, so that both are of
-//! one version, and is not stored. Whatever is wrong with its answer, the range comes from the fill
-//! after all.
+//! The fill goes on and keeps the whole. Meanwhile, ranges that lie ahead of it are read through
+//! slices of the same version, which all requests that wait for this fill share: overlapping ranges
+//! are asked for once. The slices are of no use any more when the fill has ended; nothing points to
+//! them, and they leave the store like what is not used.
+//!
+//! Whatever goes wrong with a range before its first byte, it comes from the fill after all.
 //!
 //! 1. Nothing is asked for that the fill brings soon: less than `slice::DEEP` bytes ahead.
 //! 2. An origin that does not say that it serves ranges is not asked for one.
-//! 3. An answer of another version, or of unknown version, is never sent.
+//! 3. Bytes of another version, or of unknown version, are never sent.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,51 +17,31 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millpond_cache::fill::Streaming;
 use millpond_cache::range::RangeFill;
-use millpond_cache::slice::answer::{Asked, Judged, judge};
 use millpond_cache::slice::version::Validator;
 use millpond_cache::slice::{DEEP, Trust};
+use millpond_cache::step::Walk;
 use millpond_semantics::range::content_range;
 
-use super::exchange::Origin;
-use crate::body::Body;
+use super::slice;
 use crate::filter::range::wanted_alone;
 use crate::header::Known;
 use crate::request::Request;
 use crate::response::Response;
-use crate::upstream::exchange::{self, Ask};
 use crate::upstream::pass::PassTarget;
 
 /// Makes the answer from a fill the answer of a range that lies ahead of it, if it is one.
 pub async fn over(
     req: &mut Request,
     target: &Arc<PassTarget>,
-    streaming: &Streaming,
+    (walk, streaming): (&Walk, &Streaming),
     response: &mut Response,
 ) {
-    let Some((range, validator)) = ahead(req, target, streaming, response) else {
+    let Some((range, total)) = ahead(req, target, streaming, response) else {
         return;
     };
-    let asked = Asked::From {
-        start: range.start,
-        end: range.end,
-    };
-    let ask = Ask {
-        is_for_cache: true,
-        range: Some(asked.field()),
-        if_range: validator.if_range(),
-        ..Ask::default()
-    };
-    let Ok(fetched) = exchange::fetch(req, target, &ask).await else {
-        return;
-    };
-    let origin = Origin::unpaced(fetched);
-    let total = response.length.unwrap_or(0);
-    let expected = Judged::Range {
-        start: range.start,
-        end: range.end,
-        total,
-    };
-    if judge(&origin, &asked) != expected || !validator.names(&origin) {
+    let generation = walk.zone.slices.ahead_of(&walk.zone, streaming, total);
+    let mut reader = slice::reader(req, target, &generation, range.clone());
+    if reader.first_bytes().await.is_err() {
         return;
     }
     response.status = 206;
@@ -68,16 +51,16 @@ pub async fn over(
     let place = content_range(range.start, range.end, total);
     let place = Bytes::copy_from_slice(place.as_bytes());
     response.fields.set(Known::ContentRange, place);
-    response.body = Body::stream(origin.fetched.body);
+    response.body = slice::body_of(reader, range);
 }
 
-/// The range, and the version that it is wanted of; `None` where it is better read from the fill.
+/// The range, and the length of the whole; `None` where it is better read from the fill.
 fn ahead(
     req: &Request,
     target: &PassTarget,
     streaming: &Streaming,
     response: &Response,
-) -> Option<(Range<u64>, Validator)> {
+) -> Option<(Range<u64>, u64)> {
     let settings = req.location.settings.pass(target.protocol);
     if settings.range.fill != RangeFill::Whole {
         return None;
@@ -85,9 +68,9 @@ fn ahead(
     // INVARIANT 2.
     let ranges = streaming.head.field(b"accept-ranges")?;
     let range = wanted_alone(req, response).filter(|_| ranges.eq_ignore_ascii_case(b"bytes"))?;
-    if range.start.saturating_sub(streaming.view.len()) < DEEP {
-        return None;
-    }
-    let validator = Validator::of_head(&streaming.head, Trust::Validated)?;
-    Some((range, validator))
+    // INVARIANT 3.
+    Validator::of_head(&streaming.head, Trust::Validated)?;
+    // INVARIANT 1.
+    let is_far = range.start.saturating_sub(streaming.view.len()) >= DEEP;
+    Some((range, response.length?)).filter(|_| is_far)
 }

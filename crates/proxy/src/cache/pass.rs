@@ -130,7 +130,8 @@ async fn answer_from_origin(
     };
     let mut response = answer_with(req, target, (served, walk), tries_before)?;
     if let Some(streaming) = filling {
-        Box::pin(leap::over(req, target, &streaming, &mut response)).await;
+        let ahead = (walk, &*streaming);
+        Box::pin(leap::over(req, target, ahead, &mut response)).await;
     }
     Ok(response)
 }

@@ -38,7 +38,8 @@ use crate::response::{RangeRule, Response};
 use crate::upstream::pass::PassTarget;
 use crate::upstream::protocol::Protocol;
 
-type Reader = SliceReader<PassExchange<Box<Request>>>;
+/// Reads a body in slices.
+pub(super) type Reader = SliceReader<PassExchange<Box<Request>>>;
 
 /// How a request goes about slices; `None` where bodies are not kept in them.
 pub fn slicing(req: &Request, target: &PassTarget) -> Option<Slicing> {
@@ -113,7 +114,17 @@ pub async fn open(
     Ok(())
 }
 
-fn reader(
+/// The body of an answer that is just what a reader was made for.
+pub(super) fn body_of(reader: Reader, wanted: Range<u64>) -> Body {
+    Body::stream(SliceBody {
+        reader,
+        wanted,
+        is_begun: true,
+    })
+}
+
+/// A reader of a generation, for a request.
+pub(super) fn reader(
     req: &Request,
     target: &Arc<PassTarget>,
     generation: &Arc<Generation>,
