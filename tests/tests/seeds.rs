@@ -94,8 +94,8 @@ fn ranges_asked(origin: &Origin) -> Vec<Option<String>> {
         .collect()
 }
 
-/// The slice of the file that holds the article's range, as it is asked for beside the fill: what is
-/// wanted, then what lies before it.
+/// The slice of the file that holds the article's range, as it is asked for beside the fill: what
+/// is wanted, then what lies before it.
 const BESIDE: [&str; 2] = ["bytes=5000000-5242879", "bytes=4980736-4999999"];
 
 /// All of the file, and [`BESIDE`].
@@ -184,8 +184,8 @@ fn ranges_that_are_not_there_yet_are_asked_for_once_beside_the_fill() {
     assert_eq!(asked.get(1), fill_and_beside().get(1));
 }
 
-/// Ten bytes cost one slice of 1 MB, and the origin is asked for that slice only: first for its end,
-/// where the ten bytes are, then for what lies before.
+/// Ten bytes cost one slice of 1 MB, and the origin is asked for that slice only: first for its
+/// end, where the ten bytes are, then for what lies before.
 #[test]
 fn with_slices_ten_bytes_cost_one_slice() {
     let origin = Origin::start().unwrap();
