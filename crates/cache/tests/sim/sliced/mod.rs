@@ -63,6 +63,8 @@ struct World {
     /// Percent of answers with a lie, and that break off.
     lies: u64,
     is_slow: bool,
+    /// Most requests go on where the one before them ended.
+    is_orderly: bool,
     began: Instant,
     dice: RefCell<Dice>,
     keys: RefCell<HashMap<usize, Resource>>,
@@ -287,6 +289,7 @@ fn world(seed: u64, stores: &Stores) -> Rc<World> {
         changes: [0, 3, 20][dice.below(3) as usize],
         lies: [0, 5, 15][dice.below(3) as usize],
         is_slow: dice.percent(15),
+        is_orderly: dice.percent(25),
         began: Instant::now(),
         policies: Arc::new(policies(&mut dice, weather)),
         keys: RefCell::new(keys),
@@ -308,40 +311,47 @@ fn world(seed: u64, stores: &Stores) -> Rc<World> {
 fn draw(world: &World, places: &mut HashMap<usize, u64>) -> Client {
     let mut dice = world.dice.borrow_mut();
     let keys = world.keys.borrow();
-    let key = dice.below(keys.len() as u64) as usize;
+    let is_orderly = world.is_orderly && dice.percent(90);
+    let key = match is_orderly {
+        true => 0,
+        false => dice.below(keys.len() as u64) as usize,
+    };
     let len = keys[&key].len.max(1);
-    let start = match dice.percent(50) {
-        true => places.get(&key).copied().unwrap_or(0),
+    let place = places.get(&key).copied().filter(|place| *place < len);
+    let start = match is_orderly || dice.percent(50) {
+        true => place.unwrap_or(0),
         false => dice.below(len + 1),
     };
-    let most = match dice.percent(50) {
+    let most = match dice.percent(50) && !is_orderly {
         true => len,
         false => len.min(2 * world.size),
     };
     let end = start + 1 + dice.below(most);
-    places.insert(key, end);
     let range = match dice.below(20) {
+        _ if is_orderly => format!("bytes={start}-{}", end - 1),
         0..3 => format!("bytes={start}-"),
         3..6 => format!("bytes=-{}", dice.below(most)),
         6..8 => {
             let other = dice.below(len);
-            format!(
-                "bytes={start}-{},{other}-{}",
-                end - 1,
-                other + dice.below(most)
-            )
+            let last = other + dice.below(most);
+            format!("bytes={start}-{},{other}-{last}", end - 1)
         }
         _ => format!("bytes={start}-{}", end - 1),
     };
+    let wish = match dice.below(20) {
+        _ if is_orderly => Wish::Range(range),
+        0..2 => Wish::Head,
+        2..6 => Wish::Whole,
+        6 => Wish::IfRange(range),
+        _ => Wish::Range(range),
+    };
+    if matches!(wish, Wish::Range(_)) {
+        places.insert(key, end);
+    }
     let is_storm = !world.weather.is_calm;
     Client {
         key,
-        wish: match dice.below(20) {
-            0..2 => Wish::Head,
-            2..6 => Wish::Whole,
-            6 => Wish::IfRange(range),
-            _ => Wish::Range(range),
-        },
+        wish,
         is_bypassed: is_storm && dice.percent(3),
         is_not_stored: is_storm && dice.percent(3),
         is_slow: dice.percent(20),
@@ -425,8 +435,11 @@ async fn simulate(seed: u64, stores: &Stores) {
         };
         pass_time(gap).await;
         if world.weather.is_tight {
-            let is_full = world.dice.borrow_mut().percent(30);
-            let fault = if is_full { Fault::NoSpace } else { Fault::None };
+            let fault = match world.dice.borrow_mut().below(10) {
+                0..2 => Fault::NoSpace,
+                2 => Fault::WriteError,
+                _ => Fault::None,
+            };
             world.disk.set(fault);
         }
         if world.weather.is_purged {
