@@ -250,7 +250,8 @@ impl Generation {
         {
             return Some(Source::Tail(Arc::clone(&tail.filling)));
         }
-        if self.store.peek(&self.set.key(index)) {
+        // Not merely known to the store: a disk that does not read is a miss.
+        if self.held(index).is_some() {
             return None;
         }
         let span = self.claimable(&state, position, end);
@@ -618,16 +619,27 @@ pub(crate) fn of_entry(store: &Arc<Zone>, found: &FoundEntry) -> Option<Generati
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use millpond_store::{ManualClock, ZoneConf};
+    use millpond_store::{Fault, ManualClock, Platform, SimIo, ZoneConf};
 
     use super::*;
     use crate::head::FieldsWriter;
 
     const SIZE: u64 = 4 * DEEP;
 
-    fn generation(dir: &tempfile::TempDir) -> Generation {
+    fn zone(dir: &tempfile::TempDir, disk: &Arc<SimIo>) -> Arc<Zone> {
+        let platform = Platform {
+            io: disk.clone(),
+            ..Platform::default()
+        };
         let conf = ZoneConf::new("slices", dir.path());
-        let store = Zone::open(conf, Arc::new(ManualClock::new(1000))).unwrap();
+        Zone::open_on(conf, Arc::new(ManualClock::new(1000)), platform).unwrap()
+    }
+
+    fn generation(dir: &tempfile::TempDir) -> Generation {
+        generation_in(zone(dir, &Arc::default()))
+    }
+
+    fn generation_in(store: Arc<Zone>) -> Generation {
         let head = StoredHead::new(200, FieldsWriter::default());
         let set = SliceSet {
             generation: [1; 16],
@@ -689,5 +701,25 @@ mod tests {
         assert!(generation.tail(0).is_some());
         generation.end(&gap, RunEnd::Refused);
         assert!(generation.tail(0).is_none());
+    }
+
+    #[test]
+    fn a_slice_that_the_disk_does_not_read_is_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = Arc::<SimIo>::default();
+        let store = zone(&dir, &disk);
+        let set = generation_in(Arc::clone(&store)).set;
+        let mut writer = store.begin(set.key(0), Some(SIZE)).unwrap();
+        writer.set_head(set.record_head(&Key::of(b"owner"), 0));
+        writer.append(vec![b'x'; SIZE as usize].into()).unwrap();
+        writer.finish().unwrap();
+        store.close();
+        let generation = generation_in(zone(&dir, &disk));
+        assert!(generation.source(&(0..SIZE), Purpose::Readers).is_none());
+        generation.store.close();
+        let generation = generation_in(zone(&dir, &disk));
+        disk.set(Fault::ReadError);
+        let run = claimed(generation.source(&(0..SIZE), Purpose::Readers));
+        assert_eq!(span(&run), 0..SIZE);
     }
 }

@@ -438,6 +438,7 @@ async fn simulate(seed: u64, stores: &Stores) {
             let fault = match world.dice.borrow_mut().below(10) {
                 0..2 => Fault::NoSpace,
                 2 => Fault::WriteError,
+                3 => Fault::ReadError,
                 _ => Fault::None,
             };
             world.disk.set(fault);
