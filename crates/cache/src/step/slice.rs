@@ -451,8 +451,39 @@ impl Fetched for Whole {
 
 #[cfg(test)]
 mod tests {
+    use super::super::store::freshened;
     use super::*;
+    use crate::head::FieldsWriter;
     use crate::slice::Trust;
+
+    #[test]
+    fn a_304_does_not_name_another_version_of_a_body_in_slices() {
+        let mut fields = FieldsWriter::default();
+        fields.push(b"ETag", b"\"1\"");
+        fields.push(b"X-Age", b"old");
+        let mut head = StoredHead::new(200, fields);
+        let field = |name: &'static str, value: &'static str| {
+            (
+                Bytes::from_static(name.as_bytes()),
+                Bytes::from_static(value.as_bytes()),
+            )
+        };
+        let answer = Whole {
+            status: 304,
+            is_unbuffered: false,
+            fields: vec![field("ETag", "\"2\""), field("X-Age", "new")],
+        };
+        for (sliced, tag) in [(false, "\"2\""), (true, "\"1\"")] {
+            head.sliced = sliced.then_some(SliceSet {
+                generation: [1; 16],
+                total: 100,
+                size: 10,
+            });
+            let fresh = freshened(&head, &answer);
+            assert_eq!(fresh.field(b"etag").unwrap(), tag);
+            assert_eq!(fresh.field(b"x-age").unwrap(), "new");
+        }
+    }
 
     #[test]
     fn what_is_asked_for_first_is_what_the_range_touches() {

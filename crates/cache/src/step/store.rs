@@ -375,9 +375,15 @@ fn connection_fields<F: Fetched>(given: &Given<'_>, fetched: &F) -> Vec<Vec<u8>>
 
 /// RFC 9111 §3.2: the stored head with the fields of a 304 in place of its own.
 pub(crate) fn freshened<F: Fetched>(head: &StoredHead, fetched: &F) -> StoredHead {
+    // RFC 9111 §4.3.4: a 304 of another strong validator is not about this answer. What names the
+    // version of a body in slices stays, whatever the origin says, or two would be mixed.
+    let is_kept = |name: &[u8]| {
+        let names = [&b"etag"[..], &b"last-modified"[..]];
+        head.sliced.is_some() && names.iter().any(|kept| name.eq_ignore_ascii_case(kept))
+    };
     let mut fresh: Vec<(Bytes, Bytes)> = Vec::new();
     fetched.each_field(&mut |name, value| {
-        if reuse::is_freshened(name) {
+        if reuse::is_freshened(name) && !is_kept(name) {
             fresh.push((Bytes::copy_from_slice(name), Bytes::copy_from_slice(value)));
         }
     });
