@@ -15,6 +15,9 @@
 //! 2. `tail` holds exactly the bytes from `written` to `len`.
 //! 3. Slices cover exactly the bytes from 0 to `allocated`, in order.
 //! 4. A fill holds the files of all its slices, so their segments are pinned while it lives.
+//! 5. Bytes that were handed out as a file region keep their place until their segment goes, also
+//!    when the fill was given up and nobody holds the region any more: what `sendfile` was given
+//!    and the peer has not received yet is still read from the page cache.
 //!
 //! It allocates no space and writes no files: the writer (`admit`) and the disk thread do.
 
@@ -64,13 +67,14 @@ pub(crate) struct Fill {
 impl Drop for Fill {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if state.failed.is_some()
-            && !state.slices.is_empty()
+        if state.failed.is_none() {
+            return;
+        }
+        let unseen = unseen(&state.slices, state.handed);
+        if !unseen.is_empty()
             && let Some(zone) = self.zone.upgrade()
         {
-            let slices = std::mem::take(&mut state.slices);
-            let files = std::mem::take(&mut state.files);
-            zone.disk.queue.push(Job::GiveBack { slices, files });
+            zone.disk.queue.push(Job::GiveBack(unseen));
         }
     }
 }
@@ -81,6 +85,8 @@ pub(crate) struct FillState {
     pub(crate) view: ViewState,
     pub(crate) written: u64,
     pub(crate) allocated: u64,
+    /// Nothing from here on was handed out as a file region; at most `written`.
+    pub(crate) handed: u64,
     pub(crate) tail: VecDeque<Bytes>,
     pub(crate) slices: Vec<Slice>,
     pub(crate) files: Vec<(u32, Arc<File>)>,
@@ -121,6 +127,7 @@ impl Fill {
                 view: ViewState::Filling,
                 written: 0,
                 allocated: 0,
+                handed: 0,
                 tail: VecDeque::new(),
                 slices: Vec::new(),
                 files: Vec::new(),
@@ -234,7 +241,7 @@ impl Fill {
 
     /// Regions of a range of what was published.
     pub(crate) fn regions(&self, range: Range<u64>) -> Vec<Region> {
-        let state = self.state();
+        let mut state = self.state();
         let end = range.end.min(self.len());
         let mut regions = Vec::new();
         let mut position = range.start;
@@ -250,6 +257,10 @@ impl Fill {
             };
             file_region(&mut regions, file, slice, position..stop);
             position = stop;
+        }
+        if !regions.is_empty() {
+            // INVARIANT 5.
+            state.handed = state.handed.max(position);
         }
         if position < end && position >= state.written {
             let from = state.written;
@@ -342,6 +353,23 @@ pub(crate) struct PendingWrite {
 pub(crate) fn slice_at(slices: &[Slice], position: u64) -> Option<&Slice> {
     let after = slices.partition_point(|slice| slice.start <= position);
     slices.get(after.checked_sub(1)?)
+}
+
+/// The places of the bytes of a body from `handed` on, the last one first.
+fn unseen(slices: &[Slice], handed: u64) -> Vec<Place> {
+    let place = |slice: &Slice| {
+        // At most the length of the slice.
+        let kept = handed.saturating_sub(slice.start).min(slice.len.into()) as u32;
+        // Slices begin at multiples of 16, as whatever follows them does.
+        let kept = kept.next_multiple_of(16);
+        Place {
+            segment: slice.segment,
+            offset: slice.offset + kept,
+            size: slice.len.saturating_sub(kept),
+        }
+    };
+    let places = slices.iter().rev().map(place);
+    places.filter(|place| place.size > 0).collect()
 }
 
 /// Clones the parts of `bufs` that make up `range`; no bytes are copied.

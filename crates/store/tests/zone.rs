@@ -246,21 +246,72 @@ fn views_read_what_has_arrived() {
 }
 
 #[test]
-fn dropped_writer_leaves_no_entry_and_gives_its_space_back() {
+fn dropped_writer_leaves_no_entry_and_its_view_reads_on() {
     let bench = Bench::new();
     let zone = bench.open(bench.conf());
-    for _ in 0..200 {
-        let mut writer = zone.begin(key("a"), None).expect("begun");
-        let view = writer.view();
-        writer.append(body(MIB, 6)).expect("appended");
-        drop(writer);
-        assert_eq!(view.state(), ViewState::Abandoned(NotStored::Dropped));
+    let mut writer = zone.begin(key("a"), None).expect("begun");
+    let view = writer.view();
+    writer.append(body(MIB, 6)).expect("appended");
+    drop(writer);
+    assert_eq!(view.state(), ViewState::Abandoned(NotStored::Dropped));
+    for _ in 0..2 {
         assert_eq!(read_regions(view.regions(0..u64::MAX)), body(MIB, 6));
-        drop(view);
         zone.flush();
     }
     assert!(zone.find(&key("a")).is_none());
-    assert!(zone.usage().bytes <= 8 << 20, "{}", zone.usage().bytes);
+}
+
+#[test]
+fn dropped_writer_gives_back_what_nobody_has_seen() {
+    for seen in [0, 1, 10_000] {
+        let bench = Bench::new();
+        let zone = bench.open(bench.conf());
+        for _ in 0..200 {
+            let mut writer = zone.begin(key("a"), None).expect("begun");
+            writer.append(body(MIB, 6)).expect("appended");
+            zone.flush();
+            assert_eq!(
+                read_regions(writer.view().regions(0..seen)).len() as u64,
+                seen
+            );
+            drop(writer);
+            zone.flush();
+        }
+        let bytes = zone.usage().bytes;
+        assert!(bytes <= 8 << 20, "{seen} of each: {bytes}");
+    }
+}
+
+/// The kernel sends from the page cache: what it was handed and nobody has received yet changes
+/// with the file.
+#[test]
+fn bytes_on_their_way_from_a_dropped_fill_are_not_overwritten() {
+    let bench = Bench::new();
+    let zone = bench.open(bench.conf());
+    let first = body(MIB, 8);
+    let mut writer = zone.begin(key("a"), None).expect("begun");
+    writer.append(first.clone()).expect("appended");
+    zone.flush();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let address = listener.local_addr().expect("address");
+    let mut client = std::net::TcpStream::connect(address).expect("connected");
+    let (server, _) = listener.accept().expect("accepted");
+    let (start, end) = (MIB - (16 << 10), MIB);
+    let regions = writer.view().regions(start as u64..end as u64);
+    for region in regions {
+        let Region::File { file, offset, len } = region else {
+            panic!("what was flushed is in a file");
+        };
+        let sent = rustix::fs::sendfile(&server, &file, Some(&mut { offset }), len as usize);
+        assert_eq!(sent, Ok(len as usize));
+    }
+    drop((writer, server));
+    zone.flush();
+    store(&zone, "b", &body(MIB, 9)).expect("stored");
+    zone.flush();
+    let mut came = Vec::new();
+    std::io::Read::read_to_end(&mut client, &mut came).expect("read");
+    assert!(came == first[start..end], "bytes of another fill");
 }
 
 #[tokio::test]

@@ -2,7 +2,9 @@
 
 use crate::bench::*;
 use anyhow::{Context, Result};
-use millpond_testkit::{Gate, Manners, Ranges, Response, Turn, Validator};
+use millpond_testkit::{
+    Connection, Deadline, Gate, Manners, Ranges, Request, Response, Turn, Validator, offset_bytes,
+};
 use std::ops::Range;
 
 /// Origins that can be told a version: those that answer a failed If-Range with the whole, and
@@ -293,4 +295,62 @@ fn read_one(bench: &Bench, range: Range<u64>) {
         assert_eq!(part.header("ETag"), Some(&*format!("\"v{version}\"")));
         assert!(!part.is_complete() || part.body.len() as u64 == range.end - range.start);
     }
+}
+
+/// A fill breaks off, and the next one is of another version: a client that reads late gets what
+/// was sent to it, though the kernel takes it from the pages of the file only when it leaves.
+#[test]
+fn what_was_sent_of_a_broken_fill_is_not_written_over() -> Result<()> {
+    const BROKEN_AT: u64 = 512 << 10;
+    const UNREAD: u64 = 32 << 10;
+    let gate = Gate::new();
+    let mut manners = Manners::of(LEN);
+    manners.held = vec![(BROKEN_AT..LEN, gate.clone())];
+    manners.drop_at = Some(BROKEN_AT + 1);
+    let lines = "proxy_cache_lock on; access_log %%DIR%%/access.log;";
+    let bench = Bench::with(lines, manners)?;
+    let (mut leader, mut filled) = begin_whole(&bench, BROKEN_AT)?;
+    wait_until_in_the_cache(&bench, BROKEN_AT, 1)?;
+    let (mut reader, mut late) = begin_whole(&bench, BROKEN_AT - UNREAD)?;
+    gate.open();
+    leader.read_body(&mut filled)?;
+    // All was handed to the kernel, and the fill is gone.
+    bench.proxy.wait_for_lines("access.log", 2)?;
+    bench.film.change(|manners| {
+        *manners = Manners::of(LEN);
+        manners.version = 2;
+    });
+    assert_whole(&bench.ask_whole()?, 2);
+    wait_until_in_the_cache(&bench, BROKEN_AT, 2)?;
+    reader.read_body(&mut late)?;
+    assert!(!late.is_complete());
+    assert_bytes(&late.body, 0..late.body.len() as u64, 1);
+    Ok(())
+}
+
+/// Asks for all of it, and reads the first `len` bytes.
+fn begin_whole(bench: &Bench, len: u64) -> Result<(Connection, Response)> {
+    let mut connection = bench.client.connect()?;
+    connection.send_raw(&Request::get("/film").encode())?;
+    let head = connection.read_head("GET")?;
+    let mut response = head.context("closed without a head")?;
+    connection.read_some(&mut response, usize::try_from(len)?)?;
+    Ok((connection, response))
+}
+
+/// Waits until a file of the cache has the bytes of `version` before `end`.
+fn wait_until_in_the_cache(bench: &Bench, end: u64, version: u16) -> Result<()> {
+    // Bodies are made of lines of 16 bytes, and stand in segments at multiples of 16.
+    let line = offset_bytes(end - 16..end, version);
+    let has_it = |file: std::fs::DirEntry| {
+        let bytes = std::fs::read(file.path()).unwrap_or_default();
+        bytes.chunks_exact(16).any(|stored| stored == line)
+    };
+    let cache = bench.proxy.dir().join("cache");
+    let is_there = || {
+        let mut files = std::fs::read_dir(&cache).ok()?.flatten();
+        files.any(has_it).then_some(())
+    };
+    let waited = Deadline::after(std::time::Duration::from_secs(10)).poll(is_there);
+    waited.with_context(|| format!("version {version} never came to the disk"))
 }

@@ -26,7 +26,6 @@ use super::segment::Place;
 use super::syncer::{EndsSyncer, Syncer};
 use crate::admit::NotStored;
 use crate::disk::io::File;
-use crate::entry::Slice;
 use crate::fill::Fill;
 use crate::key::Key;
 use crate::lock::{lock, read};
@@ -63,13 +62,8 @@ pub(crate) enum Job {
     Seal(u32),
     /// Release what a fill that was given up still has reserved.
     Abandon(Arc<Fill>),
-    /// Take back the space of a fill that nobody can read any more.
-    GiveBack {
-        /// Its slices.
-        slices: Vec<Slice>,
-        /// Their files.
-        files: Vec<(u32, Arc<File>)>,
-    },
+    /// Take back space of a fill that was given up, which nobody has seen; the last place first.
+    GiveBack(Vec<Place>),
     /// Rewrite what is in use in the oldest segment, and evict it.
     Turn,
 }
@@ -252,7 +246,7 @@ impl Inner {
             Job::Record { place, bufs, then } => self.write_entry(place, &bufs, then),
             Job::Seal(segment) => self.seal(segment),
             Job::Abandon(fill) => self.release(&fill),
-            Job::GiveBack { slices, files } => self.give_back(&slices, &files),
+            Job::GiveBack(places) => self.give_back(&places),
             Job::Turn => self.turn(),
         }
     }
@@ -305,19 +299,11 @@ impl Inner {
         }
     }
 
-    /// Lets the end of the log fall back over slices that nobody can read any more.
-    fn give_back(&self, slices: &[Slice], files: &[(u32, Arc<File>)]) {
-        for slice in slices.iter().rev() {
-            // Regions that are still being sent hold the file, beside the table and this job.
-            let file = files.iter().find(|(id, _)| *id == slice.segment);
-            if file.is_none_or(|(_, file)| Arc::strong_count(file) > 2) {
-                return;
-            }
-            lock(&self.disk.log).give_back(Place {
-                segment: slice.segment,
-                offset: slice.offset,
-                size: slice.len,
-            });
+    /// Lets the end of the log fall back over places that nobody refers to.
+    fn give_back(&self, places: &[Place]) {
+        let mut log = lock(&self.disk.log);
+        for place in places {
+            log.give_back(*place);
         }
     }
 
