@@ -121,8 +121,8 @@ pub enum RunEnd {
     Done,
     /// The origin has another version.
     Changed,
-    /// The origin answered with something that is not for the cache, such as an error.
-    Refused,
+    /// The origin answered with this status, which is not for the cache, such as an error's.
+    Refused(u16),
     /// No answer came, or it broke off.
     Failed {
         /// The status that a client gets for it.
@@ -699,7 +699,7 @@ mod tests {
         tail.finish(true);
         generation.end(&run, RunEnd::Done);
         assert!(generation.tail(0).is_some());
-        generation.end(&gap, RunEnd::Refused);
+        generation.end(&gap, RunEnd::Refused(503));
         assert!(generation.tail(0).is_none());
     }
 

@@ -133,7 +133,7 @@ async fn ask<X: Exchange>(
             generation.retire();
             Err(RunEnd::Changed)
         }
-        Answer::Refused => Err(RunEnd::Refused),
+        Answer::Refused => Err(RunEnd::Refused(fetched.status())),
     }
 }
 

@@ -309,7 +309,7 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
                     return Err(SliceFailure::Changed);
                 }
             }
-            Some(RunEnd::Refused) => return Err(SliceFailure::Refused),
+            Some(RunEnd::Refused(status)) => return Err(refused(status, is_ours)),
             Some(RunEnd::Failed { status, cause }) => {
                 self.breaks += 1;
                 if is_ours || self.breaks >= BREAKS_MAX {
@@ -346,6 +346,18 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
             let task = pump::drive(self.x.background(), Arc::clone(generation), run);
             self.x.spawn(task);
         }
+    }
+}
+
+/// Who asked passes the request on, to have the origin's own answer; those who waited get its
+/// status and do not ask again, unless it may be about who asked.
+fn refused(status: u16, is_ours: bool) -> SliceFailure {
+    match status {
+        408 | 429 | 500..=599 if !is_ours => SliceFailure::Failed {
+            status,
+            cause: StaleCause::of_status(status),
+        },
+        _ => SliceFailure::Refused,
     }
 }
 
