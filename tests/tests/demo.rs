@@ -251,10 +251,13 @@ fn the_demo_shows_what_it_says_and_leaves_nothing_behind() {
 
     let after = first_event(&demo).unwrap();
     for part in [
-        // The file once, one slice of it, and two times of day.
-        "\"origin\":{\"requests\":4,",
+        // The file once, the ten bytes with the rest of their slices, each in two requests, and two
+        // times of day.
+        "\"origin\":{\"requests\":7,",
         "\"target\":\"/10Mb.txt\",\"status\":200,\"announced\":10485760,\"sent\":10485760",
-        "\"range\":\"bytes=4194304-5242879\",\"status\":206,\"announced\":1048576,\"sent\":1048576",
+        "\"range\":\"bytes=5000000-5242879\",\"status\":206,\"announced\":242880,\"sent\":242880",
+        "\"range\":\"bytes=4980736-4999999\",\"status\":206,\"announced\":19264,\"sent\":19264",
+        "\"range\":\"bytes=4194304-4999999\",\"status\":206,\"announced\":805696,\"sent\":805696",
         "{\"name\":\"STALE\",\"requests\":1,",
     ] {
         assert!(after.contains(part), "{part} is not in {after}");
