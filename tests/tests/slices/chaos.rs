@@ -30,7 +30,7 @@ const LIES: [Lie; 6] = [
 
 /// Whatever happens, an answer is of one version and says which bytes it has.
 #[test]
-#[ignore = "fails in some runs: a body of two versions, after a fill that broke off"]
+#[ignore = "fails in some runs: a stale entry that never gets well"]
 fn no_answer_is_wrong_whatever_happens() -> Result<()> {
     for (seed, lines) in (0..).zip(LINES) {
         let mut manners = Manners::of(LEN);
@@ -87,22 +87,48 @@ fn stir(manners: &mut Manners, numbers: &mut Numbers) {
     }
 }
 
+/// Asks for something and judges the answer; one in four is read late, after another.
 fn read_one(bench: &Bench, numbers: &mut Numbers) {
+    let request = any_request(numbers);
+    // No answer at all is a failure that a client sees.
+    let response = match numbers.below(4) {
+        0 => read_late(bench, &request, numbers),
+        _ => bench.client.send(&request),
+    };
+    if let Ok(response) = response
+        && request.method == "GET"
+    {
+        judge(&response);
+    }
+}
+
+/// Reads the body of an answer only when another answer was read.
+fn read_late(bench: &Bench, request: &Request, numbers: &mut Numbers) -> Result<Response> {
+    let mut connection = bench.client.connect()?;
+    let last = request.clone().header("Connection", "close");
+    connection.send_raw(&last.encode())?;
+    let head = connection.read_head(&request.method)?;
+    let mut response = head.context("closed without an answer")?;
+    let other = any_request(numbers);
+    if let Ok(other_response) = bench.client.send(&other)
+        && other.method == "GET"
+    {
+        judge(&other_response);
+    }
+    connection.read_body(&mut response)?;
+    Ok(response)
+}
+
+fn any_request(numbers: &mut Numbers) -> Request {
     let start = numbers.below(LEN - 1);
     let end = LEN.min(start + 1 + numbers.below(4 * SLICE));
-    let request = match numbers.below(8) {
+    match numbers.below(8) {
         0 => Request::get("/film"),
         1 => Request::head("/film"),
         2 => request(&format!("bytes=-{}", LEN - start)),
         3 => request(&format!("bytes={start}-")),
         4 => request(&bytes_field(&(start..end))).header("If-Range", "\"v1\""),
         _ => request(&bytes_field(&(start..end))),
-    };
-    // No answer at all is a failure that a client sees.
-    if let Ok(response) = bench.client.send(&request)
-        && request.method == "GET"
-    {
-        judge(&response);
     }
 }
 
