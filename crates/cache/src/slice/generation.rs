@@ -21,7 +21,7 @@
 //! 3. A tail leaves the list when its slice is stored, or cannot be any more.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millpond_store::{Entry, Key, Region, Zone};
@@ -29,7 +29,7 @@ use tokio::sync::Notify;
 
 use super::filling::Filling;
 use super::version::Validator;
-use super::{DEEP, RUN_BYTES, RUN_SLICES};
+use super::{DEEP, RUN_BYTES, RUN_SLICES, TAILS_BYTES};
 use crate::head::{SliceSet, StoredHead};
 use crate::use_stale::StaleCause;
 use crate::zone::FoundEntry;
@@ -48,6 +48,7 @@ pub struct Generation {
     readers: AtomicUsize,
     /// How deep in a slice a range must begin to be asked for before the rest of the slice.
     deep: u64,
+    tails: TailMemory,
 }
 
 #[derive(Default)]
@@ -71,6 +72,38 @@ pub struct Tail {
     pub filling: Arc<Filling>,
     state: Mutex<TailState>,
     changed: Notify,
+    _room: Room,
+}
+
+/// Memory that tails take, of all bodies of a zone together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TailMemory(Arc<AtomicU64>);
+
+/// What a tail has of it.
+#[derive(Debug)]
+struct Room {
+    memory: TailMemory,
+    bytes: u64,
+}
+
+impl TailMemory {
+    fn has_room(&self, bytes: u64) -> bool {
+        self.0.load(Ordering::Relaxed).saturating_add(bytes) <= TAILS_BYTES
+    }
+
+    fn take(&self, bytes: u64) -> Room {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+        Room {
+            memory: self.clone(),
+            bytes,
+        }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.memory.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,6 +205,15 @@ impl Generation {
             is_retired: AtomicBool::new(false),
             readers: AtomicUsize::new(0),
             deep: DEEP,
+            tails: TailMemory::default(),
+        }
+    }
+
+    /// Shares the memory of tails with the other bodies of its zone.
+    pub(crate) fn sharing(self, tails: &TailMemory) -> Self {
+        Generation {
+            tails: tails.clone(),
+            ..self
         }
     }
 
@@ -279,9 +321,11 @@ impl Generation {
         let before = first_span.start..position;
         let is_begun = state.runs.iter().any(|run| run.overlaps(&before));
         let tail = state.tail(first).map(|tail| tail.filling.memory_start());
+        let may_wait = self.tails.has_room(first_span.end - first_span.start);
+        let is_deep = |depth| depth >= self.deep && tail.is_none() && may_wait;
         let start = match position - first_span.start {
             // A gap is stored with its tail if it is whole.
-            depth if is_begun || depth >= self.deep && tail.is_none() => position,
+            depth if is_begun || is_deep(depth) => position,
             _ => first_span.start,
         };
         let others = state.runs.iter().map(|run| run.start).chain(tail);
@@ -316,6 +360,7 @@ impl Generation {
     fn claim(&self, state: &mut State, span: Range<u64>, purpose: Purpose) -> Arc<Run> {
         let index = self.set.index_of(span.start);
         let slice = self.set.span(index);
+        let slice_len = slice.end - slice.start;
         let has_tail = state.tail(index).is_some();
         if span.start > slice.start && span.end >= slice.end && !has_tail {
             state.tails.push(Arc::new(Tail {
@@ -323,6 +368,7 @@ impl Generation {
                 filling: Arc::new(Filling::new(slice, span.start)),
                 state: Mutex::new(TailState::Arriving),
                 changed: Notify::new(),
+                _room: self.tails.take(slice_len),
             }));
         }
         let run = Arc::new(Run::new(span, purpose));
@@ -721,5 +767,16 @@ mod tests {
         disk.set(Fault::ReadError);
         let run = claimed(generation.source(&(0..SIZE), Purpose::Readers));
         assert_eq!(span(&run), 0..SIZE);
+    }
+
+    #[test]
+    fn tails_take_no_more_memory_than_they_may() {
+        let memory = TailMemory::default();
+        let rooms: Vec<Room> = (0..TAILS_BYTES >> 20)
+            .map(|_| memory.take(1 << 20))
+            .collect();
+        assert!(!memory.has_room(1));
+        drop(rooms);
+        assert!(memory.has_room(TAILS_BYTES));
     }
 }

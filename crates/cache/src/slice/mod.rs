@@ -48,6 +48,10 @@ use millpond_semantics::range::RangeSpec;
 pub const SIZE_MAX: u64 = 4 << 20;
 /// The slices of `slice auto`.
 pub const SIZE_AUTO: u64 = 1 << 20;
+/// The most memory, in a zone, of slices that wait for their beginning; ranges that begin deep in a
+/// slice beyond that are asked for from the start of the slice (arbitrary: sixty-four megabytes are
+/// as many slices of the usual size).
+pub const TAILS_BYTES: u64 = 64 << 20;
 /// The slices of ranges that lie ahead of a fill, which brings them, too: what is asked for twice.
 pub const SIZE_AHEAD: u64 = 256 << 10;
 /// The most that one request to an origin asks for, but for one slice (arbitrary: large enough

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use millpond_store::{Key, Zone};
 
 use super::SIZE_AHEAD;
-use super::generation::{self, Generation};
+use super::generation::{self, Generation, TailMemory};
 use crate::fill::Streaming;
 use crate::head::SliceSet;
 use crate::zone::{CacheZone, FoundEntry, PrimaryKey};
@@ -28,6 +28,7 @@ const ORDERLY: u64 = 2;
 #[derive(Debug, Default)]
 pub struct Slices {
     open: Mutex<HashMap<[u8; 16], Weak<Generation>>>,
+    tails: TailMemory,
     orders: Mutex<HashMap<[u8; 16], Order>>,
     unsliced: Mutex<HashMap<Key, (Habit, i64)>>,
 }
@@ -62,7 +63,8 @@ impl Slices {
         if open.len() >= open.capacity() {
             open.retain(|_, generation| generation.strong_count() > 0);
         }
-        let generation = Arc::new(generation::of_entry(store, found)?);
+        let generation = generation::of_entry(store, found)?;
+        let generation = Arc::new(generation.sharing(&self.tails));
         open.insert(set.generation, Arc::downgrade(&generation));
         Some(generation)
     }
@@ -85,7 +87,7 @@ impl Slices {
             let owner = PrimaryKey::new(streaming.head.key.clone()).key;
             let store = Arc::clone(&zone.store);
             let generation = Generation::new(store, owner, &streaming.head, set);
-            Arc::new(generation.wanted_first())
+            Arc::new(generation.sharing(&self.tails).wanted_first())
         };
         Arc::clone(streaming.ahead.get_or_init(make))
     }
