@@ -43,6 +43,8 @@ const LISTING: &str = "slice %%SLICE%%;
 const SLICES: u64 = 10;
 /// Bytes that are wanted in the middle of the first file.
 const WANTED: u64 = 10;
+/// The slice that holds them, which is fetched ahead of the whole and comes with it again.
+const SLICE_AHEAD: u64 = 256 << 10;
 /// Bytes at the end of the second file.
 const SUFFIX: u64 = 1024;
 /// The part of the transfer of a slice in which an answer is one that came at once; the bytes of
@@ -246,7 +248,7 @@ impl Figures {
         let most = match promise {
             Promise::Nothing => return None,
             Promise::AtOnce { slices } => slices * scale.slice,
-            Promise::AtOnceAndWhole => scale.len() + 2 * WANTED,
+            Promise::AtOnceAndWhole => scale.len() + SLICE_AHEAD,
             Promise::Once => scale.len(),
         };
         if self.origin_bytes > most {
