@@ -241,12 +241,7 @@ impl Generation {
 
     /// Whether a slice is held or arriving.
     pub fn is_at_hand(&self, index: u64) -> bool {
-        let span = self.set.span(index);
-        self.store.peek(&self.set.key(index)) || {
-            let state = self.state();
-            state.runs.iter().any(|run| run.overlaps(&span))
-                || state.tails.iter().any(|tail| tail.index == index)
-        }
+        self.is_taken(&self.state(), index)
     }
 
     /// Whether the version is gone at the origin.
@@ -348,12 +343,9 @@ impl Generation {
     }
 
     fn is_taken(&self, state: &State, index: u64) -> bool {
-        let start = self.set.span(index).start;
-        state.tails.iter().any(|tail| tail.index == index)
-            || state
-                .runs
-                .iter()
-                .any(|run| run.overlaps(&self.set.span(index)) || run.covers(start))
+        let span = self.set.span(index);
+        state.tail(index).is_some()
+            || state.runs.iter().any(|run| run.overlaps(&span))
             || self.store.peek(&self.set.key(index))
     }
 

@@ -36,7 +36,7 @@ pub(super) fn asked(walk: &Walk, now: i64, key: &Key, stale: Option<&Stale>) -> 
     if let Some(stale) = stale
         && let Some(set) = &stale.found.head.sliced
     {
-        return Some(missing(walk, &stale.found, set, slicing));
+        return Some(missing(walk, set, slicing));
     }
     if slicing.first == First::Whole || walk.zone.slices.habit(key, now).is_some() {
         return None;
@@ -74,7 +74,7 @@ fn first(slicing: &Slicing) -> Asked {
 }
 
 /// What is missing of a stale entry in slices; its first wanted slice, if nothing is.
-fn missing(walk: &Walk, found: &FoundEntry, set: &SliceSet, slicing: &Slicing) -> Asked {
+fn missing(walk: &Walk, set: &SliceSet, slicing: &Slicing) -> Asked {
     let wanted = match slicing.client {
         ClientWish::Head => 0..1,
         ClientWish::Whole => 0..set.total,
@@ -96,7 +96,6 @@ fn missing(walk: &Walk, found: &FoundEntry, set: &SliceSet, slicing: &Slicing) -
         }
         span.end = end;
     }
-    debug_assert_eq!(found.head.sliced.as_ref(), Some(set));
     Asked::From {
         start: span.start,
         end: span.end.max(span.start.saturating_add(1)),
