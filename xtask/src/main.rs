@@ -3,7 +3,8 @@
 //! `test` (also `ci`) runs every check and every test and ends with the line `N passed, N failed`.
 //! `tidy` enforces the style guide. `foreign` runs suites written by others against the binary.
 //! `fuzz` feeds parsers and store what nobody thought of. `bench` compares the cost of hits with
-//! nginx's. `experiments` prints what articles measured. `docs` writes the manual from the code.
+//! nginx's. `store-bench` measures what the store promises. `experiments` prints what articles
+//! measured. `docs` writes the manual from the code.
 //!
 //! This file reads the command line and nothing else; each task has a file of its own.
 
@@ -14,6 +15,7 @@ mod experiments;
 mod foreign;
 mod fuzz;
 mod packages;
+mod store_bench;
 mod tally;
 mod tidy;
 mod workspace;
@@ -35,6 +37,8 @@ const USAGE: &str = "usage: cargo xtask TASK
                          CPU time of hot hits against nginx's, with the release binary
                          (set MILLPOND_BIN), without an access log or with one; needs nginx, wrk
                          and taskset
+  store-bench [NAME [ARG...]]
+                         a figure of the store against its bound; without a name, the list of them
   experiments [lock | ranges [--brief]]
                          ranges of a cold, filling and filled file behind a slow line, with
                          nginx beside it where it is installed
@@ -53,6 +57,7 @@ fn main() -> ExitCode {
         "nginx-tests" => foreign::run_suite(rest),
         "fuzz" => fuzz::run(rest),
         "bench" => bench::run(rest),
+        "store-bench" => store_bench::run(rest),
         "experiments" => experiments::run(rest),
         "docs" => documents::run(),
         _ => {

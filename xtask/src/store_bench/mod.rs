@@ -1,0 +1,59 @@
+//! `cargo xtask store-bench NAME`: what the store promises in figures, measured.
+//!
+//! Each benchmark prints its figure, and fails when the figure misses its bound. What can be
+//! measured inside a process is an example of `millpond-store`, built for release and run here;
+//! what needs the binary runs in a file of its own beside this one and takes the binary that
+//! `MILLPOND_BIN` names.
+//!
+//! A new one is a line in [`BENCHES`].
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::tally::Tally;
+
+/// One benchmark.
+struct Bench {
+    /// What it is called on the command line.
+    name: &'static str,
+    /// What it measures and its bound.
+    about: &'static str,
+    /// Runs it with the rest of the command line.
+    run: fn(&[String]) -> Result<Tally>,
+}
+
+/// All of them.
+const BENCHES: &[Bench] = &[Bench {
+    name: "cost",
+    about: "nanoseconds a lookup, index bytes an entry, seconds to open",
+    run: |args| example("store_cost", args),
+}];
+
+/// Runs one benchmark, or lists all.
+pub(crate) fn run(args: &[String]) -> Result<Tally> {
+    let Some((name, rest)) = args.split_first() else {
+        for bench in BENCHES {
+            println!("{:<12} {}", bench.name, bench.about);
+        }
+        return Ok(Tally::default());
+    };
+    match BENCHES.iter().find(|bench| bench.name == name) {
+        Some(bench) => (bench.run)(rest),
+        None => bail!("no benchmark is called {name}; without a name they are listed"),
+    }
+}
+
+/// Runs an example of the store's crate; it fails when its bound is missed.
+fn example(name: &str, args: &[String]) -> Result<Tally> {
+    let status = Command::new(env!("CARGO"))
+        .args(["run", "--quiet", "--release", "-p", "millpond-store"])
+        .args(["--example", name, "--"])
+        .args(args)
+        .status()
+        .with_context(|| format!("cannot run the example {name}"))?;
+    Ok(match status.success() {
+        true => Tally::PASS,
+        false => Tally::FAIL,
+    })
+}
