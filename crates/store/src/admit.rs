@@ -35,7 +35,7 @@ use crate::fill::{Fill, Lease, View, ViewState, collect};
 use crate::index::Slot;
 use crate::key::Key;
 use crate::lock::{lock, read};
-use crate::zone::Inner;
+use crate::volume::Inner;
 
 /// Space is reserved in pieces of this size: large enough for sequential writes, small enough that
 /// a fill of unknown length holds little memory. Arbitrary within 64 KiB to 1 MiB.

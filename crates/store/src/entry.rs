@@ -17,7 +17,7 @@ use crate::disk::io::File;
 use crate::disk::segment::Place;
 use crate::fill::{Fill, slice_at};
 use crate::key::Key;
-use crate::zone::Inner;
+use crate::volume::Inner;
 
 /// A stretch of a body.
 #[derive(Clone, Debug)]

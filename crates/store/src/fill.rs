@@ -35,7 +35,7 @@ use crate::disk::segment::Place;
 use crate::disk::writer::Job;
 use crate::entry::{Region, Slice, file_region};
 use crate::lock::lock;
-use crate::zone::Inner;
+use crate::volume::Inner;
 
 /// How a fill stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@
 //! records mean. The file is there from the first record on. Its space is counted against
 //! `max_size` and made by evicting segments where need be.
 //!
-//! 1. When [`Zone::note`] or [`Zone::rewrite_journal`] has returned without an error, the records
-//!    are on the device, the file's name included.
+//! 1. When [`Volume::note`] or [`Volume::rewrite_journal`] has returned without an error, the
+//!    records are on the device, the file's name included.
 //! 2. A record that was acknowledged is never lost silently: damage that is no torn tail is told
 //!    ([`Journal::is_damaged`]), and so is a file that is not understood.
 //! 3. After a write that went wrong nothing more is appended: the next record goes into a new file.
@@ -29,7 +29,7 @@ use crate::disk::io::File;
 use crate::disk::segment::file_cost;
 use crate::disk::{JOURNAL_NAME, JOURNAL_NEW_NAME};
 use crate::lock::{lock, read};
-use crate::zone::{Event, Inner, Zone};
+use crate::volume::{Event, Inner, Volume};
 
 /// Length of a new file, if the zone is large enough. Arbitrary: a few hundred records.
 const USUAL_SIZE: u64 = 64 << 10;
@@ -85,18 +85,18 @@ pub(crate) struct JournalFile {
     found: Journal,
 }
 
-impl Zone {
+impl Volume {
     /// What the journal held when the zone was opened, or taken back; to be asked for once.
-    pub fn take_journal(&self) -> Journal {
-        let inner = self.inner.load();
+    pub(crate) fn take_journal(&self) -> Journal {
+        let inner = &self.inner;
         let mut found = std::mem::take(&mut lock(&inner.journal).found);
         found.read_ms = inner.clock.now();
         found
     }
 
     /// Appends a record. It is durable when this returns; waits for the disk.
-    pub fn note(&self, record: &Bytes) -> Result<(), JournalError> {
-        let inner = self.inner.load();
+    pub(crate) fn note(&self, record: &Bytes) -> Result<(), JournalError> {
+        let inner = &self.inner;
         let _open = read(&inner.door);
         if inner.is_closed() {
             return Err(JournalError::Closed);
@@ -106,8 +106,8 @@ impl Zone {
 
     /// Puts records in the place of all that the journal holds. They are durable when this returns;
     /// after an error the old ones, or both, are there. Waits for the disk.
-    pub fn rewrite_journal(&self, records: &[Bytes]) -> Result<(), JournalError> {
-        let inner = self.inner.load();
+    pub(crate) fn rewrite_journal(&self, records: &[Bytes]) -> Result<(), JournalError> {
+        let inner = &self.inner;
         let _open = read(&inner.door);
         if inner.is_closed() {
             return Err(JournalError::Closed);

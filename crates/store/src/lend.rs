@@ -5,10 +5,10 @@
 //!   ours ──────────► lent: nothing is found ──────────► ours, opened again
 //! ```
 //!
-//! [`Zone::lend`] ends the possession as a close does: what was finished is written, every segment
-//! has its summary, the superblock says `Clean` and its lock is free. But fills that run go on, so
-//! that whoever reads along gets the whole body: each is granted space in segments before the
-//! lock is released, and the rest of its body goes there. For the next owner this space is a
+//! [`Volume::lend`] ends the possession as a close does: what was finished is written, every
+//! segment has its summary, the superblock says `Clean` and its lock is free. But fills that run go
+//! on, so that whoever reads along gets the whole body: each is granted space in segments before
+//! the lock is released, and the rest of its body goes there. For the next owner this space is a
 //! stretch of a segment that no record names. Such a fill makes no entry.
 //!
 //! 1. From the moment in which the lock is free, nothing is written but what was granted.
@@ -28,8 +28,8 @@ use crate::disk::io::File;
 use crate::disk::segment::{Place, Plan};
 use crate::fill::{Fill, ViewState};
 use crate::lock::{lock, write};
-use crate::recover::{self, StoreError};
-use crate::zone::{Inner, Platform, Zone, ZoneConf, start_writing};
+use crate::recover::StoreError;
+use crate::volume::{Inner, Platform, Volume, ZoneConf};
 
 /// Granted to a fill whose length is not known. Arbitrary: most bodies of unknown length are pages.
 const UNKNOWN_LEN: u64 = 8 << 20;
@@ -74,11 +74,11 @@ impl Limits {
     }
 }
 
-impl Zone {
+impl Volume {
     /// Puts other limits into force: `max_size`, `min_free`, `inactive` and `memory`. Entries stay,
     /// as far as they fit. The rest of `conf` counts when the zone is opened again.
-    pub fn change(&self, conf: ZoneConf) {
-        let inner = self.inner.load();
+    pub(crate) fn change(&self, conf: ZoneConf) {
+        let inner = &self.inner;
         inner.limits.set(&conf);
         lock(&inner.disk.log).plan = Plan::new(conf.max_size, conf.segment_size);
         inner.index.limit_memory(conf.memory);
@@ -88,27 +88,23 @@ impl Zone {
 
     /// Lets the directory go, for another process to open it. Later calls find nothing, and fills
     /// that run go on for their readers. Waits until what was finished is written.
-    pub fn lend(&self) {
-        self.inner.load().lend();
+    pub(crate) fn lend(&self) {
+        self.inner.lend();
     }
 
-    /// Opens the directory again after [`Zone::lend`]; an error leaves the zone as it is.
-    pub fn take_back(&self) -> Result<(), StoreError> {
-        let lent = self.inner.load_full();
+    /// The volume opened again after it was lent; `None` if it was not.
+    pub(crate) fn take_back(&self) -> Result<Option<Arc<Self>>, StoreError> {
+        let lent = &self.inner;
         if !lent.is_shut() {
-            return Ok(());
+            return Ok(None);
         }
         let platform = Platform {
             io: Arc::clone(&lent.disk.io),
             events: Arc::clone(&lent.events),
         };
         let conf = lock(&self.conf).clone();
-        let inner = recover::open(conf, Arc::clone(&lent.clock), platform)?;
-        let thread = start_writing(&inner)?;
-        // The thread that was there writes what fills were granted, and ends after the last one.
-        *lock(&self.thread) = Some(thread);
-        self.inner.store(inner);
-        Ok(())
+        // The thread that is there writes what fills were granted, and ends after the last one.
+        Self::open(conf, Arc::clone(&lent.clock), platform).map(Some)
     }
 }
 

@@ -4,7 +4,8 @@
 //! [`Writer`] and can be read while they arrive, through a [`View`]. What is stored survives
 //! restarts and crashes; what was removed does not come back.
 //!
-//! - `zone` – the zone as its users see it
+//! - `zone` – the zone as its users see it: volumes, one for each disk
+//! - `volume` – one directory of a zone
 //! - `admit`, `fill` – putting entries in, and reading them meanwhile
 //! - `entry` – an entry and the regions of its body
 //! - `index`, `memory` – where entries are, and which are in memory
@@ -37,6 +38,7 @@ mod recover;
 mod review;
 mod rewrite;
 mod sweep;
+mod volume;
 mod zone;
 
 pub use admit::{NotStored, Writer};
@@ -50,4 +52,5 @@ pub use key::Key;
 pub use recover::StoreError;
 pub use review::{Review, Reviewed};
 pub use sweep::Swept;
-pub use zone::{EntrySummary, Event, Platform, Usage, Zone, ZoneConf};
+pub use volume::{EntrySummary, Event, Platform, Usage, ZoneConf};
+pub use zone::Zone;

@@ -42,7 +42,7 @@ use crate::disk::{
 use crate::index::{Index, Slot};
 use crate::lend::Limits;
 use crate::lock::{lock, write};
-use crate::zone::{Counters, Event, Inner, Platform, ZoneConf};
+use crate::volume::{Counters, Event, Inner, Platform, ZoneConf};
 
 /// Threads that load segments; loading is bound by the disk after that.
 const LOADERS: usize = 4;

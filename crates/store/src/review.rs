@@ -9,7 +9,7 @@
 //!    that it is complete. Entries that move meanwhile are looked for again.
 //! 2. An entry that was replaced since it was looked at stays.
 //!
-//! It does not sync: see [`Zone::sync`].
+//! It does not sync: see [`Volume::sync`].
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::entry::Stored;
 use crate::index::Slot;
 use crate::key::Key;
 use crate::lock::{lock, read};
-use crate::zone::{Inner, Zone, tombstone_row};
+use crate::volume::{Inner, Volume, tombstone_row};
 /// Keys of one tombstone: a few kilobytes.
 const MAX_KEYS: usize = 256;
 /// How often an entry is looked for that moves while it is looked at.
@@ -65,16 +65,16 @@ enum Look {
     Corrupt,
 }
 
-impl Zone {
+impl Volume {
     /// Shows `judge` the head of each entry, and does what it says.
-    pub fn review(&self, judge: &mut dyn FnMut(&Key, &Bytes) -> Review) -> Reviewed {
-        let inner = self.inner.load_full();
+    pub(crate) fn review(&self, judge: &mut dyn FnMut(&Key, &Bytes) -> Review) -> Reviewed {
+        let inner = &self.inner;
         let mut reviewed = Reviewed {
             is_complete: true,
             ..Reviewed::default()
         };
         for position in 0..inner.index.shards().count() {
-            if inner.is_closed() || !self.review_shard(&inner, position, judge, &mut reviewed) {
+            if inner.is_closed() || !self.review_shard(inner, position, judge, &mut reviewed) {
                 reviewed.is_complete = false;
                 break;
             }

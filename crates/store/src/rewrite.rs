@@ -26,7 +26,7 @@ use crate::fill::Fill;
 use crate::index::Slot;
 use crate::key::Key;
 use crate::lock::lock;
-use crate::zone::Inner;
+use crate::volume::Inner;
 
 /// One segment in so many is kept free, and at least one, so that callers seldom evict themselves.
 const FREE_SHARE: u64 = 16;

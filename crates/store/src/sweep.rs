@@ -27,7 +27,7 @@ use crate::disk::segment::{Place, Retired, Segment, file_cost};
 use crate::fill::Fill;
 use crate::key::Key;
 use crate::lock::{lock, write};
-use crate::zone::{Event, Inner, tombstone_row};
+use crate::volume::{Event, Inner, tombstone_row};
 
 /// Keys of one tombstone: a few kilobytes.
 const MAX_TOMBSTONE_KEYS: usize = 256;

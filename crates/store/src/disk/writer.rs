@@ -29,7 +29,7 @@ use crate::disk::io::File;
 use crate::fill::Fill;
 use crate::key::Key;
 use crate::lock::{lock, read};
-use crate::zone::{Event, Inner};
+use crate::volume::{Event, Inner};
 
 /// The most that one write carries: the disk thread looks at the fill again after it.
 const WRITE_SIZE: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! The zone: what a cache asks of its store.
+//! A volume: one directory of a zone, with its index, its log and its disk thread.
 //!
 //! ```text
 //!   find ──► index ──► memory tier ─ hit ──────────────► Entry
@@ -10,11 +10,14 @@
 //! `find` reads the head from disk if it is not in memory; `remove` writes eighty bytes; `begin`,
 //! `append` and `finish` may evict a segment, which unlinks a file; `sweep` may take longer.
 //!
+//! A volume is one possession of its directory: once it was closed or lent it finds nothing, and
+//! whoever wants the directory back opens another one.
+//!
 //! 1. `find` answers the newest finished entry of a key, or none.
 //! 2. After `remove` has returned, the removed entry is never found again, also after a crash.
 //! 3. An entry that was not used for `inactive` is not found, whether or not it was swept yet.
 //!
-//! It knows nothing of HTTP: freshness, variants and statuses are the caller's.
+//! It does not know of other volumes: which keys are its own is the zone's to say.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +25,6 @@ use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use bytes::Bytes;
 
 use crate::admit::{NewBody, NotStored, Publish, Source, Writer};
@@ -228,7 +230,7 @@ impl Counters {
     }
 }
 
-/// What the zone, its writers and its disk thread share.
+/// What a volume, its writers and its disk thread share.
 pub(crate) struct Inner {
     pub(crate) conf: ZoneConf,
     pub(crate) clock: Arc<dyn Clock>,
@@ -255,23 +257,17 @@ pub(crate) struct Inner {
     pub(crate) this: Weak<Inner>,
 }
 
-/// A named cache on disk. Closed when dropped.
-pub struct Zone {
-    /// Another one after each time that the directory was lent.
-    pub(crate) inner: ArcSwap<Inner>,
+/// One directory with entries. Closed when dropped.
+pub(crate) struct Volume {
+    pub(crate) inner: Arc<Inner>,
     /// How it is set up now.
     pub(crate) conf: Mutex<ZoneConf>,
-    pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Zone {
-    /// Opens a zone, or makes it. Reads the summaries of all segments.
-    pub fn open(conf: ZoneConf, clock: Arc<dyn Clock>) -> Result<Arc<Self>, StoreError> {
-        Self::open_on(conf, clock, Platform::default())
-    }
-
-    /// Opens a zone on a given file system, with events.
-    pub fn open_on(
+impl Volume {
+    /// Opens a directory, or makes it. Reads the summaries of all segments.
+    pub(crate) fn open(
         conf: ZoneConf,
         clock: Arc<dyn Clock>,
         platform: Platform,
@@ -279,15 +275,15 @@ impl Zone {
         let inner = recover::open(conf.clone(), clock, platform)?;
         let thread = start_writing(&inner)?;
         Ok(Arc::new(Self {
-            inner: ArcSwap::new(inner),
+            inner,
             conf: Mutex::new(conf),
             thread: Mutex::new(Some(thread)),
         }))
     }
 
     /// Looks an entry up and marks it used. A corrupt record is a miss, a counter and an event.
-    pub fn find(&self, key: &Key) -> Option<Entry> {
-        let inner = self.inner.load();
+    pub(crate) fn find(&self, key: &Key) -> Option<Entry> {
+        let inner = &self.inner;
         if inner.is_closed() {
             return None;
         }
@@ -299,16 +295,16 @@ impl Zone {
     }
 
     /// Whether `find` would look for the key on the disk or in memory; marks nothing.
-    pub fn peek(&self, key: &Key) -> bool {
-        let inner = self.inner.load();
+    pub(crate) fn peek(&self, key: &Key) -> bool {
+        let inner = &self.inner;
         let oldest = inner.use_time().oldest;
         let shard = inner.index.shard(key);
         shard.table.get(key).is_some_and(|slot| slot.used >= oldest)
     }
 
     /// When what `find` would look for was last used, in seconds since 1970; marks nothing.
-    pub fn last_used(&self, key: &Key) -> Option<u32> {
-        let inner = self.inner.load();
+    pub(crate) fn last_used(&self, key: &Key) -> Option<u32> {
+        let inner = &self.inner;
         let oldest = inner.use_time().oldest;
         let shard = inner.index.shard(key);
         let slot = shard.table.get(key).filter(|slot| slot.used >= oldest);
@@ -316,27 +312,27 @@ impl Zone {
     }
 
     /// Begins to fill an entry. Nothing is reserved before bytes come.
-    pub fn begin(&self, key: Key, expected_len: Option<u64>) -> Result<Writer, NotStored> {
-        let inner = self.inner.load_full();
+    pub(crate) fn begin(&self, key: Key, expected_len: Option<u64>) -> Result<Writer, NotStored> {
+        let inner = &self.inner;
         // So that no fill begins unseen while the directory is lent.
         let _open = read(&inner.door);
         let admitted = inner.may_begin(expected_len);
         if admitted.is_err() {
             inner.counters.not_stored.fetch_add(1, Ordering::Relaxed);
         }
-        admitted.map(|()| Writer::new(Arc::clone(&inner), key, expected_len))
+        admitted.map(|()| Writer::new(Arc::clone(inner), key, expected_len))
     }
 
     /// Removes an entry; true if there was one. Its removal is in the log when this returns.
-    pub fn remove(&self, key: &Key) -> bool {
-        let inner = self.inner.load();
+    pub(crate) fn remove(&self, key: &Key) -> bool {
+        let inner = &self.inner;
         let _open = read(&inner.door);
         !inner.is_closed() && inner.remove(key)
     }
 
     /// Gives an entry a new head; the body stays where it is.
-    pub fn replace_head(&self, entry: &Entry, head: Bytes) -> Result<Entry, NotStored> {
-        let inner = self.inner.load();
+    pub(crate) fn replace_head(&self, entry: &Entry, head: Bytes) -> Result<Entry, NotStored> {
+        let inner = &self.inner;
         let _open = read(&inner.door);
         if inner.is_closed() {
             return Err(NotStored::Closed);
@@ -366,8 +362,8 @@ impl Zone {
     }
 
     /// Removes what is inactive and makes space; to be called every second or so by one thread.
-    pub fn sweep(&self) -> Swept {
-        let inner = self.inner.load();
+    pub(crate) fn sweep(&self) -> Swept {
+        let inner = &self.inner;
         let _open = read(&inner.door);
         if inner.is_closed() {
             Swept::default()
@@ -377,13 +373,13 @@ impl Zone {
     }
 
     /// Numbers about the zone.
-    pub fn usage(&self) -> Usage {
-        self.inner.load().usage()
+    pub(crate) fn usage(&self) -> Usage {
+        self.inner.usage()
     }
 
     /// Calls `f` for each entry, in no order; entries that come or go meanwhile may be missed.
-    pub fn entries(&self, f: &mut dyn FnMut(&Key, EntrySummary)) {
-        let inner = self.inner.load();
+    pub(crate) fn entries(&self, f: &mut dyn FnMut(&Key, EntrySummary)) {
+        let inner = &self.inner;
         let oldest = inner.use_time().oldest;
         for shard in inner.index.shards() {
             let slots: Vec<Slot> = lock(shard).table.iter().copied().collect();
@@ -394,21 +390,21 @@ impl Zone {
     }
 
     /// Waits until everything that was finished is in the kernel. For tests and tools.
-    pub fn flush(&self) {
-        self.inner.load().disk.queue.flush();
+    pub(crate) fn flush(&self) {
+        self.inner.disk.queue.flush();
     }
 
     /// Waits until everything that was finished or removed is on the device; false if some of it
     /// cannot be.
-    pub fn sync(&self) -> bool {
-        let inner = self.inner.load();
+    pub(crate) fn sync(&self) -> bool {
+        let inner = &self.inner;
         inner.disk.queue.flush();
         inner.sync_segments()
     }
 
     /// Writes everything down, syncs it and lets the directory go. Later calls find nothing.
-    pub fn close(&self) {
-        let inner = self.inner.load();
+    pub(crate) fn close(&self) {
+        let inner = &self.inner;
         if !inner.shut_door() {
             return;
         }
@@ -422,8 +418,8 @@ impl Zone {
     }
 }
 
-/// Starts the disk thread of a zone.
-pub(crate) fn start_writing(inner: &Arc<Inner>) -> Result<JoinHandle<()>, StoreError> {
+/// Starts the disk thread of a volume.
+fn start_writing(inner: &Arc<Inner>) -> Result<JoinHandle<()>, StoreError> {
     let writer = Arc::clone(inner);
     std::thread::Builder::new()
         .name(format!("disk {}", inner.conf.name))
@@ -431,7 +427,7 @@ pub(crate) fn start_writing(inner: &Arc<Inner>) -> Result<JoinHandle<()>, StoreE
         .map_err(|source| StoreError::io("start the thread of", &inner.conf.path, source))
 }
 
-impl Drop for Zone {
+impl Drop for Volume {
     fn drop(&mut self) {
         self.close();
     }
