@@ -13,6 +13,7 @@
 //! - `recover` – opening and closing
 //! - `journal` – small records that are durable before they are acknowledged
 //! - `review` – looking at every head, to remove or change it
+//! - `verify` – comparing everything with its checksums
 //! - `lend` – letting another process have the directory, and other limits while it is open
 //! - `disk` – formats, segments, queue and files
 //!
@@ -38,6 +39,7 @@ mod recover;
 mod review;
 mod rewrite;
 mod sweep;
+mod verify;
 mod volume;
 mod zone;
 
@@ -52,5 +54,6 @@ pub use key::Key;
 pub use recover::StoreError;
 pub use review::{Review, Reviewed};
 pub use sweep::Swept;
+pub use verify::{Progress, Verified};
 pub use volume::{EntrySummary, Event, Platform, Usage, ZoneConf};
 pub use zone::Zone;

@@ -569,7 +569,7 @@ impl Inner {
 
     /// Takes a corrupt entry out, for good: older versions must not come back in its place, and
     /// nobody should have to find out again after a restart.
-    fn drop_corrupt(&self, key: &Key, place: Place) {
+    pub(crate) fn drop_corrupt(&self, key: &Key, place: Place) {
         let _open = read(&self.door);
         if self.index.remove_at(key, place).is_none() || self.is_closed() {
             return;

@@ -26,6 +26,7 @@ use crate::key::Key;
 use crate::recover::StoreError;
 use crate::review::{Review, Reviewed};
 use crate::sweep::Swept;
+use crate::verify::{Progress, Verified};
 use crate::volume::{EntrySummary, Platform, Usage, Volume, ZoneConf};
 
 /// A named cache on disk. Closed when dropped.
@@ -100,6 +101,13 @@ impl Zone {
     /// Shows `judge` the head of each entry, and does what it says.
     pub fn review(&self, judge: &mut dyn FnMut(&Key, &Bytes) -> Review) -> Reviewed {
         self.volume.load_full().review(judge)
+    }
+
+    /// Compares every entry with its checksums; removes what is corrupt. Tells `progress` how far
+    /// it is, after a mebibyte at the latest, and ends when that says false. Reads all that there
+    /// is: for a thread of its own, which `progress` may delay.
+    pub fn verify(&self, progress: &mut dyn FnMut(Progress) -> bool) -> Verified {
+        self.volume.load_full().verify(progress)
     }
 
     /// Waits until everything that was finished is in the kernel. For tests and tools.

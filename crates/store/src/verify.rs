@@ -1,0 +1,231 @@
+//! Reading everything that a zone holds, and comparing it with its checksums.
+//!
+//! For tools, and for the scrub that runs in the background: bytes that a disk has lost are found
+//! before somebody asks for them, while the origin still has them. Segment by segment, oldest
+//! first, each in the order of its records; so most of it is read in one direction. It holds no
+//! lock while it reads, marks nothing used, and is for a thread of its own.
+//!
+//! 1. What became visible before a verification began was compared or is gone, if the verification
+//!    says that it is complete. What is written again meanwhile is compared by whoever does that.
+//! 2. An entry that is corrupt is removed, counted and told, as a look-up would do.
+//! 3. An entry that the disk does not give stays: the disk may give it later.
+
+use crate::disk::format::{Kind, Row, payload_sum};
+use crate::disk::reader::ReadError;
+use crate::entry::{Body, Slice};
+use crate::index::Slot;
+use crate::lock::lock;
+use crate::volume::{Inner, Volume};
+
+/// How far a verification is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Entries that were looked at.
+    pub entries: u64,
+    /// Entries that there are now.
+    pub all_entries: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+}
+
+/// What a verification found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Entries that were looked at.
+    pub entries: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Entries that were corrupt, and are gone.
+    pub corrupt: u64,
+    /// Entries that the disk does not give, and stay.
+    pub unread: u64,
+    /// Whether every entry was looked at.
+    pub is_complete: bool,
+}
+
+/// What came of comparing an entry.
+enum Compared {
+    Sound,
+    Corrupt,
+    Unread,
+    /// It is not there any more, or not yet.
+    Gone,
+    /// The verification is to end.
+    Stopped,
+}
+
+/// A verification that runs.
+struct Verification<'a> {
+    inner: &'a Inner,
+    verified: Verified,
+    /// Told how far it is, after each slice and each entry; false ends it.
+    progress: &'a mut dyn FnMut(Progress) -> bool,
+}
+
+impl Volume {
+    /// Compares all entries with their checksums.
+    pub(crate) fn verify(&self, progress: &mut dyn FnMut(Progress) -> bool) -> Verified {
+        let mut verification = Verification {
+            inner: &self.inner,
+            verified: Verified::default(),
+            progress,
+        };
+        verification.verified.is_complete = verification.run();
+        verification.verified
+    }
+}
+
+impl Verification<'_> {
+    /// False if it was ended.
+    fn run(&mut self) -> bool {
+        let mut last = 0;
+        if self.inner.is_closed() {
+            return false;
+        }
+        while let Some((id, slots)) = self.segment_after(last) {
+            for slot in &slots {
+                if !self.verify(slot) {
+                    return false;
+                }
+            }
+            last = id;
+        }
+        !self.inner.is_closed()
+    }
+
+    /// The next segment, and the entries whose records stand there, in their order.
+    fn segment_after(&self, last: u32) -> Option<(u32, Vec<Slot>)> {
+        let disk = &self.inner.disk;
+        let first = last.saturating_add(1);
+        let (id, size, rows) = {
+            let log = lock(&disk.log);
+            let (id, segment) = log.segments.range(first..).next()?;
+            let rows = (!segment.is_sealed).then(|| segment.rows.clone());
+            (*id, segment.size, rows)
+        };
+        let rows = match rows {
+            Some(rows) => Row::decode_all(&rows),
+            None => {
+                let file = disk.file(id);
+                let found = file.and_then(|file| disk.read_summary(id, &file, size));
+                found.map(|found| found.rows)
+            }
+        };
+        let Some(rows) = rows else {
+            // Its summary cannot be read, so the index has to say.
+            return Some((id, self.slots_in(id)));
+        };
+        let entries = rows.iter().filter(|row| row.kind == Kind::Entry);
+        let slots = entries.filter_map(|row| {
+            let slot = self
+                .inner
+                .index
+                .shard(&row.key)
+                .table
+                .get(&row.key)
+                .copied()?;
+            let place = slot.place();
+            ((place.segment, place.offset) == (id, row.offset)).then_some(slot)
+        });
+        Some((id, slots.collect()))
+    }
+
+    /// Looks through the whole index.
+    fn slots_in(&self, id: u32) -> Vec<Slot> {
+        let mut slots: Vec<Slot> = Vec::new();
+        for shard in self.inner.index.shards() {
+            let shard = lock(shard);
+            slots.extend(shard.table.iter().filter(|slot| slot.place().segment == id));
+        }
+        slots.sort_unstable_by_key(|slot| slot.place().offset);
+        slots
+    }
+
+    /// False if the verification is to end.
+    fn verify(&mut self, slot: &Slot) -> bool {
+        let compared = self.compare(slot);
+        match compared {
+            Compared::Stopped => return false,
+            // What is not on the disk yet was not looked at, and what is gone need not be.
+            Compared::Gone => return true,
+            Compared::Sound => {
+                if slot.is_unverified() {
+                    self.inner.index.verified(&slot.key, slot.place());
+                }
+            }
+            Compared::Corrupt => {
+                self.verified.corrupt += 1;
+                self.inner.drop_corrupt(&slot.key, slot.place());
+            }
+            Compared::Unread => self.verified.unread += 1,
+        }
+        self.verified.entries += 1;
+        self.is_to_go_on()
+    }
+
+    fn compare(&mut self, slot: &Slot) -> Compared {
+        if slot.is_in_flight() {
+            return Compared::Gone;
+        }
+        let stored = match self.inner.disk.read_entry(slot) {
+            Ok(stored) => stored,
+            Err(error) => return self.why_not(slot, error),
+        };
+        self.verified.bytes += u64::from(slot.place().size);
+        if let Body::Sliced(sliced) = &stored.body {
+            for slice in &sliced.slices {
+                match self.compare_slice(slice) {
+                    Compared::Sound if self.is_to_go_on() => {}
+                    Compared::Sound => return Compared::Stopped,
+                    other => return other,
+                }
+            }
+        }
+        Compared::Sound
+    }
+
+    fn why_not(&self, slot: &Slot, error: ReadError) -> Compared {
+        match error {
+            ReadError::Gone => Compared::Gone,
+            ReadError::Io(_) => Compared::Unread,
+            // A record may be overwritten by its own tombstone; then it is nobody's any more.
+            ReadError::Corrupt => match self.is_current(slot) {
+                true => Compared::Corrupt,
+                false => Compared::Gone,
+            },
+        }
+    }
+
+    fn is_current(&self, slot: &Slot) -> bool {
+        let shard = self.inner.index.shard(&slot.key);
+        let now = shard.table.get(&slot.key).map(|slot| slot.place());
+        now == Some(slot.place())
+    }
+
+    fn compare_slice(&mut self, slice: &Slice) -> Compared {
+        let disk = &self.inner.disk;
+        // Holding the file keeps the segment's bytes where they are.
+        let Some(file) = disk.file(slice.segment) else {
+            return Compared::Gone;
+        };
+        let mut bytes = vec![0; slice.len as usize];
+        let read = disk.io.read_at(&file, &mut bytes, slice.offset.into());
+        self.verified.bytes += u64::from(slice.len);
+        match read {
+            Ok(()) if payload_sum(&bytes) == slice.checksum => Compared::Sound,
+            Ok(()) => Compared::Corrupt,
+            // The file is as long as when it was opened, unless somebody cut it off.
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Compared::Corrupt,
+            Err(_) => Compared::Unread,
+        }
+    }
+
+    fn is_to_go_on(&mut self) -> bool {
+        let progress = Progress {
+            entries: self.verified.entries,
+            all_entries: self.inner.index.count(),
+            bytes: self.verified.bytes,
+        };
+        !self.inner.is_closed() && (self.progress)(progress)
+    }
+}
