@@ -13,6 +13,7 @@
 //! - `recover` – opening and closing
 //! - `journal` – small records that are durable before they are acknowledged
 //! - `review` – looking at every head, to remove or change it
+//! - `inspect` – looking at every entry, to tell what there is
 //! - `verify` – comparing everything with its checksums
 //! - `lend` – letting another process have the directory, and other limits while it is open
 //! - `disk` – formats, segments, queue and files
@@ -30,6 +31,7 @@ mod fill;
 #[doc(hidden)]
 pub mod fuzz;
 mod index;
+mod inspect;
 mod journal;
 mod key;
 mod lend;
@@ -47,8 +49,10 @@ pub use admit::{NotStored, Writer};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use disk::io::{DirEntry, DiskIo, RealIo};
 pub use disk::sim::{Fault, SimIo};
+pub use disk::still::Touch;
 pub use entry::{Entry, Region};
 pub use fill::{View, ViewState};
+pub use inspect::{Checked, Glance, Looked, Record};
 pub use journal::{Journal, JournalError};
 pub use key::Key;
 pub use recover::StoreError;
@@ -56,4 +60,4 @@ pub use review::{Review, Reviewed};
 pub use sweep::Swept;
 pub use verify::{Progress, Verified};
 pub use volume::{EntrySummary, Event, Platform, Usage, ZoneConf};
-pub use zone::Zone;
+pub use zone::{Listener, Zone};

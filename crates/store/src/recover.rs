@@ -60,6 +60,12 @@ pub enum StoreError {
         /// The directory.
         path: PathBuf,
     },
+    /// There is nothing to look at.
+    #[error("there is no store in {path}")]
+    Absent {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The file system refused something.
     #[error("cannot {what} {path}")]
     Io {
@@ -137,6 +143,15 @@ pub(crate) fn open(
     });
     inner.load(&opening, &superblock)?;
     Ok(inner)
+}
+
+/// Whether somebody has made a zone in a directory.
+pub(crate) fn is_there(io: &dyn DiskIo, dir: &Path) -> Result<bool, StoreError> {
+    match io.list(dir) {
+        Ok(names) => Ok(names.iter().any(|entry| entry.name == SUPERBLOCK_NAME)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(StoreError::io("list", dir, error)),
+    }
 }
 
 /// What is at hand before there is a zone.

@@ -55,7 +55,7 @@ pub struct Reviewed {
 }
 
 /// What came of looking for a head.
-enum Look {
+pub(crate) enum Look {
     Seen(Arc<Stored>),
     /// It stands somewhere else now, or nowhere.
     Moved,
@@ -161,7 +161,7 @@ impl Inner {
     }
 
     /// Finds what is at a slot, without marking it used.
-    fn look(&self, slot: &Slot) -> Look {
+    pub(crate) fn look(&self, slot: &Slot) -> Look {
         {
             let shard = self.index.shard(&slot.key);
             let Some(now) = shard.table.get(&slot.key) else {

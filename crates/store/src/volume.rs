@@ -697,7 +697,7 @@ pub(crate) fn tombstone_row(key: Key, size: u32) -> Row {
     }
 }
 
-fn summary(slot: &Slot) -> EntrySummary {
+pub(crate) fn summary(slot: &Slot) -> EntrySummary {
     EntrySummary {
         body_len: slot.body_len,
         record_size: u64::from(slot.place().size),

@@ -4,7 +4,7 @@
 //! - `segment` – what space there is, and who holds it
 //! - `writer` – the queue and the thread behind it
 //! - `reader` – records, summaries and scans
-//! - `io` – the file system as a trait; `sim` – one with faults
+//! - `io` – the file system as a trait; `sim` – one with faults; `still` – one that stays as it is
 //!
 //! Locks are taken in this order: turning, shard, log, files.
 
@@ -13,6 +13,7 @@ pub(crate) mod io;
 pub(crate) mod reader;
 pub(crate) mod segment;
 pub(crate) mod sim;
+pub(crate) mod still;
 pub(crate) mod syncer;
 pub(crate) mod writer;
 

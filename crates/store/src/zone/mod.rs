@@ -13,6 +13,7 @@
 //!
 //! It knows nothing of HTTP: freshness, variants and statuses are the caller's.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -20,14 +21,20 @@ use bytes::Bytes;
 
 use crate::admit::{NotStored, Writer};
 use crate::clock::Clock;
+use crate::disk::io::DiskIo;
+use crate::disk::still::{StillIo, Touch};
 use crate::entry::Entry;
+use crate::inspect::Glance;
 use crate::journal::{Journal, JournalError};
 use crate::key::Key;
-use crate::recover::StoreError;
+use crate::recover::{self, StoreError};
 use crate::review::{Review, Reviewed};
 use crate::sweep::Swept;
 use crate::verify::{Progress, Verified};
-use crate::volume::{EntrySummary, Platform, Usage, Volume, ZoneConf};
+use crate::volume::{EntrySummary, Event, Platform, Usage, Volume, ZoneConf};
+
+/// Who is told of events, from any thread.
+pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// A named cache on disk. Closed when dropped.
 pub struct Zone {
@@ -51,6 +58,24 @@ impl Zone {
         Ok(Arc::new(Self {
             volume: ArcSwap::new(volume),
         }))
+    }
+
+    /// Opens a zone to look at it, or to purge; it must be there and stays as it is, whatever its
+    /// state. Nothing is evicted: the limits of `conf` do not count for `Touch::Nothing`.
+    pub fn open_still(
+        mut conf: ZoneConf,
+        clock: Arc<dyn Clock>,
+        (touch, events): (Touch, Listener),
+    ) -> Result<Arc<Self>, StoreError> {
+        if touch == Touch::Nothing {
+            conf.max_size = None;
+        }
+        conf.min_free = 0;
+        let io: Arc<dyn DiskIo> = Arc::new(StillIo::new(touch));
+        if !recover::is_there(&*io, &conf.path)? {
+            return Err(StoreError::Absent { path: conf.path });
+        }
+        Self::open_on(conf, clock, Platform { io, events })
     }
 
     /// Looks an entry up and marks it used. A corrupt record is a miss, a counter and an event.
@@ -96,6 +121,17 @@ impl Zone {
     /// Calls `f` for each entry, in no order; entries that come or go meanwhile may be missed.
     pub fn entries(&self, f: &mut dyn FnMut(&Key, EntrySummary)) {
         self.volume.load_full().entries(f);
+    }
+
+    /// What the index knows of a key, if `find` would look for it; marks nothing.
+    pub fn glance(&self, key: &Key) -> Option<Glance> {
+        self.volume.load().glance(key)
+    }
+
+    /// Shows each entry until told to stop, in no order; marks nothing. `Break` if not all were
+    /// shown. For a thread that may wait.
+    pub fn inspect(&self, each: &mut dyn FnMut(&Glance) -> ControlFlow<()>) -> ControlFlow<()> {
+        self.volume.load_full().inspect(each)
     }
 
     /// Shows `judge` the head of each entry, and does what it says.

@@ -1,0 +1,186 @@
+//! Looking at what a zone holds, from outside: every entry, or one, with its head and checksums.
+//!
+//! ```text
+//!   inspect ──► a shard's slots, copied ──► Glance ──► read: head     verify: all checksums
+//! ```
+//!
+//! A [`Glance`] is what the index knows of an entry; its record is read only if that is asked for,
+//! so who looks for a few of many entries reads a few.
+//!
+//! 1. Nothing is marked used, and nothing changes but by [`Glance::remove_corrupt`].
+//! 2. No lock is held while the caller is called or the disk is read.
+//!
+//! It is for a thread that may wait for the disk. Entries that come or go meanwhile may be missed.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::disk::reader::ReadError;
+use crate::entry::{Body, Stored};
+use crate::index::Slot;
+use crate::key::Key;
+use crate::lock::lock;
+use crate::review::Look;
+use crate::volume::{EntrySummary, Inner, Volume, summary};
+
+/// How often an entry is looked for that moves while it is looked at.
+const MAX_ROUNDS: usize = 4;
+
+/// An entry as the index knew it a moment ago.
+#[derive(Clone)]
+pub struct Glance {
+    inner: Arc<Inner>,
+    slot: Slot,
+}
+
+/// What the disk has of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The head, as it was given to the writer.
+    pub head: Bytes,
+    /// When the entry was finished, milliseconds since 1970.
+    pub created_ms: u64,
+    /// The segment that its record stands in.
+    pub segment: u32,
+    /// Where in the segment.
+    pub offset: u32,
+}
+
+/// What came of reading an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Looked {
+    /// It is there.
+    Found(Record),
+    /// It was removed meanwhile.
+    Gone,
+    /// What stands there is not what was written.
+    Corrupt,
+    /// The disk does not give it.
+    Unread,
+}
+
+/// What came of comparing an entry with its checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checked {
+    /// Head and body are what was written.
+    Sound,
+    /// It was removed meanwhile.
+    Gone,
+    /// They are not.
+    Corrupt,
+    /// The disk does not give it.
+    Unread,
+}
+
+impl Glance {
+    /// The entry's name.
+    pub fn key(&self) -> &Key {
+        &self.slot.key
+    }
+
+    /// What the index knows.
+    pub fn summary(&self) -> EntrySummary {
+        summary(&self.slot)
+    }
+
+    /// Reads head and place; the disk may be waited for.
+    pub fn read(&self) -> Looked {
+        match self.look() {
+            Ok(stored) => Looked::Found(Record {
+                head: stored.head.clone(),
+                created_ms: stored.created_ms,
+                segment: stored.place.segment,
+                offset: stored.place.offset,
+            }),
+            Err(ReadError::Gone) => Looked::Gone,
+            Err(ReadError::Corrupt) => Looked::Corrupt,
+            Err(ReadError::Io(_)) => Looked::Unread,
+        }
+    }
+
+    /// Reads all of it and compares checksums; the disk is waited for.
+    pub fn verify(&self) -> Checked {
+        let stored = match self.look() {
+            Ok(stored) => stored,
+            Err(ReadError::Gone) => return Checked::Gone,
+            Err(ReadError::Corrupt) => return Checked::Corrupt,
+            Err(ReadError::Io(_)) => return Checked::Unread,
+        };
+        let Body::Sliced(sliced) = &stored.body else {
+            return Checked::Sound;
+        };
+        let shard = self.inner.index.shard(self.key());
+        let is_written = !shard.flights.contains_key(self.key());
+        drop(shard);
+        if !is_written {
+            // Its last bytes may be on their way.
+            return Checked::Sound;
+        }
+        for slice in &sliced.slices {
+            let Some(file) = self.inner.disk.file(slice.segment) else {
+                return Checked::Gone;
+            };
+            if !self.inner.disk.is_slice_sound(slice, &file) {
+                return Checked::Corrupt;
+            }
+        }
+        Checked::Sound
+    }
+
+    /// Takes the entry out as a corrupt one, for good, if it still is where it was.
+    pub fn remove_corrupt(&self) {
+        self.inner.drop_corrupt(self.key(), self.slot.place());
+    }
+
+    fn look(&self) -> Result<Arc<Stored>, ReadError> {
+        let mut slot = self.slot;
+        for _ in 0..MAX_ROUNDS {
+            match self.inner.look(&slot) {
+                Look::Seen(stored) => return Ok(stored),
+                Look::Corrupt => return Err(ReadError::Corrupt),
+                Look::Unread => return Err(ReadError::Io(std::io::ErrorKind::Other.into())),
+                Look::Moved => {}
+            }
+            let shard = self.inner.index.shard(self.key());
+            slot = *shard.table.get(self.key()).ok_or(ReadError::Gone)?;
+        }
+        Err(ReadError::Gone)
+    }
+}
+
+impl Volume {
+    /// What the index knows of a key; none if it would not be found.
+    pub(crate) fn glance(&self, key: &Key) -> Option<Glance> {
+        let oldest = self.inner.use_time().oldest;
+        let shard = self.inner.index.shard(key);
+        let slot = *shard.table.get(key).filter(|slot| slot.used >= oldest)?;
+        Some(Glance {
+            inner: Arc::clone(&self.inner),
+            slot,
+        })
+    }
+
+    /// Shows each entry, until it is told to stop or the volume is closed.
+    pub(crate) fn inspect(
+        &self,
+        each: &mut dyn FnMut(&Glance) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let inner = &self.inner;
+        let oldest = inner.use_time().oldest;
+        for shard in inner.index.shards() {
+            let mut slots: Vec<Slot> = lock(shard).table.iter().copied().collect();
+            // In the order of the log, so that a disk with a head moves it little.
+            slots.sort_unstable_by_key(|slot| (slot.place().segment, slot.place().offset));
+            for slot in slots.into_iter().filter(|slot| slot.used >= oldest) {
+                if inner.is_closed() {
+                    return ControlFlow::Break(());
+                }
+                let inner = Arc::clone(inner);
+                each(&Glance { inner, slot })?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
