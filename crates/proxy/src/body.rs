@@ -13,12 +13,14 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use millpond_store::HeldFile;
 
 use crate::header::Fields;
 
@@ -26,11 +28,35 @@ use crate::header::Fields;
 /// charset conversion: large enough to hide the call, small enough to stay in cache).
 pub const FILE_READ_SIZE: usize = 32 * 1024;
 
+/// A file that is open.
+#[derive(Clone, Debug)]
+pub enum FileSource {
+    /// One that is shared with whoever else serves it.
+    Plain(Arc<File>),
+    /// One of the cache's, which says what of it can be read without waiting.
+    Held(HeldFile),
+}
+
+impl FileSource {
+    fn file(&self) -> &File {
+        match self {
+            FileSource::Plain(file) => file,
+            FileSource::Held(file) => file,
+        }
+    }
+}
+
+impl AsFd for FileSource {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file().as_fd()
+    }
+}
+
 /// A region of an open file.
 #[derive(Clone, Debug)]
 pub struct FileRegion {
-    /// The file; shared with whoever else serves it.
-    pub file: Arc<File>,
+    /// The file.
+    pub file: FileSource,
     /// First byte.
     pub offset: u64,
     /// Bytes.
@@ -170,6 +196,7 @@ impl FileRegion {
     pub fn read(&self) -> Result<Bytes, BodyError> {
         let mut buf = vec![0; self.len as usize];
         self.file
+            .file()
             .read_exact_at(&mut buf, self.offset)
             .map_err(|error: io::Error| BodyError::File(error.to_string()))?;
         Ok(Bytes::from(buf))

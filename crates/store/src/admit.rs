@@ -27,7 +27,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::disk::format::{
     Kind, RECORD_HEADER, ROW, RecordHeader, Row, SliceRef, aligned, payload_sum,
 };
-use crate::disk::io::File;
+use crate::disk::ready::SegmentFile;
 use crate::disk::segment::{Place, Refused, SMALLEST_EXTENT};
 use crate::disk::writer::{Job, Then};
 use crate::entry::{Body, Entry, Pins, Slice, Sliced, Stored, segments_of, unchecked};
@@ -267,7 +267,7 @@ impl Writer {
     }
 
     /// Notes that the first bytes without a place go to `place`.
-    fn locate(&mut self, place: Place, file: Arc<File>, space: Space) {
+    fn locate(&mut self, place: Place, file: Arc<SegmentFile>, space: Space) {
         let size = u64::from(place.size);
         let (bufs, last) = {
             let state = self.fill.state();

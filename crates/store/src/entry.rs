@@ -2,7 +2,7 @@
 //!
 //! 1. While an [`Entry`] or a [`Region`] lives, the bytes it refers to are neither overwritten nor
 //!    given to anyone else, whatever happens to the entry in the index.
-//! 2. A region is never handed out of a slice whose checksum is in doubt and was not compared.
+//! 2. A region of a slice whose checksum is in doubt is not ready before it was compared.
 //!
 //! An entry does not change: a new head makes a new entry.
 
@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 
 use crate::disk::format::SliceRef;
-use crate::disk::io::File;
+use crate::disk::ready::{Doubt, HeldFile, SegmentFile};
 use crate::disk::segment::Place;
 use crate::fill::{Fill, slice_at};
 use crate::key::Key;
@@ -26,8 +26,8 @@ pub enum Region {
     Memory(Bytes),
     /// Bytes of a file, for `sendfile` or `pread`.
     File {
-        /// The file; holding it keeps the bytes where they are.
-        file: Arc<File>,
+        /// The file; holding it keeps the bytes where they are. Ask it whether they are ready.
+        file: HeldFile,
         /// First byte.
         offset: u64,
         /// How many, at least one.
@@ -92,6 +92,15 @@ impl Slice {
             checksum: self.checksum,
         }
     }
+}
+
+/// What is done about slices whose checksum is in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doubts {
+    /// They are compared at once.
+    Settle,
+    /// They are compared before their bytes are ready.
+    Leave,
 }
 
 /// Where the body is.
@@ -182,14 +191,14 @@ pub(crate) enum Pins {
     /// The body is in memory, or a fill holds the files.
     None,
     /// The usual case: one segment.
-    One(u32, Arc<File>),
+    One(u32, Arc<SegmentFile>),
     /// Several segments, ascending.
-    Many(Arc<[(u32, Arc<File>)]>),
+    Many(Arc<[(u32, Arc<SegmentFile>)]>),
 }
 
 impl Pins {
     /// Pins for files, ascending by segment.
-    pub(crate) fn new(mut files: Vec<(u32, Arc<File>)>) -> Self {
+    pub(crate) fn new(mut files: Vec<(u32, Arc<SegmentFile>)>) -> Self {
         match files.len() {
             0 => Self::None,
             1 => files
@@ -199,7 +208,7 @@ impl Pins {
         }
     }
 
-    fn file(&self, segment: u32) -> Option<&Arc<File>> {
+    fn file(&self, segment: u32) -> Option<&Arc<SegmentFile>> {
         match self {
             Self::None => None,
             Self::One(id, file) => (*id == segment).then_some(file),
@@ -259,14 +268,20 @@ impl Entry {
     /// The bytes of `range`, cut at the end of the body, in order.
     ///
     /// Adjacent slices come as one region. After an unclean stop the slices of a large body are
-    /// compared with their checksums here; if one is corrupt, the regions end before it and the
-    /// entry is gone from the zone, so a caller that got fewer bytes than it asked for must treat
-    /// the body as truncated.
+    /// compared with their checksums here, which waits for the disk; if one is corrupt, the regions
+    /// end before it and the entry is gone from the zone, so a caller that got fewer bytes than it
+    /// asked for must treat the body as truncated.
     pub fn regions(&self, range: Range<u64>) -> impl Iterator<Item = Region> + use<> {
-        self.collect_regions(range).into_iter()
+        self.collect_regions(range, Doubts::Settle).into_iter()
     }
 
-    fn collect_regions(&self, range: Range<u64>) -> Vec<Region> {
+    /// As [`Entry::regions`], without waiting for the disk: the bytes of a region in a file may be
+    /// used once it says that they are ready.
+    pub fn regions_to_load(&self, range: Range<u64>) -> impl Iterator<Item = Region> + use<> {
+        self.collect_regions(range, Doubts::Leave).into_iter()
+    }
+
+    fn collect_regions(&self, range: Range<u64>, doubts: Doubts) -> Vec<Region> {
         let range = range.start..range.end.min(self.stored.len);
         if range.is_empty() {
             return Vec::new();
@@ -281,11 +296,11 @@ impl Entry {
                     bytes.slice(range.start as usize..range.end as usize),
                 )]
             }
-            Body::Sliced(sliced) => self.slice_regions(sliced, range),
+            Body::Sliced(sliced) => self.slice_regions(sliced, range, doubts),
         }
     }
 
-    fn slice_regions(&self, sliced: &Sliced, range: Range<u64>) -> Vec<Region> {
+    fn slice_regions(&self, sliced: &Sliced, range: Range<u64>, doubts: Doubts) -> Vec<Region> {
         let mut regions = Vec::new();
         let mut position = range.start;
         while position < range.end {
@@ -294,35 +309,36 @@ impl Entry {
             };
             let stop = range.end.min(slice.start + u64::from(slice.len));
             let file = self.pins.file(slice.segment).filter(|_| stop > position);
-            let Some(file) = file.filter(|file| self.is_sound(sliced, slice, file)) else {
+            let Some(file) = file else {
                 break;
             };
+            let doubt = self.doubt(sliced, slice);
+            if let Some(doubt) = doubt.as_ref().filter(|_| doubts == Doubts::Settle)
+                && doubt.settle(file).is_err()
+            {
+                break;
+            }
+            let file = HeldFile::new(file, doubt);
             file_region(&mut regions, file, slice, position..stop);
             position = stop;
         }
         regions
     }
 
-    /// INVARIANT 2.
-    fn is_sound(&self, sliced: &Sliced, slice: &Slice, file: &File) -> bool {
-        let Some(checked) = &sliced.checked else {
-            return true;
-        };
+    /// INVARIANT 2: what there is to compare before a slice is used.
+    fn doubt(&self, sliced: &Sliced, slice: &Slice) -> Option<Arc<Doubt>> {
+        let checked = sliced.checked.as_ref()?;
         let index = sliced
             .slices
             .partition_point(|other| other.start < slice.start);
-        let Some(flag) = checked.get(index) else {
-            return false;
-        };
-        if flag.load(Ordering::Acquire) {
-            return true;
-        }
-        let Some(zone) = self.zone.upgrade() else {
-            return false;
-        };
-        let is_sound = zone.is_slice_sound(&self.stored, slice, file);
-        flag.store(is_sound, Ordering::Release);
-        is_sound
+        let is_settled = checked.get(index).map(|flag| flag.load(Ordering::Acquire));
+        (is_settled != Some(true)).then(|| {
+            Arc::new(Doubt {
+                stored: Arc::clone(&self.stored),
+                index,
+                zone: Weak::clone(&self.zone),
+            })
+        })
     }
 }
 
@@ -339,7 +355,7 @@ impl std::fmt::Debug for Entry {
 /// Adds the part of `slice` that holds `range` of the body, to the last region if it continues it.
 pub(crate) fn file_region(
     regions: &mut Vec<Region>,
-    file: &Arc<File>,
+    file: HeldFile,
     slice: &Slice,
     range: Range<u64>,
 ) {
@@ -350,14 +366,14 @@ pub(crate) fn file_region(
         offset,
         len,
     }) = regions.last_mut()
-        && Arc::ptr_eq(last, file)
+        && last.continues(&file)
         && *offset + *len == start
     {
         *len += size;
         return;
     }
     regions.push(Region::File {
-        file: Arc::clone(file),
+        file,
         offset: start,
         len: size,
     });

@@ -30,7 +30,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use crate::admit::NotStored;
-use crate::disk::io::File;
+use crate::disk::ready::{HeldFile, SegmentFile};
 use crate::disk::segment::Place;
 use crate::disk::writer::Job;
 use crate::entry::{Region, Slice, file_region};
@@ -89,7 +89,7 @@ pub(crate) struct FillState {
     pub(crate) handed: u64,
     pub(crate) tail: VecDeque<Bytes>,
     pub(crate) slices: Vec<Slice>,
-    pub(crate) files: Vec<(u32, Arc<File>)>,
+    pub(crate) files: Vec<(u32, Arc<SegmentFile>)>,
     /// Whether the disk thread has been told to drain this fill.
     pub(crate) is_queued: bool,
     /// Bytes that count against the write queue.
@@ -113,7 +113,7 @@ pub(crate) enum Lease {
     /// These extents, and no more.
     Granted {
         /// Extents that are left, in order, each with its file.
-        left: VecDeque<(Place, Arc<File>)>,
+        left: VecDeque<(Place, Arc<SegmentFile>)>,
         /// The writer does not know yet.
         is_news: bool,
     },
@@ -255,6 +255,7 @@ impl Fill {
             let Some((_, file)) = state.files.iter().find(|(id, _)| *id == slice.segment) else {
                 break;
             };
+            let file = HeldFile::new(file, None);
             file_region(&mut regions, file, slice, position..stop);
             position = stop;
         }
@@ -295,7 +296,7 @@ impl Fill {
     }
 
     /// Gives the fill the space that is all it will have.
-    pub(crate) fn grant(&self, left: VecDeque<(Place, Arc<File>)>) {
+    pub(crate) fn grant(&self, left: VecDeque<(Place, Arc<SegmentFile>)>) {
         self.state().lease = Lease::Granted {
             left,
             is_news: true,
@@ -309,7 +310,7 @@ impl Fill {
     }
 
     /// The next extent for up to `wanted` bytes: none while there is no lease.
-    pub(crate) fn take_leased(&self, wanted: u32) -> Option<(Place, Arc<File>)> {
+    pub(crate) fn take_leased(&self, wanted: u32) -> Option<(Place, Arc<SegmentFile>)> {
         let mut state = self.state();
         let Lease::Granted { left, .. } = &mut state.lease else {
             return None;
@@ -343,7 +344,7 @@ impl Fill {
 /// Bytes with a place, to be written.
 #[derive(Debug)]
 pub(crate) struct PendingWrite {
-    pub(crate) file: Arc<File>,
+    pub(crate) file: Arc<SegmentFile>,
     pub(crate) offset: u64,
     pub(crate) bufs: Vec<Bytes>,
     pub(crate) size: u64,

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use crate::admit::{EXTENT, Hold};
-use crate::disk::io::File;
+use crate::disk::ready::SegmentFile;
 use crate::disk::segment::{Place, Plan};
 use crate::fill::{Fill, ViewState};
 use crate::lock::{lock, write};
@@ -170,7 +170,7 @@ impl Inner {
         fill: &Arc<Fill>,
         budget: &mut u64,
         holds: &mut Vec<Hold>,
-    ) -> VecDeque<(Place, Arc<File>)> {
+    ) -> VecDeque<(Place, Arc<SegmentFile>)> {
         let mut granted = VecDeque::new();
         let (view, allocated) = {
             let state = fill.state();

@@ -8,6 +8,7 @@
 //! - `volume` – one directory of a zone
 //! - `admit`, `fill` – putting entries in, and reading them meanwhile
 //! - `entry` – an entry and the regions of its body
+//! - `cold` – looking an entry up without waiting for its disk
 //! - `index`, `memory` – where entries are, and which are in memory
 //! - `sweep`, `rewrite` – eviction, inactivity, space
 //! - `recover` – opening and closing
@@ -24,6 +25,7 @@
 
 mod admit;
 mod clock;
+mod cold;
 mod disk;
 mod entry;
 mod fill;
@@ -47,7 +49,9 @@ mod zone;
 
 pub use admit::{NotStored, Writer};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use disk::io::{DirEntry, DiskIo, RealIo};
+pub use cold::{Cold, Look};
+pub use disk::io::{DirEntry, DiskIo, RealIo, Tried};
+pub use disk::ready::{HeldFile, LoadError, Loading, WINDOW};
 pub use disk::sim::{Fault, SimIo};
 pub use disk::still::Touch;
 pub use entry::{Entry, Region};

@@ -33,6 +33,7 @@ use crate::disk::format::{
 };
 use crate::disk::io::{DirEntry, DiskIo, File};
 use crate::disk::reader::Found;
+use crate::disk::ready::Readers;
 use crate::disk::segment::{Log, Place, Plan, Segment, file_cost};
 use crate::disk::writer::Queue;
 use crate::disk::{
@@ -41,7 +42,7 @@ use crate::disk::{
 };
 use crate::index::{Index, Slot};
 use crate::lend::Limits;
-use crate::lock::{lock, write};
+use crate::lock::lock;
 use crate::volume::{Counters, Event, Inner, Platform, ZoneConf};
 
 /// Threads that load segments; loading is bound by the disk after that.
@@ -122,6 +123,11 @@ pub(crate) fn open(
         syncing: Mutex::new(()),
         turning: Mutex::new(()),
         queue: Queue::new(conf.queue),
+        readers: Readers::new(
+            Arc::clone(&opening.io),
+            Arc::clone(&clock),
+            opening.io.may_wait(&conf.path),
+        ),
         files: RwLock::new(HashMap::new()),
     };
     let inner = Arc::new_cyclic(|this| Inner {
@@ -136,6 +142,7 @@ pub(crate) fn open(
         door: RwLock::new(()),
         is_shut: AtomicBool::new(false),
         fills: Mutex::default(),
+        reads: Mutex::default(),
         journal: Mutex::default(),
         is_low: AtomicBool::new(false),
         is_turn_queued: AtomicBool::new(false),
@@ -478,7 +485,7 @@ impl Inner {
                     .filter(|row| !row.needs.is_empty())
                     .map(|row| (segment.id, row)),
             );
-            write(&self.disk.files).insert(segment.id, Arc::new(segment.file));
+            self.disk.add_file(segment.id, segment.file);
             let mut log = lock(&self.disk.log);
             log.file_bytes += file_cost(state.size);
             log.next_segment = log.next_segment.max(segment.id.saturating_add(1));

@@ -23,6 +23,7 @@ use bytes::Bytes;
 use crate::admit::NotStored;
 use crate::disk::format::{Kind, RECORD_HEADER, ROW, Row, SegmentHeader, aligned};
 use crate::disk::io::File;
+use crate::disk::ready::SegmentFile;
 use crate::disk::segment::{Place, Retired, Segment, file_cost};
 use crate::fill::Fill;
 use crate::key::Key;
@@ -253,7 +254,7 @@ impl Inner {
             fill.fail(NotStored::Full);
         }
         let file = write(&self.disk.files).remove(&id);
-        let evicted = self.drop_entries(id, &segment, file.as_deref());
+        let evicted = self.drop_entries(id, &segment, file.as_ref().map(|file| &***file));
         self.counters.evicted.fetch_add(evicted, Ordering::Relaxed);
         if let Some(file) = file {
             self.retire(id, file, file_cost(segment.size));
@@ -324,7 +325,7 @@ impl Inner {
     }
 
     /// Unlinks the file of an evicted segment, or renames it while it is read.
-    fn retire(&self, id: u32, file: Arc<File>, cost: u64) {
+    fn retire(&self, id: u32, file: Arc<SegmentFile>, cost: u64) {
         let mut path = self.disk.segment_path(id);
         if Arc::strong_count(&file) > 1 {
             let retired = self.disk.retired_path(id);

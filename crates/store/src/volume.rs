@@ -26,9 +26,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 
 use crate::admit::{NewBody, NotStored, Publish, Source, Writer};
 use crate::clock::Clock;
+use crate::cold::RecordLoad;
 use crate::disk::Disk;
 use crate::disk::format::{Kind, RECORD_HEADER, RecordHeader, Row, payload_sum};
 use crate::disk::io::{DiskIo, File, RealIo};
@@ -246,6 +248,8 @@ pub(crate) struct Inner {
     pub(crate) is_shut: AtomicBool,
     /// Fills that may still run.
     pub(crate) fills: Mutex<Vec<Weak<Fill>>>,
+    /// Records that are being read, or were and are still wanted.
+    pub(crate) reads: Mutex<HashMap<Key, Weak<RecordLoad>>>,
     /// What must outlive everything. Taken before all locks of the disk.
     pub(crate) journal: Mutex<JournalFile>,
     /// What a reload may change.
@@ -522,8 +526,15 @@ impl Inner {
         })
     }
 
-    fn find_on_disk(&self, slot: &Slot) -> Option<Entry> {
-        let stored = match self.disk.read_entry(slot) {
+    /// Reads the record of an entry; waits for the disk.
+    pub(crate) fn find_on_disk(&self, slot: &Slot) -> Option<Entry> {
+        let read = self.disk.read_entry(slot);
+        self.take_read(slot, read)
+    }
+
+    /// The entry of a record that was read.
+    pub(crate) fn take_read(&self, slot: &Slot, read: Result<Stored, ReadError>) -> Option<Entry> {
+        let stored = match read {
             Ok(stored) => stored,
             Err(ReadError::Gone) => {
                 self.index.remove_at(&slot.key, slot.place());
@@ -539,7 +550,7 @@ impl Inner {
             }
         };
         let mut entry = self.pin(Arc::new(stored))?;
-        if slot.is_unverified() && entry.len() <= VERIFY_AT_ONCE {
+        if must_verify(slot) {
             entry = self.verify(entry)?;
         }
         self.index.keep(&entry.stored);
@@ -695,6 +706,11 @@ pub(crate) fn tombstone_row(key: Key, size: u32) -> Row {
         is_sliced: false,
         needs: Vec::new(),
     }
+}
+
+/// Whether the whole body is to be compared with its checksums before it is used.
+pub(crate) fn must_verify(slot: &Slot) -> bool {
+    slot.is_unverified() && slot.body_len <= VERIFY_AT_ONCE
 }
 
 pub(crate) fn summary(slot: &Slot) -> EntrySummary {

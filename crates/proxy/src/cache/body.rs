@@ -13,7 +13,7 @@ use millpond_cache::fill::pump::Reader;
 use millpond_cache::step::FetchEnd;
 use millpond_store::{Entry, Region, View, ViewState};
 
-use crate::body::{Body, BodyError, BodyStream, FileRegion, Piece};
+use crate::body::{Body, BodyError, BodyStream, FileRegion, FileSource, Piece};
 
 /// The most that one look at a running fill hands out (arbitrary: several sends' worth).
 const LOOK_BYTES: u64 = 1 << 20;
@@ -35,7 +35,11 @@ pub fn of_entry(entry: &Entry) -> Body {
 pub(super) fn piece(region: Region) -> Piece {
     match region {
         Region::Memory(bytes) => Piece::Memory(bytes),
-        Region::File { file, offset, len } => Piece::File(FileRegion { file, offset, len }),
+        Region::File { file, offset, len } => Piece::File(FileRegion {
+            file: FileSource::Held(file),
+            offset,
+            len,
+        }),
     }
 }
 

@@ -17,7 +17,7 @@ use millpond_semantics::date::format_http_date;
 use super::open_file::{self, Kind, OpenFile};
 use super::path::{self, FilePath};
 use super::redirect;
-use crate::body::{Body, FileRegion, Piece};
+use crate::body::{Body, FileRegion, FileSource, Piece};
 use crate::failure::Failure;
 use crate::filter::gzip;
 use crate::header::{Fields, Known};
@@ -192,7 +192,7 @@ fn body(req: &Request, file: &OpenFile) -> Result<Body, Failure> {
         return Ok(Body::Empty);
     }
     let region = FileRegion {
-        file: file.file.clone(),
+        file: FileSource::Plain(file.file.clone()),
         offset: 0,
         len: file.len,
     };

@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::request::{OutBody, OutFraming, Prepared};
-use crate::body::{FileRegion, Piece};
+use crate::body::{FileRegion, FileSource, Piece};
 use crate::downstream::body::Remains;
 use crate::fastcgi::record;
 use crate::http1::chunked;
@@ -74,7 +74,7 @@ impl Outgoing {
                 Some(Piece::Memory(bytes.clone())).filter(|it| !it.is_empty())
             }
             OutBody::File(file) => Some(Piece::File(FileRegion {
-                file: Arc::clone(&file.file),
+                file: FileSource::Plain(Arc::clone(&file.file)),
                 offset: 0,
                 len: file.len,
             })),

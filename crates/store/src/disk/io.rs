@@ -9,7 +9,7 @@
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -17,10 +17,25 @@ pub(crate) use std::fs::File;
 
 use bytes::Bytes;
 use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::io::{Errno, ReadWriteFlags};
 
 /// Buffers per `pwritev`; far below the kernel's limit of 1024, and enough for a megabyte of
 /// 16 KiB reads.
 const VECTOR_LEN: usize = 64;
+
+/// File systems in memory, as `statfs` names them: tmpfs and ramfs.
+const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// What came of reading without waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tried {
+    /// The whole buffer is filled.
+    Read,
+    /// Not all of it is in memory.
+    WouldWait,
+    /// The file system cannot tell.
+    Unknown,
+}
 
 /// One name in a directory.
 #[derive(Clone, Debug)]
@@ -47,6 +62,14 @@ pub trait DiskIo: Send + Sync {
     fn lock(&self, file: &File) -> io::Result<bool>;
     /// Fills the whole buffer from `offset`.
     fn read_at(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<()>;
+    /// Fills the whole buffer from `offset`, if that takes no time.
+    fn try_read_at(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<Tried> {
+        self.read_at(file, buf, offset).map(|()| Tried::Read)
+    }
+    /// Whether reading files in a directory may take time: false for memory.
+    fn may_wait(&self, _dir: &Path) -> bool {
+        true
+    }
     /// Writes all buffers, one after the other, from `offset` on.
     fn write_at(&self, file: &File, bufs: &[Bytes], offset: u64) -> io::Result<()>;
     /// Waits until what was written to the file is on the device.
@@ -121,6 +144,27 @@ impl DiskIo for RealIo {
 
     fn read_at(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<()> {
         file.read_exact_at(buf, offset)
+    }
+
+    fn try_read_at(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<Tried> {
+        let mut filled = 0;
+        while let Some(rest) = buf.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            let (at, flags) = (offset + filled as u64, ReadWriteFlags::NOWAIT);
+            match rustix::io::preadv2(file, &mut [IoSliceMut::new(rest)], at, flags) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => filled += count,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(Tried::WouldWait),
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return Ok(Tried::Unknown),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Tried::Read)
+    }
+
+    fn may_wait(&self, dir: &Path) -> bool {
+        let kind = rustix::fs::statfs(dir).map(|stat| stat.f_type as u64);
+        !kind.is_ok_and(|kind| IN_MEMORY.contains(&kind))
     }
 
     fn write_at(&self, file: &File, bufs: &[Bytes], offset: u64) -> io::Result<()> {

@@ -4,13 +4,16 @@
 //! - `segment` – what space there is, and who holds it
 //! - `writer` – the queue and the thread behind it
 //! - `reader` – records, summaries and scans
+//! - `pool` – the threads that read; `ready` – what can be read without them
 //! - `io` – the file system as a trait; `sim` – one with faults; `still` – one that stays as it is
 //!
 //! Locks are taken in this order: turning, shard, log, files.
 
 pub(crate) mod format;
 pub(crate) mod io;
+pub(crate) mod pool;
 pub(crate) mod reader;
+pub(crate) mod ready;
 pub(crate) mod segment;
 pub(crate) mod sim;
 pub(crate) mod still;
@@ -25,6 +28,7 @@ use hashbrown::HashMap;
 use crate::lock::{read, write};
 use format::{FOOTER, SEGMENT_HEADER};
 use io::{DiskIo, File};
+use ready::{Readers, SegmentFile};
 use segment::Log;
 use writer::Queue;
 
@@ -51,18 +55,20 @@ pub(crate) struct Disk {
     pub(crate) turning: Mutex<()>,
     /// Writes to be made.
     pub(crate) queue: Queue,
+    /// Reads to be made.
+    pub(crate) readers: Arc<Readers>,
     /// Files of the segments in the table. INVARIANT 3 of `segment`: clones are made under this.
-    pub(crate) files: RwLock<HashMap<u32, Arc<File>>>,
+    pub(crate) files: RwLock<HashMap<u32, Arc<SegmentFile>>>,
 }
 
 impl Disk {
     /// Pins a segment.
-    pub(crate) fn file(&self, segment: u32) -> Option<Arc<File>> {
+    pub(crate) fn file(&self, segment: u32) -> Option<Arc<SegmentFile>> {
         read(&self.files).get(&segment).map(Arc::clone)
     }
 
     /// Pins all of some segments, or none if one is gone.
-    pub(crate) fn files(&self, segments: &[u32]) -> Option<Vec<(u32, Arc<File>)>> {
+    pub(crate) fn files(&self, segments: &[u32]) -> Option<Vec<(u32, Arc<SegmentFile>)>> {
         let files = read(&self.files);
         let pin = |id: &u32| files.get(id).map(|file| (*id, Arc::clone(file)));
         segments.iter().map(pin).collect()
@@ -70,6 +76,7 @@ impl Disk {
 
     /// Puts a segment's file in the table.
     pub(crate) fn add_file(&self, segment: u32, file: File) {
+        let file = SegmentFile::new(file, Arc::clone(&self.readers));
         write(&self.files).insert(segment, Arc::new(file));
     }
 

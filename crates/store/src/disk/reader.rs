@@ -44,6 +44,26 @@ impl Disk {
         self.io
             .read_at(&file, &mut record, offset)
             .map_err(ReadError::Io)?;
+        self.judge_entry(slot, record)
+    }
+
+    /// Reads the record of an index entry if that takes no time.
+    pub(crate) fn try_read_entry(&self, slot: &Slot) -> Option<Result<Stored, ReadError>> {
+        let place = slot.place();
+        let Some(file) = self.file(place.segment) else {
+            return Some(Err(ReadError::Gone));
+        };
+        let mut record = vec![0; place.size as usize];
+        let offset = u64::from(place.offset);
+        match self.readers.try_read_at(&file, &mut record, offset) {
+            Ok(true) => Some(self.judge_entry(slot, record)),
+            Ok(false) => None,
+            Err(error) => Some(Err(ReadError::Io(error))),
+        }
+    }
+
+    fn judge_entry(&self, slot: &Slot, record: Vec<u8>) -> Result<Stored, ReadError> {
+        let place = slot.place();
         let at = (place.segment, place.offset);
         let header = RecordHeader::decode(&record, self.seed, at).ok_or(ReadError::Corrupt)?;
         if header.kind == Kind::Tombstone && header.key == slot.key {

@@ -25,7 +25,7 @@ use std::sync::{Arc, Weak};
 use hashbrown::HashMap;
 
 use super::format::{FOOTER, Kind, Row, SEGMENT_HEADER, SUPERBLOCK};
-use crate::disk::io::File;
+use crate::disk::ready::SegmentFile;
 use crate::fill::Fill;
 use crate::key::Key;
 
@@ -158,7 +158,7 @@ impl Segment {
 #[derive(Debug)]
 pub(crate) struct Retired {
     /// Its file; the only holder if nobody reads it any more.
-    pub(crate) file: Arc<File>,
+    pub(crate) file: Arc<SegmentFile>,
     /// The file's name now.
     pub(crate) path: PathBuf,
     /// What it counts against the limit.

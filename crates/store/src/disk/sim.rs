@@ -6,12 +6,12 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use super::io::{DirEntry, DiskIo, File, RealIo};
+use super::io::{DirEntry, DiskIo, File, RealIo, Tried};
 use crate::lock::lock;
 
 /// What goes wrong.
@@ -23,6 +23,8 @@ pub enum Fault {
     WriteError,
     /// Every read answers EIO.
     ReadError,
+    /// Reads do not return until the fault is another one.
+    Stall,
     /// Creating a file answers ENOSPC.
     NoSpace,
     /// Writes report success and write only their first half.
@@ -38,6 +40,8 @@ pub enum Fault {
 pub struct SimIo {
     real: RealIo,
     fault: Mutex<Fault>,
+    changed: Condvar,
+    stalled: AtomicU64,
     injected: AtomicU64,
 }
 
@@ -47,6 +51,8 @@ impl SimIo {
         Self {
             real: RealIo,
             fault: Mutex::new(Fault::None),
+            changed: Condvar::new(),
+            stalled: AtomicU64::new(0),
             injected: AtomicU64::new(0),
         }
     }
@@ -54,6 +60,26 @@ impl SimIo {
     /// Sets what goes wrong from now on.
     pub fn set(&self, fault: Fault) {
         *lock(&self.fault) = fault;
+        self.changed.notify_all();
+    }
+
+    /// How many reads do not return at the moment.
+    pub fn stalled(&self) -> u64 {
+        self.stalled.load(Ordering::SeqCst)
+    }
+
+    fn stall(&self) {
+        let mut fault = lock(&self.fault);
+        if *fault != Fault::Stall {
+            return;
+        }
+        self.injected.fetch_add(1, Ordering::SeqCst);
+        self.stalled.fetch_add(1, Ordering::SeqCst);
+        while *fault == Fault::Stall {
+            let waited = self.changed.wait(fault);
+            fault = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        self.stalled.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// How many calls met the fault.
@@ -101,7 +127,16 @@ impl DiskIo for SimIo {
         self.real.lock(file)
     }
 
+    fn try_read_at(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<Tried> {
+        match self.fault() {
+            Fault::Stall => Ok(Tried::WouldWait),
+            Fault::ReadError => Err(self.inject(rustix::io::Errno::IO)),
+            _ => self.real.try_read_at(file, buf, offset),
+        }
+    }
+
     fn read_at(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.stall();
         if self.fault() == Fault::ReadError {
             return Err(self.inject(rustix::io::Errno::IO));
         }

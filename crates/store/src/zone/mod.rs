@@ -21,6 +21,7 @@ use bytes::Bytes;
 
 use crate::admit::{NotStored, Writer};
 use crate::clock::Clock;
+use crate::cold::Look;
 use crate::disk::io::DiskIo;
 use crate::disk::still::{StillIo, Touch};
 use crate::entry::Entry;
@@ -79,8 +80,14 @@ impl Zone {
     }
 
     /// Looks an entry up and marks it used. A corrupt record is a miss, a counter and an event.
+    /// Waits for the disk.
     pub fn find(&self, key: &Key) -> Option<Entry> {
         self.volume.load().find(key)
+    }
+
+    /// As [`Zone::find`], without waiting for the disk.
+    pub fn look(&self, key: &Key) -> Look {
+        self.volume.load().look(key)
     }
 
     /// Whether `find` would look for the key on the disk or in memory; marks nothing.

@@ -1,0 +1,136 @@
+//! Looking an entry up without waiting for its disk.
+//!
+//! ```text
+//!   look ──► index ──► memory, in flight ───────────────────► Found
+//!                └───► disk: in the page cache ─────────────► Found
+//!                            ├ not there: a thread reads it ► Cold ──wait──► look again
+//!                            └ the disk is stalled, or busy ► Stalled
+//! ```
+//!
+//! Who holds a [`Cold`] finds what was read when it looks again, as long as the entry still stands
+//! where it was read; everybody who looks for it meanwhile gets the same read.
+//!
+//! 1. A key has at most one read that runs.
+//! 2. What was read is found only where the index says that the entry is.
+
+use std::sync::{Arc, Weak};
+
+use crate::disk::pool::{Busy, Load};
+use crate::disk::reader::ReadError;
+use crate::disk::segment::Place;
+use crate::entry::Entry;
+use crate::index::{Found, Slot};
+use crate::key::Key;
+use crate::lock::lock;
+use crate::volume::{Inner, Volume, must_verify};
+
+/// A record that is being read, or was: the entry, if there is one.
+#[derive(Debug)]
+pub(crate) struct RecordLoad {
+    place: Place,
+    load: Arc<Load<Option<Entry>>>,
+}
+
+/// What came of looking an entry up.
+#[derive(Debug)]
+pub enum Look {
+    /// It is there.
+    Found(Entry),
+    /// There is none.
+    Missing,
+    /// Its disk is being asked.
+    Cold(Cold),
+    /// Its disk has too much to do, or does not answer.
+    Stalled,
+}
+
+/// An entry whose disk is being asked.
+#[derive(Clone, Debug)]
+pub struct Cold {
+    read: Arc<RecordLoad>,
+}
+
+impl Cold {
+    /// Waits until the disk has answered. Keep it until you have looked again.
+    pub async fn wait(&self) {
+        // What came of it is for the next look to say.
+        let _ = self.read.load.done().await;
+    }
+}
+
+impl From<Option<Entry>> for Look {
+    fn from(found: Option<Entry>) -> Self {
+        found.map_or(Look::Missing, Look::Found)
+    }
+}
+
+impl Volume {
+    /// As `find`, without waiting for the disk.
+    pub(crate) fn look(&self, key: &Key) -> Look {
+        let inner = &self.inner;
+        if inner.is_closed() {
+            return Look::Missing;
+        }
+        match inner.index.touch(key, inner.use_time()) {
+            None => Look::Missing,
+            Some(Found::Flight(entry)) => Look::Found(entry),
+            Some(Found::Kept(stored)) => inner.pin(stored).into(),
+            Some(Found::Stored(slot)) => inner.look_on_disk(&slot),
+        }
+    }
+}
+
+impl Inner {
+    fn look_on_disk(&self, slot: &Slot) -> Look {
+        if let Some(look) = self.look_among_reads(slot) {
+            return look;
+        }
+        // A stalled disk is not asked at all: the question may make the kernel read ahead.
+        if self.disk.readers.pool().is_stalled() {
+            return Look::Stalled;
+        }
+        // What is wrong with a record is found out apart: to say so is to write.
+        if !must_verify(slot)
+            && let Some(read @ (Ok(_) | Err(ReadError::Gone))) = self.disk.try_read_entry(slot)
+        {
+            return self.take_read(slot, read).into();
+        }
+        self.read_apart(slot)
+    }
+
+    /// What a read that runs, or whose result is still wanted, says of an entry.
+    fn look_among_reads(&self, slot: &Slot) -> Option<Look> {
+        let read = {
+            let reads = lock(&self.reads);
+            reads.get(&slot.key).and_then(Weak::upgrade)
+        };
+        // INVARIANT 2.
+        let read = read.filter(|read| read.place == slot.place())?;
+        Some(match read.load.now() {
+            None => Look::Cold(Cold { read }),
+            Some(Ok(found)) => found.into(),
+            Some(Err(Busy)) => Look::Stalled,
+        })
+    }
+
+    /// Has the record read by a thread of the disk.
+    fn read_apart(&self, slot: &Slot) -> Look {
+        let mut reads = lock(&self.reads);
+        let running = reads.get(&slot.key).and_then(Weak::upgrade);
+        // INVARIANT 1.
+        if let Some(read) = running.filter(|read| read.place == slot.place()) {
+            return Look::Cold(Cold { read });
+        }
+        let (this, slot) = (self.weak(), *slot);
+        let read = move || this.upgrade().and_then(|inner| inner.find_on_disk(&slot));
+        let Ok(load) = Load::start(self.disk.readers.pool(), read) else {
+            return Look::Stalled;
+        };
+        let place = slot.place();
+        let read = Arc::new(RecordLoad { place, load });
+        // There are not more of them than requests that wait.
+        reads.retain(|_, read| read.strong_count() > 0);
+        reads.insert(slot.key, Arc::downgrade(&read));
+        Look::Cold(Cold { read })
+    }
+}
