@@ -28,7 +28,7 @@ pub mod pump;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -118,6 +118,8 @@ struct Fill {
     moved_ms: AtomicU64,
     /// Whether it is the one that writes the entry.
     writes: AtomicBool,
+    /// How many read along.
+    joined: AtomicU32,
 }
 
 /// What a request that wants to fill gets.
@@ -249,6 +251,7 @@ impl Fill {
             started: crate::clock::now(),
             moved_ms: AtomicU64::new(0),
             writes: AtomicBool::new(false),
+            joined: AtomicU32::new(0),
         }
     }
 
@@ -327,6 +330,14 @@ impl Lead {
         self.fill.moved_ms.store(elapsed, Ordering::Relaxed);
     }
 
+    /// How many besides the leader have the answer, or will find it: those who read along, and
+    /// those who still wait.
+    pub fn followers(&self) -> u32 {
+        let waiting = u32::try_from(self.fill.state.receiver_count()).unwrap_or(u32::MAX);
+        let joined = self.fill.joined.load(Ordering::Relaxed);
+        joined.saturating_add(waiting)
+    }
+
     /// The fill is over.
     pub fn end(self, end: FillEnd) {
         self.finish(end);
@@ -355,6 +366,11 @@ impl Waiter {
     /// The key that is filled.
     pub fn key(&self) -> &Key {
         &self.key
+    }
+
+    /// It reads along, and waits no more.
+    pub fn join(self) {
+        self.fill.joined.fetch_add(1, Ordering::Relaxed);
     }
 
     /// What is known without waiting; `None` while the origin has not answered.

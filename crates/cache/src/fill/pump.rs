@@ -16,7 +16,7 @@ use millpond_store::{Entry, NotStored, View, Writer};
 use tokio::sync::mpsc;
 
 use super::{FillEnd, Lead};
-use crate::step::{FetchEnd, Fetched};
+use crate::step::{Clients, FetchEnd, Fetched, Outcome};
 
 /// Pieces that wait for the leader's client once the store has refused (a piece is one read from
 /// the origin).
@@ -108,8 +108,10 @@ impl<F: Fetched> Pump<F> {
     }
 
     /// Makes the written body an entry; only after [`Primed::Whole`].
-    pub fn finish(self) -> Result<Entry, NotStored> {
-        self.writer.finish()
+    pub fn finish(self, lead: &Lead) -> Result<Entry, NotStored> {
+        let finished = self.writer.finish();
+        note_outcome(&self.fetched, lead, finished.is_ok());
+        finished
     }
 
     /// Ends the written body without making it an entry; only after [`Primed::Whole`].
@@ -137,6 +139,7 @@ impl<F: Fetched> Pump<F> {
                 None if self.is_short() => return self.fail(FetchEnd::Truncated, lead, told),
                 None if !lead.may_store() => {
                     self.writer.finish_unseen();
+                    note_outcome(&self.fetched, &lead, false);
                     told(FillEnd::Abandoned);
                     return lead.end(FillEnd::Abandoned);
                 }
@@ -145,6 +148,7 @@ impl<F: Fetched> Pump<F> {
                         Ok(_) => FillEnd::Complete,
                         Err(_) => FillEnd::NotStorable,
                     };
+                    note_outcome(&self.fetched, &lead, end == FillEnd::Complete);
                     told(end);
                     return lead.end(end);
                 }
@@ -210,4 +214,12 @@ impl<F: Fetched> Pump<F> {
             let _ = overflow.send(Err(FetchEnd::Truncated)).await;
         }
     }
+}
+
+/// Tells an answer who got it, and whether it is stored.
+fn note_outcome<F: Fetched>(fetched: &F, lead: &Lead, is_stored: bool) {
+    fetched.note_outcome(&Outcome {
+        entry: is_stored.then_some(*lead.key()),
+        clients: Clients::Besides(lead.followers()),
+    });
 }

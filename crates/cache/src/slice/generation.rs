@@ -21,7 +21,7 @@
 //! 3. A tail leaves the list when its slice is stored, or cannot be any more.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millpond_store::{Entry, Key, Region, Zone};
@@ -131,6 +131,8 @@ pub struct Run {
     pub purpose: Purpose,
     state: Mutex<RunState>,
     changed: Notify,
+    /// How many bodies were read from it.
+    readers: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -497,7 +499,18 @@ impl Run {
                 version: 0,
             }),
             changed: Notify::new(),
+            readers: AtomicU32::new(0),
         }
+    }
+
+    /// One more body is read from it.
+    pub(crate) fn join(&self) {
+        self.readers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many bodies were read from it.
+    pub(crate) fn readers(&self) -> u32 {
+        self.readers.load(Ordering::Relaxed)
     }
 
     /// The first byte behind it; it may be moved towards the start.

@@ -18,7 +18,7 @@ use millpond_store::Writer;
 use super::answer::{Asked, Judged, judge};
 use super::filling::Filling;
 use super::generation::{Generation, Purpose, Run, RunEnd, Tail};
-use crate::step::{self, Ask, Exchange, FetchEnd, FetchFailure, Fetched};
+use crate::step::{self, Ask, Clients, Exchange, FetchEnd, FetchFailure, Fetched, Outcome};
 
 /// Ends a run in whatever way its task ends.
 struct Driven {
@@ -179,6 +179,21 @@ struct Arriving {
 
 /// Brings the bytes of a run.
 async fn pump<F: Fetched>(mut fetched: F, generation: &Generation, run: &Run) -> RunEnd {
+    let mut are_stored = false;
+    let end = bring(&mut fetched, generation, run, &mut are_stored).await;
+    fetched.note_outcome(&Outcome {
+        entry: are_stored.then_some(*generation.owner()),
+        clients: Clients::InAll(run.readers()),
+    });
+    end
+}
+
+async fn bring<F: Fetched>(
+    fetched: &mut F,
+    generation: &Generation,
+    run: &Run,
+    are_stored: &mut bool,
+) -> RunEnd {
     let mut at = run.start;
     let mut rest = Bytes::new();
     run.answered();
@@ -206,6 +221,7 @@ async fn pump<F: Fetched>(mut fetched: F, generation: &Generation, run: &Run) ->
         if !arriving.finish(generation, run).await {
             return RunEnd::Done;
         }
+        *are_stored = true;
     }
     RunEnd::Done
 }

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -71,6 +71,8 @@ pub struct SliceReader<X> {
     wanted: Range<u64>,
     ready: VecDeque<Region>,
     at: At,
+    /// The run that counts it among its readers.
+    joined: Weak<Run>,
     waiting: Option<Pin<Box<dyn Future<Output = ()>>>>,
     setbacks: u8,
     breaks: u8,
@@ -127,6 +129,7 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
             wanted: wanted.start..wanted.end.min(generation.set.total),
             ready: VecDeque::new(),
             at: At::Unknown,
+            joined: Weak::new(),
             waiting: None,
             setbacks: 0,
             breaks: 0,
@@ -276,6 +279,7 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
             Some(Source::Tail(filling)) => self.at = At::Tail(filling),
             Some(Source::Run(run)) => {
                 let is_far = generation.is_far(&run, self.wanted.start);
+                self.join(&run);
                 self.at = At::Run {
                     watch: is_far.then(|| Watch::new(&run)),
                     run,
@@ -289,6 +293,7 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
                     Arc::clone(&run),
                 );
                 self.x.spawn(task);
+                self.join(&run);
                 self.at = At::Run {
                     run,
                     is_ours: true,
@@ -297,6 +302,14 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
             }
         }
         Ok(())
+    }
+
+    /// Counts among the readers of a run, once.
+    fn join(&mut self, run: &Arc<Run>) {
+        if self.joined.as_ptr() != Arc::as_ptr(run) {
+            self.joined = Arc::downgrade(run);
+            run.join();
+        }
     }
 
     /// The run has nothing more for this reader.

@@ -17,7 +17,9 @@ use millpond_store::{Key, NotStored};
 
 use super::slice::{self, Taken};
 use super::store::{Given, KeptOut, Lifetime, freshened, storable, storage_key};
-use super::{Ask, Exchange, FetchFailure, Fetched, Purpose, Served, Step, Walk, found};
+use super::{
+    Ask, Clients, Exchange, FetchFailure, Fetched, Outcome, Purpose, Served, Step, Walk, found,
+};
 use crate::fill::pump::{Primed, Pump};
 use crate::fill::{FillEnd, Lead, Streaming};
 use crate::head::StoredHead;
@@ -191,6 +193,7 @@ impl Fetch {
         }
         let mut ask = Ask {
             purpose: Purpose::Fill,
+            label: Some(self.status),
             range: asked.map(Asked::field),
             ..Ask::default()
         };
@@ -412,6 +415,10 @@ pub(super) fn renew<X: Exchange, F: Fetched>(
             replace(walk, &lead, &mut stale)
         }
     };
+    fetched.note_outcome(&Outcome {
+        entry: (end == FillEnd::Complete).then_some(*lead.key()),
+        clients: Clients::Besides(lead.followers()),
+    });
     lead.end(end);
     Step::Done(Served::Entry(stale, status))
 }
@@ -492,7 +499,7 @@ pub(super) fn fill<X: Exchange>(
         lead.end(FillEnd::Abandoned);
         return Served::Filling(streaming, reader, status);
     }
-    match pump.finish() {
+    match pump.finish(&lead) {
         Ok(entry) => {
             walk.zone.backoffs.forget(lead.key());
             let found = found(entry, streaming.head.clone());

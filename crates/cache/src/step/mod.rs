@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millpond_store::Entry;
+use millpond_store::{Entry, Key};
 
 use crate::admit::AdmissionPolicy;
 use crate::conformance::Rules;
@@ -116,6 +116,26 @@ pub trait Fetched: 'static {
     fn next(&mut self) -> impl Future<Output = Option<Result<Bytes, FetchEnd>>>;
     /// The next bytes if they are there already: `None` for need to wait.
     fn next_ready(&mut self) -> Option<Option<Result<Bytes, FetchEnd>>>;
+    /// Is told what became of it, once, for logs.
+    fn note_outcome(&self, _outcome: &Outcome) {}
+}
+
+/// What became of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The entry that it is stored in, or is a part of.
+    pub entry: Option<Key>,
+    /// Who got it.
+    pub clients: Clients,
+}
+
+/// How many clients got an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clients {
+    /// So many besides the one that it was asked for.
+    Besides(u32),
+    /// So many in all.
+    InAll(u32),
 }
 
 /// A failure to get an answer at all.
@@ -141,6 +161,8 @@ pub struct Ask {
     pub range: Option<Bytes>,
     /// If-Range, of the version that the range is wanted of.
     pub if_range: Option<Bytes>,
+    /// How the request that it is for is labelled so far, for logs.
+    pub label: Option<CacheStatus>,
 }
 
 /// Whom a fetch is for.

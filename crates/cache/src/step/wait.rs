@@ -215,6 +215,7 @@ impl Wait {
             view: streaming.view.clone(),
             overflow: None,
         };
+        self.waiter.join();
         x.note(Note::Collapsed);
         Step::Done(Served::Filling(streaming, reader, CacheStatus::Hit))
     }

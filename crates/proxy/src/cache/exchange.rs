@@ -19,7 +19,7 @@ use millpond_cache::purge::tag::TagWriter;
 use millpond_cache::reason::Note;
 use millpond_cache::slice::SliceSize;
 use millpond_cache::status::CacheStatus;
-use millpond_cache::step::{self, Exchange, FetchEnd, FetchFailure, Purpose};
+use millpond_cache::step::{self, Exchange, FetchEnd, FetchFailure, Outcome, Purpose};
 use millpond_cache::use_stale::StaleCause;
 use millpond_conf::Template;
 
@@ -176,6 +176,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
             if_modified_since: ask.if_modified_since.clone(),
             range: ask.range.clone(),
             if_range: ask.if_range.clone(),
+            label: ask.label,
         };
         if self.req.borrow().location.settings.slice.size != SliceSize::Off {
             let req = self.req.borrow_mut();
@@ -271,6 +272,10 @@ impl step::Fetched for Origin {
         for field in self.fetched.head.fields.iter() {
             each(&field.name, &field.value);
         }
+    }
+
+    fn note_outcome(&self, outcome: &Outcome) {
+        self.fetched.body.note_outcome(outcome);
     }
 
     async fn next(&mut self) -> Option<Result<Bytes, FetchEnd>> {

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use millpond_conf::tree::Statement;
-use millpond_conf::{Contexts, Part, Span, Template, Words};
+use millpond_conf::{Contexts, ParseContext, Part, Span, Template, Words};
 
 use super::buffer::Buffering;
 use crate::request::Request;
@@ -32,6 +32,17 @@ pub const COMBINED: &str = "combined";
 const COMBINED_TEXT: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status \
                              $body_bytes_sent \"$http_referer\" \"$http_user_agent\"";
 
+/// The name of the format of upstream logs that name none; a configuration may declare another one
+/// by this name.
+pub const UPSTREAM: &str = "upstream";
+
+/// The text of that format.
+const UPSTREAM_TEXT: &str = "$upstream_addr - [$upstream_start] [$upstream_end] \
+                             \"$upstream_method $upstream_uri\" $upstream_status \
+                             $upstream_bytes_sent $upstream_bytes_received \"$http_host\" \
+                             \"$upstream_host\" \"$upstream_http_content_type\" \
+                             $upstream_reason $upstream_clients $upstream_entry";
+
 /// Rows of this file.
 pub const ROWS: &[Row] = &[Row {
     name: "log_format",
@@ -39,7 +50,7 @@ pub const ROWS: &[Row] = &[Row {
     syntax: "name [escape=default | json | none] string …",
     is_block: false,
     pass: Pass::First,
-    doc: "Names a format of access log lines; `combined` is there without being named.",
+    doc: "Names a format of log lines; `combined` and `upstream` are there without being named.",
     apply: log_format,
 }];
 
@@ -73,12 +84,24 @@ pub struct Logs {
     pub buffered: HashMap<PathBuf, Buffering>,
 }
 
+/// The format of a name: one that was declared, or one that is there without.
+pub fn find(name: &str, logs: &mut Logs, cx: &mut ParseContext) -> Option<Arc<LogFormat>> {
+    let text = match name {
+        COMBINED => COMBINED_TEXT,
+        UPSTREAM => UPSTREAM_TEXT,
+        _ => return logs.formats.get(name).cloned(),
+    };
+    let format = logs.formats.entry(name.to_owned());
+    let format = format.or_insert_with(|| Arc::new(LogFormat::built_in(text, cx)));
+    Some(Arc::clone(format))
+}
+
 impl LogFormat {
-    /// The format of [`COMBINED`].
-    pub fn combined(cx: &mut millpond_conf::ParseContext) -> LogFormat {
-        let parts = Template::parse(COMBINED_TEXT, Span::NONE, &mut cx.variables)
+    /// The format of a text that is ours.
+    fn built_in(text: &str, cx: &mut ParseContext) -> LogFormat {
+        let parts = Template::parse(text, Span::NONE, &mut cx.variables)
             .map(|template| template.parts.to_vec())
-            // The text is ours and a template, as a test shows.
+            // The text is a template, as a test shows.
             .unwrap_or_default();
         LogFormat {
             parts,
@@ -229,8 +252,12 @@ mod tests {
     }
 
     #[test]
-    fn combined_is_a_template() {
-        let mut cx = millpond_conf::ParseContext::default();
-        assert_eq!(LogFormat::combined(&mut cx).parts.len(), 16);
+    fn formats_that_are_there_without_being_declared_are_templates() {
+        let mut cx = ParseContext::default();
+        let mut logs = Logs::default();
+        for (name, parts) in [(COMBINED, 16), (UPSTREAM, 27)] {
+            let format = find(name, &mut logs, &mut cx).unwrap();
+            assert_eq!(format.parts.len(), parts, "{name}");
+        }
     }
 }

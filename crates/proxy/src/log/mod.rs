@@ -1,11 +1,10 @@
-//! Logs: errors and accesses.
+//! Logs: errors, requests, and exchanges with upstreams.
 //!
 //! ```text
-//! error.rs ──────────────────────────────┬─► syslog.rs
-//!                                        ├─► file.rs ─► queue.rs: one open file for a path
-//! access.rs ─► format.rs ─┬─► buffer.rs ─┘
-//!                         ├─► named.rs: files whose path has variables
-//!                         └─► syslog.rs: servers that take datagrams
+//! access.rs, upstream.rs ─► line.rs, format.rs ─┬─► buffer.rs ─┬─► file.rs ─► queue.rs
+//!                                               ├─► named.rs   │   (one open file for a path)
+//! error.rs ─────────────────────────────────────┼──────────────┘
+//!                                               └─► syslog.rs
 //! stamp.rs: the times that all write; loss.rs: what was lost
 //! ```
 
@@ -14,8 +13,10 @@ pub mod buffer;
 pub mod error;
 pub mod file;
 pub mod format;
+pub mod line;
 pub mod loss;
 pub mod named;
 pub mod queue;
 pub mod stamp;
 pub mod syslog;
+pub mod upstream;

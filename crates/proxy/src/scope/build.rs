@@ -449,6 +449,7 @@ impl Builder {
         }
         let logs = &mut self.declared.logs;
         crate::log::access::complete(&mut settings.access_log, logs, &mut self.cx);
+        crate::log::upstream::complete(&settings.upstream_log, logs, &mut self.cx);
         limit_zone::note_uses(self, &settings);
         self.has_ssi |= settings.ssi.enabled;
         for variable in settings.auth_request.variables() {

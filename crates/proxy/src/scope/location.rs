@@ -43,6 +43,7 @@ use crate::handler::referer::RefererPolicy;
 use crate::handler::static_file::StaticPolicy;
 use crate::log::access::AccessLogPolicy;
 use crate::log::error::ErrorLogPolicy;
+use crate::log::upstream::UpstreamLogPolicy;
 use crate::resolve::policy::ResolverPolicy;
 use crate::respond::{ChunkedPolicy, TokensPolicy};
 use crate::rewrite::RewritePolicy;
@@ -94,6 +95,8 @@ pub struct LocationSettings {
     pub tokens: TokensPolicy,
     /// Access logs.
     pub access_log: AccessLogPolicy,
+    /// Logs of exchanges with upstreams.
+    pub upstream_log: UpstreamLogPolicy,
     /// Error logs.
     pub error_log: ErrorLogPolicy,
     /// Answers instead of errors.

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_cache::conformance::Conformance;
+use millpond_cache::status::CacheStatus;
 use millpond_conf::{ByteSize, OffOr};
 
 use super::balance::Selection;
@@ -38,7 +39,7 @@ use super::receive::{BodyContext, StderrMessage, UpstreamBody, upstream_error};
 use super::request::{self, OutBody, Prepared};
 use super::send::{Happened, Outgoing};
 use super::store::StoreTarget;
-use super::trace::{Attempt, UpstreamTrace};
+use super::trace::{Attempt, UpstreamTrace, Why};
 use crate::cache::by_rfc;
 use crate::clock::{self, Instant};
 use crate::downstream::body::{self, Remains};
@@ -46,6 +47,7 @@ use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
 use crate::header::{Fields, Known, KnownSet};
 use crate::http1::response::ResponseHead;
 use crate::log::error::{self, Level};
+use crate::log::upstream::LoggedExchange;
 use crate::request::Request;
 use crate::scope::location::LocationSettings;
 
@@ -79,9 +81,26 @@ pub struct Ask {
     pub range: Option<Bytes>,
     /// If-Range, of the version that the range is wanted of.
     pub if_range: Option<Bytes>,
+    /// How the request that it is for is labelled.
+    pub label: Option<CacheStatus>,
 }
 
 impl Ask {
+    /// Why it is asked; `is_background` if no client waits for it.
+    fn why(&self, is_background: bool) -> Why {
+        match self.label {
+            _ if !self.is_for_cache => Why::Pass,
+            _ if self.if_none_match.is_some() || self.if_modified_since.is_some() => {
+                Why::Revalidate
+            }
+            _ if self.range.is_some() => Why::Slice,
+            _ if is_background => Why::Background,
+            Some(CacheStatus::Expired) => Why::Expired,
+            Some(CacheStatus::Bypass) => Why::Bypass,
+            _ => Why::Miss,
+        }
+    }
+
     /// The range that is asked for with its condition, by the fields' names.
     pub fn range_fields(&self) -> impl Iterator<Item = (Known, &Bytes)> {
         let range = self.range.as_ref().map(|value| (Known::Range, value));
@@ -168,6 +187,7 @@ async fn fetch_with(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result
             group,
             peer: Arc::clone(&peer),
             prepared: &prepared,
+            ask,
             was_sent: false,
             client_failure: None,
         };
@@ -279,6 +299,7 @@ struct Try<'a> {
     group: &'a Arc<Group>,
     peer: Arc<Peer>,
     prepared: &'a Prepared,
+    ask: &'a Ask,
     was_sent: bool,
     /// What went wrong with the client's body while it was sent.
     client_failure: Option<Failure>,
@@ -287,11 +308,9 @@ struct Try<'a> {
 impl Try<'_> {
     async fn run(&mut self) -> Result<Fetched, UpstreamFailure> {
         let started = clock::instant();
-        self.req.upstream.borrow_mut().attempts.push(Attempt {
-            peer: self.peer.name.clone(),
-            ..Attempt::default()
-        });
-        let index = self.req.upstream.borrow().attempts.len() - 1;
+        let index = self.begin();
+        // Before the lease, which drops first: the line has the time that it took.
+        let mut logged = LoggedExchange::begin(self.req);
         let lease = Lease {
             group: Some(Arc::clone(self.group)),
             peer: Arc::clone(&self.peer),
@@ -299,14 +318,19 @@ impl Try<'_> {
             index,
             started,
         };
-        let outcome = self.ask(started).await;
+        let mut outcome = self.ask(started).await;
         let trace = Rc::clone(&self.req.upstream);
         let mut trace = trace.borrow_mut();
-        match &outcome {
+        match &mut outcome {
             Ok(fetched) => {
                 lease.hand_over();
                 self.group.head_came(&self.peer, clock::instant() - started);
-                trace.fields = Some(Rc::new(fetched.head.fields.clone()));
+                let fields = Rc::new(fetched.head.fields.clone());
+                if let Some(logged) = &mut logged {
+                    logged.head_came(&fields);
+                }
+                fetched.body.log_at_end(logged);
+                trace.fields = Some(fields);
                 if let Some(attempt) = trace.attempts.get_mut(index) {
                     attempt.status = fetched.head.status;
                     attempt.header = Some(clock::instant() - started);
@@ -324,6 +348,26 @@ impl Try<'_> {
             }
         }
         outcome
+    }
+
+    /// Begins the trace of the try; its place there.
+    fn begin(&self) -> usize {
+        let head = match self.protocol {
+            Protocol::Http => self.prepared.head.clone(),
+            Protocol::FastCgi | Protocol::Scgi | Protocol::Uwsgi => Bytes::new(),
+        };
+        let attempt = Attempt {
+            peer: self.peer.name.clone(),
+            why: self.ask.why(self.req.is_background),
+            head,
+            range: self.ask.range.clone(),
+            started_ms: clock::now_ms(),
+            clients: u32::from(!self.req.is_background),
+            ..Attempt::default()
+        };
+        let attempts = &mut self.req.upstream.borrow_mut().attempts;
+        attempts.push(attempt);
+        attempts.len() - 1
     }
 
     async fn ask(&mut self, started: Instant) -> Result<Fetched, UpstreamFailure> {

@@ -20,6 +20,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use millpond_cache::step::{Clients, Outcome};
 
 use super::connect::Connection;
 use super::head::BodyPlan;
@@ -33,6 +34,7 @@ use crate::header::Fields;
 use crate::http1::chunked::{ChunkEvent, ChunkedDecoder, Strictness, TrailerLimits};
 use crate::http1::response::Framing;
 use crate::log::error::{Level, RememberedRequest};
+use crate::log::upstream::LoggedExchange;
 use crate::worker::Generation;
 
 /// Bytes asked of the socket at once (arbitrary: several segments of a fast connection).
@@ -51,6 +53,8 @@ pub struct UpstreamBody {
     trailers: Option<Fields>,
     hides_trailers: bool,
     lesson: Option<Lesson>,
+    /// Written when the body is given up, whole or not.
+    logged: Option<LoggedExchange>,
 }
 
 enum State {
@@ -112,6 +116,7 @@ impl UpstreamBody {
             trailers: None,
             hides_trailers: false,
             lesson: None,
+            logged: None,
         };
         if matches!(body.state, State::Length(0)) {
             body.finish();
@@ -149,6 +154,22 @@ impl UpstreamBody {
         self.note(|attempt| {
             attempt.bytes_sent += sent as u64;
             attempt.bytes_received += received as u64;
+        });
+    }
+
+    /// The exchange is over when the body is dropped.
+    pub fn log_at_end(&mut self, logged: Option<LoggedExchange>) {
+        self.logged = logged;
+    }
+
+    /// Notes who else got the answer, and where it is stored.
+    pub fn note_outcome(&self, outcome: &Outcome) {
+        self.note(|attempt| {
+            attempt.clients = match outcome.clients {
+                Clients::Besides(others) => attempt.clients.saturating_add(others),
+                Clients::InAll(clients) => clients,
+            };
+            attempt.entry = outcome.entry.or(attempt.entry);
         });
     }
 

@@ -9,14 +9,62 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_cache::reason::Account;
+use millpond_store::Key;
 
 use crate::header::Fields;
+
+/// Why an upstream is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Why {
+    /// For a client alone: nothing is stored.
+    #[default]
+    Pass,
+    /// The cache has no entry.
+    Miss,
+    /// The cache is not looked at, but takes the answer.
+    Bypass,
+    /// The entry is stale.
+    Expired,
+    /// The entry is stale, and is asked about by its validator.
+    Revalidate,
+    /// A part of an entry is missing.
+    Slice,
+    /// Behind a client's request, for the cache.
+    Background,
+}
+
+impl Why {
+    /// The word of `$upstream_reason`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Why::Pass => "pass",
+            Why::Miss => "miss",
+            Why::Bypass => "bypass",
+            Why::Expired => "expired",
+            Why::Revalidate => "revalidate",
+            Why::Slice => "slice",
+            Why::Background => "background",
+        }
+    }
+}
 
 /// One try with one peer.
 #[derive(Clone, Debug, Default)]
 pub struct Attempt {
     /// The peer's address as configured or resolved; the group's name when none was live.
     pub peer: String,
+    /// Why it was asked.
+    pub why: Why,
+    /// The head that it was sent, if it speaks HTTP.
+    pub head: Bytes,
+    /// The range that the cache asked for.
+    pub range: Option<Bytes>,
+    /// When it began, milliseconds since 1970.
+    pub started_ms: i64,
+    /// Where the answer is stored.
+    pub entry: Option<Key>,
+    /// How many clients got it.
+    pub clients: u32,
     /// Status of its answer; 502 or 504 when it failed; 0 while unknown.
     pub status: u16,
     /// Time to connect.
@@ -57,4 +105,50 @@ pub struct UpstreamTrace {
     pub cache_status: Option<&'static str>,
     /// What the cache did and why.
     pub account: Account,
+}
+
+/// Reading the head that a peer was sent; we wrote it ourselves.
+pub mod asked {
+    use crate::header::Known;
+
+    /// The method.
+    pub fn method(head: &[u8]) -> Option<&[u8]> {
+        words(head).next().filter(|method| !method.is_empty())
+    }
+
+    /// The target.
+    pub fn target(head: &[u8]) -> Option<&[u8]> {
+        words(head).nth(1)
+    }
+
+    /// The first field of a name.
+    pub fn field(head: &[u8], known: Known) -> Option<&[u8]> {
+        let name = known.lower().as_bytes();
+        head.split(|byte| *byte == b'\n').skip(1).find_map(|line| {
+            let (start, rest) = line.split_at_checked(name.len())?;
+            let value = rest.strip_prefix(b":")?;
+            start.eq_ignore_ascii_case(name).then(|| value.trim_ascii())
+        })
+    }
+
+    fn words(head: &[u8]) -> impl Iterator<Item = &[u8]> {
+        let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        line.split(|byte| *byte == b' ')
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn what_was_written_is_read() {
+            let head = b"GET /a?b HTTP/1.1\r\nHost: a:80\r\nRange: bytes=0-\r\n\r\n";
+            assert_eq!(method(head), Some(&b"GET"[..]));
+            assert_eq!(target(head), Some(&b"/a?b"[..]));
+            assert_eq!(field(head, Known::Host), Some(&b"a:80"[..]));
+            assert_eq!(field(head, Known::Range), Some(&b"bytes=0-"[..]));
+            assert_eq!(field(head, Known::IfRange), None);
+            assert_eq!((method(b""), target(b"")), (None, None));
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Variable, VariableFamily};
 use crate::header::Known;
 use crate::request::Request;
-use crate::upstream::trace::Attempt;
+use crate::upstream::trace::{Attempt, asked};
 
 /// The variables.
 pub const VARIABLES: &[Variable] = &[
@@ -60,6 +60,94 @@ pub const VARIABLES: &[Variable] = &[
         name: "upstream_bytes_sent",
         doc: "Bytes sent to each peer.",
         write: |req, out| each(req, out, |attempt, out| number(attempt.bytes_sent, out)),
+    },
+    Variable {
+        name: "upstream_method",
+        doc: "The method that each peer was sent.",
+        write: |req, out| {
+            each(req, out, |attempt, out| {
+                match asked::method(&attempt.head) {
+                    Some(method) => out.extend_from_slice(method),
+                    None => text(req.method.name().map(str::as_bytes), out),
+                }
+            })
+        },
+    },
+    Variable {
+        name: "upstream_uri",
+        doc: "The path and query that each peer was sent.",
+        write: |req, out| {
+            each(req, out, |attempt, out| {
+                out.extend_from_slice(asked::target(&attempt.head).unwrap_or(&req.unparsed_uri))
+            })
+        },
+    },
+    Variable {
+        name: "upstream_host",
+        doc: "The Host field that each peer was sent.",
+        write: |req, out| {
+            each(req, out, |attempt, out| {
+                sent(req, attempt, Known::Host, out)
+            })
+        },
+    },
+    Variable {
+        name: "upstream_range",
+        doc: "The Range field that each peer was sent.",
+        write: |req, out| {
+            each(req, out, |attempt, out| match &attempt.range {
+                Some(range) => out.extend_from_slice(range),
+                None => sent(req, attempt, Known::Range, out),
+            })
+        },
+    },
+    Variable {
+        name: "upstream_start",
+        doc: "When each exchange began, in seconds since the epoch with milliseconds.",
+        write: |req, out| {
+            each(req, out, |attempt, out| {
+                moment(attempt.started_ms, Some(Duration::ZERO), out)
+            })
+        },
+    },
+    Variable {
+        name: "upstream_end",
+        doc: "When each exchange was over, in seconds since the epoch with milliseconds.",
+        write: |req, out| {
+            each(req, out, |attempt, out| {
+                moment(attempt.started_ms, attempt.response, out)
+            })
+        },
+    },
+    Variable {
+        name: "upstream_reason",
+        doc: "Why each peer was asked: miss, expired, revalidate, slice, background, bypass or pass.",
+        write: |req, out| {
+            each(req, out, |attempt, out| {
+                out.extend_from_slice(attempt.why.as_str().as_bytes())
+            })
+        },
+    },
+    Variable {
+        name: "upstream_entry",
+        doc: "The entry that each answer is stored in, as the hexadecimal hash of its key; `-` for \
+              an answer that is not stored, or not yet.",
+        write: |req, out| {
+            each(req, out, |attempt, out| match attempt.entry {
+                Some(key) => out.extend_from_slice(key.to_string().as_bytes()),
+                None => out.push(b'-'),
+            })
+        },
+    },
+    Variable {
+        name: "upstream_clients",
+        doc: "How many clients got each answer; 0 if it was for the cache alone. It is known when \
+              the answer has been stored.",
+        write: |req, out| {
+            each(req, out, |attempt, out| {
+                number(u64::from(attempt.clients), out)
+            })
+        },
     },
     Variable {
         name: "upstream_cache_status",
@@ -184,12 +272,36 @@ fn each(req: &Request, out: &mut Vec<u8>, write: impl Fn(&Attempt, &mut Vec<u8>)
 
 fn time(time: Option<Duration>, out: &mut Vec<u8>) {
     match time {
-        Some(time) => {
-            let ms = time.as_millis();
-            out.extend_from_slice(format!("{}.{:03}", ms / 1000, ms % 1000).as_bytes());
+        Some(time) => millis(time.as_millis(), out),
+        None => out.push(b'-'),
+    }
+}
+
+/// A moment of wall time, some time after another; `-` while it has not come.
+fn moment(from_ms: i64, after: Option<Duration>, out: &mut Vec<u8>) {
+    match after {
+        Some(after) => {
+            let from = u128::try_from(from_ms).unwrap_or_default();
+            millis(from + after.as_millis(), out);
         }
         None => out.push(b'-'),
     }
+}
+
+fn millis(ms: u128, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("{}.{:03}", ms / 1000, ms % 1000).as_bytes());
+}
+
+/// A field as a peer was sent it. Applications are sent the client's, whatever they call it.
+fn sent(req: &Request, attempt: &Attempt, known: Known, out: &mut Vec<u8>) {
+    match attempt.head.is_empty() {
+        true => text(req.field(known), out),
+        false => text(asked::field(&attempt.head, known), out),
+    }
+}
+
+fn text(value: Option<&[u8]>, out: &mut Vec<u8>) {
+    out.extend_from_slice(value.unwrap_or(b"-"));
 }
 
 fn number(number: u64, out: &mut Vec<u8>) {
