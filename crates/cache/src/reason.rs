@@ -207,6 +207,35 @@ pub enum Note {
     Stored,
     /// It reads another request's answer while that comes.
     Collapsed,
+    /// The answer is fetched for it, and for whoever else wants it.
+    Led,
+    /// It waited for an answer that is fetched for another request.
+    Waited,
+    /// It has to ask by itself after all.
+    Alone,
+}
+
+/// The part of a request in the fill that answers it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FillRole {
+    /// It is answered from what was stored before, or by its origin alone.
+    #[default]
+    None,
+    /// It caused the fill.
+    Leader,
+    /// It waited for another's fill, or read along.
+    Waiter,
+}
+
+impl FillRole {
+    /// The word of `$cache_fill_role`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FillRole::None => "none",
+            FillRole::Leader => "leader",
+            FillRole::Waiter => "waiter",
+        }
+    }
 }
 
 /// What is worth telling of a walk.
@@ -220,6 +249,8 @@ pub struct Account {
     pub is_stored: bool,
     /// Whether it shares another request's answer.
     pub is_collapsed: bool,
+    /// Its part in the fill. A later look does not make it forgotten.
+    pub role: FillRole,
 }
 
 impl Account {
@@ -229,18 +260,26 @@ impl Account {
             Note::Hit(reason) => {
                 *self = Account {
                     reason: Some(reason),
+                    role: self.role,
                     ..Account::default()
                 }
             }
             Note::Forwarded(forward) => {
                 *self = Account {
                     forward: Some(forward),
+                    role: self.role,
                     ..Account::default()
                 }
             }
             Note::Because(reason) => self.reason = Some(reason),
             Note::Stored => self.is_stored = true,
-            Note::Collapsed => self.is_collapsed = true,
+            Note::Collapsed => {
+                self.is_collapsed = true;
+                self.role = FillRole::Waiter;
+            }
+            Note::Led => self.role = FillRole::Leader,
+            Note::Waited => self.role = FillRole::Waiter,
+            Note::Alone => self.role = FillRole::None,
         }
     }
 

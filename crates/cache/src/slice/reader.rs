@@ -29,6 +29,7 @@ use super::filling::Filling;
 use super::generation::{Attendance, Generation, Look, Purpose, Run, RunEnd, Source};
 use super::pump;
 use crate::clock;
+use crate::reason::FillRole;
 use crate::step::Exchange;
 use crate::use_stale::StaleCause;
 
@@ -73,6 +74,7 @@ pub struct SliceReader<X> {
     at: At,
     /// The run that counts it among its readers.
     joined: Weak<Run>,
+    role: FillRole,
     waiting: Option<Pin<Box<dyn Future<Output = ()>>>>,
     setbacks: u8,
     breaks: u8,
@@ -130,6 +132,7 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
             ready: VecDeque::new(),
             at: At::Unknown,
             joined: Weak::new(),
+            role: FillRole::None,
             waiting: None,
             setbacks: 0,
             breaks: 0,
@@ -167,6 +170,11 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
         let last = set.index_of(self.wanted.end - 1);
         let mut indexes = (set.index_of(self.wanted.start)..=last).take(LOOKED_AT);
         indexes.all(|index| generation.is_at_hand(index))
+    }
+
+    /// The part of the request in bringing what was not held so far.
+    pub fn role(&self) -> FillRole {
+        self.role
     }
 
     /// Waits until the first bytes are there, or will not come.
@@ -280,6 +288,9 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
             Some(Source::Run(run)) => {
                 let is_far = generation.is_far(&run, self.wanted.start);
                 self.join(&run);
+                if self.role == FillRole::None {
+                    self.role = FillRole::Waiter;
+                }
                 self.at = At::Run {
                     watch: is_far.then(|| Watch::new(&run)),
                     run,
@@ -294,6 +305,7 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
                 );
                 self.x.spawn(task);
                 self.join(&run);
+                self.role = FillRole::Leader;
                 self.at = At::Run {
                     run,
                     is_ours: true,

@@ -170,6 +170,10 @@ impl Fetch {
         x: &mut X,
         walk: &Walk,
     ) -> Result<Step<X>, X::Failure> {
+        x.note(match self.lead {
+            Some(_) => Note::Led,
+            None => Note::Alone,
+        });
         let asked = self.asked(x.now(), walk);
         let ask = self.ask(walk, asked.as_ref());
         match x.fetch(&ask).await {

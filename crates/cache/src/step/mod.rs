@@ -338,6 +338,7 @@ pub async fn serve<X: Exchange>(
 
 /// Asks the origin for this client alone.
 async fn pass<X: Exchange>(x: &mut X, status: CacheStatus) -> Result<Step<X>, X::Failure> {
+    x.note(Note::Alone);
     let fetched = x.fetch(&Ask::default()).await?;
     Ok(Step::Done(Served::Passed(fetched, status)))
 }

@@ -127,6 +127,7 @@ impl Wait {
         walk: &Walk,
         end: FillEnd,
     ) -> Result<Step<X>, X::Failure> {
+        x.note(Note::Waited);
         match (end, self.stale) {
             (FillEnd::Complete | FillEnd::Abandoned, _) => {
                 Ok(Step::Lookup(Lookup::again(self.patience)))

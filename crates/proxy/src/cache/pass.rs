@@ -23,6 +23,7 @@ use super::slice;
 use super::status_header::{self, Told};
 use super::zones::LocationCache;
 use crate::body::Body;
+use crate::clock;
 use crate::downstream::{self, body::RequestBody};
 use crate::failure::Failure;
 use crate::header::{Field, Fields, Known};
@@ -31,6 +32,7 @@ use crate::request::Request;
 use crate::response::Response;
 use crate::upstream::answer::{self, AnswerHead, Stored};
 use crate::upstream::pass::{PassTarget, fetch};
+use crate::upstream::trace::Freshness;
 use crate::upstream::{http, protocol::Protocol};
 
 /// Answers from the zone, or from the origin through it.
@@ -238,6 +240,10 @@ fn from_head(
     head: &StoredHead,
     stored: Stored,
 ) -> Response {
+    req.upstream.borrow_mut().freshness = Some(Freshness {
+        age: i64::try_from(head.age(clock::now_ms().div_euclid(1000))).unwrap_or(i64::MAX),
+        ttl: status_header::left(req, target, head.valid_until),
+    });
     // Room for what the configuration adds.
     let mut fields = Fields::with_capacity(head.field_count() + 4);
     for (name, value) in head.fields() {

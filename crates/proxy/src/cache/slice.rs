@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use millpond_cache::range::RangeFill;
-use millpond_cache::reason::Note;
+use millpond_cache::reason::{FillRole, Note};
 use millpond_cache::slice::generation::Generation;
 use millpond_cache::slice::reader::{SliceFailure, SliceReader};
 use millpond_cache::slice::{ClientWish, First, SIZE_AUTO, SIZE_MAX, SliceSize, Slicing, Trust};
@@ -104,6 +104,7 @@ pub async fn open(
             reader.fetch_ahead(prefetch, &zone.slices);
         }
         reader.first_bytes().await?;
+        note_role(req, reader.role());
         let total = generation.set.total;
         response.body = Body::stream(SliceBody {
             reader,
@@ -112,6 +113,19 @@ pub async fn open(
         });
     }
     Ok(())
+}
+
+/// Notes a request's part in bringing its first bytes, unless it has one already.
+fn note_role(req: &Request, role: FillRole) {
+    let note = match role {
+        FillRole::None => return,
+        FillRole::Leader => Note::Led,
+        FillRole::Waiter => Note::Waited,
+    };
+    let mut trace = req.upstream.borrow_mut();
+    if trace.account.role == FillRole::None {
+        trace.account.note(note);
+    }
 }
 
 /// The body of an answer that is just what a reader was made for.

@@ -135,7 +135,7 @@ fn handling(req: &Request, account: &Account, told: &Told<'_>) -> Handling {
 
 /// Seconds of freshness that are left. Under the RFC's rules the last fresh second is the one
 /// before the lifetime is over, under nginx's it is that one itself.
-fn left(req: &Request, target: &PassTarget, valid_until: i64) -> i64 {
+pub(super) fn left(req: &Request, target: &PassTarget, valid_until: i64) -> i64 {
     let now = clock::now_ms().div_euclid(1000);
     let left = valid_until.saturating_sub(now);
     match by_rfc::is_on(req, target) {

@@ -105,6 +105,17 @@ pub struct UpstreamTrace {
     pub cache_status: Option<&'static str>,
     /// What the cache did and why.
     pub account: Account,
+    /// How old the answer from the cache was when it was served, and for how long it was fresh.
+    pub freshness: Option<Freshness>,
+}
+
+/// How fresh an answer from the cache is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freshness {
+    /// Its age (RFC 9111 §4.2.3), seconds.
+    pub age: i64,
+    /// For how many seconds it is fresh yet; negative once it is stale.
+    pub ttl: i64,
 }
 
 /// Reading the head that a peer was sent; we wrote it ourselves.

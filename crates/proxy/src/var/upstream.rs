@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Variable, VariableFamily};
 use crate::header::Known;
 use crate::request::Request;
-use crate::upstream::trace::{Attempt, asked};
+use crate::upstream::trace::{Attempt, Freshness, asked};
 
 /// The variables.
 pub const VARIABLES: &[Variable] = &[
@@ -170,6 +170,27 @@ pub const VARIABLES: &[Variable] = &[
         },
     },
     Variable {
+        name: "cache_age",
+        doc: "How old the answer from the cache was when it was served, in seconds (RFC 9111 §4.2.3).",
+        write: |req, out| freshness(req, out, |fresh| fresh.age),
+    },
+    Variable {
+        name: "cache_ttl",
+        doc: "For how many seconds the answer from the cache was fresh yet when it was served; \
+              negative for a stale one.",
+        write: |req, out| freshness(req, out, |fresh| fresh.ttl),
+    },
+    Variable {
+        name: "cache_fill_role",
+        doc: "The request's part in filling the cache: leader if its answer was fetched for all who \
+              want it, waiter if it waited for another's or read along, else none.",
+        write: |req, out| {
+            let trace = req.upstream.borrow();
+            out.extend_from_slice(trace.account.role.as_str().as_bytes());
+            trace.cache_status.is_some()
+        },
+    },
+    Variable {
         name: "upstream_cache_last_modified",
         doc: "The Last-Modified of the stale entry that is being revalidated.",
         write: |req, out| append(req.upstream.borrow().validators.0.as_deref(), out),
@@ -256,6 +277,14 @@ pub const FAMILIES: &[VariableFamily] = &[
 fn append(value: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
     out.extend_from_slice(value.unwrap_or_default());
     value.is_some()
+}
+
+fn freshness(req: &Request, out: &mut Vec<u8>, choose: fn(&Freshness) -> i64) -> bool {
+    let Some(fresh) = req.upstream.borrow().freshness else {
+        return false;
+    };
+    out.extend_from_slice(choose(&fresh).to_string().as_bytes());
+    true
 }
 
 /// Writes something of each try: tries are separated by `, `, groups by ` : `.
