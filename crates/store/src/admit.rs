@@ -565,7 +565,7 @@ impl Inner {
     ) -> Result<Option<Entry>, NotStored> {
         let key = publish.key;
         let mut shard = self.index.shard(&key);
-        let older = shard.table.get(&key).copied();
+        let older = shard.table.get(&key);
         if publish.replaces.is_some() && publish.replaces != older.map(|slot| slot.place()) {
             return Err(NotStored::Superseded);
         }
@@ -593,6 +593,9 @@ impl Inner {
         let record = Bytes::from(std::mem::take(record));
         let entry = self.new_entry(publish, place, &record);
         let mut slot = Slot::new(key, place, publish.body_len(), used).in_flight();
+        if let Some(kept) = kept {
+            slot = slot.with_hits(kept.hits());
+        }
         if row[0].is_sliced {
             slot = slot.sliced();
         }

@@ -21,7 +21,7 @@ use crate::disk::reader::ReadError;
 use crate::entry::{Body, Stored};
 use crate::index::Slot;
 use crate::key::Key;
-use crate::lock::lock;
+use crate::lock::read;
 use crate::review::Look;
 use crate::volume::{EntrySummary, Inner, Volume, summary};
 
@@ -111,7 +111,7 @@ impl Glance {
         let Body::Sliced(sliced) = &stored.body else {
             return Checked::Sound;
         };
-        let shard = self.inner.index.shard(self.key());
+        let shard = self.inner.index.shared(self.key());
         let is_written = !shard.flights.contains_key(self.key());
         drop(shard);
         if !is_written {
@@ -143,8 +143,7 @@ impl Glance {
                 Look::Unread => return Err(ReadError::Io(std::io::ErrorKind::Other.into())),
                 Look::Moved => {}
             }
-            let shard = self.inner.index.shard(self.key());
-            slot = *shard.table.get(self.key()).ok_or(ReadError::Gone)?;
+            slot = self.inner.index.get(self.key()).ok_or(ReadError::Gone)?;
         }
         Err(ReadError::Gone)
     }
@@ -154,8 +153,8 @@ impl Volume {
     /// What the index knows of a key; none if it would not be found.
     pub(crate) fn glance(&self, key: &Key) -> Option<Glance> {
         let oldest = self.inner.use_time().oldest;
-        let shard = self.inner.index.shard(key);
-        let slot = *shard.table.get(key).filter(|slot| slot.used >= oldest)?;
+        let slot = self.inner.index.get(key);
+        let slot = slot.filter(|slot| slot.used >= oldest)?;
         Some(Glance {
             inner: Arc::clone(&self.inner),
             slot,
@@ -170,7 +169,7 @@ impl Volume {
         let inner = &self.inner;
         let oldest = inner.use_time().oldest;
         for shard in inner.index.shards() {
-            let mut slots: Vec<Slot> = lock(shard).table.iter().copied().collect();
+            let mut slots: Vec<Slot> = read(shard).table.iter().collect();
             // In the order of the log, so that a disk with a head moves it little.
             slots.sort_unstable_by_key(|slot| (slot.place().segment, slot.place().offset));
             for slot in slots.into_iter().filter(|slot| slot.used >= oldest) {

@@ -1,41 +1,160 @@
 //! The memory tier: heads, small bodies and slice tables of entries that were used lately.
 //!
-//! Each shard of the index has a [`Tier`]; all tiers share one count of bytes and one limit. A new
-//! entry goes to the young queue; if it is used there it moves to the main queue when its turn
-//! comes, else it leaves. The main queue gives a second chance for each use, up to three. So a
-//! scan of entries that are used once passes through a tenth of the space.
+//! Sixteen shards with one limit and one count of bytes for all of them, shared by all threads.
+//! Each is an S3-FIFO: a new entry goes to the young queue; if it is used there it moves to the
+//! main queue when its turn comes, else it leaves, and its name stays for a while. A name that
+//! comes back goes to the main queue at once. The main queue gives a second chance for each use,
+//! up to three. So a scan of entries that are used once passes through a tenth of the space.
 //!
-//! 1. The shared count is the sum of the costs of all entries in all tiers.
-//! 2. The queues together never hold more than twice as many names as there are entries, plus a
-//!    constant.
+//! 1. The shared count is the sum of the costs of all entries in all shards, and never above the
+//!    limit: space is made before an entry comes in. The cost of an entry is what it takes of the
+//!    process, allocator, tables and queues included, so the process does not grow by more.
+//! 2. The queues of a shard together never hold more than twice as many names as there are
+//!    entries, plus a constant.
+//! 3. A use is noted through a shared lock: readers do not exclude each other.
 //!
-//! It does not read files and does not know whether an entry is current: the index asks it to
-//! forget.
+//! It does not read files and does not know whether an entry is current: who looks one up says
+//! where its record must stand, and the index asks to forget.
+//!
+//! Source: J. Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock};
 
 use hashbrown::HashMap;
 
+use crate::disk::segment::Place;
 use crate::entry::Stored;
 use crate::key::Key;
+use crate::lock::{read, write};
 
+/// A power of two; enough that cores seldom meet, few enough that each has a fair share.
+const SHARDS: usize = 16;
 /// Uses that count; as in S3-FIFO.
 const MAX_USES: u8 = 3;
+/// The young queue's share of the space is one in so many; as in S3-FIFO.
+const YOUNG_SHARE: u64 = 10;
 /// Names of entries that left stay in the queues up to this many, or as many as entries.
 const STALE_NAMES: usize = 32;
+/// An entry may take one in so many of the space, so that one does not sweep the tier clean.
+/// Arbitrary.
+const LARGEST_SHARE: u64 = 8;
+/// How many entries of other shards may leave for one that comes.
+const MAX_TURNS: usize = 256;
+/// Places for names of entries that left, at first.
+const FIRST_GHOSTS: usize = 64;
 
-/// One shard's share of the memory tier.
+/// Entries in memory.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    shards: Box<[RwLock<Tier>]>,
+    limit: AtomicU64,
+    used: AtomicU64,
+    hand: AtomicUsize,
+}
+
+impl Memory {
+    /// An empty tier that holds up to `limit` bytes.
+    pub(crate) fn new(limit: u64) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            limit: AtomicU64::new(limit),
+            used: AtomicU64::new(0),
+            hand: AtomicUsize::new(0),
+        }
+    }
+
+    /// Looks up the entry whose record stands at `place`, and counts the use.
+    pub(crate) fn touch(&self, key: &Key, place: Place) -> Option<Arc<Stored>> {
+        read(self.shard(key)).touch(key, place)
+    }
+
+    /// Adds an entry, in place of one with the same key, if there is room or can be.
+    pub(crate) fn insert(&self, stored: &Arc<Stored>) {
+        let cost = stored.memory();
+        if cost > self.limit.load(Ordering::Relaxed) / LARGEST_SHARE {
+            return;
+        }
+        self.remove(&stored.key);
+        if self.reserve(cost, &stored.key) {
+            // Someone else may have put the same key in meanwhile.
+            let replaced = write(self.shard(&stored.key)).insert(Arc::clone(stored), cost);
+            self.release(replaced);
+        }
+    }
+
+    /// Forgets an entry.
+    pub(crate) fn remove(&self, key: &Key) {
+        let shard = self.shard(key);
+        if read(shard).kept.contains_key(key) {
+            let freed = write(shard).remove(key);
+            self.release(freed);
+        }
+    }
+
+    /// Changes the limit.
+    pub(crate) fn set_limit(&self, limit: u64) {
+        self.limit.store(limit, Ordering::Relaxed);
+        for shard in &self.shards {
+            // Each round forgets an entry, or there is none.
+            while self.used() > limit {
+                let freed = write(shard).evict();
+                self.release(freed);
+                if freed == 0 {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Bytes held.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn shard(&self, key: &Key) -> &RwLock<Tier> {
+        // The remainder is below the number of shards, the length of the boxed slice. Low bits,
+        // because the high ones choose the shard of the index.
+        &self.shards[key.mixed() as usize % SHARDS]
+    }
+
+    /// INVARIANT 1: counts bytes that are about to come in, after others left for them.
+    fn reserve(&self, cost: u64, key: &Key) -> bool {
+        for _ in 0..MAX_TURNS {
+            let limit = self.limit.load(Ordering::Relaxed);
+            let fits = |used: u64| used.checked_add(cost).filter(|sum| *sum <= limit);
+            let counted = self
+                .used
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
+            if counted.is_ok() {
+                return true;
+            }
+            let own = self.shard(key);
+            let is_own = read(own).used > limit / SHARDS as u64;
+            let next = self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            let victim = self.shards.get(next).filter(|_| !is_own).unwrap_or(own);
+            let freed = write(victim).evict();
+            self.release(freed);
+        }
+        false
+    }
+
+    fn release(&self, cost: u64) {
+        self.used.fetch_sub(cost, Ordering::Relaxed);
+    }
+}
+
+/// One shard.
 #[derive(Debug, Default)]
-pub(crate) struct Tier {
+struct Tier {
     kept: HashMap<Key, Kept>,
     young: VecDeque<(Key, u32)>,
     main: VecDeque<(Key, u32)>,
+    ghosts: Ghosts,
     young_used: u64,
     used: u64,
     serial: u32,
-    shared: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -43,7 +162,7 @@ struct Kept {
     stored: Arc<Stored>,
     cost: u64,
     serial: u32,
-    uses: u8,
+    uses: AtomicU8,
     queue: Queue,
 }
 
@@ -54,58 +173,66 @@ enum Queue {
 }
 
 impl Tier {
-    /// An empty tier that counts its bytes in `shared`.
-    pub(crate) fn new(shared: Arc<AtomicU64>) -> Self {
-        Self {
-            shared,
-            ..Self::default()
+    fn touch(&self, key: &Key, place: Place) -> Option<Arc<Stored>> {
+        let kept = self.kept.get(key)?;
+        if kept.stored.place != place {
+            return None;
         }
-    }
-
-    /// Looks up and counts the use.
-    pub(crate) fn touch(&mut self, key: &Key) -> Option<Arc<Stored>> {
-        let kept = self.kept.get_mut(key)?;
-        kept.uses = (kept.uses + 1).min(MAX_USES);
+        let uses = kept.uses.load(Ordering::Relaxed);
+        if uses < MAX_USES {
+            // Two uses at one time may count as one.
+            kept.uses.store(uses + 1, Ordering::Relaxed);
+        }
         Some(Arc::clone(&kept.stored))
     }
 
-    /// Adds an entry, in place of one with the same key.
-    pub(crate) fn insert(&mut self, stored: Arc<Stored>, cost: u64) {
+    /// What the entry that was replaced had cost.
+    fn insert(&mut self, stored: Arc<Stored>, cost: u64) -> u64 {
         let key = stored.key;
-        self.remove(&key);
+        let replaced = self.remove(&key);
         self.serial = self.serial.wrapping_add(1);
+        let queue = match self.ghosts.take(&key) {
+            true => Queue::Main,
+            false => Queue::Young,
+        };
         let kept = Kept {
             stored,
             cost,
             serial: self.serial,
-            uses: 0,
-            queue: Queue::Young,
+            uses: AtomicU8::new(0),
+            queue,
         };
-        self.young.push_back((key, kept.serial));
-        self.kept.insert(key, kept);
-        self.young_used += cost;
         self.used += cost;
-        self.shared.fetch_add(cost, Ordering::Relaxed);
-        self.forget_stale_names();
-    }
-
-    /// Forgets an entry.
-    pub(crate) fn remove(&mut self, key: &Key) {
-        if let Some(kept) = self.kept.remove(key) {
-            if kept.queue == Queue::Young {
-                self.young_used -= kept.cost;
+        match queue {
+            Queue::Young => {
+                self.young_used += cost;
+                self.young.push_back((key, kept.serial));
             }
-            self.used -= kept.cost;
-            self.shared.fetch_sub(kept.cost, Ordering::Relaxed);
+            Queue::Main => self.main.push_back((key, kept.serial)),
         }
+        self.kept.insert(key, kept);
+        self.forget_stale_names();
+        replaced
     }
 
-    /// Forgets the entry whose turn it is, if there is one.
-    pub(crate) fn evict(&mut self) {
+    /// What the entry had cost; 0 if there was none.
+    fn remove(&mut self, key: &Key) -> u64 {
+        let Some(kept) = self.kept.remove(key) else {
+            return 0;
+        };
+        if kept.queue == Queue::Young {
+            self.young_used -= kept.cost;
+        }
+        self.used -= kept.cost;
+        kept.cost
+    }
+
+    /// Forgets the entry whose turn it is; what it had cost, 0 if there is none.
+    fn evict(&mut self) -> u64 {
         // Each turn takes a name off a queue or one of at most three uses off an entry.
         let turns = (self.young.len() + self.main.len()) * (usize::from(MAX_USES) + 2);
         for _ in 0..turns {
-            let from_young = self.young_used * 10 > self.used || self.main.is_empty();
+            let from_young = self.young_used * YOUNG_SHARE > self.used || self.main.is_empty();
             let queue = if from_young {
                 &mut self.young
             } else {
@@ -117,24 +244,23 @@ impl Tier {
             let Some(kept) = self.kept.get_mut(&key).filter(|kept| kept.serial == serial) else {
                 continue;
             };
-            if kept.uses == 0 {
-                self.remove(&key);
-                return;
+            let uses = kept.uses.get_mut();
+            if *uses == 0 {
+                if kept.queue == Queue::Young {
+                    self.ghosts.add(&key, self.kept.len());
+                }
+                return self.remove(&key);
             }
             if kept.queue == Queue::Young {
-                kept.uses = 0;
+                *uses = 0;
                 kept.queue = Queue::Main;
                 self.young_used -= kept.cost;
             } else {
-                kept.uses -= 1;
+                *uses -= 1;
             }
             self.main.push_back((key, serial));
         }
-    }
-
-    /// Bytes held.
-    pub(crate) fn used(&self) -> u64 {
-        self.used
+        0
     }
 
     /// INVARIANT 2.
@@ -150,38 +276,128 @@ impl Tier {
     }
 }
 
+/// Names of entries that left the young queue unused, as many as there are entries: a table in
+/// which a later name takes the place of an earlier one, with the upper half of each name's hash
+/// and the count of names at its time.
+#[derive(Debug, Default)]
+struct Ghosts {
+    names: Vec<(u32, u32)>,
+    added: u32,
+}
+
+impl Ghosts {
+    fn add(&mut self, key: &Key, entries: usize) {
+        if self.names.len() < entries {
+            let more = entries.next_power_of_two().max(FIRST_GHOSTS);
+            self.names = vec![(0, 0); more];
+        }
+        self.added = self.added.wrapping_add(1);
+        let (position, print) = self.locate(key);
+        if let Some(name) = self.names.get_mut(position) {
+            *name = (print, self.added);
+        }
+    }
+
+    /// Whether the name was there; it is not any more.
+    fn take(&mut self, key: &Key) -> bool {
+        let (position, print) = self.locate(key);
+        let window = self.names.len();
+        let Some(name) = self.names.get_mut(position) else {
+            return false;
+        };
+        let age = self.added.wrapping_sub(name.1) as usize;
+        let is_it = name.0 == print && age < window;
+        if is_it {
+            *name = (0, 0);
+        }
+        is_it
+    }
+
+    fn locate(&self, key: &Key) -> (usize, u32) {
+        let bits = key.mixed();
+        let mask = self.names.len().saturating_sub(1);
+        // The shard was chosen by the lowest bits; 0 stands for no name.
+        ((bits >> 4) as usize & mask, (bits >> 32) as u32 | 1)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::segment::Place;
-    use crate::entry::Stored;
     use bytes::Bytes;
 
+    const PLACE: Place = Place {
+        segment: 1,
+        offset: 64,
+        size: 96,
+    };
+
+    fn key(number: u32) -> Key {
+        Key::of(&number.to_le_bytes())
+    }
+
     fn stored(number: u32) -> Arc<Stored> {
-        let place = Place {
-            segment: 1,
-            offset: number,
-            size: 96,
-        };
-        let key = Key::of(&number.to_le_bytes());
-        Arc::new(Stored::inline(key, place, Bytes::new(), Bytes::new(), 0))
+        let body = Bytes::from(vec![7; 100]);
+        Arc::new(Stored::inline(key(number), PLACE, Bytes::new(), body, 0))
     }
 
     #[test]
     fn entries_in_use_outlive_a_scan() {
-        let mut tier = Tier::default();
-        for number in 0..20 {
-            tier.insert(stored(number), 10);
-            tier.touch(&Key::of(&number.to_le_bytes()));
+        let cost = stored(0).memory();
+        let memory = Memory::new(cost * 2000);
+        for number in 0..500 {
+            memory.insert(&stored(number));
+            memory.touch(&key(number), PLACE);
         }
-        for number in 100..1000 {
-            tier.insert(stored(number), 10);
-            while tier.used() > 400 {
-                tier.evict();
-            }
+        for number in 1000..50_000 {
+            memory.insert(&stored(number));
         }
-        let alive = (0..20_u32).filter(|n| tier.touch(&Key::of(&n.to_le_bytes())).is_some());
-        assert_eq!(alive.count(), 20);
+        let alive = (0..500).filter(|number| memory.touch(&key(*number), PLACE).is_some());
+        assert_eq!(alive.count(), 500);
+    }
+
+    #[test]
+    fn what_comes_back_soon_outlives_a_scan() {
+        let cost = stored(0).memory();
+        let memory = Memory::new(cost * 2000);
+        let scan = |from: u32, count| (from..from + count).for_each(|n| memory.insert(&stored(n)));
+        scan(10_000, 4000);
+        // Pushed out by the scan, and back while its name is remembered.
+        memory.insert(&stored(1));
+        scan(20_000, 2600);
+        assert!(memory.touch(&key(1), PLACE).is_none());
+        memory.insert(&stored(1));
+        scan(30_000, 10_000);
+        assert!(memory.touch(&key(1), PLACE).is_some());
+    }
+
+    #[test]
+    fn never_holds_more_than_its_limit() {
+        let memory = Memory::new(100_000);
+        for number in 0..5000 {
+            memory.insert(&stored(number % 700));
+            assert!(memory.used() <= 100_000);
+        }
+        memory.set_limit(10_000);
+        assert!(memory.used() <= 10_000 && memory.used() > 0);
+        memory.set_limit(0);
+        assert_eq!(memory.used(), 0);
+        memory.insert(&stored(1));
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
+    fn an_entry_at_another_place_is_not_it() {
+        let memory = Memory::new(1 << 20);
+        memory.insert(&stored(1));
+        let elsewhere = Place {
+            offset: 96,
+            ..PLACE
+        };
+        assert!(memory.touch(&key(1), elsewhere).is_none());
+        assert!(memory.touch(&key(1), PLACE).is_some());
+        memory.remove(&key(1));
+        assert_eq!(memory.used(), 0);
     }
 
     #[test]
@@ -189,14 +405,13 @@ mod tests {
         let mut tier = Tier::default();
         for number in 0..50 {
             tier.insert(stored(number), 10);
-            tier.touch(&Key::of(&number.to_le_bytes()));
+            tier.touch(&key(number), PLACE);
         }
         for _ in 0..50 {
-            tier.evict();
+            assert_eq!(tier.evict(), 10);
         }
-        assert_eq!((tier.used(), tier.kept.len()), (0, 0));
-        assert_eq!(tier.shared.load(Ordering::Relaxed), 0);
-        tier.evict();
+        assert_eq!((tier.used, tier.kept.len()), (0, 0));
+        assert_eq!(tier.evict(), 0);
     }
 
     #[test]
@@ -206,6 +421,6 @@ mod tests {
             tier.insert(stored(1), 10);
         }
         assert!(tier.young.len() + tier.main.len() <= 2 + STALE_NAMES + 1);
-        assert_eq!(tier.used(), 10);
+        assert_eq!(tier.used, 10);
     }
 }

@@ -42,7 +42,7 @@ use crate::disk::{
 };
 use crate::index::{Index, Slot};
 use crate::lend::Limits;
-use crate::lock::lock;
+use crate::lock::{lock, write};
 use crate::volume::{Counters, Event, Inner, Platform, ZoneConf};
 
 /// Threads that load segments; loading is bound by the disk after that.
@@ -429,7 +429,7 @@ impl Inner {
         // Keys spread evenly; an eighth more makes a second growth unlikely.
         let share = rows / shards + rows / shards / 8;
         for shard in self.index.shards() {
-            lock(shard).table.reserve(share);
+            write(shard).table.reserve(share);
         }
         let present: HashSet<u32> = loaded.iter().map(|segment| segment.id).collect();
         let now = self.now_s();
@@ -437,15 +437,15 @@ impl Inner {
             for row in &segment.found.rows {
                 let mut shard = self.index.shard(&row.key);
                 let is_whole = row.needs.iter().all(|needed| present.contains(needed));
-                if row.kind == Kind::Tombstone || !is_whole {
-                    shard.remove(&row.key);
-                    continue;
-                }
                 let place = Place {
                     segment: segment.id,
                     offset: row.offset,
                     size: row.size,
                 };
+                if row.kind == Kind::Tombstone || !is_whole {
+                    shard.load(Slot::grave(row.key, place));
+                    continue;
+                }
                 let mut slot = Slot::new(row.key, place, row.body_len, now);
                 if row.is_sliced {
                     slot = slot.sliced();
@@ -453,9 +453,10 @@ impl Inner {
                 if row.is_sliced && shutdown == Shutdown::Unclean {
                     slot = slot.unverified();
                 }
-                shard.insert(slot);
+                shard.load(slot);
             }
         }
+        self.index.is_loaded();
     }
 
     /// Puts the loaded segments in the log, and lets the newest go on if it has room.

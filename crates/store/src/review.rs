@@ -21,7 +21,7 @@ use crate::disk::segment::Place;
 use crate::entry::Stored;
 use crate::index::Slot;
 use crate::key::Key;
-use crate::lock::{lock, read};
+use crate::lock::{lock, read, write};
 use crate::volume::{Inner, Volume, tombstone_row};
 /// Keys of one tombstone: a few kilobytes.
 const MAX_KEYS: usize = 256;
@@ -122,12 +122,12 @@ impl Volume {
                 }
             }
             inner.bury(position, &mut doomed, (&mut again, reviewed));
-            let shard = inner.index.shards().nth(position).map(lock);
+            let shard = inner.index.shards().nth(position).map(read);
             let Some(shard) = shard.filter(|_| !again.is_empty()) else {
                 return true;
             };
             let present = again.iter().filter_map(|key| shard.table.get(key));
-            slots = present.copied().collect();
+            slots = present.collect();
         }
         reviewed.is_complete &= slots.is_empty();
         true
@@ -155,7 +155,7 @@ impl Inner {
         let Some(shard) = self.index.shards().nth(position) else {
             return Vec::new();
         };
-        let mut slots: Vec<Slot> = lock(shard).table.iter().copied().collect();
+        let mut slots: Vec<Slot> = read(shard).table.iter().collect();
         slots.sort_unstable_by_key(|slot| (slot.place().segment, slot.place().offset));
         slots
     }
@@ -163,7 +163,7 @@ impl Inner {
     /// Finds what is at a slot, without marking it used.
     pub(crate) fn look(&self, slot: &Slot) -> Look {
         {
-            let shard = self.index.shard(&slot.key);
+            let shard = self.index.shared(&slot.key);
             let Some(now) = shard.table.get(&slot.key) else {
                 return Look::Moved;
             };
@@ -215,7 +215,7 @@ impl Inner {
             return (Vec::new(), false);
         };
         for _ in 0..2 {
-            let mut shard = lock(shard);
+            let mut shard = write(shard);
             let stays = |(key, place): &&(Key, Place)| {
                 shard
                     .table

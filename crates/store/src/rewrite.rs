@@ -91,10 +91,10 @@ impl Inner {
 
     /// Writes an entry again if it is in use; how many bytes that took.
     fn rewrite(&self, key: &Key, leaving: u32, budget: u64) -> Option<u64> {
-        let slot = self.index.shard(key).table.get(key).copied()?;
+        let slot = self.index.get(key)?;
         let size = u64::from(slot.place().size);
         let cost = if slot.is_sliced() {
-            size + slot.body_len
+            size + slot.body_len()
         } else {
             size
         };

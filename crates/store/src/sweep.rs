@@ -313,7 +313,7 @@ impl Inner {
     fn drop_all_in(&self, id: u32) -> u64 {
         let mut dropped = 0;
         for shard in self.index.shards() {
-            let mut shard = lock(shard);
+            let mut shard = write(shard);
             let in_segment = shard.table.iter().filter(|slot| slot.place().segment == id);
             let keys: Vec<Key> = in_segment.map(|slot| slot.key).collect();
             for key in &keys {
@@ -432,7 +432,7 @@ impl Inner {
         let fitting = limit / u64::from(ROW + 16);
         let most = MAX_TOMBSTONE_KEYS.min(fitting as usize);
         for _ in 0..2 {
-            let mut shard = lock(shard);
+            let mut shard = write(shard);
             if shard.oldest_used >= oldest || most == 0 {
                 return 0;
             }

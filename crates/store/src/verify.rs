@@ -14,7 +14,7 @@ use crate::disk::format::{Kind, Row, payload_sum};
 use crate::disk::reader::ReadError;
 use crate::entry::{Body, Slice};
 use crate::index::Slot;
-use crate::lock::lock;
+use crate::lock::{lock, read};
 use crate::volume::{Inner, Volume};
 
 /// How far a verification is.
@@ -117,13 +117,7 @@ impl Verification<'_> {
         };
         let entries = rows.iter().filter(|row| row.kind == Kind::Entry);
         let slots = entries.filter_map(|row| {
-            let slot = self
-                .inner
-                .index
-                .shard(&row.key)
-                .table
-                .get(&row.key)
-                .copied()?;
+            let slot = self.inner.index.get(&row.key)?;
             let place = slot.place();
             ((place.segment, place.offset) == (id, row.offset)).then_some(slot)
         });
@@ -134,7 +128,7 @@ impl Verification<'_> {
     fn slots_in(&self, id: u32) -> Vec<Slot> {
         let mut slots: Vec<Slot> = Vec::new();
         for shard in self.inner.index.shards() {
-            let shard = lock(shard);
+            let shard = read(shard);
             slots.extend(shard.table.iter().filter(|slot| slot.place().segment == id));
         }
         slots.sort_unstable_by_key(|slot| slot.place().offset);
@@ -197,8 +191,7 @@ impl Verification<'_> {
     }
 
     fn is_current(&self, slot: &Slot) -> bool {
-        let shard = self.inner.index.shard(&slot.key);
-        let now = shard.table.get(&slot.key).map(|slot| slot.place());
+        let now = self.inner.index.get(&slot.key).map(|slot| slot.place());
         now == Some(slot.place())
     }
 

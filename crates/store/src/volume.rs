@@ -203,6 +203,8 @@ pub struct EntrySummary {
     pub used_ms: u64,
     /// Whether it was found since it was written.
     pub is_hit: bool,
+    /// How often it was found since it was filled; 65535 stands for more, too.
+    pub hits: u32,
 }
 
 /// Counters that any thread adds to.
@@ -302,16 +304,15 @@ impl Volume {
     pub(crate) fn peek(&self, key: &Key) -> bool {
         let inner = &self.inner;
         let oldest = inner.use_time().oldest;
-        let shard = inner.index.shard(key);
-        shard.table.get(key).is_some_and(|slot| slot.used >= oldest)
+        let slot = inner.index.get(key);
+        slot.is_some_and(|slot| slot.used >= oldest)
     }
 
     /// When what `find` would look for was last used, in seconds since 1970; marks nothing.
     pub(crate) fn last_used(&self, key: &Key) -> Option<u32> {
         let inner = &self.inner;
         let oldest = inner.use_time().oldest;
-        let shard = inner.index.shard(key);
-        let slot = shard.table.get(key).filter(|slot| slot.used >= oldest);
+        let slot = inner.index.get(key).filter(|slot| slot.used >= oldest);
         slot.map(|slot| slot.used)
     }
 
@@ -386,7 +387,7 @@ impl Volume {
         let inner = &self.inner;
         let oldest = inner.use_time().oldest;
         for shard in inner.index.shards() {
-            let slots: Vec<Slot> = lock(shard).table.iter().copied().collect();
+            let slots: Vec<Slot> = read(shard).table.iter().collect();
             for slot in slots.iter().filter(|slot| slot.used >= oldest) {
                 f(&slot.key, summary(slot));
             }
@@ -598,7 +599,7 @@ impl Inner {
     fn remove(&self, key: &Key) -> bool {
         for _ in 0..MAX_ATTEMPTS {
             let mut shard = self.index.shard(key);
-            if shard.table.get(key).is_none() {
+            if !shard.may_have(key) {
                 return false;
             }
             let mut row = [tombstone_row(*key, RECORD_HEADER)];
@@ -710,14 +711,15 @@ pub(crate) fn tombstone_row(key: Key, size: u32) -> Row {
 
 /// Whether the whole body is to be compared with its checksums before it is used.
 pub(crate) fn must_verify(slot: &Slot) -> bool {
-    slot.is_unverified() && slot.body_len <= VERIFY_AT_ONCE
+    slot.is_unverified() && slot.body_len() <= VERIFY_AT_ONCE
 }
 
 pub(crate) fn summary(slot: &Slot) -> EntrySummary {
     EntrySummary {
-        body_len: slot.body_len,
+        body_len: slot.body_len(),
         record_size: u64::from(slot.place().size),
         used_ms: u64::from(slot.used) * 1000,
         is_hit: slot.is_hit(),
+        hits: u32::from(slot.hits()),
     }
 }
