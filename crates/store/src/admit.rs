@@ -28,7 +28,7 @@ use crate::disk::format::{
     Kind, RECORD_HEADER, ROW, RecordHeader, Row, SliceRef, aligned, payload_sum,
 };
 use crate::disk::ready::SegmentFile;
-use crate::disk::segment::{Place, Refused, SMALLEST_EXTENT};
+use crate::disk::segment::{Place, Refused, least_extent};
 use crate::disk::writer::{Job, Then};
 use crate::entry::{Body, Entry, Pins, Slice, Sliced, Stored, segments_of, unchecked};
 use crate::fill::{Fill, Lease, View, ViewState, collect};
@@ -358,6 +358,7 @@ impl Writer {
             body,
             created_ms: self.inner.clock.now(),
             replaces: None,
+            halvings: 0,
             source: if is_inline {
                 Source::Memory
             } else {
@@ -417,7 +418,7 @@ impl Hold {
                 return Ok(place);
             }
             drop(log);
-            self.inner.make_room(wanted.min(SMALLEST_EXTENT), 0)?;
+            self.inner.make_room(least_extent(wanted), 0)?;
         }
         Err(NotStored::Full)
     }
@@ -461,6 +462,8 @@ pub(crate) struct Publish {
     pub(crate) created_ms: u64,
     /// If set, only an entry at this place may be replaced.
     pub(crate) replaces: Option<Place>,
+    /// How often the count of uses of the one that is replaced is halved.
+    pub(crate) halvings: u32,
     pub(crate) source: Source,
     /// Whether the slices' checksums must be compared before use.
     pub(crate) is_doubtful: bool,
@@ -513,6 +516,15 @@ impl Publish {
             inline_len: if is_inline { self.body_len() as u32 } else { 0 },
             payload_sum: payload_sum(payload),
         }
+    }
+}
+
+/// A count of uses after so many halvings; after the first it is at most a byte, so that what was
+/// used ever so often leaves in time.
+fn faded(hits: u16, halvings: u32) -> u16 {
+    match halvings {
+        0 => hits,
+        _ => hits.min(u16::from(u8::MAX)) >> halvings,
     }
 }
 
@@ -572,6 +584,7 @@ impl Inner {
         // Writing an entry again is no use of it.
         let kept = older.filter(|_| publish.replaces.is_some());
         let used = kept.map_or_else(|| self.now_s(), |slot| slot.used);
+        let hits = kept.map_or(0, |slot| faded(slot.hits(), publish.halvings));
         // The rows must not name the record's own segment as one that it needs: it goes with it.
         let needs = segments_of(publish.slices());
         let reserved = {
@@ -592,10 +605,8 @@ impl Inner {
         }
         let record = Bytes::from(std::mem::take(record));
         let entry = self.new_entry(publish, place, &record);
-        let mut slot = Slot::new(key, place, publish.body_len(), used).in_flight();
-        if let Some(kept) = kept {
-            slot = slot.with_hits(kept.hits());
-        }
+        let slot = Slot::new(key, place, publish.body_len(), used);
+        let mut slot = slot.with_hits(hits).in_flight();
         if row[0].is_sliced {
             slot = slot.sliced();
         }

@@ -21,7 +21,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use bytes::Bytes;
@@ -146,6 +146,7 @@ pub(crate) fn open(
         journal: Mutex::default(),
         is_low: AtomicBool::new(false),
         is_turn_queued: AtomicBool::new(false),
+        rewrite_credit: AtomicU64::new(0),
         this: this.clone(),
     });
     inner.load(&opening, &superblock)?;

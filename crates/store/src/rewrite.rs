@@ -1,16 +1,19 @@
 //! Keeping what is in use: before the oldest segment goes, its used entries are written again.
 //!
-//! A turn is done by the disk thread when fewer than one in sixteen segments is free, or none. It
-//! goes through the summary of the oldest segment, writes the entries that were found since they
-//! were written to the end of the log, up to a fifth of the segment's size, and evicts the segment.
-//! So for each byte of new data at most a quarter of a byte is written again.
+//! A turn is done by the disk thread when hardly a segment is free. It goes through the summary of
+//! the oldest segment, writes what pays most to the end of the log, and evicts the segment. What
+//! pays most is what was used most often for the space that it takes. Each turn adds a sixth of
+//! the segment to a credit that pays for this, so that for each byte of new data at most a fifth of
+//! a byte is written again.
 //!
 //! 1. An entry is moved only if it still stands where the turn found it, under the lock of its
 //!    shard; a newer one or a removal wins.
-//! 2. Moving is no use: an entry that nobody asks for again leaves at its next turn, and its time
-//!    of last use stays.
+//! 2. Moving is no use: its time of last use stays, and the count of its uses is halved. So an
+//!    entry that nobody asks for again leaves after as many turns as its uses have bits.
+//! 3. The credit is at most two segments, so a quiet time buys no burst.
 //!
 //! Zones of fewer than eight segments do without: a free segment would cost them too much.
+//! `docs/eviction.md` compares this with other policies.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -28,12 +31,22 @@ use crate::key::Key;
 use crate::lock::lock;
 use crate::volume::Inner;
 
-/// One segment in so many is kept free, and at least one, so that callers seldom evict themselves.
+/// At most one segment in so many is kept free, and at least one, so that callers seldom evict
+/// themselves.
 const FREE_SHARE: u64 = 16;
 /// Zones with fewer segments keep none free.
 const FEW_SEGMENTS: u64 = 8;
-/// At most one byte in so many of a segment is written again.
-const REWRITE_SHARE: u64 = 5;
+/// At most one byte in so many of what is evicted is written again.
+const REWRITE_SHARE: u64 = 6;
+/// The most that the credit holds, in segments: enough for an entry that is larger than its share.
+const MAX_CREDIT: u64 = 2;
+
+/// An entry that may be written again.
+struct Candidate {
+    slot: Slot,
+    /// Bytes that this takes.
+    cost: u64,
+}
 
 impl Inner {
     /// Tells the disk thread to evict ahead of need, if that is due.
@@ -44,7 +57,9 @@ impl Inner {
                 let cost = file_cost(log.plan.segment_size).max(1);
                 let free = limit.saturating_sub(log.file_bytes) / cost;
                 let all = limit / cost;
-                all >= FEW_SEGMENTS && free < (all / FREE_SHARE).max(1)
+                // What waits in the queue has its place already; one more is for what comes.
+                let wanted = self.conf.queue / cost + 1;
+                all >= FEW_SEGMENTS && free < wanted.min(all / FREE_SHARE).max(1)
             })
         };
         if is_due && !self.is_turn_queued.swap(true, Ordering::AcqRel) {
@@ -61,14 +76,45 @@ impl Inner {
         let Some((id, size, keys)) = self.oldest_keys() else {
             return;
         };
-        let mut budget = u64::from(size) / REWRITE_SHARE;
-        for key in keys {
-            if !self.disk.queue.has_room(budget) {
+        let size = u64::from(size);
+        let credit = self.rewrite_credit.load(Ordering::Relaxed) + size / REWRITE_SHARE;
+        let mut credit = credit.min(size * MAX_CREDIT);
+        for candidate in self.candidates(&keys, id) {
+            if !self.disk.queue.has_room(candidate.cost) {
                 break;
             }
-            budget -= self.rewrite(&key, id, budget).unwrap_or(0);
+            if candidate.cost <= credit && self.rewrite(&candidate, id).is_some() {
+                credit -= candidate.cost;
+            }
         }
+        self.rewrite_credit.store(credit, Ordering::Relaxed);
         self.evict_if_oldest(id);
+    }
+
+    /// Those of the entries that are in use, what pays most first.
+    fn candidates(&self, keys: &[Key], leaving: u32) -> Vec<Candidate> {
+        let mut found: Vec<Candidate> = Vec::new();
+        for key in keys {
+            let slot = self.index.get(key);
+            let is_in_use = |slot: &Slot| {
+                let may_need_it = slot.is_sliced() || slot.place().segment == leaving;
+                slot.hits() > 0 && !slot.is_in_flight() && may_need_it
+            };
+            let Some(slot) = slot.filter(is_in_use) else {
+                continue;
+            };
+            let size = u64::from(slot.place().size);
+            let body = if slot.is_sliced() { slot.body_len() } else { 0 };
+            found.push(Candidate {
+                slot,
+                cost: size + body,
+            });
+        }
+        // Uses for each byte, without fractions. An entry is at most 2^48 bytes long.
+        let worth =
+            |of: &Candidate, by: &Candidate| u128::from(of.slot.hits()) * u128::from(by.cost);
+        found.sort_by(|one, other| worth(other, one).cmp(&worth(one, other)));
+        found
     }
 
     /// Number and size of the oldest segment, and the keys of entries that need it.
@@ -86,31 +132,24 @@ impl Inner {
         let found = self.disk.read_summary(id, &file, size)?;
         let entries = found.rows.iter().filter(|row| row.kind == Kind::Entry);
         keys.extend(entries.map(|row| row.key));
+        keys.sort_unstable_by_key(|key| key.0);
+        keys.dedup();
         Some((id, size, keys))
     }
 
-    /// Writes an entry again if it is in use; how many bytes that took.
-    fn rewrite(&self, key: &Key, leaving: u32, budget: u64) -> Option<u64> {
-        let slot = self.index.get(key)?;
-        let size = u64::from(slot.place().size);
-        let cost = if slot.is_sliced() {
-            size + slot.body_len()
-        } else {
-            size
-        };
-        if !slot.is_hit() || slot.is_in_flight() || slot.is_unverified() || cost > budget {
-            return None;
-        }
-        let stored = self.disk.read_entry(&slot).ok()?;
+    /// Writes an entry again if it needs the segment that is leaving.
+    fn rewrite(&self, candidate: &Candidate, leaving: u32) -> Option<()> {
+        let slot = &candidate.slot;
+        let stored = self.disk.read_entry(slot).ok()?;
         let needs_it = slot.place().segment == leaving || stored.segments().contains(&leaving);
         if !needs_it {
             return None;
         }
-        self.copy(&stored, &slot)?;
+        self.copy(&stored, slot)?;
         self.counters
             .rewritten_bytes
-            .fetch_add(cost, Ordering::Relaxed);
-        Some(cost)
+            .fetch_add(candidate.cost, Ordering::Relaxed);
+        Some(())
     }
 
     fn copy(&self, stored: &Stored, slot: &Slot) -> Option<()> {
@@ -135,6 +174,7 @@ impl Inner {
             body,
             created_ms: stored.created_ms,
             replaces: Some(slot.place()),
+            halvings: 1,
             source,
             is_doubtful: false,
         };

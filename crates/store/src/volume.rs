@@ -186,6 +186,8 @@ pub struct Usage {
     pub not_stored: u64,
     /// Bytes written to the disk.
     pub written_bytes: u64,
+    /// How many writes that took.
+    pub writes: u64,
     /// Those of them that were written again to keep what is in use.
     pub rewritten_bytes: u64,
     /// Writes and syncs that the disk refused.
@@ -203,7 +205,8 @@ pub struct EntrySummary {
     pub used_ms: u64,
     /// Whether it was found since it was written.
     pub is_hit: bool,
-    /// How often it was found since it was filled; 65535 stands for more, too.
+    /// How often it was found; 65535 stands for more, too. Halved each time that it is written
+    /// again to be kept, and then at most 127.
     pub hits: u32,
 }
 
@@ -216,6 +219,7 @@ pub(crate) struct Counters {
     pub(crate) lost: AtomicU64,
     pub(crate) not_stored: AtomicU64,
     pub(crate) written_bytes: AtomicU64,
+    pub(crate) writes: AtomicU64,
     pub(crate) rewritten_bytes: AtomicU64,
     pub(crate) write_errors: AtomicU64,
 }
@@ -223,6 +227,7 @@ pub(crate) struct Counters {
 impl Counters {
     pub(crate) fn wrote(&self, size: u64) {
         self.written_bytes.fetch_add(size, Ordering::Relaxed);
+        self.writes.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn write_failed(&self) {
@@ -260,6 +265,8 @@ pub(crate) struct Inner {
     pub(crate) is_low: AtomicBool,
     /// Set while a turn waits in the queue.
     pub(crate) is_turn_queued: AtomicBool,
+    /// Bytes that may be written again.
+    pub(crate) rewrite_credit: AtomicU64,
     pub(crate) this: Weak<Inner>,
 }
 
@@ -361,6 +368,7 @@ impl Volume {
             body,
             created_ms: stored.created_ms,
             replaces: Some(stored.place),
+            halvings: 0,
             source,
             is_doubtful,
         })
@@ -690,6 +698,7 @@ impl Inner {
             lost: count(&self.counters.lost),
             not_stored: count(&self.counters.not_stored),
             written_bytes: count(&self.counters.written_bytes),
+            writes: count(&self.counters.writes),
             rewritten_bytes: count(&self.counters.rewritten_bytes),
             write_errors: count(&self.counters.write_errors),
         }

@@ -456,6 +456,43 @@ fn entries_in_use_are_written_again() {
 }
 
 #[test]
+fn what_is_used_most_for_its_space_stays_longest() {
+    let bench = Bench::new();
+    let conf = ZoneConf {
+        max_size: Some(8 << 20),
+        memory: 0,
+        ..bench.conf()
+    };
+    let zone = bench.open(conf);
+    // Half a segment of each kind; a sixth may be written again, and so a third of one kind.
+    let names = |kind: &str| -> Vec<String> { (0..20).map(|n| format!("{kind} {n}")).collect() };
+    for name in [names("seldom"), names("often")].concat() {
+        store(&zone, &name, &body(9000, 3)).expect("stored");
+        let uses = if name.starts_with("often") { 8 } else { 1 };
+        for _ in 0..uses {
+            assert!(zone.find(&key(&name)).is_some());
+        }
+    }
+    let is_there = |name: &String| zone.peek(&key(name));
+    let other = body(100_000, 1);
+    // One turn of the log, and then some.
+    for number in 0..90 {
+        store(&zone, &format!("{number}"), &other).expect("stored");
+        zone.flush();
+    }
+    let often = names("often").iter().filter(|name| is_there(name)).count();
+    let seldom = names("seldom").iter().filter(|name| is_there(name)).count();
+    assert!(often >= 5, "{often} of those that are used often are there");
+    assert_eq!(seldom, 0);
+    // Nobody asks for them any more, so they go.
+    for number in 0..400 {
+        store(&zone, &format!("{number}"), &other).expect("stored");
+        zone.flush();
+    }
+    assert!(!names("often").iter().any(is_there));
+}
+
+#[test]
 fn inactive_entries_are_removed_and_stay_away() {
     let bench = Bench::new();
     let conf = ZoneConf {

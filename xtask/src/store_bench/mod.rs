@@ -24,11 +24,23 @@ struct Bench {
 }
 
 /// All of them.
-const BENCHES: &[Bench] = &[Bench {
-    name: "cost",
-    about: "nanoseconds a lookup, index bytes an entry, seconds to open",
-    run: |args| example("store_cost", args),
-}];
+const BENCHES: &[Bench] = &[
+    Bench {
+        name: "cost",
+        about: "nanoseconds a lookup, index bytes an entry, seconds to open",
+        run: |args| example("store_cost", args),
+    },
+    Bench {
+        name: "fill",
+        about: "fill throughput against one sequential writer (0.9), two zones against one (0.9)",
+        run: |args| example("fill_speed", args),
+    },
+    Bench {
+        name: "replay",
+        about: "hit ratios against other policies; write amplification at most 1.2",
+        run: |args| example("replay", args),
+    },
+];
 
 /// Runs one benchmark, or lists all.
 pub(crate) fn run(args: &[String]) -> Result<Tally> {

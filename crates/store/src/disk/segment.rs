@@ -24,7 +24,7 @@ use std::sync::{Arc, Weak};
 
 use hashbrown::HashMap;
 
-use super::format::{FOOTER, Kind, Row, SEGMENT_HEADER, SUPERBLOCK};
+use super::format::{ALIGN, FOOTER, Kind, Row, SEGMENT_HEADER, SUPERBLOCK};
 use crate::disk::ready::SegmentFile;
 use crate::fill::Fill;
 use crate::key::Key;
@@ -39,7 +39,7 @@ const FILE_OVERHEAD: u64 = 4096;
 /// Files up to this have their list of extents in the inode: one for each block, at most four.
 const PLAIN_FILE: u32 = 4 * 4096;
 /// The smallest piece of a body that is worth a slice of its own at the end of a segment.
-pub(crate) const SMALLEST_EXTENT: u32 = 4096;
+const SMALLEST_EXTENT: u32 = 4096;
 
 const MIB: u64 = 1 << 20;
 
@@ -112,6 +112,11 @@ impl Plan {
 pub(crate) fn file_cost(size: u32) -> u64 {
     let overhead = if size > PLAIN_FILE { FILE_OVERHEAD } else { 0 };
     u64::from(size) + overhead + NAME
+}
+
+/// The room that a segment must have for the next piece of a body that needs `wanted` bytes.
+pub(crate) fn least_extent(wanted: u32) -> u32 {
+    wanted.min(SMALLEST_EXTENT).next_multiple_of(ALIGN)
 }
 
 /// What is known about one segment.
@@ -255,10 +260,10 @@ impl Log {
     pub(crate) fn reserve_extent(&mut self, wanted: u32) -> Option<Place> {
         let segment = self.segments.get_mut(&self.active)?;
         let room = segment.room() & !15;
-        let granted = wanted.min(room);
-        if granted < wanted.min(SMALLEST_EXTENT) {
+        if room < least_extent(wanted) {
             return None;
         }
+        let granted = wanted.min(room);
         let place = Place {
             segment: self.active,
             offset: segment.tail,
@@ -403,6 +408,22 @@ mod tests {
         let segment = &log.segments[&1];
         assert!(segment.tail + segment.rows.len() as u32 + FOOTER <= segment.size);
         assert!(log.reserve_extent(4096).is_none());
+    }
+
+    /// Whoever makes room asks the one and then takes the other.
+    #[test]
+    fn where_there_is_room_for_an_extent_it_is_reserved() {
+        for rows in 0..3 {
+            for wanted in 1..4200 {
+                let mut log = log(4096);
+                for _ in 0..rows {
+                    log.reserve_record(96, &mut [row(&[])]).expect("room");
+                }
+                let has_room = log.has_room(least_extent(wanted), 0);
+                let reserved = log.reserve_extent(wanted);
+                assert_eq!(has_room, reserved.is_some(), "{wanted}");
+            }
+        }
     }
 
     #[test]

@@ -394,12 +394,17 @@ impl Inner {
         let offset = u64::from(size - FOOTER - rows_len);
         let footer = Bytes::from(footer.encode(self.disk.seed));
         let bufs = [Bytes::from(summary.rows), footer];
-        let wrote = self.disk.io.write_at(file, &bufs, offset);
-        if let Err(error) = &wrote {
-            self.report_write(error);
-            self.mark_damaged(id);
+        match self.disk.io.write_at(file, &bufs, offset) {
+            Ok(()) => {
+                self.counters.wrote(u64::from(rows_len + FOOTER));
+                true
+            }
+            Err(error) => {
+                self.report_write(&error);
+                self.mark_damaged(id);
+                false
+            }
         }
-        wrote.is_ok()
     }
 
     /// Takes an entry out of the summary of its segment, where no tombstone follows it.

@@ -144,7 +144,7 @@ impl Slot {
         self.state & HIT != 0
     }
 
-    /// How often it was used; 65535 stands for more, too.
+    /// How often it was used; 65535 stands for more, too. Halved when it is written again.
     pub(crate) fn hits(&self) -> u16 {
         // The upper half of 32 bits.
         (self.state >> 16) as u16

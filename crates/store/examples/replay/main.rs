@@ -1,0 +1,141 @@
+//! Replays workloads against the store and against other policies: hit ratios and bytes written.
+//!
+//! `cargo run --release -p millpond-store --example replay -- [--workload NAME] [--size BYTES]
+//! [--requests N] [--seed N] [--dir DIR]`
+//!
+//! It fails when the store's write amplification is above 1.2.
+
+mod hollow;
+mod policy;
+mod random;
+mod store;
+mod workload;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use policy::{Lru, Policy, S3Fifo};
+use store::Store;
+use workload::{Request, WORKLOADS, Workload};
+
+/// Bytes written for each byte that was new.
+const MOST_AMPLIFICATION: f64 = 1.2;
+
+struct Options {
+    workload: Option<String>,
+    size: Option<u64>,
+    requests: Option<usize>,
+    seed: u64,
+    dir: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let options = options();
+    let mut is_within = true;
+    for workload in WORKLOADS {
+        if options
+            .workload
+            .as_deref()
+            .is_none_or(|name| name == workload.name)
+        {
+            is_within &= replay(workload, &options);
+        }
+    }
+    match is_within {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+fn options() -> Options {
+    let mut options = Options {
+        workload: None,
+        size: None,
+        requests: None,
+        seed: 1,
+        dir: std::env::temp_dir(),
+    };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let value = words.next().unwrap_or_default();
+        let number = || value.parse::<u64>().expect("a number");
+        match word.as_str() {
+            "--workload" => options.workload = Some(value),
+            "--size" => options.size = Some(number()),
+            "--requests" => options.requests = Some(number() as usize),
+            "--seed" => options.seed = number(),
+            "--dir" => options.dir = value.into(),
+            _ => panic!("unknown option {word}"),
+        }
+    }
+    options
+}
+
+/// Whether the store stays within its bound.
+fn replay(workload: &Workload, options: &Options) -> bool {
+    let count = options.requests.unwrap_or(workload.requests);
+    let requests = (workload.make)(options.seed, count);
+    let bytes: u64 = requests.iter().map(|request| u64::from(request.size)).sum();
+    println!("{}: {count} requests, {} GiB", workload.name, bytes >> 30);
+    println!(
+        "| zone | policy | hits, % of requests | hits, % of bytes | GiB written | amplification |"
+    );
+    println!("|---|---|---|---|---|---|");
+    let mut is_within = true;
+    for size in workload.sizes {
+        if options.size.is_some_and(|only| only != *size) {
+            continue;
+        }
+        for policy in policies(*size) {
+            run(policy, *size, &requests);
+        }
+        is_within &= run_store(*size, &requests, options);
+    }
+    println!();
+    is_within
+}
+
+fn policies(size: u64) -> Vec<Box<dyn Policy>> {
+    vec![
+        Box::new(S3Fifo::fifo(size)),
+        Box::new(Lru::new(size)),
+        Box::new(S3Fifo::new(size)),
+        Box::new(Lru::nginx(size, "nginx, keys_zone 10m", 10)),
+        Box::new(Lru::nginx(size, "nginx, keys_zone 100m", 100)),
+    ]
+}
+
+fn run_store(size: u64, requests: &[Request], options: &Options) -> bool {
+    let dir = options
+        .dir
+        .join(format!("replay-{}-{size}", std::process::id()));
+    let store = Store::new(size, &dir);
+    let (policy, amplification) = run(Box::new(store), size, requests);
+    drop(policy);
+    std::fs::remove_dir_all(&dir).expect("removed");
+    amplification <= MOST_AMPLIFICATION
+}
+
+/// Replays and prints one row; hits count after the first quarter, when the zone is full.
+fn run(mut policy: Box<dyn Policy>, size: u64, requests: &[Request]) -> (Box<dyn Policy>, f64) {
+    let warm = requests.len() / 4;
+    let (mut hits, mut hit_bytes, mut bytes) = (0_u64, 0_u64, 0_u64);
+    for (at, request) in requests.iter().enumerate() {
+        let is_hit = policy.request(request);
+        if at >= warm {
+            bytes += u64::from(request.size);
+            hits += u64::from(is_hit);
+            hit_bytes += u64::from(is_hit) * u64::from(request.size);
+        }
+    }
+    let amplification = policy.amplification().unwrap_or(1.0);
+    println!(
+        "| {} GiB | {} | {:.2} | {:.2} | {:.1} | {amplification:.3} |",
+        size >> 30,
+        policy.name(),
+        hits as f64 * 100.0 / (requests.len() - warm) as f64,
+        hit_bytes as f64 * 100.0 / bytes.max(1) as f64,
+        policy.written() as f64 / (1_u64 << 30) as f64,
+    );
+    (policy, amplification)
+}

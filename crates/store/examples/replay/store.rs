@@ -1,0 +1,99 @@
+//! The store itself as a policy: a real zone on a disk without bodies.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use millpond_store::{Key, ManualClock, Platform, RealIo, Zone, ZoneConf};
+
+use crate::hollow::HollowIo;
+use crate::policy::Policy;
+use crate::workload::Request;
+
+/// What stands in a head of an ordinary answer.
+const HEAD: usize = 320;
+/// The disk thread is waited for after so many bytes: it is faster than the origin of real life.
+const AHEAD: u64 = 1 << 20;
+
+/// A zone.
+pub(crate) struct Store {
+    zone: Arc<Zone>,
+    clock: Arc<ManualClock>,
+    now_ms: u64,
+    zeros: Bytes,
+    ahead: u64,
+}
+
+impl Store {
+    /// Opens a zone of `limit` bytes in `dir`.
+    pub(crate) fn new(limit: u64, dir: &Path) -> Self {
+        let clock = Arc::new(ManualClock::new(1_700_000_000_000));
+        let conf = ZoneConf {
+            max_size: Some(limit),
+            inactive: Duration::from_secs(1_000_000),
+            queue: 64 << 20,
+            ..ZoneConf::new("replay", dir)
+        };
+        let platform = Platform {
+            io: Arc::new(HollowIo(RealIo)),
+            ..Platform::default()
+        };
+        let zone = Zone::open_on(conf, Arc::clone(&clock) as _, platform).expect("a zone opens");
+        Self {
+            zone,
+            clock,
+            now_ms: 0,
+            zeros: Bytes::from(vec![0; 16 << 20]),
+            ahead: 0,
+        }
+    }
+
+    fn store(&mut self, key: Key, size: u32) {
+        let body = self.zeros.slice(..size as usize);
+        let stored = self
+            .zone
+            .begin(key, Some(size.into()))
+            .and_then(|mut writer| {
+                writer.set_head(self.zeros.slice(..HEAD));
+                writer.append(body)?;
+                writer.finish()
+            });
+        stored.expect("the disk thread keeps up");
+        self.ahead += u64::from(size) + 1024;
+        if self.ahead > AHEAD {
+            self.zone.flush();
+            self.ahead = 0;
+        }
+    }
+}
+
+impl Policy for Store {
+    fn name(&self) -> String {
+        "Millpond".to_string()
+    }
+
+    fn request(&mut self, request: &Request) -> bool {
+        let passed = request.at_ms - self.now_ms;
+        if passed > 0 {
+            self.clock.advance(Duration::from_millis(passed));
+            self.now_ms = request.at_ms;
+        }
+        let key = Key::of(&request.object.to_le_bytes());
+        let is_hit = self.zone.find(&key).is_some();
+        if !is_hit {
+            self.store(key, request.size);
+        }
+        is_hit
+    }
+
+    fn amplification(&self) -> Option<f64> {
+        let usage = self.zone.usage();
+        let new = usage.written_bytes - usage.rewritten_bytes;
+        Some(usage.written_bytes as f64 / new.max(1) as f64)
+    }
+
+    fn written(&self) -> u64 {
+        self.zone.usage().written_bytes
+    }
+}
