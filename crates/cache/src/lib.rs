@@ -33,6 +33,7 @@ pub mod reason;
 mod recent;
 pub mod refresh_backoff;
 pub mod revalidate;
+pub mod site;
 pub mod slice;
 pub mod status;
 pub mod step;

@@ -25,6 +25,7 @@ use millpond_conf::Template;
 
 use super::by_rfc;
 use super::purge;
+use super::site;
 use crate::body::{BodyError, BodyStream, Piece};
 use crate::clock;
 use crate::downstream::behind;
@@ -146,7 +147,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     fn tags(&mut self) -> Bytes {
         let protocol = self.target.protocol;
         let req = self.req.borrow_mut();
-        let mut tags = TagWriter::new(&purge::host(req), &req.server.name);
+        let mut tags = TagWriter::new(&purge::host(req), &site::of(req));
         if req.location.settings.pass(protocol).tag.tags.is_some() {
             let location = Arc::clone(&req.location);
             let templates = location.settings.pass(protocol).tag.tags.iter().flatten();

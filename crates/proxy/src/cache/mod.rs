@@ -13,6 +13,7 @@ pub mod leap;
 pub mod pass;
 pub mod post;
 pub mod purge;
+pub mod site;
 pub mod slice;
 pub mod status_header;
 pub mod zones;

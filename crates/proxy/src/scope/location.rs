@@ -4,6 +4,7 @@
 //! block around it. What two families decide together is settled at the end.
 
 use millpond_cache::args::ArgsPolicy;
+use millpond_cache::site::SitePolicy;
 use millpond_cache::slice::SlicePolicy;
 use millpond_conf::{ParseContext, Scope, Span};
 
@@ -89,6 +90,8 @@ pub struct LocationSettings {
     pub pass_cookie: CookiePolicy,
     /// Slices.
     pub slice: SlicePolicy,
+    /// Which site requests belong to.
+    pub cache_site: SitePolicy,
     /// Which arguments tell cached answers apart.
     pub cache_args: ArgsPolicy,
     /// How the server names itself.

@@ -81,7 +81,11 @@ pub fn builtins() -> impl Iterator<Item = &'static Variable> {
 
 /// All built-in variables that are made from others.
 pub fn composed() -> impl Iterator<Item = &'static ComposedVariable> {
-    crate::handler::path::VARIABLES.iter()
+    let families = [
+        crate::handler::path::VARIABLES,
+        crate::cache::site::VARIABLES,
+    ];
+    families.into_iter().flatten()
 }
 
 /// All families.

@@ -39,6 +39,7 @@ use self::answer::{Outcome, Style};
 use self::form::{Form, PurgeLocation, Scope};
 use self::order::{Order, Own};
 use super::pass::key;
+use super::site;
 use crate::failure::Failure;
 use crate::log::error::{self, Level};
 use crate::request::Request;
@@ -136,7 +137,7 @@ async fn purge(
         key: text,
         scope: allowed.scope,
         host: host(req),
-        site: req.server.name.clone(),
+        site: site::of(req),
     };
     let head = std::rc::Rc::clone(&req.head);
     let field = |name: &[u8]| head.find_all(name).map(Bytes::copy_from_slice).collect();

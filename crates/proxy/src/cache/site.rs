@@ -1,0 +1,35 @@
+//! `$cache_site`: the site of a request, by `cache_site` or the server's name.
+//!
+//! It is evaluated where it is asked for: a request that goes on inside the server may belong to
+//! another site there.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_cache::site::clean;
+
+use crate::request::Request;
+use crate::var::ComposedVariable;
+
+/// The variables of this file.
+pub const VARIABLES: &[ComposedVariable] = &[ComposedVariable {
+    name: "cache_site",
+    doc: "The site that the request belongs to: what `cache_site` says, or the first `server_name`.",
+    write: |req, out| {
+        let site = of(req);
+        out.extend_from_slice(&site);
+        !site.is_empty()
+    },
+}];
+
+/// The site that a request belongs to.
+pub fn of(req: &mut Request) -> Bytes {
+    let location = Arc::clone(&req.location);
+    if let Some(template) = &location.settings.cache_site.site {
+        let name = req.eval(template);
+        if !name.is_empty() {
+            return clean(&name);
+        }
+    }
+    clean(&req.server.name)
+}
