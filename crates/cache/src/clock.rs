@@ -13,6 +13,14 @@ pub(crate) fn timer(duration: Duration) -> Sleep {
     tokio::time::sleep(duration)
 }
 
+/// What comes of a future until a deadline; without one, whatever comes of it.
+pub(crate) async fn within<F: Future>(deadline: Option<Instant>, future: F) -> Option<F::Output> {
+    match deadline {
+        Some(deadline) => tokio::time::timeout_at(deadline, future).await.ok(),
+        None => Some(future.await),
+    }
+}
+
 /// A monotonic instant.
 pub(crate) fn now() -> Instant {
     Instant::now()

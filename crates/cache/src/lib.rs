@@ -19,6 +19,7 @@ pub mod args;
 pub mod bypass;
 mod clock;
 pub mod conformance;
+pub mod disk_timeout;
 pub mod fill;
 pub mod head;
 pub mod hit_for_pass;

@@ -96,6 +96,8 @@ pub enum Reason {
     DiskBusy,
     /// The disk takes nothing.
     DiskError,
+    /// What is stored is on a disk that does not answer.
+    DiskStalled,
     /// Something took its place while it was stored.
     Superseded,
     /// The zone is being closed.
@@ -145,6 +147,7 @@ impl Reason {
             Reason::ZoneFull => "zone-full",
             Reason::DiskBusy => "disk-busy",
             Reason::DiskError => "disk-error",
+            Reason::DiskStalled => "disk-stalled",
             Reason::Superseded => "superseded",
             Reason::ZoneClosed => "zone-closed",
         }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_conf::value::{ArgError, Args, FromArgs, parse_duration};
 use millpond_conf::{OffOr, Spanned, Template, Word};
-use millpond_store::{Entry, Key, Zone};
+use millpond_store::{Cold, Entry, Key, Look, Zone};
 
 use crate::admit::Uses;
 use crate::fill::Fills;
@@ -207,6 +207,17 @@ pub enum LookedUp {
     Found(Box<FoundEntry>),
     /// There is none; it would be stored under this key.
     Missing(VariantKey),
+    /// Whether there is one under this key is not known yet.
+    Unread(VariantKey, Unread),
+}
+
+/// An entry that has not been read.
+#[derive(Debug)]
+pub enum Unread {
+    /// Its disk is being asked.
+    Cold(Cold),
+    /// Its disk does not answer.
+    Stalled,
 }
 
 impl CacheZone {
@@ -241,8 +252,10 @@ impl CacheZone {
 
     /// Looks an answer up by its key, and by the request's variant when it has several.
     pub fn look_up(&self, primary: &PrimaryKey, fields: &RequestFields<'_>) -> LookedUp {
-        let Some(first) = self.find(&primary.key, &primary.text) else {
-            return LookedUp::Missing(VariantKey::first(primary.key));
+        let first = match self.find(&primary.key, &primary.text) {
+            Ok(Some(first)) => first,
+            Ok(None) => return LookedUp::Missing(VariantKey::first(primary.key)),
+            Err(unread) => return LookedUp::Unread(VariantKey::first(primary.key), unread),
         };
         if first.head.vary.is_empty() {
             return LookedUp::Found(Box::new(first));
@@ -266,9 +279,10 @@ impl CacheZone {
         self.find_variant(primary, siblings.seed, &wanted)
     }
 
-    /// What the keys of a key's variants are made with; none if it has no entry, or one for all.
+    /// What the keys of a key's variants are made with; none if it has no entry, or one for all, or
+    /// one that has not been read.
     pub fn seed(&self, primary: &PrimaryKey) -> Option<u64> {
-        let head = self.find(&primary.key, &primary.text)?.head;
+        let head = self.find(&primary.key, &primary.text).ok()??.head;
         (!head.vary.is_empty()).then_some(head.seed)
     }
 
@@ -308,15 +322,24 @@ impl CacheZone {
     fn find_variant(&self, primary: &PrimaryKey, seed: u64, wanted: &[u8]) -> LookedUp {
         let looked_up = VariantKey::of(&primary.key, seed, wanted);
         match self.find(&looked_up.key, &primary.text) {
-            Some(found) if found.head.variant == wanted => LookedUp::Found(Box::new(found)),
-            _ => LookedUp::Missing(looked_up),
+            Ok(Some(found)) if found.head.variant == wanted => LookedUp::Found(Box::new(found)),
+            Ok(_) => LookedUp::Missing(looked_up),
+            Err(unread) => LookedUp::Unread(looked_up, unread),
         }
     }
 
     /// The entry under `key` whose own key text is `text`, unless it was purged; one with another
     /// text is a hash collision, hence a miss.
-    fn find(&self, key: &Key, text: &[u8]) -> Option<FoundEntry> {
-        let entry = self.store.find(key)?;
+    fn find(&self, key: &Key, text: &[u8]) -> Result<Option<FoundEntry>, Unread> {
+        match self.store.look(key) {
+            Look::Found(entry) => Ok(self.found(key, entry, text)),
+            Look::Missing => Ok(None),
+            Look::Cold(cold) => Err(Unread::Cold(cold)),
+            Look::Stalled => Err(Unread::Stalled),
+        }
+    }
+
+    fn found(&self, key: &Key, entry: Entry, text: &[u8]) -> Option<FoundEntry> {
         let mut head = StoredHead::decode(entry.head())?;
         if head.key != text {
             return None;
@@ -333,9 +356,9 @@ impl CacheZone {
         })
     }
 
-    /// Whether a key's text has an entry.
+    /// Whether a key's text has an entry; one that cannot be read counts.
     pub(crate) fn has(&self, text: &[u8]) -> bool {
-        self.find(&Key::of(text), text).is_some()
+        !matches!(self.find(&Key::of(text), text), Ok(None))
     }
 
     /// The status of a remembered failure; `text` is that of the cache key.

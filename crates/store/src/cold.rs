@@ -15,6 +15,8 @@
 
 use std::sync::{Arc, Weak};
 
+use hashbrown::HashMap;
+
 use crate::disk::pool::{Busy, Load};
 use crate::disk::reader::ReadError;
 use crate::disk::segment::Place;
@@ -25,11 +27,10 @@ use crate::lock::lock;
 use crate::volume::{Inner, Volume, must_verify};
 
 /// A record that is being read, or was: the entry, if there is one.
-#[derive(Debug)]
-pub(crate) struct RecordLoad {
-    place: Place,
-    load: Arc<Load<Option<Entry>>>,
-}
+pub(crate) type RecordLoad = Load<Option<Entry>>;
+
+/// Records that are being read, or were and are still wanted, each with the place where it stood.
+pub(crate) type RecordLoads = HashMap<Key, (Place, Weak<RecordLoad>)>;
 
 /// What came of looking an entry up.
 #[derive(Debug)]
@@ -54,7 +55,7 @@ impl Cold {
     /// Waits until the disk has answered. Keep it until you have looked again.
     pub async fn wait(&self) {
         // What came of it is for the next look to say.
-        let _ = self.read.load.done().await;
+        let _ = self.read.done().await;
     }
 }
 
@@ -100,13 +101,8 @@ impl Inner {
 
     /// What a read that runs, or whose result is still wanted, says of an entry.
     fn look_among_reads(&self, slot: &Slot) -> Option<Look> {
-        let read = {
-            let reads = lock(&self.reads);
-            reads.get(&slot.key).and_then(Weak::upgrade)
-        };
-        // INVARIANT 2.
-        let read = read.filter(|read| read.place == slot.place())?;
-        Some(match read.load.now() {
+        let read = read_of(&lock(&self.reads), slot)?;
+        Some(match read.now() {
             None => Look::Cold(Cold { read }),
             Some(Ok(found)) => found.into(),
             Some(Err(Busy)) => Look::Stalled,
@@ -116,21 +112,24 @@ impl Inner {
     /// Has the record read by a thread of the disk.
     fn read_apart(&self, slot: &Slot) -> Look {
         let mut reads = lock(&self.reads);
-        let running = reads.get(&slot.key).and_then(Weak::upgrade);
         // INVARIANT 1.
-        if let Some(read) = running.filter(|read| read.place == slot.place()) {
+        if let Some(read) = read_of(&reads, slot) {
             return Look::Cold(Cold { read });
         }
         let (this, slot) = (self.weak(), *slot);
         let read = move || this.upgrade().and_then(|inner| inner.find_on_disk(&slot));
-        let Ok(load) = Load::start(self.disk.readers.pool(), read) else {
+        let Ok(read) = Load::start(self.disk.readers.pool(), read) else {
             return Look::Stalled;
         };
-        let place = slot.place();
-        let read = Arc::new(RecordLoad { place, load });
-        // There are not more of them than requests that wait.
-        reads.retain(|_, read| read.strong_count() > 0);
-        reads.insert(slot.key, Arc::downgrade(&read));
+        // There are not more of them than requests that wait, and threads that read.
+        reads.retain(|_, (_, read)| read.strong_count() > 0);
+        reads.insert(slot.key, (slot.place(), Arc::downgrade(&read)));
         Look::Cold(Cold { read })
     }
+}
+
+/// INVARIANT 2.
+fn read_of(reads: &RecordLoads, slot: &Slot) -> Option<Arc<RecordLoad>> {
+    let (place, read) = reads.get(&slot.key)?;
+    read.upgrade().filter(|_| *place == slot.place())
 }

@@ -26,11 +26,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hashbrown::HashMap;
 
 use crate::admit::{NewBody, NotStored, Publish, Source, Writer};
 use crate::clock::Clock;
-use crate::cold::RecordLoad;
+use crate::cold::RecordLoads;
 use crate::disk::Disk;
 use crate::disk::format::{Kind, RECORD_HEADER, RecordHeader, Row, payload_sum};
 use crate::disk::io::{DiskIo, File, RealIo};
@@ -256,7 +255,7 @@ pub(crate) struct Inner {
     /// Fills that may still run.
     pub(crate) fills: Mutex<Vec<Weak<Fill>>>,
     /// Records that are being read, or were and are still wanted.
-    pub(crate) reads: Mutex<HashMap<Key, Weak<RecordLoad>>>,
+    pub(crate) reads: Mutex<RecordLoads>,
     /// What must outlive everything. Taken before all locks of the disk.
     pub(crate) journal: Mutex<JournalFile>,
     /// What a reload may change.

@@ -24,15 +24,16 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millpond_store::{Entry, Key, Region, Zone};
+use millpond_store::{Entry, Key, Look as InStore, Region, Zone};
 use tokio::sync::Notify;
 
 use super::filling::Filling;
 use super::version::Validator;
 use super::{DEEP, RUN_BYTES, RUN_SLICES, TAILS_BYTES};
+use crate::disk_timeout::Disk;
 use crate::head::{SliceSet, StoredHead};
 use crate::use_stale::StaleCause;
-use crate::zone::FoundEntry;
+use crate::zone::{FoundEntry, Unread};
 
 /// One version of a body in slices, in use.
 pub struct Generation {
@@ -178,6 +179,17 @@ pub enum Look {
     Gone(Option<RunEnd>),
 }
 
+/// Whether the store has a slice.
+#[derive(Debug)]
+pub enum Held {
+    /// It has.
+    Yes(Entry),
+    /// Its disk must be waited for.
+    Unread(Unread),
+    /// It has not.
+    No,
+}
+
 /// Who brings a byte that is not held.
 pub enum Source {
     /// This run, that runs.
@@ -235,10 +247,14 @@ impl Generation {
     }
 
     /// A slice, if the store has it.
-    pub fn held(&self, index: u64) -> Option<Entry> {
+    pub fn held(&self, index: u64) -> Held {
         let span = self.set.span(index);
-        let entry = self.store.find(&self.set.key(index))?;
-        (entry.len() == span.end - span.start).then_some(entry)
+        match self.store.look(&self.set.key(index)) {
+            InStore::Found(entry) if entry.len() == span.end - span.start => Held::Yes(entry),
+            InStore::Found(_) | InStore::Missing => Held::No,
+            InStore::Cold(cold) => Held::Unread(Unread::Cold(cold)),
+            InStore::Stalled => Held::Unread(Unread::Stalled),
+        }
     }
 
     /// Whether a slice is held or arriving.
@@ -256,8 +272,11 @@ impl Generation {
         if self.is_retired.swap(true, Ordering::AcqRel) {
             return;
         }
-        let found = self.store.find(&self.owner);
-        let head = found.and_then(|entry| StoredHead::decode(entry.head()));
+        // If it has not been read, whoever finds it later finds out again.
+        let InStore::Found(entry) = self.store.look(&self.owner) else {
+            return;
+        };
+        let head = StoredHead::decode(entry.head());
         let generation = head.and_then(|head| head.sliced).map(|set| set.generation);
         if generation == Some(self.set.generation) {
             self.store.remove(&self.owner);
@@ -278,6 +297,16 @@ impl Generation {
     /// Finds out who brings the bytes from the start of `wanted` on; claims them if nobody does.
     /// `None` if the store has the first by now.
     pub fn source(&self, wanted: &Range<u64>, purpose: Purpose) -> Option<Source> {
+        self.source_besides(Disk::Awaited, wanted, purpose)
+    }
+
+    /// As [`Self::source`]; the first slice may be held by a disk that was given up.
+    pub(crate) fn source_besides(
+        &self,
+        disk: Disk,
+        wanted: &Range<u64>,
+        purpose: Purpose,
+    ) -> Option<Source> {
         let (position, end) = (wanted.start, wanted.end);
         let index = self.set.index_of(position);
         let mut state = self.state();
@@ -290,7 +319,7 @@ impl Generation {
             return Some(Source::Tail(Arc::clone(&tail.filling)));
         }
         // Not merely known to the store: a disk that does not read is a miss.
-        if self.held(index).is_some() {
+        if disk == Disk::Awaited && matches!(self.held(index), Held::Yes(_)) {
             return None;
         }
         let span = self.claimable(&state, position, end);

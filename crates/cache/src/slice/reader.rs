@@ -1,7 +1,8 @@
 //! The body of an entry in slices, for one client: out of what is held and what arrives.
 //!
 //! ```text
-//!  byte wanted ─► held? ──────────► regions of the record
+//!  byte wanted ─► held? ──────────► regions of the record, as far as the disk has read them;
+//!                     │            one that does not answer in time is as if it were not held
 //!                 arriving? ──────► regions of the run or tail, as they come
 //!                 neither ────────► claim a run, have it driven, read along
 //! ```
@@ -23,15 +24,18 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use millpond_store::Region;
+use millpond_store::{Cold, HeldFile, Loading, Region};
+use tokio::time::Instant;
 
 use super::filling::Filling;
-use super::generation::{Attendance, Generation, Look, Purpose, Run, RunEnd, Source};
+use super::generation::{Attendance, Generation, Held, Look, Purpose, Run, RunEnd, Source};
 use super::pump;
 use crate::clock;
+use crate::disk_timeout::{Disk, DiskPolicy};
 use crate::reason::FillRole;
 use crate::step::Exchange;
 use crate::use_stale::StaleCause;
+use crate::zone::Unread;
 
 /// Look-ups that brought nothing, in a row, until the body is given up: runs that break off before
 /// their first byte, slices that are evicted before they are read.
@@ -43,6 +47,8 @@ const BREAKS_MAX: u8 = 32;
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// How many looks more it may take to arrive (arbitrary: half a second).
 const LOOKS_MAX: u64 = 10;
+/// How long a reader waits for the disk if it is not told.
+const DISK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Slices that are looked at to tell whether all that is wanted is at hand.
 const LOOKED_AT: usize = 1024;
 
@@ -78,17 +84,32 @@ pub struct SliceReader<X> {
     waiting: Option<Pin<Box<dyn Future<Output = ()>>>>,
     setbacks: u8,
     breaks: u8,
+    disk_timeout: Duration,
+    /// What the disk has read for this reader, so that it finds that.
+    read: Option<Cold>,
+    /// The slice whose disk was given up.
+    past: Option<u64>,
 }
 
 /// Where the next bytes come from.
 enum At {
     Unknown,
+    Disk(Reading),
     Run {
         run: Arc<Run>,
         is_ours: bool,
         watch: Option<Watch>,
     },
     Tail(Arc<Filling>),
+}
+
+/// A slice on a disk that is being asked.
+struct Reading {
+    index: u64,
+    /// Of the slice, if its record has not been read.
+    cold: Option<Cold>,
+    /// Whether the disk has answered in time.
+    answered: Pin<Box<dyn Future<Output = bool>>>,
 }
 
 /// Watches a run that is far away.
@@ -136,12 +157,26 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
             waiting: None,
             setbacks: 0,
             breaks: 0,
+            disk_timeout: DISK_TIMEOUT,
+            read: None,
+            past: None,
+        }
+    }
+
+    /// For how long it waits for the disk before it asks the origin for a slice that is held.
+    pub fn with_disk_timeout(self, disk: &DiskPolicy) -> Self {
+        SliceReader {
+            disk_timeout: disk.timeout,
+            ..self
         }
     }
 
     /// Another reader of the same body.
     pub fn fork(&self, wanted: Range<u64>) -> Self {
-        SliceReader::new(self.x.background(), self.generation(), wanted)
+        SliceReader {
+            disk_timeout: self.disk_timeout,
+            ..SliceReader::new(self.x.background(), self.generation(), wanted)
+        }
     }
 
     /// What is read.
@@ -211,8 +246,12 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
                 ready!(waiting.as_mut().poll(cx));
                 self.waiting = None;
             }
-            match &self.at {
+            match &mut self.at {
                 At::Unknown => self.locate()?,
+                At::Disk(reading) => {
+                    let is_read = ready!(reading.answered.as_mut().poll(cx));
+                    self.end_reading(is_read);
+                }
                 At::Tail(filling) => {
                     let regions = filling.regions(self.wanted.clone());
                     self.take_or_leave(regions)?;
@@ -276,12 +315,34 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
         let generation = Arc::clone(self.generation());
         let index = generation.set.index_of(self.wanted.start);
         let span = generation.set.span(index);
-        if let Some(entry) = generation.held(index) {
-            let end = self.wanted.end.min(span.end);
-            let regions = entry.regions(self.wanted.start - span.start..end - span.start);
-            return self.take_or_leave(regions.collect());
+        let mut disk = match self.past == Some(index) {
+            true => Disk::GivenUp,
+            false => Disk::Awaited,
+        };
+        match generation.held(index) {
+            Held::Yes(entry) => {
+                let end = self.wanted.end.min(span.end);
+                let range = self.wanted.start - span.start..end - span.start;
+                match ready_part(entry.regions_to_load(range)) {
+                    Ok(regions) => return self.take_or_leave(regions),
+                    Err((file, region)) if disk == Disk::Awaited => {
+                        self.at = self.reading_body(
+                            index,
+                            file.load(region.start, region.end - region.start),
+                        );
+                        return Ok(());
+                    }
+                    Err(_) => {}
+                }
+            }
+            Held::Unread(Unread::Cold(cold)) if disk == Disk::Awaited => {
+                self.at = self.reading_record(index, cold);
+                return Ok(());
+            }
+            Held::Unread(_) => disk = Disk::GivenUp,
+            Held::No => {}
         }
-        match generation.source(&self.wanted, Purpose::Readers) {
+        match generation.source_besides(disk, &self.wanted, Purpose::Readers) {
             // Stored between the two looks.
             None => self.set_back()?,
             Some(Source::Tail(filling)) => self.at = At::Tail(filling),
@@ -324,13 +385,50 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
         }
     }
 
+    fn reading_body(&self, index: u64, loading: Loading) -> At {
+        let deadline = self.disk_deadline();
+        let load = async move {
+            let loaded = clock::within(deadline, loading.done()).await;
+            loaded.is_some_and(|loaded| loaded.is_ok())
+        };
+        At::Disk(Reading {
+            index,
+            cold: None,
+            answered: Box::pin(load),
+        })
+    }
+
+    fn reading_record(&self, index: u64, cold: Cold) -> At {
+        let (deadline, awaited) = (self.disk_deadline(), cold.clone());
+        let read = async move { clock::within(deadline, awaited.wait()).await.is_some() };
+        At::Disk(Reading {
+            index,
+            cold: Some(cold),
+            answered: Box::pin(read),
+        })
+    }
+
+    fn disk_deadline(&self) -> Option<Instant> {
+        clock::now().checked_add(self.disk_timeout)
+    }
+
+    /// The disk has answered, or was given up.
+    fn end_reading(&mut self, is_read: bool) {
+        if let At::Disk(reading) = std::mem::replace(&mut self.at, At::Unknown) {
+            match is_read {
+                true => self.read = reading.cold,
+                false => self.past = Some(reading.index),
+            }
+        }
+    }
+
     /// The run has nothing more for this reader.
     fn left_by(&mut self, end: Option<RunEnd>, is_ours: bool) -> Result<(), SliceFailure> {
         match end {
             Some(RunEnd::Changed) if self.generation().is_retired() => {
                 // What is held of the old version may suffice.
                 let index = self.generation().set.index_of(self.wanted.start);
-                if self.generation().held(index).is_none() {
+                if matches!(self.generation().held(index), Held::No) {
                     return Err(SliceFailure::Changed);
                 }
             }
@@ -384,6 +482,29 @@ fn refused(status: u16, is_ours: bool) -> SliceFailure {
         },
         _ => SliceFailure::Refused,
     }
+}
+
+/// The regions that are ready, up to the first that is not; if that is the first, where it is.
+fn ready_part(
+    regions: impl Iterator<Item = Region>,
+) -> Result<Vec<Region>, (HeldFile, Range<u64>)> {
+    let mut part = Vec::new();
+    for region in regions {
+        let Region::File { file, offset, len } = &region else {
+            part.push(region);
+            continue;
+        };
+        match file.ready_len(*offset, *len) {
+            0 if part.is_empty() => return Err((file.clone(), *offset..*offset + *len)),
+            0 => break,
+            ready if ready < *len => {
+                part.push(cut(region, ready));
+                break;
+            }
+            _ => part.push(region),
+        }
+    }
+    Ok(part)
 }
 
 /// The first bytes of a region.

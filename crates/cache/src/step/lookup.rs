@@ -10,11 +10,13 @@
 use std::time::Duration;
 
 use millpond_semantics::cache_status::Forward;
-use millpond_store::Key;
+use millpond_store::{Cold, Key};
 
 use super::fetch::{Fetch, Stale};
+use super::read::Read;
 use super::wait::{Patience, Wait};
 use super::{Exchange, FetchFailure, Served, Step, Walk, update};
+use crate::disk_timeout::Disk;
 use crate::fill::{FillEnd, Lead, Ticket, Waited, Waiter};
 use crate::reason::{Note, Reason};
 use crate::slice::table::Habit;
@@ -22,13 +24,16 @@ use crate::status::CacheStatus;
 use crate::use_stale::StaleCause;
 use crate::variant::{RequestFields, Siblings};
 use crate::verdict::{Verdict, verdict};
-use crate::zone::{FoundEntry, LookedUp};
+use crate::zone::{FoundEntry, LookedUp, Unread};
 
 /// Looks the entry up.
 #[derive(Debug)]
 pub struct Lookup {
     round: Round,
-    patience: Patience,
+    pub(super) patience: Patience,
+    pub(super) disk: Disk,
+    /// What was read for it, so that it finds that.
+    pub(super) reads: Vec<Cold>,
 }
 
 /// Which look-up of a walk it is.
@@ -46,25 +51,25 @@ enum Round {
 impl Lookup {
     /// The first look-up of a walk.
     pub fn new() -> Self {
-        Lookup {
-            round: Round::First,
-            patience: Patience::default(),
-        }
+        Lookup::of(Round::First, Patience::default())
     }
 
     /// A look-up after a fill has ended.
     pub(crate) fn again(patience: Patience) -> Self {
-        Lookup {
-            round: Round::Again,
-            patience,
-        }
+        Lookup::of(Round::Again, patience)
     }
 
     /// A look-up of the request's variant, by a running fill of another one.
     pub(crate) fn variant(siblings: Siblings, patience: Patience) -> Self {
+        Lookup::of(Round::Variant(siblings), patience)
+    }
+
+    fn of(round: Round, patience: Patience) -> Self {
         Lookup {
-            round: Round::Variant(siblings),
+            round,
             patience,
+            disk: Disk::default(),
+            reads: Vec::new(),
         }
     }
 
@@ -74,6 +79,7 @@ impl Lookup {
         }
         match self.look_up(x, walk) {
             LookedUp::Missing(wanted) => self.missing(x, walk, wanted.key),
+            LookedUp::Unread(wanted, unread) => self.unread(x, walk, (wanted.key, unread)),
             LookedUp::Found(found) => match judge(x, walk, &found) {
                 Verdict::Fresh => {
                     x.note(Note::Hit(why_served(x.now(), &found)));
@@ -97,6 +103,23 @@ impl Lookup {
             Round::Variant(siblings) => walk.zone.look_up_variant(&walk.key, siblings, &fields),
             Round::First | Round::Again => walk.zone.look_up(&walk.key, &fields),
         }
+    }
+
+    fn unread<X: Exchange>(
+        self,
+        x: &mut X,
+        walk: &Walk,
+        (key, unread): (Key, Unread),
+    ) -> Result<Step<X>, X::Failure> {
+        match unread {
+            Unread::Cold(cold) if self.disk == Disk::Awaited => {
+                return Ok(Step::Read(Read::new(self, cold)));
+            }
+            Unread::Cold(_) | Unread::Stalled => {}
+        }
+        let step = self.missing(x, walk, key)?;
+        x.note(Note::Because(Reason::DiskStalled));
+        Ok(step)
     }
 
     fn missing<X: Exchange>(self, x: &mut X, walk: &Walk, key: Key) -> Result<Step<X>, X::Failure> {
@@ -134,7 +157,9 @@ impl Lookup {
 
     fn lead_missing<X: Exchange>(self, x: &X, walk: &Walk, lead: Lead) -> Step<X> {
         match self.look_up(x, walk) {
-            LookedUp::Missing(wanted) if wanted.key == *lead.key() => {
+            LookedUp::Missing(wanted) | LookedUp::Unread(wanted, _)
+                if wanted.key == *lead.key() =>
+            {
                 Step::Fetch(Fetch::miss(lead, wanted.seed))
             }
             _ => {
@@ -325,7 +350,7 @@ fn wants_stored_only(walk: &Walk) -> bool {
 fn is_fresh_now<X: Exchange>(looked_up: &LookedUp, x: &X, walk: &Walk) -> bool {
     match looked_up {
         LookedUp::Found(found) => judge(x, walk, found) == Verdict::Fresh,
-        LookedUp::Missing(_) => false,
+        LookedUp::Missing(_) | LookedUp::Unread(..) => false,
     }
 }
 

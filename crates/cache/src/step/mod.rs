@@ -7,6 +7,7 @@
 //!    │     │       │         └─────────────────────► Fetch (EXPIRED) ─ 304 ► Deliver (REVALIDATED)
 //!    │     │       └─ waiter ─ may be served ──────► Deliver (UPDATING)
 //!    │     │                 └► Wait, as below, with the stale entry in reserve (EXPIRED, STALE)
+//!    │     ├ unread ─► Read ─ read ► Lookup ─ the disk does not answer ► as missing
 //!    │     └ missing ─ leader ─► Fetch (MISS)
 //!    │               └ waiter ─► Wait ─ head known ► Deliver from the fill (HIT)
 //!    └─ stored; other variant ───┘  └─ timed out, not storable ► Pass (MISS)
@@ -25,6 +26,7 @@
 mod fetch;
 mod learn;
 mod lookup;
+mod read;
 mod slice;
 mod store;
 mod wait;
@@ -38,6 +40,7 @@ use millpond_store::{Entry, Key};
 
 use crate::admit::AdmissionPolicy;
 use crate::conformance::Rules;
+use crate::disk_timeout::DiskPolicy;
 use crate::fill::lock::LockPolicy;
 use crate::fill::pump::Reader;
 use crate::fill::{Lead, Streaming, Ticket};
@@ -64,6 +67,7 @@ pub use wait::Wait;
 pub(crate) use store::field;
 
 use fetch::{Fetch, Place, Stale};
+use read::Read;
 
 /// Steps of one walk; more means that fills of this key end again and again before they can be
 /// joined, and the request is passed on by itself (arbitrary).
@@ -223,6 +227,8 @@ pub struct Policies {
     pub valid: ValidPolicy,
     /// Waiting.
     pub lock: LockPolicy,
+    /// Waiting for disks.
+    pub disk: DiskPolicy,
     /// Keys that nobody waits for.
     pub hit_for_pass: HitForPassPolicy,
     /// How many variants.
@@ -280,6 +286,7 @@ pub enum Served<F> {
 pub(crate) enum Step<X: Exchange> {
     Lookup(Lookup),
     Wait(Wait),
+    Read(Read),
     Fetch(Fetch),
     Pass(CacheStatus),
     Done(Served<X::Fetched>),
@@ -290,6 +297,7 @@ impl<X: Exchange> Step<X> {
         match self {
             Step::Lookup(_) => "lookup",
             Step::Wait(_) => "wait",
+            Step::Read(_) => "read",
             Step::Fetch(_) => "fetch",
             Step::Pass(_) => "pass",
             Step::Done(_) => "deliver",
@@ -301,6 +309,7 @@ impl<X: Exchange> Step<X> {
         match self {
             Step::Lookup(_) | Step::Done(_) => None,
             Step::Wait(step) => Some(step.label()),
+            Step::Read(step) => Some(step.label()),
             Step::Fetch(step) => Some(step.label()),
             Step::Pass(status) => Some(*status),
         }
@@ -325,6 +334,7 @@ pub async fn serve<X: Exchange>(
         step = match step {
             Step::Lookup(step) => step.run(x, walk)?,
             Step::Wait(step) => step.run(x, walk).await?,
+            Step::Read(step) => step.run(walk).await,
             Step::Fetch(step) => step.run(x, walk).await?,
             Step::Pass(status) => pass(x, status).await?,
             Step::Done(served) => return Ok(served),

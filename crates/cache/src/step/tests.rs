@@ -11,6 +11,7 @@ mod purge;
 mod reason;
 mod revalidate;
 mod stale;
+mod stall;
 mod variant;
 mod wait;
 
@@ -104,6 +105,7 @@ fn policies() -> Policies {
             age: 5 * SECOND,
             wait_time: Duration::from_millis(500),
         },
+        disk: DiskPolicy { timeout: SECOND },
         max_variants: MaxVariantsPolicy {
             max: VariantCount(64),
         },

@@ -14,6 +14,7 @@ use super::lookup::Lookup;
 use super::store::Given;
 use super::{Exchange, FetchFailure, Served, Step, Walk};
 use crate::clock;
+use crate::disk_timeout::DiskPolicy;
 use crate::fill::lock::LockPolicy;
 use crate::fill::pump::Reader;
 use crate::fill::{FillEnd, Streaming, Waited, Waiter};
@@ -35,6 +36,8 @@ pub struct Wait {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Patience {
     until: Option<Instant>,
+    /// Until when it waits for disks; begins with the first one.
+    disk_until: Option<Instant>,
     /// Whether a fill came to nothing already, and was waited for once more.
     is_second: bool,
 }
@@ -46,6 +49,14 @@ impl Patience {
             self.until = clock::now().checked_add(lock.timeout);
         }
         self.until
+    }
+
+    /// When waiting for disks ends; from now on it is running.
+    pub(super) fn disk_deadline(&mut self, disk: &DiskPolicy) -> Option<Instant> {
+        if self.disk_until.is_none() {
+            self.disk_until = clock::now().checked_add(disk.timeout);
+        }
+        self.disk_until
     }
 
     /// INVARIANT 3: true once.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millpond_cache::admit::AdmissionPolicy;
+use millpond_cache::disk_timeout::DiskPolicy;
 use millpond_cache::fill::lock::LockPolicy;
 use millpond_cache::fill::pump::Reader;
 use millpond_cache::hit_for_pass::HitForPassPolicy;
@@ -116,6 +117,7 @@ pub(crate) fn policies(dice: &mut Dice, weather: Weather) -> Policies {
     let patient = secs(1000);
     Policies {
         valid: ValidPolicy { times: vec![] },
+        disk: DiskPolicy { timeout: secs(1) },
         lock: LockPolicy {
             enabled: weather.is_locked,
             timeout: if weather.is_calm {

@@ -145,7 +145,8 @@ pub(super) fn reader(
     wanted: Range<u64>,
 ) -> Reader {
     let exchange = PassExchange::new(Box::new(req.background()), Arc::clone(target));
-    SliceReader::new(exchange, generation, wanted)
+    let disk = &req.location.settings.pass(target.protocol).disk;
+    SliceReader::new(exchange, generation, wanted).with_disk_timeout(disk)
 }
 
 /// The body of an entry in slices.

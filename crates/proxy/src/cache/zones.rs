@@ -112,6 +112,7 @@ impl LocationCache {
             policies: Arc::new(Policies {
                 valid: settings.valid.clone(),
                 lock: settings.lock.clone(),
+                disk: settings.disk.clone(),
                 hit_for_pass: settings.hit_for_pass.clone(),
                 max_variants: settings.max_variants.clone(),
                 stale: settings.stale.clone(),

@@ -7,6 +7,7 @@
 use millpond_cache::admit::AdmissionPolicy;
 use millpond_cache::bypass::BypassPolicy;
 use millpond_cache::conformance::ConformancePolicy;
+use millpond_cache::disk_timeout::DiskPolicy;
 use millpond_cache::fill::lock::LockPolicy;
 use millpond_cache::hit_for_pass::HitForPassPolicy;
 use millpond_cache::ignore::IgnorePolicy;
@@ -106,6 +107,8 @@ pub struct PassSettings {
     pub valid: ValidPolicy,
     /// Waiting for fills.
     pub lock: LockPolicy,
+    /// Waiting for disks.
+    pub disk: DiskPolicy,
     /// Keys that nobody waits for.
     pub hit_for_pass: HitForPassPolicy,
     /// How many variants.

@@ -244,13 +244,9 @@ struct Ending<T: Clone + Send + 'static>(Weak<Load<T>>);
 
 impl<T: Clone + Send + 'static> Ending<T> {
     fn with(self, read: impl FnOnce() -> T) {
-        // INVARIANT 2.
-        if self.0.strong_count() == 0 {
-            return;
-        }
-        let result = read();
+        // INVARIANT 2. While it is read, others who want it can still join.
         if let Some(load) = self.0.upgrade() {
-            load.end(Outcome::Done(result));
+            load.end(Outcome::Done(read()));
         }
     }
 }

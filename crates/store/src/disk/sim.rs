@@ -5,6 +5,7 @@
 //! regions of them are handed out.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -23,7 +24,8 @@ pub enum Fault {
     WriteError,
     /// Every read answers EIO.
     ReadError,
-    /// Reads do not return until the fault is another one.
+    /// Reads do not return until the fault is another one, but of what is written meanwhile: that
+    /// is in the page cache.
     Stall,
     /// Creating a file answers ENOSPC.
     NoSpace,
@@ -42,6 +44,8 @@ pub struct SimIo {
     fault: Mutex<Fault>,
     changed: Condvar,
     stalled: AtomicU64,
+    /// What was written since the fault was set: file, first byte, first byte behind.
+    written: Mutex<Vec<(u64, u64, u64)>>,
     injected: AtomicU64,
 }
 
@@ -53,12 +57,14 @@ impl SimIo {
             fault: Mutex::new(Fault::None),
             changed: Condvar::new(),
             stalled: AtomicU64::new(0),
+            written: Mutex::default(),
             injected: AtomicU64::new(0),
         }
     }
 
     /// Sets what goes wrong from now on.
     pub fn set(&self, fault: Fault) {
+        lock(&self.written).clear();
         *lock(&self.fault) = fault;
         self.changed.notify_all();
     }
@@ -66,6 +72,30 @@ impl SimIo {
     /// How many reads do not return at the moment.
     pub fn stalled(&self) -> u64 {
         self.stalled.load(Ordering::SeqCst)
+    }
+
+    fn note_written(&self, file: &File, bufs: &[Bytes], offset: u64) -> io::Result<()> {
+        let len: u64 = bufs.iter().map(|buf| buf.len() as u64).sum();
+        // What else is in its last block is there, too.
+        let end = (offset + len).next_multiple_of(512);
+        let written = (file.metadata()?.ino(), offset, end);
+        lock(&self.written).push(written);
+        Ok(())
+    }
+
+    /// Whether all of a stretch was written since the fault was set.
+    fn was_written(&self, file: &File, offset: u64, len: u64) -> io::Result<bool> {
+        let (id, mut at) = (file.metadata()?.ino(), offset);
+        let written = lock(&self.written);
+        while at < offset + len {
+            let covers =
+                |(file, from, to): &&(u64, u64, u64)| *file == id && *from <= at && at < *to;
+            let Some((_, _, end)) = written.iter().find(covers) else {
+                return Ok(false);
+            };
+            at = *end;
+        }
+        Ok(true)
     }
 
     fn stall(&self) {
@@ -129,14 +159,18 @@ impl DiskIo for SimIo {
 
     fn try_read_at(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<Tried> {
         match self.fault() {
-            Fault::Stall => Ok(Tried::WouldWait),
+            Fault::Stall if !self.was_written(file, offset, buf.len() as u64)? => {
+                Ok(Tried::WouldWait)
+            }
             Fault::ReadError => Err(self.inject(rustix::io::Errno::IO)),
             _ => self.real.try_read_at(file, buf, offset),
         }
     }
 
     fn read_at(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.stall();
+        if !self.was_written(file, offset, buf.len() as u64)? {
+            self.stall();
+        }
         if self.fault() == Fault::ReadError {
             return Err(self.inject(rustix::io::Errno::IO));
         }
@@ -155,6 +189,10 @@ impl DiskIo for SimIo {
                 let whole = bufs.concat();
                 let half = Bytes::copy_from_slice(whole.split_at(whole.len() / 2).0);
                 self.real.write_at(file, &[half], offset)
+            }
+            Fault::Stall => {
+                self.real.write_at(file, bufs, offset)?;
+                self.note_written(file, bufs, offset)
             }
             _ => self.real.write_at(file, bufs, offset),
         }

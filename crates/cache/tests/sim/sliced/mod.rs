@@ -30,6 +30,7 @@ use millpond_cache::conformance::Rules;
 use millpond_cache::head::StoredHead;
 use millpond_cache::purge::{Mode, Target};
 use millpond_cache::slice::Trust;
+use millpond_cache::slice::generation::Held;
 use millpond_cache::step::{Ask, Policies, Purpose};
 use millpond_cache::variant::RequestFields;
 use millpond_cache::zone::{CacheZone, LookedUp, PrimaryKey};
@@ -518,7 +519,7 @@ fn check_end(world: &World) {
         let generation = world.zone.slices.open(&world.zone.store, &found);
         let generation = generation.expect("an entry in slices");
         for index in 0..set.total.div_ceil(set.size) {
-            if let Some(entry) = generation.held(index) {
+            if let Held::Yes(entry) = generation.held(index) {
                 let bytes = regions(entry.regions(0..u64::MAX));
                 world.check_bytes(*key, &found.head, set.span(index).start, &bytes);
                 assert_eq!(
