@@ -1,5 +1,6 @@
 //! The load: wrk, on the core that the servers do not have.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -10,11 +11,28 @@ use super::cpu::CLIENT_CORE;
 
 /// Drives a path and returns how many requests were answered with 200.
 pub(crate) fn run(proxy: &Proxy, path: &str, connections: u32, time: Duration) -> Result<u64> {
+    let url = format!("http://127.0.0.1:{}{path}", proxy.port());
+    drive(&[&url], connections, time)
+}
+
+/// Sends what a script of wrk makes, and returns how many requests were answered with 200.
+pub(crate) fn run_script(
+    proxy: &Proxy,
+    script: &Path,
+    connections: u32,
+    time: Duration,
+) -> Result<u64> {
+    let url = format!("http://127.0.0.1:{}", proxy.port());
+    let script = script.to_str().context("a path that is not text")?;
+    drive(&["-s", script, &url], connections, time)
+}
+
+fn drive(what: &[&str], connections: u32, time: Duration) -> Result<u64> {
     let output = Command::new("taskset")
         .args(["-c", CLIENT_CORE, "wrk", "-t1"])
         .arg(format!("-c{connections}"))
         .arg(format!("-d{}s", time.as_secs()))
-        .arg(format!("http://127.0.0.1:{}{path}", proxy.port()))
+        .args(what)
         .output()
         .context("wrk is not installed (Debian package wrk)")?;
     let text = String::from_utf8_lossy(&output.stdout);

@@ -5,8 +5,8 @@
 //! meets both. A row's figure is the CPU time that the server spent, user and system, for each
 //! request; the ratio is nginx's over Millpond's: above 1, Millpond needs less.
 
-mod cpu;
-mod load;
+pub(crate) mod cpu;
+pub(crate) mod load;
 
 use std::time::Duration;
 

@@ -7,6 +7,8 @@
 //!
 //! A new one is a line in [`BENCHES`].
 
+mod stored;
+
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -39,6 +41,11 @@ const BENCHES: &[Bench] = &[
         name: "replay",
         about: "hit ratios against other policies; write amplification at most 1.2",
         run: |args| example("replay", args),
+    },
+    Bench {
+        name: "stored",
+        about: "CPU for each stored byte, below nginx's; needs nginx, wrk, MILLPOND_BIN (release)",
+        run: stored::run,
     },
 ];
 

@@ -1,0 +1,110 @@
+//! CPU time for each byte that is stored, against nginx on the same configuration in the same run.
+//!
+//! Every request is for a body of a mebibyte that nobody asked for before; the zone is full soon,
+//! so the figure holds eviction, too. Both servers run at once with one worker; rounds alternate.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use millpond_testkit::{Answer, Kind, Origin, Proxy};
+
+use crate::bench::{cpu, load};
+use crate::tally::Tally;
+
+const CONF: &str = r"
+%%GLOBALS%%
+worker_processes 1;
+events { worker_connections 4096; }
+http {
+    %%HTTP%%
+    access_log off;
+    sendfile on;
+    tcp_nopush on;
+    keepalive_timeout 600s;
+    keepalive_requests 1000000000;
+    proxy_cache_path %%DIR%%/cache levels=1:2 keys_zone=bench:10m max_size=1g inactive=1h
+                     use_temp_path=off;
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location / {
+            proxy_pass http://%%ORIGIN%%;
+            proxy_http_version 1.1;
+            proxy_set_header Connection '';
+            proxy_cache bench;
+            proxy_cache_valid 200 1h;
+        }
+    }
+}
+";
+
+const CONNECTIONS: u32 = 8;
+const BODY: usize = 1 << 20;
+
+/// Milliseconds of CPU for a stored gibibyte, of nginx and of Millpond: their ratio is at least 1.
+pub(crate) fn run(args: &[String]) -> Result<Tally> {
+    let (mut rounds, mut seconds) = (5, 3);
+    for pair in args.chunks(2) {
+        match pair {
+            [name, value] if name == "--rounds" => rounds = value.parse::<usize>()?.max(1),
+            [name, value] if name == "--seconds" => seconds = value.parse::<u64>()?.max(1),
+            _ => bail!("options are --rounds N and --seconds N"),
+        }
+    }
+    let time = Duration::from_secs(seconds);
+    let origin = Origin::start()?;
+    let answer = Answer::new(200).header("Content-Type", "video/mp4");
+    origin.route("/*", answer.body(vec![b'x'; BODY]));
+    let nginx = Proxy::new(Kind::Nginx, CONF).origin(&origin).start()?;
+    let millpond = Proxy::new(Kind::Millpond, CONF).origin(&origin).start()?;
+    let mut pairs = Vec::new();
+    for round in 0..=rounds {
+        let pair = (cost(&nginx, round, time)?, cost(&millpond, round, time)?);
+        println!(
+            "round {round}: nginx {:.0}, millpond {:.0} ms/GiB",
+            pair.0, pair.1
+        );
+        // The first round fills the zone.
+        if round > 0 {
+            pairs.push(pair);
+        }
+        origin.forget_requests();
+    }
+    let mut ratios: Vec<f64> = pairs.iter().map(|(nginx, ours)| nginx / ours).collect();
+    ratios.sort_by(f64::total_cmp);
+    let ratio = ratios[ratios.len() / 2];
+    println!(
+        "CPU for a stored GiB: nginx over millpond {ratio:.2} (median of {rounds} rounds of \
+         {seconds} s, {:.2} to {:.2})",
+        ratios[0],
+        ratios[ratios.len() - 1]
+    );
+    Ok(match ratio >= 1.0 {
+        true => Tally::PASS,
+        false => Tally::FAIL,
+    })
+}
+
+/// Milliseconds of the server for a gibibyte.
+fn cost(proxy: &Proxy, round: usize, time: Duration) -> Result<f64> {
+    let pid = proxy.pid().context("the server is not running")?;
+    cpu::pin(pid, cpu::SERVER_CORE)?;
+    let script = unique_paths(round)?;
+    let before = cpu::spent(pid)?;
+    let bodies = load::run_script(proxy, &script, CONNECTIONS, time)?;
+    let spent = cpu::spent(pid)? - before;
+    std::fs::remove_file(script)?;
+    Ok(spent.as_secs_f64() * 1e3 * 1024.0 / bodies as f64)
+}
+
+/// A script for wrk that asks for other paths than any round before.
+fn unique_paths(round: usize) -> Result<PathBuf> {
+    let name = format!("millpond-unique-{}-{round}.lua", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let script = format!(
+        "local count = 0\nrequest = function()\n  count = count + 1\n  \
+         return wrk.format('GET', '/{round}/' .. count)\nend\n"
+    );
+    std::fs::write(&path, script)?;
+    Ok(path)
+}
