@@ -94,10 +94,10 @@ impl Shard {
         }
     }
 
-    /// Puts an entry or a grave in that was found in the log, unless a newer one is there.
-    pub(crate) fn load(&mut self, slot: Slot) {
+    /// Puts an entry or a grave in that was found in the log; false if a newer one is there.
+    pub(crate) fn load(&mut self, slot: Slot) -> bool {
         self.oldest_used = self.oldest_used.min(slot.used);
-        self.table.insert_older(slot);
+        self.table.insert_older(slot)
     }
 }
 
@@ -216,6 +216,13 @@ impl Index {
     /// Takes an entry out if it still stands at `place`.
     pub(crate) fn remove_at(&self, key: &Key, place: Place) -> Option<Slot> {
         self.shard(key).remove_at(key, place)
+    }
+
+    /// Makes room for `count` entries.
+    pub(crate) fn reserve(&self, count: usize) {
+        for shard in self.shards() {
+            write(shard).table.reserve(count / SHARDS);
+        }
     }
 
     /// Notes that nothing older comes any more.

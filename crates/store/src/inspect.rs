@@ -167,6 +167,9 @@ impl Volume {
         each: &mut dyn FnMut(&Glance) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let inner = &self.inner;
+        if !inner.loading.wait() {
+            return ControlFlow::Break(());
+        }
         let oldest = inner.use_time().oldest;
         for shard in inner.index.shards() {
             let mut slots: Vec<Slot> = read(shard).table.iter().collect();

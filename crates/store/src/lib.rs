@@ -11,7 +11,7 @@
 //! - `cold` – looking an entry up without waiting for its disk
 //! - `index`, `memory` – where entries are, and which are in memory
 //! - `sweep`, `rewrite` – eviction, inactivity, space
-//! - `recover` – opening and closing
+//! - `recover`, `load` – opening, in the foreground and in the background, and closing
 //! - `journal` – small records that are durable before they are acknowledged
 //! - `review` – looking at every head, to remove or change it
 //! - `inspect` – looking at every entry, to tell what there is
@@ -37,6 +37,7 @@ mod inspect;
 mod journal;
 mod key;
 mod lend;
+mod load;
 mod lock;
 mod memory;
 mod recover;

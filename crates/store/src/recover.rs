@@ -1,14 +1,14 @@
 //! Opening a zone, warm, and closing it.
 //!
 //! ```text
-//!   lock the superblock ─► mark it unclean ─► load every segment, in parallel ─► apply the rows
-//!   in the order of the log ─► trim to the limit ─► go on in the newest segment
+//!   lock the superblock ─► mark it unclean ─► open every segment, in parallel ─► go on in the
+//!   newest one ─► trim to the limit ─► load the others, in the background (`load`)
 //! ```
 //!
 //! A segment is loaded from its summary; where there is none, by a scan. The segment that goes on
-//! loses its summary first. Rows are applied in the order of segment and offset, so that later
-//! ones win: an entry replaces, a tombstone removes. An entry that needs a segment which is gone
-//! is not there, and its older versions are not either.
+//! loses its summary first. Of two records of a key the later one counts: an entry replaces, a
+//! tombstone removes. An entry that needs a segment which is gone is not there, and its older
+//! versions are not either.
 //!
 //! 1. Two zones never use one directory: the superblock is locked from before the first look at
 //!    the segments until after the last write.
@@ -29,24 +29,24 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::clock::Clock;
 use crate::disk::format::{
-    FOOTER, Kind, Row, SEGMENT_HEADER, SUPERBLOCK, SegmentHeader, Shutdown, Superblock, seed_of,
+    FOOTER, Footer, Row, SEGMENT_HEADER, SUPERBLOCK, SegmentHeader, Shutdown, Superblock, seed_of,
 };
 use crate::disk::io::{DirEntry, DiskIo, File};
-use crate::disk::reader::Found;
 use crate::disk::ready::Readers;
-use crate::disk::segment::{Log, Place, Plan, Segment, file_cost};
+use crate::disk::segment::{Load, Log, MAX_SEGMENT, Plan, Segment, file_cost};
 use crate::disk::writer::Queue;
 use crate::disk::{
     Disk, JOURNAL_NAME, JOURNAL_NEW_NAME, RETIRED, SEGMENT, SET_ASIDE, SUPERBLOCK_NAME,
     segment_number,
 };
-use crate::index::{Index, Slot};
+use crate::index::Index;
 use crate::lend::Limits;
-use crate::lock::{lock, write};
+use crate::load::Loading;
+use crate::lock::lock;
 use crate::volume::{Counters, Event, Inner, Platform, ZoneConf};
 
-/// Threads that load segments; loading is bound by the disk after that.
-const LOADERS: usize = 4;
+/// Threads that open segments; more are no use for a disk.
+const PROBERS: usize = 4;
 /// Attempts to find a name for a file to be set aside.
 const MAX_SET_ASIDE: u32 = 10_000;
 /// Segments are not continued with less room than this.
@@ -90,12 +90,11 @@ impl StoreError {
 }
 
 /// A segment as it was found.
-struct Loaded {
+struct Probed {
     id: u32,
     size: u32,
     file: File,
-    found: Found,
-    has_summary: bool,
+    footer: Option<Footer>,
 }
 
 /// Opens the zone, without its disk thread.
@@ -132,6 +131,7 @@ pub(crate) fn open(
     };
     let inner = Arc::new_cyclic(|this| Inner {
         index: Index::new(conf.memory),
+        loading: Loading::default(),
         limits: Limits::new(&conf),
         conf,
         clock,
@@ -284,25 +284,17 @@ impl Inner {
         self.write_superblock(Shutdown::Unclean)?;
         let segments = self.look_around(opening)?;
         self.take_journal(opening, superblock.shutdown)?;
-        let mut loaded = self.load_segments(&segments);
-        loaded.sort_unstable_by_key(|segment| segment.id);
-        for (id, _) in &segments {
-            if loaded
-                .binary_search_by_key(id, |segment| segment.id)
-                .is_err()
-            {
-                self.put_away(opening, *id)?;
-            }
+        let probed = self.probe_segments(&segments);
+        let known: HashSet<u32> = probed.iter().map(|segment| segment.id).collect();
+        for (id, _) in segments.iter().filter(|(id, _)| !known.contains(id)) {
+            self.put_away(opening, *id)?;
         }
-        self.apply(&loaded, superblock.shutdown);
-        self.take_over(loaded);
+        self.take_over(probed);
+        self.loading
+            .begin(self.clock.now(), superblock.shutdown == Shutdown::Unclean);
+        self.go_on();
         self.trim();
-        if superblock.shutdown == Shutdown::Unclean {
-            self.report(&Event::Recovered {
-                entries: self.index.count(),
-            });
-        }
-        Ok(())
+        self.begin_loading()
     }
 
     /// Lists the directory: the segments with their sizes. Unlinks what was on its way out.
@@ -351,19 +343,20 @@ impl Inner {
         Ok(())
     }
 
-    fn load_segments(&self, segments: &[(u32, u64)]) -> Vec<Loaded> {
-        let loaders = LOADERS.min(segments.len().div_ceil(4)).max(1);
-        let share = segments.len().div_ceil(loaders).max(1);
-        let load = |part: &[(u32, u64)]| -> Vec<Loaded> {
-            let one = |(id, len): &(u32, u64)| self.load_segment(*id, *len);
+    /// Opens all segments that are ours, some at a time.
+    fn probe_segments(&self, segments: &[(u32, u64)]) -> Vec<Probed> {
+        let probers = PROBERS.min(segments.len().div_ceil(16)).max(1);
+        let share = segments.len().div_ceil(probers).max(1);
+        let probe = |part: &[(u32, u64)]| -> Vec<Probed> {
+            let one = |(id, len): &(u32, u64)| self.probe_segment(*id, *len);
             part.iter().filter_map(one).collect()
         };
         std::thread::scope(|scope| {
             let parts: Vec<_> = segments
                 .chunks(share)
-                .map(|part| scope.spawn(move || load(part)))
+                .map(|part| scope.spawn(move || probe(part)))
                 .collect();
-            // A loader that panicked has loaded nothing; its segments are set aside.
+            // A thread that panicked has opened nothing; its segments are set aside.
             parts
                 .into_iter()
                 .flat_map(|part| part.join().unwrap_or_default())
@@ -371,25 +364,22 @@ impl Inner {
         })
     }
 
-    /// Reads what is in a segment. `None` if it is not one of this zone.
-    fn load_segment(&self, id: u32, len: u64) -> Option<Loaded> {
+    /// Opens a segment, and sees whether it has a summary. `None` if it is not one of this zone.
+    fn probe_segment(&self, id: u32, len: u64) -> Option<Probed> {
         let file = self.disk.io.open(&self.disk.segment_path(id)).ok()?;
         let mut block = [0; SEGMENT_HEADER as usize];
         self.disk.io.read_at(&file, &mut block, 0).ok()?;
         let header = SegmentHeader::decode(&block, &self.disk.uuid, self.disk.seed)?;
-        if header.segment != id || u64::from(header.size) != len {
+        let size = header.size;
+        if header.segment != id || u64::from(size) != len || size > MAX_SEGMENT {
             return None;
         }
-        let size = header.size;
-        let summary = self.disk.read_summary(id, &file, size);
-        let has_summary = summary.is_some();
-        let found = summary.unwrap_or_else(|| self.disk.scan(id, &file, SEGMENT_HEADER..size));
-        Some(Loaded {
+        let footer = self.disk.read_footer(id, &file, size);
+        Some(Probed {
             id,
             size,
             file,
-            found,
-            has_summary,
+            footer,
         })
     }
 
@@ -420,105 +410,64 @@ impl Inner {
         Ok(())
     }
 
-    /// Fills the index from the rows of all segments.
-    fn apply(&self, loaded: &[Loaded], shutdown: Shutdown) {
-        let rows = loaded
-            .iter()
-            .map(|segment| segment.found.rows.len())
-            .sum::<usize>();
-        let shards = self.index.shards().count();
-        // Keys spread evenly; an eighth more makes a second growth unlikely.
-        let share = rows / shards + rows / shards / 8;
-        for shard in self.index.shards() {
-            write(shard).table.reserve(share);
-        }
-        let present: HashSet<u32> = loaded.iter().map(|segment| segment.id).collect();
-        let now = self.now_s();
-        for segment in loaded {
-            for row in &segment.found.rows {
-                let mut shard = self.index.shard(&row.key);
-                let is_whole = row.needs.iter().all(|needed| present.contains(needed));
-                let place = Place {
-                    segment: segment.id,
-                    offset: row.offset,
-                    size: row.size,
-                };
-                if row.kind == Kind::Tombstone || !is_whole {
-                    shard.load(Slot::grave(row.key, place));
-                    continue;
-                }
-                let mut slot = Slot::new(row.key, place, row.body_len, now);
-                if row.is_sliced {
-                    slot = slot.sliced();
-                }
-                if row.is_sliced && shutdown == Shutdown::Unclean {
-                    slot = slot.unverified();
-                }
-                shard.load(slot);
-            }
-        }
-        self.index.is_loaded();
-    }
-
-    /// Puts the loaded segments in the log, and lets the newest go on if it has room.
-    fn take_over(&self, loaded: Vec<Loaded>) {
-        let newest = loaded.last().map(|segment| segment.id);
-        let mut needs: Vec<(u32, Row)> = Vec::new();
-        for segment in loaded {
+    /// Puts the segments in the log, to be loaded.
+    fn take_over(&self, probed: Vec<Probed>) {
+        for segment in probed {
             let mut state = Segment::new(segment.size);
-            state.tail = segment.found.tail;
-            let mut rows = Vec::new();
-            for row in &segment.found.rows {
-                row.encode(&mut rows);
-            }
-            let end = state.tail.saturating_add(rows.len() as u32 + FOOTER);
-            let has_room = end.saturating_add(WORTH_CONTINUING) <= state.size;
-            let is_newest = newest == Some(segment.id);
-            let is_active = is_newest && has_room && self.unseal(&segment);
-            state.is_sealed = segment.has_summary && !is_active;
-            // Without room for the rows the segment stays as it is, and is scanned each time.
-            state.is_damaged = end > state.size;
-            if !state.is_sealed {
-                state.rows = rows;
-            }
-            let found = segment.found.rows.into_iter();
-            needs.extend(
-                found
-                    .filter(|row| !row.needs.is_empty())
-                    .map(|row| (segment.id, row)),
-            );
+            let footer = segment.footer.as_ref();
+            state.load = Load::Waiting(footer.map(|footer| footer.rows_len));
+            state.is_sealed = footer.is_some();
+            // Until it was scanned nobody may write a summary.
+            state.is_damaged = footer.is_none();
+            state.tail = footer.map_or(segment.size, |footer| footer.tail);
             self.disk.add_file(segment.id, segment.file);
             let mut log = lock(&self.disk.log);
             log.file_bytes += file_cost(state.size);
             log.next_segment = log.next_segment.max(segment.id.saturating_add(1));
-            if is_active {
-                log.active = segment.id;
-            }
             log.segments.insert(segment.id, state);
         }
-        let mut log = lock(&self.disk.log);
-        for (id, row) in &needs {
-            log.note_needs(row, *id);
+    }
+
+    /// Lets the newest segment go on if it has room. It is the only one whose rows are needed for
+    /// that.
+    fn go_on(&self) {
+        let Some((id, size)) = self.next_to_load() else {
+            return;
+        };
+        let Some(file) = self.disk.file(id) else {
+            return;
+        };
+        let summary = self.disk.read_summary(id, &file, size);
+        let has_summary = summary.is_some();
+        let found = summary.unwrap_or_else(|| self.disk.scan(id, &file, SEGMENT_HEADER..size));
+        self.load_rows(id, &found.rows);
+        let rows: u32 = found.rows.iter().map(Row::encoded_len).sum();
+        let end = found.tail.saturating_add(rows).saturating_add(FOOTER);
+        let has_room = end.saturating_add(WORTH_CONTINUING) <= size;
+        let is_active = has_room && (!has_summary || self.unseal(&file, size));
+        if is_active || !has_summary {
+            self.know_rows(id, &found);
         }
-        let unsealed = log.segments.iter().filter(|(id, segment)| {
-            !segment.is_sealed && !segment.is_damaged && **id != log.active
-        });
-        let unsealed: Vec<u32> = unsealed.map(|(id, _)| *id).collect();
-        drop(log);
-        for id in unsealed {
+        {
+            let mut log = lock(&self.disk.log);
+            if is_active {
+                log.active = id;
+            }
+            if let Some(segment) = log.segments.get_mut(&id) {
+                segment.load = Load::Loaded;
+            }
+        }
+        if !is_active && !has_summary {
             self.seal(id);
         }
     }
 
     /// Takes the summary off a segment that is to go on: it would hide what happens from now on.
-    fn unseal(&self, segment: &Loaded) -> bool {
-        if !segment.has_summary {
-            return true;
-        }
+    fn unseal(&self, file: &File, size: u32) -> bool {
         let io = &self.disk.io;
         let zeros = Bytes::from_static(&[0; FOOTER as usize]);
-        let wrote = io.write_at(&segment.file, &[zeros], u64::from(segment.size - FOOTER));
-        let synced = wrote.and_then(|()| io.sync(&segment.file));
+        let wrote = io.write_at(file, &[zeros], u64::from(size - FOOTER));
+        let synced = wrote.and_then(|()| io.sync(file));
         if let Err(error) = &synced {
             self.report(&Event::WriteFailed(error.to_string()));
         }
@@ -545,6 +494,7 @@ impl Inner {
 
     /// Seals, syncs and marks the zone clean, after the last write.
     pub(crate) fn shut_down(&self) {
+        self.loading.wait();
         let unsealed: Vec<u32> = {
             let log = lock(&self.disk.log);
             let unsealed = log

@@ -70,7 +70,8 @@ impl Volume {
     pub(crate) fn review(&self, judge: &mut dyn FnMut(&Key, &Bytes) -> Review) -> Reviewed {
         let inner = &self.inner;
         let mut reviewed = Reviewed {
-            is_complete: true,
+            // What was not loaded because the volume is being closed was not looked at.
+            is_complete: inner.loading.wait(),
             ..Reviewed::default()
         };
         for position in 0..inner.index.shards().count() {

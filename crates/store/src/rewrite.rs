@@ -22,7 +22,7 @@ use bytes::Bytes;
 
 use crate::admit::{Hold, NewBody, Publish, Source};
 use crate::disk::format::{Kind, payload_sum};
-use crate::disk::segment::file_cost;
+use crate::disk::segment::{Load, file_cost};
 use crate::disk::writer::Job;
 use crate::entry::{Body, Pins, Slice, Stored};
 use crate::fill::Fill;
@@ -122,7 +122,11 @@ impl Inner {
         let log = lock(&self.disk.log);
         let active = log.active;
         let (&id, segment) = log.segments.iter().find(|(id, _)| **id != active)?;
-        if segment.open > 0 || !segment.fills.is_empty() || !segment.is_sealed {
+        if segment.open > 0
+            || !segment.fills.is_empty()
+            || !segment.is_sealed
+            || segment.load != Load::Loaded
+        {
             return None;
         }
         let size = segment.size;

@@ -24,7 +24,7 @@ use crate::admit::NotStored;
 use crate::disk::format::{Kind, RECORD_HEADER, ROW, Row, SegmentHeader, aligned};
 use crate::disk::io::File;
 use crate::disk::ready::SegmentFile;
-use crate::disk::segment::{Place, Retired, Segment, file_cost};
+use crate::disk::segment::{Load, Place, Retired, Segment, file_cost};
 use crate::fill::Fill;
 use crate::key::Key;
 use crate::lock::{lock, write};
@@ -237,7 +237,8 @@ impl Inner {
             let Some((&id, segment)) = oldest else {
                 return Eviction::Nothing;
             };
-            if segment.open > 0 {
+            // INVARIANT 2 of `load`.
+            if segment.open > 0 || segment.load == Load::Running {
                 return Eviction::Busy;
             }
             let (slow, others) = self.slow_fills(segment);

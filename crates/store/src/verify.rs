@@ -79,7 +79,7 @@ impl Verification<'_> {
     /// False if it was ended.
     fn run(&mut self) -> bool {
         let mut last = 0;
-        if self.inner.is_closed() {
+        if !self.inner.loading.wait() || self.inner.is_closed() {
             return false;
         }
         while let Some((id, slots)) = self.segment_after(last) {

@@ -41,6 +41,7 @@ use crate::index::{Found, Index, Slot, UseTime};
 use crate::journal::JournalFile;
 use crate::key::Key;
 use crate::lend::Limits;
+use crate::load::Loading;
 use crate::lock::{lock, read};
 use crate::recover::{self, StoreError};
 use crate::sweep::Swept;
@@ -76,6 +77,9 @@ pub struct ZoneConf {
     pub flush: Duration,
     /// Bytes that may wait for the disk.
     pub queue: u64,
+    /// Up to so many bytes of summaries, of 40 for an entry, are loaded before a zone is there;
+    /// with more it is there at once, and loaded in the background.
+    pub warm_up: u64,
 }
 
 impl ZoneConf {
@@ -92,6 +96,7 @@ impl ZoneConf {
             small: 8 << 10,
             flush: Duration::from_secs(1),
             queue: 32 << 20,
+            warm_up: 4 << 20,
         }
     }
 }
@@ -131,6 +136,14 @@ pub enum Event {
         dir: String,
         /// How many.
         count: usize,
+    },
+    /// All that is on the disk is known, some time after the zone was opened.
+    #[error("{entries} entries loaded in {ms} ms")]
+    Loaded {
+        /// How many entries there are.
+        entries: u64,
+        /// Milliseconds since the zone was opened.
+        ms: u64,
     },
     /// The zone was open when its process ended.
     #[error("zone was not closed: {entries} entries recovered")]
@@ -243,6 +256,8 @@ pub(crate) struct Inner {
     pub(crate) conf: ZoneConf,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) index: Index,
+    /// Whether all that is on the disk is in the index.
+    pub(crate) loading: Loading,
     pub(crate) disk: Disk,
     pub(crate) counters: Counters,
     pub(crate) events: Arc<dyn Fn(&Event) + Send + Sync>,
@@ -392,6 +407,7 @@ impl Volume {
     /// Calls `f` for each entry, in no order; entries that come or go meanwhile may be missed.
     pub(crate) fn entries(&self, f: &mut dyn FnMut(&Key, EntrySummary)) {
         let inner = &self.inner;
+        inner.loading.wait();
         let oldest = inner.use_time().oldest;
         for shard in inner.index.shards() {
             let slots: Vec<Slot> = read(shard).table.iter().collect();
@@ -399,6 +415,12 @@ impl Volume {
                 f(&slot.key, summary(slot));
             }
         }
+    }
+
+    /// Waits until everything that is on the disk is known; false if it never will be, because the
+    /// volume was closed.
+    pub(crate) fn loaded(&self) -> bool {
+        self.inner.loading.wait()
     }
 
     /// Waits until everything that was finished is in the kernel. For tests and tools.
@@ -628,6 +650,8 @@ impl Inner {
                 break;
             }
         }
+        // Where its record stands is known only then.
+        self.loading.wait();
         self.remove_in_place(key)
     }
 

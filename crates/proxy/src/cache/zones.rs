@@ -345,7 +345,7 @@ fn platform(declared: &ZonePath) -> Platform {
     let name = declared.name.clone();
     let tell = move |event: &Event| {
         let level = match event {
-            Event::Recovered { .. } | Event::Foreign { .. } => Level::Notice,
+            Event::Recovered { .. } | Event::Loaded { .. } | Event::Foreign { .. } => Level::Notice,
             _ => Level::Error,
         };
         error::process(level, format_args!("cache \"{name}\": {event}"));

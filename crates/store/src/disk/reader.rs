@@ -97,10 +97,8 @@ impl Disk {
 
     /// Reads the summary of a segment as it stands there.
     pub(crate) fn read_rows(&self, id: u32, file: &File, size: u32) -> Option<Summary> {
-        let mut block = [0; FOOTER as usize];
+        let footer = self.read_footer(id, file, size)?;
         let end = size.checked_sub(FOOTER)?;
-        self.io.read_at(file, &mut block, u64::from(end)).ok()?;
-        let footer = Footer::decode(&block, self.seed, id, size)?;
         let mut rows = vec![0; footer.rows_len as usize];
         let start = u64::from(end - footer.rows_len);
         self.io.read_at(file, &mut rows, start).ok()?;
@@ -108,6 +106,14 @@ impl Disk {
             tail: footer.tail,
             rows,
         })
+    }
+
+    /// Reads the footer of a segment.
+    pub(crate) fn read_footer(&self, id: u32, file: &File, size: u32) -> Option<Footer> {
+        let mut block = [0; FOOTER as usize];
+        let end = size.checked_sub(FOOTER)?;
+        self.io.read_at(file, &mut block, u64::from(end)).ok()?;
+        Footer::decode(&block, self.seed, id, size)
     }
 
     /// Finds the records of a segment from `start` on.

@@ -42,6 +42,8 @@ const PLAIN_FILE: u32 = 4 * 4096;
 const SMALLEST_EXTENT: u32 = 4096;
 
 const MIB: u64 = 1 << 20;
+/// The longest segment.
+pub(crate) const MAX_SEGMENT: u32 = 64 << 20;
 
 /// Where a record stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -119,6 +121,25 @@ pub(crate) fn least_extent(wanted: u32) -> u32 {
     wanted.min(SMALLEST_EXTENT).next_multiple_of(ALIGN)
 }
 
+/// Whether the rows of a segment are in the index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// Not yet. Bytes of its summary, if it seems to have one.
+    Waiting(Option<u32>),
+    /// They are being read.
+    Running,
+    /// They are, or there were none.
+    #[default]
+    Loaded,
+}
+
+impl Load {
+    /// Whether nobody has begun.
+    pub(crate) fn is_waiting(self) -> bool {
+        matches!(self, Self::Waiting(_))
+    }
+}
+
 /// What is known about one segment.
 #[derive(Debug, Default)]
 pub(crate) struct Segment {
@@ -128,6 +149,8 @@ pub(crate) struct Segment {
     pub(crate) tail: u32,
     /// Encoded summary rows, until they are on the disk.
     pub(crate) rows: Vec<u8>,
+    /// Whether its rows are in the index.
+    pub(crate) load: Load,
     /// Whether the rows are on the disk and no longer in memory.
     pub(crate) is_sealed: bool,
     /// Whether a write to it went wrong: its summary must be found by scanning.

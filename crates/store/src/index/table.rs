@@ -40,12 +40,14 @@ impl Table {
         None
     }
 
-    /// Puts a slot in unless a newer one or a newer grave of its key is there.
-    pub(crate) fn insert_older(&mut self, slot: Slot) {
+    /// Puts a slot in unless a newer one or a newer grave of its key is there; whether it did.
+    pub(crate) fn insert_older(&mut self, slot: Slot) -> bool {
         let is_older = |position: usize| slot.is_newer_than(&self.cells[position].slot());
-        if self.position(&slot.key).is_none_or(is_older) {
+        let is_in = self.position(&slot.key).is_none_or(is_older);
+        if is_in {
             self.insert(slot);
         }
+        is_in
     }
 
     /// Takes a slot out.

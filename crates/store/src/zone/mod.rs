@@ -125,6 +125,13 @@ impl Zone {
         self.volume.load().usage()
     }
 
+    /// Waits until everything that is on the disk is known; false if it never will be, because the
+    /// zone was closed. Until then what is not known yet is a miss, and [`Zone::usage`] counts what
+    /// is known.
+    pub fn loaded(&self) -> bool {
+        self.volume.load_full().loaded()
+    }
+
     /// Calls `f` for each entry, in no order; entries that come or go meanwhile may be missed.
     pub fn entries(&self, f: &mut dyn FnMut(&Key, EntrySummary)) {
         self.volume.load_full().entries(f);
