@@ -17,6 +17,8 @@
 //! 4. Once the directory is lent, a writer uses only the space that it was granted, and makes no
 //!    entry; whoever reads along gets the whole body all the same.
 //!
+//! 5. A key that belongs to another disk is not published.
+//!
 //! It never waits for the disk.
 
 use std::sync::Arc;
@@ -208,6 +210,9 @@ impl Writer {
     }
 
     fn check(&self) -> Result<(), NotStored> {
+        if self.inner.health.is_failed() {
+            return Err(NotStored::Disk);
+        }
         if self.inner.is_closed() && !self.fill.is_detached() {
             return Err(NotStored::Closed);
         }
@@ -581,6 +586,10 @@ impl Inner {
         if publish.replaces.is_some() && publish.replaces != older.map(|slot| slot.place()) {
             return Err(NotStored::Superseded);
         }
+        // INVARIANT 5. The answer holds as long as the lock of the shard.
+        if !self.health.may_hold(&key) {
+            return Err(NotStored::Superseded);
+        }
         // Writing an entry again is no use of it.
         let kept = older.filter(|_| publish.replaces.is_some());
         let used = kept.map_or_else(|| self.now_s(), |slot| slot.used);
@@ -657,6 +666,7 @@ impl Inner {
             stored: Arc::new(stored),
             pins,
             fill,
+            origin: self.serial,
         }
     }
 }

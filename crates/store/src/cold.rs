@@ -69,7 +69,7 @@ impl Volume {
     /// As `find`, without waiting for the disk.
     pub(crate) fn look(&self, key: &Key) -> Look {
         let inner = &self.inner;
-        if inner.is_closed() {
+        if !inner.is_found_in() {
             return Look::Missing;
         }
         match inner.index.touch(key, inner.use_time()) {

@@ -238,6 +238,8 @@ pub struct Entry {
     pub(crate) fill: Option<Arc<Fill>>,
     /// Set if slices may have to be compared with their checksums.
     pub(crate) zone: Weak<Inner>,
+    /// The possession of a directory that it is from.
+    pub(crate) origin: u64,
 }
 
 impl Entry {

@@ -28,6 +28,7 @@ use crate::disk::format::{
 use crate::disk::io::File;
 use crate::disk::segment::file_cost;
 use crate::disk::{JOURNAL_NAME, JOURNAL_NEW_NAME};
+use crate::health::Tried;
 use crate::lock::{lock, read};
 use crate::volume::{Event, Inner, Volume};
 
@@ -116,7 +117,29 @@ impl Volume {
     }
 }
 
+impl JournalFile {
+    /// Whether there is no file, nor was one.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.file.is_none() && !self.found.is_damaged
+    }
+}
+
 impl Inner {
+    /// Reads what the file holds now. `None` if that is not all it held.
+    pub(crate) fn journal_records(&self) -> Option<Vec<Bytes>> {
+        let journal = lock(&self.journal);
+        if journal.found.is_damaged {
+            return None;
+        }
+        let Some(file) = &journal.file else {
+            return Some(Vec::new());
+        };
+        let mut bytes = vec![0; journal.size as usize];
+        self.disk.io.read_at(file, &mut bytes, 0).ok()?;
+        let scanned = scan(&Bytes::from(bytes), self.disk.seed);
+        (!scanned.has_hole).then_some(scanned.records)
+    }
+
     fn note(&self, record: &Bytes) -> Result<(), JournalError> {
         if !lock(&self.disk.log).plan.has_superblock() {
             return Ok(());
@@ -215,6 +238,7 @@ impl Inner {
     }
 
     fn refused(&self, error: io::Error) -> JournalError {
+        self.health.met(&error, Tried::Create);
         self.counters.write_failed();
         self.report(&Event::WriteFailed(error.to_string()));
         JournalError::Disk(error)

@@ -28,8 +28,7 @@ use crate::disk::ready::SegmentFile;
 use crate::disk::segment::{Place, Plan};
 use crate::fill::{Fill, ViewState};
 use crate::lock::{lock, write};
-use crate::recover::StoreError;
-use crate::volume::{Inner, Platform, Volume, ZoneConf};
+use crate::volume::{Inner, Volume, ZoneConf};
 
 /// Granted to a fill whose length is not known. Arbitrary: most bodies of unknown length are pages.
 const UNKNOWN_LEN: u64 = 8 << 20;
@@ -90,21 +89,6 @@ impl Volume {
     /// that run go on for their readers. Waits until what was finished is written.
     pub(crate) fn lend(&self) {
         self.inner.lend();
-    }
-
-    /// The volume opened again after it was lent; `None` if it was not.
-    pub(crate) fn take_back(&self) -> Result<Option<Arc<Self>>, StoreError> {
-        let lent = &self.inner;
-        if !lent.is_shut() {
-            return Ok(None);
-        }
-        let platform = Platform {
-            io: Arc::clone(&lent.disk.io),
-            events: Arc::clone(&lent.events),
-        };
-        let conf = lock(&self.conf).clone();
-        // The thread that is there writes what fills were granted, and ends after the last one.
-        Self::open(conf, Arc::clone(&lent.clock), platform).map(Some)
     }
 }
 

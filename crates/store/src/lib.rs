@@ -13,6 +13,8 @@
 //! - `sweep`, `rewrite` – eviction, inactivity, space
 //! - `recover`, `load` – opening, in the foreground and in the background, and closing
 //! - `journal` – small records that are durable before they are acknowledged
+//! - `event` – what an operator is told
+//! - `health` – when a disk is given up, and what it must not bring back
 //! - `review` – looking at every head, to remove or change it
 //! - `inspect` – looking at every entry, to tell what there is
 //! - `verify` – comparing everything with its checksums
@@ -28,10 +30,12 @@ mod clock;
 mod cold;
 mod disk;
 mod entry;
+mod event;
 mod fill;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzz;
+mod health;
 mod index;
 mod inspect;
 mod journal;
@@ -65,4 +69,4 @@ pub use review::{Review, Reviewed};
 pub use sweep::Swept;
 pub use verify::{Progress, Verified};
 pub use volume::{EntrySummary, Event, Platform, Usage, ZoneConf};
-pub use zone::{Listener, Zone};
+pub use zone::{DiskConf, DiskState, DiskUsage, Listener, MAX_DISKS, Zone};

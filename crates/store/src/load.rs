@@ -58,6 +58,8 @@ struct State {
     began_ms: u64,
     /// Whether the zone was open when its process ended.
     was_open: bool,
+    /// Whether nobody is told.
+    is_quiet: bool,
 }
 
 impl Loading {
@@ -66,6 +68,16 @@ impl Loading {
         let mut state = lock(&self.state);
         state.began_ms = now_ms;
         state.was_open = was_open;
+    }
+
+    /// Tells nobody of it: it is no start.
+    pub(crate) fn be_quiet(&self) {
+        lock(&self.state).is_quiet = true;
+    }
+
+    /// Whether someone still loads.
+    pub(crate) fn is_running(&self) -> bool {
+        lock(&self.state).running > 0
     }
 
     /// Waits until everything is loaded, or nobody loads any more; whether everything is.
@@ -264,6 +276,9 @@ impl Inner {
     fn tell_loaded(&self) {
         let (began_ms, was_open, is_much) = {
             let state = lock(&self.loading.state);
+            if state.is_quiet {
+                return;
+            }
             (state.began_ms, state.was_open, state.is_much)
         };
         let entries = self.index.count();

@@ -29,7 +29,8 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::clock::Clock;
 use crate::disk::format::{
-    FOOTER, Footer, Row, SEGMENT_HEADER, SUPERBLOCK, SegmentHeader, Shutdown, Superblock, seed_of,
+    FOOTER, Footer, Membership, Row, SEGMENT_HEADER, SUPERBLOCK, SegmentHeader, Shutdown,
+    Superblock, seed_of,
 };
 use crate::disk::io::{DirEntry, DiskIo, File};
 use crate::disk::ready::Readers;
@@ -39,6 +40,7 @@ use crate::disk::{
     Disk, JOURNAL_NAME, JOURNAL_NEW_NAME, RETIRED, SEGMENT, SET_ASIDE, SUPERBLOCK_NAME,
     segment_number,
 };
+use crate::health::Health;
 use crate::index::Index;
 use crate::lend::Limits;
 use crate::load::Loading;
@@ -97,14 +99,45 @@ struct Probed {
     footer: Option<Footer>,
 }
 
-/// Opens the zone, without its disk thread.
+/// What is made of a directory that holds something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// It goes on as it is.
+    Resume,
+    /// It goes on in a new segment: someone may still read what the newest one has no record of.
+    Apart,
+    /// Everything is removed.
+    Empty,
+}
+
+/// What is made of the path to a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parents {
+    /// All of it is made.
+    Make,
+    /// Its parent must be there: where it is not, a file system may not be mounted.
+    Need,
+}
+
+/// How a directory is opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    pub(crate) start: Start,
+    pub(crate) parents: Parents,
+}
+
+/// Numbers possessions of directories.
+static SERIALS: AtomicU64 = AtomicU64::new(1);
+
+/// Opens a directory, without its disk thread.
 pub(crate) fn open(
     conf: ZoneConf,
-    clock: Arc<dyn Clock>,
-    platform: Platform,
+    (clock, platform): (Arc<dyn Clock>, Platform),
+    how: How,
 ) -> Result<Arc<Inner>, StoreError> {
     let opening = Opening {
         dir: conf.path.clone(),
+        how,
         plan: Plan::new(conf.max_size, conf.segment_size),
         io: platform.io,
         events: platform.events,
@@ -117,6 +150,7 @@ pub(crate) fn open(
         seed,
         uuid: superblock.uuid,
         created_ms: superblock.created_ms,
+        membership: Mutex::new(superblock.membership),
         superblock: Mutex::new(file),
         log: Mutex::new(Log::new(opening.plan)),
         syncing: Mutex::new(()),
@@ -147,6 +181,8 @@ pub(crate) fn open(
         is_low: AtomicBool::new(false),
         is_turn_queued: AtomicBool::new(false),
         rewrite_credit: AtomicU64::new(0),
+        health: Health::default(),
+        serial: SERIALS.fetch_add(1, Ordering::Relaxed),
         this: this.clone(),
     });
     inner.load(&opening, &superblock)?;
@@ -165,6 +201,7 @@ pub(crate) fn is_there(io: &dyn DiskIo, dir: &Path) -> Result<bool, StoreError> 
 /// What is at hand before there is a zone.
 struct Opening {
     dir: PathBuf,
+    how: How,
     plan: Plan,
     io: Arc<dyn DiskIo>,
     events: Arc<dyn Fn(&Event) + Send + Sync>,
@@ -174,15 +211,18 @@ impl Opening {
     /// Locks and reads the superblock, or makes one. No file if the zone has no room for any.
     fn superblock(&self, now_ms: u64) -> Result<(Superblock, Option<File>), StoreError> {
         let at_dir = |what, source| StoreError::io(what, &self.dir, source);
-        self.io
-            .make_dir(&self.dir)
-            .map_err(|error| at_dir("create", error))?;
+        let made = match self.how.parents {
+            Parents::Make => self.io.make_dir(&self.dir),
+            Parents::Need => self.io.make_last_dir(&self.dir),
+        };
+        made.map_err(|error| at_dir("create", error))?;
         let path = self.dir.join(SUPERBLOCK_NAME);
         let fresh = Superblock {
             uuid: self.io.random(),
             created_ms: now_ms,
             shutdown: Shutdown::Clean,
             next_segment: 1,
+            membership: None,
         };
         let existing = match self.io.open(&path) {
             Ok(file) => Some(file),
@@ -191,6 +231,16 @@ impl Opening {
         };
         if let Some(file) = existing {
             self.lock(&file)?;
+            if self.how.start == Start::Empty {
+                let is_used =
+                    |entry: &DirEntry| entry.name.to_str().and_then(segment_number).is_some();
+                if self.list()?.iter().any(is_used) {
+                    let path = self.dir.display().to_string();
+                    (self.events)(&Event::DiskCleared { path });
+                }
+                self.remove_all()?;
+                return self.create_superblock(fresh);
+            }
             let mut block = vec![0; SUPERBLOCK as usize];
             let read = self.io.read_at(&file, &mut block, 0);
             // The process ended between creating the file and writing to it.
@@ -207,9 +257,17 @@ impl Opening {
             }
             self.set_aside_all()?;
         }
+        self.create_superblock(fresh)
+    }
+
+    fn create_superblock(
+        &self,
+        fresh: Superblock,
+    ) -> Result<(Superblock, Option<File>), StoreError> {
         if !self.plan.has_superblock() {
             return Ok((fresh, None));
         }
+        let path = self.dir.join(SUPERBLOCK_NAME);
         let created = self.io.create(&path, SUPERBLOCK);
         let file = created.map_err(|error| StoreError::io("create", &path, error))?;
         self.lock(&file)?;
@@ -292,7 +350,10 @@ impl Inner {
         self.take_over(probed);
         self.loading
             .begin(self.clock.now(), superblock.shutdown == Shutdown::Unclean);
-        self.go_on();
+        match opening.how.start {
+            Start::Resume => self.go_on(),
+            Start::Apart | Start::Empty => self.loading.be_quiet(),
+        }
         self.trim();
         self.begin_loading()
     }
@@ -474,6 +535,12 @@ impl Inner {
         synced.is_ok()
     }
 
+    /// Writes down of which set of disks this one is.
+    pub(crate) fn stamp(&self, membership: Membership) -> Result<(), StoreError> {
+        *lock(&self.disk.membership) = Some(membership);
+        self.write_superblock(Shutdown::Unclean)
+    }
+
     fn write_superblock(&self, shutdown: Shutdown) -> Result<(), StoreError> {
         let superblock = lock(&self.disk.superblock);
         let Some(file) = &*superblock else {
@@ -484,6 +551,7 @@ impl Inner {
             created_ms: self.disk.created_ms,
             shutdown,
             next_segment: lock(&self.disk.log).next_segment,
+            membership: *lock(&self.disk.membership),
         };
         let bytes = Bytes::from(block.encode());
         let io = &self.disk.io;

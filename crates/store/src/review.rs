@@ -23,6 +23,7 @@ use crate::index::Slot;
 use crate::key::Key;
 use crate::lock::{lock, read, write};
 use crate::volume::{Inner, Volume, tombstone_row};
+use crate::zone::placement::Share;
 /// Keys of one tombstone: a few kilobytes.
 const MAX_KEYS: usize = 256;
 /// How often an entry is looked for that moves while it is looked at.
@@ -184,6 +185,25 @@ impl Inner {
         }
     }
 
+    /// Removes all entries whose keys are not of a share; how many. Waits until all are loaded.
+    pub(crate) fn drop_strays(&self, share: &Share) -> u64 {
+        self.loading.wait();
+        let mut dropped = Reviewed::default();
+        for position in 0..self.index.shards().count() {
+            let slots = self.slots(position).into_iter();
+            let strays = slots.filter(|slot| !share.has(&slot.key));
+            let mut strays: Vec<_> = strays.map(|slot| (slot.key, slot.place())).collect();
+            let mut others = Vec::new();
+            self.bury(position, &mut strays, (&mut others, &mut dropped));
+            for key in &others {
+                // There is no room for a tombstone of many, or the entry has just moved.
+                let _open = read(&self.door);
+                dropped.removed += u64::from(!self.is_closed() && self.remove(key));
+            }
+        }
+        dropped.removed
+    }
+
     /// Removes entries of a shard that stand where they were; the others are to be looked at again.
     fn bury(
         &self,
@@ -238,6 +258,7 @@ impl Inner {
                 let tombstone = self.tombstone(place, Key([0; 16]), &keys);
                 let is_written = self.write_record(place, &[tombstone]);
                 self.end_reservation(place.segment);
+                keys.iter().for_each(|key| self.health.note(*key));
                 return (keys, is_written);
             }
             drop(shard);

@@ -26,6 +26,7 @@ use crate::disk::io::File;
 use crate::disk::ready::SegmentFile;
 use crate::disk::segment::{Load, Place, Retired, Segment, file_cost};
 use crate::fill::Fill;
+use crate::health::Tried;
 use crate::key::Key;
 use crate::lock::{lock, write};
 use crate::volume::{Event, Inner, tombstone_row};
@@ -188,13 +189,16 @@ impl Inner {
                 let mut log = lock(&self.disk.log);
                 log.segments.insert(id, Segment::new(size));
                 log.active = id;
+                self.health.set_full(false);
                 Creation::Done
             }
             Err(error) => {
                 lock(&self.disk.log).discharge(file_cost(size));
                 if error.kind() == io::ErrorKind::StorageFull {
+                    self.health.set_full(true);
                     return Creation::NoSpace;
                 }
+                self.health.met(&error, Tried::Create);
                 self.counters.write_failed();
                 self.report(&Event::WriteFailed(error.to_string()));
                 Creation::Failed

@@ -32,19 +32,22 @@ use crate::clock::Clock;
 use crate::cold::RecordLoads;
 use crate::disk::Disk;
 use crate::disk::format::{Kind, RECORD_HEADER, RecordHeader, Row, payload_sum};
-use crate::disk::io::{DiskIo, File, RealIo};
+use crate::disk::io::File;
 use crate::disk::reader::ReadError;
 use crate::disk::segment::{Place, Refused};
 use crate::entry::{Body, Entry, Pins, Slice, Stored};
+pub use crate::event::{Event, Platform};
 use crate::fill::Fill;
+use crate::health::{Health, Tried};
 use crate::index::{Found, Index, Slot, UseTime};
 use crate::journal::JournalFile;
 use crate::key::Key;
 use crate::lend::Limits;
 use crate::load::Loading;
 use crate::lock::{lock, read};
-use crate::recover::{self, StoreError};
+use crate::recover::{self, How, StoreError};
 use crate::sweep::Swept;
+use crate::zone::DiskConf;
 
 /// Bodies up to this are verified whole before they are first used after an unclean stop; larger
 /// ones slice by slice. Arbitrary: about a millisecond of reading.
@@ -59,6 +62,10 @@ pub struct ZoneConf {
     pub name: String,
     /// Its directory; created if it is not there.
     pub path: PathBuf,
+    /// What part of all keys it gets, where there are other disks.
+    pub weight: u32,
+    /// Further directories, on other disks.
+    pub disks: Vec<DiskConf>,
     /// The most that all files and the directory may take; `None`: until `min_free` or the disk
     /// ends it.
     pub max_size: Option<u64>,
@@ -88,6 +95,8 @@ impl ZoneConf {
         Self {
             name: name.into(),
             path: path.into(),
+            weight: 1,
+            disks: Vec::new(),
             max_size: None,
             min_free: 0,
             inactive: Duration::from_secs(600),
@@ -97,76 +106,6 @@ impl ZoneConf {
             flush: Duration::from_secs(1),
             queue: 32 << 20,
             warm_up: 4 << 20,
-        }
-    }
-}
-
-/// Something that an operator may want to read about: one log line.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Event {
-    /// A record or slice does not have its checksum; the entry is gone.
-    #[error("corrupt record of {key} in segment {segment} at {offset}")]
-    Corrupt {
-        /// The entry.
-        key: Key,
-        /// Where its record stands.
-        segment: u32,
-        /// Where its record stands.
-        offset: u32,
-    },
-    /// The disk refused a write or a sync.
-    #[error("write failed: {0}")]
-    WriteFailed(String),
-    /// The disk refused a read.
-    #[error("read failed: {0}")]
-    ReadFailed(String),
-    /// A file could not be used and was renamed.
-    #[error("{from} is not usable and was renamed to {to}")]
-    SetAside {
-        /// Its name before.
-        from: String,
-        /// Its name now.
-        to: String,
-    },
-    /// The directory holds files of someone else, which were left alone.
-    #[error("{count} foreign names in {dir} were left alone")]
-    Foreign {
-        /// The directory.
-        dir: String,
-        /// How many.
-        count: usize,
-    },
-    /// All that is on the disk is known, some time after the zone was opened.
-    #[error("{entries} entries loaded in {ms} ms")]
-    Loaded {
-        /// How many entries there are.
-        entries: u64,
-        /// Milliseconds since the zone was opened.
-        ms: u64,
-    },
-    /// The zone was open when its process ended.
-    #[error("zone was not closed: {entries} entries recovered")]
-    Recovered {
-        /// How many entries were found.
-        entries: u64,
-    },
-}
-
-/// What a zone is given by its surroundings.
-#[derive(Clone)]
-pub struct Platform {
-    /// The file system.
-    pub io: Arc<dyn DiskIo>,
-    /// Called for each event, from any thread; must not call the zone.
-    pub events: Arc<dyn Fn(&Event) + Send + Sync>,
-}
-
-impl Default for Platform {
-    fn default() -> Self {
-        Self {
-            io: Arc::new(RealIo),
-            events: Arc::new(|_| {}),
         }
     }
 }
@@ -281,6 +220,10 @@ pub(crate) struct Inner {
     pub(crate) is_turn_queued: AtomicBool,
     /// Bytes that may be written again.
     pub(crate) rewrite_credit: AtomicU64,
+    /// How the disk is.
+    pub(crate) health: Health,
+    /// A number that no other possession of a directory has in this process.
+    pub(crate) serial: u64,
     pub(crate) this: Weak<Inner>,
 }
 
@@ -289,17 +232,17 @@ pub(crate) struct Volume {
     pub(crate) inner: Arc<Inner>,
     /// How it is set up now.
     pub(crate) conf: Mutex<ZoneConf>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Volume {
     /// Opens a directory, or makes it. Reads the summaries of all segments.
     pub(crate) fn open(
         conf: ZoneConf,
-        clock: Arc<dyn Clock>,
-        platform: Platform,
+        (clock, platform): (Arc<dyn Clock>, Platform),
+        how: How,
     ) -> Result<Arc<Self>, StoreError> {
-        let inner = recover::open(conf.clone(), clock, platform)?;
+        let inner = recover::open(conf.clone(), (clock, platform), how)?;
         let thread = start_writing(&inner)?;
         Ok(Arc::new(Self {
             inner,
@@ -311,7 +254,7 @@ impl Volume {
     /// Looks an entry up and marks it used. A corrupt record is a miss, a counter and an event.
     pub(crate) fn find(&self, key: &Key) -> Option<Entry> {
         let inner = &self.inner;
-        if inner.is_closed() {
+        if !inner.is_found_in() {
             return None;
         }
         match inner.index.touch(key, inner.use_time())? {
@@ -326,7 +269,7 @@ impl Volume {
         let inner = &self.inner;
         let oldest = inner.use_time().oldest;
         let slot = inner.index.get(key);
-        slot.is_some_and(|slot| slot.used >= oldest)
+        inner.is_found_in() && slot.is_some_and(|slot| slot.used >= oldest)
     }
 
     /// When what `find` would look for was last used, in seconds since 1970; marks nothing.
@@ -353,7 +296,17 @@ impl Volume {
     pub(crate) fn remove(&self, key: &Key) -> bool {
         let inner = &self.inner;
         let _open = read(&inner.door);
-        !inner.is_closed() && inner.remove(key)
+        if inner.health.is_failed() {
+            // It is out of sight already; it must not come back with the disk.
+            inner.health.note(*key);
+            return inner.index.shard(key).remove(key).is_some();
+        }
+        let was_there = !inner.is_closed() && inner.remove(key);
+        // What was under way when the disk was given up may have got nowhere.
+        if inner.health.is_failed() {
+            inner.health.note(*key);
+        }
+        was_there
     }
 
     /// Gives an entry a new head; the body stays where it is.
@@ -362,6 +315,9 @@ impl Volume {
         let _open = read(&inner.door);
         if inner.is_closed() {
             return Err(NotStored::Closed);
+        }
+        if entry.origin != inner.serial {
+            return Err(NotStored::Superseded);
         }
         let stored = &entry.stored;
         let (body, source, is_doubtful) = match &stored.body {
@@ -392,7 +348,7 @@ impl Volume {
     pub(crate) fn sweep(&self) -> Swept {
         let inner = &self.inner;
         let _open = read(&inner.door);
-        if inner.is_closed() {
+        if !inner.is_found_in() {
             Swept::default()
         } else {
             inner.sweep()
@@ -433,7 +389,7 @@ impl Volume {
     pub(crate) fn sync(&self) -> bool {
         let inner = &self.inner;
         inner.disk.queue.flush();
-        inner.sync_segments()
+        inner.sync_segments() && !inner.health.is_failed()
     }
 
     /// Writes everything down, syncs it and lets the directory go. Later calls find nothing.
@@ -471,6 +427,11 @@ impl Inner {
     /// Whether the zone was closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+
+    /// Whether entries can be found here.
+    pub(crate) fn is_found_in(&self) -> bool {
+        !self.is_closed() && !self.health.is_failed()
     }
 
     /// Seconds since 1970.
@@ -523,7 +484,7 @@ impl Inner {
         if self.is_closed() {
             return Err(NotStored::Closed);
         }
-        if self.is_low.load(Ordering::Relaxed) {
+        if self.is_low.load(Ordering::Relaxed) || self.health.is_failed() {
             return Err(NotStored::Disk);
         }
         let capacity = self.capacity();
@@ -553,6 +514,7 @@ impl Inner {
             stored,
             pins,
             fill: None,
+            origin: self.serial,
         })
     }
 
@@ -575,10 +537,12 @@ impl Inner {
                 return None;
             }
             Err(ReadError::Io(error)) => {
+                self.health.met(&error, Tried::Read);
                 self.report(&Event::ReadFailed(error.to_string()));
                 return None;
             }
         };
+        self.health.has_read();
         let mut entry = self.pin(Arc::new(stored))?;
         if must_verify(slot) {
             entry = self.verify(entry)?;
@@ -605,6 +569,7 @@ impl Inner {
             pins,
             fill: None,
             zone: Weak::new(),
+            origin: self.serial,
         })
     }
 
@@ -625,7 +590,7 @@ impl Inner {
         });
     }
 
-    fn remove(&self, key: &Key) -> bool {
+    pub(crate) fn remove(&self, key: &Key) -> bool {
         for _ in 0..MAX_ATTEMPTS {
             let mut shard = self.index.shard(key);
             if !shard.may_have(key) {
@@ -642,6 +607,7 @@ impl Inner {
                         self.kill(key, place);
                     }
                     self.end_reservation(place.segment);
+                    self.health.note(*key);
                     return true;
                 }
                 Err(Refused::NoRoom | Refused::Gone) => drop(shard),
@@ -665,6 +631,8 @@ impl Inner {
         }
         self.kill(key, slot.place());
         self.void_row(slot.place());
+        self.mark_dirty(slot.place().segment);
+        self.health.note(*key);
         true
     }
 

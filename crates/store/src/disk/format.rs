@@ -47,6 +47,10 @@ const JOURNAL_MAGIC: u64 = u64::from_le_bytes(*b"mp-journ");
 const JOURNAL_RECORD_MAGIC: u32 = u32::from_le_bytes(*b"mpJr");
 const FOOTER_MAGIC: u64 = u64::from_le_bytes(*b"mp-summy");
 const SUPERBLOCK_USED: usize = 56;
+const MEMBERSHIP_MAGIC: u64 = u64::from_le_bytes(*b"mp-membr");
+/// Where the membership stands in the superblock: in the same sector, so both are written or none.
+const MEMBERSHIP_AT: usize = 64;
+const MEMBERSHIP_USED: usize = 8 + 16 + 8 + 8 + 8;
 /// Where the kind stands in a summary row.
 const ROW_KIND: usize = 32;
 
@@ -136,6 +140,44 @@ pub(crate) struct Superblock {
     pub(crate) shutdown: Shutdown,
     /// A segment number that was never used; also above those whose files are gone.
     pub(crate) next_segment: u32,
+    /// The set of disks that this one is of; none if it never had company.
+    pub(crate) membership: Option<Membership>,
+}
+
+/// Of which set of disks a disk is, and as of when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Membership {
+    /// The set's own name, random.
+    pub(crate) set: [u8; 16],
+    /// Grows each time that a disk leaves the set or comes into it.
+    pub(crate) generation: u64,
+    /// A digest of the uuids of all disks in the set.
+    pub(crate) disks: u64,
+}
+
+impl Membership {
+    fn encode(&self) -> Vec<u8> {
+        let mut block = Vec::with_capacity(MEMBERSHIP_USED);
+        block.extend_from_slice(&MEMBERSHIP_MAGIC.to_le_bytes());
+        block.extend_from_slice(&self.set);
+        block.extend_from_slice(&self.generation.to_le_bytes());
+        block.extend_from_slice(&self.disks.to_le_bytes());
+        seal(&mut block, 0);
+        block
+    }
+
+    fn decode(file: &[u8]) -> Option<Self> {
+        let block = file.get(MEMBERSHIP_AT..MEMBERSHIP_AT + MEMBERSHIP_USED)?;
+        let mut fields = Fields(block);
+        if fields.u64()? != MEMBERSHIP_MAGIC || !is_sealed(block, 0) {
+            return None;
+        }
+        Some(Self {
+            set: fields.bytes()?,
+            generation: fields.u64()?,
+            disks: fields.u64()?,
+        })
+    }
 }
 
 impl Superblock {
@@ -150,6 +192,10 @@ impl Superblock {
         block.extend_from_slice(&self.next_segment.to_le_bytes());
         block.extend_from_slice(&[0; 4]);
         seal(&mut block, 0);
+        if let Some(membership) = &self.membership {
+            block.resize(MEMBERSHIP_AT, 0);
+            block.extend_from_slice(&membership.encode());
+        }
         block.resize(SUPERBLOCK as usize, 0);
         block
     }
@@ -173,6 +219,7 @@ impl Superblock {
             uuid: fields.bytes()?,
             created_ms: fields.u64()?,
             next_segment: fields.u32()?,
+            membership: Membership::decode(file),
         })
     }
 }

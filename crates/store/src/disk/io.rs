@@ -12,6 +12,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 pub(crate) use std::fs::File;
 
@@ -52,6 +53,14 @@ pub struct DirEntry {
 pub trait DiskIo: Send + Sync {
     /// Makes a directory and its parents, unless they are there.
     fn make_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Makes a directory unless it is there; where there are parents, they must be there.
+    fn make_last_dir(&self, dir: &Path) -> io::Result<()> {
+        self.make_dir(dir)
+    }
+    /// The way to one of several disks, where it is another one.
+    fn for_disk(&self, _dir: &Path) -> Option<Arc<dyn DiskIo>> {
+        None
+    }
     /// Names in a directory.
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>>;
     /// Creates a file of `len` zero bytes whose space is allocated; fails if the name exists.
@@ -93,6 +102,13 @@ pub struct RealIo;
 impl DiskIo for RealIo {
     fn make_dir(&self, dir: &Path) -> io::Result<()> {
         fs::create_dir_all(dir)
+    }
+
+    fn make_last_dir(&self, dir: &Path) -> io::Result<()> {
+        match fs::create_dir(dir) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        }
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use hashbrown::HashMap;
 
 use crate::lock::{read, write};
-use format::{FOOTER, SEGMENT_HEADER};
+use format::{FOOTER, Membership, SEGMENT_HEADER};
 use io::{DiskIo, File};
 use ready::{Readers, SegmentFile};
 use segment::Log;
@@ -44,6 +44,8 @@ pub(crate) struct Disk {
     pub(crate) uuid: [u8; 16],
     /// When the zone was made, milliseconds since 1970.
     pub(crate) created_ms: u64,
+    /// The set of disks that it is of.
+    pub(crate) membership: Mutex<Option<Membership>>,
     /// The superblock's file, which holds the lock; `None` once closed, or if the zone has no room
     /// for files.
     pub(crate) superblock: Mutex<Option<File>>,

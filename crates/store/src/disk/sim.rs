@@ -6,11 +6,12 @@
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 
 use super::io::{DirEntry, DiskIo, File, RealIo, Tried};
 use crate::lock::lock;
@@ -22,6 +23,8 @@ pub enum Fault {
     None,
     /// Every write answers EIO.
     WriteError,
+    /// The device is gone: every call answers ENODEV.
+    Gone,
     /// Every read answers EIO.
     ReadError,
     /// Reads do not return until the fault is another one, but of what is written meanwhile: that
@@ -47,6 +50,8 @@ pub struct SimIo {
     /// What was written since the fault was set: file, first byte, first byte behind.
     written: Mutex<Vec<(u64, u64, u64)>>,
     injected: AtomicU64,
+    /// Other devices, by the directories that are on them.
+    disks: Mutex<HashMap<PathBuf, Arc<SimIo>>>,
 }
 
 impl SimIo {
@@ -59,6 +64,20 @@ impl SimIo {
             stalled: AtomicU64::new(0),
             written: Mutex::default(),
             injected: AtomicU64::new(0),
+            disks: Mutex::default(),
+        }
+    }
+
+    /// The device of a directory, which has faults of its own from now on.
+    pub fn disk(&self, dir: impl Into<PathBuf>) -> Arc<SimIo> {
+        let mut disks = lock(&self.disks);
+        Arc::clone(disks.entry(dir.into()).or_default())
+    }
+
+    fn present(&self) -> io::Result<&RealIo> {
+        match self.fault() {
+            Fault::Gone => Err(self.inject(rustix::io::Errno::NODEV)),
+            _ => Ok(&self.real),
         }
     }
 
@@ -135,26 +154,35 @@ impl Default for SimIo {
 
 impl DiskIo for SimIo {
     fn make_dir(&self, dir: &Path) -> io::Result<()> {
-        self.real.make_dir(dir)
+        self.present()?.make_dir(dir)
+    }
+
+    fn make_last_dir(&self, dir: &Path) -> io::Result<()> {
+        self.present()?.make_last_dir(dir)
+    }
+
+    fn for_disk(&self, dir: &Path) -> Option<Arc<dyn DiskIo>> {
+        let disk = lock(&self.disks).get(dir).map(Arc::clone)?;
+        Some(disk)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
-        self.real.list(dir)
+        self.present()?.list(dir)
     }
 
     fn create(&self, path: &Path, len: u64) -> io::Result<File> {
         if self.fault() == Fault::NoSpace {
             return Err(self.inject(rustix::io::Errno::NOSPC));
         }
-        self.real.create(path, len)
+        self.present()?.create(path, len)
     }
 
     fn open(&self, path: &Path) -> io::Result<File> {
-        self.real.open(path)
+        self.present()?.open(path)
     }
 
     fn lock(&self, file: &File) -> io::Result<bool> {
-        self.real.lock(file)
+        self.present()?.lock(file)
     }
 
     fn try_read_at(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<Tried> {
@@ -163,7 +191,7 @@ impl DiskIo for SimIo {
                 Ok(Tried::WouldWait)
             }
             Fault::ReadError => Err(self.inject(rustix::io::Errno::IO)),
-            _ => self.real.try_read_at(file, buf, offset),
+            _ => self.present()?.try_read_at(file, buf, offset),
         }
     }
 
@@ -174,7 +202,7 @@ impl DiskIo for SimIo {
         if self.fault() == Fault::ReadError {
             return Err(self.inject(rustix::io::Errno::IO));
         }
-        self.real.read_at(file, buf, offset)
+        self.present()?.read_at(file, buf, offset)
     }
 
     fn write_at(&self, file: &File, bufs: &[Bytes], offset: u64) -> io::Result<()> {
@@ -188,13 +216,13 @@ impl DiskIo for SimIo {
                 self.injected.fetch_add(1, Ordering::SeqCst);
                 let whole = bufs.concat();
                 let half = Bytes::copy_from_slice(whole.split_at(whole.len() / 2).0);
-                self.real.write_at(file, &[half], offset)
+                self.present()?.write_at(file, &[half], offset)
             }
             Fault::Stall => {
                 self.real.write_at(file, bufs, offset)?;
                 self.note_written(file, bufs, offset)
             }
-            _ => self.real.write_at(file, bufs, offset),
+            _ => self.present()?.write_at(file, bufs, offset),
         }
     }
 
@@ -202,28 +230,28 @@ impl DiskIo for SimIo {
         if self.fault() == Fault::WriteError {
             return Err(self.inject(rustix::io::Errno::IO));
         }
-        Ok(())
+        self.present().map(|_| ())
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
-        self.real.unlink(path)
+        self.present()?.unlink(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.real.rename(from, to)
+        self.present()?.rename(from, to)
     }
 
     fn sync_dir(&self, _: &Path) -> io::Result<()> {
         if self.fault() == Fault::WriteError {
             return Err(self.inject(rustix::io::Errno::IO));
         }
-        Ok(())
+        self.present().map(|_| ())
     }
 
     fn available(&self, dir: &Path) -> io::Result<u64> {
         match self.fault() {
             Fault::Available(bytes) => Ok(bytes),
-            _ => self.real.available(dir),
+            _ => self.present()?.available(dir),
         }
     }
 

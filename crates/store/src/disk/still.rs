@@ -79,6 +79,10 @@ impl DiskIo for StillIo {
         fs::metadata(dir).map(|_| ())
     }
 
+    fn make_last_dir(&self, dir: &Path) -> io::Result<()> {
+        self.make_dir(dir)
+    }
+
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
         RealIo.list(dir)
     }

@@ -27,6 +27,7 @@ use super::syncer::{EndsSyncer, Syncer};
 use crate::admit::NotStored;
 use crate::disk::io::File;
 use crate::fill::Fill;
+use crate::health::Tried;
 use crate::key::Key;
 use crate::lock::{lock, read};
 use crate::volume::{Event, Inner};
@@ -275,6 +276,7 @@ impl Inner {
                 fill.fail(NotStored::Disk);
                 continue;
             }
+            self.health.wrote();
             self.counters.wrote(pending.size);
             for segment in fill.wrote(pending.size) {
                 self.end_reservation(segment);
@@ -320,6 +322,7 @@ impl Inner {
             self.void_row(place);
         }
         self.end_reservation(place.segment);
+        self.health.note(key);
     }
 
     /// Writes a record to its segment. On failure the segment is marked as damaged.
@@ -329,6 +332,7 @@ impl Inner {
         let offset = u64::from(place.offset);
         match file.and_then(|file| self.disk.io.write_at(&file, bufs, offset)) {
             Ok(()) => {
+                self.health.wrote();
                 self.counters.wrote(u64::from(place.size));
                 true
             }
@@ -432,6 +436,8 @@ impl Inner {
     /// Syncs every segment that was written to.
     pub(crate) fn sync_segments(&self) -> bool {
         let _syncing = lock(&self.disk.syncing);
+        // Before the marks are looked at: `health`, invariant 1.
+        let changed = self.health.take_changed();
         let mut are_synced = true;
         let dirty: Vec<u32> = {
             let mut log = lock(&self.disk.log);
@@ -456,7 +462,17 @@ impl Inner {
                 are_synced = false;
             }
         }
+        if !are_synced || self.health.is_failed() {
+            self.health.put_back(changed);
+        }
         are_synced
+    }
+
+    /// Notes that a segment is to be synced.
+    pub(crate) fn mark_dirty(&self, id: u32) {
+        if let Some(segment) = lock(&self.disk.log).segments.get_mut(&id) {
+            segment.is_dirty = true;
+        }
     }
 
     fn mark_damaged(&self, id: u32) {
@@ -466,6 +482,7 @@ impl Inner {
     }
 
     fn report_write(&self, error: &io::Error) {
+        self.health.met(error, Tried::Write);
         self.counters.write_failed();
         self.report(&Event::WriteFailed(error.to_string()));
     }

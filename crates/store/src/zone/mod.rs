@@ -1,20 +1,36 @@
 //! The zone: what a cache asks of its store.
 //!
 //! ```text
-//!   key ──► volumes ──► the one whose key it is: find, begin, remove, …
+//!   key ──► placement ──► the volume whose key it is: find, begin, remove, …
 //! ```
 //!
-//! A zone has a volume for each of its directories. Calls about a key go to its volume; calls about
-//! the zone go to all. All calls are synchronous and may be made from any thread.
+//! A zone has a volume for each of its directories that can be used. Calls about a key go to its
+//! volume; calls about the zone go to all. All calls are synchronous and may be made from any
+//! thread.
+//!
+//! - `placement` – which disk a key belongs to
+//! - `set` – the disks: who is in, who is away, and since when
+//! - `tend` – giving disks up and taking them back, in a thread of its own
+//! - `notes` – the journal, of which each disk has a copy
 //!
 //! 1. `find` answers the newest finished entry of a key, or none.
 //! 2. After `remove` has returned, the removed entry is never found again, also after a crash.
 //! 3. An entry that was not used for `inactive` is not found, whether or not it was swept yet.
+//! 4. A volume that can be found in has no entry whose key belongs to another one. So what a key's
+//!    disk has is the newest, whichever disks came and went.
+//!
+//! With one directory, all that a look-up costs more than with a volume alone is a comparison.
 //!
 //! It knows nothing of HTTP: freshness, variants and statuses are the caller's.
 
+mod notes;
+pub(crate) mod placement;
+mod set;
+mod tend;
+
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, RwLock, Weak};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -26,21 +42,62 @@ use crate::disk::io::DiskIo;
 use crate::disk::still::{StillIo, Touch};
 use crate::entry::Entry;
 use crate::inspect::Glance;
-use crate::journal::{Journal, JournalError};
 use crate::key::Key;
+use crate::lock::{lock, read};
 use crate::recover::{self, StoreError};
 use crate::review::{Review, Reviewed};
 use crate::sweep::Swept;
 use crate::verify::{Progress, Verified};
 use crate::volume::{EntrySummary, Event, Platform, Usage, Volume, ZoneConf};
+pub use placement::MAX_DISKS;
+use placement::{Placement, Share};
+use set::{Control, Phase};
+pub use set::{DiskConf, DiskState, DiskUsage};
 
 /// Who is told of events, from any thread.
 pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// A named cache on disk. Closed when dropped.
 pub struct Zone {
-    /// Another one after each time that the directory was lent.
-    volume: ArcSwap<Volume>,
+    /// Another one each time that a disk comes or goes.
+    live: ArcSwap<Live>,
+    /// The disks. Not for calls about a key.
+    control: Mutex<Control>,
+    /// Held by whoever tends the disks.
+    tending: Mutex<()>,
+    /// Held alone while what must not come back is handed from one volume of a disk to the next.
+    moving: RwLock<()>,
+    /// Held alone while the journal of a disk is brought up to date.
+    noting: RwLock<()>,
+    /// How often the journal was changed.
+    noted: AtomicU64,
+    clock: Arc<dyn Clock>,
+    platform: Platform,
+    this: Weak<Zone>,
+}
+
+/// The disks in use, for calls about a key.
+#[derive(Default)]
+struct Live {
+    volumes: Vec<Arc<Volume>>,
+    placement: Placement,
+    /// Disks that are away and may come back as they were, with the keys that would be theirs.
+    absent: Vec<(Share, Arc<Volume>)>,
+}
+
+impl Live {
+    fn of(&self, key: &Key) -> Option<&Arc<Volume>> {
+        self.volumes.get(self.placement.of(key))
+    }
+
+    /// Something happens to a key while the disk that it belongs to is away.
+    fn note(&self, key: &Key) {
+        for (share, volume) in &self.absent {
+            if share.has(key) {
+                volume.inner.health.note(*key);
+            }
+        }
+    }
 }
 
 impl Zone {
@@ -50,15 +107,28 @@ impl Zone {
     }
 
     /// Opens a zone on a given file system, with events.
+    ///
+    /// Of several disks, those that cannot be opened are tried again later; it is an error if none
+    /// can, or if one is used by someone else.
     pub fn open_on(
         conf: ZoneConf,
         clock: Arc<dyn Clock>,
         platform: Platform,
     ) -> Result<Arc<Self>, StoreError> {
-        let volume = Volume::open(conf, clock, platform)?;
-        Ok(Arc::new(Self {
-            volume: ArcSwap::new(volume),
-        }))
+        let control = set::assemble(conf, &clock, &platform)?;
+        let zone = Arc::new_cyclic(|this| Self {
+            live: ArcSwap::default(),
+            control: Mutex::new(control),
+            tending: Mutex::default(),
+            moving: RwLock::default(),
+            noting: RwLock::default(),
+            noted: AtomicU64::new(0),
+            clock,
+            platform,
+            this: this.clone(),
+        });
+        zone.tend();
+        Ok(zone)
     }
 
     /// Opens a zone to look at it, or to purge; it must be there and stays as it is, whatever its
@@ -73,7 +143,12 @@ impl Zone {
         }
         conf.min_free = 0;
         let io: Arc<dyn DiskIo> = Arc::new(StillIo::new(touch));
-        if !recover::is_there(&*io, &conf.path)? {
+        let others = conf.disks.iter().map(|disk| &disk.path);
+        let mut is_there = false;
+        for path in std::iter::once(&conf.path).chain(others) {
+            is_there |= recover::is_there(&*io, path)?;
+        }
+        if !is_there {
             return Err(StoreError::Absent { path: conf.path });
         }
         Self::open_on(conf, clock, Platform { io, events })
@@ -82,135 +157,269 @@ impl Zone {
     /// Looks an entry up and marks it used. A corrupt record is a miss, a counter and an event.
     /// Waits for the disk.
     pub fn find(&self, key: &Key) -> Option<Entry> {
-        self.volume.load().find(key)
+        self.live.load().of(key)?.find(key)
     }
 
     /// As [`Zone::find`], without waiting for the disk.
     pub fn look(&self, key: &Key) -> Look {
-        self.volume.load().look(key)
+        match self.live.load().of(key) {
+            Some(volume) => volume.look(key),
+            None => Look::Missing,
+        }
     }
 
     /// Whether `find` would look for the key on the disk or in memory; marks nothing.
     pub fn peek(&self, key: &Key) -> bool {
-        self.volume.load().peek(key)
+        let live = self.live.load();
+        live.of(key).is_some_and(|volume| volume.peek(key))
     }
 
     /// When what `find` would look for was last used, in seconds since 1970; marks nothing.
     pub fn last_used(&self, key: &Key) -> Option<u32> {
-        self.volume.load().last_used(key)
+        self.live.load().of(key)?.last_used(key)
     }
 
     /// Begins to fill an entry. Nothing is reserved before bytes come.
     pub fn begin(&self, key: Key, expected_len: Option<u64>) -> Result<Writer, NotStored> {
-        self.volume.load().begin(key, expected_len)
+        self.at(&key, |live| match live.of(&key) {
+            Some(volume) => volume.begin(key, expected_len),
+            None => Err(NotStored::Disk),
+        })
     }
 
     /// Removes an entry; true if there was one. Its removal is in the log when this returns.
     pub fn remove(&self, key: &Key) -> bool {
-        self.volume.load().remove(key)
+        let mut was_there = false;
+        loop {
+            let before = self.live.load_full();
+            was_there |= self.at(key, |live| {
+                live.of(key).is_some_and(|volume| volume.remove(key))
+            });
+            // Another disk may have the key by now. Disks seldom come or go, so the loop ends.
+            if Arc::ptr_eq(&before, &self.live.load()) {
+                return was_there;
+            }
+        }
     }
 
     /// Gives an entry a new head; the body stays where it is.
     pub fn replace_head(&self, entry: &Entry, head: Bytes) -> Result<Entry, NotStored> {
-        self.volume.load().replace_head(entry, head)
+        match self.live.load().of(entry.key()) {
+            Some(volume) => volume.replace_head(entry, head),
+            None => Err(NotStored::Superseded),
+        }
     }
 
-    /// Removes what is inactive and makes space; to be called every second or so by one thread.
+    /// Does something about a key that changes it, and remembers that for disks that are away.
+    fn at<T>(&self, key: &Key, act: impl FnOnce(&Live) -> T) -> T {
+        let live = self.live.load();
+        if live.absent.is_empty() {
+            return act(&live);
+        }
+        drop(live);
+        let _still = read(&self.moving);
+        let live = self.live.load();
+        live.note(key);
+        act(&live)
+    }
+
+    /// Removes what is inactive, makes space, and sees after disks that failed; to be called every
+    /// second or so by one thread.
     pub fn sweep(&self) -> Swept {
-        self.volume.load().sweep()
+        self.tend_soon();
+        let mut swept = Swept::default();
+        for volume in &self.live.load_full().volumes {
+            let one = volume.sweep();
+            swept.expired += one.expired;
+            swept.evicted += one.evicted;
+            swept.segments += one.segments;
+        }
+        swept
     }
 
     /// Numbers about the zone.
     pub fn usage(&self) -> Usage {
-        self.volume.load().usage()
+        lock(&self.control).usage()
+    }
+
+    /// Numbers about each disk, in the order of the configuration.
+    pub fn disks(&self) -> Vec<DiskUsage> {
+        lock(&self.control).disks()
     }
 
     /// Waits until everything that is on the disk is known; false if it never will be, because the
     /// zone was closed. Until then what is not known yet is a miss, and [`Zone::usage`] counts what
     /// is known.
     pub fn loaded(&self) -> bool {
-        self.volume.load_full().loaded()
+        let live = self.live.load_full();
+        let loaded = live.volumes.iter().map(|volume| volume.loaded());
+        loaded.fold(!live.volumes.is_empty(), |all, one| all & one)
     }
 
     /// Calls `f` for each entry, in no order; entries that come or go meanwhile may be missed.
     pub fn entries(&self, f: &mut dyn FnMut(&Key, EntrySummary)) {
-        self.volume.load_full().entries(f);
+        for volume in &self.live.load_full().volumes {
+            volume.entries(f);
+        }
     }
 
     /// What the index knows of a key, if `find` would look for it; marks nothing.
     pub fn glance(&self, key: &Key) -> Option<Glance> {
-        self.volume.load().glance(key)
+        self.live.load().of(key)?.glance(key)
     }
 
     /// Shows each entry until told to stop, in no order; marks nothing. `Break` if not all were
     /// shown. For a thread that may wait.
     pub fn inspect(&self, each: &mut dyn FnMut(&Glance) -> ControlFlow<()>) -> ControlFlow<()> {
-        self.volume.load_full().inspect(each)
+        for volume in &self.live.load_full().volumes {
+            volume.inspect(each)?;
+        }
+        ControlFlow::Continue(())
     }
 
-    /// Shows `judge` the head of each entry, and does what it says.
+    /// Shows `judge` the head of each entry, and does what it says. A disk that is away meanwhile
+    /// comes back empty.
     pub fn review(&self, judge: &mut dyn FnMut(&Key, &Bytes) -> Review) -> Reviewed {
-        self.volume.load_full().review(judge)
+        let live = self.live.load_full();
+        for (_, volume) in &live.absent {
+            volume.inner.health.distrust();
+        }
+        let mut all = Reviewed {
+            is_complete: true,
+            ..Reviewed::default()
+        };
+        let mut is_over = false;
+        for volume in &live.volumes {
+            let one = volume.review(&mut |key, head| {
+                let verdict = judge(key, head);
+                is_over |= verdict == Review::Stop;
+                verdict
+            });
+            all.seen += one.seen;
+            all.removed += one.removed;
+            all.changed += one.changed;
+            all.is_complete &= one.is_complete && !volume.inner.health.is_failed();
+            if is_over {
+                break;
+            }
+        }
+        // What came back meanwhile was not looked at.
+        all.is_complete &= Arc::ptr_eq(&live, &self.live.load());
+        all
     }
 
     /// Compares every entry with its checksums; removes what is corrupt. Tells `progress` how far
     /// it is, after a mebibyte at the latest, and ends when that says false. Reads all that there
     /// is: for a thread of its own, which `progress` may delay.
     pub fn verify(&self, progress: &mut dyn FnMut(Progress) -> bool) -> Verified {
-        self.volume.load_full().verify(progress)
+        let live = self.live.load_full();
+        let mut all = Verified {
+            is_complete: true,
+            ..Verified::default()
+        };
+        let counts = live.volumes.iter().map(|it| it.inner.index.count());
+        let counts: Vec<u64> = counts.collect();
+        for (position, volume) in live.volumes.iter().enumerate() {
+            let (entries, bytes) = (all.entries, all.bytes);
+            let others: u64 = counts.iter().skip(position + 1).sum();
+            let one = volume.verify(&mut |one| {
+                progress(Progress {
+                    entries: entries + one.entries,
+                    all_entries: entries + one.all_entries + others,
+                    bytes: bytes + one.bytes,
+                })
+            });
+            all.entries += one.entries;
+            all.bytes += one.bytes;
+            all.corrupt += one.corrupt;
+            all.unread += one.unread;
+            if !one.is_complete {
+                all.is_complete = false;
+                break;
+            }
+        }
+        all.is_complete &= Arc::ptr_eq(&live, &self.live.load());
+        all
     }
 
     /// Waits until everything that was finished is in the kernel. For tests and tools.
     pub fn flush(&self) {
-        self.volume.load().flush();
+        for volume in &self.live.load_full().volumes {
+            volume.flush();
+        }
     }
 
     /// Waits until everything that was finished or removed is on the device; false if some of it
     /// cannot be.
     pub fn sync(&self) -> bool {
-        self.volume.load().sync()
+        let live = self.live.load_full();
+        let synced = live.volumes.iter().map(|volume| volume.sync());
+        synced.fold(true, |all, one| all & one)
     }
 
-    /// What the journal held when the zone was opened, or taken back; to be asked for once.
-    pub fn take_journal(&self) -> Journal {
-        self.volume.load().take_journal()
-    }
-
-    /// Appends a record. It is durable when this returns; waits for the disk.
-    pub fn note(&self, record: &Bytes) -> Result<(), JournalError> {
-        self.volume.load().note(record)
-    }
-
-    /// Puts records in the place of all that the journal holds. They are durable when this returns;
-    /// after an error the old ones, or both, are there. Waits for the disk.
-    pub fn rewrite_journal(&self, records: &[Bytes]) -> Result<(), JournalError> {
-        self.volume.load().rewrite_journal(records)
-    }
-
-    /// Puts other limits into force: `max_size`, `min_free`, `inactive` and `memory`. Entries stay,
-    /// as far as they fit. The rest of `conf` counts when the zone is opened again.
+    /// Puts another configuration into force: limits at once, disks that come, go or change their
+    /// weight as soon as they are opened and what must move is gone. Entries stay, as far as they
+    /// fit and belong to the same disk as before. The rest counts when a disk is opened again.
     pub fn change(&self, conf: ZoneConf) {
-        self.volume.load().change(conf);
+        lock(&self.control).change(conf, self.clock.now());
+        self.tend_soon();
     }
 
-    /// Lets the directory go, for another process to open it. Later calls find nothing, and fills
-    /// that run go on for their readers. Waits until what was finished is written.
+    /// Lets the directories go, for another process to open them. Later calls find nothing, and
+    /// fills that run go on for their readers. Waits until what was finished is written.
     pub fn lend(&self) {
-        self.volume.load().lend();
+        let ended = lock(&self.control).end(Phase::Lent);
+        on_each(&ended.volumes, |volume| volume.lend());
+        on_each(&ended.leaving, |volume| volume.close());
     }
 
-    /// Opens the directory again after [`Zone::lend`]; an error leaves the zone as it is.
+    /// Opens the directories again after [`Zone::lend`]; an error leaves the zone as it is.
     pub fn take_back(&self) -> Result<(), StoreError> {
-        if let Some(volume) = self.volume.load().take_back()? {
-            self.volume.store(volume);
-        }
+        let conf = {
+            let control = lock(&self.control);
+            if control.phase() != Phase::Lent {
+                return Ok(());
+            }
+            control.conf().clone()
+        };
+        let assembled = set::assemble(conf, &self.clock, &self.platform)?;
+        // The volumes that were lent go on writing what their fills were granted.
+        let lent = lock(&self.control).replace(assembled);
+        self.tend();
+        drop(lent);
         Ok(())
     }
 
-    /// Writes everything down, syncs it and lets the directory go. Later calls find nothing.
-    pub fn close(&self) {
-        self.volume.load().close();
+    /// Waits until no disk that is due is still to be opened or given up. For tests and tools.
+    pub fn wait_for_disks(&self) {
+        let tender = lock(&self.control).take_tender();
+        if let Some(tender) = tender {
+            // One that panicked has left everything as it was.
+            let _ = tender.join();
+        }
+        self.tend();
     }
+
+    /// Writes everything down, syncs it and lets the directories go. Later calls find nothing.
+    pub fn close(&self) {
+        self.part_for_good();
+        let ended = lock(&self.control).end(Phase::Closed);
+        on_each(&ended.volumes, |volume| volume.close());
+        on_each(&ended.leaving, |volume| volume.close());
+    }
+}
+
+/// Does something with all volumes at the same time: each waits for its own disk.
+fn on_each(volumes: &[Arc<Volume>], act: impl Fn(&Volume) + Sync) {
+    if let [volume] = volumes {
+        return act(volume);
+    }
+    std::thread::scope(|scope| {
+        for volume in volumes {
+            let act = &act;
+            scope.spawn(move || act(volume));
+        }
+    });
 }
 
 impl Drop for Zone {

@@ -39,6 +39,7 @@ fn structures_have_their_documented_sizes() {
         created_ms: 5,
         shutdown: Shutdown::Clean,
         next_segment: 2,
+        membership: None,
     };
     let segment = SegmentHeader {
         segment: 1,
@@ -69,9 +70,23 @@ fn superblock_survives_and_no_bit_may_flip() {
         created_ms: 77,
         shutdown: Shutdown::Unclean,
         next_segment: 12,
+        membership: Some(Membership {
+            set: [3; 16],
+            generation: 9,
+            disks: 0x1234_5678,
+        }),
     };
     let bytes = superblock.encode();
-    assert_eq!(Superblock::decode(&bytes), Some(superblock));
+    assert_eq!(Superblock::decode(&bytes), Some(superblock.clone()));
+    for bit in MEMBERSHIP_AT * 8..(MEMBERSHIP_AT + MEMBERSHIP_USED) * 8 {
+        let mut bad = bytes.clone();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        let alone = Superblock {
+            membership: None,
+            ..superblock.clone()
+        };
+        assert_eq!(Superblock::decode(&bad), Some(alone), "bit {bit}");
+    }
     for bit in 0..SUPERBLOCK_USED * 8 {
         let mut bad = bytes.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
