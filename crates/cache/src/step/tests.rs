@@ -227,6 +227,7 @@ impl Bench {
             policies: Arc::new(policies.clone()),
             rules: client.rules,
             slicing: None,
+            past: None,
         }
     }
 
