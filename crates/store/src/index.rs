@@ -25,7 +25,7 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use hashbrown::HashMap;
 
-pub(crate) use self::slot::Slot;
+pub(crate) use self::slot::{Cell, Slot};
 use self::table::Table;
 use crate::disk::segment::Place;
 use crate::entry::{Entry, Stored};

@@ -275,7 +275,7 @@ impl Inner {
         }
         let mut log = lock(&self.disk.log);
         log.file_bytes += file_cost(header.size);
-        log.journal_bytes = file_cost(header.size);
+        log.journal_bytes += file_cost(header.size);
         drop(log);
         *lock(&self.journal) = journal;
         Some(())

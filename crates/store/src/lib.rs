@@ -12,6 +12,7 @@
 //! - `index`, `memory` – where entries are, and which are in memory
 //! - `sweep`, `rewrite` – eviction, inactivity, space
 //! - `recover`, `load` – opening, in the foreground and in the background, and closing
+//! - `uses` – when entries were used, kept over restarts
 //! - `journal` – small records that are durable before they are acknowledged
 //! - `event` – what an operator is told
 //! - `health` – when a disk is given up, and what it must not bring back
@@ -48,6 +49,7 @@ mod recover;
 mod review;
 mod rewrite;
 mod sweep;
+mod uses;
 mod verify;
 mod volume;
 mod zone;

@@ -28,6 +28,7 @@ use crate::disk::segment::{Load, Place};
 use crate::index::Slot;
 use crate::lock::lock;
 use crate::recover::StoreError;
+use crate::uses::Joined;
 use crate::volume::{Event, Inner};
 
 /// Threads that load; two keep a disk busy, and leave half of a small machine to requests.
@@ -88,6 +89,13 @@ impl Loading {
             state = waited.unwrap_or_else(PoisonError::into_inner);
         }
         state.is_done
+    }
+}
+
+impl Loading {
+    /// Whether everything is loaded.
+    pub(crate) fn is_done(&self) -> bool {
+        lock(&self.state).is_done
     }
 }
 
@@ -196,7 +204,9 @@ impl Inner {
 
     /// Puts the rows of a segment in the index.
     pub(crate) fn load_rows(&self, id: u32, rows: &[Row]) {
+        let (uses, missing) = self.uses_of(id);
         let now = self.now_s();
+        let mut uses = Joined::new(&uses, missing);
         let was_open = lock(&self.loading.state).was_open;
         for row in rows {
             let place = Place {
@@ -208,7 +218,11 @@ impl Inner {
                 self.index.shard(&row.key).load(Slot::grave(row.key, place));
                 continue;
             }
-            let mut slot = Slot::new(row.key, place, row.body_len, now);
+            let (used, hits, is_saved) = uses.at(row.offset);
+            let mut slot = Slot::new(row.key, place, row.body_len, used.min(now)).with_hits(hits);
+            if is_saved {
+                slot = slot.saved();
+            }
             if row.is_sliced {
                 slot = slot.sliced();
             }

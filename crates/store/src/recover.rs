@@ -37,8 +37,8 @@ use crate::disk::ready::Readers;
 use crate::disk::segment::{Load, Log, MAX_SEGMENT, Plan, Segment, file_cost};
 use crate::disk::writer::Queue;
 use crate::disk::{
-    Disk, JOURNAL_NAME, JOURNAL_NEW_NAME, RETIRED, SEGMENT, SET_ASIDE, SUPERBLOCK_NAME,
-    segment_number,
+    Disk, JOURNAL_NAME, JOURNAL_NEW_NAME, RETIRED, SEGMENT, SET_ASIDE, SUPERBLOCK_NAME, USES_NAME,
+    USES_NEW_NAME, segment_number,
 };
 use crate::health::Health;
 use crate::index::Index;
@@ -178,6 +178,7 @@ pub(crate) fn open(
         fills: Mutex::default(),
         reads: Mutex::default(),
         journal: Mutex::default(),
+        uses: Mutex::default(),
         is_low: AtomicBool::new(false),
         is_turn_queued: AtomicBool::new(false),
         rewrite_credit: AtomicU64::new(0),
@@ -332,7 +333,10 @@ impl Opening {
 /// Whether a name in the directory is one of ours.
 fn is_ours(name: &str) -> bool {
     let base = name.split(SET_ASIDE).next().unwrap_or(name);
-    let is_single = matches!(base, SUPERBLOCK_NAME | JOURNAL_NAME | JOURNAL_NEW_NAME);
+    let is_single = matches!(
+        base,
+        SUPERBLOCK_NAME | JOURNAL_NAME | JOURNAL_NEW_NAME | USES_NAME | USES_NEW_NAME
+    );
     is_single || base.starts_with(SEGMENT) || base.starts_with(RETIRED)
 }
 
@@ -369,7 +373,10 @@ impl Inner {
                 foreign += 1;
             } else if let Some(id) = segment_number(name) {
                 segments.push((id, entry.len));
-            } else if name.starts_with(RETIRED) || name == JOURNAL_NEW_NAME {
+            } else if name == USES_NAME {
+                self.open_uses(entry.len);
+            } else if name.starts_with(RETIRED) || matches!(name, JOURNAL_NEW_NAME | USES_NEW_NAME)
+            {
                 let removed = self.disk.io.unlink(&path);
                 removed.map_err(|error| StoreError::io("remove", &path, error))?;
             } else if name.contains(SET_ASIDE) {
@@ -563,6 +570,7 @@ impl Inner {
     /// Seals, syncs and marks the zone clean, after the last write.
     pub(crate) fn shut_down(&self) {
         self.loading.wait();
+        self.close_uses();
         let unsealed: Vec<u32> = {
             let log = lock(&self.disk.log);
             let unsealed = log

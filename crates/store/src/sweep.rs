@@ -84,6 +84,7 @@ impl Inner {
         }
         self.trim();
         swept.expired = self.sweep_inactive();
+        self.sweep_uses();
         self.sweep_min_free(&mut swept);
         swept
     }

@@ -47,6 +47,7 @@ use crate::load::Loading;
 use crate::lock::{lock, read};
 use crate::recover::{self, How, StoreError};
 use crate::sweep::Swept;
+use crate::uses::UsesFile;
 use crate::zone::DiskConf;
 
 /// Bodies up to this are verified whole before they are first used after an unclean stop; larger
@@ -212,6 +213,8 @@ pub(crate) struct Inner {
     pub(crate) reads: Mutex<RecordLoads>,
     /// What must outlive everything. Taken before all locks of the disk.
     pub(crate) journal: Mutex<JournalFile>,
+    /// When entries were used, on the disk. Taken before all other locks but the door.
+    pub(crate) uses: Mutex<UsesFile>,
     /// What a reload may change.
     pub(crate) limits: Limits,
     /// Set while the file system has less than `min_free`.
@@ -719,7 +722,7 @@ pub(crate) fn summary(slot: &Slot) -> EntrySummary {
         body_len: slot.body_len(),
         record_size: u64::from(slot.place().size),
         used_ms: u64::from(slot.used) * 1000,
-        is_hit: slot.is_hit(),
+        is_hit: slot.hits() > 0,
         hits: u32::from(slot.hits()),
     }
 }

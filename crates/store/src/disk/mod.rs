@@ -105,6 +105,10 @@ pub(crate) const SUPERBLOCK_NAME: &str = "millpond.zone";
 pub(crate) const JOURNAL_NAME: &str = "millpond.journal";
 /// The journal's file while it is written.
 pub(crate) const JOURNAL_NEW_NAME: &str = "millpond.journal.new";
+/// The file of uses.
+pub(crate) const USES_NAME: &str = "millpond.uses";
+/// The file of uses while it is written.
+pub(crate) const USES_NEW_NAME: &str = "millpond.uses.new";
 /// How names of files on their way out begin.
 pub(crate) const RETIRED: &str = "retired-";
 /// How names of segments begin.

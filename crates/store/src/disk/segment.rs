@@ -219,7 +219,7 @@ pub(crate) struct Log {
     pub(crate) set_aside: Vec<(PathBuf, u64)>,
     /// Bytes of all files.
     pub(crate) file_bytes: u64,
-    /// Those of them that are the journal.
+    /// Those of them that are the journal and the file of uses.
     pub(crate) journal_bytes: u64,
 }
 
@@ -359,6 +359,18 @@ impl Log {
         let rest = |limit: u64| limit.saturating_sub(self.journal_bytes);
         let limit = self.plan.limit.map(rest);
         Plan { limit, ..self.plan }.capacity()
+    }
+
+    /// Counts a file that was there when the zone was opened and is not a segment.
+    pub(crate) fn note_kept(&mut self, cost: u64) {
+        self.file_bytes += cost;
+        self.journal_bytes += cost;
+    }
+
+    /// Discounts such a file, or one that `make_file_room` counted.
+    pub(crate) fn discharge_kept(&mut self, cost: u64) {
+        self.discharge(cost);
+        self.journal_bytes = self.journal_bytes.saturating_sub(cost);
     }
 
     /// Discounts a file that is gone.

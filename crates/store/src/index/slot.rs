@@ -12,7 +12,7 @@
 //! | used | 32 | seconds since 1970 of the last use |
 //! | state | 16 + 16 | uses, up to 65535; flags |
 //!
-//! 1. Flags other than `HIT` and `UNSAVED` change only with the table locked for writing, so that
+//! 1. Flags other than `UNSAVED` change only with the table locked for writing, so that
 //!    a use that is noted meanwhile cannot bring an older one back.
 //! 2. A use that is noted is saved: `UNSAVED` is set after it, and taken away before it is read.
 //! 3. Two uses at one time may count as one.
@@ -31,8 +31,6 @@ const UNIT_MASK: u64 = (1 << UNIT_BITS) - 1;
 const LEN_BITS: u32 = 52;
 const LEN_MAX: u64 = (1 << LEN_BITS) - 1;
 
-/// The entry was used since its record was written.
-const HIT: u32 = 1;
 /// The record is not on the disk yet.
 const IN_FLIGHT: u32 = 1 << 1;
 /// The slices' checksums must be compared before use.
@@ -124,6 +122,12 @@ impl Slot {
         self
     }
 
+    /// Marks that its use is in the file of uses as it is.
+    pub(crate) fn saved(mut self) -> Self {
+        self.state &= !UNSAVED;
+        self
+    }
+
     /// Whether the slices' checksums must be compared before use.
     pub(crate) fn is_unverified(&self) -> bool {
         self.state & UNVERIFIED != 0
@@ -139,21 +143,10 @@ impl Slot {
         self.state & SLICED != 0
     }
 
-    /// Whether the entry was used since its record was written.
-    pub(crate) fn is_hit(&self) -> bool {
-        self.state & HIT != 0
-    }
-
     /// How often it was used; 65535 stands for more, too. Halved when it is written again.
     pub(crate) fn hits(&self) -> u16 {
         // The upper half of 32 bits.
         (self.state >> 16) as u16
-    }
-
-    #[cfg(test)]
-    /// Whether the file of uses has other values.
-    pub(crate) fn is_unsaved(&self) -> bool {
-        self.state & UNSAVED != 0
     }
 
     /// Whether it only says that older records do not count.
@@ -221,14 +214,13 @@ impl Cell {
             self.used.store(now, Ordering::Relaxed);
         }
         let state = self.state.load(Ordering::Relaxed);
-        let more = state.checked_add(ONE_USE).unwrap_or(state) | HIT | UNSAVED;
+        let more = state.checked_add(ONE_USE).unwrap_or(state) | UNSAVED;
         if more != state {
             // INVARIANT 2.
             self.state.store(more, Ordering::Release);
         }
     }
 
-    #[cfg(test)]
     /// A copy of what must be saved, which from now on counts as saved; none if it is already.
     pub(crate) fn take_unsaved(&self) -> Option<Slot> {
         let is_due = |state: u32| state & (UNSAVED | GRAVE) == UNSAVED;
@@ -282,7 +274,7 @@ mod tests {
             assert_eq!(slot.place(), PLACE);
             assert_eq!((slot.body_len(), slot.hits(), slot.used), (len, 500, 7));
             assert!(slot.is_sliced() && slot.is_in_flight() && slot.is_unverified());
-            assert!(!slot.is_hit() && !slot.is_grave() && slot.is_unsaved());
+            assert!(!slot.is_grave());
         }
     }
 
@@ -295,7 +287,6 @@ mod tests {
         cell.touch(8);
         let slot = cell.slot();
         assert_eq!((slot.hits(), slot.used), (u16::MAX, 9));
-        assert!(slot.is_hit());
     }
 
     #[test]
