@@ -1,8 +1,8 @@
 //! The bytes on disk: superblock, segment header, records, summary rows and footer.
 //!
-//! `docs/store-format.md` gives the tables; this file is the only place that knows the layout.
-//! Everything is little endian. A decoder gets untrusted bytes and answers `None` to whatever is
-//! not valid; it never panics.
+//! `docs/store-format.md` gives the tables; this file and those below it are the only place that
+//! knows the layout. Everything is little endian. A decoder gets untrusted bytes and answers
+//! `None` to whatever is not valid; it never panics.
 //!
 //! 1. A record header names its own segment and offset, and its checksum is seeded with the
 //!    zone's secret. So bytes that look like a record inside a body are never taken for one.
@@ -13,7 +13,11 @@
 //!
 //! It reads and writes no files.
 
+mod uses;
+
 use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+pub(crate) use self::uses::{USES_BLOCK, USES_HEADER, Use, UsesBlock, UsesHeader};
 
 use crate::key::Key;
 
@@ -35,10 +39,6 @@ pub(crate) const SEGMENT_HEADER: u32 = 64;
 pub(crate) const JOURNAL_HEADER: u32 = 64;
 /// Bytes of the header of a record of the journal.
 pub(crate) const JOURNAL_RECORD: u32 = 32;
-/// Bytes of the header of the file of uses.
-pub(crate) const USES_HEADER: u32 = 64;
-/// Bytes of the header of a block of uses.
-pub(crate) const USES_BLOCK: u32 = 48;
 /// Bytes of the superblock file.
 pub(crate) const SUPERBLOCK: u64 = 4096;
 /// Bytes of a key.
@@ -49,8 +49,6 @@ const SEGMENT_MAGIC: u64 = u64::from_le_bytes(*b"mp-segmt");
 const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"mpRc");
 const JOURNAL_MAGIC: u64 = u64::from_le_bytes(*b"mp-journ");
 const JOURNAL_RECORD_MAGIC: u32 = u32::from_le_bytes(*b"mpJr");
-const USES_MAGIC: u64 = u64::from_le_bytes(*b"mp-uses\0");
-const USES_BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"mpUs");
 const FOOTER_MAGIC: u64 = u64::from_le_bytes(*b"mp-summy");
 const SUPERBLOCK_USED: usize = 56;
 const MEMBERSHIP_MAGIC: u64 = u64::from_le_bytes(*b"mp-membr");
@@ -68,9 +66,6 @@ const _: () = assert!(SEGMENT_HEADER == 8 + 4 + 4 + 16 + 4 + 4 + 8 + 8 + 8);
 const _: () = assert!(JOURNAL_HEADER == 8 + 4 + 4 + 16 + 4 + 4 + 8 + 8 + 8);
 const _: () = assert!(JOURNAL_RECORD == 4 + 4 + 4 + 4 + 8 + 8);
 const _: () = assert!(JOURNAL_HEADER.is_multiple_of(ALIGN) && JOURNAL_RECORD.is_multiple_of(ALIGN));
-const _: () = assert!(USES_HEADER == 8 + 4 + 4 + 16 + 4 + 4 + 16 + 8);
-const _: () = assert!(USES_BLOCK == 4 + 4 + 4 + 4 + 4 + 4 + 8 + 8 + 8);
-const _: () = assert!(USES_HEADER.is_multiple_of(ALIGN) && USES_BLOCK.is_multiple_of(ALIGN));
 const _: () = assert!(RECORD_HEADER.is_multiple_of(ALIGN) && SEGMENT_HEADER.is_multiple_of(ALIGN));
 
 /// Rounds up to where a record may begin.
@@ -364,152 +359,6 @@ impl JournalRecord {
             len,
             payload_sum: fields.u64()?,
         })
-    }
-}
-
-/// The first bytes of the file of uses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct UsesHeader {
-    /// Length of the file.
-    pub(crate) size: u32,
-}
-
-impl UsesHeader {
-    /// The header's bytes.
-    pub(crate) fn encode(&self, uuid: &[u8; 16], seed: u64) -> Vec<u8> {
-        let mut block = Vec::with_capacity(USES_HEADER as usize);
-        block.extend_from_slice(&USES_MAGIC.to_le_bytes());
-        block.extend_from_slice(&VERSION.to_le_bytes());
-        block.extend_from_slice(&[0; 4]);
-        block.extend_from_slice(uuid);
-        block.extend_from_slice(&self.size.to_le_bytes());
-        block.extend_from_slice(&[0; 20]);
-        seal(&mut block, seed);
-        block
-    }
-
-    /// Reads a header; `None` if it is damaged, of an unknown version or of another zone.
-    pub(crate) fn decode(block: &[u8], uuid: &[u8; 16], seed: u64) -> Option<Self> {
-        let block = block.get(..USES_HEADER as usize)?;
-        let mut fields = Fields(block);
-        if !is_sealed(block, seed) || fields.u64()? != USES_MAGIC || fields.u32()? != VERSION {
-            return None;
-        }
-        fields.u32()?;
-        if fields.bytes::<16>()? != *uuid {
-            return None;
-        }
-        Some(Self {
-            size: fields.u32()?,
-        })
-    }
-}
-
-/// The first bytes of a block of uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct UsesBlock {
-    /// The segment whose entries were used; 0 if there are no rows.
-    pub(crate) segment: u32,
-    /// How many rows there are.
-    pub(crate) count: u32,
-    /// When it was written, seconds since 1970.
-    pub(crate) saved: u32,
-    /// Checksum of the rows.
-    pub(crate) rows_sum: u64,
-}
-
-impl UsesBlock {
-    /// A whole block of a segment, for an offset of the file.
-    pub(crate) fn encode(
-        uses: &[Use],
-        (segment, offset): (u32, u32),
-        (saved, seed): (u32, u64),
-    ) -> Vec<u8> {
-        let rows: Vec<u8> = uses.iter().flat_map(Use::encode).collect();
-        let mut block = Vec::with_capacity(USES_BLOCK as usize + rows.len() + ALIGN as usize);
-        block.extend_from_slice(&USES_BLOCK_MAGIC.to_le_bytes());
-        // What is gathered for one block is bounded far below 2^32.
-        for field in [segment, offset, uses.len() as u32, saved, 0] {
-            block.extend_from_slice(&field.to_le_bytes());
-        }
-        block.extend_from_slice(&payload_sum(&rows).to_le_bytes());
-        block.extend_from_slice(&[0; 8]);
-        seal(&mut block, seed);
-        block.extend_from_slice(&rows);
-        block.resize(aligned(block.len() as u64) as usize, 0);
-        block
-    }
-
-    /// Reads the header of the block at `offset`; `None` if there is none.
-    pub(crate) fn decode(block: &[u8], seed: u64, offset: u32) -> Option<Self> {
-        let block = block.get(..USES_BLOCK as usize)?;
-        let mut fields = Fields(block);
-        if fields.u32()? != USES_BLOCK_MAGIC || !is_sealed(block, seed) {
-            return None;
-        }
-        let segment = fields.u32()?;
-        if fields.u32()? != offset {
-            return None;
-        }
-        let (count, saved) = (fields.u32()?, fields.u32()?);
-        fields.u32()?;
-        Some(Self {
-            segment,
-            count,
-            saved,
-            rows_sum: fields.u64()?,
-        })
-    }
-
-    /// Bytes of the rows.
-    pub(crate) fn rows_len(&self) -> u64 {
-        u64::from(self.count) * Use::LEN as u64
-    }
-
-    /// Bytes from this block to the next.
-    pub(crate) fn whole_len(&self) -> u64 {
-        aligned(u64::from(USES_BLOCK) + self.rows_len())
-    }
-}
-
-/// When and how often an entry was used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Use {
-    /// Where the entry's record stands in its segment.
-    pub(crate) offset: u32,
-    /// Seconds since 1970 of the last use.
-    pub(crate) used: u32,
-    /// How often.
-    pub(crate) hits: u16,
-}
-
-impl Use {
-    /// Bytes of a row.
-    pub(crate) const LEN: usize = 4 + 4 + 2;
-
-    fn encode(&self) -> [u8; Self::LEN] {
-        let mut row = [0; Self::LEN];
-        let fields = self.offset.to_le_bytes().into_iter();
-        let fields = fields.chain(self.used.to_le_bytes());
-        for (target, byte) in row.iter_mut().zip(fields.chain(self.hits.to_le_bytes())) {
-            *target = byte;
-        }
-        row
-    }
-
-    /// Reads the rows of a block.
-    pub(crate) fn decode_all(rows: &[u8]) -> impl Iterator<Item = Self> {
-        rows.as_chunks::<{ Self::LEN }>()
-            .0
-            .iter()
-            .filter_map(|row| {
-                let mut fields = Fields(row);
-                Some(Self {
-                    offset: fields.u32()?,
-                    used: fields.u32()?,
-                    hits: fields.u16()?,
-                })
-            })
     }
 }
 
