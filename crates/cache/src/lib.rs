@@ -17,6 +17,7 @@
 pub mod admit;
 pub mod args;
 pub mod bypass;
+pub mod catalogue;
 mod clock;
 pub mod conformance;
 pub mod disk_timeout;

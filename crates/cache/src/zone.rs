@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -61,6 +61,20 @@ pub struct ZonePath {
 /// Memory tier of a zone that names none (enough for thousands of small bodies).
 const MEMORY_DEFAULT: u64 = 32 << 20;
 
+impl ZonePath {
+    /// A zone of which only this is said.
+    pub fn new(name: &str, path: &Path) -> Self {
+        ZonePath {
+            path: path.to_owned(),
+            name: name.to_owned(),
+            max_size: None,
+            min_free: 0,
+            inactive: Duration::from_secs(600),
+            memory: MEMORY_DEFAULT,
+        }
+    }
+}
+
 impl FromArgs for ZonePath {
     const SYNTAX: &'static str = "path keys_zone=name:size [levels=…] [inactive=time] [max_size=size] \
                                   [min_free=size] [memory=size] …";
@@ -70,14 +84,7 @@ impl FromArgs for ZonePath {
         let Some((path, parameters)) = words.split_first() else {
             return Err(ArgError::Count);
         };
-        let mut zone = ZonePath {
-            path: args.cx.prefix.join(&path.text),
-            name: String::new(),
-            max_size: None,
-            min_free: 0,
-            inactive: Duration::from_secs(600),
-            memory: MEMORY_DEFAULT,
-        };
+        let mut zone = ZonePath::new("", &args.cx.prefix.join(&path.text));
         for word in parameters {
             apply_parameter(&mut zone, word).map_err(ArgError::other)?;
         }

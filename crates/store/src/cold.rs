@@ -17,7 +17,7 @@ use std::sync::{Arc, Weak};
 
 use hashbrown::HashMap;
 
-use crate::disk::pool::{Busy, Haste, Load};
+use crate::disk::pool::{Busy, Load};
 use crate::disk::reader::ReadError;
 use crate::disk::segment::Place;
 use crate::entry::Entry;
@@ -118,7 +118,7 @@ impl Inner {
         }
         let (this, slot) = (self.weak(), *slot);
         let read = move || this.upgrade().and_then(|inner| inner.find_on_disk(&slot));
-        let Ok(read) = Load::start((self.disk.readers.pool(), Haste::OrNotAtAll), read) else {
+        let Ok(read) = Load::start(self.disk.readers.pool(), read) else {
             return Look::Stalled;
         };
         // There are not more of them than requests that wait, and threads that read.

@@ -13,6 +13,7 @@
 //! It is for a thread that may wait for the disk. Entries that come or go meanwhile may be missed.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -83,6 +84,11 @@ impl Glance {
     /// What the index knows.
     pub fn summary(&self) -> EntrySummary {
         summary(&self.slot)
+    }
+
+    /// The directory that it is in.
+    pub fn dir(&self) -> &Path {
+        &self.inner.disk.dir
     }
 
     /// Reads head and place; the disk may be waited for.

@@ -90,6 +90,21 @@ pub(crate) fn of_head(tags: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|tag| !tag.is_empty())
 }
 
+/// The host that an entry was filled for, by its tags.
+pub fn host(tags: &[u8]) -> Option<&[u8]> {
+    of_head(tags).find_map(|tag| tag.strip_prefix(&[HOST]))
+}
+
+/// The site that an entry belongs to, by its tags.
+pub fn site(tags: &[u8]) -> Option<&[u8]> {
+    of_head(tags).find_map(|tag| tag.strip_prefix(&[SITE]))
+}
+
+/// The tags that the configuration gave an entry.
+pub fn given(tags: &[u8]) -> impl Iterator<Item = &[u8]> {
+    of_head(tags).filter(|tag| tag.first().is_some_and(|first| *first > b' '))
+}
+
 /// What counts of a tag.
 pub(crate) fn cut(tag: Bytes) -> Bytes {
     let len = tag.len().min(TAG_LEN_MAX);

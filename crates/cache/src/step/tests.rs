@@ -227,7 +227,6 @@ impl Bench {
             policies: Arc::new(policies.clone()),
             rules: client.rules,
             slicing: None,
-            past: None,
         }
     }
 

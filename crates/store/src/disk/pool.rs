@@ -10,8 +10,7 @@
 //! have all been at one read for a second is *stalled*: it gets no more work until one of them
 //! returns, so that nobody waits for what will not come.
 //!
-//! 1. There are never more than `THREADS` threads, nor more than `QUEUE` jobs that wait besides one
-//!    for each answer that has begun.
+//! 1. There are never more than `THREADS` threads and `QUEUE` jobs that wait.
 //! 2. A job that nobody waits for any more is not begun.
 //! 3. A job ends its load in every way out, so nobody waits for a thread that panicked.
 //!
@@ -36,15 +35,6 @@ const QUEUE: usize = 256;
 const STALL_MS: u64 = 1000;
 
 type Job = Box<dyn FnOnce() + Send>;
-
-/// Whether a read may be refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Haste {
-    /// Who wants it can do without: it is refused if the disk has too much to do.
-    OrNotAtAll,
-    /// An answer has begun and needs it: it waits, and whoever asks bounds how many do.
-    Patient,
-}
 
 /// The pool's queue is full, or the disk is stalled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,12 +77,11 @@ impl Pool {
         }
     }
 
-    /// Has a job done.
-    pub(crate) fn submit(&self, haste: Haste, job: Job) -> Result<(), Busy> {
+    /// Has a job done, soon.
+    pub(crate) fn submit(&self, job: Job) -> Result<(), Busy> {
         let now_ms = self.shared.clock.now();
         let mut state = lock(&self.shared.state);
-        let has_too_much = state.jobs.len() >= QUEUE || state.is_stalled(now_ms);
-        if state.is_closed || (haste == Haste::OrNotAtAll && has_too_much) {
+        if state.is_closed || state.jobs.len() >= QUEUE || state.is_stalled(now_ms) {
             return Err(Busy);
         }
         if state.idle <= state.jobs.len() && state.threads < THREADS {
@@ -207,7 +196,7 @@ enum Outcome<T> {
 impl<T: Clone + Send + 'static> Load<T> {
     /// Has `read` done by a pool.
     pub(crate) fn start(
-        (pool, haste): (&Pool, Haste),
+        pool: &Pool,
         read: impl FnOnce() -> T + Send + 'static,
     ) -> Result<Arc<Self>, Busy> {
         let load = Arc::new(Self {
@@ -215,7 +204,7 @@ impl<T: Clone + Send + 'static> Load<T> {
             changed: Notify::new(),
         });
         let ending = Ending(Arc::downgrade(&load));
-        pool.submit(haste, Box::new(move || ending.with(read)))?;
+        pool.submit(Box::new(move || ending.with(read)))?;
         Ok(load)
     }
 
@@ -278,13 +267,6 @@ mod tests {
     use super::*;
     use crate::clock::ManualClock;
 
-    fn start<T: Clone + Send + 'static>(
-        pool: &Pool,
-        read: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<Arc<Load<T>>, Busy> {
-        Load::start((pool, Haste::OrNotAtAll), read)
-    }
-
     fn pool() -> (Pool, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::new(1_000_000));
         (Pool::new(Arc::<ManualClock>::clone(&clock)), clock)
@@ -303,7 +285,7 @@ mod tests {
                 let _ = lock(&stalled).recv();
                 7
             };
-            start(pool, read).unwrap()
+            Load::start(pool, read).unwrap()
         });
         let loads: Vec<_> = loads.collect();
         for _ in 0..THREADS {
@@ -315,7 +297,7 @@ mod tests {
     #[tokio::test]
     async fn a_result_reaches_everybody_who_waits() {
         let (pool, _) = pool();
-        let load = start(&pool, || 3).unwrap();
+        let load = Load::start(&pool, || 3).unwrap();
         assert_eq!(load.done().await, Ok(3));
         assert_eq!((load.done().await, load.now()), (Ok(3), Some(Ok(3))));
     }
@@ -323,7 +305,7 @@ mod tests {
     #[tokio::test]
     async fn a_read_that_panics_ends_its_load() {
         let (pool, _) = pool();
-        let load: Arc<Load<u8>> = start(&pool, || panic!("on purpose")).unwrap();
+        let load: Arc<Load<u8>> = Load::start(&pool, || panic!("on purpose")).unwrap();
         assert_eq!(load.done().await, Err(Busy));
     }
 
@@ -332,11 +314,16 @@ mod tests {
         let (pool, clock) = pool();
         let (release, stalled) = stall(&pool);
         assert!(!pool.is_stalled());
-        let waiting: Vec<_> = (0..QUEUE).map(|_| start(&pool, || 1).unwrap()).collect();
-        assert_eq!(start(&pool, || 1).err(), Some(Busy), "the queue is full");
+        let waiting: Vec<_> = (0..QUEUE)
+            .map(|_| Load::start(&pool, || 1).unwrap())
+            .collect();
+        assert_eq!(
+            Load::start(&pool, || 1).err(),
+            Some(Busy),
+            "the queue is full"
+        );
         clock.advance(Duration::from_millis(STALL_MS));
         assert!(pool.is_stalled());
-        let patient = Load::start((&pool, Haste::Patient), || 2).unwrap();
         assert_eq!(lock(&pool.shared.state).threads, THREADS);
         drop(release);
         for load in stalled {
@@ -345,9 +332,8 @@ mod tests {
         for load in waiting {
             assert_eq!(load.done().await, Ok(1));
         }
-        assert_eq!(patient.done().await, Ok(2));
         assert!(!pool.is_stalled());
-        assert_eq!(start(&pool, || 1).unwrap().done().await, Ok(1));
+        assert_eq!(Load::start(&pool, || 1).unwrap().done().await, Ok(1));
     }
 
     #[tokio::test]
@@ -355,7 +341,7 @@ mod tests {
         let (pool, _) = pool();
         let (release, stalled) = stall(&pool);
         let (begun, began) = mpsc::channel::<()>();
-        drop(start(&pool, move || begun.send(()).unwrap()).unwrap());
+        drop(Load::start(&pool, move || begun.send(()).unwrap()).unwrap());
         drop(release);
         for load in stalled {
             load.done().await.unwrap();

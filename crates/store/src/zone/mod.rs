@@ -143,15 +143,24 @@ impl Zone {
         }
         conf.min_free = 0;
         let io: Arc<dyn DiskIo> = Arc::new(StillIo::new(touch));
+        Self::open_existing(conf, clock, Platform { io, events })
+    }
+
+    /// As [`Zone::open_on`], for a zone that must be there.
+    pub fn open_existing(
+        conf: ZoneConf,
+        clock: Arc<dyn Clock>,
+        platform: Platform,
+    ) -> Result<Arc<Self>, StoreError> {
         let others = conf.disks.iter().map(|disk| &disk.path);
         let mut is_there = false;
         for path in std::iter::once(&conf.path).chain(others) {
-            is_there |= recover::is_there(&*io, path)?;
+            is_there |= recover::is_there(&*platform.io, path)?;
         }
         if !is_there {
             return Err(StoreError::Absent { path: conf.path });
         }
-        Self::open_on(conf, clock, Platform { io, events })
+        Self::open_on(conf, clock, platform)
     }
 
     /// Looks an entry up and marks it used. A corrupt record is a miss, a counter and an event.
