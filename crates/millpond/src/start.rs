@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use millpond_proxy::control::Wanted;
 use millpond_proxy::log::error::{self, ErrorLog, Level};
 use millpond_proxy::log::file;
 use millpond_proxy::pid::PidFile;
@@ -70,7 +71,8 @@ fn inherit() -> (Predecessor, Vec<Inherited>) {
         return (Predecessor::default(), Vec::new());
     };
     let channel = std::env::var(successor::CHANNEL).ok();
-    Predecessor::inherit(&sockets, channel.as_deref())
+    let control = std::env::var(successor::CONTROL).ok();
+    Predecessor::inherit(&sockets, (channel.as_deref(), control.as_deref()))
 }
 
 /// Opens the log of `-e`; without it, errors go to the standard error stream.
@@ -123,6 +125,10 @@ fn serve(
     if let Some(count) = process.open_files {
         identity::limit_open_files(count);
     }
+    let wanted = Wanted::of(server.conf(), &source.prefix);
+    server
+        .open_control(&wanted)
+        .context("opening the control socket")?;
     if let Some(names) = &process.user {
         become_user(names, &server, &source.prefix.join(&process.pid))?;
     }
@@ -171,6 +177,7 @@ fn become_user(names: &[String], server: &Server, pid_path: &Path) -> Result<()>
     let mut paths: Vec<&Path> = logs.iter().map(PathBuf::as_path).collect();
     paths.extend(zones);
     paths.push(pid_path);
+    paths.extend(server.control_path());
     identity::change_to(names, &paths)
 }
 

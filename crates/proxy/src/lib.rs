@@ -12,6 +12,7 @@ pub mod body;
 pub mod cache;
 pub mod chance;
 pub mod clock;
+pub mod control;
 pub mod downstream;
 pub mod explain;
 pub mod failure;

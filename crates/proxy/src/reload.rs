@@ -18,6 +18,7 @@ use millpond_conf::source::Sources;
 use millpond_conf::tree::{Statement, Tree};
 use millpond_conf::{Diagnostics, LoadOptions, ParseContext, Severity, one_line};
 
+use crate::control::Wanted;
 use crate::lint;
 use crate::log::error::{self, ErrorLog, Level};
 use crate::log::file;
@@ -124,8 +125,14 @@ pub fn reload(server: &mut Server, source: &ConfSource, process: &mut Process) {
     }
     let logs = source.process_logs(&conf);
     let pid_path = source.prefix.join(&conf.main.process.pid);
+    let control = match server.prepare_control(&Wanted::of(&conf, &source.prefix)) {
+        Ok(control) => control,
+        Err(failure) => return error::process(Level::Emerg, format_args!("{failure}")),
+    };
     match server.change(conf) {
         Ok(()) => {
+            server.adopt_control(control);
+            server.serve_control();
             error::set_process_logs(logs);
             // nginx: a new configuration writes to the files that have the names now.
             file::reopen_all();

@@ -27,9 +27,11 @@ pub mod successor;
 pub mod thread;
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::control::{Control, ControlError, ControlSocket, Wanted};
 use crate::handler::limit_zone;
 use crate::log::error::{self, Level};
 use crate::log::file;
@@ -80,6 +82,7 @@ pub struct Server {
     is_accepting: bool,
     /// True when we were told to accept beside the successor.
     accepts_beside: bool,
+    control: Control,
 }
 
 /// Where the process runs.
@@ -129,7 +132,33 @@ impl Server {
             successor: None,
             is_accepting: true,
             accepts_beside: false,
+            control: Control::default(),
         })
+    }
+
+    /// Opens the control socket, or takes that of the predecessor. To be called before the process
+    /// changes to its user.
+    pub fn open_control(&mut self, wanted: &Wanted) -> Result<(), ControlError> {
+        let inherited = self.predecessor.take_control();
+        let socket = self.control.open(wanted, inherited)?;
+        self.adopt_control(socket);
+        Ok(())
+    }
+
+    /// What a configuration wants of the control socket, opened; for [`Server::adopt_control`].
+    pub fn prepare_control(&self, wanted: &Wanted) -> Result<Option<ControlSocket>, ControlError> {
+        self.control.open(wanted, None)
+    }
+
+    /// Takes a control socket into use, in place of the one there is.
+    pub fn adopt_control(&mut self, socket: Option<ControlSocket>) {
+        let files = self.socket_files();
+        self.control.adopt(socket, files);
+    }
+
+    /// Where the control socket is.
+    pub fn control_path(&self) -> Option<&Path> {
+        self.control.path()
     }
 
     /// The configuration in force.
@@ -155,6 +184,7 @@ impl Server {
         self.grow(worker_count(&self.conf))
             .map_err(StartError::Thread)?;
         self.serve();
+        self.serve_control();
         Ok(())
     }
 
@@ -230,6 +260,11 @@ impl Server {
         Ok(())
     }
 
+    /// Answers on the control socket from what is in force now.
+    pub fn serve_control(&mut self) {
+        self.control.serve(&self.conf, &self.shared);
+    }
+
     /// Starts workers until there are `count`.
     fn grow(&mut self, count: usize) -> io::Result<()> {
         while self.workers.len() < count {
@@ -289,7 +324,9 @@ impl Server {
             return;
         }
         let copies = self.sockets.copies();
-        match copies.and_then(|sockets| Successor::start(&process.program, sockets)) {
+        let control = self.control.share().map(ControlSocket::into_fd);
+        let start = |sockets| Successor::start(&process.program, sockets, control);
+        match copies.and_then(start) {
             Ok(successor) => {
                 let id = successor.id();
                 error::process(Level::Notice, format_args!("start new binary process {id}"));
@@ -316,6 +353,7 @@ impl Server {
     }
 
     fn lend_caches(&mut self) {
+        self.control.pause();
         self.shared.zones.lend();
         if let Some(successor) = &mut self.successor {
             successor.give_store();
@@ -341,6 +379,7 @@ impl Server {
         for failure in self.shared.zones.take_back() {
             error::process(Level::Alert, format_args!("{failure}"));
         }
+        self.serve_control();
         self.accept_again();
     }
 
@@ -357,6 +396,7 @@ impl Server {
             self.lend_caches();
         }
         let files = self.socket_files();
+        self.control.close(files);
         self.sockets.close(files);
     }
 

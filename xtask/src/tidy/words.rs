@@ -45,6 +45,8 @@ const DISKS: &[&str] = &[
     "crates/proxy/src/log/",
     "crates/proxy/src/downstream/listener.rs",
     "crates/proxy/src/pid.rs",
+    // The mode of a socket, and its end.
+    "crates/proxy/src/control/socket.rs",
     // Bodies that are sent from files.
     "crates/proxy/src/body.rs",
     "crates/proxy/src/downstream/body.rs",

@@ -10,7 +10,6 @@ pub mod body;
 pub mod by_rfc;
 pub mod exchange;
 pub mod leap;
-pub mod loaded;
 pub mod pass;
 pub mod post;
 pub mod purge;

@@ -363,7 +363,8 @@ fn not_opened(name: &str, error: &StoreError) -> String {
     }
 }
 
-fn zone_conf(declared: &ZonePath) -> ZoneConf {
+/// How the store of a zone is set up.
+pub(crate) fn zone_conf(declared: &ZonePath) -> ZoneConf {
     let mut conf = ZoneConf::new(&declared.name, &declared.path);
     conf.max_size = declared.max_size;
     conf.min_free = declared.min_free;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use millpond_conf::{Family, Scope};
 
+use crate::control::ControlPolicy;
 use crate::log::error::ProcessLogPolicy;
 
 /// The number of worker threads.
@@ -78,4 +79,6 @@ pub struct MainSettings {
     pub process: ProcessPolicy,
     /// Where it logs.
     pub log: ProcessLogPolicy,
+    /// Where it is asked and told things.
+    pub control: ControlPolicy,
 }

@@ -27,12 +27,17 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Predecessor {
     id: Option<Pid>,
     channel: Option<UnixStream>,
+    control: Option<Inherited>,
 }
 
 impl Predecessor {
     /// Takes what a predecessor left, as its variables say: the sockets as `fd;fd;`, and the
-    /// descriptor of the channel. To be called once, before any other descriptor is opened.
-    pub fn inherit(sockets: &str, channel: Option<&str>) -> (Predecessor, Vec<Inherited>) {
+    /// descriptors of the channel and of the control socket. To be called once, before any other
+    /// descriptor is opened.
+    pub fn inherit(
+        sockets: &str,
+        (channel, control): (Option<&str>, Option<&str>),
+    ) -> (Predecessor, Vec<Inherited>) {
         let notice = format_args!("using inherited sockets from \"{sockets}\"");
         error::process(Level::Notice, notice);
         let words = sockets.split([';', ':']).filter(|word| !word.is_empty());
@@ -50,11 +55,21 @@ impl Predecessor {
             .and_then(|word| word.parse().ok())
             .and_then(inherited::stream)
             .map(OwnedFd::into);
+        let control = control
+            .and_then(|word| word.parse().ok())
+            .and_then(inherited::listener)
+            .map(|(address, fd)| Inherited { address, fd });
         let predecessor = Predecessor {
             id: getppid(),
             channel,
+            control,
         };
         (predecessor, sockets)
+    }
+
+    /// Its control socket, once.
+    pub fn take_control(&mut self) -> Option<Inherited> {
+        self.control.take()
     }
 
     /// Whether there is one and it lives.

@@ -37,6 +37,9 @@ pub const SOCKETS: &str = "NGINX";
 /// The variable that names the descriptor of the channel.
 pub const CHANNEL: &str = "MILLPOND_UPGRADE";
 
+/// The variable that names the descriptor of the control socket.
+pub const CONTROL: &str = "MILLPOND_CONTROL";
+
 /// The caches are wanted, or free.
 pub(super) const STORE: u8 = b'C';
 /// The successor serves.
@@ -69,8 +72,12 @@ pub struct Successor {
 }
 
 impl Successor {
-    /// Starts it with copies of these sockets.
-    pub fn start(program: &Program, sockets: Vec<OwnedFd>) -> io::Result<Successor> {
+    /// Starts it with copies of these sockets, and of the control socket.
+    pub fn start(
+        program: &Program,
+        sockets: Vec<OwnedFd>,
+        control: Option<OwnedFd>,
+    ) -> io::Result<Successor> {
         let (ours, theirs) = Pair::pair()?;
         ours.set_nonblocking(true)?;
         let channel = UnixStream::from_std(ours)?;
@@ -82,12 +89,18 @@ impl Successor {
             list.push_str(&format!("{};", socket.as_raw_fd()));
         }
         fcntl_setfd(&theirs, FdFlags::empty())?;
-        let child = Command::new(&program.path)
+        let mut command = Command::new(&program.path);
+        command
             .args(&program.arguments)
             .env(SOCKETS, list)
             .env(CHANNEL, theirs.as_raw_fd().to_string())
-            .stdin(Stdio::null())
-            .spawn()?;
+            .env_remove(CONTROL)
+            .stdin(Stdio::null());
+        if let Some(control) = &control {
+            fcntl_setfd(control, FdFlags::empty())?;
+            command.env(CONTROL, control.as_raw_fd().to_string());
+        }
+        let child = command.spawn()?;
         Ok(Successor {
             child,
             channel: Some(channel),

@@ -21,7 +21,7 @@ pub(super) enum Style {
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     /// It is in force.
     Purged {
         /// Its number.

@@ -35,9 +35,11 @@ use millpond_cache::purge::Purged;
 use millpond_cache::zone::CacheZone;
 use millpond_store::JournalError;
 
-use self::answer::{Outcome, Style};
+pub(crate) use self::answer::Outcome;
+use self::answer::Style;
 use self::form::{Form, PurgeLocation, Scope};
-use self::order::{Order, Own};
+pub(crate) use self::order::Order;
+use self::order::Own;
 use super::pass::key;
 use super::site;
 use crate::failure::Failure;
@@ -173,7 +175,8 @@ pub fn host(req: &Request) -> Bytes {
     }
 }
 
-fn carry_out(zone: &CacheZone, order: &Order, now_ms: u64) -> Done {
+/// Purges, or counts.
+pub(crate) fn carry_out(zone: &CacheZone, order: &Order, now_ms: u64) -> Done {
     if order.is_dry_run {
         // Nothing is told to stop while the request is there.
         let count = zone.count_purged(&order.target, &|| false).unwrap_or(0);
@@ -185,14 +188,20 @@ fn carry_out(zone: &CacheZone, order: &Order, now_ms: u64) -> Done {
 
 /// INVARIANT 1.
 fn log(req: &Request, zone: &CacheZone, order: &Order, done: &Done) {
+    let (level, message) = record(zone, order, done);
+    error::write(req, level, format_args!("{message}"));
+}
+
+/// The line for the record.
+pub(crate) fn record(zone: &CacheZone, order: &Order, done: &Done) -> (Level, String) {
     let what = order.what();
     let what = String::from_utf8_lossy(what.get(..LOGGED_LEN_MAX).unwrap_or(&what)).into_owned();
     let (mode, kind, zone) = (order.mode_word(), order.kind(), &zone.name);
     let purge = format!("cache purge, {mode}, {kind} \"{what}\" in zone \"{zone}\"");
     match done {
         Ok(Outcome::Counted(count)) => {
-            let message = format_args!("{purge}: dry run, {count} entries");
-            error::write(req, Level::Notice, message);
+            let message = format!("{purge}: dry run, {count} entries");
+            (Level::Notice, message)
         }
         Ok(Outcome::Purged { serial, was_there }) => {
             let count = match was_there {
@@ -200,14 +209,14 @@ fn log(req: &Request, zone: &CacheZone, order: &Order, done: &Done) {
                 Some(false) => "no entry",
                 None => "entries counted when swept",
             };
-            let message = format_args!("{purge}: number {serial}, {count}");
-            error::write(req, Level::Notice, message);
+            let message = format!("{purge}: number {serial}, {count}");
+            (Level::Notice, message)
         }
         Err(error) => {
             let cause = std::error::Error::source(error);
             let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
-            let message = format_args!("{purge} failed: {error}{cause}");
-            error::write(req, Level::Error, message);
+            let message = format!("{purge} failed: {error}{cause}");
+            (Level::Error, message)
         }
     }
 }

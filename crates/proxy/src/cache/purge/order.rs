@@ -40,14 +40,14 @@ pub(super) struct Own {
 
 /// A purge that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Order {
+pub(crate) struct Order {
     pub(super) target: Target,
     pub(super) mode: Mode,
     pub(super) is_dry_run: bool,
 }
 
 /// The values of a field.
-type Field<'a> = &'a dyn Fn(&[u8]) -> Vec<Bytes>;
+pub(crate) type Field<'a> = &'a dyn Fn(&[u8]) -> Vec<Bytes>;
 
 impl Order {
     /// Reads what a request asks for; the error says what is wrong.
@@ -75,8 +75,19 @@ impl Order {
         })
     }
 
+    /// Reads what is asked for by name: `what` is the key, host or site.
+    pub(crate) fn named(what: Bytes, field: Field<'_>) -> Result<Order, String> {
+        let own = Own {
+            key: what.clone(),
+            scope: Scope::Key,
+            host: what.clone(),
+            site: what,
+        };
+        Order::read(own, field)
+    }
+
     /// What it is about, in a word.
-    pub(super) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match &self.target {
             Target::Key(_) => "exact",
             Target::Prefix(_) => "prefix",
@@ -89,7 +100,7 @@ impl Order {
     }
 
     /// What it is about, in full.
-    pub(super) fn what(&self) -> Bytes {
+    pub(crate) fn what(&self) -> Bytes {
         match &self.target {
             Target::Key(text)
             | Target::Prefix(text)
@@ -102,7 +113,7 @@ impl Order {
     }
 
     /// How, in a word.
-    pub(super) fn mode_word(&self) -> &'static str {
+    pub(crate) fn mode_word(&self) -> &'static str {
         match self.mode {
             Mode::Hard => "hard",
             Mode::Soft => "soft",

@@ -1,0 +1,279 @@
+//! One connection of the control socket: a request, its answer, the end.
+//!
+//! It is served with blocking calls by a thread of its own.
+//!
+//! 1. A request is at most [`HEAD_MAX`] bytes long, has no body, and comes within [`READ_WAIT`].
+//! 2. What is long is sent as it is made, in pieces of about [`PIECE`] bytes; an answer that stops
+//!    half-way has no last chunk.
+//! 3. A client that does not read for [`WRITE_WAIT`] is given up.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use rustix::net::{RecvFlags, recv};
+
+use super::api::{Answer, Ask, Body, Lines, Verb};
+use super::query;
+use super::report;
+use crate::clock;
+use crate::http1::Method;
+use crate::http1::chunked::{CHUNK_END, chunk_head};
+use crate::http1::encode;
+use crate::http1::request::{Connect, Limits, Progress, RequestHead, RequestParser};
+
+/// Bytes of a head: keys are long at times.
+const HEAD_MAX: usize = 128 << 10;
+/// The longest line of it.
+const LINE_MAX: usize = 64 << 10;
+/// Fields of it.
+const FIELDS_MAX: usize = 100;
+/// How long a request may take to come (arbitrary: it comes from this machine).
+const READ_WAIT: Duration = Duration::from_secs(10);
+/// How long a client may leave an answer unread: somebody may be paging through a list.
+const WRITE_WAIT: Duration = Duration::from_secs(600);
+/// What is sent at once.
+const PIECE: usize = 64 << 10;
+
+/// Reads a request and sends the answer; who goes away in between is not told of.
+pub(super) fn serve(stream: &UnixStream, answer: &dyn Fn(&Ask) -> Answer) {
+    let _ = converse(stream, answer);
+}
+
+/// Answers that there are too many.
+pub(super) fn refuse(stream: &UnixStream) {
+    let answer = report::problem(503, "too many connections to the control socket");
+    let _ = prepare(stream).and_then(|()| send(stream, answer));
+}
+
+fn prepare(stream: &UnixStream) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(READ_WAIT))?;
+    stream.set_write_timeout(Some(WRITE_WAIT))
+}
+
+fn converse(stream: &UnixStream, answer: &dyn Fn(&Ask) -> Answer) -> io::Result<()> {
+    prepare(stream)?;
+    let answer = match read_head(stream)? {
+        Ok(head) => match ask(&head) {
+            Ok(ask) => answer(&ask),
+            Err(refusal) => refusal,
+        },
+        Err(status) => report::problem(status, "not a request that is understood"),
+    };
+    send(stream, answer)
+}
+
+/// The head of a request, or the status of its refusal.
+fn read_head(mut stream: &UnixStream) -> io::Result<Result<RequestHead, u16>> {
+    let limits = Limits {
+        line: LINE_MAX,
+        total: HEAD_MAX,
+        fields: FIELDS_MAX,
+        ..Limits::default()
+    };
+    let deadline = clock::instant() + READ_WAIT;
+    let mut parser = RequestParser::new();
+    let mut buf = BytesMut::new();
+    let mut piece = [0; 4096];
+    loop {
+        match parser.parse(&mut buf, &limits) {
+            Progress::Done(head) => return Ok(Ok(head)),
+            Progress::Refuse(refused) => return Ok(Err(refused.status())),
+            Progress::NeedMore if clock::instant() > deadline => return Ok(Err(408)),
+            Progress::NeedMore => {}
+        }
+        match stream.read(&mut piece)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => buf.extend_from_slice(piece.get(..count).unwrap_or_default()),
+        }
+    }
+}
+
+/// What a request asks.
+fn ask(head: &RequestHead) -> Result<Ask, Answer> {
+    use crate::http1::request::Framing;
+    let verb = match head.method() {
+        Method::Get => Verb::Get,
+        Method::Post => Verb::Post,
+        _ => return Err(report::problem(405, "only GET and POST are understood")),
+    };
+    match head.check(Connect::Refuse) {
+        Ok(Framing::None) => {}
+        Ok(_) => {
+            let message = "requests have no body here, parameters stand in the query";
+            return Err(report::problem(413, message));
+        }
+        Err(refusal) => return Err(report::problem(refusal.status(), "an invalid request")),
+    }
+    let (segments, parameters) = query::split(head.uri());
+    Ok(Ask {
+        verb,
+        segments,
+        parameters,
+    })
+}
+
+fn send(mut stream: &UnixStream, answer: Answer) -> io::Result<()> {
+    let mut out = BytesMut::with_capacity(PIECE);
+    encode::write_status(&mut out, answer.status);
+    encode::write_field(&mut out, b"Connection", b"close");
+    match answer.body {
+        Body::Json(text) => {
+            encode::write_field(&mut out, b"Content-Type", b"application/json");
+            encode::write_field(
+                &mut out,
+                b"Content-Length",
+                text.len().to_string().as_bytes(),
+            );
+            encode::end_head(&mut out);
+            out.extend_from_slice(text.as_bytes());
+            stream.write_all(&out)
+        }
+        Body::Lines(make) => {
+            encode::write_field(&mut out, b"Content-Type", b"application/x-ndjson");
+            encode::write_field(&mut out, b"Transfer-Encoding", b"chunked");
+            encode::end_head(&mut out);
+            stream.write_all(&out)?;
+            out.clear();
+            let mut lines = Chunks { stream, out };
+            make(&mut lines)?;
+            lines.flush()?;
+            stream.write_all(b"0\r\n\r\n")
+        }
+    }
+}
+
+/// Lines as chunks.
+struct Chunks<'a> {
+    stream: &'a UnixStream,
+    out: BytesMut,
+}
+
+impl Chunks<'_> {
+    fn flush(&mut self) -> io::Result<()> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let mut stream = self.stream;
+        stream.write_all(chunk_head(self.out.len() as u64).as_ref())?;
+        stream.write_all(&self.out)?;
+        stream.write_all(CHUNK_END)?;
+        self.out.clear();
+        Ok(())
+    }
+}
+
+impl Lines for Chunks<'_> {
+    fn push(&mut self, line: &str) -> io::Result<()> {
+        self.out.extend_from_slice(line.as_bytes());
+        self.out.extend_from_slice(b"\n");
+        match self.out.len() < PIECE {
+            true => Ok(()),
+            false => self.flush(),
+        }
+    }
+
+    fn push_now(&mut self, line: &str) -> io::Result<()> {
+        self.push(line)?;
+        self.flush()
+    }
+
+    fn is_wanted(&mut self) -> bool {
+        let mut byte = [0; 1];
+        let peeked = recv(
+            self.stream,
+            &mut byte,
+            RecvFlags::PEEK | RecvFlags::DONTWAIT,
+        );
+        match peeked {
+            Ok((count, _)) => count > 0,
+            Err(errno) => errno == rustix::io::Errno::WOULDBLOCK,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exchange(request: &[u8], answer: &(dyn Fn(&Ask) -> Answer + Sync)) -> String {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || serve(&ours, answer));
+            theirs.write_all(request).unwrap();
+            let mut said = String::new();
+            theirs.read_to_string(&mut said).unwrap();
+            said
+        })
+    }
+
+    fn echo(ask: &Ask) -> Answer {
+        Answer {
+            status: 200,
+            body: Body::Json(format!(
+                "{:?} {:?} {:?}",
+                ask.verb, ask.segments, ask.parameters
+            )),
+        }
+    }
+
+    #[test]
+    fn one_request_has_one_answer() {
+        for (request, expected) in [
+            (
+                &b"GET /a?b=c%20d&e HTTP/1.1\r\nHost: x\r\n\r\n"[..],
+                "Get [\"a\"] [(\"b\", b\"c d\"), (\"e\", b\"\")]",
+            ),
+            (
+                b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
+                "Post [\"a\"] []",
+            ),
+            (
+                b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n",
+                "413",
+            ),
+            (b"PUT / HTTP/1.1\r\nHost: x\r\n\r\n", "405"),
+            (b"GET / HTTP/1.1\r\n\r\n", "400"),
+            (b"nonsense\r\n\r\n", "400"),
+        ] {
+            let said = exchange(request, &echo);
+            assert!(said.contains(expected), "{said}");
+            assert!(said.contains("Connection: close\r\n"), "{said}");
+        }
+    }
+
+    #[test]
+    fn lines_come_in_chunks_and_only_a_whole_list_ends() {
+        for (breaks, ends) in [(false, true), (true, false)] {
+            let said = exchange(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", &|_: &Ask| Answer {
+                status: 200,
+                body: Body::Lines(Box::new(move |lines| {
+                    lines.push("one")?;
+                    lines.push_now("two")?;
+                    assert!(lines.is_wanted());
+                    match breaks {
+                        true => Err(io::ErrorKind::Other.into()),
+                        false => lines.push("three"),
+                    }
+                })),
+            });
+            assert!(said.contains("8\r\none\ntwo\n\r\n"), "{said}");
+            assert_eq!(said.ends_with("6\r\nthree\n\r\n0\r\n\r\n"), ends, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_list_ends_when_nobody_wants_it() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut chunks = Chunks {
+            stream: &ours,
+            out: BytesMut::new(),
+        };
+        assert!(chunks.is_wanted());
+        drop(theirs);
+        assert!(!chunks.is_wanted());
+        assert!(chunks.push_now("line").is_err());
+    }
+}

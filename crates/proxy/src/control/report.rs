@@ -1,0 +1,399 @@
+//! What the API says, as types that are written as JSON and read again by `millpond cache`.
+//!
+//! Times are seconds since 1970, sizes are bytes. Keys, tags and fields are texts: bytes in them
+//! that are no UTF-8 are replaced, and `id` names the entry exactly. Members may be added; none
+//! changes its meaning.
+
+use std::collections::BTreeMap;
+
+use millpond_cache::catalogue::{self, Listed};
+use millpond_cache::purge::tag;
+use millpond_cache::zone::CacheZone;
+use millpond_store::{DiskState, DiskUsage};
+use serde::{Deserialize, Serialize};
+
+use super::api::{Answer, Body};
+use crate::stats::CacheSnapshot;
+
+/// The process that answers.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct ServerReport {
+    /// Version of the program.
+    pub version: String,
+    /// Its process id; none at rest.
+    pub pid: Option<u32>,
+    /// Its zones.
+    pub zones: Vec<ZoneReport>,
+    /// Answers since it started, by cache status; none at rest.
+    pub answers: Option<BTreeMap<String, CountReport>>,
+    /// The part of them that came from the cache, of those that a cache looked at.
+    pub hit_ratio: Option<f64>,
+}
+
+/// Answers with one status.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct CountReport {
+    /// How many.
+    pub requests: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+}
+
+/// A zone.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct ZoneReport {
+    /// Its name.
+    pub name: String,
+    /// Its directory.
+    pub path: String,
+    /// Whether a process serves from it.
+    pub is_running: bool,
+    /// Entries and slices in the index.
+    pub records: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// The most that they may have.
+    pub max_size: Option<u64>,
+    /// Bytes of memory that the index takes.
+    pub index_bytes: u64,
+    /// Purges that are not swept yet.
+    pub purges: u64,
+    /// After so many seconds unused entries go.
+    pub inactive: u64,
+    /// Its disks, in the order of the configuration.
+    pub disks: Vec<DiskReport>,
+    /// What only a running process has.
+    pub live: Option<LiveReport>,
+}
+
+/// A disk of a zone.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct DiskReport {
+    /// Its directory.
+    pub path: String,
+    /// What part of the keys it gets, relative to the others.
+    pub weight: u32,
+    /// `live`, `full` or `failed`.
+    pub state: String,
+    /// Why it was given up; empty if it was not.
+    pub why: String,
+    /// How often it was given up.
+    pub failures: u64,
+    /// Entries and slices on it.
+    pub records: u64,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// The most that they may have.
+    pub max_size: Option<u64>,
+}
+
+/// What a process counts, since it opened the zone.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct LiveReport {
+    /// Bytes in the memory tier.
+    pub memory_bytes: u64,
+    /// The most that it may have.
+    pub memory_limit: u64,
+    /// Bytes that wait for the disk.
+    pub queued_bytes: u64,
+    /// Entries removed for space.
+    pub evicted: u64,
+    /// Entries removed because nobody used them.
+    pub inactive_removed: u64,
+    /// Entries removed because their bytes were not what was written.
+    pub corrupt: u64,
+    /// Entries lost because the disk refused to write them.
+    pub lost: u64,
+    /// Fills refused at their beginning.
+    pub not_stored: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Those of them that were written again to keep what is in use.
+    pub rewritten_bytes: u64,
+    /// Writes and syncs that the disk refused.
+    pub write_errors: u64,
+}
+
+/// An entry.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct EntryReport {
+    /// Its zone.
+    pub zone: String,
+    /// Its name in the store, 32 hexadecimal digits.
+    pub id: String,
+    /// Its cache key.
+    pub key: String,
+    /// The site that it belongs to.
+    pub site: String,
+    /// The host that it was filled for.
+    pub host: String,
+    /// What it can be purged by.
+    pub tags: Vec<String>,
+    /// Status of the answer.
+    pub status: u16,
+    /// Length of the whole body.
+    pub length: u64,
+    /// Bytes of it that are stored.
+    pub held: u64,
+    /// When it was stored or last found unchanged.
+    pub stored: i64,
+    /// Until when it is fresh, inclusive.
+    pub fresh_until: i64,
+    /// Whether it is fresh now.
+    pub is_fresh: bool,
+    /// When it was last used.
+    pub used: i64,
+    /// How often it was found since it was written, as far as that is counted.
+    pub hits: u64,
+    /// The fields of requests that it varies by, and what this one is for.
+    pub variant: Option<VariantReport>,
+    /// More, for who asks for it.
+    pub detail: Option<Box<DetailReport>>,
+}
+
+/// One of several answers under a key.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct VariantReport {
+    /// Names of the fields.
+    pub vary: String,
+    /// Their values in the request that it was filled for.
+    pub values: String,
+}
+
+/// All that is known of an entry.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct DetailReport {
+    /// How old it is, seconds; what it was old when it came is part of that.
+    pub age: u64,
+    /// For how many seconds after `fresh_until` it may be served while it is updated.
+    pub stale_while_revalidate: u32,
+    /// For how many it may be served when the origin fails.
+    pub stale_if_error: u32,
+    /// Whether it is never served without validation.
+    pub must_validate: bool,
+    /// Whether it is never served stale.
+    pub never_stale: bool,
+    /// Fields of the answer.
+    pub fields: Vec<(String, String)>,
+    /// The directory that its record is in.
+    pub dir: String,
+    /// The segment.
+    pub segment: u32,
+    /// Bytes of that record.
+    pub record_bytes: u64,
+    /// Bytes of a slice, if the body is kept in slices.
+    pub slice_size: Option<u64>,
+    /// Which bytes of the body are stored: first and behind the last, at most [`RANGES_MAX`].
+    pub ranges: Vec<(u64, u64)>,
+    /// Whether there are more.
+    pub has_more_ranges: bool,
+}
+
+/// Ranges that are told of one entry; a list for people, and no more than a line of JSON can bear.
+pub const RANGES_MAX: usize = 1000;
+
+/// A line of a long answer.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Line {
+    /// An entry.
+    Entry(Box<EntryReport>),
+    /// How far it is.
+    Progress(ProgressReport),
+    /// A record that is not what was written.
+    Corrupt(DamageReport),
+    /// A record that the disk does not give.
+    Unread(DamageReport),
+    /// The end; an answer without it is not whole.
+    End(EndReport),
+}
+
+/// How far a long answer is.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct ProgressReport {
+    /// Records that were looked at.
+    pub done: u64,
+    /// Records that there were when it began.
+    pub all: u64,
+    /// Bytes of bodies that were compared with their checksums.
+    pub bytes: u64,
+}
+
+/// A record that cannot be used.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct DamageReport {
+    /// Its zone.
+    pub zone: String,
+    /// Its name in the store.
+    pub id: String,
+    /// The cache key, if the head can be read.
+    pub key: Option<String>,
+    /// Whether it was removed.
+    pub is_removed: bool,
+}
+
+/// What a long answer came to.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct EndReport {
+    /// Records that were looked at.
+    pub records: u64,
+    /// Entries that were listed.
+    pub listed: u64,
+    /// Bytes of bodies that were compared with their checksums.
+    pub bytes: u64,
+    /// Records that are not what was written.
+    pub corrupt: u64,
+    /// Records that the disk did not give.
+    pub unread: u64,
+    /// Whether all were looked at.
+    pub is_complete: bool,
+}
+
+/// Several entries.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct EntriesReport {
+    /// They.
+    pub entries: Vec<EntryReport>,
+}
+
+/// A purge.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct PurgeReport {
+    /// The zone.
+    pub zone: String,
+    /// What it is about, in a word.
+    pub kind: String,
+    /// In full.
+    pub what: String,
+    /// `hard` or `soft`.
+    pub mode: String,
+    /// Its number; none for a dry run.
+    pub number: Option<u64>,
+    /// Entries: for a dry run those that it would be about, for a key 0 or 1; else nobody looked.
+    pub entries: Option<u64>,
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct ProblemReport {
+    /// For people.
+    pub error: String,
+}
+
+/// An answer that says why not.
+pub(super) fn problem(status: u16, error: impl Into<String>) -> Answer {
+    let error = error.into();
+    json(status, &ProblemReport { error })
+}
+
+/// An answer of one object.
+pub(super) fn json(status: u16, report: &impl Serialize) -> Answer {
+    let mut text = line(report);
+    text.push('\n');
+    Answer {
+        status,
+        body: Body::Json(text),
+    }
+}
+
+/// A report as one line.
+pub(super) fn line(report: &impl Serialize) -> String {
+    // Maps have texts for keys and no type refuses to be written, so there is no error.
+    serde_json::to_string(report).unwrap_or_default()
+}
+
+/// A disk.
+pub(super) fn disk(disk: &DiskUsage) -> DiskReport {
+    DiskReport {
+        path: disk.path.display().to_string(),
+        weight: disk.weight,
+        state: match disk.state {
+            DiskState::Live => "live",
+            DiskState::Full => "full",
+            DiskState::Failed => "failed",
+        }
+        .to_string(),
+        why: disk.why.clone(),
+        failures: disk.failures,
+        records: disk.usage.entries,
+        bytes: disk.usage.bytes,
+        max_size: disk.usage.max_size,
+    }
+}
+
+/// The counters by status.
+pub(super) fn answers(snapshot: &CacheSnapshot) -> BTreeMap<String, CountReport> {
+    let counts = snapshot.by_status().map(|(status, count)| {
+        let report = CountReport {
+            requests: count.requests,
+            bytes: count.bytes,
+        };
+        (status.to_string(), report)
+    });
+    counts.collect()
+}
+
+/// Bytes as a text.
+pub(super) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// An entry as it is listed.
+pub(super) fn entry(zone: &CacheZone, listed: &Listed, now: i64) -> EntryReport {
+    let head = &listed.head;
+    let variant = (!head.vary.is_empty()).then(|| VariantReport {
+        vary: text(&head.vary),
+        values: text(&head.variant),
+    });
+    EntryReport {
+        zone: zone.name.clone(),
+        id: listed.key.to_string(),
+        key: text(&head.key),
+        site: tag::site(&head.tags).map(text).unwrap_or_default(),
+        host: tag::host(&head.tags).map(text).unwrap_or_default(),
+        tags: tag::given(&head.tags).map(text).collect(),
+        status: head.status,
+        length: listed.length(),
+        held: listed.held,
+        stored: head.stored_at,
+        fresh_until: head.valid_until,
+        is_fresh: now <= head.valid_until && !head.bounds.must_validate,
+        used: i64::try_from(listed.summary.used_ms / 1000).unwrap_or(i64::MAX),
+        hits: catalogue::hits(&listed.summary),
+        variant,
+        detail: None,
+    }
+}
+
+/// The same with all that is known.
+pub(super) fn entry_in_full(zone: &CacheZone, listed: &Listed, now: i64) -> EntryReport {
+    let head = &listed.head;
+    let mut ranges: Vec<(u64, u64)> = zone
+        .held(listed)
+        .into_iter()
+        .map(|range| (range.start, range.end))
+        .collect();
+    let has_more_ranges = ranges.len() > RANGES_MAX;
+    ranges.truncate(RANGES_MAX);
+    let detail = DetailReport {
+        age: head.age(now),
+        stale_while_revalidate: head.stale_updating,
+        stale_if_error: head.stale_error,
+        must_validate: head.bounds.must_validate,
+        never_stale: head.bounds.never_stale,
+        fields: head
+            .fields()
+            .map(|(name, value)| (text(name), text(value)))
+            .collect(),
+        dir: listed.dir.display().to_string(),
+        segment: listed.segment,
+        record_bytes: listed.summary.record_size,
+        slice_size: head.sliced.map(|set| set.size),
+        ranges,
+        has_more_ranges,
+    };
+    EntryReport {
+        detail: Some(Box::new(detail)),
+        ..entry(zone, listed, now)
+    }
+}
