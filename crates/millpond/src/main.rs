@@ -9,12 +9,14 @@
 //! | `daemon.rs` | going to the background |
 //! | `identity.rs` | `user`: changing user and group |
 //! | `pid.rs` | the pid file, and `-s` |
+//! | `cache/` | `millpond cache`: what is in the caches, and purging |
 //! | `check/` | `millpond check`: how a configuration fares |
 //! | `explain/` | `millpond explain`: what a name means |
 //! | `terminal.rs` | colours and lines of what is printed |
 //! | `demo/` | `millpond demo`: an origin, a page, and Millpond between them |
 
 mod arguments;
+mod cache;
 mod check;
 mod daemon;
 mod demo;
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         Some("demo") => return exit(demo::run()),
         Some("check") => return exit(check::run(std::env::args().skip(2))),
+        Some("cache") => return exit(cache::run(std::env::args_os().skip(2))),
         Some("explain") => return exit(explain::run(std::env::args().skip(2))),
         _ => {}
     }

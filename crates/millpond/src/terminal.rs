@@ -25,6 +25,11 @@ pub(crate) fn stdout_paint() -> Paint {
     }
 }
 
+/// Whether somebody looks at the standard output.
+pub(crate) fn is_stdout_terminal() -> bool {
+    std::io::stdout().is_terminal()
+}
+
 fn may_colour() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

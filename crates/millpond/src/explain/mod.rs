@@ -23,7 +23,7 @@ mod entry;
 mod judgement;
 mod options;
 mod reference;
-mod request;
+pub(crate) mod request;
 mod status;
 
 use std::process::ExitCode;

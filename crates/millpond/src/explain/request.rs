@@ -75,6 +75,12 @@ pub(super) fn explain(options: &RequestOptions, paint: Paint) -> Result<String> 
     Ok(out)
 }
 
+/// A GET request for a URL.
+pub(crate) fn get(url: &str) -> Result<Question> {
+    let url = Url::parse(url)?;
+    Ok(question(&RequestOptions::default(), &url))
+}
+
 /// What of a URL matters here.
 struct Url<'a> {
     authority: &'a str,

@@ -1,0 +1,91 @@
+//! `millpond cache …`: what is in the caches, and purging, of a running process or at rest.
+//!
+//! ```text
+//! options ──► access: the process on its control socket, or the zone itself
+//!                └──► stat | ls, export | show | verify | purge ──► output
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `options.rs` | the command line |
+//! | `access.rs`, `client.rs` | who is asked, and how |
+//! | `stat.rs`, `list.rs`, `show.rs`, `verify.rs`, `purge.rs` | the commands |
+//! | `subject.rs` | the key that a URL means |
+//! | `figures.rs`, `output.rs` | sizes and times, lines and bars |
+//!
+//! The exit status is 0 when it is done; 1 when there is nothing of what was named, or a
+//! verification found damage; 2 when it cannot be done. What is asked is answered on the standard
+//! output, and everything else is said on the standard error stream.
+
+mod access;
+mod client;
+mod figures;
+mod list;
+mod options;
+mod output;
+mod purge;
+mod show;
+mod stat;
+mod subject;
+mod verify;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use access::Site;
+use options::{Command, Options};
+use output::NobodyReads;
+
+const USAGE: &str = "usage: millpond cache stat   [OPTION]...
+       millpond cache ls     [FILTER]... [--sort size|age|used|hits|key] [--reverse] [--limit N]
+       millpond cache show   KEY|URL|ID
+       millpond cache verify [--remove]
+       millpond cache purge  KEY|URL | --prefix TEXT | --wildcard TEXT | --site NAME | --host NAME
+                             | --tag TAG... | --all   [--soft] [--dry-run]
+       millpond cache export [FILTER]... [--limit N] [-o FILE]
+options: -c FILE, -p PREFIX, --zone NAME, --json
+filters: --site NAME, --host NAME, --prefix TEXT, --tag TAG, --older TIME, --newer TIME,
+         --unused TIME, --larger SIZE, --smaller SIZE, --hits N, --no-hits
+";
+
+/// What came of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// It is done.
+    Done,
+    /// There is nothing of what was named, or there is damage.
+    Nothing,
+}
+
+/// Does what the words say.
+pub(crate) fn run(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
+    let options = match options::parse(words) {
+        Ok(options) => options,
+        Err(error) => {
+            eprint!("millpond: {error}\n{USAGE}");
+            return Ok(ExitCode::from(2));
+        }
+    };
+    match obey(&options) {
+        Ok(Outcome::Done) => Ok(ExitCode::SUCCESS),
+        Ok(Outcome::Nothing) => Ok(ExitCode::from(1)),
+        Err(error) if error.is::<NobodyReads>() => Ok(ExitCode::SUCCESS),
+        Err(error) => {
+            eprintln!("millpond: {error:#}");
+            Ok(ExitCode::from(2))
+        }
+    }
+}
+
+fn obey(options: &Options) -> Result<Outcome> {
+    let site = Site::open(options)?;
+    match options.command {
+        Command::Stat => stat::run(options, &site),
+        Command::Ls | Command::Export => list::run(options, &site),
+        Command::Show => show::run(options, &site),
+        Command::Verify => verify::run(options, &site),
+        Command::Purge => purge::run(options, &site),
+    }
+}

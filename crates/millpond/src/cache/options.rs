@@ -1,0 +1,380 @@
+//! The command line of `millpond cache`.
+//!
+//! An option that a command has no use for is a mistake, like one that nobody knows: a purge whose
+//! filter was overlooked would be the wrong purge.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use millpond_conf::value::{parse_duration, parse_offset};
+use millpond_proxy::control::query::Parameters;
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Command {
+    Stat,
+    Ls,
+    Show,
+    Verify,
+    Purge,
+    Export,
+}
+
+impl Command {
+    const ALL: [(&'static str, Command); 6] = [
+        ("stat", Command::Stat),
+        ("ls", Command::Ls),
+        ("show", Command::Show),
+        ("verify", Command::Verify),
+        ("purge", Command::Purge),
+        ("export", Command::Export),
+    ];
+
+    fn named(word: &str) -> Option<Command> {
+        let found = Command::ALL.iter().find(|(name, _)| *name == word);
+        found.map(|(_, command)| *command)
+    }
+
+    fn lists(self) -> bool {
+        matches!(self, Command::Ls | Command::Export)
+    }
+}
+
+/// In what order entries are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sort {
+    /// As they come.
+    None,
+    /// The most bytes first.
+    Size,
+    /// The oldest first.
+    Age,
+    /// Those first that were used last.
+    Used,
+    /// The most hits first.
+    Hits,
+    /// By cache key.
+    Key,
+}
+
+/// How it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Text,
+    Json,
+}
+
+/// Which way round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Usual,
+    Reverse,
+}
+
+/// What becomes of corrupt entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Corrupt {
+    Stay,
+    Go,
+}
+
+/// The arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Options {
+    pub(super) command: Command,
+    /// The main file of the configuration.
+    pub(super) file: Option<String>,
+    /// Where relative paths start.
+    pub(super) prefix: Option<String>,
+    /// The zone; all without it.
+    pub(super) zone: Option<String>,
+    pub(super) format: Format,
+    /// A key or URL.
+    pub(super) subject: Option<Bytes>,
+    /// What is asked of the API: filters, or a purge.
+    pub(super) parameters: Parameters,
+    pub(super) sort: Sort,
+    pub(super) direction: Direction,
+    pub(super) limit: Option<usize>,
+    pub(super) corrupt: Corrupt,
+    /// Where an export goes; the standard output without it.
+    pub(super) output: Option<PathBuf>,
+}
+
+/// A command line that is wrong.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum OptionError {
+    /// No command, or none that there is.
+    #[error("a command is needed: stat, ls, show, verify, purge or export")]
+    NoCommand,
+    /// Not an option of this command, or one too many.
+    #[error("invalid option: \"{0}\"")]
+    Invalid(String),
+    /// An option without its value.
+    #[error("option \"{0}\" requires a value")]
+    Missing(String),
+    /// A value that is not understood.
+    #[error("\"{value}\" is no value of \"{option}\": {expected}")]
+    Value {
+        option: String,
+        value: String,
+        expected: &'static str,
+    },
+    /// Nothing is named.
+    #[error("{0}")]
+    Nothing(&'static str),
+}
+
+const TIME: &str = "write a time such as 90s, 10m, 2h or 7d";
+const SIZE: &str = "write a size such as 4096, 10k, 5m or 1g";
+const NUMBER: &str = "write a number";
+
+/// Reads the words behind `cache`.
+pub(super) fn parse(words: impl Iterator<Item = OsString>) -> Result<Options, OptionError> {
+    let mut words = words.map(|word| Bytes::from(word.into_vec()));
+    let command = words.next().and_then(|word| Command::named(&text(&word)));
+    let mut options = Options {
+        command: command.ok_or(OptionError::NoCommand)?,
+        file: None,
+        prefix: None,
+        zone: None,
+        format: Format::Text,
+        subject: None,
+        parameters: Vec::new(),
+        sort: Sort::None,
+        direction: Direction::Usual,
+        limit: None,
+        corrupt: Corrupt::Stay,
+        output: None,
+    };
+    while let Some(word) = words.next() {
+        options.apply(&word, &mut words)?;
+    }
+    options.check()
+}
+
+fn text(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).into_owned()
+}
+
+impl Options {
+    fn apply(
+        &mut self,
+        word: &Bytes,
+        words: &mut impl Iterator<Item = Bytes>,
+    ) -> Result<(), OptionError> {
+        let option = text(word);
+        let mut value = || words.next().ok_or(OptionError::Missing(option.clone()));
+        match (option.as_str(), self.command) {
+            ("-c", _) => self.file = Some(text(&value()?)),
+            ("-p", _) => self.prefix = Some(text(&value()?)),
+            ("--zone", _) => self.zone = Some(text(&value()?)),
+            ("--json", command) if command != Command::Export => self.format = Format::Json,
+            ("--remove", Command::Verify) => self.corrupt = Corrupt::Go,
+            ("-o", Command::Export) => self.output = Some(PathBuf::from(text(&value()?))),
+            ("--sort", Command::Ls) => self.sort = sort(&value()?)?,
+            ("--reverse", Command::Ls) => self.direction = Direction::Reverse,
+            ("--limit", command) if command.lists() => {
+                let number = number(&option, &value()?)?;
+                self.limit = Some(usize::try_from(number).unwrap_or(usize::MAX));
+            }
+            (_, Command::Purge) if self.apply_purge(&option, &mut value)? => {}
+            (_, command) if command.lists() && self.apply_filter(&option, &mut value)? => {}
+            ("--key", Command::Show | Command::Purge) if self.subject.is_none() => {
+                self.subject = Some(value()?);
+            }
+            (_, Command::Show | Command::Purge)
+                if !option.starts_with('-') && self.subject.is_none() =>
+            {
+                self.subject = Some(word.clone());
+            }
+            _ => return Err(OptionError::Invalid(option)),
+        }
+        Ok(())
+    }
+
+    /// False if it is no filter.
+    fn apply_filter(
+        &mut self,
+        option: &str,
+        value: &mut impl FnMut() -> Result<Bytes, OptionError>,
+    ) -> Result<bool, OptionError> {
+        let (name, value) = match option {
+            "--prefix" => ("prefix", value()?),
+            "--site" => ("site", value()?),
+            "--host" => ("host", value()?),
+            "--tag" => ("tag", value()?),
+            "--older" => ("older", seconds(option, &value()?)?),
+            "--newer" => ("newer", seconds(option, &value()?)?),
+            "--unused" => ("unused", seconds(option, &value()?)?),
+            "--larger" => ("larger", size(option, &value()?)?),
+            "--smaller" => ("smaller", size(option, &value()?)?),
+            "--hits" => ("hits", number(option, &value()?)?.to_string().into()),
+            "--no-hits" => ("hits_max", Bytes::from_static(b"0")),
+            _ => return Ok(false),
+        };
+        self.add(name, value);
+        Ok(true)
+    }
+
+    /// False if it is no word of a purge.
+    fn apply_purge(
+        &mut self,
+        option: &str,
+        value: &mut impl FnMut() -> Result<Bytes, OptionError>,
+    ) -> Result<bool, OptionError> {
+        let kind = match option {
+            "--prefix" => "prefix",
+            "--wildcard" => "wildcard",
+            "--site" => "site",
+            "--host" => "host",
+            "--tag" => {
+                let tag = value()?;
+                if !self.has("type") {
+                    self.add("type", Bytes::from_static(b"tag"));
+                }
+                self.add("tag", tag);
+                return Ok(true);
+            }
+            "--all" => {
+                self.add("type", Bytes::from_static(b"all"));
+                return Ok(true);
+            }
+            "--soft" => {
+                self.add("soft", Bytes::from_static(b"1"));
+                return Ok(true);
+            }
+            "--dry-run" => {
+                self.add("dry_run", Bytes::from_static(b"1"));
+                return Ok(true);
+            }
+            _ => return Ok(false),
+        };
+        let what = value()?;
+        self.add("type", Bytes::from_static(kind.as_bytes()));
+        self.add("what", what);
+        Ok(true)
+    }
+
+    fn add(&mut self, name: &str, value: Bytes) {
+        self.parameters.push((name.to_string(), value));
+    }
+
+    /// Whether a parameter is there.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.parameters.iter().any(|(known, _)| known == name)
+    }
+
+    fn check(self) -> Result<Options, OptionError> {
+        let types = self.parameters.iter().filter(|(name, _)| name == "type");
+        let named = types.count() + usize::from(self.subject.is_some());
+        match (self.command, named) {
+            (Command::Show, 0) => Err(OptionError::Nothing("a key or URL is needed")),
+            (Command::Purge, 0) => Err(OptionError::Nothing(
+                "what is to be purged? A key or URL, or one of --prefix, --wildcard, --site, \
+                 --host, --tag, --all",
+            )),
+            (Command::Purge, 2..) => Err(OptionError::Nothing("only one kind of purge at a time")),
+            _ => Ok(self),
+        }
+    }
+}
+
+fn sort(value: &[u8]) -> Result<Sort, OptionError> {
+    match value {
+        b"size" => Ok(Sort::Size),
+        b"age" => Ok(Sort::Age),
+        b"used" => Ok(Sort::Used),
+        b"hits" => Ok(Sort::Hits),
+        b"key" => Ok(Sort::Key),
+        _ => Err(wrong("--sort", value, "write size, age, used, hits or key")),
+    }
+}
+
+fn seconds(option: &str, value: &[u8]) -> Result<Bytes, OptionError> {
+    let time = parse_duration(&text(value)).ok_or_else(|| wrong(option, value, TIME))?;
+    Ok(time.as_secs().to_string().into())
+}
+
+fn size(option: &str, value: &[u8]) -> Result<Bytes, OptionError> {
+    let size = parse_offset(&text(value)).ok_or_else(|| wrong(option, value, SIZE))?;
+    Ok(size.to_string().into())
+}
+
+fn number(option: &str, value: &[u8]) -> Result<u64, OptionError> {
+    let number = text(value).parse();
+    number.map_err(|_| wrong(option, value, NUMBER))
+}
+
+fn wrong(option: &str, value: &[u8], expected: &'static str) -> OptionError {
+    OptionError::Value {
+        option: option.to_string(),
+        value: text(value),
+        expected,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Options, OptionError> {
+        parse(line.split_ascii_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn filters_and_purges_become_parameters() {
+        for (line, expected) in [
+            ("ls", ""),
+            (
+                "ls --site s --prefix p --older 1h --larger 1m --hits 2",
+                "site=s prefix=p older=3600 larger=1048576 hits=2 ",
+            ),
+            ("export --no-hits --newer 90s", "hits_max=0 newer=90 "),
+            ("purge --prefix /a --soft", "type=prefix what=/a soft=1 "),
+            ("purge --tag a --tag b", "type=tag tag=a tag=b "),
+            ("purge --all --dry-run", "type=all dry_run=1 "),
+            ("purge /a", ""),
+        ] {
+            let options = parsed(line).unwrap();
+            let parameters = options.parameters.iter();
+            let said: String = parameters
+                .map(|(name, value)| format!("{name}={} ", text(value)))
+                .collect();
+            assert_eq!(said, expected, "{line}");
+        }
+        let options = parsed("ls -c f -p /p --zone z --sort size --reverse --limit 5").unwrap();
+        assert_eq!((options.sort, options.limit), (Sort::Size, Some(5)));
+        assert_eq!(options.zone.as_deref(), Some("z"));
+    }
+
+    #[test]
+    fn what_a_command_has_no_use_for_is_a_mistake() {
+        for line in [
+            "",
+            "list",
+            "ls /a",
+            "ls --sort name",
+            "ls --older soon",
+            "ls --larger",
+            "ls --remove",
+            "ls --soft",
+            "show",
+            "show a b",
+            "show --prefix a",
+            "stat --site a",
+            "verify --prefix a",
+            "purge",
+            "purge a --all",
+            "purge --site a --prefix b",
+            "purge --older 1d",
+            "purge --tag a --all",
+            "export --json",
+            "export --sort size",
+        ] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What a URL on the command line means: the key that a request for it is looked up by.
+//!
+//! It is asked of `millpond_proxy::explain`, so the key is made by the code that serves requests. A
+//! request with other fields may have another key: then the key itself has to be given.
+
+use anyhow::{Result, anyhow};
+use bytes::Bytes;
+use millpond_proxy::explain::{self, End};
+
+use super::access::Site;
+use crate::explain::request;
+
+/// A key in a zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Meant {
+    pub(super) zone: String,
+    pub(super) key: Bytes,
+}
+
+/// The key of a GET request for a URL; none if it is no URL, or no cache would be asked.
+pub(super) fn of_url(site: &Site, text: &[u8]) -> Result<Option<Meant>> {
+    let Ok(text) = std::str::from_utf8(text) else {
+        return Ok(None);
+    };
+    if !text.starts_with("http://") && !text.starts_with("https://") {
+        return Ok(None);
+    }
+    let question = request::get(text)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let conf = site.conf()?;
+    let explained = runtime.block_on(async { explain::explain(conf, &question) });
+    let explained = explained.map_err(|why| anyhow!("{text}: {why}"))?;
+    Ok(match explained.end {
+        End::Passed(passed) => passed.cache.ok().map(|cache| Meant {
+            zone: cache.zone,
+            key: Bytes::from(cache.key),
+        }),
+        _ => None,
+    })
+}
