@@ -187,6 +187,7 @@ impl From<NotKept> for Reason {
 impl From<NotStored> for Reason {
     fn from(why: NotStored) -> Self {
         match why {
+            NotStored::AskedOnce => Reason::MinUses,
             NotStored::Full => Reason::ZoneFull,
             NotStored::QueueFull => Reason::DiskBusy,
             NotStored::TooLarge => Reason::TooLarge,

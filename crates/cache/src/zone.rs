@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_conf::value::{ArgError, Args, FromArgs, parse_duration};
 use millpond_conf::{OffOr, Spanned, Template, Word};
-use millpond_store::{Cold, Entry, Key, Look, Zone};
+use millpond_store::{Admission, Cold, Entry, Key, Look, Zone};
 
 use crate::admit::Uses;
 use crate::fill::Fills;
@@ -56,6 +56,8 @@ pub struct ZonePath {
     pub inactive: Duration,
     /// Bytes of the memory tier.
     pub memory: u64,
+    /// What is stored once it is full.
+    pub admission: Admission,
 }
 
 /// Memory tier of a zone that names none (enough for thousands of small bodies).
@@ -71,13 +73,15 @@ impl ZonePath {
             min_free: 0,
             inactive: Duration::from_secs(600),
             memory: MEMORY_DEFAULT,
+            admission: Admission::All,
         }
     }
 }
 
 impl FromArgs for ZonePath {
     const SYNTAX: &'static str = "path keys_zone=name:size [levels=…] [inactive=time] [max_size=size] \
-                                  [min_free=size] [memory=size] …";
+                                  [min_free=size] [memory=size] \
+                                  [admission=all|second-hit] …";
 
     fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
         let words = args.at_least(2)?;
@@ -126,6 +130,13 @@ fn apply_parameter(zone: &mut ZonePath, word: &Word) -> Result<(), String> {
         "max_size" => zone.max_size = Some(size()?),
         "min_free" => zone.min_free = size()?,
         "memory" => zone.memory = size()?,
+        "admission" => {
+            zone.admission = match value {
+                "all" => Admission::All,
+                "second-hit" => Admission::SecondHit,
+                _ => return Err(format!("invalid admission value \"{text}\"")),
+            }
+        }
         "use_temp_path" | "purger" if matches!(value, "on" | "off") => {}
         "loader_files" | "manager_files" | "purger_files" if value.parse::<u32>().is_ok() => {}
         "loader_sleep" | "loader_threshold" | "manager_sleep" | "manager_threshold"

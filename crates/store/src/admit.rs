@@ -58,6 +58,9 @@ pub enum NotStored {
     /// The disk does not keep up.
     #[error("write queue is full")]
     QueueFull,
+    /// It was not asked for before, and the zone takes what is asked for twice.
+    #[error("asked for only once")]
+    AskedOnce,
     /// The disk answered with an error, or has less than `min_free` left.
     #[error("disk does not take more")]
     Disk,

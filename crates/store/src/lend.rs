@@ -23,12 +23,16 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use arc_swap::ArcSwapOption;
+
 use crate::admit::{EXTENT, Hold};
 use crate::disk::ready::SegmentFile;
 use crate::disk::segment::{Place, Plan};
 use crate::fill::{Fill, ViewState};
+use crate::history::History;
+use crate::key::Key;
 use crate::lock::{lock, write};
-use crate::volume::{Inner, Volume, ZoneConf};
+use crate::volume::{Admission, Inner, Volume, ZoneConf};
 
 /// Granted to a fill whose length is not known. Arbitrary: most bodies of unknown length are pages.
 const UNKNOWN_LEN: u64 = 8 << 20;
@@ -43,6 +47,8 @@ const FEW_FILLS: usize = 64;
 pub(crate) struct Limits {
     inactive_s: AtomicU32,
     min_free: AtomicU64,
+    /// What was asked for, if that decides what is stored.
+    history: ArcSwapOption<History>,
 }
 
 impl Limits {
@@ -51,6 +57,7 @@ impl Limits {
         let limits = Self {
             inactive_s: AtomicU32::new(0),
             min_free: AtomicU64::new(0),
+            history: ArcSwapOption::empty(),
         };
         limits.set(conf);
         limits
@@ -60,11 +67,33 @@ impl Limits {
         let inactive = u32::try_from(conf.inactive.as_secs()).unwrap_or(u32::MAX);
         self.inactive_s.store(inactive, Ordering::Relaxed);
         self.min_free.store(conf.min_free, Ordering::Relaxed);
+        let keeps_history = self.history.load().is_some();
+        match conf.admission {
+            Admission::All => self.history.store(None),
+            Admission::SecondHit if keeps_history => {}
+            Admission::SecondHit => {
+                let limit = conf.max_size.unwrap_or(u64::MAX);
+                self.history.store(Some(Arc::new(History::new(limit))));
+            }
+        }
     }
 
     /// Seconds after which an unused entry is gone.
     pub(crate) fn inactive_s(&self) -> u32 {
         self.inactive_s.load(Ordering::Relaxed)
+    }
+
+    /// Notes that somebody wants a key stored; false if that is the first time, as far as is known,
+    /// and the second is asked for.
+    pub(crate) fn admits(&self, key: &Key) -> bool {
+        let history = self.history.load();
+        history.as_ref().is_none_or(|history| history.note(key))
+    }
+
+    /// Bytes of memory that it takes to know what was asked for.
+    pub(crate) fn history_memory(&self) -> u64 {
+        let history = self.history.load();
+        history.as_ref().map_or(0, |history| history.memory())
     }
 
     /// Bytes to leave free on the file system; 0: none.
@@ -74,7 +103,8 @@ impl Limits {
 }
 
 impl Volume {
-    /// Puts other limits into force: `max_size`, `min_free`, `inactive` and `memory`. Entries stay,
+    /// Puts other limits into force: `max_size`, `min_free`, `inactive`, `memory` and
+    /// `admission`. Entries stay,
     /// as far as they fit. The rest of `conf` counts when the zone is opened again.
     pub(crate) fn change(&self, conf: ZoneConf) {
         let inner = &self.inner;

@@ -10,6 +10,7 @@
 //! - `entry` – an entry and the regions of its body
 //! - `cold` – looking an entry up without waiting for its disk
 //! - `index`, `memory` – where entries are, and which are in memory
+//! - `history` – which keys were asked for lately
 //! - `sweep`, `rewrite` – eviction, inactivity, space
 //! - `recover`, `load` – opening, in the foreground and in the background, and closing
 //! - `uses` – when entries were used, kept over restarts
@@ -37,6 +38,7 @@ mod fill;
 #[doc(hidden)]
 pub mod fuzz;
 mod health;
+mod history;
 mod index;
 mod inspect;
 mod journal;
@@ -70,5 +72,5 @@ pub use recover::StoreError;
 pub use review::{Review, Reviewed};
 pub use sweep::Swept;
 pub use verify::{Progress, Verified};
-pub use volume::{EntrySummary, Event, Platform, Usage, ZoneConf};
+pub use volume::{Admission, EntrySummary, Event, Platform, Usage, ZoneConf};
 pub use zone::{DiskConf, DiskState, DiskUsage, Listener, MAX_DISKS, Zone};

@@ -180,6 +180,7 @@ pub(crate) fn open(
         journal: Mutex::default(),
         uses: Mutex::default(),
         is_low: AtomicBool::new(false),
+        is_full: AtomicBool::new(false),
         is_turn_queued: AtomicBool::new(false),
         rewrite_credit: AtomicU64::new(0),
         health: Health::default(),

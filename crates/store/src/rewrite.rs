@@ -13,7 +13,7 @@
 //! 3. The credit is at most two segments, so a quiet time buys no burst.
 //!
 //! Zones of fewer than eight segments do without: a free segment would cost them too much.
-//! `docs/eviction.md` compares this with other policies.
+//! `store-bench replay` compares this with other policies.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -62,6 +62,7 @@ impl Inner {
                 all >= FEW_SEGMENTS && free < wanted.min(all / FREE_SHARE).max(1)
             })
         };
+        self.is_full.store(is_due, Ordering::Relaxed);
         if is_due && !self.is_turn_queued.swap(true, Ordering::AcqRel) {
             self.disk.queue.push(Job::Turn);
         }

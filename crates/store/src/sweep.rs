@@ -102,10 +102,13 @@ impl Inner {
         if let Some(closed) = may_seal {
             self.disk.queue.push(crate::disk::writer::Job::Seal(closed));
         }
+        let mut has_evicted = false;
         loop {
             let created = self.create_segment();
             if created == Creation::Done {
                 self.order_turn();
+                // Where nothing is evicted ahead, it is the caller's eviction that says it.
+                self.is_full.fetch_or(has_evicted, Ordering::Relaxed);
                 return Ok(());
             }
             if self.unlink_retired() || self.unlink_set_aside() {
@@ -113,7 +116,7 @@ impl Inner {
             }
             // Each round evicts a segment, so the loop ends.
             match (self.evict_oldest(), created) {
-                (Eviction::Done(_), _) => {}
+                (Eviction::Done(_), _) => has_evicted = true,
                 (_, Creation::Failed) | (Eviction::Nothing, _) => return Err(NotStored::Disk),
                 (Eviction::Busy, _) => return Err(NotStored::QueueFull),
                 (Eviction::InUse, _) => return Err(NotStored::Full),

@@ -56,6 +56,17 @@ const VERIFY_AT_ONCE: u64 = 4 << 20;
 /// How often a tombstone may find its segment taken by others.
 const MAX_ATTEMPTS: usize = 8;
 
+/// What a zone stores once it is full; before, it stores everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Admission {
+    /// Everything.
+    #[default]
+    All,
+    /// What it was to store before, within a bounded memory. Bodies without a byte are stored at
+    /// once, as is what takes the place of an entry.
+    SecondHit,
+}
+
 /// How a zone is set up.
 #[derive(Clone, Debug)]
 pub struct ZoneConf {
@@ -85,6 +96,8 @@ pub struct ZoneConf {
     pub flush: Duration,
     /// Bytes that may wait for the disk.
     pub queue: u64,
+    /// What is stored once it is full.
+    pub admission: Admission,
     /// Up to so many bytes of summaries, of 40 for an entry, are loaded before a zone is there;
     /// with more it is there at once, and loaded in the background.
     pub warm_up: u64,
@@ -106,6 +119,7 @@ impl ZoneConf {
             small: 8 << 10,
             flush: Duration::from_secs(1),
             queue: 32 << 20,
+            admission: Admission::All,
             warm_up: 4 << 20,
         }
     }
@@ -122,7 +136,7 @@ pub struct Usage {
     pub max_size: Option<u64>,
     /// Bytes in the memory tier.
     pub memory_bytes: u64,
-    /// Bytes that the index takes.
+    /// Bytes that the index takes, and with `Admission::SecondHit` the keys that were asked for.
     pub index_bytes: u64,
     /// Bytes that wait for the disk.
     pub queued_bytes: u64,
@@ -136,6 +150,8 @@ pub struct Usage {
     pub lost: u64,
     /// Fills refused at their beginning.
     pub not_stored: u64,
+    /// Those of them that were asked for only once.
+    pub asked_once: u64,
     /// Bytes written to the disk.
     pub written_bytes: u64,
     /// How many writes that took.
@@ -170,6 +186,7 @@ pub(crate) struct Counters {
     pub(crate) corrupt: AtomicU64,
     pub(crate) lost: AtomicU64,
     pub(crate) not_stored: AtomicU64,
+    pub(crate) asked_once: AtomicU64,
     pub(crate) written_bytes: AtomicU64,
     pub(crate) writes: AtomicU64,
     pub(crate) rewritten_bytes: AtomicU64,
@@ -219,6 +236,8 @@ pub(crate) struct Inner {
     pub(crate) limits: Limits,
     /// Set while the file system has less than `min_free`.
     pub(crate) is_low: AtomicBool,
+    /// Set while what comes takes the place of something else.
+    pub(crate) is_full: AtomicBool,
     /// Set while a turn waits in the queue.
     pub(crate) is_turn_queued: AtomicBool,
     /// Bytes that may be written again.
@@ -288,7 +307,7 @@ impl Volume {
         let inner = &self.inner;
         // So that no fill begins unseen while the directory is lent.
         let _open = read(&inner.door);
-        let admitted = inner.may_begin(expected_len);
+        let admitted = inner.may_begin(&key, expected_len);
         if admitted.is_err() {
             inner.counters.not_stored.fetch_add(1, Ordering::Relaxed);
         }
@@ -483,7 +502,7 @@ impl Inner {
         is_sound
     }
 
-    fn may_begin(&self, expected_len: Option<u64>) -> Result<(), NotStored> {
+    fn may_begin(&self, key: &Key, expected_len: Option<u64>) -> Result<(), NotStored> {
         if self.is_closed() {
             return Err(NotStored::Closed);
         }
@@ -496,6 +515,11 @@ impl Inner {
         }
         if !self.disk.queue.has_room(1) {
             return Err(NotStored::QueueFull);
+        }
+        let is_chosen = self.is_full.load(Ordering::Relaxed) && expected_len != Some(0);
+        if is_chosen && self.index.get(key).is_none() && !self.limits.admits(key) {
+            self.counters.asked_once.fetch_add(1, Ordering::Relaxed);
+            return Err(NotStored::AskedOnce);
         }
         Ok(())
     }
@@ -684,13 +708,14 @@ impl Inner {
             bytes,
             max_size,
             memory_bytes: self.index.memory_used(),
-            index_bytes: self.index.table_memory(),
+            index_bytes: self.index.table_memory() + self.limits.history_memory(),
             queued_bytes: self.disk.queue.bytes(),
             evicted: count(&self.counters.evicted),
             expired: count(&self.counters.expired),
             corrupt: count(&self.counters.corrupt),
             lost: count(&self.counters.lost),
             not_stored: count(&self.counters.not_stored),
+            asked_once: count(&self.counters.asked_once),
             written_bytes: count(&self.counters.written_bytes),
             writes: count(&self.counters.writes),
             rewritten_bytes: count(&self.counters.rewritten_bytes),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_store::{
-    Entry, Event, Fault, Key, ManualClock, NotStored, Platform, Region, SimIo, StoreError,
-    ViewState, Zone, ZoneConf,
+    Admission, Entry, Event, Fault, Key, ManualClock, NotStored, Platform, Region, SimIo,
+    StoreError, ViewState, Zone, ZoneConf,
 };
 
 const MIB: usize = 1 << 20;
@@ -453,6 +453,45 @@ fn entries_in_use_are_written_again() {
     let usage = zone.usage();
     assert!(usage.rewritten_bytes > 0);
     assert!(usage.rewritten_bytes * 4 < usage.written_bytes);
+}
+
+#[test]
+fn once_full_a_zone_takes_what_is_asked_for_twice() {
+    let bench = Bench::new();
+    let conf = ZoneConf {
+        max_size: Some(8 << 20),
+        admission: Admission::SecondHit,
+        ..bench.conf()
+    };
+    let zone = bench.open(conf.clone());
+    let large = body(100_000, 1);
+    let mut stored = 0;
+    // Everything is taken while there is room.
+    while store(&zone, &format!("{stored}"), &large).is_ok() {
+        zone.flush();
+        stored += 1;
+    }
+    assert!(stored > 60, "{stored}");
+    // Then what comes again, what has no body, and what takes the place of an entry.
+    let table = [
+        ("new", large.clone(), Err(NotStored::AskedOnce)),
+        ("newer", large.clone(), Err(NotStored::AskedOnce)),
+        ("new", large.clone(), Ok(())),
+        ("bare", Bytes::new(), Ok(())),
+        ("60", large.clone(), Ok(())),
+    ];
+    for (name, bytes, expected) in table {
+        let stored = store(&zone, name, &bytes).map(|_| ());
+        assert_eq!(stored, expected, "{name}");
+    }
+    let usage = zone.usage();
+    assert_eq!((usage.asked_once, usage.not_stored), (3, 3));
+    // A change of mind counts at once.
+    zone.change(ZoneConf {
+        admission: Admission::All,
+        ..conf
+    });
+    store(&zone, "newest", &large).expect("stored");
 }
 
 #[test]

@@ -370,6 +370,7 @@ pub(crate) fn zone_conf(declared: &ZonePath) -> ZoneConf {
     conf.min_free = declared.min_free;
     conf.inactive = declared.inactive;
     conf.memory = declared.memory;
+    conf.admission = declared.admission;
     conf
 }
 

@@ -14,6 +14,7 @@ mod workload;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use millpond_store::Admission;
 use policy::{Lru, Policy, S3Fifo};
 use store::Store;
 use workload::{Request, WORKLOADS, Workload};
@@ -89,7 +90,9 @@ fn replay(workload: &Workload, options: &Options) -> bool {
         for policy in policies(*size) {
             run(policy, *size, &requests);
         }
-        is_within &= run_store(*size, &requests, options);
+        for admission in [Admission::All, Admission::SecondHit] {
+            is_within &= run_store((*size, admission), &requests, options);
+        }
     }
     println!();
     is_within
@@ -105,11 +108,11 @@ fn policies(size: u64) -> Vec<Box<dyn Policy>> {
     ]
 }
 
-fn run_store(size: u64, requests: &[Request], options: &Options) -> bool {
+fn run_store((size, admission): (u64, Admission), requests: &[Request], options: &Options) -> bool {
     let dir = options
         .dir
         .join(format!("replay-{}-{size}", std::process::id()));
-    let store = Store::new(size, &dir);
+    let store = Store::new(size, admission, &dir);
     let (policy, amplification) = run(Box::new(store), size, requests);
     drop(policy);
     std::fs::remove_dir_all(&dir).expect("removed");

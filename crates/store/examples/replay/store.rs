@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millpond_store::{Key, ManualClock, Platform, RealIo, Zone, ZoneConf};
+use millpond_store::{Admission, Key, ManualClock, NotStored, Platform, RealIo, Zone, ZoneConf};
 
 use crate::hollow::HollowIo;
 use crate::policy::Policy;
@@ -19,6 +19,7 @@ const AHEAD: u64 = 1 << 20;
 /// A zone.
 pub(crate) struct Store {
     zone: Arc<Zone>,
+    admission: Admission,
     clock: Arc<ManualClock>,
     now_ms: u64,
     zeros: Bytes,
@@ -27,12 +28,13 @@ pub(crate) struct Store {
 
 impl Store {
     /// Opens a zone of `limit` bytes in `dir`.
-    pub(crate) fn new(limit: u64, dir: &Path) -> Self {
+    pub(crate) fn new(limit: u64, admission: Admission, dir: &Path) -> Self {
         let clock = Arc::new(ManualClock::new(1_700_000_000_000));
         let conf = ZoneConf {
             max_size: Some(limit),
             inactive: Duration::from_secs(1_000_000),
             queue: 64 << 20,
+            admission,
             ..ZoneConf::new("replay", dir)
         };
         let platform = Platform {
@@ -42,6 +44,7 @@ impl Store {
         let zone = Zone::open_on(conf, Arc::clone(&clock) as _, platform).expect("a zone opens");
         Self {
             zone,
+            admission,
             clock,
             now_ms: 0,
             zeros: Bytes::from(vec![0; 16 << 20]),
@@ -59,7 +62,9 @@ impl Store {
                 writer.append(body)?;
                 writer.finish()
             });
-        stored.expect("the disk thread keeps up");
+        if stored.is_err_and(|why| why != NotStored::AskedOnce) {
+            panic!("the disk thread does not keep up");
+        }
         self.ahead += u64::from(size) + 1024;
         if self.ahead > AHEAD {
             self.zone.flush();
@@ -70,7 +75,10 @@ impl Store {
 
 impl Policy for Store {
     fn name(&self) -> String {
-        "Millpond".to_string()
+        match self.admission {
+            Admission::All => "Millpond".to_string(),
+            Admission::SecondHit => "Millpond, admission=second-hit".to_string(),
+        }
     }
 
     fn request(&mut self, request: &Request) -> bool {

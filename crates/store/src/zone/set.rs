@@ -53,7 +53,9 @@ impl Usage {
         self.corrupt += other.corrupt;
         self.lost += other.lost;
         self.not_stored += other.not_stored;
+        self.asked_once += other.asked_once;
         self.written_bytes += other.written_bytes;
+        self.writes += other.writes;
         self.rewritten_bytes += other.rewritten_bytes;
         self.write_errors += other.write_errors;
     }
