@@ -195,6 +195,8 @@ fn a_running_process_and_its_store_at_rest_say_the_same() -> Result<()> {
     bench.proxy.quit()?;
     for (words, running) in commands.iter().zip(&running) {
         assert_eq!(&settled(&bench.said(words)?)?, running, "{words:?}");
+        let noted = String::from_utf8(bench.cache(words)?.stderr)?;
+        assert_eq!(noted, "", "{words:?}");
     }
     assert!(
         bench
