@@ -73,6 +73,8 @@ pub enum Checked {
     Corrupt,
     /// The disk does not give it.
     Unread,
+    /// It was not compared to its end.
+    Stopped,
 }
 
 impl Glance {
@@ -106,8 +108,9 @@ impl Glance {
         }
     }
 
-    /// Reads all of it and compares checksums; the disk is waited for.
-    pub fn verify(&self) -> Checked {
+    /// Reads all of it and compares checksums; the disk is waited for. Tells `progress` after each
+    /// piece of a body how many bytes were compared, and ends when that breaks.
+    pub fn verify(&self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Checked {
         let stored = match self.look() {
             Ok(stored) => stored,
             Err(ReadError::Gone) => return Checked::Gone,
@@ -115,7 +118,7 @@ impl Glance {
             Err(ReadError::Io(_)) => return Checked::Unread,
         };
         let Body::Sliced(sliced) = &stored.body else {
-            return Checked::Sound;
+            return told(progress(stored.len));
         };
         let shard = self.inner.index.shared(self.key());
         let is_written = !shard.flights.contains_key(self.key());
@@ -130,6 +133,9 @@ impl Glance {
             };
             if !self.inner.disk.is_slice_sound(slice, &file) {
                 return Checked::Corrupt;
+            }
+            if progress(u64::from(slice.len)).is_break() {
+                return Checked::Stopped;
             }
         }
         Checked::Sound
@@ -152,6 +158,13 @@ impl Glance {
             slot = self.inner.index.get(self.key()).ok_or(ReadError::Gone)?;
         }
         Err(ReadError::Gone)
+    }
+}
+
+fn told(flow: ControlFlow<()>) -> Checked {
+    match flow {
+        ControlFlow::Continue(()) => Checked::Sound,
+        ControlFlow::Break(()) => Checked::Stopped,
     }
 }
 

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millpond_store::{Checked, Key, Looked, StoreError, SystemClock, Touch, Zone, ZoneConf};
+use millpond_store::{
+    Checked, Glance, Key, Looked, StoreError, SystemClock, Touch, Zone, ZoneConf,
+};
 
 const BODY_LEN: usize = 100_000;
 
@@ -51,11 +53,21 @@ fn look(zone: &Zone) -> BTreeMap<String, Checked> {
         };
         let name = String::from_utf8(record.head.to_vec()).expect("the store");
         assert_eq!(Key::of(name.as_bytes()), *glance.key());
-        found.insert(name, glance.verify());
+        found.insert(name, check(glance));
         ControlFlow::Continue(())
     });
     assert_eq!(flow, ControlFlow::Continue(()));
     found
+}
+
+fn check(glance: &Glance) -> Checked {
+    let mut bytes = 0;
+    let checked = glance.verify(&mut |more| {
+        bytes += more;
+        ControlFlow::Continue(())
+    });
+    assert!(checked != Checked::Sound || bytes == glance.summary().body_len);
+    checked
 }
 
 /// Every file with its bytes.
@@ -93,6 +105,8 @@ fn every_entry_is_shown_once_and_not_marked_used() {
     assert!(zone.find(&Key::of(b"entry 1")).is_some());
     assert!(zone.glance(&Key::of(b"entry 1")).unwrap().summary().is_hit);
     assert!(zone.glance(&Key::of(b"no entry")).is_none());
+    let stopped = glance.verify(&mut |_| ControlFlow::Break(()));
+    assert_eq!(stopped, Checked::Stopped);
     let mut count = 0;
     let flow = zone.inspect(&mut |_| {
         count += 1;
@@ -104,7 +118,7 @@ fn every_entry_is_shown_once_and_not_marked_used() {
     assert_eq!((flow, count), (ControlFlow::Break(()), 10));
     zone.remove(&Key::of(b"entry 1"));
     assert_eq!(
-        (glance.read(), glance.verify()),
+        (glance.read(), check(&glance)),
         (Looked::Gone, Checked::Gone)
     );
 }
@@ -201,7 +215,7 @@ fn a_changed_byte_is_found_and_what_is_corrupt_can_be_removed() {
     let zone = open(dir.path());
     let mut corrupt = Vec::new();
     let flow = zone.inspect(&mut |glance| {
-        if glance.verify() == Checked::Corrupt {
+        if check(glance) == Checked::Corrupt {
             corrupt.push(*glance.key());
             glance.remove_corrupt();
         }

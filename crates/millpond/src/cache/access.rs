@@ -30,6 +30,11 @@ use super::client;
 use super::options::Options;
 use crate::check;
 
+/// Where the control socket is if the configuration says nothing of it nor of the pid file.
+const USUAL: &str = "/run/millpond.control";
+/// Where it is if that is said by the unit for systemd (`contrib/millpond.service`), with `-g`.
+const OF_UNIT: &str = "/run/millpond/millpond.control";
+
 /// The zones of a configuration, and the process that serves it, if one does.
 pub(super) struct Site {
     source: ConfSource,
@@ -52,7 +57,8 @@ pub(super) enum Refusal {
 impl Site {
     /// Reads a configuration, and looks for the process.
     pub(super) fn open(options: &Options) -> Result<Site> {
-        let source = check::source(options.file.as_deref(), options.prefix.as_deref());
+        let mut source = check::source(options.file.as_deref(), options.prefix.as_deref());
+        source.globals.clone_from(&options.globals);
         let path = source.path.display().to_string();
         let salvage = salvage(&source);
         let is_mistake =
@@ -64,8 +70,7 @@ impl Site {
         let conf = salvage.conf;
         let conf =
             conf.ok_or_else(|| anyhow!("{path} cannot be used; see: millpond check {path}"))?;
-        let wanted = Wanted::of(&conf, &source.prefix);
-        let socket = wanted.path().map(PathBuf::from);
+        let socket = socket_of(&conf, &source);
         let mut site = Site {
             zones: conf.declared.zones.clone(),
             source,
@@ -128,7 +133,8 @@ impl Site {
             }
             Err(failure @ RestError::InUse(_)) => Err(match &self.socket {
                 Some(socket) => anyhow!(
-                    "zone \"{}\": {failure}, and none answers on {}",
+                    "zone \"{}\": {failure}, and none answers on {}; was it started with -g or -p? \
+                     Give the same here",
                     zone.name,
                     socket.display()
                 ),
@@ -144,6 +150,18 @@ impl Site {
             None => Ok(None),
         }
     }
+}
+
+/// Where the process is to be asked.
+fn socket_of(conf: &Conf, source: &ConfSource) -> Option<PathBuf> {
+    let wanted = Wanted::of(conf, &source.prefix);
+    let path = wanted.path()?;
+    let is_usual = matches!(&wanted, Wanted::BesidePid(path) if path == Path::new(USUAL));
+    let unit = Path::new(OF_UNIT);
+    Some(match is_usual && !path.exists() && unit.exists() {
+        true => unit.to_owned(),
+        false => path.to_owned(),
+    })
 }
 
 /// Whoever answers for a zone.

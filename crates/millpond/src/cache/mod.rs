@@ -45,7 +45,7 @@ const USAGE: &str = "usage: millpond cache stat   [OPTION]...
        millpond cache purge  KEY|URL | --prefix TEXT | --wildcard TEXT | --site NAME | --host NAME
                              | --tag TAG... | --all   [--soft] [--dry-run]
        millpond cache export [FILTER]... [--limit N] [-o FILE]
-options: -c FILE, -p PREFIX, --zone NAME, --json
+options: -c FILE, -p PREFIX, -g DIRECTIVES, --zone NAME, --json
 filters: --site NAME, --host NAME, --prefix TEXT, --tag TAG, --older TIME, --newer TIME,
          --unused TIME, --larger SIZE, --smaller SIZE, --hits N, --no-hits
 ";

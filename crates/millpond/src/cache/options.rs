@@ -88,6 +88,8 @@ pub(super) struct Options {
     pub(super) file: Option<String>,
     /// Where relative paths start.
     pub(super) prefix: Option<String>,
+    /// Directives besides those of the file, as of `millpond -g`.
+    pub(super) globals: Option<String>,
     /// The zone; all without it.
     pub(super) zone: Option<String>,
     pub(super) format: Format,
@@ -139,6 +141,7 @@ pub(super) fn parse(words: impl Iterator<Item = OsString>) -> Result<Options, Op
         command: command.ok_or(OptionError::NoCommand)?,
         file: None,
         prefix: None,
+        globals: None,
         zone: None,
         format: Format::Text,
         subject: None,
@@ -170,6 +173,7 @@ impl Options {
         match (option.as_str(), self.command) {
             ("-c", _) => self.file = Some(text(&value()?)),
             ("-p", _) => self.prefix = Some(text(&value()?)),
+            ("-g", _) => self.globals = Some(text(&value()?)),
             ("--zone", _) => self.zone = Some(text(&value()?)),
             ("--json", command) if command != Command::Export => self.format = Format::Json,
             ("--remove", Command::Verify) => self.corrupt = Corrupt::Go,

@@ -312,8 +312,9 @@ struct Walk<'a> {
     end: EndReport,
     all: u64,
     tells_progress: bool,
-    /// Bytes at the last line that told how far it is.
+    /// Bytes and records at the last line that told how far it is.
     told_bytes: u64,
+    told_records: u64,
     failed: Option<io::Error>,
 }
 
@@ -325,6 +326,7 @@ impl<'a> Walk<'a> {
             all: zone.store.usage().entries,
             tells_progress,
             told_bytes: 0,
+            told_records: 0,
             failed: None,
         }
     }
@@ -344,15 +346,21 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Counts a record, and tells now and then how far it is.
+    /// Counts a record.
     fn count(&mut self, note: impl FnOnce(&mut EndReport)) -> ControlFlow<()> {
         note(&mut self.end);
         self.end.records += 1;
-        let is_far = self.end.bytes - self.told_bytes >= STRIDE_BYTES;
-        if !self.end.records.is_multiple_of(STRIDE) && !is_far {
+        self.tell()
+    }
+
+    /// Tells how far it is, if it is time, and breaks when nobody wants to know.
+    fn tell(&mut self) -> ControlFlow<()> {
+        let more = self.end.bytes.saturating_sub(self.told_bytes);
+        let since = self.end.records - self.told_records;
+        if since < STRIDE && more < STRIDE_BYTES {
             return ControlFlow::Continue(());
         }
-        self.told_bytes = self.end.bytes;
+        (self.told_bytes, self.told_records) = (self.end.bytes, self.end.records);
         if !self.lines.is_wanted() {
             return self.go_on(Err(io::ErrorKind::BrokenPipe.into()));
         }
@@ -471,9 +479,17 @@ fn verify(zone: Arc<CacheZone>, mut reader: Reader) -> Result<Answer, String> {
                 key: zone.text_of(glance),
                 is_removed,
             };
-            match glance.verify() {
-                Checked::Sound => walk.count(|end| end.bytes += glance.summary().body_len),
-                Checked::Gone => walk.count(|_| {}),
+            let before = walk.end.bytes;
+            let checked = glance.verify(&mut |bytes| {
+                walk.end.bytes += bytes;
+                walk.tell()
+            });
+            if checked != Checked::Sound {
+                walk.end.bytes = before;
+            }
+            match checked {
+                Checked::Sound | Checked::Gone => walk.count(|_| {}),
+                Checked::Stopped => ControlFlow::Break(()),
                 Checked::Corrupt => {
                     let line = Line::Corrupt(damage(must_remove));
                     if must_remove {

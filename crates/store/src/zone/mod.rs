@@ -31,6 +31,7 @@ mod tend;
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -132,7 +133,8 @@ impl Zone {
     }
 
     /// Opens a zone to look at it, or to purge; it must be there and stays as it is, whatever its
-    /// state. Nothing is evicted: the limits of `conf` do not count for `Touch::Nothing`.
+    /// state. Nothing is evicted and no time passes: `inactive` does not count, nor do the limits
+    /// of `conf` for `Touch::Nothing`.
     pub fn open_still(
         mut conf: ZoneConf,
         clock: Arc<dyn Clock>,
@@ -142,6 +144,7 @@ impl Zone {
             conf.max_size = None;
         }
         conf.min_free = 0;
+        conf.inactive = Duration::MAX;
         let io: Arc<dyn DiskIo> = Arc::new(StillIo::new(touch));
         Self::open_existing(conf, clock, Platform { io, events })
     }
