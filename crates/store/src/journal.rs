@@ -192,9 +192,9 @@ impl Inner {
                 }
             }
             Err(error) => {
-                self.discharge_journal(size);
-                // Its error is not the one to report; a file that stays is removed at start.
-                let _ = self.disk.io.unlink(&self.new_journal_path());
+                let cost = file_cost(size);
+                lock(&self.disk.log).journal_bytes -= cost;
+                self.discard(self.new_journal_path(), cost);
                 return Err(self.refused(error));
             }
         }

@@ -207,7 +207,7 @@ impl Inner {
         let (uses, missing) = self.uses_of(id);
         let now = self.now_s();
         let mut uses = Joined::new(&uses, missing);
-        let was_open = lock(&self.loading.state).was_open;
+        let doubt = lock(&self.disk.log).doubt;
         for row in rows {
             let place = Place {
                 segment: id,
@@ -226,7 +226,8 @@ impl Inner {
             if row.is_sliced {
                 slot = slot.sliced();
             }
-            if row.is_sliced && was_open {
+            let oldest = row.needs.iter().copied().fold(id, u32::min);
+            if row.is_sliced && oldest < doubt {
                 slot = slot.unverified();
             }
             self.load_slot(slot, row);
@@ -263,7 +264,7 @@ impl Inner {
             segment.tail = found.tail;
             segment.is_sealed = false;
             // Without room for the rows the segment stays as it is, and is scanned each time.
-            segment.is_damaged = end > segment.size;
+            segment.is_unsealable = end > segment.size;
             segment.rows = rows;
         }
     }

@@ -15,9 +15,15 @@
 //! 2. The superblock says `Clean` only while no process has the zone, and only if all that was
 //!    written was synced and every segment has a summary that covers it.
 //! 3. What is not understood is set aside, never changed and never read again.
+//! 4. After an unclean stop nothing is written where the dead process may have had slices: the
+//!    kernel still sends what it was given of them, and takes it from the page cache. So no old
+//!    segment goes on.
+//! 5. What a dead process had written counts as not synced, so it is synced with the rest.
+//! 6. Slices that an unclean stop may have torn are in doubt until they were compared, also after
+//!    clean stops; the superblock says which.
 //!
-//! After an unclean stop bodies in slices are compared with their checksums before their first
-//! use, because a lost page of a body leaves no trace in its record.
+//! Bodies in slices that are in doubt are compared with their checksums before their first use,
+//! because a lost page of a body leaves no trace in its record.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,12 +35,13 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::clock::Clock;
 use crate::disk::format::{
-    FOOTER, Footer, Membership, Row, SEGMENT_HEADER, SUPERBLOCK, SegmentHeader, Shutdown,
-    Superblock, seed_of,
+    FOOTER, Footer, Kind, Membership, RECORD_HEADER, Row, SEGMENT_HEADER, SUPERBLOCK,
+    SegmentHeader, Shutdown, Superblock, seed_of,
 };
 use crate::disk::io::{DirEntry, DiskIo, File};
+use crate::disk::reader::Found;
 use crate::disk::ready::Readers;
-use crate::disk::segment::{Load, Log, MAX_SEGMENT, Plan, Segment, file_cost};
+use crate::disk::segment::{Load, Log, MAX_SEGMENT, Place, Plan, Segment, file_cost};
 use crate::disk::writer::Queue;
 use crate::disk::{
     Disk, JOURNAL_NAME, JOURNAL_NEW_NAME, RETIRED, SEGMENT, SET_ASIDE, SUPERBLOCK_NAME, USES_NAME,
@@ -42,9 +49,10 @@ use crate::disk::{
 };
 use crate::health::Health;
 use crate::index::Index;
+use crate::key::Key;
 use crate::lend::Limits;
 use crate::load::Loading;
-use crate::lock::lock;
+use crate::lock::{lock, read};
 use crate::volume::{Counters, Event, Inner, Platform, ZoneConf};
 
 /// Threads that open segments; more are no use for a disk.
@@ -53,6 +61,10 @@ const PROBERS: usize = 4;
 const MAX_SET_ASIDE: u32 = 10_000;
 /// Segments are not continued with less room than this.
 const WORTH_CONTINUING: u32 = 1024;
+
+/// So many segments are synced one by one after an unclean stop; with more of them the whole file
+/// system is.
+const FEW_SEGMENTS: usize = 256;
 
 /// Why a zone could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -153,6 +165,8 @@ pub(crate) fn open(
         membership: Mutex::new(superblock.membership),
         superblock: Mutex::new(file),
         log: Mutex::new(Log::new(opening.plan)),
+        has_new_names: AtomicBool::new(true),
+        has_legacy: AtomicBool::new(false),
         syncing: Mutex::new(()),
         turning: Mutex::new(()),
         queue: Queue::new(conf.queue),
@@ -224,6 +238,7 @@ impl Opening {
             created_ms: now_ms,
             shutdown: Shutdown::Clean,
             next_segment: 1,
+            doubt: 0,
             membership: None,
         };
         let existing = match self.io.open(&path) {
@@ -352,10 +367,13 @@ impl Inner {
         for (id, _) in segments.iter().filter(|(id, _)| !known.contains(id)) {
             self.put_away(opening, *id)?;
         }
-        self.take_over(probed);
+        self.take_over(probed, superblock.shutdown);
+        self.doubt(superblock);
         self.loading
             .begin(self.clock.now(), superblock.shutdown == Shutdown::Unclean);
         match opening.how.start {
+            // INVARIANT 4.
+            Start::Resume if superblock.shutdown == Shutdown::Unclean => {}
             Start::Resume => self.go_on(),
             Start::Apart | Start::Empty => self.loading.be_quiet(),
         }
@@ -460,8 +478,12 @@ impl Inner {
         let read = io
             .open(&path)
             .and_then(|file| io.read_at(&file, &mut block, 0));
+        let is_short = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
         // The process ended between creating the file and writing its header.
-        if read.is_err() || block.iter().all(|byte| *byte == 0) {
+        if read
+            .as_ref()
+            .map_or_else(is_short, |()| block.iter().all(|byte| *byte == 0))
+        {
             let removed = io.unlink(&path);
             return removed.map_err(|error| StoreError::io("remove", &path, error));
         }
@@ -479,15 +501,31 @@ impl Inner {
         Ok(())
     }
 
+    /// Finds out which slices may have been torn: after an unclean stop all that there are, and
+    /// after a clean one those that nobody has compared since an unclean one.
+    fn doubt(&self, superblock: &Superblock) {
+        let mut log = lock(&self.disk.log);
+        log.doubt = match superblock.shutdown {
+            Shutdown::Unclean => log.next_segment,
+            Shutdown::Clean => superblock.doubt,
+        };
+    }
+
     /// Puts the segments in the log, to be loaded.
-    fn take_over(&self, probed: Vec<Probed>) {
+    fn take_over(&self, probed: Vec<Probed>, shutdown: Shutdown) {
+        // INVARIANT 5.
+        let is_legacy = shutdown == Shutdown::Unclean;
+        let is_few = probed.len() <= FEW_SEGMENTS;
+        let has_legacy = &self.disk.has_legacy;
+        has_legacy.store(is_legacy && !is_few, Ordering::Release);
         for segment in probed {
             let mut state = Segment::new(segment.size);
             let footer = segment.footer.as_ref();
             state.load = Load::Waiting(footer.map(|footer| footer.rows_len));
             state.is_sealed = footer.is_some();
             // Until it was scanned nobody may write a summary.
-            state.is_damaged = footer.is_none();
+            state.is_unsealable = footer.is_none();
+            state.is_dirty = is_legacy && is_few;
             state.tail = footer.map_or(segment.size, |footer| footer.tail);
             self.disk.add_file(segment.id, segment.file);
             let mut log = lock(&self.disk.log);
@@ -513,7 +551,7 @@ impl Inner {
         let rows: u32 = found.rows.iter().map(Row::encoded_len).sum();
         let end = found.tail.saturating_add(rows).saturating_add(FOOTER);
         let has_room = end.saturating_add(WORTH_CONTINUING) <= size;
-        let is_active = has_room && (!has_summary || self.unseal(&file, size));
+        let is_active = has_room && (!has_summary || self.unseal(id, &file, &found, size));
         if is_active || !has_summary {
             self.know_rows(id, &found);
         }
@@ -532,7 +570,10 @@ impl Inner {
     }
 
     /// Takes the summary off a segment that is to go on: it would hide what happens from now on.
-    fn unseal(&self, file: &File, size: u32) -> bool {
+    fn unseal(&self, id: u32, file: &File, found: &Found, size: u32) -> bool {
+        if !self.write_tombstones(id, file, &found.rows) {
+            return false;
+        }
         let io = &self.disk.io;
         let zeros = Bytes::from_static(&[0; FOOTER as usize]);
         let wrote = io.write_at(file, &[zeros], u64::from(size - FOOTER));
@@ -549,16 +590,54 @@ impl Inner {
         self.write_superblock(Shutdown::Unclean)
     }
 
+    /// Writes down what only the summary of a segment says: that a record which was not written,
+    /// or was corrupt, is none. False if that cannot be done.
+    fn write_tombstones(&self, id: u32, file: &File, rows: &[Row]) -> bool {
+        let tombstones = rows.iter();
+        let mut rows: Vec<&Row> = tombstones
+            .filter(|row| row.kind == Kind::Tombstone)
+            .collect();
+        rows.sort_by_key(|row| row.offset);
+        rows.chunk_by(|a, b| a.offset == b.offset).all(|rows| {
+            let Some(row) = rows.first() else {
+                return true;
+            };
+            let mut place = Place {
+                segment: id,
+                offset: row.offset,
+                size: row.size,
+            };
+            if self.disk.is_tombstone(place, file) {
+                return true;
+            }
+            let keys: Vec<Key> = rows.iter().map(|row| row.key).collect();
+            let record = match keys.as_slice() {
+                [key] => {
+                    place.size = RECORD_HEADER;
+                    self.tombstone(place, *key, &[])
+                }
+                keys => self.tombstone(place, Key([0; 16]), keys),
+            };
+            let offset = u64::from(place.offset);
+            self.disk.io.write_at(file, &[record], offset).is_ok()
+        })
+    }
+
     fn write_superblock(&self, shutdown: Shutdown) -> Result<(), StoreError> {
         let superblock = lock(&self.disk.superblock);
         let Some(file) = &*superblock else {
             return Ok(());
         };
+        let (next_segment, doubt) = {
+            let log = lock(&self.disk.log);
+            (log.next_segment, log.doubt)
+        };
         let block = Superblock {
             uuid: self.disk.uuid,
             created_ms: self.disk.created_ms,
             shutdown,
-            next_segment: lock(&self.disk.log).next_segment,
+            next_segment,
+            doubt,
             membership: *lock(&self.disk.membership),
         };
         let bytes = Bytes::from(block.encode());
@@ -568,9 +647,22 @@ impl Inner {
         wrote.map_err(|error| StoreError::io("write", &path, error))
     }
 
+    /// Forgets the doubt if all slices were compared.
+    fn settle_doubt(&self) {
+        if lock(&self.disk.log).doubt == 0 {
+            return;
+        }
+        let mut shards = self.index.shards();
+        let is_doubted =
+            shards.any(|shard| read(shard).table.iter().any(|slot| slot.is_unverified()));
+        if !is_doubted {
+            lock(&self.disk.log).doubt = 0;
+        }
+    }
+
     /// Seals, syncs and marks the zone clean, after the last write.
     pub(crate) fn shut_down(&self) {
-        self.loading.wait();
+        let is_loaded = self.loading.wait();
         self.close_uses();
         let unsealed: Vec<u32> = {
             let log = lock(&self.disk.log);
@@ -585,16 +677,18 @@ impl Inner {
         }
         self.is_shut.store(true, Ordering::Release);
         // Who was at it when the flag was set is done with it after this.
-        drop(lock(&self.disk.turning));
+        let turn = lock(&self.disk.turning);
+        self.unlink_retired();
+        drop(turn);
         let are_synced = self.sync_segments();
         self.close_journal();
         let is_whole = {
             let log = lock(&self.disk.log);
-            log.segments
-                .values()
-                .all(|segment| !segment.is_damaged && segment.open == 0)
-                && are_synced
+            log.segments.values().all(Segment::is_whole) && are_synced
         };
+        if is_loaded {
+            self.settle_doubt();
+        }
         // INVARIANT 2. If the mark cannot be written, the next start takes the longer way.
         if is_whole && let Err(error) = self.write_superblock(Shutdown::Clean) {
             self.report(&Event::WriteFailed(error.to_string()));

@@ -1,7 +1,7 @@
 //! Keeping what is in use: before the oldest segment goes, its used entries are written again.
 //!
 //! A turn is done by the disk thread when hardly a segment is free. It goes through the summary of
-//! the oldest segment, writes what pays most to the end of the log, and evicts the segment. What
+//! the oldest segment, writes what pays most to the end of the log, and has it evicted. What
 //! pays most is what was used most often for the space that it takes. Each turn adds a sixth of
 //! the segment to a credit that pays for this, so that for each byte of new data at most a fifth of
 //! a byte is written again.
@@ -11,6 +11,9 @@
 //! 2. Moving is no use: its time of last use stays, and the count of its uses is halved. So an
 //!    entry that nobody asks for again leaves after as many turns as its uses have bits.
 //! 3. The credit is at most two segments, so a quiet time buys no burst.
+//! 4. What was written again is on the device before the segment that it stood in goes, so that no
+//!    power failure takes an entry that was complete. The disk thread does not wait for that, nor
+//!    does who needs the space at once: such haste is counted.
 //!
 //! Zones of fewer than eight segments do without: a free segment would cost them too much.
 //! `store-bench replay` compares this with other policies.
@@ -22,7 +25,7 @@ use bytes::Bytes;
 
 use crate::admit::{Hold, NewBody, Publish, Source};
 use crate::disk::format::{Kind, payload_sum};
-use crate::disk::segment::{Load, file_cost};
+use crate::disk::segment::{Load, Turned, file_cost};
 use crate::disk::writer::Job;
 use crate::entry::{Body, Pins, Slice, Stored};
 use crate::fill::Fill;
@@ -80,16 +83,47 @@ impl Inner {
         let size = u64::from(size);
         let credit = self.rewrite_credit.load(Ordering::Relaxed) + size / REWRITE_SHARE;
         let mut credit = credit.min(size * MAX_CREDIT);
+        let mut has_copies = false;
         for candidate in self.candidates(&keys, id) {
             if !self.disk.queue.has_room(candidate.cost) {
                 break;
             }
             if candidate.cost <= credit && self.rewrite(&candidate, id).is_some() {
                 credit -= candidate.cost;
+                has_copies = true;
             }
         }
         self.rewrite_credit.store(credit, Ordering::Relaxed);
-        self.evict_if_oldest(id);
+        if !has_copies || self.conf.flush.is_zero() {
+            self.evict_if_oldest(id);
+        } else {
+            // INVARIANT 4. The records of the copies are in the queue before this job.
+            lock(&self.disk.log).turned = Some(Turned {
+                segment: id,
+                is_written: false,
+            });
+            self.disk.queue.push(Job::Settle);
+        }
+    }
+
+    /// Notes that the copies of what was in use are in the kernel.
+    pub(crate) fn note_copies(&self) {
+        if let Some(turned) = &mut lock(&self.disk.log).turned {
+            turned.is_written = true;
+        }
+    }
+
+    /// Syncs, and evicts the segment whose copies that was about.
+    pub(crate) fn sync_and_evict(&self) {
+        let turned = lock(&self.disk.log)
+            .turned
+            .filter(|turned| turned.is_written);
+        // What could not be synced was counted and told; a disk that fails promises nothing.
+        let _ = self.sync_segments();
+        if let Some(turned) = turned {
+            lock(&self.disk.log).turned = None;
+            self.evict_if_oldest(turned.segment);
+        }
     }
 
     /// Those of the entries that are in use, what pays most first.

@@ -14,7 +14,7 @@
 //! What keeps entries in use through eviction is in `rewrite`.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
@@ -197,7 +197,7 @@ impl Inner {
                 Creation::Done
             }
             Err(error) => {
-                lock(&self.disk.log).discharge(file_cost(size));
+                self.discard(self.disk.segment_path(id), file_cost(size));
                 if error.kind() == io::ErrorKind::StorageFull {
                     self.health.set_full(true);
                     return Creation::NoSpace;
@@ -220,23 +220,23 @@ impl Inner {
         }
         let path = self.disk.segment_path(id);
         let file = self.disk.io.create(&path, u64::from(size))?;
+        self.disk.has_new_names.store(true, Ordering::Release);
         let header = SegmentHeader {
             segment: id,
             size,
             created_ms: self.clock.now(),
         };
         let block = Bytes::from(header.encode(&self.disk.uuid, self.disk.seed));
-        if let Err(error) = self.disk.io.write_at(&file, &[block], 0) {
-            // The write's error is the one to report; a file that stays is removed at start.
-            let _ = self.disk.io.unlink(&path);
-            return Err(error);
-        }
+        self.disk.io.write_at(&file, &[block], 0)?;
         self.disk.add_file(id, file);
         Ok(())
     }
 
     /// INVARIANT 1. The caller holds the turn.
     fn evict_oldest(&self) -> Eviction {
+        if self.is_stuck() {
+            return Eviction::Busy;
+        }
         let stopped;
         let (id, segment) = {
             let mut log = lock(&self.disk.log);
@@ -257,6 +257,9 @@ impl Inner {
             let Some(segment) = log.segments.remove(&id) else {
                 return Eviction::Nothing;
             };
+            if log.turned.take_if(|turned| turned.segment == id).is_some() {
+                self.counters.hasty.fetch_add(1, Ordering::Relaxed);
+            }
             (id, segment)
         };
         for fill in stopped {
@@ -333,22 +336,41 @@ impl Inner {
         dropped
     }
 
-    /// Unlinks the file of an evicted segment, or renames it while it is read.
+    /// Lets the file of an evicted segment go, once nobody reads it.
     fn retire(&self, id: u32, file: Arc<SegmentFile>, cost: u64) {
-        let mut path = self.disk.segment_path(id);
-        if Arc::strong_count(&file) > 1 {
-            let retired = self.disk.retired_path(id);
-            if self.disk.io.rename(&path, &retired).is_ok() {
-                path = retired;
-            }
-        }
-        let retired = Retired { file, path, cost };
-        lock(&self.disk.log).retired.push(retired);
+        let path = self.disk.segment_path(id);
+        lock(&self.disk.log).retired.push(Retired {
+            segment: id,
+            file,
+            path,
+            cost,
+        });
         self.unlink_retired();
     }
 
-    /// Unlinks what nobody reads any more. True if that made space.
-    fn unlink_retired(&self) -> bool {
+    /// Gives a segment that is still read a name that nobody loads it by.
+    fn rename_retired(&self, retired: &mut Retired) {
+        let path = self.disk.retired_path(retired.segment);
+        if retired.path != path && self.disk.io.rename(&retired.path, &path).is_ok() {
+            self.disk.has_new_names.store(true, Ordering::Release);
+            retired.path = path;
+        }
+    }
+
+    /// Whether an evicted segment would be loaded again at the next start, because the disk lets it
+    /// neither be removed nor renamed. Until it does no newer one may go: INVARIANT 1.
+    fn is_stuck(&self) -> bool {
+        let may_return =
+            |retired: &Retired| retired.path == self.disk.segment_path(retired.segment);
+        if !lock(&self.disk.log).retired.iter().any(may_return) {
+            return false;
+        }
+        self.unlink_retired();
+        lock(&self.disk.log).retired.iter().any(may_return)
+    }
+
+    /// Unlinks what nobody reads any more, and renames what is read. True if that made space.
+    pub(crate) fn unlink_retired(&self) -> bool {
         // The table has no retired file, so a count of one stays one.
         let idle = |retired: &Retired| Arc::strong_count(&retired.file) == 1;
         let (free, held): (Vec<_>, Vec<_>) = {
@@ -356,6 +378,9 @@ impl Inner {
             std::mem::take(&mut log.retired).into_iter().partition(idle)
         };
         let mut stuck = held;
+        for retired in &mut stuck {
+            self.rename_retired(retired);
+        }
         let mut made_space = false;
         for retired in free {
             if self.unlink(&retired.path) {
@@ -381,7 +406,19 @@ impl Inner {
         is_gone
     }
 
+    /// Gives back what was counted for a file that could not be made. While it cannot be removed
+    /// either, it counts.
+    pub(crate) fn discard(&self, path: PathBuf, cost: u64) {
+        let is_gone = self.unlink(&path);
+        let mut log = lock(&self.disk.log);
+        match is_gone {
+            true => log.discharge(cost),
+            false => log.set_aside.push((path, cost)),
+        }
+    }
+
     fn unlink(&self, path: &Path) -> bool {
+        self.disk.has_new_names.store(true, Ordering::Release);
         match self.disk.io.unlink(path) {
             Ok(()) => true,
             Err(error) => error.kind() == io::ErrorKind::NotFound,

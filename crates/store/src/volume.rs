@@ -91,8 +91,8 @@ pub struct ZoneConf {
     pub segment_size: Option<u64>,
     /// Bodies up to this stand in one record with their head, and go to the memory tier.
     pub small: u64,
-    /// How long the write queue is empty before what was written is synced, or ten times as long
-    /// if it never is; so the most that a power failure takes. Zero: synced at close only.
+    /// What was complete for this long survives a power failure, provided that the disk writes and
+    /// syncs what waits for it in half of that. Zero: synced at close only.
     pub flush: Duration,
     /// Bytes that may wait for the disk.
     pub queue: u64,
@@ -160,6 +160,9 @@ pub struct Usage {
     pub rewritten_bytes: u64,
     /// Writes and syncs that the disk refused.
     pub write_errors: u64,
+    /// Segments that had to go before the copies of what was in use there were synced: a power
+    /// failure within `flush` took those entries.
+    pub hasty: u64,
 }
 
 /// What the index knows of an entry.
@@ -191,6 +194,7 @@ pub(crate) struct Counters {
     pub(crate) writes: AtomicU64,
     pub(crate) rewritten_bytes: AtomicU64,
     pub(crate) write_errors: AtomicU64,
+    pub(crate) hasty: AtomicU64,
 }
 
 impl Counters {
@@ -720,6 +724,7 @@ impl Inner {
             writes: count(&self.counters.writes),
             rewritten_bytes: count(&self.counters.rewritten_bytes),
             write_errors: count(&self.counters.write_errors),
+            hasty: count(&self.counters.hasty),
         }
     }
 }

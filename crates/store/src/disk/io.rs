@@ -51,7 +51,7 @@ pub struct DirEntry {
 
 /// What a zone asks of a file system.
 pub trait DiskIo: Send + Sync {
-    /// Makes a directory and its parents, unless they are there.
+    /// Makes a directory and its parents, durably, unless they are there.
     fn make_dir(&self, dir: &Path) -> io::Result<()>;
     /// Makes a directory unless it is there; where there are parents, they must be there.
     fn make_last_dir(&self, dir: &Path) -> io::Result<()> {
@@ -89,6 +89,11 @@ pub trait DiskIo: Send + Sync {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Waits until the names in a directory are on the device.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Waits until everything that was written to the file system of `dir` is on the device, also
+    /// by processes that are gone.
+    fn sync_all(&self, dir: &Path) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(File::open(dir)?)?)
+    }
     /// Bytes that an ordinary process may still allocate on the file system of `dir`.
     fn available(&self, dir: &Path) -> io::Result<u64>;
     /// Sixteen bytes that nobody can guess.
@@ -101,7 +106,12 @@ pub struct RealIo;
 
 impl DiskIo for RealIo {
     fn make_dir(&self, dir: &Path) -> io::Result<()> {
-        fs::create_dir_all(dir)
+        let missing = dir.ancestors().take_while(|dir| !dir.exists());
+        let parents: Vec<_> = missing.filter_map(Path::parent).collect();
+        fs::create_dir_all(dir)?;
+        // The names of new directories must outlive a power failure, as those of their files do.
+        let mut parents = parents.into_iter().filter(|parent| parent.is_dir());
+        parents.try_for_each(|parent| self.sync_dir(parent))
     }
 
     fn make_last_dir(&self, dir: &Path) -> io::Result<()> {

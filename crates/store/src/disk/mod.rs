@@ -5,13 +5,15 @@
 //! - `writer` – the queue and the thread behind it
 //! - `reader` – records, summaries and scans
 //! - `pool` – the threads that read; `ready` – what can be read without them
-//! - `io` – the file system as a trait; `sim` – one with faults; `still` – one that stays as it is
+//! - `io` – the file system as a trait; `sim` – one with faults; `power` – one that loses power;
+//!   `still` – one that stays as it is
 //!
 //! Locks are taken in this order: turning, shard, log, files.
 
 pub(crate) mod format;
 pub(crate) mod io;
 pub(crate) mod pool;
+pub(crate) mod power;
 pub(crate) mod reader;
 pub(crate) mod ready;
 pub(crate) mod segment;
@@ -21,6 +23,7 @@ pub(crate) mod syncer;
 pub(crate) mod writer;
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, RwLock};
 
 use hashbrown::HashMap;
@@ -51,6 +54,10 @@ pub(crate) struct Disk {
     pub(crate) superblock: Mutex<Option<File>>,
     /// Space.
     pub(crate) log: Mutex<Log>,
+    /// Set while names in the directory changed since it was synced.
+    pub(crate) has_new_names: AtomicBool,
+    /// Set until what a process that died had written is on the device.
+    pub(crate) has_legacy: AtomicBool,
     /// Held while segments are synced, so that who finds none to sync knows that all are.
     pub(crate) syncing: Mutex<()>,
     /// Held while segments are evicted or created, so that one thread does it for all.

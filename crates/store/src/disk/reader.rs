@@ -79,6 +79,15 @@ impl Disk {
         stored(&header, place, Bytes::from(record), slot).ok_or(ReadError::Corrupt)
     }
 
+    /// Whether a tombstone stands at a place.
+    pub(crate) fn is_tombstone(&self, place: Place, file: &File) -> bool {
+        let mut record = vec![0; place.size as usize];
+        let read = self.io.read_at(file, &mut record, place.offset.into());
+        let at = (place.segment, place.offset);
+        let header = valid_record(&record, self.seed, at).filter(|_| read.is_ok());
+        header.is_some_and(|header| header.kind == Kind::Tombstone)
+    }
+
     /// Whether the bytes of a slice have their checksum.
     pub(crate) fn is_slice_sound(&self, slice: &Slice, file: &File) -> bool {
         let mut bytes = vec![0; slice.len as usize];

@@ -153,8 +153,10 @@ pub(crate) struct Segment {
     pub(crate) load: Load,
     /// Whether the rows are on the disk and no longer in memory.
     pub(crate) is_sealed: bool,
-    /// Whether a write to it went wrong: its summary must be found by scanning.
+    /// Whether a write to it or a sync of it went wrong: its slices are in doubt after a stop.
     pub(crate) is_damaged: bool,
+    /// Whether its rows have no room: it is scanned at each start.
+    pub(crate) is_unsealable: bool,
     /// Whether it was written to since it was last synced.
     pub(crate) is_dirty: bool,
     /// Reservations that were not written yet.
@@ -175,6 +177,11 @@ impl Segment {
         }
     }
 
+    /// Whether a summary says all that there is, and no write to it went wrong.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.is_damaged && !self.is_unsealable && self.open == 0
+    }
+
     /// Bytes between the tail and the summary that the segment would have now.
     fn room(&self) -> u32 {
         let end = self.size.saturating_sub(FOOTER + self.rows.len() as u32);
@@ -185,12 +192,23 @@ impl Segment {
 /// A segment that left the table and is still read by someone.
 #[derive(Debug)]
 pub(crate) struct Retired {
+    /// Its number.
+    pub(crate) segment: u32,
     /// Its file; the only holder if nobody reads it any more.
     pub(crate) file: Arc<SegmentFile>,
-    /// The file's name now.
+    /// The file's name now: that of a segment only if the disk does not let it be changed.
     pub(crate) path: PathBuf,
     /// What it counts against the limit.
     pub(crate) cost: u64,
+}
+
+/// A segment that is to go when the copies of what was in use there are on the device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turned {
+    /// Its number.
+    pub(crate) segment: u32,
+    /// Whether the copies are in the kernel.
+    pub(crate) is_written: bool,
 }
 
 /// Why a reservation was not made.
@@ -211,6 +229,10 @@ pub(crate) struct Log {
     pub(crate) active: u32,
     /// Number of the next segment.
     pub(crate) next_segment: u32,
+    /// Slices in segments below this number may have been torn; 0 if none.
+    pub(crate) doubt: u32,
+    /// A segment whose entries in use were written again, until those are synced.
+    pub(crate) turned: Option<Turned>,
     /// All segments in the table, by age.
     pub(crate) segments: BTreeMap<u32, Segment>,
     /// Segments on their way out.
@@ -230,6 +252,8 @@ impl Log {
             plan,
             active: 0,
             next_segment: 1,
+            doubt: 0,
+            turned: None,
             segments: BTreeMap::new(),
             retired: Vec::new(),
             set_aside: Vec::new(),

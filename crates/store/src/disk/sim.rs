@@ -248,6 +248,10 @@ impl DiskIo for SimIo {
         self.present().map(|_| ())
     }
 
+    fn sync_all(&self, dir: &Path) -> io::Result<()> {
+        self.sync_dir(dir)
+    }
+
     fn available(&self, dir: &Path) -> io::Result<u64> {
         match self.fault() {
             Fault::Available(bytes) => Ok(bytes),

@@ -7,14 +7,15 @@
 //! 1. The bytes that wait are counted; above the limit new ones are refused, never waited for.
 //!    Jobs that carry no bytes are bounded by the fills and segments that there are.
 //! 2. What was reserved is released exactly once, written or not.
-//! 3. A failed write takes away the entry that needed it, and leaves its segment without a
-//!    summary, so that the next start scans it.
+//! 3. A failed write takes away the entry that needed it, also from the summary of its segment: no
+//!    older version comes back in its place. The next start doubts the slices of that segment.
 //!
 //! Reads are made by their callers; tombstones too, because they must be written before the call
 //! returns.
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -35,8 +36,9 @@ use crate::volume::{Event, Inner};
 /// The most that one write carries: the disk thread looks at the fill again after it.
 const WRITE_SIZE: u64 = 1 << 20;
 
-/// After so many times `flush` a queue that is never empty is synced all the same. Arbitrary.
-const MAX_FLUSHES: u64 = 10;
+/// A sync begins after this share of `flush`, so that the write queue and the sync itself have the
+/// rest of the time.
+const SYNC_SHARE: u32 = 2;
 
 /// What follows a record's writing.
 #[derive(Debug)]
@@ -67,6 +69,8 @@ pub(crate) enum Job {
     GiveBack(Vec<Place>),
     /// Rewrite what is in use in the oldest segment, and evict it.
     Turn,
+    /// Sync what was rewritten, before the segment is evicted.
+    Settle,
 }
 
 /// Jobs in order, and how many bytes they carry.
@@ -204,8 +208,7 @@ impl Inner {
             let _ends = EndsSyncer(&syncer);
             let sync = || {
                 while syncer.wait() {
-                    // What could not be synced was counted and told.
-                    let _ = self.sync_segments();
+                    self.sync_and_evict();
                 }
             };
             let named = std::thread::Builder::new().name("store-sync".to_string());
@@ -213,21 +216,25 @@ impl Inner {
             self.write_until_closed(&|| match is_apart {
                 true => syncer.ask(),
                 // Without a thread of its own a sync is done here, and writes wait for it.
-                false => drop(self.sync_segments()),
+                false => self.sync_and_evict(),
             });
         });
     }
 
     fn write_until_closed(&self, sync: &dyn Fn()) {
-        let patience = (!self.conf.flush.is_zero()).then_some(self.conf.flush);
-        let flush_ms = self.conf.flush.as_millis() as u64;
+        let interval = self.conf.flush / SYNC_SHARE;
+        let patience = (!interval.is_zero()).then_some(interval);
+        let interval_ms = interval.as_millis() as u64;
         let mut synced_ms = self.clock.now();
         loop {
             let is_due = match self.disk.queue.next(patience) {
                 Next::Do(job) => {
+                    let is_asked = matches!(job, Job::Settle);
                     self.do_job(job);
-                    let unsynced_ms = self.clock.now().saturating_sub(synced_ms);
-                    flush_ms > 0 && unsynced_ms / MAX_FLUSHES >= flush_ms
+                    // A clock that was set back says nothing.
+                    let unsynced_ms = self.clock.now().checked_sub(synced_ms);
+                    let is_late = unsynced_ms.is_none_or(|unsynced| unsynced >= interval_ms);
+                    is_asked || (is_late && patience.is_some())
                 }
                 // Nobody has anything for us any more.
                 Next::Idle if self.is_shut() && !self.has_fills() => return,
@@ -249,6 +256,7 @@ impl Inner {
             Job::Abandon(fill) => self.release(&fill),
             Job::GiveBack(places) => self.give_back(&places),
             Job::Turn => self.turn(),
+            Job::Settle => self.note_copies(),
         }
     }
 
@@ -325,7 +333,7 @@ impl Inner {
         self.health.note(key);
     }
 
-    /// Writes a record to its segment. On failure the segment is marked as damaged.
+    /// Writes a record to its segment. INVARIANT 3.
     pub(crate) fn write_record(&self, place: Place, bufs: &[Bytes]) -> bool {
         let gone = || io::Error::from(io::ErrorKind::NotFound);
         let file = self.disk.file(place.segment).ok_or_else(gone);
@@ -364,7 +372,7 @@ impl Inner {
             let Some(segment) = log.segments.get(&id) else {
                 return;
             };
-            if segment.open > 0 || segment.is_sealed || segment.is_damaged {
+            if segment.open > 0 || segment.is_sealed || segment.is_unsealable {
                 return;
             }
             (segment.rows.clone(), segment.tail, segment.size)
@@ -438,7 +446,7 @@ impl Inner {
         let _syncing = lock(&self.disk.syncing);
         // Before the marks are looked at: `health`, invariant 1.
         let changed = self.health.take_changed();
-        let mut are_synced = true;
+        let mut are_synced = self.sync_names();
         let dirty: Vec<u32> = {
             let mut log = lock(&self.disk.log);
             let dirty = log
@@ -473,6 +481,25 @@ impl Inner {
         if let Some(segment) = lock(&self.disk.log).segments.get_mut(&id) {
             segment.is_dirty = true;
         }
+    }
+
+    /// Syncs the names in the directory, if they changed, because a file without one is lost; and
+    /// all that a dead process may have left.
+    fn sync_names(&self) -> bool {
+        let (disk, io) = (&self.disk, &self.disk.io);
+        let sync_if = |flag: &AtomicBool, sync: &dyn Fn() -> io::Result<()>| {
+            if !flag.swap(false, Ordering::AcqRel) {
+                return true;
+            }
+            let synced = sync();
+            if let Err(error) = &synced {
+                flag.store(true, Ordering::Release);
+                self.report_write(error);
+            }
+            synced.is_ok()
+        };
+        let is_settled = sync_if(&disk.has_legacy, &|| io.sync_all(&disk.dir));
+        sync_if(&disk.has_new_names, &|| io.sync_dir(&disk.dir)) && is_settled
     }
 
     fn mark_damaged(&self, id: u32) {

@@ -57,6 +57,7 @@ impl Usage {
         self.written_bytes += other.written_bytes;
         self.writes += other.writes;
         self.rewritten_bytes += other.rewritten_bytes;
+        self.hasty += other.hasty;
         self.write_errors += other.write_errors;
     }
 }
