@@ -100,6 +100,9 @@ fn the_largest_journal_is_a_share_of_the_zone_and_makes_its_own_room() {
     let zone = Zone::open(small, Arc::new(SystemClock)).expect("open");
     for number in 0..2000_u32 {
         store(&zone, &number.to_le_bytes(), &"h".repeat(500));
+        if number % 20 == 0 {
+            zone.flush();
+        }
     }
     zone.flush();
     let records: Vec<Bytes> = (0..50).map(record).collect();
