@@ -415,7 +415,9 @@ impl Run {
 
     /// Looks a key up; what is found must be a version that may be.
     fn find_key(&mut self, number: u64) -> Option<(Entry, Version)> {
+        let injected = self.io.injected();
         let entry = self.zone.find(&key(number));
+        self.note_half_removed(injected);
         let allowed = self.allowed(number);
         let Some(entry) = entry else {
             // Whatever a crash had left is gone; its end need not be on the disk yet.
@@ -536,7 +538,9 @@ impl Run {
 
     fn verify(&mut self) {
         let corrupt = self.zone.usage().corrupt;
+        let injected = self.io.injected();
         let verified = self.zone.verify(&mut |_| true);
+        self.note_half_removed(injected);
         assert_eq!(self.zone.usage().corrupt, corrupt + verified.corrupt);
         assert_eq!(verified.unread, 0);
     }
