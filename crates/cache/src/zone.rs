@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_conf::value::{ArgError, Args, FromArgs, parse_duration};
 use millpond_conf::{OffOr, Spanned, Template, Word};
-use millpond_store::{Admission, Cold, Entry, Key, Look, Zone};
+use millpond_store::{Admission, Cold, DiskConf, Entry, Key, Look, MAX_DISKS, Zone};
 
 use crate::admit::Uses;
 use crate::fill::Fills;
@@ -46,6 +46,8 @@ pub struct ZonePolicy {
 pub struct ZonePath {
     /// The folder.
     pub path: PathBuf,
+    /// Further folders, on other disks.
+    pub disks: Vec<DiskConf>,
     /// Name of the zone.
     pub name: String,
     /// The most bytes on disk.
@@ -60,6 +62,9 @@ pub struct ZonePath {
     pub admission: Admission,
 }
 
+/// The largest weight of a disk (arbitrary; more of a difference than disks have).
+const WEIGHT_MAX: u32 = 1000;
+
 /// Memory tier of a zone that names none (enough for thousands of small bodies).
 const MEMORY_DEFAULT: u64 = 32 << 20;
 
@@ -68,6 +73,7 @@ impl ZonePath {
     pub fn new(name: &str, path: &Path) -> Self {
         ZonePath {
             path: path.to_owned(),
+            disks: Vec::new(),
             name: name.to_owned(),
             max_size: None,
             min_free: 0,
@@ -76,11 +82,17 @@ impl ZonePath {
             admission: Admission::All,
         }
     }
+
+    /// All of its folders.
+    pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        let others = self.disks.iter().map(|disk| &disk.path);
+        std::iter::once(&self.path).chain(others)
+    }
 }
 
 impl FromArgs for ZonePath {
     const SYNTAX: &'static str = "path keys_zone=name:size [levels=…] [inactive=time] [max_size=size] \
-                                  [min_free=size] [memory=size] \
+                                  [min_free=size] [memory=size] [disk=path[:weight]] \
                                   [admission=all|second-hit] …";
 
     fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
@@ -94,6 +106,13 @@ impl FromArgs for ZonePath {
         }
         if zone.name.is_empty() {
             return Err(ArgError::other("it must have the \"keys_zone\" parameter"));
+        }
+        if zone.disks.len() >= MAX_DISKS {
+            let message = format!("a zone has at most {MAX_DISKS} disks, its path included");
+            return Err(ArgError::other(message));
+        }
+        for disk in &mut zone.disks {
+            disk.path = args.cx.prefix.join(&disk.path);
         }
         Ok(zone)
     }
@@ -137,6 +156,9 @@ fn apply_parameter(zone: &mut ZonePath, word: &Word) -> Result<(), String> {
                 _ => return Err(format!("invalid admission value \"{text}\"")),
             }
         }
+        "disk" => zone
+            .disks
+            .push(disk(value).ok_or_else(|| format!("invalid disk \"{text}\""))?),
         "use_temp_path" | "purger" if matches!(value, "on" | "off") => {}
         "loader_files" | "manager_files" | "purger_files" if value.parse::<u32>().is_ok() => {}
         "loader_sleep" | "loader_threshold" | "manager_sleep" | "manager_threshold"
@@ -146,6 +168,20 @@ fn apply_parameter(zone: &mut ZonePath, word: &Word) -> Result<(), String> {
         _ => return Err(format!("invalid parameter \"{text}\"")),
     }
     Ok(())
+}
+
+/// A path, with a weight behind a colon if there are only digits behind the last one.
+fn disk(value: &str) -> Option<DiskConf> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+    let (path, weight) = match value.rsplit_once(':') {
+        Some((path, weight)) if is_number(weight) => (path, weight.parse().ok()?),
+        _ => (value, 1),
+    };
+    let fits = !path.is_empty() && (1..=WEIGHT_MAX).contains(&weight);
+    fits.then(|| DiskConf {
+        path: PathBuf::from(path),
+        weight,
+    })
 }
 
 /// One to three levels of one or two digits; they have no meaning for a zone without a file per

@@ -161,12 +161,20 @@ fn serve(
 /// Changes to the user, after making what only root can make.
 fn become_user(names: &[String], server: &Server, pid_path: &Path) -> Result<()> {
     let logs = file::paths();
-    let zones = server.conf().declared.zones.iter();
-    let zones: Vec<&Path> = zones.map(|zone| zone.path.as_path()).collect();
+    let declared = &server.conf().declared.zones;
+    let zones = declared.iter().flat_map(|zone| zone.paths());
+    let zones: Vec<&Path> = zones.map(PathBuf::as_path).collect();
     if rustix::process::geteuid().is_root() {
-        for zone in &zones {
-            let what = || format!("mkdir() \"{}\"", zone.display());
-            std::fs::create_dir_all(zone).with_context(what)?;
+        for zone in declared {
+            let what = || format!("mkdir() \"{}\"", zone.path.display());
+            let made = std::fs::create_dir_all(&zone.path).with_context(what);
+            // A zone on several disks starts without those that cannot be had.
+            if zone.disks.is_empty() {
+                made?;
+            }
+            for disk in &zone.disks {
+                let _ = std::fs::create_dir(&disk.path);
+            }
         }
         // Whoever cannot write it later is told so when it is written.
         let _ = std::fs::OpenOptions::new()

@@ -7,7 +7,7 @@
 //! 2. A zone that no configuration names any more closes with its last user.
 //! 3. A configuration that is not taken changes no zone.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -54,7 +54,10 @@ const fn row(name: &'static str) -> Row {
         syntax: ZonePath::SYNTAX,
         is_block: false,
         pass: Pass::First,
-        doc: "A zone: the folder that answers are stored in, its name and its limits. The size in \
+        doc: "A zone: the folder that answers are stored in, its name and its limits. With `disk=`, \
+              once or more, it stands on several disks: each gets a share of the keys and of the \
+              limits in proportion to its weight, that of the path itself is 1, and one that fails \
+              loses its share only (docs/disks.md). The size in \
               keys_zone, levels, use_temp_path and the loader's and manager's parameters are \
               checked and have no effect: the index needs no size, and the store has neither a \
               file for each entry nor temporary files.",
@@ -74,8 +77,9 @@ fn cache_path(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) 
         Err(error) => return error.report(statement, ZonePath::SYNTAX, &mut builder.cx),
     };
     let zones = &builder.declared.zones;
-    if zones.iter().any(|other| other.path == zone.path) {
-        let message = format!("the cache path \"{}\" is used twice", zone.path.display());
+    let mut used: HashSet<&PathBuf> = zones.iter().flat_map(ZonePath::paths).collect();
+    if let Some(path) = zone.paths().find(|path| !used.insert(path)) {
+        let message = format!("the cache path \"{}\" is used twice", path.display());
         return builder.error(statement.span, message);
     }
     if zones.iter().any(|other| other.name == zone.name) {
@@ -249,7 +253,9 @@ impl Registry {
     }
 
     fn open_one(&self, declared: &ZonePath) -> Result<Arc<CacheZone>, String> {
-        create_parent(&declared.path)?;
+        if declared.disks.is_empty() {
+            create_parent(&declared.path)?;
+        }
         let open = || {
             Zone::open_on(
                 zone_conf(declared),
@@ -345,7 +351,11 @@ fn platform(declared: &ZonePath) -> Platform {
     let name = declared.name.clone();
     let tell = move |event: &Event| {
         let level = match event {
-            Event::Recovered { .. } | Event::Loaded { .. } | Event::Foreign { .. } => Level::Notice,
+            Event::DiskBack { .. }
+            | Event::DiskCleared { .. }
+            | Event::Recovered { .. }
+            | Event::Loaded { .. }
+            | Event::Foreign { .. } => Level::Notice,
             _ => Level::Error,
         };
         error::process(level, format_args!("cache \"{name}\": {event}"));
@@ -371,6 +381,7 @@ pub(crate) fn zone_conf(declared: &ZonePath) -> ZoneConf {
     conf.inactive = declared.inactive;
     conf.memory = declared.memory;
     conf.admission = declared.admission;
+    conf.disks = declared.disks.clone();
     conf
 }
 

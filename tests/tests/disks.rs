@@ -1,0 +1,257 @@
+//! A cache on several disks: one that goes, comes back, is added or taken out, over reloads and a
+//! change of the binary.
+
+use anyhow::{Context, Result};
+use millpond_testkit::{Answer, Client, Deadline, Kind, LogCheck, Origin, Proxy};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const WAIT: Duration = Duration::from_secs(30);
+const KEYS: usize = 120;
+const THREE: &str = "%%DIR%%/one keys_zone=z:1m max_size=6m memory=0 disk=%%DIR%%/two \
+                     disk=%%DIR%%/three:2";
+
+fn conf(zone: &str, generation: &str) -> String {
+    format!(
+        "proxy_cache_path {zone};
+        server {{
+            listen 127.0.0.1:%%PORT%%;
+            add_header X-Cache $upstream_cache_status;
+            location / {{ proxy_pass http://%%ORIGIN%%; proxy_cache z; proxy_cache_valid 200 1h; }}
+            location /generation {{ return 200 {generation}; }}
+        }}"
+    )
+}
+
+fn start(conf: &str) -> Result<(Origin, Proxy)> {
+    let origin = Origin::start()?;
+    origin.route("/*", Answer::new(200).offset_body(4000, 1));
+    let proxy = Proxy::new(Kind::Millpond, conf)
+        .origin(&origin)
+        // A disk that fails is an error.
+        .log_check(LogCheck::Off)
+        .start()?;
+    Ok((origin, proxy))
+}
+
+/// Asks for all keys, and looks at every byte; how many are hits.
+fn hits(proxy: &Proxy) -> Result<usize> {
+    let client = Client::new(proxy.port());
+    let mut hits = 0;
+    for number in 0..KEYS {
+        let response = client.get(&format!("/{number}"))?;
+        assert_eq!(response.status, 200);
+        assert_eq!(response.body.len(), 4000);
+        hits += usize::from(response.header("X-Cache") == Some("HIT"));
+    }
+    Ok(hits)
+}
+
+/// Asks until all are hits, with what the disks are tried again for between.
+fn wait_until_warm(proxy: &Proxy) -> Result<()> {
+    let are_hits = || (hits(proxy).ok()? == KEYS).then_some(());
+    Deadline::after(WAIT)
+        .poll(are_hits)
+        .context("not all are hits")
+}
+
+fn reload(proxy: &mut Proxy, conf: &str, generation: &str) -> Result<()> {
+    proxy.set_conf(conf)?;
+    proxy.reload()?;
+    let client = Client::new(proxy.port());
+    let answers = || Some(client.get("/generation").ok()?.text());
+    Deadline::after(WAIT)
+        .poll(|| answers().filter(|text| text == generation))
+        .with_context(|| format!("generation {generation} does not come"))?;
+    Ok(())
+}
+
+fn wait_for_log(proxy: &Proxy, part: &str, count: usize) -> Result<()> {
+    let says = || (proxy.error_log().matches(part).count() >= count).then_some(());
+    Deadline::after(WAIT)
+        .poll(says)
+        .with_context(|| format!("nobody says {part}: {}", proxy.error_log()))
+}
+
+fn has_segments(proxy: &Proxy, name: &str) -> bool {
+    let listed = std::fs::read_dir(proxy.dir().join(name));
+    listed.is_ok_and(|mut names| {
+        let is_segment = |name: std::ffi::OsString| name.to_string_lossy().starts_with("segment-");
+        names.any(|entry| entry.is_ok_and(|entry| is_segment(entry.file_name())))
+    })
+}
+
+/// Fills disks until the log says that one was given up.
+fn fill_until_given_up(proxy: &Proxy, count: usize) -> Result<()> {
+    let client = Client::new(proxy.port());
+    let mut number = KEYS;
+    let fill = || {
+        for _ in 0..50 {
+            assert_eq!(client.get(&format!("/{number}")).ok()?.status, 200);
+            number += 1;
+        }
+        (proxy.error_log().matches("is given up").count() >= count).then_some(())
+    };
+    Deadline::after(WAIT)
+        .poll(fill)
+        .context("no disk is given up")
+}
+
+/// Entries are on all disks, and still there after a restart.
+#[test]
+fn zone_on_three_disks_is_warm_after_a_restart() -> Result<()> {
+    let (_origin, mut proxy) = start(&conf(THREE, "g"))?;
+    assert_eq!(hits(&proxy)?, 0);
+    assert_eq!(hits(&proxy)?, KEYS);
+    assert!(
+        ["one", "two", "three"]
+            .iter()
+            .all(|name| has_segments(&proxy, name))
+    );
+    proxy.restart()?;
+    assert_eq!(hits(&proxy)?, KEYS);
+    assert_eq!(proxy.error_log().matches("[error]").count(), 0);
+    proxy.quit()
+}
+
+/// A folder that is removed while the server runs costs its share; it is made again, and used.
+#[test]
+fn removed_folder_costs_its_share_only_and_is_taken_back() -> Result<()> {
+    let (_origin, mut proxy) = start(&conf(THREE, "g"))?;
+    hits(&proxy)?;
+    std::fs::remove_dir_all(proxy.dir().join("three"))?;
+    fill_until_given_up(&proxy, 1)?;
+    wait_for_log(&proxy, "three is in use", 1)?;
+    wait_until_warm(&proxy)?;
+    assert!(has_segments(&proxy, "three"));
+    assert_eq!(
+        proxy.error_log().matches("is given up").count(),
+        1,
+        "it is told once"
+    );
+    proxy.quit()
+}
+
+/// A folder whose parent is not there at the start, as where nothing is mounted, comes later.
+#[test]
+fn disk_that_is_missing_at_the_start_comes_when_it_is_mounted() -> Result<()> {
+    let zone = "%%DIR%%/one keys_zone=z:1m max_size=6m disk=%%DIR%%/mnt/two";
+    let (_origin, mut proxy) = start(&conf(zone, "g"))?;
+    wait_for_log(&proxy, "mnt/two is given up", 1)?;
+    hits(&proxy)?;
+    assert_eq!(hits(&proxy)?, KEYS);
+    std::fs::create_dir(proxy.dir().join("mnt"))?;
+    wait_for_log(&proxy, "mnt/two is in use", 1)?;
+    wait_until_warm(&proxy)?;
+    assert!(has_segments(&proxy, "mnt/two"));
+    proxy.quit()
+}
+
+/// Disks are added, weighed anew and taken out by a reload; other disks keep what they have.
+#[test]
+fn reload_adds_and_takes_out_disks_and_moves_their_share_only() -> Result<()> {
+    let two = "%%DIR%%/one keys_zone=z:1m max_size=6m memory=0 disk=%%DIR%%/two";
+    let (_origin, mut proxy) = start(&conf(two, "g0"))?;
+    hits(&proxy)?;
+    reload(&mut proxy, &conf(THREE, "g1"), "g1")?;
+    wait_for_log(&proxy, "three is in use", 1)?;
+    let kept = hits(&proxy)?;
+    println!("hits of {KEYS} with a disk added that has half of all weight: {kept}");
+    assert!((KEYS / 3..KEYS * 2 / 3).contains(&kept), "{kept}");
+    wait_until_warm(&proxy)?;
+    reload(
+        &mut proxy,
+        &conf(&format!("{THREE} inactive=2h"), "g2"),
+        "g2",
+    )?;
+    assert_eq!(hits(&proxy)?, KEYS);
+    reload(&mut proxy, &conf(two, "g3"), "g3")?;
+    wait_until_warm(&proxy)?;
+    assert!(
+        has_segments(&proxy, "three"),
+        "what was taken out keeps its files"
+    );
+    assert_eq!(proxy.error_log().matches("[error]").count(), 0);
+    proxy.quit()
+}
+
+/// A folder is used once, whether as a path or as a disk, and mistakes have a line.
+#[test]
+fn mistakes_about_disks_are_told_with_their_line() -> Result<()> {
+    let (_origin, mut proxy) = start(&conf(THREE, "g"))?;
+    for (zone, message) in [
+        (
+            "%%DIR%%/a keys_zone=z:1m disk=%%DIR%%/a",
+            "/a\" is used twice",
+        ),
+        (
+            "%%DIR%%/a keys_zone=z:1m disk=%%DIR%%/b disk=%%DIR%%/b:3",
+            "/b\" is used twice",
+        ),
+        (
+            "%%DIR%%/a keys_zone=z:1m disk=%%DIR%%/b;\nproxy_cache_path %%DIR%%/b keys_zone=y:1m",
+            "/b\" is used twice",
+        ),
+        ("%%DIR%%/a keys_zone=z:1m disk=", "invalid disk \"disk=\""),
+        (
+            "%%DIR%%/a keys_zone=z:1m disk=/b:0",
+            "invalid disk \"disk=/b:0\"",
+        ),
+    ] {
+        proxy.set_conf(&conf(zone, "bad"))?;
+        let before = proxy.error_log().len();
+        proxy.reload()?;
+        let says = || {
+            let log = proxy.error_log();
+            let line = log
+                .get(before..)?
+                .lines()
+                .find(|line| line.contains(message))?;
+            Some(line.to_string())
+        };
+        let line = Deadline::after(WAIT)
+            .poll(says)
+            .with_context(|| message.to_string())?;
+        assert!(line.contains("nginx.conf:"), "{line}");
+    }
+    assert_eq!(Client::new(proxy.port()).get("/generation")?.text(), "g");
+    proxy.quit()
+}
+
+/// The process of the pid file, which is ended with this.
+struct Successor(Pid);
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _gone = kill_process(self.0, Signal::KILL);
+    }
+}
+
+/// The binary is changed, and the successor has all disks with all that is on them.
+#[test]
+fn change_of_the_binary_hands_over_all_disks() -> Result<()> {
+    let (_origin, mut proxy) = start(&conf(THREE, "g"))?;
+    hits(&proxy)?;
+    let old = proxy.pid().context("it runs")?;
+    let pid_file: PathBuf = proxy.dir().join("server.pid");
+    proxy.signal(Signal::USR2)?;
+    let new = || {
+        let pid: i32 = std::fs::read_to_string(&pid_file)
+            .ok()?
+            .trim()
+            .parse()
+            .ok()?;
+        (pid != old as i32).then_some(Successor(Pid::from_raw(pid)?))
+    };
+    let successor = Deadline::after(WAIT).poll(new).context("no new process")?;
+    proxy.signal(Signal::QUIT)?;
+    wait_until_warm(&proxy)?;
+    // The successor opened all of them, and lost none meanwhile.
+    assert_eq!(proxy.error_log().matches("is given up").count(), 0);
+    assert_eq!(proxy.error_log().matches("cannot be opened").count(), 0);
+    drop(successor);
+    proxy.set_log_check(LogCheck::Off);
+    Ok(())
+}
