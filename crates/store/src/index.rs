@@ -39,6 +39,9 @@ use crate::memory::Memory;
 const SHARD_BITS: u32 = 8;
 const SHARDS: usize = 1 << SHARD_BITS;
 
+/// Slots whose places are read at one time: about as many as a core can wait for.
+const AT_ONCE: usize = 8;
+
 /// A position in the log behind all others.
 const LAST: Place = Place {
     segment: u32::MAX,
@@ -98,6 +101,18 @@ impl Shard {
     pub(crate) fn load(&mut self, slot: Slot) -> bool {
         self.oldest_used = self.oldest_used.min(slot.used);
         self.table.insert_older(slot)
+    }
+}
+
+impl Shard {
+    /// As [`Shard::load`], for many.
+    fn load_many(&mut self, slots: &[Slot]) {
+        for group in slots.chunks(AT_ONCE) {
+            self.table.warm(group);
+            for slot in group {
+                self.load(*slot);
+            }
+        }
     }
 }
 
@@ -216,6 +231,32 @@ impl Index {
     /// Takes an entry out if it still stands at `place`.
     pub(crate) fn remove_at(&self, key: &Key, place: Place) -> Option<Slot> {
         self.shard(key).remove_at(key, place)
+    }
+
+    /// Puts entries and graves in that were found in the log, shard by shard.
+    pub(crate) fn load_many(&self, slots: &[Slot]) {
+        let mut ends = [0; SHARDS];
+        let positions = || slots.iter().map(|slot| Self::position(&slot.key));
+        // Positions are below `SHARDS`, and what is counted is as many as there are slots.
+        positions().for_each(|position| ends[position] += 1);
+        let mut sum = 0;
+        for end in &mut ends {
+            sum += std::mem::replace(end, sum);
+        }
+        let mut sorted = slots.to_vec();
+        for (slot, position) in slots.iter().zip(positions()) {
+            sorted[ends[position]] = *slot;
+            ends[position] += 1;
+        }
+        let mut rest = sorted.as_slice();
+        let mut start = 0;
+        for (shard, end) in self.shards.iter().zip(ends) {
+            let (own, others) = rest.split_at(end - start);
+            if !own.is_empty() {
+                write(shard).load_many(own);
+            }
+            (rest, start) = (others, end);
+        }
     }
 
     /// Makes room for `count` entries.

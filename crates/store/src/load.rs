@@ -33,6 +33,8 @@ use crate::volume::{Event, Inner};
 
 /// Threads that load; two keep a disk busy, and leave half of a small machine to requests.
 const LOADERS: usize = 2;
+/// Rows that are put in the index at one time, a few hundred for each shard.
+const PIECE: usize = 64 << 10;
 /// What a byte of a scan costs, compared with one of a summary.
 const SCAN_SHARE: u64 = 8;
 
@@ -125,9 +127,7 @@ impl Drop for Running<'_> {
 impl Inner {
     /// Loads what waits, in the background if it is much.
     pub(crate) fn begin_loading(&self) -> Result<(), StoreError> {
-        let (cost, rows) = self.waiting();
-        // A part of them may be of one key.
-        self.index.reserve(rows as usize / 4 * 3);
+        let (cost, _) = self.waiting();
         let threads = if cost <= self.conf.warm_up {
             0
         } else {
@@ -156,6 +156,15 @@ impl Inner {
         Ok(())
     }
 
+    /// Makes room for what will be loaded: tables that grow leave holes in the memory of a process.
+    pub(crate) fn expect_rows(&self) {
+        let (_, rows) = self.waiting();
+        // Shards differ by a few in a hundred. Of rows that nobody counted some may be of one key.
+        let known = self.entries_before().map(|entries| entries / 32 * 33);
+        let wanted = known.unwrap_or(rows / 4 * 3).min(rows);
+        self.index.reserve(wanted as usize);
+    }
+
     /// What loading costs, in bytes of summaries, and how many rows there may be.
     fn waiting(&self) -> (u64, u64) {
         let log = lock(&self.disk.log);
@@ -178,18 +187,20 @@ impl Inner {
             let Some(file) = self.disk.file(id) else {
                 continue;
             };
-            let summary = self.disk.read_summary(id, &file, size);
-            let was_sealed = summary.is_some();
-            let found = summary.unwrap_or_else(|| self.disk.scan(id, &file, SEGMENT_HEADER..size));
-            self.load_rows(id, &found.rows);
-            if !was_sealed {
-                // INVARIANT 3.
-                self.know_rows(id, &found);
+            let summary = self.disk.read_rows(id, &file, size);
+            let rows = summary.map(|summary| summary.rows);
+            if let Some(rows) = rows.filter(|rows| Row::are_whole(rows)) {
+                // Row by row: all of them would take several times as much.
+                let mut rest = rows.as_slice();
+                self.load_rows(id, std::iter::from_fn(|| Row::decode_next(&mut rest)));
+                continue;
             }
+            let found = self.disk.scan(id, &file, SEGMENT_HEADER..size);
+            self.load_rows(id, found.rows.iter().cloned());
+            // INVARIANT 3.
+            self.know_rows(id, &found);
             drop(running);
-            if !was_sealed {
-                self.seal(id);
-            }
+            self.seal(id);
         }
     }
 
@@ -203,19 +214,24 @@ impl Inner {
     }
 
     /// Puts the rows of a segment in the index.
-    pub(crate) fn load_rows(&self, id: u32, rows: &[Row]) {
+    pub(crate) fn load_rows(&self, id: u32, rows: impl Iterator<Item = Row>) {
         let (uses, missing) = self.uses_of(id);
         let now = self.now_s();
         let mut uses = Joined::new(&uses, missing);
         let doubt = lock(&self.disk.log).doubt;
+        let mut slots = Vec::with_capacity(PIECE);
         for row in rows {
+            if slots.len() == PIECE {
+                self.index.load_many(&slots);
+                slots.clear();
+            }
             let place = Place {
                 segment: id,
                 offset: row.offset,
                 size: row.size,
             };
             if row.kind == Kind::Tombstone {
-                self.index.shard(&row.key).load(Slot::grave(row.key, place));
+                slots.push(Slot::grave(row.key, place));
                 continue;
             }
             let (used, hits, is_saved) = uses.at(row.offset);
@@ -230,17 +246,17 @@ impl Inner {
             if row.is_sliced && oldest < doubt {
                 slot = slot.unverified();
             }
-            self.load_slot(slot, row);
+            match row.needs.is_empty() {
+                true => slots.push(slot),
+                false => self.load_slot(slot, &row),
+            }
         }
+        self.index.load_many(&slots);
     }
 
-    /// Puts an entry in the index, unless it misses a segment.
+    /// Puts an entry that needs other segments in the index, unless it misses one.
     fn load_slot(&self, slot: Slot, row: &Row) {
         let mut shard = self.index.shard(&row.key);
-        if row.needs.is_empty() {
-            shard.load(slot);
-            return;
-        }
         let place = slot.place();
         // INVARIANT 2.
         let mut log = lock(&self.disk.log);

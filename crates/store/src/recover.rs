@@ -371,6 +371,7 @@ impl Inner {
         self.doubt(superblock);
         self.loading
             .begin(self.clock.now(), superblock.shutdown == Shutdown::Unclean);
+        self.expect_rows();
         match opening.how.start {
             // INVARIANT 4.
             Start::Resume if superblock.shutdown == Shutdown::Unclean => {}
@@ -547,7 +548,7 @@ impl Inner {
         let summary = self.disk.read_summary(id, &file, size);
         let has_summary = summary.is_some();
         let found = summary.unwrap_or_else(|| self.disk.scan(id, &file, SEGMENT_HEADER..size));
-        self.load_rows(id, &found.rows);
+        self.load_rows(id, found.rows.iter().cloned());
         let rows: u32 = found.rows.iter().map(Row::encoded_len).sum();
         let end = found.tail.saturating_add(rows).saturating_add(FOOTER);
         let has_room = end.saturating_add(WORTH_CONTINUING) <= size;

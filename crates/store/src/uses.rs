@@ -22,7 +22,8 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 
 use crate::disk::format::{
-    SEGMENT_HEADER, SegmentHeader, USES_BLOCK, USES_HEADER, Use, UsesBlock, UsesHeader, payload_sum,
+    SEGMENT_HEADER, Saving, SegmentHeader, USES_BLOCK, USES_HEADER, Use, UsesBlock, UsesHeader,
+    payload_sum,
 };
 use crate::disk::io::File;
 use crate::disk::segment::file_cost;
@@ -54,6 +55,8 @@ pub(crate) struct UsesFile {
     tail: u32,
     /// When it was last written, seconds since 1970; 0: never.
     saved: u32,
+    /// How many entries there were then.
+    entries: u64,
     /// Where the blocks of each segment stand, until they are loaded.
     blocks: HashMap<u32, Vec<(u32, UsesBlock)>>,
 }
@@ -102,6 +105,7 @@ impl Inner {
         while let Some(block) = self.block_at(&file, &mut buffer, &mut start, &uses) {
             let tail = uses.tail;
             uses.saved = uses.saved.max(block.saved);
+            uses.entries = block.entries;
             // `block_at` saw that it lies in the file, whose length is a `u32`.
             uses.tail = tail + block.whole_len() as u32;
             uses.blocks
@@ -164,17 +168,20 @@ impl Inner {
         }
         // Stable: of several uses of one entry the last one written stands last.
         found.sort_by_key(|used| used.offset);
-        let mut later = found
-            .iter()
-            .skip(1)
-            .map(|used| Some(used.offset))
-            .chain([None]);
-        let last: Vec<Use> = found
-            .iter()
-            .filter(|used| later.next().flatten() != Some(used.offset))
-            .copied()
-            .collect();
-        (last, missing)
+        found.dedup_by(|later, kept| {
+            let is_same = later.offset == kept.offset;
+            if is_same {
+                *kept = *later;
+            }
+            is_same
+        });
+        (found, missing)
+    }
+
+    /// How many entries there were when the file was last written; none if nobody knows.
+    pub(crate) fn entries_before(&self) -> Option<u64> {
+        let uses = lock(&self.uses);
+        uses.file.as_ref().map(|_| uses.entries)
     }
 
     /// When a segment was made, seconds since 1970.
@@ -216,19 +223,23 @@ impl Inner {
 
     fn save_uses(&self) {
         let mut uses = lock(&self.uses);
-        let now = self.now_s();
-        if uses.size == 0 && self.index.count() == 0 {
+        let saving = Saving {
+            now: self.now_s(),
+            entries: self.index.count(),
+            seed: self.disk.seed,
+        };
+        if uses.size == 0 && saving.entries == 0 {
             return;
         }
         let written = match uses.file {
-            Some(_) => self.write_uses(&mut uses, Which::Changed, now),
+            Some(_) => self.write_uses(&mut uses, Which::Changed, &saving),
             None => Err(Stopped::Full),
         };
         let written = match written {
-            Err(Stopped::Full) => self.renew_uses(&mut uses, now),
+            Err(Stopped::Full) => self.renew_uses(&mut uses, &saving),
             other => other,
         };
-        uses.saved = now;
+        uses.saved = saving.now;
         if let Err(Stopped::Failed(error)) = written {
             // The next time all is written anew.
             uses.file = None;
@@ -241,7 +252,12 @@ impl Inner {
     }
 
     /// Appends blocks.
-    fn write_uses(&self, uses: &mut UsesFile, which: Which, now: u32) -> Result<(), Stopped> {
+    fn write_uses(
+        &self,
+        uses: &mut UsesFile,
+        which: Which,
+        saving: &Saving,
+    ) -> Result<(), Stopped> {
         let mut batch = Vec::new();
         let mut wrote = false;
         for shard in self.index.shards() {
@@ -251,25 +267,22 @@ impl Inner {
                 batch.extend(slots.map(|slot| found(&slot)));
             }
             if batch.len() >= BATCH {
-                self.append_uses(uses, &mut batch, now)?;
+                self.append_uses(uses, &mut batch, saving)?;
                 wrote = true;
             }
         }
         if batch.is_empty() && !wrote {
             // So that it is known that nothing changed.
-            return self.append_blocks(
-                uses,
-                UsesBlock::encode(&[], (0, uses.tail), (now, self.disk.seed)),
-            );
+            return self.append_blocks(uses, UsesBlock::encode(&[], (0, uses.tail), saving));
         }
-        self.append_uses(uses, &mut batch, now)
+        self.append_uses(uses, &mut batch, saving)
     }
 
     fn append_uses(
         &self,
         uses: &mut UsesFile,
         batch: &mut Vec<Found>,
-        now: u32,
+        saving: &Saving,
     ) -> Result<(), Stopped> {
         batch.sort_unstable_by_key(|found| (found.segment, found.used.offset));
         let mut blocks = Vec::new();
@@ -278,7 +291,7 @@ impl Inner {
             let segment = of_segment.first().map_or(0, |found| found.segment);
             // What is gathered is some megabytes.
             let offset = uses.tail.saturating_add(blocks.len() as u32);
-            let block = UsesBlock::encode(&rows, (segment, offset), (now, self.disk.seed));
+            let block = UsesBlock::encode(&rows, (segment, offset), saving);
             blocks.extend_from_slice(&block);
         }
         batch.clear();
@@ -303,14 +316,14 @@ impl Inner {
     }
 
     /// Writes everything to a new file. INVARIANT 2.
-    fn renew_uses(&self, uses: &mut UsesFile, now: u32) -> Result<(), Stopped> {
+    fn renew_uses(&self, uses: &mut UsesFile, saving: &Saving) -> Result<(), Stopped> {
         let Some(size) = self.uses_size() else {
             return Ok(());
         };
         if self.make_uses_room(file_cost(size)).is_err() {
             return Ok(());
         }
-        match self.create_uses(size, now) {
+        match self.create_uses(size, saving) {
             Ok(new) => {
                 let old = std::mem::replace(uses, new);
                 if old.size > 0 {
@@ -360,7 +373,7 @@ impl Inner {
         (plan.has_superblock() && size >= least).then_some(size as u32)
     }
 
-    fn create_uses(&self, size: u32, now: u32) -> io::Result<UsesFile> {
+    fn create_uses(&self, size: u32, saving: &Saving) -> io::Result<UsesFile> {
         let (io, path) = (&self.disk.io, self.new_uses_path());
         match io.unlink(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -374,10 +387,11 @@ impl Inner {
             file: Some(file),
             size,
             tail: USES_HEADER,
-            saved: now,
+            saved: saving.now,
+            entries: saving.entries,
             blocks: HashMap::new(),
         };
-        if let Err(Stopped::Failed(error)) = self.write_uses(&mut new, Which::All, now) {
+        if let Err(Stopped::Failed(error)) = self.write_uses(&mut new, Which::All, saving) {
             return Err(error);
         }
         if let Some(file) = &new.file {

@@ -33,6 +33,16 @@ const BENCHES: &[Bench] = &[
         run: |args| example("store_cost", args),
     },
     Bench {
+        name: "open",
+        about: "seconds until ten million entries are known again, after a close (4) and a kill (8)",
+        run: |args| example("open_index", &with("open", args)),
+    },
+    Bench {
+        name: "index",
+        about: "memory an entry at ten million (64 bytes), nanoseconds a lookup (200)",
+        run: |args| example("open_index", &with("index", args)),
+    },
+    Bench {
         name: "fill",
         about: "fill throughput against one sequential writer (0.9), two zones against one (0.9)",
         run: |args| example("fill_speed", args),
@@ -48,6 +58,12 @@ const BENCHES: &[Bench] = &[
         run: stored::run,
     },
 ];
+
+/// Arguments behind a first one.
+fn with(first: &str, rest: &[String]) -> Vec<String> {
+    let first = std::iter::once(first.to_string());
+    first.chain(rest.iter().cloned()).collect()
+}
 
 /// Runs one benchmark, or lists all.
 pub(crate) fn run(args: &[String]) -> Result<Tally> {

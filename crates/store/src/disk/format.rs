@@ -17,7 +17,7 @@ mod uses;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-pub(crate) use self::uses::{USES_BLOCK, USES_HEADER, Use, UsesBlock, UsesHeader};
+pub(crate) use self::uses::{Saving, USES_BLOCK, USES_HEADER, Use, UsesBlock, UsesHeader};
 
 use crate::key::Key;
 
@@ -601,28 +601,46 @@ impl Row {
 
     /// Reads the rows of a summary; `None` if a row is cut off or of an unknown kind.
     pub(crate) fn decode_all(rows: &[u8]) -> Option<Vec<Self>> {
-        let mut fields = Fields(rows);
         let mut found = Vec::with_capacity(rows.len() / ROW as usize);
-        while !fields.0.is_empty() {
-            let key = Key(fields.bytes()?);
-            let (offset, size, body_len) = (fields.u32()?, fields.u32()?, fields.u64()?);
-            let kind = Kind::of(fields.u8()?)?;
-            let is_sliced = fields.u8()? == 1;
-            fields.u16()?;
-            let count = fields.u32()? as usize;
-            let list = fields.take(count.checked_mul(4)?)?;
-            let needs = list.chunks_exact(4).filter_map(|four| Fields(four).u32());
-            found.push(Self {
-                kind,
-                key,
-                offset,
-                size,
-                body_len,
-                is_sliced,
-                needs: needs.collect(),
-            });
+        let mut rest = rows;
+        while !rest.is_empty() {
+            found.push(Self::decode_next(&mut rest)?);
         }
         Some(found)
+    }
+
+    /// Whether no row of a summary is cut off or of an unknown kind.
+    pub(crate) fn are_whole(rows: &[u8]) -> bool {
+        let mut rest = rows;
+        while !rest.is_empty() {
+            if Self::decode_next(&mut rest).is_none() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Takes the first row off a summary; `None` if it is cut off or of an unknown kind.
+    pub(crate) fn decode_next(rows: &mut &[u8]) -> Option<Self> {
+        let mut fields = Fields(rows);
+        let key = Key(fields.bytes()?);
+        let (offset, size, body_len) = (fields.u32()?, fields.u32()?, fields.u64()?);
+        let kind = Kind::of(fields.u8()?)?;
+        let is_sliced = fields.u8()? == 1;
+        fields.u16()?;
+        let count = fields.u32()? as usize;
+        let list = fields.take(count.checked_mul(4)?)?;
+        let needs = list.chunks_exact(4).filter_map(|four| Fields(four).u32());
+        *rows = fields.0;
+        Some(Self {
+            kind,
+            key,
+            offset,
+            size,
+            body_len,
+            is_sliced,
+            needs: needs.collect(),
+        })
     }
 }
 

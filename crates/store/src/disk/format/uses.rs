@@ -54,6 +54,17 @@ impl UsesHeader {
     }
 }
 
+/// What all blocks of one writing say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Saving {
+    /// Seconds since 1970.
+    pub(crate) now: u32,
+    /// How many entries the zone has.
+    pub(crate) entries: u64,
+    /// Seed of header checksums.
+    pub(crate) seed: u64,
+}
+
 /// The first bytes of a block of uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UsesBlock {
@@ -65,25 +76,23 @@ pub(crate) struct UsesBlock {
     pub(crate) saved: u32,
     /// Checksum of the rows.
     pub(crate) rows_sum: u64,
+    /// How many entries the zone had.
+    pub(crate) entries: u64,
 }
 
 impl UsesBlock {
     /// A whole block of a segment, for an offset of the file.
-    pub(crate) fn encode(
-        uses: &[Use],
-        (segment, offset): (u32, u32),
-        (saved, seed): (u32, u64),
-    ) -> Vec<u8> {
+    pub(crate) fn encode(uses: &[Use], (segment, offset): (u32, u32), at: &Saving) -> Vec<u8> {
         let rows: Vec<u8> = uses.iter().flat_map(Use::encode).collect();
         let mut block = Vec::with_capacity(USES_BLOCK as usize + rows.len() + ALIGN as usize);
         block.extend_from_slice(&USES_BLOCK_MAGIC.to_le_bytes());
         // What is gathered for one block is bounded far below 2^32.
-        for field in [segment, offset, uses.len() as u32, saved, 0] {
+        for field in [segment, offset, uses.len() as u32, at.now, 0] {
             block.extend_from_slice(&field.to_le_bytes());
         }
         block.extend_from_slice(&payload_sum(&rows).to_le_bytes());
-        block.extend_from_slice(&[0; 8]);
-        seal(&mut block, seed);
+        block.extend_from_slice(&at.entries.to_le_bytes());
+        seal(&mut block, at.seed);
         block.extend_from_slice(&rows);
         block.resize(aligned(block.len() as u64) as usize, 0);
         block
@@ -107,6 +116,7 @@ impl UsesBlock {
             count,
             saved,
             rows_sum: fields.u64()?,
+            entries: fields.u64()?,
         })
     }
 
@@ -179,11 +189,18 @@ mod tests {
         },
     ];
 
+    const SAVING: Saving = Saving {
+        now: 99,
+        entries: 12,
+        seed: 5,
+    };
+
     #[test]
     fn blocks_read_as_they_were_written() {
-        let bytes = UsesBlock::encode(&USES, (7, 640), (99, 5));
+        let bytes = UsesBlock::encode(&USES, (7, 640), &SAVING);
         let block = UsesBlock::decode(&bytes, 5, 640).expect("valid");
         assert_eq!((block.segment, block.count, block.saved), (7, 2, 99));
+        assert_eq!(block.entries, 12);
         assert_eq!(block.whole_len(), bytes.len() as u64);
         let rows = &bytes[USES_BLOCK as usize..][..block.rows_len() as usize];
         assert_eq!(payload_sum(rows), block.rows_sum);
@@ -195,7 +212,7 @@ mod tests {
 
     #[test]
     fn no_changed_bit_cut_or_other_place_is_taken_for_valid() {
-        let block = UsesBlock::encode(&USES, (7, 640), (99, 5));
+        let block = UsesBlock::encode(&USES, (7, 640), &SAVING);
         let header = UsesHeader { size: 4096 }.encode(&[3; 16], 5);
         for bit in 0..8 * USES_BLOCK as usize {
             let mut damaged = block.clone();

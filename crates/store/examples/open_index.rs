@@ -1,0 +1,282 @@
+//! What it takes to open a zone of many small entries, and what its index costs.
+//!
+//! `cargo xtask store-bench open` and `… index`, or
+//! `cargo run --release -p millpond-store --example open_index -- open|index [ENTRIES] [DIR]`
+//!
+//! The zone is made once in DIR (a temporary one if there is none, removed in the end) and opened
+//! by processes of their own, so that what is measured of memory is the zone's alone: after a
+//! close, and after a process that had it open was killed. The files are in the page cache, unless
+//! memory is short.
+//!
+//! Bounds: a million entries in half a second and ten million in four, twice that after a kill;
+//! 64 bytes of memory an entry, all of the process included; 200 ns a lookup.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use millpond_store::{Key, Platform, SystemClock, Zone, ZoneConf};
+
+const BODY: usize = 20;
+const HEAD: usize = 30;
+/// Keys that are looked up, in no order.
+const PROBES: u64 = 1 << 20;
+/// Entries that are looked up in the memory tier.
+const KEPT: u64 = 100_000;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let word = |at: usize| words.get(at).map(String::as_str);
+    let entries = word(1).and_then(|word| word.parse().ok());
+    let entries: u64 = entries.unwrap_or(10_000_000);
+    let dir = word(2).map(PathBuf::from);
+    match word(0).unwrap_or("open") {
+        "child-open" => child_open(&conf(&dir.expect("a directory"), entries), entries),
+        "child-index" => child_index(&conf(&dir.expect("a directory"), entries), entries),
+        "child-killed" => child_killed(&conf(&dir.expect("a directory"), entries)),
+        what => parent(what, entries, dir),
+    }
+}
+
+fn conf(dir: &Path, entries: u64) -> ZoneConf {
+    ZoneConf {
+        max_size: Some(entries * 400 + (1 << 30)),
+        inactive: Duration::from_secs(1_000_000),
+        memory: 256 << 20,
+        ..ZoneConf::new("open", dir)
+    }
+}
+
+fn parent(what: &str, entries: u64, given: Option<PathBuf>) -> ExitCode {
+    let own = std::env::temp_dir().join(format!("open-index-{}", std::process::id()));
+    let dir = given.clone().unwrap_or_else(|| own.clone());
+    if !dir.join("millpond.zone").exists() {
+        fill(&conf(&dir, entries), entries);
+    }
+    let run = |word: &str| {
+        let this = std::env::current_exe().expect("this program");
+        let mut child = Command::new(this);
+        child.arg(word).arg(entries.to_string()).arg(&dir);
+        child.status().expect("started").success()
+    };
+    let is_fine = match what {
+        "index" => run("child-index"),
+        _ => {
+            println!("after a close:");
+            let closed = run("child-open");
+            // It ends without closing the zone, and says so.
+            run("child-killed");
+            println!("after a kill:");
+            run("child-open") && closed
+        }
+    };
+    if given.is_none() {
+        std::fs::remove_dir_all(own).expect("removed");
+    }
+    match is_fine {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+fn key(number: u64) -> Key {
+    Key::of(&number.to_le_bytes())
+}
+
+fn fill(conf: &ZoneConf, entries: u64) {
+    let began = Instant::now();
+    let zone = Zone::open(conf.clone(), Arc::new(SystemClock)).expect("open");
+    for number in 0..entries {
+        store(&zone, number);
+    }
+    zone.close();
+    println!("{entries} entries made in {:.1?}", began.elapsed());
+}
+
+fn store(zone: &Arc<Zone>, number: u64) {
+    loop {
+        let mut writer = zone.begin(key(number), Some(BODY as u64)).expect("begun");
+        writer.set_head(Bytes::from_static(&[b'h'; HEAD]));
+        let body = Bytes::from_static(&[b'x'; BODY]);
+        let stored = writer.append(body).and_then(|()| writer.finish());
+        if stored.is_ok() {
+            return;
+        }
+        zone.flush();
+    }
+}
+
+fn child_killed(conf: &ZoneConf) -> ExitCode {
+    let zone = Zone::open(conf.clone(), Arc::new(SystemClock)).expect("open");
+    assert!(zone.loaded());
+    for number in 0..100_000 {
+        store(&zone, number);
+    }
+    zone.flush();
+    std::process::exit(1);
+}
+
+/// Opens the zone, and asks for entries meanwhile.
+fn child_open(conf: &ZoneConf, entries: u64) -> ExitCode {
+    let told = Arc::new(std::sync::Mutex::new(false));
+    let hears = Arc::clone(&told);
+    let platform = Platform {
+        events: Arc::new(move |event| {
+            println!("  {event}");
+            *hears.lock().expect("whole") |= event.to_string().contains("not closed");
+        }),
+        ..Platform::default()
+    };
+    let began = Instant::now();
+    let zone = Zone::open_on(conf.clone(), Arc::new(SystemClock), platform).expect("open");
+    let opened = began.elapsed();
+    let mut first = None;
+    let (mut asked, mut hits, mut number) = (0_u64, 0_u64, 0_u64);
+    while zone.usage().entries < entries && began.elapsed() < Duration::from_secs(60) {
+        for _ in 0..100 {
+            number = (number + 7_654_321) % entries;
+            asked += 1;
+            if zone.find(&key(number)).is_some() {
+                hits += 1;
+                first.get_or_insert_with(|| began.elapsed());
+            }
+        }
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+    assert!(zone.loaded());
+    let loaded = began.elapsed();
+    let first = first.unwrap_or(loaded);
+    let cpu = cpu_time();
+    println!("  there after {opened:.1?}, first hit after {first:.1?}, loaded after {loaded:.1?}");
+    println!("  {hits} of {asked} look-ups were hits meanwhile; {cpu:.1} s of CPU time");
+    let factor = if *told.lock().expect("whole") {
+        2.0
+    } else {
+        1.0
+    };
+    let bound = factor
+        * if entries <= 1_000_000 {
+            0.5
+        } else {
+            entries as f64 / 2.5e6
+        };
+    let is_fine = loaded.as_secs_f64() < bound && zone.usage().entries == entries;
+    println!("  bound: {bound:.1} s: {}", verdict(is_fine));
+    zone.close();
+    match is_fine {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+fn child_index(conf: &ZoneConf, entries: u64) -> ExitCode {
+    let before = memory("VmRSS");
+    let zone = Zone::open(conf.clone(), Arc::new(SystemClock)).expect("open");
+    assert!(zone.loaded());
+    let usage = zone.usage();
+    assert_eq!(usage.entries, entries);
+    let each = |bytes: u64| bytes as f64 / entries as f64;
+    let (all, peak) = (memory("VmRSS"), memory("VmHWM"));
+    println!(
+        "memory of the process: {:.1} bytes an entry ({:.1} of it tables), at its peak {:.1}; \
+         {} KiB of it without the zone",
+        each(all),
+        each(usage.index_bytes),
+        each(peak),
+        before / 1024
+    );
+    let mut is_fine = each(all) <= 64.0;
+    let keys: Vec<Key> = (0..PROBES).map(|n| key(n * 7_654_321 % entries)).collect();
+    for threads in [1, 2] {
+        let nanos = look_up(threads, &keys, &|key| zone.peek(key));
+        println!("{threads} threads, any of all: {nanos:.0} ns a lookup in the index");
+        is_fine &= nanos < 200.0;
+    }
+    let kept: Vec<Key> = (0..PROBES).map(|n| key(n * 7919 % KEPT)).collect();
+    for key in kept.iter().take(KEPT as usize) {
+        zone.find(key);
+    }
+    for threads in [1, 2] {
+        let nanos = look_up(threads, &kept, &|key| zone.find(key).is_some());
+        println!("{threads} threads, {KEPT} in memory: {nanos:.0} ns to find an entry");
+    }
+    let nanos = read_memory(usage.index_bytes);
+    println!(
+        "for comparison: {nanos:.0} ns to read any word of as much memory, after the one before"
+    );
+    println!("bounds: 64 bytes and 200 ns: {}", verdict(is_fine));
+    match is_fine {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+/// Nanoseconds of CPU time for each call, the best of three rounds.
+fn look_up(threads: usize, keys: &[Key], find: &(dyn Fn(&Key) -> bool + Sync)) -> f64 {
+    let round = |_: u32| {
+        let spent: u64 = std::thread::scope(|scope| {
+            let run = |thread: usize| {
+                let (front, back) = keys.split_at(keys.len() / threads * thread);
+                scope.spawn(move || {
+                    assert!(back.iter().chain(front).all(find));
+                    thread_time()
+                })
+            };
+            let running: Vec<_> = (0..threads).map(run).collect();
+            let ended = running.into_iter().map(|thread| thread.join());
+            ended.map(|spent| spent.expect("every key is found")).sum()
+        });
+        spent as f64 / (keys.len() * threads) as f64
+    };
+    (0..3).map(round).fold(f64::INFINITY, f64::min)
+}
+
+/// Nanoseconds of CPU time for a read that must wait for the one before: what the machine allows.
+fn read_memory(bytes: u64) -> f64 {
+    let words: Vec<u64> = (0..bytes / 8)
+        .map(|word| word.wrapping_mul(0x9e37_79b9))
+        .collect();
+    let began = thread_time();
+    let mut at = 1;
+    for step in 0..PROBES {
+        at = (words[at] ^ step).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize % words.len();
+    }
+    std::hint::black_box(at);
+    (thread_time() - began) as f64 / PROBES as f64
+}
+
+/// Nanoseconds that this thread has run, whatever else the machine does.
+fn thread_time() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("schedstat");
+    let first = stat.split_whitespace().next().expect("a number");
+    first.parse().expect("a number")
+}
+
+/// Seconds that this process has run.
+fn cpu_time() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("stat");
+    let fields = stat.rsplit(')').next().expect("fields").split_whitespace();
+    // User and system time, in hundredths of a second.
+    let ticks = fields
+        .skip(11)
+        .take(2)
+        .map(|ticks| ticks.parse::<f64>().expect("a number"));
+    ticks.sum::<f64>() / 100.0
+}
+
+fn verdict(is_fine: bool) -> &'static str {
+    if is_fine { "kept" } else { "missed" }
+}
+
+/// Bytes of a line of `/proc/self/status`.
+fn memory(name: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("status");
+    let line = status
+        .lines()
+        .find(|line| line.starts_with(name))
+        .expect("a line");
+    let number = line.split_whitespace().nth(1).expect("a number");
+    number.parse::<u64>().expect("a number") * 1024
+}
