@@ -218,7 +218,6 @@ impl Inner {
         let (uses, missing) = self.uses_of(id);
         let now = self.now_s();
         let mut uses = Joined::new(&uses, missing);
-        let doubt = lock(&self.disk.log).doubt;
         let mut slots = Vec::with_capacity(PIECE);
         for row in rows {
             if slots.len() == PIECE {
@@ -240,11 +239,7 @@ impl Inner {
                 slot = slot.saved();
             }
             if row.is_sliced {
-                slot = slot.sliced();
-            }
-            let oldest = row.needs.iter().copied().fold(id, u32::min);
-            if row.is_sliced && oldest < doubt {
-                slot = slot.unverified();
+                slot = slot.sliced().unverified();
             }
             match row.needs.is_empty() {
                 true => slots.push(slot),

@@ -19,11 +19,9 @@
 //!    kernel still sends what it was given of them, and takes it from the page cache. So no old
 //!    segment goes on.
 //! 5. What a dead process had written counts as not synced, so it is synced with the rest.
-//! 6. Slices that an unclean stop may have torn are in doubt until they were compared, also after
-//!    clean stops; the superblock says which.
 //!
-//! Bodies in slices that are in doubt are compared with their checksums before their first use,
-//! because a lost page of a body leaves no trace in its record.
+//! Bodies in slices that another process wrote are compared with their checksums before their first
+//! use: a lost page of a body leaves no trace in its record, nor does one that changed at rest.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -52,7 +50,7 @@ use crate::index::Index;
 use crate::key::Key;
 use crate::lend::Limits;
 use crate::load::Loading;
-use crate::lock::{lock, read};
+use crate::lock::lock;
 use crate::volume::{Counters, Event, Inner, Platform, ZoneConf};
 
 /// Threads that open segments; more are no use for a disk.
@@ -238,7 +236,6 @@ impl Opening {
             created_ms: now_ms,
             shutdown: Shutdown::Clean,
             next_segment: 1,
-            doubt: 0,
             membership: None,
         };
         let existing = match self.io.open(&path) {
@@ -368,7 +365,6 @@ impl Inner {
             self.put_away(opening, *id)?;
         }
         self.take_over(probed, superblock.shutdown);
-        self.doubt(superblock);
         self.loading
             .begin(self.clock.now(), superblock.shutdown == Shutdown::Unclean);
         self.expect_rows();
@@ -502,16 +498,6 @@ impl Inner {
         Ok(())
     }
 
-    /// Finds out which slices may have been torn: after an unclean stop all that there are, and
-    /// after a clean one those that nobody has compared since an unclean one.
-    fn doubt(&self, superblock: &Superblock) {
-        let mut log = lock(&self.disk.log);
-        log.doubt = match superblock.shutdown {
-            Shutdown::Unclean => log.next_segment,
-            Shutdown::Clean => superblock.doubt,
-        };
-    }
-
     /// Puts the segments in the log, to be loaded.
     fn take_over(&self, probed: Vec<Probed>, shutdown: Shutdown) {
         // INVARIANT 5.
@@ -629,16 +615,11 @@ impl Inner {
         let Some(file) = &*superblock else {
             return Ok(());
         };
-        let (next_segment, doubt) = {
-            let log = lock(&self.disk.log);
-            (log.next_segment, log.doubt)
-        };
         let block = Superblock {
             uuid: self.disk.uuid,
             created_ms: self.disk.created_ms,
             shutdown,
-            next_segment,
-            doubt,
+            next_segment: lock(&self.disk.log).next_segment,
             membership: *lock(&self.disk.membership),
         };
         let bytes = Bytes::from(block.encode());
@@ -648,22 +629,9 @@ impl Inner {
         wrote.map_err(|error| StoreError::io("write", &path, error))
     }
 
-    /// Forgets the doubt if all slices were compared.
-    fn settle_doubt(&self) {
-        if lock(&self.disk.log).doubt == 0 {
-            return;
-        }
-        let mut shards = self.index.shards();
-        let is_doubted =
-            shards.any(|shard| read(shard).table.iter().any(|slot| slot.is_unverified()));
-        if !is_doubted {
-            lock(&self.disk.log).doubt = 0;
-        }
-    }
-
     /// Seals, syncs and marks the zone clean, after the last write.
     pub(crate) fn shut_down(&self) {
-        let is_loaded = self.loading.wait();
+        self.loading.wait();
         self.close_uses();
         let unsealed: Vec<u32> = {
             let log = lock(&self.disk.log);
@@ -687,9 +655,6 @@ impl Inner {
             let log = lock(&self.disk.log);
             log.segments.values().all(Segment::is_whole) && are_synced
         };
-        if is_loaded {
-            self.settle_doubt();
-        }
         // INVARIANT 2. If the mark cannot be written, the next start takes the longer way.
         if is_whole && let Err(error) = self.write_superblock(Shutdown::Clean) {
             self.report(&Event::WriteFailed(error.to_string()));

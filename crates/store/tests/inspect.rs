@@ -66,7 +66,8 @@ fn check(glance: &Glance) -> Checked {
         bytes += more;
         ControlFlow::Continue(())
     });
-    assert!(checked != Checked::Sound || bytes == glance.summary().body_len);
+    // What is on its way to the disk is not compared.
+    assert!(checked != Checked::Sound || [0, glance.summary().body_len].contains(&bytes));
     checked
 }
 

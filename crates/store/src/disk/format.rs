@@ -21,10 +21,8 @@ pub(crate) use self::uses::{Saving, USES_BLOCK, USES_HEADER, Use, UsesBlock, Use
 
 use crate::key::Key;
 
-/// Version of everything that this file lays out and that has no other.
+/// Version of everything that this file lays out.
 pub(crate) const VERSION: u32 = 1;
-/// Version of the superblock. The first one did not say what is in doubt.
-const SUPERBLOCK_VERSION: u32 = 2;
 /// Records begin at multiples of this.
 pub(crate) const ALIGN: u32 = 16;
 /// Bytes of a record header.
@@ -146,9 +144,6 @@ pub(crate) struct Superblock {
     pub(crate) shutdown: Shutdown,
     /// A segment number that was never used; also above those whose files are gone.
     pub(crate) next_segment: u32,
-    /// Slices in segments below this number are compared with their checksums before they are
-    /// first used: an unclean stop may have torn them. 0: none.
-    pub(crate) doubt: u32,
     /// The set of disks that this one is of; none if it never had company.
     pub(crate) membership: Option<Membership>,
 }
@@ -194,12 +189,12 @@ impl Superblock {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut block = Vec::with_capacity(SUPERBLOCK as usize);
         block.extend_from_slice(&SUPERBLOCK_MAGIC.to_le_bytes());
-        block.extend_from_slice(&SUPERBLOCK_VERSION.to_le_bytes());
+        block.extend_from_slice(&VERSION.to_le_bytes());
         block.extend_from_slice(&u32::from(self.shutdown == Shutdown::Clean).to_le_bytes());
         block.extend_from_slice(&self.uuid);
         block.extend_from_slice(&self.created_ms.to_le_bytes());
         block.extend_from_slice(&self.next_segment.to_le_bytes());
-        block.extend_from_slice(&self.doubt.to_le_bytes());
+        block.extend_from_slice(&[0; 4]);
         seal(&mut block, 0);
         if let Some(membership) = &self.membership {
             block.resize(MEMBERSHIP_AT, 0);
@@ -216,11 +211,7 @@ impl Superblock {
             return None;
         }
         let mut fields = Fields(block);
-        if fields.u64()? != SUPERBLOCK_MAGIC {
-            return None;
-        }
-        // In the first version the field was reserved and 0: it doubted nothing after a clean stop.
-        if !matches!(fields.u32()?, 1 | SUPERBLOCK_VERSION) {
+        if fields.u64()? != SUPERBLOCK_MAGIC || fields.u32()? != VERSION {
             return None;
         }
         let shutdown = match fields.u32()? {
@@ -232,7 +223,6 @@ impl Superblock {
             uuid: fields.bytes()?,
             created_ms: fields.u64()?,
             next_segment: fields.u32()?,
-            doubt: fields.u32()?,
             membership: Membership::decode(file),
         })
     }

@@ -153,7 +153,7 @@ pub(crate) struct Segment {
     pub(crate) load: Load,
     /// Whether the rows are on the disk and no longer in memory.
     pub(crate) is_sealed: bool,
-    /// Whether a write to it or a sync of it went wrong: its slices are in doubt after a stop.
+    /// Whether a write to it or a sync of it went wrong: the zone was not closed in order.
     pub(crate) is_damaged: bool,
     /// Whether its rows have no room: it is scanned at each start.
     pub(crate) is_unsealable: bool,
@@ -229,8 +229,6 @@ pub(crate) struct Log {
     pub(crate) active: u32,
     /// Number of the next segment.
     pub(crate) next_segment: u32,
-    /// Slices in segments below this number may have been torn; 0 if none.
-    pub(crate) doubt: u32,
     /// A segment whose entries in use were written again, until those are synced.
     pub(crate) turned: Option<Turned>,
     /// All segments in the table, by age.
@@ -252,7 +250,6 @@ impl Log {
             plan,
             active: 0,
             next_segment: 1,
-            doubt: 0,
             turned: None,
             segments: BTreeMap::new(),
             retired: Vec::new(),

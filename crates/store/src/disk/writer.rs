@@ -8,7 +8,7 @@
 //!    Jobs that carry no bytes are bounded by the fills and segments that there are.
 //! 2. What was reserved is released exactly once, written or not.
 //! 3. A failed write takes away the entry that needed it, also from the summary of its segment: no
-//!    older version comes back in its place. The next start doubts the slices of that segment.
+//!    older version comes back in its place.
 //!
 //! Reads are made by their callers; tombstones too, because they must be written before the call
 //! returns.

@@ -39,7 +39,6 @@ fn structures_have_their_documented_sizes() {
         created_ms: 5,
         shutdown: Shutdown::Clean,
         next_segment: 2,
-        doubt: 0,
         membership: None,
     };
     let segment = SegmentHeader {
@@ -71,7 +70,6 @@ fn superblock_survives_and_no_bit_may_flip() {
         created_ms: 77,
         shutdown: Shutdown::Unclean,
         next_segment: 12,
-        doubt: 7,
         membership: Some(Membership {
             set: [3; 16],
             generation: 9,
