@@ -234,6 +234,16 @@ impl Body {
         matches!(self, Body::Empty)
     }
 
+    /// The pieces that are there already.
+    pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        let (one, many) = match self {
+            Body::One(piece) => (Some(piece), None),
+            Body::Many(pieces) => (None, Some(pieces)),
+            Body::Empty | Body::Stream(_) => (None, None),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+
     /// Whether any part of it can be had, also several, in any order.
     pub fn has_random_access(&self) -> bool {
         match self {

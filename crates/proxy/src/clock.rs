@@ -30,6 +30,11 @@ pub async fn sleep_until(deadline: Instant) {
     tokio::time::sleep_until(deadline).await;
 }
 
+/// What comes of a future for at most `timeout`.
+pub async fn within<F: Future>(timeout: Duration, future: F) -> Option<F::Output> {
+    tokio::time::timeout(timeout, future).await.ok()
+}
+
 /// Waits for `duration`.
 pub async fn pause(duration: Duration) {
     tokio::time::sleep_until(instant() + duration).await;

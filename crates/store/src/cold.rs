@@ -17,7 +17,7 @@ use std::sync::{Arc, Weak};
 
 use hashbrown::HashMap;
 
-use crate::disk::pool::{Busy, Load};
+use crate::disk::pool::{Busy, Haste, Load};
 use crate::disk::reader::ReadError;
 use crate::disk::segment::Place;
 use crate::entry::Entry;
@@ -86,12 +86,9 @@ impl Inner {
         if let Some(look) = self.look_among_reads(slot) {
             return look;
         }
-        // A stalled disk is not asked at all: the question may make the kernel read ahead.
-        if self.disk.readers.pool().is_stalled() {
-            return Look::Stalled;
-        }
         // What is wrong with a record is found out apart: to say so is to write.
         if !must_verify(slot)
+            && self.disk.readers.pool().may_look()
             && let Some(read @ (Ok(_) | Err(ReadError::Gone))) = self.disk.try_read_entry(slot)
         {
             return self.take_read(slot, read).into();
@@ -118,7 +115,7 @@ impl Inner {
         }
         let (this, slot) = (self.weak(), *slot);
         let read = move || this.upgrade().and_then(|inner| inner.find_on_disk(&slot));
-        let Ok(read) = Load::start(self.disk.readers.pool(), read) else {
+        let Ok(read) = Load::start((self.disk.readers.pool(), Haste::OrNotAtAll), read) else {
             return Look::Stalled;
         };
         // There are not more of them than requests that wait, and threads that read.

@@ -253,6 +253,11 @@ impl Entry {
         &self.stored.head
     }
 
+    /// Whether it is the same one, and not another of the same key.
+    pub fn is(&self, other: &Self) -> bool {
+        self.stored.key == other.stored.key && self.stored.place == other.stored.place
+    }
+
     /// Length of the body.
     pub fn len(&self) -> u64 {
         self.stored.len

@@ -79,12 +79,24 @@ impl Drop for Fill {
     }
 }
 
+/// How often it is noted how far a fill was written.
+const MARK_MS: u64 = 500;
+
+/// Bytes from here on were not written before.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    at: u64,
+    ms: u64,
+}
+
 /// What the lock of a fill protects.
 #[derive(Debug)]
 pub(crate) struct FillState {
     pub(crate) view: ViewState,
     pub(crate) written: u64,
     pub(crate) allocated: u64,
+    /// When what was written last was written.
+    marks: [Mark; 2],
     /// Nothing from here on was handed out as a file region; at most `written`.
     pub(crate) handed: u64,
     pub(crate) tail: VecDeque<Bytes>,
@@ -127,6 +139,10 @@ impl Fill {
                 view: ViewState::Filling,
                 written: 0,
                 allocated: 0,
+                marks: [Mark {
+                    at: 0,
+                    ms: began_ms,
+                }; 2],
                 handed: 0,
                 tail: VecDeque::new(),
                 slices: Vec::new(),
@@ -211,8 +227,13 @@ impl Fill {
 
     /// Notes that the bytes of a write are in the kernel. The segments of reservations that are
     /// whole now.
-    pub(crate) fn wrote(&self, size: u64) -> Vec<u32> {
+    pub(crate) fn wrote(&self, size: u64, now_ms: u64) -> Vec<u32> {
         let mut state = self.state();
+        let [_, last] = state.marks;
+        if now_ms.saturating_sub(last.ms) >= MARK_MS {
+            let at = state.written;
+            state.marks = [last, Mark { at, ms: now_ms }];
+        }
         state.written += size;
         state.charged = state.charged.saturating_sub(size);
         let written = state.written;
@@ -255,7 +276,7 @@ impl Fill {
             let Some((_, file)) = state.files.iter().find(|(id, _)| *id == slice.segment) else {
                 break;
             };
-            let file = HeldFile::new(file, None);
+            let file = HeldFile::written(file, written_ms(&state.marks, position));
             file_region(&mut regions, file, slice, position..stop);
             position = stop;
         }
@@ -348,6 +369,16 @@ pub(crate) struct PendingWrite {
     pub(crate) offset: u64,
     pub(crate) bufs: Vec<Bytes>,
     pub(crate) size: u64,
+}
+
+/// When a byte that was written was not written before.
+fn written_ms(marks: &[Mark; 2], position: u64) -> u64 {
+    let [before, last] = marks;
+    match position {
+        _ if position >= last.at => last.ms,
+        _ if position >= before.at => before.ms,
+        _ => 0,
+    }
 }
 
 /// The slice that holds a position of the body.

@@ -60,6 +60,7 @@ pub use admit::{NotStored, Writer};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use cold::{Cold, Look};
 pub use disk::io::{DirEntry, DiskIo, RealIo, Tried};
+pub use disk::pool::Haste;
 pub use disk::power::PowerIo;
 pub use disk::ready::{HeldFile, LoadError, Loading, WINDOW};
 pub use disk::sim::{Fault, SimIo};

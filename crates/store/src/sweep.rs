@@ -98,6 +98,10 @@ impl Inner {
         if u64::from(size) + u64::from(rows_len) > self.disk.record_limit() {
             return Err(NotStored::TooLarge);
         }
+        // A disk that does not read would not make a file either, and the caller is a worker.
+        if self.disk.readers.pool().is_stalled() {
+            return Err(NotStored::Disk);
+        }
         let may_seal = lock(&self.disk.log).close_active();
         if let Some(closed) = may_seal {
             self.disk.queue.push(crate::disk::writer::Job::Seal(closed));

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_store::{
-    Cold, Fault, HeldFile, Key, LoadError, Loading, Look, ManualClock, Platform, Region, SimIo,
-    Zone, ZoneConf,
+    Cold, Fault, Haste, HeldFile, Key, LoadError, Loading, Look, ManualClock, Platform, Region,
+    SimIo, Zone, ZoneConf,
 };
 
 struct Bench {
@@ -230,16 +230,21 @@ async fn a_body_is_ready_once_it_was_loaded() {
     assert_eq!(file.ready_len(offset, len), len);
     bench.clock.advance(Duration::from_secs(2));
     assert_eq!(file.ready_len(offset, len), 0);
-    let loads: Vec<Loading> = (0..1000).map(|_| file.load(offset, len)).collect();
+    let loads: Vec<Loading> = (0..1000)
+        .map(|_| file.load(offset, len, Haste::OrNotAtAll))
+        .collect();
     bench.until_stalled(1);
     assert_eq!(bench.io.stalled(), 1);
     bench.io.set(Fault::None);
     for load in loads {
         assert!(load.done().await.expect("no error") > 0);
     }
-    load_all(|at| file.load(offset + at, len - at), len)
-        .await
-        .expect("no error");
+    load_all(
+        |at| file.load(offset + at, len - at, Haste::OrNotAtAll),
+        len,
+    )
+    .await
+    .expect("no error");
     bench.io.set(Fault::Stall);
     assert_eq!(file.ready_len(offset, len), len);
     let mut bytes = vec![0; len as usize];
@@ -257,13 +262,18 @@ async fn a_body_that_cannot_be_loaded_says_why() {
     let (file, offset, len) = file_of(&zone, 1);
     bench.io.set(Fault::ReadError);
     assert_eq!(file.ready_len(offset, len), 0);
-    let refused = file.load(offset, len).done().await;
+    let refused = file.load(offset, len, Haste::OrNotAtAll).done().await;
     assert!(matches!(refused, Err(LoadError::Io(_))), "{refused:?}");
     bench.io.set(Fault::Stall);
-    let loads: Vec<Loading> = (0..300).map(|at| file.load(offset + at, 1)).collect();
+    let loads: Vec<Loading> = (0..300)
+        .map(|at| file.load(offset + at, 1, Haste::OrNotAtAll))
+        .collect();
     bench.until_stalled(4);
     bench.clock.advance(Duration::from_secs(1));
-    assert_eq!(file.load(offset, len).done().await, Err(LoadError::Busy));
+    assert_eq!(
+        file.load(offset, len, Haste::OrNotAtAll).done().await,
+        Err(LoadError::Busy)
+    );
     bench.io.set(Fault::None);
     let mut refused = 0;
     for load in loads {
@@ -295,7 +305,12 @@ async fn load_and_read(zone: &Zone, number: usize) -> (Vec<u8>, Result<(), LoadE
             panic!("{region:?}");
         };
         assert_eq!(file.ready_len(offset, len), 0, "it is in doubt");
-        if let Err(error) = load_all(|at| file.load(offset + at, len - at), len).await {
+        if let Err(error) = load_all(
+            |at| file.load(offset + at, len - at, Haste::OrNotAtAll),
+            len,
+        )
+        .await
+        {
             return (read, Err(error));
         }
         assert_eq!(file.ready_len(offset, len), len);

@@ -1,8 +1,8 @@
 //! The body of a fill: from the origin into the store, at the origin's speed, for whoever reads.
 //!
 //! The pump is a task that belongs to no client. It stops reading the origin while the disk is
-//! behind, finishes the entry when the body is whole, and gives it up when it is not. If the store
-//! takes no more half-way (full, failing), the leader's client still gets the rest, through a short
+//! behind, unless the disk stands still, finishes the entry when the body is whole, and gives it up when it is not. If the store
+//! takes no more half-way (full, failing, stalled), the leader's client still gets the rest, through a short
 //! channel; others who read along see the end.
 //!
 //! Invariants:
@@ -11,11 +11,14 @@
 //!    comes twice.
 //! 3. Memory is bounded: the store's write window, or `OVERFLOW_PIECES` pieces for the leader.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use millpond_store::{Entry, NotStored, View, Writer};
 use tokio::sync::mpsc;
 
 use super::{FillEnd, Lead};
+use crate::clock;
 use crate::step::{Clients, FetchEnd, Fetched, Outcome};
 
 /// Pieces that wait for the leader's client once the store has refused (a piece is one read from
@@ -25,6 +28,10 @@ const OVERFLOW_PIECES: usize = 4;
 /// Pieces that are read at once before the answer is handed on: a small body is then stored and
 /// sent whole.
 const PRIME_PIECES: usize = 8;
+
+/// A disk that has written nothing for so long is not waited for (arbitrary: what a disk that works
+/// takes for its slowest request).
+const STALLED: Duration = Duration::from_secs(1);
 
 /// Reads a running fill.
 #[derive(Debug)]
@@ -42,6 +49,21 @@ pub struct Pump<F> {
     writer: Writer,
     overflow: mpsc::Sender<Result<Bytes, FetchEnd>>,
     held: Option<Held>,
+}
+
+/// Waits until the disk has caught up with a writer; false if it stands still.
+pub(crate) async fn has_room(writer: &Writer) -> bool {
+    loop {
+        let backlog = writer.backlog();
+        let deadline = clock::now().checked_add(STALLED);
+        if clock::within(deadline, writer.room()).await.is_some() {
+            return true;
+        }
+        // Each round, the disk has written some of it.
+        if writer.backlog() >= backlog {
+            return false;
+        }
+    }
 }
 
 /// What the non-waiting round found and the waiting one must deal with.
@@ -127,7 +149,9 @@ impl<F: Fetched> Pump<F> {
             None => {}
         }
         loop {
-            self.writer.room().await;
+            if !has_room(&self.writer).await {
+                return self.run_unstored(Bytes::new(), lead).await;
+            }
             match self.fetched.next().await {
                 Some(Ok(bytes)) => {
                     lead.moved();

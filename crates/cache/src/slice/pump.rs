@@ -18,6 +18,7 @@ use millpond_store::Writer;
 use super::answer::{Asked, Judged, judge};
 use super::filling::Filling;
 use super::generation::{Generation, Purpose, Run, RunEnd, Tail};
+use crate::fill::pump::has_room;
 use crate::step::{self, Ask, Clients, Exchange, FetchEnd, FetchFailure, Fetched, Outcome};
 
 /// Ends a run in whatever way its task ends.
@@ -263,9 +264,13 @@ impl Arriving {
         }
     }
 
-    async fn room(&self) {
-        if let Some(writer) = &self.writer {
-            writer.room().await;
+    /// Waits until the disk has caught up; goes on without it if it stands still.
+    async fn room(&mut self) {
+        if let Some(writer) = &self.writer
+            && !has_room(writer).await
+        {
+            self.writer = None;
+            self.filling.leave_view();
         }
     }
 

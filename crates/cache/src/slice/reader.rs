@@ -24,7 +24,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use millpond_store::{Cold, HeldFile, Loading, Region};
+use millpond_store::{Cold, Haste, HeldFile, Loading, Region};
 use tokio::time::Instant;
 
 use super::filling::Filling;
@@ -328,7 +328,7 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
                     Err((file, region)) if disk == Disk::Awaited => {
                         self.at = self.reading_body(
                             index,
-                            file.load(region.start, region.end - region.start),
+                            file.load(region.start, region.end - region.start, Haste::OrNotAtAll),
                         );
                         return Ok(());
                     }

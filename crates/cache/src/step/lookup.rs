@@ -22,7 +22,7 @@ use crate::reason::{Note, Reason};
 use crate::slice::table::Habit;
 use crate::status::CacheStatus;
 use crate::use_stale::StaleCause;
-use crate::variant::{RequestFields, Siblings};
+use crate::variant::{RequestFields, Siblings, VariantKey};
 use crate::verdict::{Verdict, verdict};
 use crate::zone::{FoundEntry, LookedUp, Unread};
 
@@ -99,9 +99,22 @@ impl Lookup {
             lookup: &|name| x.field(name),
             spelling: walk.rules.spelling(),
         };
-        match &self.round {
+        let looked_up = match &self.round {
             Round::Variant(siblings) => walk.zone.look_up_variant(&walk.key, siblings, &fields),
             Round::First | Round::Again => walk.zone.look_up(&walk.key, &fields),
+        };
+        match (looked_up, &walk.past) {
+            (LookedUp::Found(found), Some(past)) if past.is(&found.entry) => {
+                let wanted = match found.key == walk.key.key {
+                    true => VariantKey::first(found.key),
+                    false => VariantKey {
+                        key: found.key,
+                        seed: found.head.seed,
+                    },
+                };
+                LookedUp::Unread(wanted, Unread::Stalled)
+            }
+            (looked_up, _) => looked_up,
         }
     }
 

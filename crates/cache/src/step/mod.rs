@@ -262,6 +262,8 @@ pub struct Walk {
     pub rules: Rules,
     /// How bodies are kept in slices; `None` where they are not.
     pub slicing: Option<Slicing>,
+    /// An entry whose body its disk did not give in time: it is as if it were not there.
+    pub past: Option<Entry>,
 }
 
 impl Walk {

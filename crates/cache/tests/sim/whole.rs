@@ -540,6 +540,7 @@ async fn request(world: Rc<World>, policies: Arc<Policies>, client: Client) {
         policies,
         rules: Rules::Nginx,
         slicing: None,
+        past: None,
     };
     let mut x = SimExchange {
         world: Rc::clone(&world),

@@ -24,7 +24,7 @@ pub fn of_entry(entry: &Entry) -> Body {
         return Body::from(bytes.clone());
     }
     let pieces: VecDeque<Piece> = entry
-        .regions(0..entry.len())
+        .regions_to_load(0..entry.len())
         .filter(|region| !region.is_empty())
         .map(piece)
         .collect();

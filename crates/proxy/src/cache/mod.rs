@@ -10,6 +10,7 @@ pub mod body;
 pub mod by_rfc;
 pub mod exchange;
 pub mod leap;
+pub mod loaded;
 pub mod pass;
 pub mod post;
 pub mod purge;

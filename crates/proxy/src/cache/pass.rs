@@ -19,6 +19,7 @@ use super::body::{self, FillBody};
 use super::by_rfc;
 use super::exchange::{Failed, Origin, PassExchange, clients_range};
 use super::leap;
+use super::loaded;
 use super::slice;
 use super::status_header::{self, Told};
 use super::zones::LocationCache;
@@ -46,12 +47,13 @@ pub async fn run(
     // All slices are one entry: of that range the key says nothing.
     req.slice_range = None;
     let text = key(req, target)?;
-    let walk = Walk {
+    let mut walk = Walk {
         zone,
         key: PrimaryKey::new(text),
         policies: Arc::clone(&cache.policies),
         rules: by_rfc::rules(req, target),
         slicing: slice::slicing(req, target),
+        past: None,
     };
     let tries_before = status_header::tries(req);
     for _ in 0..WALKS_MAX {
@@ -67,7 +69,14 @@ pub async fn run(
             return answer_from_origin(req, target, (served, &walk), tries_before).await;
         };
         if found.head.sliced.is_none() {
-            return answer_with(req, target, (served, &walk), tries_before);
+            let response = answer_with_entry(req, target, (found, *status, &walk), tries_before);
+            if loaded::is_begun(req, &response)
+                || Box::pin(loaded::begin(req, &response, cache.policies.disk.timeout)).await
+            {
+                return Ok(response);
+            }
+            walk.past = Some(found.entry.clone());
+            continue;
         }
         let opened = from_slices(req, target, (&walk, tries_before), (found, *status));
         match Box::pin(opened).await {
@@ -148,8 +157,12 @@ pub fn answer_with(
     let mut told = told(walk, tries_before);
     let mut response = match served {
         Served::Entry(found, status) => {
-            told.valid_until = Some(found.head.valid_until);
-            from_entry(req, target, &found, status)
+            return Ok(answer_with_entry(
+                req,
+                target,
+                (&found, status, walk),
+                tries_before,
+            ));
         }
         Served::Filling(streaming, reader, status) => {
             told.valid_until = Some(streaming.head.valid_until);
@@ -162,6 +175,20 @@ pub fn answer_with(
     };
     status_header::tell(req, target, &mut response, &told);
     Ok(response)
+}
+
+/// The answer from an entry.
+fn answer_with_entry(
+    req: &mut Request,
+    target: &PassTarget,
+    (found, status, walk): (&FoundEntry, CacheStatus, &Walk),
+    tries_before: usize,
+) -> Response {
+    let mut response = from_entry(req, target, found, status);
+    let mut told = told(walk, tries_before);
+    told.valid_until = Some(found.head.valid_until);
+    status_header::tell(req, target, &mut response, &told);
+    response
 }
 
 /// nginx: a body that is not passed on while it comes is read first, so that the key may name it.

@@ -45,6 +45,7 @@ pub async fn run(
         policies: Arc::clone(&cache.policies),
         rules: by_rfc::rules(req, target),
         slicing: None,
+        past: None,
     };
     let tries_before = status_header::tries(req);
     let since = walk.zone.purges.newest();

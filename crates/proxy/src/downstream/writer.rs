@@ -9,7 +9,8 @@
 //! 1. No more than `QUEUE_BYTES` of memory and `QUEUE_PIECES` pieces are held here.
 //! 2. A body of known length that ends early, or any error of the body, ends the connection, so
 //!    that the client sees the failure, after the bytes that came before it.
-//! 3. A chunk is framed only around bytes that are there.
+//! 3. Nothing is sent from a file of the cache that its disk would have to be waited for.
+//! 4. A chunk is framed only around bytes that are there.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -23,6 +24,7 @@ use smallvec::SmallVec;
 
 use super::{ClientGone, Downstream};
 use crate::body::{Body, BodyError, FILE_READ_SIZE, Piece};
+use crate::cache::loaded::{load, ready_len};
 use crate::clock::{self, Instant};
 use crate::header::Fields;
 use crate::http1::chunked;
@@ -33,6 +35,9 @@ use crate::socket::More;
 const QUEUE_BYTES: usize = 128 * 1024;
 /// Pieces held at once; one `sendmsg` takes up to so many slices.
 const QUEUE_PIECES: usize = 24;
+
+/// Bytes of a file that are looked at before they are sent (arbitrary: more than a socket takes).
+const LOOK_BYTES: u64 = 4 << 20;
 
 /// How answers are sent.
 #[derive(Clone, Debug, millpond_conf::Family)]
@@ -152,7 +157,11 @@ pub async fn send(
         };
         let step = std::future::poll_fn(|cx| out.poll_write(cx, down, limits, allowance));
         let count = match down.timer.guard_for(limits.timeout, step).await {
-            Ok(Ok(count)) => count,
+            Ok(Ok(Wrote::Bytes(count))) => count,
+            Ok(Ok(Wrote::Unready)) => {
+                Box::pin(out.load(limits.timeout)).await?;
+                continue;
+            }
             Ok(Err(error)) => return Err(ClientGone::Io(error).into()),
             Err(_) => return Err(ClientGone::TimedOut.into()),
         };
@@ -175,11 +184,21 @@ pub struct Answer<'a> {
     pub trailers: &'a mut dyn FnMut(Option<Fields>) -> Option<Fields>,
 }
 
+/// What came of a write.
+enum Wrote {
+    /// So many bytes.
+    Bytes(u64),
+    /// Nothing: the first bytes are on a disk that must be waited for.
+    Unready,
+}
+
 /// Pieces on their way to the socket.
 struct Outbox {
     queue: VecDeque<Piece>,
     memory: usize,
     head_left: u64,
+    /// Bytes of the first piece that its disk has read for this answer.
+    loaded: u64,
     framing: OutFraming,
     /// Bytes of a `Length` body that have not come yet.
     missing: u64,
@@ -194,6 +213,7 @@ impl Outbox {
             queue: VecDeque::with_capacity(4),
             memory: 0,
             head_left: head.len() as u64,
+            loaded: 0,
             framing,
             missing: match framing {
                 OutFraming::Length(len) => len,
@@ -301,10 +321,15 @@ impl Outbox {
         down: &Downstream,
         limits: &SendLimits,
         allowance: u64,
-    ) -> Poll<std::io::Result<u64>> {
+    ) -> Poll<std::io::Result<Wrote>> {
         let count = if let Some(Piece::File(region)) = self.queue.front() {
+            let most = allowance.min(limits.file_chunk).min(LOOK_BYTES);
+            let ready = ready_len(region, most).max(self.loaded.min(most));
+            if ready == 0 {
+                return Poll::Ready(Ok(Wrote::Unready));
+            }
             let mut region = region.clone();
-            region.len = region.len.min(allowance).min(limits.file_chunk);
+            region.len = region.len.min(ready);
             match std::task::ready!(down.socket.poll_sendfile(cx, &region))? {
                 0 => {
                     return Poll::Ready(Err(std::io::Error::new(
@@ -319,7 +344,15 @@ impl Outbox {
             std::task::ready!(down.socket.poll_send(cx, &slices, more))? as u64
         };
         self.consume(count);
-        Poll::Ready(Ok(count))
+        Poll::Ready(Ok(Wrote::Bytes(count)))
+    }
+
+    /// Has the first bytes of the first piece read.
+    async fn load(&mut self, timeout: Duration) -> Result<(), BodyError> {
+        if let Some(Piece::File(region)) = self.queue.front() {
+            self.loaded = load(region, timeout).await?;
+        }
+        Ok(())
     }
 
     /// The leading memory pieces, cut to `allowance`.
@@ -341,6 +374,7 @@ impl Outbox {
     }
 
     fn consume(&mut self, mut count: u64) {
+        self.loaded = self.loaded.saturating_sub(count);
         while count > 0 {
             let Some(front) = self.queue.front_mut() else {
                 return;

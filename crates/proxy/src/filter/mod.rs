@@ -35,6 +35,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::body::Body;
+use crate::cache::loaded::loaded;
 use crate::header::{Fields, Known};
 use crate::http1::Version;
 use crate::request::Request;
@@ -132,6 +133,8 @@ pub fn run_part(req: &mut Request, response: &mut Response) {
         ..BodyChanges::default()
     };
     let body = std::mem::take(&mut response.body);
+    // Whoever includes it may read it.
+    let body = loaded(body, req.location.settings.send.timeout);
     response.body = changes.apply_to_text(req, body);
 }
 
@@ -173,6 +176,10 @@ impl BodyChanges {
             Some(cut) => cut.apply(body),
             None => body,
         };
+        let body = match self.reads_body() {
+            true => loaded(body, req.location.settings.send.timeout),
+            false => body,
+        };
         let gzip = self.gzip.take();
         let is_page = self.ssi.is_some() || self.is_added_to;
         let is_added_to = self.is_added_to;
@@ -188,6 +195,12 @@ impl BodyChanges {
             Some(plan) => gzip::compress_body(body, plan),
             None => body,
         }
+    }
+
+    /// Whether something reads the body into memory.
+    fn reads_body(&self) -> bool {
+        let reads_text = self.sub.is_some() || self.recode.is_some() || self.ssi.is_some();
+        reads_text || self.is_unzipped || self.gzip.is_some()
     }
 
     fn apply_to_text(self, req: &mut Request, body: Body) -> Body {

@@ -10,7 +10,8 @@
 //! have all been at one read for a second is *stalled*: it gets no more work until one of them
 //! returns, so that nobody waits for what will not come.
 //!
-//! 1. There are never more than `THREADS` threads and `QUEUE` jobs that wait.
+//! 1. There are never more than `THREADS` threads, nor more than `QUEUE` jobs that wait besides one
+//!    for each answer that has begun.
 //! 2. A job that nobody waits for any more is not begun.
 //! 3. A job ends its load in every way out, so nobody waits for a thread that panicked.
 //!
@@ -34,7 +35,20 @@ const QUEUE: usize = 256;
 /// A read that takes so long is no ordinary one; milliseconds.
 const STALL_MS: u64 = 1000;
 
+/// With so many jobs nobody looks for itself any more. Each of them may have been looked for, so
+/// that is half of what the simplest disks take at once.
+const LOOKS: usize = 16;
+
 type Job = Box<dyn FnOnce() + Send>;
+
+/// Whether a read may be refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Haste {
+    /// Who wants it can do without: it is refused if the disk has too much to do.
+    OrNotAtAll,
+    /// An answer has begun and needs it: it waits, and whoever asks bounds how many do.
+    Patient,
+}
 
 /// The pool's queue is full, or the disk is stalled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,11 +91,12 @@ impl Pool {
         }
     }
 
-    /// Has a job done, soon.
-    pub(crate) fn submit(&self, job: Job) -> Result<(), Busy> {
+    /// Has a job done.
+    pub(crate) fn submit(&self, haste: Haste, job: Job) -> Result<(), Busy> {
         let now_ms = self.shared.clock.now();
         let mut state = lock(&self.shared.state);
-        if state.is_closed || state.jobs.len() >= QUEUE || state.is_stalled(now_ms) {
+        let has_too_much = state.jobs.len() >= QUEUE || state.is_stalled(now_ms);
+        if state.is_closed || (haste == Haste::OrNotAtAll && has_too_much) {
             return Err(Busy);
         }
         if state.idle <= state.jobs.len() && state.threads < THREADS {
@@ -100,6 +115,12 @@ impl Pool {
         drop(state);
         self.shared.arrived.notify_one();
         Ok(())
+    }
+
+    /// Whether others may look what is in the page cache. A look may make the kernel read ahead,
+    /// and a disk with a full queue of its own makes who asks for that wait.
+    pub(crate) fn may_look(&self) -> bool {
+        self.shared.busy.load(Ordering::Acquire) < LOOKS
     }
 
     /// Whether every thread has been at its read for too long.
@@ -196,7 +217,7 @@ enum Outcome<T> {
 impl<T: Clone + Send + 'static> Load<T> {
     /// Has `read` done by a pool.
     pub(crate) fn start(
-        pool: &Pool,
+        (pool, haste): (&Pool, Haste),
         read: impl FnOnce() -> T + Send + 'static,
     ) -> Result<Arc<Self>, Busy> {
         let load = Arc::new(Self {
@@ -204,7 +225,7 @@ impl<T: Clone + Send + 'static> Load<T> {
             changed: Notify::new(),
         });
         let ending = Ending(Arc::downgrade(&load));
-        pool.submit(Box::new(move || ending.with(read)))?;
+        pool.submit(haste, Box::new(move || ending.with(read)))?;
         Ok(load)
     }
 
@@ -267,6 +288,13 @@ mod tests {
     use super::*;
     use crate::clock::ManualClock;
 
+    fn start<T: Clone + Send + 'static>(
+        pool: &Pool,
+        read: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Arc<Load<T>>, Busy> {
+        Load::start((pool, Haste::OrNotAtAll), read)
+    }
+
     fn pool() -> (Pool, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::new(1_000_000));
         (Pool::new(Arc::<ManualClock>::clone(&clock)), clock)
@@ -285,7 +313,7 @@ mod tests {
                 let _ = lock(&stalled).recv();
                 7
             };
-            Load::start(pool, read).unwrap()
+            start(pool, read).unwrap()
         });
         let loads: Vec<_> = loads.collect();
         for _ in 0..THREADS {
@@ -297,7 +325,7 @@ mod tests {
     #[tokio::test]
     async fn a_result_reaches_everybody_who_waits() {
         let (pool, _) = pool();
-        let load = Load::start(&pool, || 3).unwrap();
+        let load = start(&pool, || 3).unwrap();
         assert_eq!(load.done().await, Ok(3));
         assert_eq!((load.done().await, load.now()), (Ok(3), Some(Ok(3))));
     }
@@ -305,7 +333,7 @@ mod tests {
     #[tokio::test]
     async fn a_read_that_panics_ends_its_load() {
         let (pool, _) = pool();
-        let load: Arc<Load<u8>> = Load::start(&pool, || panic!("on purpose")).unwrap();
+        let load: Arc<Load<u8>> = start(&pool, || panic!("on purpose")).unwrap();
         assert_eq!(load.done().await, Err(Busy));
     }
 
@@ -313,17 +341,12 @@ mod tests {
     async fn work_for_a_stalled_disk_is_bounded_and_then_refused() {
         let (pool, clock) = pool();
         let (release, stalled) = stall(&pool);
-        assert!(!pool.is_stalled());
-        let waiting: Vec<_> = (0..QUEUE)
-            .map(|_| Load::start(&pool, || 1).unwrap())
-            .collect();
-        assert_eq!(
-            Load::start(&pool, || 1).err(),
-            Some(Busy),
-            "the queue is full"
-        );
+        assert!(!pool.is_stalled() && pool.may_look());
+        let waiting: Vec<_> = (0..QUEUE).map(|_| start(&pool, || 1).unwrap()).collect();
+        assert_eq!(start(&pool, || 1).err(), Some(Busy), "the queue is full");
         clock.advance(Duration::from_millis(STALL_MS));
-        assert!(pool.is_stalled());
+        assert!(pool.is_stalled() && !pool.may_look());
+        let patient = Load::start((&pool, Haste::Patient), || 2).unwrap();
         assert_eq!(lock(&pool.shared.state).threads, THREADS);
         drop(release);
         for load in stalled {
@@ -332,8 +355,9 @@ mod tests {
         for load in waiting {
             assert_eq!(load.done().await, Ok(1));
         }
+        assert_eq!(patient.done().await, Ok(2));
         assert!(!pool.is_stalled());
-        assert_eq!(Load::start(&pool, || 1).unwrap().done().await, Ok(1));
+        assert_eq!(start(&pool, || 1).unwrap().done().await, Ok(1));
     }
 
     #[tokio::test]
@@ -341,7 +365,7 @@ mod tests {
         let (pool, _) = pool();
         let (release, stalled) = stall(&pool);
         let (begun, began) = mpsc::channel::<()>();
-        drop(Load::start(&pool, move || begun.send(()).unwrap()).unwrap());
+        drop(start(&pool, move || begun.send(()).unwrap()).unwrap());
         drop(release);
         for load in stalled {
             load.done().await.unwrap();

@@ -8,8 +8,8 @@
 //! Looks are remembered by each thread for itself, in a table of fixed size, so that a hot body
 //! costs a comparison. A look costs what copying the bytes costs.
 //!
-//! 1. What is said to be there was read from the page cache within the last `FRESH_MS`: pages that
-//!    were used so lately are the last ones that the kernel takes away.
+//! 1. What is said to be there was read from the page cache, or written to it, within the last
+//!    `FRESH_MS`: pages that were used so lately are the last ones that the kernel takes away.
 //! 2. A slice that is in doubt is not there before its checksum was compared.
 //! 3. A look and a load are for at most `WINDOW` bytes.
 //!
@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, Weak};
 use hashbrown::HashMap;
 
 use super::io::{DiskIo, File, Tried};
-use super::pool::{Busy, Load, Pool};
+use super::pool::{Busy, Haste, Load, Pool};
 use crate::clock::Clock;
 use crate::entry::{Body, Slice, Stored};
 use crate::lock::lock;
@@ -36,6 +36,12 @@ pub const WINDOW: u64 = 256 << 10;
 /// For how long a look holds; milliseconds. Arbitrary: far less than the kernel keeps what was
 /// just used, unless it is in distress.
 const FRESH_MS: u64 = 2000;
+/// What the page cache has or has not. Larger pages are several of these.
+const PAGE: u64 = 4096;
+const _: () = assert!(
+    WINDOW / PAGE == 64,
+    "a window's pages are the bits of a number"
+);
 /// Looks that a thread remembers: a gibibyte of windows, in 128 KiB. A power of two.
 const LOOKS: usize = 4096;
 
@@ -185,6 +191,8 @@ impl Doubt {
 pub struct HeldFile {
     segment: Arc<SegmentFile>,
     doubt: Option<Arc<Doubt>>,
+    /// The bytes that it was handed out for were not written before; milliseconds since 1970.
+    written_ms: u64,
 }
 
 impl Deref for HeldFile {
@@ -206,6 +214,16 @@ impl HeldFile {
         Self {
             segment: Arc::clone(segment),
             doubt,
+            written_ms: 0,
+        }
+    }
+
+    /// One for bytes that were not written before `written_ms`: for a while they are ready without
+    /// a look.
+    pub(crate) fn written(segment: &Arc<SegmentFile>, written_ms: u64) -> Self {
+        Self {
+            written_ms,
+            ..Self::new(segment, None)
         }
     }
 
@@ -226,6 +244,9 @@ impl HeldFile {
             return len;
         }
         let now_ms = readers.pool.clock().now();
+        if now_ms.wrapping_sub(self.written_ms) < FRESH_MS {
+            return len;
+        }
         let mut ready = 0;
         while ready < len {
             let window = window(offset + ready, len - ready);
@@ -240,11 +261,10 @@ impl HeldFile {
     fn is_ready(&self, (offset, len): (u64, u64), now_ms: u64) -> bool {
         let readers = &self.segment.readers;
         let key = self.key(offset, len);
-        if was_seen(&key, now_ms) {
+        if was_seen(key, now_ms) {
             return true;
         }
-        // A stalled disk is not asked for more than it was, and a look may ask it to read ahead.
-        if readers.pool.is_stalled() || !look(&self.segment, offset, len) {
+        if !readers.pool.may_look() || !look(&self.segment, offset, len) {
             return false;
         }
         note_seen(key, now_ms);
@@ -252,7 +272,7 @@ impl HeldFile {
     }
 
     /// Has the first window of a stretch read, by a thread of the pool.
-    pub fn load(&self, offset: u64, len: u64) -> Loading {
+    pub fn load(&self, offset: u64, len: u64, haste: Haste) -> Loading {
         let (offset, len) = window(offset, len);
         let readers = &self.segment.readers;
         let key = self.key(offset, len);
@@ -264,7 +284,7 @@ impl HeldFile {
                 loads.retain(|_, load| load.strong_count() > 0);
                 let (segment, doubt) = (Arc::clone(&self.segment), self.doubt.clone());
                 let read = move || read_window(&segment, doubt.as_deref(), (offset, len));
-                let started = Load::start(&readers.pool, read);
+                let started = Load::start((&readers.pool, haste), read);
                 if let Ok(load) = &started {
                     loads.insert(key, Arc::downgrade(load));
                 }
@@ -333,7 +353,7 @@ fn look(segment: &SegmentFile, offset: u64, len: u64) -> bool {
 }
 
 thread_local! {
-    static SEEN: RefCell<Vec<(Window, u64)>> = const { RefCell::new(Vec::new()) };
+    static SEEN: RefCell<Vec<Seen>> = const { RefCell::new(Vec::new()) };
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -348,28 +368,69 @@ fn with_scratch<T>(len: u64, read: impl FnOnce(&mut [u8]) -> T) -> T {
     })
 }
 
-/// Where a look stands in the table of a thread.
-fn place((file, offset, len): &Window) -> usize {
-    let mixed = (*file as u64 ^ offset.rotate_left(23) ^ len.rotate_left(41))
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> 40) as usize % LOOKS
+/// What a thread has seen of a window.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    file: usize,
+    /// Which window of the file.
+    index: u64,
+    /// A bit for each page that was there.
+    pages: u64,
+    /// When the first of them was looked at, milliseconds since 1970.
+    at_ms: u64,
 }
 
-fn was_seen(window: &Window, now_ms: u64) -> bool {
-    SEEN.with_borrow(|seen| {
-        let look = seen.get(place(window));
-        look.is_some_and(|(seen, at)| seen == window && now_ms.wrapping_sub(*at) < FRESH_MS)
+impl Seen {
+    /// The pages of a stretch of one window.
+    fn of((file, offset, len): Window, at_ms: u64) -> Self {
+        let first = offset % WINDOW / PAGE;
+        let last = (offset % WINDOW + len.max(1) - 1) / PAGE;
+        // A window has 64 pages, so both are below 64.
+        let pages = u64::MAX >> (63 - last.min(63)) & u64::MAX << first;
+        Self {
+            file,
+            index: offset / WINDOW,
+            pages,
+            at_ms,
+        }
+    }
+
+    /// Where it stands in the table.
+    fn place(&self) -> usize {
+        let mixed =
+            (self.file as u64 ^ self.index.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 40) as usize % LOOKS
+    }
+
+    /// Whether `other` is of the same window, and not old.
+    fn is_beside(&self, other: &Self) -> bool {
+        let age_ms = self.at_ms.wrapping_sub(other.at_ms);
+        (self.file, self.index) == (other.file, other.index) && age_ms < FRESH_MS
+    }
+}
+
+fn was_seen(window: Window, now_ms: u64) -> bool {
+    let wanted = Seen::of(window, now_ms);
+    SEEN.with_borrow(|table| {
+        let seen = table.get(wanted.place());
+        seen.is_some_and(|seen| wanted.is_beside(seen) && wanted.pages & !seen.pages == 0)
     })
 }
 
 fn note_seen(window: Window, now_ms: u64) {
-    SEEN.with_borrow_mut(|seen| {
-        if seen.is_empty() {
-            *seen = vec![((0, 0, 0), 0); LOOKS];
+    let mut news = Seen::of(window, now_ms);
+    SEEN.with_borrow_mut(|table| {
+        if table.is_empty() {
+            *table = vec![Seen::default(); LOOKS];
         }
-        if let Some(look) = seen.get_mut(place(&window)) {
-            *look = (window, now_ms);
+        let Some(seen) = table.get_mut(news.place()) else {
+            return;
+        };
+        if news.is_beside(seen) {
+            news.pages |= seen.pages;
+            news.at_ms = seen.at_ms;
         }
+        *seen = news;
     });
 }
 
@@ -392,13 +453,30 @@ mod tests {
     }
 
     #[test]
-    fn a_look_holds_for_a_while() {
-        let window = (1, 2, 3);
-        assert!(!was_seen(&window, 5000));
-        note_seen(window, 5000);
-        assert!(was_seen(&window, 5000 + FRESH_MS - 1));
-        assert!(!was_seen(&window, 5000 + FRESH_MS));
-        assert!(!was_seen(&(1, 2, 4), 5000));
-        assert!(!was_seen(&window, 4999), "the clock jumped back");
+    fn a_look_holds_for_a_while_and_for_its_pages() {
+        let at = |offset, len| (7, WINDOW * 3 + offset, len);
+        assert!(!was_seen(at(5000, 10_000), 5000));
+        note_seen(at(5000, 10_000), 5000);
+        let table = [
+            (at(5000, 10_000), 5000 + FRESH_MS - 1, true),
+            (at(5000, 10_000), 5000 + FRESH_MS, false),
+            (at(5000, 10_000), 4999, false),
+            (at(9000, 100), 5000, true),
+            // The rest of its first and last page.
+            (at(4096, 12_288), 5000, true),
+            (at(4095, 10), 5000, false),
+            (at(16_384, 1), 5000, false),
+            ((8, WINDOW * 3 + 5000, 10_000), 5000, false),
+            ((7, WINDOW * 4 + 5000, 10_000), 5000, false),
+        ];
+        for (window, now_ms, expected) in table {
+            assert_eq!(was_seen(window, now_ms), expected, "{window:?} {now_ms}");
+        }
+        // Another body of the window stands beside it, and does not make it younger.
+        note_seen(at(100_000, WINDOW - 100_000), 6000);
+        assert!(was_seen(at(WINDOW - 1, 1), 6000) && was_seen(at(5000, 1), 6000));
+        assert!(!was_seen(at(WINDOW - 1, 1), 5000 + FRESH_MS));
+        note_seen(at(0, WINDOW), 9000);
+        assert!(was_seen(at(0, WINDOW), 9000));
     }
 }

@@ -30,6 +30,8 @@ pub enum Fault {
     /// Reads do not return until the fault is another one, but of what is written meanwhile: that
     /// is in the page cache.
     Stall,
+    /// Writes do not return until the fault is another one.
+    StallWrites,
     /// Creating a file answers ENOSPC.
     NoSpace,
     /// Writes report success and write only their first half.
@@ -88,7 +90,7 @@ impl SimIo {
         self.changed.notify_all();
     }
 
-    /// How many reads do not return at the moment.
+    /// How many calls do not return at the moment.
     pub fn stalled(&self) -> u64 {
         self.stalled.load(Ordering::SeqCst)
     }
@@ -117,14 +119,15 @@ impl SimIo {
         Ok(true)
     }
 
-    fn stall(&self) {
+    /// Does not return while the fault is this one.
+    fn stall(&self, cause: Fault) {
         let mut fault = lock(&self.fault);
-        if *fault != Fault::Stall {
+        if *fault != cause {
             return;
         }
         self.injected.fetch_add(1, Ordering::SeqCst);
         self.stalled.fetch_add(1, Ordering::SeqCst);
-        while *fault == Fault::Stall {
+        while *fault == cause {
             let waited = self.changed.wait(fault);
             fault = waited.unwrap_or_else(PoisonError::into_inner);
         }
@@ -197,7 +200,7 @@ impl DiskIo for SimIo {
 
     fn read_at(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<()> {
         if !self.was_written(file, offset, buf.len() as u64)? {
-            self.stall();
+            self.stall(Fault::Stall);
         }
         if self.fault() == Fault::ReadError {
             return Err(self.inject(rustix::io::Errno::IO));
@@ -206,6 +209,7 @@ impl DiskIo for SimIo {
     }
 
     fn write_at(&self, file: &File, bufs: &[Bytes], offset: u64) -> io::Result<()> {
+        self.stall(Fault::StallWrites);
         match self.fault() {
             Fault::WriteError => Err(self.inject(rustix::io::Errno::IO)),
             Fault::LostWrite => {

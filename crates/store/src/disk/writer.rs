@@ -286,7 +286,7 @@ impl Inner {
             }
             self.health.wrote();
             self.counters.wrote(pending.size);
-            for segment in fill.wrote(pending.size) {
+            for segment in fill.wrote(pending.size, self.clock.now()) {
                 self.end_reservation(segment);
             }
             self.disk.queue.discharge(pending.size);

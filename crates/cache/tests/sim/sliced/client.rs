@@ -150,6 +150,7 @@ pub(super) async fn request(world: Rc<World>, client: Client) -> Outcome {
         policies: Arc::clone(&world.policies),
         rules: Rules::Nginx,
         slicing: Some(slicing(&world, &client)),
+        past: None,
     };
     let mut x = SimExchange {
         world: Rc::clone(&world),

@@ -1,0 +1,170 @@
+//! Bodies whose bytes come off a disk: waiting until they are there, so that no worker does.
+//!
+//! A region of the cache's files says what of it can be read without waiting, and a thread of its
+//! disk reads the rest. The writer asks before each `sendfile`; filters read pieces that a
+//! [`Loaded`] body has seen to; and an answer whose first bytes do not come in time is none.
+//!
+//! 1. What is handed out of a [`Loaded`] body can be read at once.
+//! 2. A disk is waited for no longer than a client would be (`send_timeout`) once an answer has
+//!    begun, and `proxy_cache_disk_timeout` before that.
+
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use millpond_store::{Haste, LoadError, WINDOW};
+
+use crate::body::{Body, BodyError, BodyStream, FileRegion, FileSource, Piece};
+use crate::clock;
+use crate::filter::range::first_wanted;
+use crate::header::{Fields, Known};
+use crate::request::Request;
+use crate::response::Response;
+
+/// Whether it is plain that the first bytes of an answer can be read at once.
+pub fn is_begun(req: &Request, response: &Response) -> bool {
+    match response.body.pieces().next() {
+        None | Some(Piece::Memory(_)) => true,
+        Some(Piece::File(region)) => {
+            req.field(Known::Range).is_none() && ready_len(region, WINDOW) > 0
+        }
+    }
+}
+
+/// Waits until the first wanted bytes of an answer can be read at once; false if they do not come
+/// in time, or at all.
+pub async fn begin(req: &Request, response: &Response, timeout: Duration) -> bool {
+    let Some(region) = first_region(req, response) else {
+        return true;
+    };
+    if ready_len(&region, 1) > 0 {
+        return true;
+    }
+    let FileSource::Held(file) = &region.file else {
+        return true;
+    };
+    let loading = file.load(region.offset, region.len, Haste::OrNotAtAll);
+    matches!(clock::within(timeout, loading.done()).await, Some(Ok(_)))
+}
+
+/// Where the first wanted bytes stand, if they are in a file.
+fn first_region(req: &Request, response: &Response) -> Option<FileRegion> {
+    let wanted = first_wanted(req, response).filter(|wanted| !wanted.is_empty())?;
+    let mut skip = wanted.start;
+    let mut pieces = response.body.pieces();
+    let first = pieces.find(|piece| {
+        let is_before = piece.len() <= skip;
+        if is_before {
+            skip -= piece.len();
+        }
+        !is_before
+    });
+    let Some(Piece::File(region)) = first else {
+        return None;
+    };
+    Some(FileRegion {
+        file: region.file.clone(),
+        offset: region.offset + skip,
+        len: (region.len - skip).min(wanted.end - wanted.start),
+    })
+}
+
+/// How many of the first bytes of a region, up to `most`, can be read at once.
+pub fn ready_len(region: &FileRegion, most: u64) -> u64 {
+    let len = region.len.min(most);
+    match &region.file {
+        FileSource::Plain(_) => len,
+        FileSource::Held(file) => file.ready_len(region.offset, len),
+    }
+}
+
+/// Has the first bytes of a region read; how many they are.
+pub async fn load(region: &FileRegion, timeout: Duration) -> Result<u64, BodyError> {
+    let FileSource::Held(file) = &region.file else {
+        return Ok(region.len);
+    };
+    let loading = file.load(region.offset, region.len, Haste::Patient);
+    let loaded = clock::within(timeout, loading.done()).await;
+    loaded
+        .unwrap_or(Err(LoadError::Busy))
+        .map_err(|error| BodyError::File(error.to_string()))
+}
+
+/// A body whose pieces can be read at once, for who reads them into memory.
+pub fn loaded(body: Body, timeout: Duration) -> Body {
+    match body {
+        Body::Empty | Body::One(Piece::Memory(_)) => body,
+        body => Body::stream(Loaded {
+            body,
+            timeout,
+            rest: None,
+            loading: None,
+        }),
+    }
+}
+
+struct Loaded {
+    body: Body,
+    timeout: Duration,
+    rest: Option<FileRegion>,
+    loading: Option<Loading>,
+}
+
+type Loading = Pin<Box<dyn Future<Output = Result<u64, BodyError>>>>;
+
+impl Loaded {
+    /// Hands out the first `len` bytes of what is left.
+    fn hand_out(&mut self, len: u64) -> Option<Piece> {
+        let mut piece = Piece::File(self.rest.take()?);
+        let first = piece.split_to(len);
+        if let Piece::File(rest) = piece
+            && rest.len > 0
+        {
+            self.rest = Some(rest);
+        }
+        Some(first)
+    }
+}
+
+impl BodyStream for Loaded {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Piece, BodyError>>> {
+        let this = &mut *self;
+        loop {
+            if let Some(loading) = &mut this.loading {
+                let loaded = ready!(loading.as_mut().poll(cx));
+                this.loading = None;
+                return Poll::Ready(match loaded {
+                    Ok(len) => this.hand_out(len).map(Ok),
+                    Err(error) => Some(Err(error)),
+                });
+            }
+            if let Some(rest) = &this.rest {
+                let ready = ready_len(rest, WINDOW);
+                if ready > 0 {
+                    return Poll::Ready(this.hand_out(ready).map(Ok));
+                }
+                let (region, timeout) = (rest.clone(), this.timeout);
+                this.loading = Some(Box::pin(async move { load(&region, timeout).await }));
+                continue;
+            }
+            match ready!(this.body.poll_next(cx)) {
+                Some(Ok(Piece::File(region))) => this.rest = Some(region),
+                other => return Poll::Ready(other),
+            }
+        }
+    }
+
+    fn narrow(mut self: Pin<&mut Self>, wanted: Range<u64>) -> bool {
+        self.body.narrow(wanted);
+        true
+    }
+
+    fn take_trailers(mut self: Pin<&mut Self>) -> Option<Fields> {
+        self.body.take_trailers()
+    }
+}
