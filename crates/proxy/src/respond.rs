@@ -21,6 +21,7 @@ use crate::http1::Version;
 use crate::http1::encode;
 use crate::request::Request;
 use crate::response::{Response, Source};
+use crate::stats::Label;
 
 /// Status of an answer that is none: the connection is closed instead (nginx: `return 444`).
 pub const CLOSE_WITHOUT_ANSWER: u16 = 444;
@@ -100,13 +101,14 @@ async fn begin_body(req: &mut Request, response: &mut Response) -> Result<(), Se
 }
 
 /// Enters the answer in the worker's counters.
-fn count(req: &Request) {
+fn count(req: &mut Request) {
+    let site = crate::cache::site::id(req);
     let worker = &req.down.generation.worker;
-    let status = req.upstream.borrow().cache_status;
-    worker
-        .shared
-        .cache
-        .record(worker.index, status, req.sent.body_bytes);
+    let label = Label::of(req.upstream.borrow().cache_status);
+    let bytes = req.sent.body_bytes;
+    worker.shared.cache.record(worker.index, label, bytes);
+    let answer = (label, bytes);
+    worker.shared.sites.answered(worker.index, site, answer);
 }
 
 fn framing(req: &Request, response: &Response) -> OutFraming {

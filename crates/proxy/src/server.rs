@@ -179,6 +179,7 @@ impl Server {
         self.predecessor.wait_for_store();
         if let Some(conf) = Arc::get_mut(&mut self.conf) {
             self.shared.zones.open(conf).map_err(StartError::Zone)?;
+            self.shared.ledger.keep(conf, &self.shared.sites);
         }
         error::process(Level::Notice, format_args!("start worker threads"));
         self.grow(worker_count(&self.conf))
@@ -229,6 +230,7 @@ impl Server {
         self.let_go();
         self.wait_for_end(&mut signals).await;
         self.shared.zones.close();
+        self.shared.ledger.close();
         error::process(Level::Notice, format_args!("exit"));
         file::drain_all(LOGS_WAIT);
     }
@@ -250,6 +252,7 @@ impl Server {
         let files = self.socket_files();
         self.sockets.adopt(opened, &conf.bindings, files);
         conf.declared.inherit(&self.conf.declared);
+        self.shared.ledger.keep(&conf, &self.shared.sites);
         self.conf = Arc::new(conf);
         self.leaving.retain(|worker| !worker.has_ended());
         for worker in self.workers.drain(count.min(self.workers.len())..) {

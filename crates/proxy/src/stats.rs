@@ -8,6 +8,9 @@
 //! 1. An answer is counted once, when it was sent or its client was gone.
 //! 2. An answer that no cache looked at counts under `-`, so that the total is all answers.
 
+pub mod ledger;
+pub mod site;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::log::loss::{self, Lost};
@@ -29,6 +32,23 @@ const FROM_CACHE: [&str; 4] = ["HIT", "STALE", "UPDATING", "REVALIDATED"];
 
 /// Shards; more workers than that share some, which is right but slower.
 const SHARDS: usize = 16;
+
+/// The place of a status among [`STATUSES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label(usize);
+
+impl Label {
+    /// That of `$upstream_cache_status`, if there is one.
+    pub fn of(status: Option<&str>) -> Self {
+        let name = status.unwrap_or("-");
+        let index = STATUSES.iter().position(|known| *known == name);
+        Label(index.unwrap_or(STATUSES.len() - 1))
+    }
+
+    fn index(self) -> usize {
+        self.0
+    }
+}
 
 /// Counters of all workers.
 #[derive(Debug, Default)]
@@ -60,14 +80,12 @@ pub struct CacheSnapshot {
 }
 
 impl CacheCounters {
-    /// Counts an answer of a worker; `status` is `$upstream_cache_status`, if there is one.
-    pub fn record(&self, worker: usize, status: Option<&str>, bytes: u64) {
+    /// Counts an answer of a worker.
+    pub fn record(&self, worker: usize, label: Label, bytes: u64) {
         let Some(shard) = self.shards.get(worker % SHARDS) else {
             return;
         };
-        let name = status.unwrap_or("-");
-        let index = STATUSES.iter().position(|known| *known == name);
-        let index = index.unwrap_or(STATUSES.len() - 1);
+        let index = label.index();
         if let (Some(requests), Some(sum)) = (shard.requests.get(index), shard.bytes.get(index)) {
             requests.fetch_add(1, Ordering::Relaxed);
             sum.fetch_add(bytes, Ordering::Relaxed);
@@ -145,7 +163,7 @@ mod tests {
             (17, Some("MISS"), 100),
             (2, None, 7),
         ] {
-            counters.record(worker, status, bytes);
+            counters.record(worker, Label::of(status), bytes);
         }
         let snapshot = counters.snapshot();
         let hit = snapshot.by_status().find(|(name, _)| *name == "HIT");

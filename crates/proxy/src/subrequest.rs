@@ -44,6 +44,7 @@ use crate::log::error::{self, Level};
 use crate::phase;
 use crate::request::{Captures, MAX_URI_CHANGES, Request};
 use crate::response::Response;
+use crate::stats::Label;
 use crate::upstream::trace::UpstreamTrace;
 
 /// How deep subrequests may be nested; deeper is a cycle (nginx: 50).
@@ -284,9 +285,10 @@ pub fn answer(mut req: Box<Request>) -> Answering {
 pub fn finish(req: &mut Request) {
     let status = req.upstream.borrow().cache_status;
     if status.is_some() {
+        // Its bytes are part of the page's, which are counted for its site.
         let worker = &req.down.generation.worker;
         let cache = &worker.shared.cache;
-        cache.record(worker.index, status, req.sent.body_bytes);
+        cache.record(worker.index, Label::of(status), req.sent.body_bytes);
     }
     if req.location.settings.subrequest.is_logged {
         crate::log::access::write(req);

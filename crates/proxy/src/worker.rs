@@ -21,6 +21,8 @@ use crate::cache::zones::Registry;
 use crate::handler::open_file::OpenFiles;
 use crate::scope::Conf;
 use crate::stats::CacheCounters;
+use crate::stats::ledger::LedgerKeeper;
+use crate::stats::site::Sites;
 use crate::upstream::keepalive::IdlePeers;
 
 /// Counters of connections, for `stub_status` and `$connections_*`.
@@ -49,6 +51,10 @@ pub struct Shared {
     pub zones: Registry,
     /// Answers by cache status.
     pub cache: CacheCounters,
+    /// What each site sent and asked for.
+    pub sites: Arc<Sites>,
+    /// Where the counters of sites are kept.
+    pub ledger: LedgerKeeper,
 }
 
 /// A worker thread.

@@ -50,6 +50,8 @@ const DISKS: &[&str] = &[
     // Bodies that are sent from files.
     "crates/proxy/src/body.rs",
     "crates/proxy/src/downstream/body.rs",
+    // Counters that outlive the process.
+    "crates/proxy/src/stats/ledger.rs",
     // Request bodies that do not fit into memory, and answers that are kept as files.
     "crates/proxy/src/temp_file.rs",
     // The folder above a zone's, before the store opens it.

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use millpond_cache::site::clean;
 
 use crate::request::Request;
+use crate::stats::site::SiteId;
 use crate::var::ComposedVariable;
 
 /// The variables of this file.
@@ -33,3 +34,24 @@ pub fn of(req: &mut Request) -> Bytes {
     }
     clean(&req.server.name)
 }
+
+/// The number of the site that a request belongs to.
+pub fn id(req: &mut Request) -> SiteId {
+    let shared = Arc::clone(&req.down.generation.worker.shared);
+    if req.location.settings.cache_site.site.is_some() {
+        return shared.sites.id(named(&of(req)));
+    }
+    let name = || shared.sites.id(named(&clean(&req.server.name)));
+    *req.server.site.get_or_init(name)
+}
+
+/// The name under which a site is counted.
+fn named(name: &[u8]) -> &[u8] {
+    match name.is_empty() {
+        true => UNNAMED,
+        false => name,
+    }
+}
+
+/// What has no name is counted under this one.
+const UNNAMED: &[u8] = b"-";

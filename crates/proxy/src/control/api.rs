@@ -5,6 +5,7 @@
 //! | request | answer |
 //! |---|---|
 //! | `GET /` | the process, its counters and its zones: [`ServerReport`] |
+//! | `GET /sites` | what each site sent and asked for: [`SitesReport`] |
 //! | `GET /zones/NAME` | one zone: [`ZoneReport`] |
 //! | `GET /zones/NAME/entries?FILTERS` | entries, one [`Line`] each |
 //! | `GET /zones/NAME/entry?key=KEY`, `?id=ID` | all of one key: [`EntriesReport`] |
@@ -35,12 +36,13 @@ use millpond_store::{Checked, Key};
 use super::query::{Parameters, Reader};
 use super::report::{
     self, DamageReport, EndReport, EntriesReport, Line, LiveReport, ProgressReport, PurgeReport,
-    ServerReport, ZoneReport,
+    ServerReport, SitesReport, ZoneReport,
 };
 use crate::cache::purge::{self, Outcome};
 use crate::clock;
 use crate::log::error;
 use crate::stats::CacheSnapshot;
+use crate::stats::site::{SiteCount, Sites};
 
 /// Where the API begins.
 pub const PREFIX: [&str; 3] = ["api", "millpond", "1"];
@@ -144,6 +146,8 @@ pub struct ServerFacts {
     pub pid: u32,
     /// What it answered.
     pub answers: CacheSnapshot,
+    /// Who its answers were for.
+    pub sites: Option<Arc<Sites>>,
 }
 
 /// Answers a request.
@@ -155,6 +159,7 @@ pub fn answer(scene: &Scene, ask: &Ask) -> Answer {
     let reader = Reader::new(&ask.parameters);
     let answered = match (rest, ask.verb) {
         ([], Verb::Get) => reader.end().map(|()| report::json(200, &server(scene))),
+        (["sites"], Verb::Get) => reader.end().map(|()| sites(scene)),
         (["zones", name, rest @ ..], verb) => match find(scene, name) {
             Some(found) => about_zone(scene, found, (rest, verb), reader),
             None => return report::problem(404, format!("there is no zone \"{name}\"")),
@@ -202,6 +207,21 @@ fn server(scene: &Scene) -> ServerReport {
         answers: facts.map(|facts| report::answers(&facts.answers)),
         hit_ratio: facts.map(|facts| facts.answers.hit_ratio()),
     }
+}
+
+/// What was counted for each site that something was counted for.
+fn sites(scene: &Scene) -> Answer {
+    let Standing::Running(facts) = &scene.standing else {
+        return report::problem(404, "sites are counted by a process that runs");
+    };
+    let counted = facts.sites.as_ref().map(|sites| sites.snapshot());
+    let counted = counted.into_iter().flatten();
+    let some = counted.filter(|(_, count)| *count != SiteCount::default());
+    let sites = some.map(|(name, count)| report::site(&name, &count));
+    let sites = SitesReport {
+        sites: sites.collect(),
+    };
+    report::json(200, &sites)
 }
 
 fn about(scene: &Scene, found: &SceneZone) -> ZoneReport {

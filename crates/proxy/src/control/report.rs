@@ -13,7 +13,8 @@ use millpond_store::{DiskState, DiskUsage};
 use serde::{Deserialize, Serialize};
 
 use super::api::{Answer, Body};
-use crate::stats::CacheSnapshot;
+use crate::stats::site::SiteCount;
+use crate::stats::{CacheSnapshot, Count};
 
 /// The process that answers.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -37,6 +38,39 @@ pub struct CountReport {
     pub requests: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
+}
+
+/// All sites that something was counted for.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct SitesReport {
+    /// They; in no order.
+    pub sites: Vec<SiteReport>,
+}
+
+/// What was counted for a site, since the file of the counters was made.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct SiteReport {
+    /// Its name; `*` for all that there was no number for, `-` for requests without a name.
+    pub site: String,
+    /// Answers to clients.
+    pub requests: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// The same by cache status; those that there are none of are left out.
+    pub answers: BTreeMap<String, CountReport>,
+    /// What its origins were asked.
+    pub origin: OriginReport,
+}
+
+/// Exchanges with origins.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct OriginReport {
+    /// How many.
+    pub requests: u64,
+    /// Bytes that were received, heads included.
+    pub received: u64,
+    /// Bytes that were sent.
+    pub sent: u64,
 }
 
 /// A zone.
@@ -323,14 +357,35 @@ pub(super) fn disk(disk: &DiskUsage) -> DiskReport {
 
 /// The counters by status.
 pub(super) fn answers(snapshot: &CacheSnapshot) -> BTreeMap<String, CountReport> {
-    let counts = snapshot.by_status().map(|(status, count)| {
-        let report = CountReport {
-            requests: count.requests,
-            bytes: count.bytes,
-        };
-        (status.to_string(), report)
-    });
-    counts.collect()
+    let counts = snapshot.by_status();
+    counts
+        .map(|(status, count)| (status.to_string(), of_count(count)))
+        .collect()
+}
+
+/// A site.
+pub(super) fn site(name: &[u8], count: &SiteCount) -> SiteReport {
+    let some = count.by_status().filter(|(_, count)| count.requests > 0);
+    let answers = some.map(|(status, count)| (status.to_string(), of_count(count)));
+    let total = count.total();
+    SiteReport {
+        site: text(name),
+        requests: total.requests,
+        bytes: total.bytes,
+        answers: answers.collect(),
+        origin: OriginReport {
+            requests: count.exchanges,
+            received: count.received,
+            sent: count.asked,
+        },
+    }
+}
+
+fn of_count(count: Count) -> CountReport {
+    CountReport {
+        requests: count.requests,
+        bytes: count.bytes,
+    }
 }
 
 /// Bytes as a text.

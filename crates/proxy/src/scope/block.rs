@@ -77,6 +77,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         super::build::ROWS,
         super::listen::ROWS,
         crate::cache::zones::ROWS,
+        crate::stats::ledger::ROWS,
         crate::log::format::ROWS,
         crate::handler::access::ROWS,
         crate::handler::limit_conn::ROWS,

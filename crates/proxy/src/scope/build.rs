@@ -365,6 +365,7 @@ impl Builder {
         location.is_server = true;
         let server = Server {
             name: listen::first_name(&names),
+            site: std::sync::OnceLock::new(),
             names,
             settings,
             location: Arc::new(location),

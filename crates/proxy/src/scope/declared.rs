@@ -2,9 +2,11 @@
 //!
 //! One field for each kind; the type stands in the file that uses it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use millpond_cache::zone::ZonePath;
+use millpond_conf::OffOr;
 
 use crate::handler::limit_conn::ConnectionZone;
 use crate::handler::limit_req::RequestZone;
@@ -23,6 +25,8 @@ pub struct Declared {
     pub implicit: Vec<Arc<Group>>,
     /// `proxy_cache_path`.
     pub zones: Vec<ZonePath>,
+    /// `cache_site_counters`.
+    pub site_counters: Option<OffOr<PathBuf>>,
     /// `limit_req_zone`.
     pub limit_req: Vec<Arc<RequestZone>>,
     /// `limit_conn_zone`.

@@ -70,6 +70,8 @@ pub struct Server {
     pub names: Vec<ServerName>,
     /// The first name, for `$server_name` and redirects; empty when there is none.
     pub name: Bytes,
+    /// The number of the site of that name, once it is known.
+    pub site: std::sync::OnceLock<crate::stats::site::SiteId>,
     /// Settings that only servers have.
     pub settings: ServerSettings,
     /// The server's own settings, script and locations.

@@ -28,6 +28,7 @@ use millpond_conf::{ByteSize, OffOr};
 
 use super::balance::Selection;
 use super::connect::{self, Connection};
+use super::ended::Ended;
 use super::group::Group;
 use super::head::{BodyPlan, Coding, HeadReader, HeadStep, Switching};
 use super::hints::Hints;
@@ -47,7 +48,6 @@ use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
 use crate::header::{Fields, Known, KnownSet};
 use crate::http1::response::ResponseHead;
 use crate::log::error::{self, Level};
-use crate::log::upstream::LoggedExchange;
 use crate::request::Request;
 use crate::scope::location::LocationSettings;
 
@@ -309,8 +309,8 @@ impl Try<'_> {
     async fn run(&mut self) -> Result<Fetched, UpstreamFailure> {
         let started = clock::instant();
         let index = self.begin();
-        // Before the lease, which drops first: the line has the time that it took.
-        let mut logged = LoggedExchange::begin(self.req);
+        // Before the lease, which drops first: what is logged has the time that it took.
+        let mut ended = Ended::begin(self.req);
         let lease = Lease {
             group: Some(Arc::clone(self.group)),
             peer: Arc::clone(&self.peer),
@@ -326,10 +326,8 @@ impl Try<'_> {
                 lease.hand_over();
                 self.group.head_came(&self.peer, clock::instant() - started);
                 let fields = Rc::new(fetched.head.fields.clone());
-                if let Some(logged) = &mut logged {
-                    logged.head_came(&fields);
-                }
-                fetched.body.log_at_end(logged);
+                ended.head_came(&fields);
+                fetched.body.set_ended(ended);
                 trace.fields = Some(fields);
                 if let Some(attempt) = trace.attempts.get_mut(index) {
                     attempt.status = fetched.head.status;

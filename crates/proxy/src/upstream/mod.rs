@@ -13,6 +13,7 @@ pub mod cdn_loop;
 pub mod connect;
 pub mod cookie;
 pub mod declare;
+pub mod ended;
 pub mod exchange;
 pub mod fastcgi;
 pub mod group;

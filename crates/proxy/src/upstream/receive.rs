@@ -23,6 +23,7 @@ use bytes::{Bytes, BytesMut};
 use millpond_cache::step::{Clients, Outcome};
 
 use super::connect::Connection;
+use super::ended::Ended;
 use super::head::BodyPlan;
 use super::sticky::Lesson;
 use super::trace::{Attempt, UpstreamTrace};
@@ -34,7 +35,6 @@ use crate::header::Fields;
 use crate::http1::chunked::{ChunkEvent, ChunkedDecoder, Strictness, TrailerLimits};
 use crate::http1::response::Framing;
 use crate::log::error::{Level, RememberedRequest};
-use crate::log::upstream::LoggedExchange;
 use crate::worker::Generation;
 
 /// Bytes asked of the socket at once (arbitrary: several segments of a fast connection).
@@ -53,8 +53,8 @@ pub struct UpstreamBody {
     trailers: Option<Fields>,
     hides_trailers: bool,
     lesson: Option<Lesson>,
-    /// Written when the body is given up, whole or not.
-    logged: Option<LoggedExchange>,
+    /// Dropped when the body is given up, whole or not.
+    ended: Option<Ended>,
 }
 
 enum State {
@@ -116,7 +116,7 @@ impl UpstreamBody {
             trailers: None,
             hides_trailers: false,
             lesson: None,
-            logged: None,
+            ended: None,
         };
         if matches!(body.state, State::Length(0)) {
             body.finish();
@@ -158,8 +158,8 @@ impl UpstreamBody {
     }
 
     /// The exchange is over when the body is dropped.
-    pub fn log_at_end(&mut self, logged: Option<LoggedExchange>) {
-        self.logged = logged;
+    pub fn set_ended(&mut self, ended: Ended) {
+        self.ended = Some(ended);
     }
 
     /// Notes who else got the answer, and where it is stored.
