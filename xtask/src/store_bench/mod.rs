@@ -7,6 +7,7 @@
 //!
 //! A new one is a line in [`BENCHES`].
 
+mod small;
 mod stored;
 
 use std::process::Command;
@@ -51,6 +52,11 @@ const BENCHES: &[Bench] = &[
         name: "replay",
         about: "hit ratios against other policies; write amplification at most 1.2",
         run: |args| example("replay", args),
+    },
+    Bench {
+        name: "small",
+        about: "bytes of disk for an entry of 1 KiB, below 1.6 KiB; needs wrk, MILLPOND_BIN",
+        run: small::run,
     },
     Bench {
         name: "stored",
