@@ -85,9 +85,10 @@ impl Limits {
 
     /// Notes that somebody wants a key stored; false if that is the first time, as far as is known,
     /// and the second is asked for.
-    pub(crate) fn admits(&self, key: &Key) -> bool {
+    pub(crate) fn admits(&self, key: &Key, entries: &dyn Fn() -> u64) -> bool {
         let history = self.history.load();
-        history.as_ref().is_none_or(|history| history.note(key))
+        let notes = |history: &Arc<History>| history.note(key, entries);
+        history.as_ref().is_none_or(notes)
     }
 
     /// Bytes of memory that it takes to know what was asked for.

@@ -16,7 +16,7 @@
 //!    does who needs the space at once: such haste is counted.
 //!
 //! Zones of fewer than eight segments do without: a free segment would cost them too much.
-//! `store-bench replay` compares this with other policies.
+//! `docs/eviction.md` compares this with other policies.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};

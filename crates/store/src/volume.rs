@@ -521,7 +521,8 @@ impl Inner {
             return Err(NotStored::QueueFull);
         }
         let is_chosen = self.is_full.load(Ordering::Relaxed) && expected_len != Some(0);
-        if is_chosen && self.index.get(key).is_none() && !self.limits.admits(key) {
+        let entries = || self.index.count();
+        if is_chosen && self.index.get(key).is_none() && !self.limits.admits(key, &entries) {
             self.counters.asked_once.fetch_add(1, Ordering::Relaxed);
             return Err(NotStored::AskedOnce);
         }
