@@ -551,5 +551,7 @@ fn what_cannot_be_done_is_said() -> Result<()> {
         assert!(said.contains(expected), "{words:?}: {said}");
     }
     assert!(!dir.path().join("z").exists());
+    let help = cache(dir.path(), &["--help"])?;
+    assert!(help.status.success() && help.stdout.starts_with(b"usage: millpond cache"));
     Ok(())
 }

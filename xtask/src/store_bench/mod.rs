@@ -7,6 +7,7 @@
 //!
 //! A new one is a line in [`BENCHES`].
 
+mod list;
 mod small;
 mod stored;
 
@@ -47,6 +48,11 @@ const BENCHES: &[Bench] = &[
         name: "fill",
         about: "fill throughput against one sequential writer (0.9), two zones against one (0.9)",
         run: |args| example("fill_speed", args),
+    },
+    Bench {
+        name: "list",
+        about: "seconds and memory of a list of 100,000 entries (16 MiB); [ENTRIES]",
+        run: list::run,
     },
     Bench {
         name: "replay",

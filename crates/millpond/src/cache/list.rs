@@ -230,3 +230,57 @@ fn row(entry: &EntryReport, now: i64, has_zone: bool) -> String {
         figures::plain(&entry.key),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(key: &str, held: u64, stored: i64) -> EntryReport {
+        EntryReport {
+            zone: "z".to_string(),
+            id: "0".repeat(32),
+            key: key.to_string(),
+            site: "shop".to_string(),
+            host: "shop".to_string(),
+            tags: Vec::new(),
+            status: 200,
+            length: 4096,
+            held,
+            stored,
+            fresh_until: stored + 60,
+            is_fresh: true,
+            used: stored + 5,
+            hits: held % 7,
+            variant: None,
+            detail: None,
+        }
+    }
+
+    #[test]
+    fn a_row_is_for_people_and_for_grep() {
+        let text = row(&entry("/a\n\u{1b}[2J", 1000, 1_000), 1_100, false);
+        let expected =
+            "  1000   4.0K    1m   -40s   95s    6 200 shop                 /a\\n\\u{1b}[2J";
+        assert_eq!(text, expected);
+        let whole = row(&entry("/b", 4096, 1_000), 1_010, true);
+        assert!(
+            whole.starts_with("z           4.0K      =   10s    50s    5s"),
+            "{whole}"
+        );
+    }
+
+    #[test]
+    fn each_order_puts_first_what_its_name_says() {
+        let (old, new) = (entry("/b", 10, 100), entry("/a", 20, 200));
+        for (sort, first) in [
+            (Sort::Size, &new),
+            (Sort::Age, &old),
+            (Sort::Used, &new),
+            (Sort::Hits, &new),
+            (Sort::Key, &new),
+        ] {
+            let second = if first == &new { &old } else { &new };
+            assert_eq!(compare(sort, first, second), Ordering::Less, "{sort:?}");
+        }
+    }
+}

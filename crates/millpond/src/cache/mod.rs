@@ -61,7 +61,12 @@ enum Outcome {
 
 /// Does what the words say.
 pub(crate) fn run(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
-    let options = match options::parse(words) {
+    let words: Vec<OsString> = words.collect();
+    if words.iter().any(|word| word == "-h" || word == "--help") {
+        print!("{USAGE}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let options = match options::parse(words.into_iter()) {
         Ok(options) => options,
         Err(error) => {
             eprint!("millpond: {error}\n{USAGE}");

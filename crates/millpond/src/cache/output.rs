@@ -72,9 +72,14 @@ impl Output {
         checked(written.and_then(|()| self.to.write_all(b"\n")))
     }
 
-    /// Sees that all of it is written.
-    pub(super) fn end(mut self) -> Result<()> {
+    /// Sees that all of it is written so far.
+    pub(super) fn flush(&mut self) -> Result<()> {
         checked(self.to.flush())
+    }
+
+    /// The same, at the end.
+    pub(super) fn end(mut self) -> Result<()> {
+        self.flush()
     }
 }
 

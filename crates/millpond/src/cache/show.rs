@@ -12,7 +12,7 @@ use millpond_proxy::control::rest::{Purpose, ZonePath};
 
 use super::Outcome;
 use super::access::{Access, Refusal, Site};
-use super::figures::{plain, size, time};
+use super::figures::{count, plain, size, time};
 use super::options::{Format, Options};
 use super::output::Output;
 use super::subject;
@@ -169,7 +169,10 @@ impl Page<'_> {
     }
 
     fn body(&mut self, entry: &EntryReport, detail: &DetailReport) -> Result<()> {
-        let length = format!("{} ({} bytes)", size(entry.length), entry.length);
+        let length = match entry.length {
+            0..1024 => count(entry.length, "byte", "bytes"),
+            length => format!("{} ({length} bytes)", size(length)),
+        };
         let Some(slice_size) = detail.slice_size else {
             return self.line("body", &length);
         };

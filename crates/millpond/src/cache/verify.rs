@@ -29,6 +29,7 @@ pub(super) fn run(options: &Options, site: &Site) -> Result<Outcome> {
         }
         if options.format == Format::Text {
             output.line(&summary(options, &zone.name, &end))?;
+            output.flush()?;
         }
     }
     output.end()?;
