@@ -351,6 +351,45 @@ fn looking_at_a_store_that_was_not_closed_leaves_every_byte() -> Result<()> {
 }
 
 #[test]
+fn a_zone_on_several_disks_is_one_zone() -> Result<()> {
+    let bench = Bench::start()?;
+    let mut proxy = bench.proxy;
+    let disks = "max_size=200m inactive=1d disk=%%DIR%%/second";
+    let conf = CONF.replace("%%CONTROL%%", "");
+    proxy.set_conf(&conf.replacen("max_size=200m inactive=1d", disks, 1))?;
+    proxy.restart()?;
+    let mut bench = Bench { proxy, ..bench };
+    bench.fill()?;
+    let listed = bench.keys(&["--zone", "pond"])?;
+    assert_eq!(listed.len(), 14);
+    let on_disks = |bench: &Bench| -> Result<u64> {
+        let stat: Value = serde_json::from_str(&bench.said(&["stat", "--json"])?)?;
+        let disks = stat["zones"][0]["disks"].as_array().context("disks")?;
+        assert_eq!(disks.len(), 2);
+        for disk in disks {
+            assert_eq!(disk["state"], "live", "{disk}");
+            assert!(disk["records"].as_u64() > Some(0), "{disk}");
+        }
+        Ok(disks.iter().filter_map(|it| it["records"].as_u64()).sum())
+    };
+    let records = on_disks(&bench)?;
+    assert!(
+        bench
+            .said(&["stat", "--zone", "pond"])?
+            .contains("/second live, weight 1")
+    );
+    bench.proxy.quit()?;
+    assert_eq!(bench.keys(&["--zone", "pond"])?, listed);
+    assert_eq!(on_disks(&bench)?, records);
+    bench.said(&["purge", "--tag", "all", "--zone", "pond"])?;
+    assert_eq!(bench.keys(&["--zone", "pond"])?.len(), 4);
+    bench.proxy.restart()?;
+    assert_eq!(bench.keys(&["--zone", "pond"])?.len(), 4);
+    assert_eq!(bench.get("shop", "/large", &[])?, "HIT");
+    Ok(())
+}
+
+#[test]
 fn damage_is_found_and_removed_only_when_told() -> Result<()> {
     let mut bench = Bench::start()?;
     bench.fill()?;
