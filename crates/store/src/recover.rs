@@ -156,6 +156,7 @@ pub(crate) fn open(
     let seed = seed_of(&superblock.uuid);
     let disk = Disk {
         dir: conf.path.clone(),
+        is_mount: opening.io.is_mount(&conf.path),
         io: Arc::clone(&opening.io),
         seed,
         uuid: superblock.uuid,

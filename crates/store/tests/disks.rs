@@ -152,10 +152,12 @@ fn state(zone: &Zone, name: &str) -> DiskState {
     disk.expect("configured").state
 }
 
+/// Bytes of all files; one that goes away meanwhile has none.
 fn on_disk(dir: &Path) -> u64 {
     let listed = std::fs::read_dir(dir).expect("listed");
-    listed
-        .map(|entry| entry.expect("entry").metadata().expect("there").len())
+    let found = listed.map(|entry| entry.expect("entry").metadata());
+    found
+        .map(|found| found.map_or(0, |found| found.len()))
         .sum()
 }
 
@@ -337,6 +339,34 @@ fn directory_that_is_pulled_comes_back_as_it_was_and_removed_one_empty() {
     }
     fill(&zone, 3);
     assert_eq!(found(&zone).len() as u64, KEYS);
+}
+
+#[test]
+fn mount_point_without_its_disk_is_not_the_disk() {
+    let bench = Bench::new();
+    let disk = bench.disk("b");
+    disk.set_mounted(true);
+    let zone = bench.open(THREE);
+    fill(&zone, 1);
+    disk.set(Fault::Gone);
+    disk.set_mounted(false);
+    let mut number = KEYS;
+    while state(&zone, "b") == DiskState::Live {
+        let _ = store(&zone, number, 1);
+        zone.flush();
+        number += 1;
+        assert!(number < 1_000_000);
+    }
+    // The directory below the mount point answers.
+    disk.set(Fault::None);
+    for _ in 0..3 {
+        bench.pass(&zone);
+    }
+    assert_eq!(state(&zone, "b"), DiskState::Failed);
+    disk.set_mounted(true);
+    bench.pass(&zone);
+    bench.pass(&zone);
+    assert_eq!(state(&zone, "b"), DiskState::Live);
 }
 
 #[test]

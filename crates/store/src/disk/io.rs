@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -56,6 +56,10 @@ pub trait DiskIo: Send + Sync {
     /// Makes a directory unless it is there; where there are parents, they must be there.
     fn make_last_dir(&self, dir: &Path) -> io::Result<()> {
         self.make_dir(dir)
+    }
+    /// Whether a directory is where a file system is mounted.
+    fn is_mount(&self, _dir: &Path) -> bool {
+        false
     }
     /// The way to one of several disks, where it is another one.
     fn for_disk(&self, _dir: &Path) -> Option<Arc<dyn DiskIo>> {
@@ -112,6 +116,11 @@ impl DiskIo for RealIo {
         // The names of new directories must outlive a power failure, as those of their files do.
         let mut parents = parents.into_iter().filter(|parent| parent.is_dir());
         parents.try_for_each(|parent| self.sync_dir(parent))
+    }
+
+    fn is_mount(&self, dir: &Path) -> bool {
+        let device = |dir: &Path| fs::metadata(dir).map(|found| found.dev());
+        matches!((device(dir), device(&dir.join(".."))), (Ok(own), Ok(above)) if own != above)
     }
 
     fn make_last_dir(&self, dir: &Path) -> io::Result<()> {

@@ -41,6 +41,8 @@ pub(crate) struct Disk {
     pub(crate) dir: PathBuf,
     /// The way to it.
     pub(crate) io: Arc<dyn DiskIo>,
+    /// Whether a file system was mounted there when it was opened.
+    pub(crate) is_mount: bool,
     /// Seed of header checksums.
     pub(crate) seed: u64,
     /// What ties segments to this zone.

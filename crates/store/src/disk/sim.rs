@@ -7,7 +7,7 @@
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -52,6 +52,7 @@ pub struct SimIo {
     /// What was written since the fault was set: file, first byte, first byte behind.
     written: Mutex<Vec<(u64, u64, u64)>>,
     injected: AtomicU64,
+    is_mounted: AtomicBool,
     /// Other devices, by the directories that are on them.
     disks: Mutex<HashMap<PathBuf, Arc<SimIo>>>,
 }
@@ -66,6 +67,7 @@ impl SimIo {
             stalled: AtomicU64::new(0),
             written: Mutex::default(),
             injected: AtomicU64::new(0),
+            is_mounted: AtomicBool::new(false),
             disks: Mutex::default(),
         }
     }
@@ -74,6 +76,11 @@ impl SimIo {
     pub fn disk(&self, dir: impl Into<PathBuf>) -> Arc<SimIo> {
         let mut disks = lock(&self.disks);
         Arc::clone(disks.entry(dir.into()).or_default())
+    }
+
+    /// Says whether it is a file system of its own that is mounted.
+    pub fn set_mounted(&self, is_mounted: bool) {
+        self.is_mounted.store(is_mounted, Ordering::SeqCst);
     }
 
     fn present(&self) -> io::Result<&RealIo> {
@@ -162,6 +169,10 @@ impl DiskIo for SimIo {
 
     fn make_last_dir(&self, dir: &Path) -> io::Result<()> {
         self.present()?.make_last_dir(dir)
+    }
+
+    fn is_mount(&self, _dir: &Path) -> bool {
+        self.is_mounted.load(Ordering::SeqCst)
     }
 
     fn for_disk(&self, dir: &Path) -> Option<Arc<dyn DiskIo>> {

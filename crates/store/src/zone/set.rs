@@ -104,6 +104,9 @@ pub(super) struct Member {
     pub(super) conf: ZoneConf,
     pub(super) state: State,
     failures: u64,
+    /// Whether a file system was mounted there when the disk was given up: without it the directory
+    /// is not the disk.
+    was_mount: bool,
 }
 
 pub(super) enum State {
@@ -134,6 +137,8 @@ pub(super) struct Away {
     due_ms: u64,
     wait_ms: u64,
     why: String,
+    /// Whether it is only the disk while a file system is mounted there.
+    pub(super) needs_mount: bool,
 }
 
 impl Away {
@@ -144,6 +149,7 @@ impl Away {
             due_ms,
             wait_ms: FIRST_WAIT_MS,
             why,
+            needs_mount: false,
         }
     }
 }
@@ -286,6 +292,7 @@ pub(super) fn assemble(
             conf,
             state,
             failures,
+            was_mount: false,
         });
     }
     if newest.is_some_and(|newest| newest.disks == digest(&members)) {
@@ -446,6 +453,7 @@ impl Control {
             }
             member.state = State::Away(away);
             member.failures += 1;
+            member.was_mount |= volume.inner.disk.is_mount;
             (self.must_stamp, self.must_place) = (true, true);
             parted.push((failed(&member.conf, why), volume));
         }
@@ -471,7 +479,11 @@ impl Control {
                 // Until it is known better.
                 away.due_ms = now_ms + away.wait_ms;
                 away.wait_ms = (away.wait_ms * 2).min(LONGEST_WAIT_MS);
-                return Step::Open(Box::new(member.conf.clone()), away.clone());
+                let away = Away {
+                    needs_mount: member.was_mount,
+                    ..away.clone()
+                };
+                return Step::Open(Box::new(member.conf.clone()), away);
             }
         }
         Step::Rest
@@ -569,6 +581,7 @@ impl Control {
                     conf,
                     state,
                     failures,
+                    was_mount: false,
                 });
                 continue;
             };

@@ -150,6 +150,10 @@ impl Zone {
     }
 
     fn open_away(&self, conf: &ZoneConf, away: Away) {
+        // An empty mount point is on the disk of somebody else.
+        if away.needs_mount && !platform_of(&self.platform, conf).io.is_mount(&conf.path) {
+            return;
+        }
         let may_resume = match &away.old {
             Some(old) if !old.let_go() => return,
             Some(old) => self.may_resume(old, &away),
