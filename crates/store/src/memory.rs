@@ -423,4 +423,41 @@ mod tests {
         assert!(tier.young.len() + tier.main.len() <= 2 + STALE_NAMES + 1);
         assert_eq!(tier.used, 10);
     }
+
+    /// Prints what the names of entries that left are good for:
+    /// `cargo test --release -p millpond-store --lib -- --ignored --nocapture hit_ratio`.
+    #[test]
+    #[ignore = "prints figures"]
+    fn hit_ratio_with_and_without_names_of_entries_that_left() {
+        for (scans, share) in [(0, 20), (0, 100), (30, 20), (30, 100)] {
+            let [with, without] = [true, false].map(|has_ghosts| {
+                let memory = Memory::new(stored(0).memory() * 200_000 / share);
+                let (mut hits, mut scanned, mut state) = (0, 1 << 24, 7_u64);
+                for _ in 0..2_000_000 {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    // Popularity as 1 / rank, and a scan of keys that are asked for once.
+                    let part = (state >> 11) as f64 / (1_u64 << 53) as f64;
+                    let mut number = 200_000_f64.powf(part) as u32;
+                    if state % 100 < scans {
+                        scanned += 1;
+                        number = scanned;
+                    }
+                    if memory.touch(&key(number), PLACE).is_some() {
+                        hits += 1;
+                        continue;
+                    }
+                    memory.insert(&stored(number));
+                    if !has_ghosts {
+                        write(memory.shard(&key(number))).ghosts = Ghosts::default();
+                    }
+                }
+                f64::from(hits) / 20_000.0
+            });
+            println!(
+                "space for 1 in {share}, {scans} % scanned: {with:.1} % hits, {without:.1} % without names"
+            );
+        }
+    }
 }

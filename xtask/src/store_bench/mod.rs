@@ -40,6 +40,11 @@ const BENCHES: &[Bench] = &[
         run: |args| example("open_index", &with("open", args)),
     },
     Bench {
+        name: "body",
+        about: "CPU time to send a body from memory, by sendfile and through a buffer; no bound",
+        run: |args| example("body_source", args),
+    },
+    Bench {
         name: "index",
         about: "memory an entry at ten million (64 bytes), nanoseconds a lookup (200)",
         run: |args| example("open_index", &with("index", args)),
