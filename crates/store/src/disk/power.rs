@@ -60,6 +60,7 @@ struct State {
     operations: u64,
     failing: Option<(Range<u64>, i32)>,
     injected: u64,
+    syncs: u64,
 }
 
 #[derive(Debug)]
@@ -208,6 +209,7 @@ impl PowerIo {
                 operations: 0,
                 failing: None,
                 injected: 0,
+                syncs: 0,
             }),
         }
     }
@@ -269,6 +271,11 @@ impl PowerIo {
     /// How many operations have failed because the test said so.
     pub fn injected(&self) -> u64 {
         lock(&self.state).injected
+    }
+
+    /// How often a file was synced.
+    pub fn syncs(&self) -> u64 {
+        lock(&self.state).syncs
     }
 
     /// How many pages were written to and not synced.
@@ -352,6 +359,7 @@ impl DiskIo for PowerIo {
         let mut state = lock(&self.state);
         state.begin()?;
         state.files.remove(&file.metadata()?.ino());
+        state.syncs += 1;
         Ok(())
     }
 

@@ -1,0 +1,255 @@
+//! A server that is killed again and again serves no wrong byte, is warm, and forgets no purge.
+//!
+//! Clients ask for whole bodies and for ranges, of entries whole and in slices, and check every
+//! byte: bodies follow from the path, the version and the offset. Meanwhile entries change at the
+//! origin and are purged. Then the process is killed with signal 9 and starts again at once on the
+//! same directory. `KILLS=200` runs the long form.
+
+use anyhow::{Context, Result};
+use millpond_testkit::{
+    Answer, Client, Kind, LogCheck, Origin, Proxy, Request, Response, offset_bytes,
+};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What is complete for so long is there after a kill: the default of the store.
+const FLUSH: Duration = Duration::from_secs(1);
+const KILLS: u64 = 20;
+const CLIENTS: u64 = 3;
+const LENGTHS: [u64; 6] = [0, 700, 9_000, 70_000, 300_000, 500_000];
+const PATHS: usize = 48;
+
+const CONF: &str = "
+    proxy_cache_path %%DIR%%/cache keys_zone=z:1m max_size=256m;
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        proxy_cache z;
+        proxy_cache_key $uri;
+        proxy_cache_valid 200 206 1h;
+        proxy_cache_purge PURGE from 127.0.0.1;
+        add_header X-Cache $upstream_cache_status;
+        location /whole/ { proxy_pass http://%%ORIGIN%%; }
+        location /sliced/ { proxy_pass http://%%ORIGIN%%; slice 64k; }
+    }";
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % limit
+    }
+}
+
+/// One resource of the origin.
+#[derive(Debug, Default)]
+struct Page {
+    /// Its version at the origin.
+    version: AtomicU16,
+    /// No older one may be served: the purge of what was before was acknowledged.
+    oldest: AtomicU16,
+    /// Since when the whole body of this version was stored.
+    stored: Mutex<Option<(u16, Instant)>>,
+}
+
+struct World {
+    origin: Origin,
+    pages: Vec<Page>,
+    served: AtomicU64,
+    purged: AtomicU64,
+    is_over: AtomicBool,
+}
+
+fn path(number: usize) -> String {
+    let kind = if number.is_multiple_of(3) {
+        "sliced"
+    } else {
+        "whole"
+    };
+    format!("/{kind}/{number}")
+}
+
+fn len(number: usize) -> u64 {
+    LENGTHS[number % LENGTHS.len()] + number as u64
+}
+
+impl World {
+    fn offer(&self, number: usize, version: u16) {
+        let answer = Answer::new(200).offset_body(len(number), version);
+        let answer = answer.etag(&format!("\"{version}\""));
+        self.origin.route(&path(number), answer);
+    }
+
+    /// Asks for something and checks what comes; errors are what a killed server makes.
+    fn ask(&self, client: &Client, random: &mut Random) -> Result<()> {
+        let number = random.below(PATHS as u64) as usize;
+        let page = &self.pages[number];
+        let oldest = page.oldest.load(Ordering::SeqCst);
+        let total = len(number);
+        let mut request = Request::get(&path(number));
+        let mut range = 0..total;
+        if total > 100 && random.below(3) == 0 {
+            range.start = random.below(total - 1);
+            range.end = range.start + 1 + random.below(total - range.start);
+            let field = format!("bytes={}-{}", range.start, range.end - 1);
+            request = request.header("Range", &field);
+        }
+        let Ok(response) = client.send(&request) else {
+            return Ok(());
+        };
+        // A server may answer a range with the whole.
+        let range = if response.status == 200 {
+            0..total
+        } else {
+            range
+        };
+        let is_whole = range == (0..total);
+        let Some(version) = check(&response, range).with_context(|| path(number))? else {
+            return Ok(());
+        };
+        anyhow::ensure!(
+            version >= oldest,
+            "{}: version {version} was purged, and {oldest} is the oldest",
+            path(number)
+        );
+        self.served.fetch_add(1, Ordering::Relaxed);
+        // What was asked for before its purge was acknowledged may be purged by it, and what is on
+        // its way from the origin may be refused by a busy disk.
+        let is_hit = response.header("X-Cache") == Some("HIT");
+        if is_hit && is_whole && response.is_complete() && version == oldest {
+            let mut stored = page.stored.lock().unwrap_or_else(PoisonError::into_inner);
+            if stored.is_none_or(|(other, _)| other != version) {
+                *stored = Some((version, Instant::now()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes a resource and purges what was stored of it.
+    fn purge(&self, client: &Client, random: &mut Random) {
+        let number = random.below(PATHS as u64) as usize;
+        let page = &self.pages[number];
+        let version = page.version.fetch_add(1, Ordering::SeqCst) + 1;
+        *page.stored.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.offer(number, version);
+        let purged = client.send(&Request::new("PURGE", &path(number)));
+        if purged.is_ok_and(|response| response.status < 300 || response.status == 404) {
+            page.oldest.fetch_max(version, Ordering::SeqCst);
+            self.purged.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What was complete long enough before the kill is a hit after it.
+    fn check_warm(&self, client: &Client, killed: Instant) -> Result<usize> {
+        let mut warm = 0;
+        for (number, page) in self.pages.iter().enumerate() {
+            let stored = *page.stored.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some((version, since)) = stored else {
+                continue;
+            };
+            if version != page.version.load(Ordering::SeqCst) {
+                continue;
+            }
+            let response = client.get(&path(number))?;
+            let found = check(&response, 0..len(number))?;
+            anyhow::ensure!(response.is_complete(), "{} is cut off", path(number));
+            let status = response.header("X-Cache").unwrap_or_default();
+            let is_there = status == "HIT" && found == Some(version);
+            let is_old = killed.duration_since(since) > FLUSH;
+            anyhow::ensure!(
+                is_there || !is_old,
+                "{} was stored and is {status}",
+                path(number)
+            );
+            if !is_there {
+                // What was complete only a moment ago may be lost, and has to be seen again.
+                *page.stored.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                continue;
+            }
+            warm += usize::from(is_old);
+        }
+        Ok(warm)
+    }
+}
+
+/// The version of a response whose bytes are right; none if there is no version to tell.
+fn check(response: &Response, range: Range<u64>) -> Result<Option<u16>> {
+    if !matches!(response.status, 200 | 206) {
+        return Ok(None);
+    }
+    let tag = response.header("ETag").unwrap_or_default();
+    let version: u16 = tag.trim_matches('"').parse().context("an ETag")?;
+    let wanted = offset_bytes(range, version);
+    anyhow::ensure!(wanted.starts_with(&response.body), "other bytes");
+    let is_right = !response.is_complete() || response.body.len() == wanted.len();
+    anyhow::ensure!(
+        is_right,
+        "{} bytes are called complete",
+        response.body.len()
+    );
+    Ok(Some(version))
+}
+
+#[test]
+fn killed_server_is_warm_and_serves_no_wrong_byte() -> Result<()> {
+    let kills = std::env::var("KILLS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let kills = kills.unwrap_or(KILLS);
+    let world = World {
+        origin: Origin::start()?,
+        pages: (0..PATHS).map(|_| Page::default()).collect(),
+        served: AtomicU64::new(0),
+        purged: AtomicU64::new(0),
+        is_over: AtomicBool::new(false),
+    };
+    (0..PATHS).for_each(|number| world.offer(number, 0));
+    let mut proxy = Proxy::new(Kind::Millpond, CONF)
+        .origin(&world.origin)
+        .log_check(LogCheck::Off)
+        .start()?;
+    let mut random = Random(7);
+    let mut warm = 0;
+    for _ in 0..kills {
+        world.is_over.store(false, Ordering::SeqCst);
+        let world = &world;
+        let port = proxy.port();
+        let killed = std::thread::scope(|scope| -> Result<Instant> {
+            let clients: Vec<_> = (0..CLIENTS)
+                .map(|_| {
+                    let mut random = Random(random.below(u64::MAX));
+                    scope.spawn(move || -> Result<()> {
+                        let client = Client::new(port);
+                        while !world.is_over.load(Ordering::SeqCst) {
+                            world.ask(&client, &mut random)?;
+                        }
+                        Ok(())
+                    })
+                })
+                .collect();
+            let client = Client::new(port);
+            let until = Instant::now() + Duration::from_millis(100 + random.below(250));
+            while Instant::now() < until {
+                world.purge(&client, &mut random);
+            }
+            let killed = Instant::now();
+            proxy.kill9()?;
+            world.is_over.store(true, Ordering::SeqCst);
+            for client in clients {
+                client.join().expect("a client does not panic")?;
+            }
+            Ok(killed)
+        })?;
+        proxy.restart()?;
+        warm += world.check_warm(&Client::new(proxy.port()), killed)?;
+    }
+    let (served, purged) = (world.served.into_inner(), world.purged.into_inner());
+    println!("{kills} kills, {served} answers, {purged} purges, {warm} entries warm after a kill");
+    assert!(served > 0 && purged > 0 && warm > 0, "too little happened");
+    proxy.quit()
+}
