@@ -1,9 +1,9 @@
 //! The body of a fill: from the origin into the store, at the origin's speed, for whoever reads.
 //!
 //! The pump is a task that belongs to no client. It stops reading the origin while the disk is
-//! behind, unless the disk stands still, finishes the entry when the body is whole, and gives it up when it is not. If the store
-//! takes no more half-way (full, failing, stalled), the leader's client still gets the rest, through a short
-//! channel; others who read along see the end.
+//! behind, unless the disk stands still, finishes the entry when the body is whole, and gives it up
+//! when it is not. If the store takes no more half-way (full, failing, stalled), the client of the
+//! leader still gets the rest, through a short channel; others who read along see the end.
 //!
 //! Invariants:
 //! 1. A body that did not end well, or ends before its announced length, is never finished.
