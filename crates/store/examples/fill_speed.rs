@@ -4,10 +4,11 @@
 //! [--rounds N]`
 //!
 //! Rounds alternate between a plain writer (preallocated files as large as segments, a mebibyte at
-//! a time, synced at the end), one zone, and two zones that share the bodies; so what else the
-//! machine does meets all. Bodies come in pieces as they come from a socket. The time ends when
-//! everything is on the device. It fails when a zone stores less than 90 % of what the writer
-//! writes, or two zones less than 90 % of what one does.
+//! a time, synced at the end), one zone, two zones that share the bodies, and one zone on two disks
+//! (two directories of one device); so what else the machine does meets all. Bodies come in pieces
+//! as they come from a socket. The time ends when everything is on the device. It fails when a zone
+//! stores less than 90 % of what the writer writes, or two zones or disks less than 90 % of what
+//! one does.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use millpond_store::{DiskIo, Key, RealIo, SystemClock, Writer, Zone, ZoneConf};
+use millpond_store::{DiskConf, DiskIo, Key, RealIo, SystemClock, Writer, Zone, ZoneConf};
 
 const BODY: usize = 1 << 20;
 /// As much as one read of a socket brings.
@@ -35,6 +36,7 @@ struct Options {
 fn main() -> ExitCode {
     let options = options();
     let (mut plain, mut one, mut two) = (Vec::new(), Vec::new(), Vec::new());
+    let mut disks = Vec::new();
     for round in 0..options.rounds {
         let dir = options
             .dir
@@ -48,12 +50,15 @@ fn main() -> ExitCode {
             speed
         };
         plain.push(timed(&|dir| write_plainly(dir, options.bodies)));
-        one.push(timed(&|dir| store(&dir.join("a"), options.bodies)));
+        one.push(timed(&|dir| store(&dir.join("a"), None, options.bodies)));
+        disks.push(timed(&|dir| {
+            store(&dir.join("a"), Some(dir.join("b")), options.bodies);
+        }));
         two.push(timed(&|dir: &Path| {
             std::thread::scope(|scope| {
                 for name in ["a", "b"] {
                     let dir = dir.join(name);
-                    scope.spawn(move || store(&dir, options.bodies / 2));
+                    scope.spawn(move || store(&dir, None, options.bodies / 2));
                 }
             });
         }));
@@ -63,13 +68,18 @@ fn main() -> ExitCode {
         median(ratios.collect())
     };
     let (share, share_of_two) = (of(&one, &plain), of(&two, &one));
+    let share_of_disks = of(&disks, &one);
     println!("plain writer: {:.0} MiB/s", median(plain));
     println!("one zone:     {:.0} MiB/s, {share:.2} of it", median(one));
     println!(
         "two zones:    {:.0} MiB/s, {share_of_two:.2} of one",
         median(two)
     );
-    match share >= BOUND && share_of_two >= BOUND {
+    println!(
+        "two disks:    {:.0} MiB/s, {share_of_disks:.2} of one",
+        median(disks)
+    );
+    match share >= BOUND && share_of_two >= BOUND && share_of_disks >= BOUND {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }
@@ -131,8 +141,10 @@ fn write_plainly(dir: &Path, bodies: u64) {
     }
 }
 
-fn store(dir: &Path, bodies: u64) {
+fn store(dir: &Path, other: Option<PathBuf>, bodies: u64) {
+    let disk = |path| DiskConf { path, weight: 1 };
     let conf = ZoneConf {
+        disks: other.map(disk).into_iter().collect(),
         max_size: Some((bodies + 128) * BODY as u64 * 2),
         segment_size: Some(SEGMENT),
         ..ZoneConf::new("fill", dir)

@@ -93,6 +93,8 @@ pub(crate) struct Health {
     has_company: AtomicBool,
     /// Set while the file system has no room for a segment that the limit allows.
     is_full: AtomicBool,
+    /// Set while someone sweeps.
+    is_sweeping: AtomicBool,
     changed: Mutex<Changed>,
     /// The keys that may be put in; all of them if there is no share.
     claim: Mutex<Option<Arc<Share>>>,
@@ -157,6 +159,16 @@ impl Health {
     /// Notes whether the file system had room for a segment.
     pub(crate) fn set_full(&self, is_full: bool) {
         self.is_full.store(is_full, Ordering::Relaxed);
+    }
+
+    /// Begins a sweep; false if there is one.
+    pub(crate) fn begin_sweep(&self) -> bool {
+        !self.is_sweeping.swap(true, Ordering::AcqRel)
+    }
+
+    /// Ends a sweep.
+    pub(crate) fn end_sweep(&self) {
+        self.is_sweeping.store(false, Ordering::Release);
     }
 
     /// Notes that something happened to a key; to be called after its segment is marked dirty.

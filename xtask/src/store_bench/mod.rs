@@ -50,8 +50,13 @@ const BENCHES: &[Bench] = &[
         run: |args| example("open_index", &with("index", args)),
     },
     Bench {
+        name: "disks",
+        about: "shares of disks within 0.02 of their weights; a lookup with one disk and three",
+        run: |args| example("disks_cost", args),
+    },
+    Bench {
         name: "fill",
-        about: "fill throughput against one sequential writer (0.9), two zones against one (0.9)",
+        about: "fill throughput against a sequential writer, two zones or disks against one (0.9)",
         run: |args| example("fill_speed", args),
     },
     Bench {

@@ -30,7 +30,7 @@ mod tend;
 
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::sync::{Arc, Mutex, RwLock, Weak, mpsc};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -51,9 +51,12 @@ use crate::sweep::Swept;
 use crate::verify::{Progress, Verified};
 use crate::volume::{EntrySummary, Event, Platform, Usage, Volume, ZoneConf};
 pub use placement::MAX_DISKS;
-use placement::{Placement, Share};
+use placement::Placement;
 use set::{Control, Phase};
 pub use set::{DiskConf, DiskState, DiskUsage};
+
+/// How long a sweep waits for a disk; a stalled one must not keep others from being swept.
+const SWEEP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Who is told of events, from any thread.
 pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
@@ -82,8 +85,8 @@ pub struct Zone {
 struct Live {
     volumes: Vec<Arc<Volume>>,
     placement: Placement,
-    /// Disks that are away and may come back as they were, with the keys that would be theirs.
-    absent: Vec<(Share, Arc<Volume>)>,
+    /// Disks that are away and may come back as they were.
+    absent: Vec<Arc<Volume>>,
 }
 
 impl Live {
@@ -91,10 +94,11 @@ impl Live {
         self.volumes.get(self.placement.of(key))
     }
 
-    /// Something happens to a key while the disk that it belongs to is away.
+    /// Something happens to a key that a disk may hold which is away.
     fn note(&self, key: &Key) {
-        for (share, volume) in &self.absent {
-            if share.has(key) {
+        for volume in &self.absent {
+            // What was its own when it left counts, wherever the key belongs now.
+            if volume.inner.health.may_hold(key) {
                 volume.inner.health.note(*key);
             }
         }
@@ -239,14 +243,11 @@ impl Zone {
     /// second or so by one thread.
     pub fn sweep(&self) -> Swept {
         self.tend_soon();
-        let mut swept = Swept::default();
-        for volume in &self.live.load_full().volumes {
-            let one = volume.sweep();
-            swept.expired += one.expired;
-            swept.evicted += one.evicted;
-            swept.segments += one.segments;
+        let live = self.live.load_full();
+        match live.volumes.as_slice() {
+            [volume] => volume.sweep(),
+            volumes => sweep_each(volumes),
         }
-        swept
     }
 
     /// Numbers about the zone.
@@ -293,7 +294,7 @@ impl Zone {
     /// comes back empty.
     pub fn review(&self, judge: &mut dyn FnMut(&Key, &Bytes) -> Review) -> Reviewed {
         let live = self.live.load_full();
-        for (_, volume) in &live.absent {
+        for volume in &live.absent {
             volume.inner.health.distrust();
         }
         let mut all = Reviewed {
@@ -419,6 +420,39 @@ impl Zone {
         on_each(&ended.volumes, |volume| volume.close());
         on_each(&ended.leaving, |volume| volume.close());
     }
+}
+
+/// A volume that is being swept, whatever becomes of it.
+struct Sweeping(Arc<Volume>);
+
+impl Drop for Sweeping {
+    fn drop(&mut self) {
+        self.0.inner.health.end_sweep();
+    }
+}
+
+/// Sweeps each volume in a thread of its own; one that takes long is left alone until it is done.
+fn sweep_each(volumes: &[Arc<Volume>]) -> Swept {
+    let (done, swept) = mpsc::channel();
+    let idle = volumes.iter().filter(|it| it.inner.health.begin_sweep());
+    for volume in idle {
+        let (sweeping, done) = (Sweeping(Arc::clone(volume)), done.clone());
+        let sweep = move || {
+            // Whoever asked may have gone on.
+            let _ = done.send(sweeping.0.sweep());
+        };
+        let named = std::thread::Builder::new().name("store-sweep".to_string());
+        // Without a thread it is swept the next time.
+        drop(named.spawn(sweep));
+    }
+    drop(done);
+    let mut all = Swept::default();
+    while let Ok(one) = swept.recv_timeout(SWEEP_PATIENCE) {
+        all.expired += one.expired;
+        all.evicted += one.evicted;
+        all.segments += one.segments;
+    }
+    all
 }
 
 /// Does something with all volumes at the same time: each waits for its own disk.

@@ -127,19 +127,6 @@ impl Placement {
         }
         shares
     }
-
-    /// What a disk would take of this placement, which is one of `disks`, if it were there, too.
-    pub(crate) fn claim(&self, disks: &[Weighed<'_>], other: &Weighed<'_>) -> Share {
-        let mut claim = Share::none();
-        for place in 0..PLACES {
-            let owner = self.places.get(place).copied().unwrap_or_default();
-            let owner = disks.get(usize::from(owner));
-            if owner.is_none_or(|owner| other.score(place) > owner.score(place)) {
-                claim.add(place);
-            }
-        }
-        claim
-    }
 }
 
 #[cfg(test)]
@@ -198,7 +185,6 @@ mod tests {
             assert_eq!(share.has(&key), before == Path::new("/b"));
         }
         println!("moved with the disk that left: {moved} of 100000, its weight is half");
-        assert_eq!(fewer.claim(&without, &with[1]), share);
     }
 
     #[test]

@@ -16,8 +16,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use super::placement::{Placement, Weighed};
+use super::placement::{Placement, Share, Weighed};
 use super::set::{Away, Joining, State, Step, platform_of};
 use super::{Live, Zone};
 use crate::lock::{lock, write};
@@ -26,6 +27,11 @@ use crate::volume::{Event, Volume, ZoneConf};
 
 /// Steps that one thread does at a time; the next sweep goes on. Each is done or comes back later.
 const MAX_STEPS: usize = 1000;
+
+/// How often it is looked whether a disk that was given up still writes, and the pause between two
+/// looks: together a second, then it is tried again later.
+const LET_GO_TRIES: u32 = 100;
+const LET_GO_PAUSE: Duration = Duration::from_millis(10);
 
 impl Zone {
     /// Sees to it that someone does what is due.
@@ -110,6 +116,10 @@ impl Zone {
                 // A disk that cannot be synced has failed, or will.
                 volume.sync();
             }
+            if has_lost && volume.inner.health.is_failed() {
+                // It may still hold what is no longer its own.
+                volume.inner.health.distrust();
+            }
         }
         let mut rejected = Vec::new();
         for (position, volume, old) in &plan.returning {
@@ -155,7 +165,7 @@ impl Zone {
             return;
         }
         let may_resume = match &away.old {
-            Some(old) if !old.let_go() => return,
+            Some(old) if !has_let_go(old) => return,
             Some(old) => self.may_resume(old, &away),
             None => false,
         };
@@ -211,6 +221,18 @@ impl Zone {
 
 type Opened = (Arc<Volume>, Option<Arc<Volume>>);
 
+/// Whether a directory that was given up is free; waits a little for what is under way there.
+fn has_let_go(old: &Volume) -> bool {
+    for _ in 0..LET_GO_TRIES {
+        if old.let_go() {
+            return true;
+        }
+        // Only the thread that tends the disks waits here.
+        std::thread::park_timeout(LET_GO_PAUSE);
+    }
+    false
+}
+
 /// Removes from a disk that comes back what changed meanwhile; false if that is not known.
 fn take_away(volume: &Volume, old: &Volume) -> bool {
     let Some(changed) = old.take_changed() else {
@@ -228,7 +250,7 @@ struct Plan {
     revision: u64,
     volumes: Vec<Arc<Volume>>,
     /// One for each volume; none if there is but one.
-    shares: Vec<Option<Arc<super::Share>>>,
+    shares: Vec<Option<Arc<Share>>>,
     /// Positions among all disks, the new volumes, and those whose entries they come back with.
     returning: Vec<(usize, Arc<Volume>, Arc<Volume>)>,
     /// Volumes without keys yet, by their serials, and those that may have keys of others.
@@ -279,10 +301,7 @@ impl Plan {
                         });
                     }
                 }
-                State::Away(Away { old: Some(old), .. }) => {
-                    let claim = placement.claim(&disks, &member.weighed());
-                    absent.push((claim, Arc::clone(old)));
-                }
+                State::Away(Away { old: Some(old), .. }) => absent.push(Arc::clone(old)),
                 _ => {}
             }
         }
