@@ -70,6 +70,11 @@ const BENCHES: &[Bench] = &[
         run: |args| example("replay", args),
     },
     Bench {
+        name: "stall",
+        about: "microseconds of look-ups while a disk does not read (20,000), reads that wait for it",
+        run: |args| example("stall_cost", args),
+    },
+    Bench {
         name: "small",
         about: "bytes of disk for an entry of 1 KiB, below 1.6 KiB; needs wrk, MILLPOND_BIN",
         run: small::run,
