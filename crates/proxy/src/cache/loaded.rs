@@ -168,3 +168,67 @@ impl BodyStream for Loaded {
         self.body.take_trailers()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use millpond_store::{Fault, Key, ManualClock, Platform, SimIo, Zone, ZoneConf};
+
+    use super::*;
+    use crate::cache::body;
+
+    const LEN: usize = 700_000;
+
+    /// A body on a disk that does not answer, and that disk.
+    fn stalled(dir: &std::path::Path) -> (Body, Arc<SimIo>, Arc<Zone>) {
+        let io = Arc::new(SimIo::new());
+        let clock = Arc::new(ManualClock::new(1_700_000_000_000));
+        let platform = Platform {
+            io: Arc::<SimIo>::clone(&io),
+            ..Platform::default()
+        };
+        let conf = ZoneConf::new("test", dir.join("zone"));
+        let zone = Zone::open_on(conf, Arc::<ManualClock>::clone(&clock), platform).unwrap();
+        let mut writer = zone.begin(Key::of(b"k"), Some(LEN as u64)).unwrap();
+        writer.set_head(Bytes::from_static(b"head"));
+        writer.append(Bytes::from(vec![b'x'; LEN])).unwrap();
+        writer.finish().unwrap();
+        zone.flush();
+        let entry = zone.find(&Key::of(b"k")).unwrap();
+        // What was written a moment ago is in the page cache.
+        clock.advance(Duration::from_secs(10));
+        io.set(Fault::Stall);
+        (body::of_entry(&entry), io, zone)
+    }
+
+    #[tokio::test]
+    async fn a_body_waits_for_its_disk_and_not_in_its_worker() {
+        let dir = tempfile::tempdir().unwrap();
+        let (body, io, _zone) = stalled(dir.path());
+        let mut body = loaded(body, Duration::from_secs(60));
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        assert!(body.poll_next(&mut cx).is_pending());
+        io.set(Fault::None);
+        let mut len = 0;
+        while let Some(piece) = body.next().await {
+            let mut piece = piece.unwrap();
+            while !piece.is_empty() {
+                len += piece.take_memory().unwrap().len();
+            }
+        }
+        assert_eq!(len, LEN);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_whose_disk_does_not_answer_ends_with_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let (body, io, _zone) = stalled(dir.path());
+        let mut body = loaded(body, Duration::from_secs(60));
+        let end = body.next().await;
+        io.set(Fault::None);
+        assert!(matches!(end, Some(Err(BodyError::File(_)))));
+    }
+}
