@@ -216,7 +216,7 @@ impl Inner {
     /// Puts the rows of a segment in the index.
     pub(crate) fn load_rows(&self, id: u32, rows: impl Iterator<Item = Row>) {
         let (uses, missing) = self.uses_of(id);
-        let now = self.now_s();
+        let (now, away) = (self.now_s(), self.away_s());
         let mut uses = Joined::new(&uses, missing);
         let mut slots = Vec::with_capacity(PIECE);
         for row in rows {
@@ -234,8 +234,10 @@ impl Inner {
                 continue;
             }
             let (used, hits, is_saved) = uses.at(row.offset);
-            let mut slot = Slot::new(row.key, place, row.body_len, used.min(now)).with_hits(hits);
-            if is_saved {
+            let used = used.saturating_add(away).min(now);
+            let mut slot = Slot::new(row.key, place, row.body_len, used).with_hits(hits);
+            // One that was moved is written as it is now.
+            if is_saved && away == 0 {
                 slot = slot.saved();
             }
             if row.is_sliced {

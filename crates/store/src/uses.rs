@@ -11,6 +11,8 @@
 //! 2. The file counts against the limit of the zone, and is at most a sixteenth of that. What does
 //!    not fit is left out.
 //! 3. What changes while it is written is written the next time.
+//! 4. The time in which nobody had the zone is no disuse: all uses move by it, if it was more
+//!    than a minute. A server that was down overnight starts warm.
 //!
 //! It is synced before it takes the place of another one, and at the end; in between a power
 //! failure may take more than a minute, and nothing but order.
@@ -57,6 +59,8 @@ pub(crate) struct UsesFile {
     saved: u32,
     /// How many entries there were then.
     entries: u64,
+    /// For how many seconds nobody had the zone before it was opened; 0 if they are few.
+    away: u32,
     /// Where the blocks of each segment stand, until they are loaded.
     blocks: HashMap<u32, Vec<(u32, UsesBlock)>>,
 }
@@ -115,7 +119,14 @@ impl Inner {
         }
         // A clock that was ahead must not keep the next writing away.
         uses.saved = uses.saved.min(self.now_s());
+        let away = self.now_s() - uses.saved;
+        uses.away = if away > INTERVAL_S { away } else { 0 };
         uses.file = Some(file);
+    }
+
+    /// For how long nobody had the zone: INVARIANT 4.
+    pub(crate) fn away_s(&self) -> u32 {
+        lock(&self.uses).away
     }
 
     /// The block at the tail, out of a buffer that begins at `start`.
@@ -389,6 +400,8 @@ impl Inner {
             tail: USES_HEADER,
             saved: saving.now,
             entries: saving.entries,
+            // All segments are loaded by then.
+            away: 0,
             blocks: HashMap::new(),
         };
         if let Err(Stopped::Failed(error)) = self.write_uses(&mut new, Which::All, saving) {
