@@ -384,6 +384,7 @@ impl Zone {
         let ended = lock(&self.control).end(Phase::Lent);
         on_each(&ended.volumes, |volume| volume.lend());
         on_each(&ended.leaving, |volume| volume.close());
+        on_each(&ended.given_up, tend::let_go);
     }
 
     /// Opens the directories again after [`Zone::lend`]; an error leaves the zone as it is.
@@ -419,6 +420,7 @@ impl Zone {
         let ended = lock(&self.control).end(Phase::Closed);
         on_each(&ended.volumes, |volume| volume.close());
         on_each(&ended.leaving, |volume| volume.close());
+        on_each(&ended.given_up, tend::let_go);
     }
 }
 

@@ -186,6 +186,7 @@ pub(super) enum Step {
 pub(super) struct Ended {
     pub(super) volumes: Vec<Arc<Volume>>,
     pub(super) leaving: Vec<Arc<Volume>>,
+    pub(super) given_up: Vec<Arc<Volume>>,
 }
 
 /// The disks, and what is to be done with them.
@@ -195,6 +196,8 @@ pub(super) struct Control {
     pub(super) members: Vec<Member>,
     /// Volumes of disks that were taken out of the configuration.
     leaving: Vec<Arc<Volume>>,
+    /// Volumes that were given up and may still have their directory.
+    given_up: Vec<Arc<Volume>>,
     /// The newest generation; none if there was never more than one disk.
     set: Option<Membership>,
     must_stamp: bool,
@@ -308,6 +311,7 @@ pub(super) fn assemble(
         phase: Phase::Open,
         members,
         leaving: Vec::new(),
+        given_up: Vec::new(),
         set: newest,
         must_stamp: false,
         must_place: true,
@@ -445,6 +449,8 @@ impl Control {
                 continue;
             };
             self.past.add_counters(&volume.usage());
+            self.given_up.retain(|volume| !volume.let_go());
+            self.given_up.push(Arc::clone(&volume));
             let mut away = Away::new(None, now_ms + FIRST_WAIT_MS, why.to_string());
             // What never got its keys has nothing to come back with.
             if matches!(member.state, State::Live(_)) {
@@ -617,15 +623,11 @@ impl Control {
             self.phase = phase;
         }
         self.revision += 1;
-        for member in &self.members {
-            if let State::Away(Away { old: Some(old), .. }) = &member.state {
-                old.let_go();
-            }
-        }
         let volumes = self.members.iter().filter_map(Member::volume);
         Ended {
             volumes: volumes.map(Arc::clone).collect(),
             leaving: std::mem::take(&mut self.leaving),
+            given_up: std::mem::take(&mut self.given_up),
         }
     }
 

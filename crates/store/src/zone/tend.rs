@@ -227,10 +227,16 @@ fn has_let_go(old: &Volume) -> bool {
         if old.let_go() {
             return true;
         }
-        // Only the thread that tends the disks waits here.
+        // Only who tends the disks, or ends with the zone, waits here.
         std::thread::park_timeout(LET_GO_PAUSE);
     }
     false
+}
+
+/// Lets go of a directory that was given up, if what is under way there ends soon.
+pub(super) fn let_go(old: &Volume) {
+    // Otherwise it is free when that ends.
+    let _ = has_let_go(old);
 }
 
 /// Removes from a disk that comes back what changed meanwhile; false if that is not known.
