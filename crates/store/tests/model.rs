@@ -551,8 +551,16 @@ impl Run {
         assert_eq!(verified.unread, 0);
     }
 
+    /// What was there, unless the syncer has evicted some of it since.
+    fn unless_evicted<'a>(&self, before: &'a [u64], evicted: u64) -> &'a [u64] {
+        match self.zone.usage().evicted == evicted {
+            true => before,
+            false => &[],
+        }
+    }
+
     /// After a clean stop what was there is there, and nothing else.
-    fn check_all_present(&mut self, before: &[u64]) {
+    fn check_all_present(&mut self, before: &[u64], surely: &[u64]) {
         let half_removed = std::mem::take(&mut self.half_removed);
         let returned: Vec<u64> = self.present();
         let returned = returned
@@ -562,7 +570,7 @@ impl Run {
             .filter(|number| !half_removed.contains(number))
             .collect();
         assert!(returned.is_empty(), "{returned:?} came back");
-        for number in before {
+        for number in surely {
             assert!(self.zone.peek(&key(*number)), "{number} is lost");
         }
         for (number, allowed) in &mut self.allowed {
@@ -584,12 +592,14 @@ impl Run {
         let injected = self.io.injected();
         self.open.clear();
         self.flush();
+        let evicted = self.zone.usage().evicted;
         let before = self.present();
         self.zone.close();
+        let surely = self.unless_evicted(&before, evicted);
         let is_untroubled = self.io.injected() == injected;
         self.zone = open(&self.conf, &self.clock, &self.io);
         if is_untroubled {
-            self.check_all_present(&before);
+            self.check_all_present(&before, surely);
         } else {
             // What an error has kept off the disk is as after a kill.
             self.after(Crash::Kill);
@@ -602,8 +612,10 @@ impl Run {
     fn lend(&mut self) {
         let injected = self.io.injected();
         self.flush();
+        let evicted = self.zone.usage().evicted;
         let before = self.present();
         self.zone.lend();
+        let surely = self.unless_evicted(&before, evicted);
         let is_untroubled = self.io.injected() == injected;
         self.append();
         while let Err(error) = self.zone.take_back() {
@@ -611,7 +623,7 @@ impl Run {
             assert!(self.io.injected() > injected, "{error}: {cause:?}");
         }
         if is_untroubled {
-            self.check_all_present(&before);
+            self.check_all_present(&before, surely);
         } else {
             // What an error has kept off the disk is as after a kill.
             self.after(Crash::Kill);
