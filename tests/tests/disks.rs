@@ -1,10 +1,7 @@
-//! A cache on several disks: one that goes, comes back, is added or taken out, over reloads and a
-//! change of the binary.
+//! A cache on several disks: one that goes, comes back, is added or taken out, over reloads.
 
 use anyhow::{Context, Result};
 use millpond_testkit::{Answer, Client, Deadline, Kind, LogCheck, Origin, Proxy};
-use rustix::process::{Pid, Signal, kill_process};
-use std::path::PathBuf;
 use std::time::Duration;
 
 const WAIT: Duration = Duration::from_secs(30);
@@ -217,41 +214,4 @@ fn mistakes_about_disks_are_told_with_their_line() -> Result<()> {
     }
     assert_eq!(Client::new(proxy.port()).get("/generation")?.text(), "g");
     proxy.quit()
-}
-
-/// The process of the pid file, which is ended with this.
-struct Successor(Pid);
-
-impl Drop for Successor {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _gone = kill_process(self.0, Signal::KILL);
-    }
-}
-
-/// The binary is changed, and the successor has all disks with all that is on them.
-#[test]
-fn change_of_the_binary_hands_over_all_disks() -> Result<()> {
-    let (_origin, mut proxy) = start(&conf(THREE, "g"))?;
-    hits(&proxy)?;
-    let old = proxy.pid().context("it runs")?;
-    let pid_file: PathBuf = proxy.dir().join("server.pid");
-    proxy.signal(Signal::USR2)?;
-    let new = || {
-        let pid: i32 = std::fs::read_to_string(&pid_file)
-            .ok()?
-            .trim()
-            .parse()
-            .ok()?;
-        (pid != old as i32).then_some(Successor(Pid::from_raw(pid)?))
-    };
-    let successor = Deadline::after(WAIT).poll(new).context("no new process")?;
-    proxy.signal(Signal::QUIT)?;
-    wait_until_warm(&proxy)?;
-    // The successor opened all of them, and lost none meanwhile.
-    assert_eq!(proxy.error_log().matches("is given up").count(), 0);
-    assert_eq!(proxy.error_log().matches("cannot be opened").count(), 0);
-    drop(successor);
-    proxy.set_log_check(LogCheck::Off);
-    Ok(())
 }
