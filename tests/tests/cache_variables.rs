@@ -97,7 +97,9 @@ fn slices_have_a_leader_too() -> Result<()> {
     }
     let found = lines(&proxy, "/sliced", 3)?;
     let roles: Vec<&str> = found.iter().map(|line| line[1].as_str()).collect();
-    assert_eq!(roles, ["leader", "none", "leader"], "{found:?}");
+    // The second may be read while the first is stored.
+    assert!(["none", "waiter"].contains(&roles[1]), "{found:?}");
+    assert_eq!((roles[0], roles[2]), ("leader", "leader"), "{found:?}");
     Ok(())
 }
 

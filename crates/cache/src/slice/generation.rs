@@ -795,6 +795,8 @@ mod tests {
         writer.finish().unwrap();
         store.close();
         let generation = generation_in(zone(&dir, &disk));
+        // What another process wrote is compared before its first use, and that takes a thread.
+        assert!(generation.store.find(&set.key(0)).is_some());
         assert!(generation.source(&(0..SIZE), Purpose::Readers).is_none());
         generation.store.close();
         let generation = generation_in(zone(&dir, &disk));
