@@ -2,9 +2,9 @@
 //!
 //! A region of the cache's files says what of it can be read without waiting, and a thread of its
 //! disk reads the rest. The writer asks before each `sendfile`; filters read pieces that a
-//! [`Loaded`] body has seen to; and an answer whose first bytes do not come in time is none.
+//! `Loaded` body has seen to; and an answer whose first bytes do not come in time is none.
 //!
-//! 1. What is handed out of a [`Loaded`] body can be read at once.
+//! 1. What is handed out of a `Loaded` body can be read at once.
 //! 2. A disk is waited for no longer than a client would be (`send_timeout`) once an answer has
 //!    begun, and `proxy_cache_disk_timeout` before that.
 

@@ -18,7 +18,7 @@
 //!    it has its mode before it listens.
 //! 2. Only who has the caches accepts; while the binary is changed both processes have the socket.
 //! 3. A socket of another process that lives is not replaced, and a file that is no socket never.
-//! 4. At most [`CONNECTIONS_MAX`] connections are served at once.
+//! 4. At most `CONNECTIONS_MAX` connections are served at once.
 //!
 //! What it does not do: TCP, TLS, passwords.
 

@@ -12,7 +12,7 @@
 //! | row | 32 numbers (u64) |
 //!
 //! Numbers are little endian. Rows are sums since the file was made. A thread writes the blocks of
-//! rows that changed, [`PAUSE`] after the first change: so much is lost when the process is killed,
+//! rows that changed, `PAUSE` after the first change: so much is lost when the process is killed,
 //! and what the kernel has not written when power fails.
 //!
 //! 1. One process at a time has the file: it is locked. A process that comes while another still
