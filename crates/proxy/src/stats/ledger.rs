@@ -264,10 +264,13 @@ impl Keeper {
     }
 
     /// INVARIANT 3.
-    fn tell(&mut self, error: &io::Error) {
+    fn tell(&mut self, failure: &io::Error) {
         if !std::mem::replace(&mut self.is_told, true) {
-            let path = self.path.display();
-            let message = format_args!("counters of sites cannot be kept in \"{path}\": {error}");
+            let (path, reason) = (self.path.display(), error::os_error(failure));
+            let message = format_args!(
+                "counters of sites cannot be kept in \"{path}\" ({reason}); \
+                 \"cache_site_counters\" names another place"
+            );
             error::process(Level::Warn, message);
         }
     }
