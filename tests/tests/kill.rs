@@ -20,6 +20,8 @@ const KILLS: u64 = 20;
 const CLIENTS: u64 = 3;
 const LENGTHS: [u64; 6] = [0, 700, 9_000, 70_000, 300_000, 500_000];
 const PATHS: usize = 48;
+/// So many of them are purged; the others stay as they are, over all kills.
+const PURGED: usize = 36;
 
 const CONF: &str = "
     proxy_cache_path %%DIR%%/cache keys_zone=z:1m max_size=256m;
@@ -132,7 +134,7 @@ impl World {
 
     /// Changes a resource and purges what was stored of it.
     fn purge(&self, client: &Client, random: &mut Random) {
-        let number = random.below(PATHS as u64) as usize;
+        let number = random.below(PURGED as u64) as usize;
         let page = &self.pages[number];
         let version = page.version.fetch_add(1, Ordering::SeqCst) + 1;
         *page.stored.lock().unwrap_or_else(PoisonError::into_inner) = None;
