@@ -244,19 +244,24 @@ impl Inner {
         JournalError::Disk(error)
     }
 
-    /// Reads the journal at the start. `None` if it is not understood.
-    pub(crate) fn load_journal(&self, len: u64, shutdown: Shutdown) -> Option<()> {
+    /// Reads the journal at the start. `None` if it is not understood; an error is the disk's.
+    pub(crate) fn load_journal(&self, len: u64, shutdown: Shutdown) -> io::Result<Option<()>> {
         let path = self.disk.dir.join(JOURNAL_NAME);
-        let file = self.disk.io.open(&path).ok()?;
+        let file = self.disk.io.open(&path)?;
         if len > MAX_SIZE {
-            return None;
+            return Ok(None);
         }
         let mut bytes = vec![0; len as usize];
-        self.disk.io.read_at(&file, &mut bytes, 0).ok()?;
-        let header = JournalHeader::decode(&bytes, &self.disk.uuid, self.disk.seed)?;
-        if u64::from(header.size) != len {
-            return None;
+        match self.disk.io.read_at(&file, &mut bytes, 0) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            // A disk that does not read says nothing of what is on it.
+            Err(error) => return Err(error),
         }
+        let header = JournalHeader::decode(&bytes, &self.disk.uuid, self.disk.seed);
+        let Some(header) = header.filter(|header| u64::from(header.size) == len) else {
+            return Ok(None);
+        };
         let scanned = scan(&Bytes::from(bytes), self.disk.seed);
         // A torn tail was never acknowledged, unless there was nobody to tear it.
         let is_torn = scanned.has_rest && shutdown == Shutdown::Unclean;
@@ -278,7 +283,7 @@ impl Inner {
         log.journal_bytes += file_cost(header.size);
         drop(log);
         *lock(&self.journal) = journal;
-        Some(())
+        Ok(Some(()))
     }
 
     /// There was a journal, and it cannot be read.

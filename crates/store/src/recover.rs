@@ -257,12 +257,17 @@ impl Opening {
                 return self.create_superblock(fresh);
             }
             let mut block = vec![0; SUPERBLOCK as usize];
-            let read = self.io.read_at(&file, &mut block, 0);
+            let is_read = match self.io.read_at(&file, &mut block, 0) {
+                Ok(()) => true,
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => false,
+                // A disk that does not read says nothing of what is on it.
+                Err(error) => return Err(StoreError::io("read", &path, error)),
+            };
             // The process ended between creating the file and writing to it.
-            if read.is_ok() && block.iter().all(|byte| *byte == 0) && self.plan.has_superblock() {
+            if is_read && block.iter().all(|byte| *byte == 0) && self.plan.has_superblock() {
                 return Ok((fresh, Some(file)));
             }
-            let known = read.ok().and_then(|()| Superblock::decode(&block));
+            let known = Superblock::decode(&block).filter(|_| is_read);
             if let Some(superblock) = known {
                 if self.plan.has_superblock() {
                     return Ok((superblock, Some(file)));
@@ -417,7 +422,10 @@ impl Inner {
         let Some(entry) = opening.list()?.into_iter().find(is_it) else {
             return Ok(());
         };
-        if self.load_journal(entry.len, shutdown).is_some() {
+        let path = self.disk.dir.join(JOURNAL_NAME);
+        let loaded = self.load_journal(entry.len, shutdown);
+        let loaded = loaded.map_err(|error| StoreError::io("read", &path, error))?;
+        if loaded.is_some() {
             return Ok(());
         }
         self.lost_journal();

@@ -342,6 +342,28 @@ fn directory_that_is_pulled_comes_back_as_it_was_and_removed_one_empty() {
 }
 
 #[test]
+fn disk_that_does_not_read_at_the_start_is_left_as_it_is() {
+    let bench = Bench::new();
+    let disk = bench.disk("a");
+    let alone = &[("a", 1)];
+    let zone = bench.open(alone);
+    fill(&zone, 1);
+    let kept = Bytes::from_static(b"kept");
+    zone.rewrite_journal(&[kept]).expect("noted");
+    zone.close();
+    disk.set(Fault::ReadError);
+    assert!(bench.try_open(alone).is_err());
+    disk.set(Fault::None);
+    let zone = bench.open(alone);
+    assert_eq!(found(&zone).len() as u64, KEYS);
+    assert_eq!(zone.take_journal().records.len(), 1);
+    assert_eq!(
+        bench.told(|event| matches!(event, Event::SetAside { .. })),
+        0
+    );
+}
+
+#[test]
 fn mount_point_without_its_disk_is_not_the_disk() {
     let bench = Bench::new();
     let disk = bench.disk("b");
