@@ -6,28 +6,23 @@
 //! was finished under that key; where the newest is damaged an older one may be found if the
 //! summary of its segment is gone, too. A body may end early, never differ.
 
-use std::os::unix::fs::FileExt;
+#[path = "support/random.rs"]
+mod random;
+#[path = "support/read.rs"]
+mod read;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millpond_store::{Key, ManualClock, Platform, RealIo, Region, Zone, ZoneConf};
+use millpond_store::{Key, ManualClock, Platform, RealIo, Zone, ZoneConf};
+
+use random::Random;
+use read::read;
 
 const KEYS: u64 = 40;
 const CASES: u64 = 120;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % limit.max(1)
-    }
-}
 
 fn conf(path: &Path) -> ZoneConf {
     ZoneConf {
@@ -133,22 +128,6 @@ fn damage(files: &mut Files, random: &mut Random) {
             _ => bytes.truncate(at),
         }
     }
-}
-
-fn read(regions: impl IntoIterator<Item = Region>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for region in regions {
-        match region {
-            Region::Memory(memory) => bytes.extend_from_slice(&memory),
-            Region::File { file, offset, len } => {
-                let start = bytes.len();
-                bytes.resize(start + len as usize, 0);
-                file.read_exact_at(&mut bytes[start..], offset)
-                    .expect("read");
-            }
-        }
-    }
-    bytes
 }
 
 /// How many entries are whole.

@@ -7,6 +7,9 @@
 //! were pulled, came back, were added, removed or weighed anew meanwhile, and over restarts. At
 //! least one disk that is in use is well at each moment: one who has seen everything.
 
+#[path = "support/random.rs"]
+mod random;
+
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
@@ -19,27 +22,12 @@ use millpond_store::{
     ZoneConf,
 };
 
+use random::Random;
+
 const KEYS: u64 = 40;
 const OPERATIONS: usize = 120;
 const SEEDS: Range<u64> = 0..16;
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
-
-/// A small generator; the sequence is all that matters.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit.max(1)
-    }
-}
 
 fn key(number: u64) -> Key {
     Key::of(&number.to_le_bytes())

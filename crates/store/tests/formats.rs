@@ -6,6 +6,9 @@
 //! `cargo test -p millpond-store --test formats -- --ignored`, which writes those of today's
 //! version; older ones are never written again.
 
+#[path = "support/read.rs"]
+mod read;
+
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -13,9 +16,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use millpond_store::{
-    Event, Key, ManualClock, Platform, RealIo, Region, Review, Reviewed, Zone, ZoneConf,
-};
+use millpond_store::{Event, Key, ManualClock, Platform, RealIo, Review, Reviewed, Zone, ZoneConf};
+
+use read::read;
 
 /// The version that is written today.
 const VERSION: u32 = 1;
@@ -87,22 +90,6 @@ fn fill(zone: &Zone) {
         zone.note(&Bytes::from(*note)).expect("noted");
     }
     zone.flush();
-}
-
-fn read(regions: impl IntoIterator<Item = Region>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for region in regions {
-        match region {
-            Region::Memory(memory) => bytes.extend_from_slice(&memory),
-            Region::File { file, offset, len } => {
-                let start = bytes.len();
-                bytes.resize(start + len as usize, 0);
-                file.read_exact_at(&mut bytes[start..], offset)
-                    .expect("read");
-            }
-        }
-    }
-    bytes
 }
 
 fn fixtures() -> PathBuf {

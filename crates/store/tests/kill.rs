@@ -3,15 +3,19 @@
 //! The test starts itself again as the child. The child reports each key when it is finished or
 //! removed; the parent kills it, opens the zone and compares.
 
+#[path = "support/read.rs"]
+mod read;
+
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use millpond_store::{Key, Region, SystemClock, Zone, ZoneConf};
+use millpond_store::{Key, SystemClock, Zone, ZoneConf};
+
+use read::read;
 
 /// Names the directory to the child.
 const ZONE: &str = "MILLPOND_KILL_TEST_ZONE";
@@ -143,20 +147,4 @@ fn killed_zone_has_what_was_complete() {
         "only {old} keys were complete for a second"
     );
     assert_eq!(zone.usage().corrupt, 0);
-}
-
-fn read(regions: impl Iterator<Item = Region>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for region in regions {
-        match region {
-            Region::Memory(memory) => bytes.extend_from_slice(&memory),
-            Region::File { file, offset, len } => {
-                let start = bytes.len();
-                bytes.resize(start + len as usize, 0);
-                file.read_exact_at(&mut bytes[start..], offset)
-                    .expect("read");
-            }
-        }
-    }
-    bytes
 }

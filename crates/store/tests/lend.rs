@@ -1,12 +1,16 @@
 //! What a zone promises while its directory is lent, and when its limits change.
 
+#[path = "support/read.rs"]
+mod read;
+
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use millpond_store::{
-    Entry, Event, Key, NotStored, Platform, Region, SystemClock, View, ViewState, Writer, Zone,
-    ZoneConf,
+    Entry, Event, Key, NotStored, Platform, SystemClock, View, ViewState, Writer, Zone, ZoneConf,
 };
+
+use read::read;
 
 const MIB: u64 = 1 << 20;
 const PIECE: u64 = 64 << 10;
@@ -74,30 +78,13 @@ fn store(zone: &Arc<Zone>, name: &str, salt: u64, len: u64) -> Entry {
     writer.finish().expect("finish")
 }
 
-fn read_regions(regions: impl IntoIterator<Item = Region>) -> Vec<u8> {
-    use std::os::unix::fs::FileExt;
-    let mut bytes = Vec::new();
-    for region in regions {
-        match region {
-            Region::Memory(memory) => bytes.extend_from_slice(&memory),
-            Region::File { file, offset, len } => {
-                let start = bytes.len();
-                bytes.resize(start + len as usize, 0);
-                let read = file.read_exact_at(&mut bytes[start..], offset);
-                read.expect("read");
-            }
-        }
-    }
-    bytes
-}
-
 fn is_whole(zone: &Arc<Zone>, name: &str, salt: u64, len: u64) -> bool {
     let entry = zone.find(&key(name));
-    entry.is_some_and(|entry| read_regions(entry.regions(0..u64::MAX)) == stretch(salt, 0, len))
+    entry.is_some_and(|entry| read(entry.regions(0..u64::MAX)) == stretch(salt, 0, len))
 }
 
 fn holds(view: &View, salt: u64, len: u64) -> bool {
-    view.len() == len && read_regions(view.regions(0..len)) == stretch(salt, 0, len)
+    view.len() == len && read(view.regions(0..len)) == stretch(salt, 0, len)
 }
 
 /// Who opens the directory next finds everything, without any doubt, and so does who takes it back.

@@ -22,10 +22,15 @@
 //! newest segment goes on after an unclean stop (44). Not found in 300 seeds: what was written
 //! again is not synced before its old segment goes; zones of this size seldom write again.
 
+#[path = "support/random.rs"]
+mod random;
+#[path = "support/read.rs"]
+mod read;
+
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,26 +41,14 @@ use millpond_store::{
     Zone, ZoneConf,
 };
 
+use random::Random;
+use read::read;
+
 const KEYS: u64 = 24;
 const OPERATIONS: usize = 200;
 const SEEDS: Range<u64> = 0..100;
 
-/// A small generator; the sequence is all that matters.
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit.max(1)
-    }
-
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }
@@ -193,22 +186,6 @@ struct Run {
 
 fn key(number: u64) -> Key {
     Key::of(&number.to_le_bytes())
-}
-
-fn read(regions: impl IntoIterator<Item = Region>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for region in regions {
-        match region {
-            Region::Memory(memory) => bytes.extend_from_slice(&memory),
-            Region::File { file, offset, len } => {
-                let start = bytes.len();
-                bytes.resize(start + len as usize, 0);
-                file.read_exact_at(&mut bytes[start..], offset)
-                    .expect("read");
-            }
-        }
-    }
-    bytes
 }
 
 impl Run {

@@ -1,5 +1,8 @@
 //! What a zone promises its users, one behaviour at a time.
 
+#[path = "support/read.rs"]
+mod read;
+
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,6 +12,8 @@ use millpond_store::{
     Admission, Entry, Event, Fault, Key, ManualClock, NotStored, Platform, Region, SimIo,
     StoreError, ViewState, Zone, ZoneConf,
 };
+
+use read::read as read_regions;
 
 const MIB: usize = 1 << 20;
 
@@ -78,23 +83,6 @@ fn store(zone: &Arc<Zone>, name: &str, bytes: &Bytes) -> Result<Entry, NotStored
         writer.append(bytes.slice(start..bytes.len().min(start + (16 << 10))))?;
     }
     writer.finish()
-}
-
-fn read_regions(regions: impl IntoIterator<Item = Region>) -> Vec<u8> {
-    use std::os::unix::fs::FileExt;
-    let mut bytes = Vec::new();
-    for region in regions {
-        match region {
-            Region::Memory(memory) => bytes.extend_from_slice(&memory),
-            Region::File { file, offset, len } => {
-                let start = bytes.len();
-                bytes.resize(start + len as usize, 0);
-                file.read_exact_at(&mut bytes[start..], offset)
-                    .expect("read");
-            }
-        }
-    }
-    bytes
 }
 
 fn read(entry: &Entry) -> Vec<u8> {
