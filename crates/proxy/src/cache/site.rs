@@ -37,12 +37,13 @@ pub fn of(req: &mut Request) -> Bytes {
 
 /// The number of the site that a request belongs to.
 pub fn id(req: &mut Request) -> SiteId {
-    let shared = Arc::clone(&req.down.generation.worker.shared);
     if req.location.settings.cache_site.site.is_some() {
-        return shared.sites.id(named(&of(req)));
+        let site = of(req);
+        return req.down.generation.worker.shared.sites.id(named(&site));
     }
-    let name = || shared.sites.id(named(&clean(&req.server.name)));
-    *req.server.site.get_or_init(name)
+    let sites = &req.down.generation.worker.shared.sites;
+    let number = || sites.id(named(&clean(&req.server.name)));
+    *req.server.site.get_or_init(number)
 }
 
 /// The name under which a site is counted.
