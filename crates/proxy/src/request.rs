@@ -285,7 +285,10 @@ impl Request {
         Request {
             is_internal: true,
             values: self.values.detach(),
-            upstream: Rc::default(),
+            upstream: Rc::new(RefCell::new(UpstreamTrace {
+                zone: self.upstream.borrow().zone,
+                ..UpstreamTrace::default()
+            })),
             started: crate::clock::instant(),
             started_ms: crate::clock::now_ms(),
             is_background: true,

@@ -104,11 +104,18 @@ async fn begin_body(req: &mut Request, response: &mut Response) -> Result<(), Se
 fn count(req: &mut Request) {
     let site = crate::cache::site::id(req);
     let worker = &req.down.generation.worker;
-    let label = Label::of(req.upstream.borrow().cache_status);
+    let (label, zone) = {
+        let trace = req.upstream.borrow();
+        (Label::of(trace.cache_status), trace.zone)
+    };
     let bytes = req.sent.body_bytes;
     worker.shared.cache.record(worker.index, label, bytes);
     let answer = (label, bytes);
     worker.shared.sites.answered(worker.index, site, answer);
+    if let Some(zone) = zone {
+        let zones = &worker.shared.cache_zones;
+        zones.answered(worker.index, zone, answer);
+    }
 }
 
 fn framing(req: &Request, response: &Response) -> OutFraming {

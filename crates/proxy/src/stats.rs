@@ -8,8 +8,14 @@
 //! 1. An answer is counted once, when it was sent or its client was gone.
 //! 2. An answer that no cache looked at counts under `-`, so that the total is all answers.
 
+pub mod cache_zone;
+pub mod connections;
 pub mod ledger;
+pub mod peer;
+pub mod responses;
 pub mod site;
+pub mod status_zone;
+pub mod table;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -11,7 +11,6 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 use tokio::sync::Notify;
@@ -21,26 +20,12 @@ use crate::cache::zones::Registry;
 use crate::handler::open_file::OpenFiles;
 use crate::scope::Conf;
 use crate::stats::CacheCounters;
+use crate::stats::cache_zone::CacheZones;
+use crate::stats::connections::ConnectionCounters;
 use crate::stats::ledger::LedgerKeeper;
 use crate::stats::site::Sites;
+use crate::stats::status_zone::StatusZones;
 use crate::upstream::keepalive::IdlePeers;
-
-/// Counters of connections, for `stub_status` and `$connections_*`.
-#[derive(Debug, Default)]
-pub struct ConnectionCounters {
-    /// Accepted since the start.
-    pub accepted: AtomicU64,
-    /// Handled since the start (all that were accepted).
-    pub handled: AtomicU64,
-    /// Requests since the start.
-    pub requests: AtomicU64,
-    /// Open now.
-    pub active: AtomicU64,
-    /// Open and reading a head.
-    pub reading: AtomicU64,
-    /// Open and answering.
-    pub writing: AtomicU64,
-}
 
 /// What all workers of the process share.
 #[derive(Debug, Default)]
@@ -51,6 +36,10 @@ pub struct Shared {
     pub zones: Registry,
     /// Answers by cache status.
     pub cache: CacheCounters,
+    /// Answers of each cache zone.
+    pub cache_zones: CacheZones,
+    /// Requests of servers and locations that name a status zone.
+    pub status_zones: StatusZones,
     /// What each site sent and asked for.
     pub sites: Arc<Sites>,
     /// Where the counters of sites are kept.
@@ -199,13 +188,5 @@ impl Drop for Member {
             .set(self.generation.open.get().saturating_sub(1));
         self.generation.drained.notify_waiters();
         self.generation.drained.notify_one();
-    }
-}
-
-impl Shared {
-    /// The number of a new connection, from 1.
-    pub fn next_connection(&self) -> u64 {
-        self.connections.handled.fetch_add(1, Ordering::Relaxed);
-        self.connections.accepted.fetch_add(1, Ordering::Relaxed) + 1
     }
 }

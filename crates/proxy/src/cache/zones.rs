@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ use crate::scope::Conf;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
 use crate::scope::location::LocationSettings;
+use crate::stats::table::Number;
 use crate::upstream::protocol::Protocol;
 
 /// Time between two sweeps of a zone; `inactive` is exact to this.
@@ -98,6 +99,8 @@ pub struct LocationCache {
     pub zone: Template,
     /// Where it was named.
     pub span: Span,
+    /// The number of its counters, once it is known; of a name without variables.
+    number: OnceLock<Number>,
     /// The policies of the walk.
     pub policies: Arc<Policies>,
 }
@@ -113,6 +116,7 @@ impl LocationCache {
             protocol,
             zone: zone.value.clone(),
             span: zone.span,
+            number: OnceLock::new(),
             policies: Arc::new(Policies {
                 valid: settings.valid.clone(),
                 lock: settings.lock.clone(),
@@ -130,8 +134,23 @@ impl LocationCache {
         })
     }
 
-    /// The zone for a request; `None` when the name's value is empty or `off`.
+    /// The zone for a request, which is counted there; `None` when the name's value is empty or
+    /// `off`.
     pub fn zone_for(&self, req: &mut Request) -> Result<Option<Arc<CacheZone>>, Failure> {
+        let zone = self.find(req)?;
+        if let Some(zone) = &zone {
+            let counters = &req.down.generation.worker.shared.cache_zones;
+            let number = || counters.number(zone.name.as_bytes());
+            let number = match self.zone.as_literal() {
+                Some(_) => *self.number.get_or_init(number),
+                None => number(),
+            };
+            req.upstream.borrow_mut().zone = Some(number);
+        }
+        Ok(zone)
+    }
+
+    fn find(&self, req: &mut Request) -> Result<Option<Arc<CacheZone>>, Failure> {
         let name: Bytes = match self.zone.as_literal() {
             Some(name) => return Ok(req.conf.zones.get(name).cloned()),
             None => req.eval(&self.zone),

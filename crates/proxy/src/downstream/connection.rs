@@ -41,6 +41,7 @@ use crate::request::Request;
 use crate::respond;
 use crate::route::listen::{Binding, Listen};
 use crate::route::target;
+use crate::stats::status_zone::{self, Visit};
 use crate::worker::Member;
 
 /// Bytes asked of the socket at once when a head does not fit into the first buffer.
@@ -215,8 +216,8 @@ impl Drop for Ending {
 }
 
 async fn serve_requests(down: &Rc<Downstream>, binding: Arc<Binding>, member: Member) {
-    let shared = Arc::clone(&down.generation.worker.shared);
-    let counters = &shared.connections;
+    let worker = Rc::clone(&down.generation.worker);
+    let counters = worker.shared.connections.shard(worker.index);
     let _active = Counted::new(&counters.active);
     let Some(listen) = binding.listen_for(&down.local).cloned() else {
         return;
@@ -253,7 +254,8 @@ async fn read_head(
     parser: &mut RequestParser,
     (member, idle): (&Member, Idle),
 ) -> Arrival {
-    let counters = &down.generation.worker.shared.connections;
+    let worker = &down.generation.worker;
+    let counters = worker.shared.connections.shard(worker.index);
     let policy = &listen.names.default_server().settings.head;
     let limits = limits(policy);
     let since = clock::instant();
@@ -367,8 +369,10 @@ fn record_broken(down: &Rc<Downstream>, listen: &Listen, head: RequestHead, gone
         ClientGone::TimedOut => 408,
         ClientGone::Closed | ClientGone::Io(_) => 400,
     };
+    let visit = Visit::begin(&req);
     crate::log::error::refused(&req, &gone.to_string());
     crate::log::access::write(&mut req);
+    status_zone::ended(&req, visit);
 }
 
 /// The bounds of a request head.
@@ -406,12 +410,17 @@ async fn exchange(down: &Rc<Downstream>, listen: &Listen, head: Head) -> After {
         Some(refusal) => Some((refusal.status(), refusal.to_string())),
         None => open(&mut req, listen).err(),
     };
-    let is_open = refused.is_none();
+    let was_refused = refused.is_some();
+    let visit;
     let mut response = match refused {
-        None => phase::answer(&mut req).await,
+        None => {
+            visit = Visit::begin(&req);
+            phase::answer(&mut req).await
+        }
         Some((status, why)) => {
             // What is not to be read is told by the status already.
             let _ = find_server(&mut req, listen);
+            visit = Visit::begin(&req);
             crate::log::error::refused(&req, &why);
             req.keep_alive = false;
             // What follows a refused head cannot be told apart from a body.
@@ -419,7 +428,6 @@ async fn exchange(down: &Rc<Downstream>, listen: &Listen, head: Head) -> After {
             Box::pin(phase::answer_refused(&mut req, status)).await
         }
     };
-    let was_refused = !is_open;
     let sent = respond::send(&mut req, &mut response).await;
     let tunnel = response.tunnel.take().filter(|_| sent.is_ok());
     let was_switched = tunnel.is_some();
@@ -427,6 +435,7 @@ async fn exchange(down: &Rc<Downstream>, listen: &Listen, head: Head) -> After {
         Box::pin(tunnel.run(&mut req)).await;
     }
     crate::log::access::write(&mut req);
+    status_zone::ended(&req, visit);
     if sent.is_err() || was_switched {
         return After::Close(Patience::Brief);
     }

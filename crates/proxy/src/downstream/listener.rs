@@ -181,7 +181,10 @@ fn start(
         peer,
         local,
         behind: Rc::default(),
-        number: generation.worker.shared.next_connection(),
+        number: {
+            let worker = &generation.worker;
+            worker.shared.connections.accept(worker.index)
+        },
         accepted: now,
         requests: 0.into(),
         request_started: now.into(),

@@ -313,6 +313,7 @@ fn limit_except(builder: &mut Builder, statement: &Statement, draft: &mut Draft)
         span: Some(statement.span),
         name: draft.name.clone(),
         is_internal: draft.is_internal,
+        status_zone: draft.status_zone.clone(),
         ..Draft::default()
     };
     let location = builder.nested(statement, inner, LocationKind::Unnamed);

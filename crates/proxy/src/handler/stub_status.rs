@@ -3,8 +3,6 @@
 //! The numbers are of all workers, but not of one moment: each counter is read for itself. What is
 //! neither reading nor writing is waiting.
 
-use std::sync::atomic::Ordering;
-
 use bytes::Bytes;
 use millpond_conf::{Contexts, Statement};
 
@@ -15,6 +13,7 @@ use crate::request::Request;
 use crate::response::Response;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
+use crate::stats::connections::ConnectionCount;
 
 /// The row.
 pub const ROWS: &[Row] = &[Row {
@@ -38,17 +37,20 @@ pub fn run(req: &mut Request) -> Result<Response, Failure> {
     if !matches!(req.method, Method::Get | Method::Head) {
         return Err(Failure::Status(405));
     }
-    let counters = &req.down.generation.worker.shared.connections;
-    let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-    let (active, reading) = (get(&counters.active), get(&counters.reading));
-    let writing = get(&counters.writing);
-    let waiting = active.saturating_sub(reading.saturating_add(writing));
+    let count = req.down.generation.worker.shared.connections.snapshot();
+    let ConnectionCount {
+        active,
+        reading,
+        writing,
+        ..
+    } = count;
     let text = format!(
         "Active connections: {active} \nserver accepts handled requests\n {} {} {} \n\
-         Reading: {reading} Writing: {writing} Waiting: {waiting} \n",
-        get(&counters.accepted),
-        get(&counters.handled),
-        get(&counters.requests),
+         Reading: {reading} Writing: {writing} Waiting: {} \n",
+        count.accepted,
+        count.handled,
+        count.requests,
+        count.waiting(),
     );
     let content_type = Bytes::from_static(b"text/plain");
     Ok(Response::text(200, content_type, Bytes::from(text)))

@@ -224,6 +224,7 @@ fn if_block(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
         },
         span: Some(statement.span),
         name: draft.name.clone(),
+        status_zone: draft.status_zone.clone().filter(|_| is_in_location),
         ..Draft::default()
     };
     let mut location = builder.nested(statement, inner, LocationKind::Unnamed);

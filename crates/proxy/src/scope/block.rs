@@ -55,6 +55,10 @@ pub struct Draft {
     pub handler: Option<ContentHandler>,
     /// True after `internal`.
     pub is_internal: bool,
+    /// Where its requests are counted, and whether the block itself says so.
+    pub status_zone: Option<crate::stats::status_zone::StatusZone>,
+    /// See `status_zone`.
+    pub has_status_zone: bool,
     /// `try_files` of this block.
     pub try_files: Option<crate::handler::try_files::TryFiles>,
     /// Methods and the settings of all others.
@@ -78,6 +82,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         super::listen::ROWS,
         crate::cache::zones::ROWS,
         crate::stats::ledger::ROWS,
+        crate::stats::status_zone::ROWS,
         crate::log::format::ROWS,
         crate::handler::access::ROWS,
         crate::handler::limit_conn::ROWS,

@@ -359,6 +359,7 @@ impl Builder {
         self.walk(statement.body.as_deref().unwrap_or_default(), &mut draft);
         let names = std::mem::take(&mut draft.server_names);
         let listens = std::mem::take(&mut draft.listens);
+        let status_zone = draft.status_zone.take();
         let raws: Vec<&ServerSettingsRaw> = self.levels.iter().map(|level| &level.server).collect();
         let settings = ServerSettings::resolve(&raws, &mut self.cx);
         let mut location = self.close_level(draft, LocationKind::Unnamed);
@@ -367,6 +368,7 @@ impl Builder {
             name: listen::first_name(&names),
             site: std::sync::OnceLock::new(),
             names,
+            status_zone,
             settings,
             location: Arc::new(location),
             span: statement.span,
@@ -387,6 +389,7 @@ impl Builder {
         if key.is_some_and(|key| !outer.child_names.insert((key, name.clone()))) {
             self.error(statement.span, format!("duplicate location \"{name}\""));
         }
+        let is_inside = outer.context == Contexts::LOCATION;
         let draft = Draft {
             context: Contexts::LOCATION,
             span: Some(statement.span),
@@ -394,6 +397,7 @@ impl Builder {
             has_plain_name: matches!(kind, LocationKind::Exact | LocationKind::Prefix(_)),
             kind: Some(kind.clone()),
             is_internal: outer.is_internal,
+            status_zone: outer.status_zone.clone().filter(|_| is_inside),
             ..Draft::default()
         };
         let location = self.nested(statement, draft, kind);
@@ -473,6 +477,7 @@ impl Builder {
             script: draft.script,
             children: LocationTree::build(draft.children),
             handler: draft.handler,
+            status_zone: draft.status_zone,
             try_files: draft.try_files,
             limit_except: draft.limit_except,
             is_internal: draft.is_internal,

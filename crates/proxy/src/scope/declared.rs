@@ -27,6 +27,8 @@ pub struct Declared {
     pub zones: Vec<ZonePath>,
     /// `cache_site_counters`.
     pub site_counters: Option<OffOr<PathBuf>>,
+    /// `status_zone`.
+    pub status_zones: crate::stats::status_zone::ZoneNames,
     /// `limit_req_zone`.
     pub limit_req: Vec<Arc<RequestZone>>,
     /// `limit_conn_zone`.
@@ -53,6 +55,11 @@ impl Declared {
             if let Some(same) = same {
                 group.inherit(same);
             }
+            group.inherit_tallies(same_name);
+        }
+        for group in &self.implicit {
+            let mut others = older.implicit.iter();
+            group.inherit_tallies(others.find(|other| other.name == group.name));
         }
     }
 }

@@ -72,6 +72,8 @@ pub struct Server {
     pub name: Bytes,
     /// The number of the site of that name, once it is known.
     pub site: std::sync::OnceLock<crate::stats::site::SiteId>,
+    /// Where its requests are counted.
+    pub status_zone: Option<crate::stats::status_zone::StatusZone>,
     /// Settings that only servers have.
     pub settings: ServerSettings,
     /// The server's own settings, script and locations.
@@ -99,6 +101,8 @@ pub struct Location {
     pub children: LocationTree,
     /// Its own handler.
     pub handler: Option<ContentHandler>,
+    /// Where requests that end here are counted.
+    pub status_zone: Option<crate::stats::status_zone::StatusZone>,
     /// What it tries first.
     pub try_files: Option<crate::handler::try_files::TryFiles>,
     /// Methods and the settings of all others.

@@ -1,18 +1,24 @@
 //! What is to be done when an exchange with a peer is over, in whatever way: it is counted for its
-//! site, and logged.
+//! site, its peer and its cache zone, and logged.
 //!
 //! The guard lives as long as the exchange: with the try until the head is there, then with the
 //! body. What it tells stands in the trace of the request.
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use super::trace::UpstreamTrace;
+use super::group::Group;
+use super::peer::Peer;
+use super::trace::{Attempt, UpstreamTrace, Why};
 use crate::cache::site;
 use crate::header::Fields;
 use crate::log::upstream::LoggedExchange;
 use crate::request::Request;
+use crate::stats::Label;
+use crate::stats::peer::PeerExchange;
 use crate::stats::site::SiteId;
+use crate::stats::table::Number;
 use crate::worker::Worker;
 
 /// An exchange that is counted and logged when this is dropped.
@@ -21,15 +27,18 @@ pub struct Ended {
     /// Which of the trace's attempts it is.
     attempt: usize,
     site: SiteId,
+    /// The peer, if it is counted.
+    peer: Option<Arc<Peer>>,
     worker: Rc<Worker>,
     logged: Option<LoggedExchange>,
 }
 
 impl Ended {
     /// The last attempt of the request's trace begins.
-    pub fn begin(req: &mut Request) -> Self {
+    pub fn begin(req: &mut Request, (group, peer): (&Group, &Arc<Peer>)) -> Self {
         Ended {
             site: site::id(req),
+            peer: group.is_counted.then(|| Arc::clone(peer)),
             trace: Rc::clone(&req.upstream),
             attempt: req.upstream.borrow().attempts.len().saturating_sub(1),
             worker: Rc::clone(&req.down.generation.worker),
@@ -45,11 +54,45 @@ impl Ended {
     }
 }
 
+impl Ended {
+    fn count(&self, attempt: &Attempt, zone: Option<Number>) {
+        let (shared, worker) = (&self.worker.shared, self.worker.index);
+        if let Some(peer) = &self.peer {
+            let exchange = PeerExchange {
+                started_ms: attempt.started_ms,
+                // Without a head the status says only how the try failed.
+                status: attempt.header.map(|_| attempt.status),
+                sent: attempt.bytes_sent,
+                received: attempt.bytes_received,
+                header: attempt.header,
+                response: attempt.response,
+            };
+            peer.tally().exchanged(worker, &exchange);
+        }
+        if let (Some(zone), Some(_)) = (zone, attempt.entry) {
+            let label = Label::of(Some(cause(attempt.why)));
+            let written = (label, attempt.body_bytes);
+            shared.cache_zones.written(worker, zone, written);
+        }
+    }
+}
+
+/// The status of the answer that caused an exchange.
+fn cause(why: Why) -> &'static str {
+    match why {
+        Why::Pass | Why::Miss | Why::Slice => "MISS",
+        Why::Bypass => "BYPASS",
+        Why::Expired | Why::Revalidate => "EXPIRED",
+        Why::Background => "UPDATING",
+    }
+}
+
 impl Drop for Ended {
     fn drop(&mut self) {
         // A trace that is being changed right now would be a fault of ours: then nothing is known.
         let bytes = self.trace.try_borrow().ok().and_then(|trace| {
             let attempt = trace.attempts.get(self.attempt)?;
+            self.count(attempt, trace.zone);
             Some((attempt.bytes_received, attempt.bytes_sent))
         });
         let sites = &self.worker.shared.sites;

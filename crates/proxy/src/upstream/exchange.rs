@@ -310,7 +310,7 @@ impl Try<'_> {
         let started = clock::instant();
         let index = self.begin();
         // Before the lease, which drops first: what is logged has the time that it took.
-        let mut ended = Ended::begin(self.req);
+        let mut ended = Ended::begin(self.req, (self.group, &self.peer));
         let lease = Lease {
             group: Some(Arc::clone(self.group)),
             peer: Arc::clone(&self.peer),

@@ -20,7 +20,7 @@ use super::balance::{Method, Wish};
 use super::keepalive::KeepAliveLimits;
 use super::peer::{Availability, Peer, PeerSettings};
 use super::sticky::Sticky;
-use crate::clock::Instant;
+use crate::clock::{self, Instant};
 use crate::downstream::address::Address;
 use crate::network;
 use crate::request::Request;
@@ -47,6 +47,8 @@ pub struct Group {
     pub named: Vec<NamedServer>,
     /// Who resolves them, and how long that may take.
     pub resolver: OnceLock<(Arc<Resolver>, Duration)>,
+    /// Whether exchanges with its peers are counted.
+    pub is_counted: bool,
     roster: ArcSwap<Roster>,
     /// Held while one roster is made from another.
     changing: Mutex<()>,
@@ -160,6 +162,7 @@ impl Group {
             zone: None,
             named: Vec::new(),
             resolver: OnceLock::new(),
+            is_counted: true,
             roster: ArcSwap::from_pointee(roster),
             changing: Mutex::default(),
         }
@@ -172,6 +175,7 @@ impl Group {
         let peers = addresses.into_iter().map(peer).collect();
         let mut group = Group::new(name, peers, Method::RoundRobin);
         group.keep_alive.connections = 0;
+        group.is_counted = false;
         group
     }
 
@@ -190,11 +194,18 @@ impl Group {
 
     /// Notes that a peer failed; true when it rests now.
     pub fn failed(&self, peer: &Peer) -> bool {
+        if self.is_counted {
+            peer.tally().failed();
+        }
         if self.roster.load().single().is_some() {
             peer.forgive();
             return false;
         }
-        peer.failed()
+        let rests = peer.failed();
+        if rests && self.is_counted {
+            peer.tally().rests(clock::now_ms());
+        }
+        rests
     }
 
     /// Notes that a peer answered.
@@ -278,6 +289,22 @@ impl Group {
         peers.extend(wanted.into_iter().map(add));
         self.roster
             .store(Arc::new(Roster::new(peers, &self.method)));
+    }
+
+    /// Goes on with the counters of the same peers under an earlier configuration.
+    pub fn inherit_tallies(&self, older: Option<&Arc<Group>>) {
+        let Some(older) = older.map(|older| older.roster()) else {
+            return;
+        };
+        for peer in self.roster().peers() {
+            let mut others = older.peers();
+            let same = others.find(|other| {
+                other.address == peer.address && other.settings.server == peer.settings.server
+            });
+            if let Some(same) = same {
+                peer.share_tally(same);
+            }
+        }
     }
 
     /// Takes over what the names of the same group resolved to under an earlier configuration.

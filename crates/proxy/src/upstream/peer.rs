@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crate::clock::{self, Instant};
 use crate::downstream::address::Address;
+use crate::stats::peer::PeerTally;
 
 /// Whether a peer may be asked at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +79,8 @@ pub struct Peer {
     pub origin: Option<usize>,
     /// What binds requests to it when the configuration names no route.
     digest: OnceLock<String>,
+    /// What is counted of it, once something was.
+    tally: OnceLock<Arc<PeerTally>>,
     pub(super) standing: Standing,
 }
 
@@ -130,6 +133,7 @@ impl Peer {
         Peer {
             name: address.to_string(),
             digest: OnceLock::new(),
+            tally: OnceLock::new(),
             address,
             settings,
             origin,
@@ -165,8 +169,30 @@ impl Peer {
         }
     }
 
+    /// What is counted of it.
+    pub fn tally(&self) -> &Arc<PeerTally> {
+        self.tally.get_or_init(Arc::default)
+    }
+
+    /// Goes on counting where another one is; without effect once something was counted.
+    pub(super) fn share_tally(&self, other: &Peer) {
+        let _ = self.tally.set(Arc::clone(other.tally()));
+    }
+
+    fn is_back(&self) {
+        if let Some(tally) = self.tally.get() {
+            tally.is_back(clock::now_ms);
+        }
+    }
+
+    /// True while it has failed so often that it rests, or is to be tried.
+    pub fn is_failing(&self) -> bool {
+        let max = self.settings.max_fails;
+        max > 0 && self.standing.fails.load(Relaxed) >= max
+    }
+
     /// Its connections now.
-    pub(super) fn load(&self) -> u64 {
+    pub fn load(&self) -> u64 {
         u64::from(self.standing.connections.load(Relaxed))
     }
 
@@ -246,12 +272,14 @@ impl Peer {
         let standing = &self.standing;
         if standing.accessed.load(Relaxed) < standing.checked.load(Relaxed) {
             standing.fails.store(0, Relaxed);
+            self.is_back();
         }
     }
 
     /// Forgets its failures: there is nobody else to ask.
     pub fn forgive(&self) {
         self.standing.fails.store(0, Relaxed);
+        self.is_back();
     }
 
     /// Adds a time to the average of one kind.

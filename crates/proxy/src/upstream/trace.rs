@@ -12,6 +12,7 @@ use millpond_cache::reason::Account;
 use millpond_store::Key;
 
 use crate::header::Fields;
+use crate::stats::table::Number;
 
 /// Why an upstream is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,6 +102,8 @@ pub struct UpstreamTrace {
     pub validators: (Option<Bytes>, Option<Bytes>),
     /// The Set-Cookie field that binds the client to the last peer.
     pub sticky_cookie: Option<Bytes>,
+    /// The cache zone that was looked at last.
+    pub zone: Option<Number>,
     /// `$upstream_cache_status`.
     pub cache_status: Option<&'static str>,
     /// What the cache did and why.

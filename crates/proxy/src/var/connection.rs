@@ -4,13 +4,13 @@
 //! numbers of connections are those of `stub_status`.
 
 use std::net::IpAddr;
-use std::sync::atomic::Ordering;
 
 use super::Variable;
 use super::request::{write_millis, write_number};
 use crate::clock;
 use crate::downstream::address::Address;
 use crate::request::Request;
+use crate::stats::connections::ConnectionCount;
 
 /// The variables.
 pub const VARIABLES: &[Variable] = &[
@@ -37,12 +37,12 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "connections_active",
         doc: "The number of open client connections.",
-        write: |req, out| write_number(connections(req).active(), out),
+        write: |req, out| write_number(connections(req).active, out),
     },
     Variable {
         name: "connections_reading",
         doc: "The number of connections whose request head is being read.",
-        write: |req, out| write_number(connections(req).reading(), out),
+        write: |req, out| write_number(connections(req).reading, out),
     },
     Variable {
         name: "connections_waiting",
@@ -52,7 +52,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "connections_writing",
         doc: "The number of connections whose request is being answered.",
-        write: |req, out| write_number(connections(req).writing(), out),
+        write: |req, out| write_number(connections(req).writing, out),
     },
     Variable {
         name: "http2",
@@ -109,29 +109,8 @@ pub const VARIABLES: &[Variable] = &[
 ];
 
 /// Numbers of connections at one moment.
-struct Connections<'a>(&'a crate::worker::ConnectionCounters);
-
-fn connections(req: &Request) -> Connections<'_> {
-    Connections(&req.down.generation.worker.shared.connections)
-}
-
-impl Connections<'_> {
-    fn active(&self) -> u64 {
-        self.0.active.load(Ordering::Relaxed)
-    }
-
-    fn reading(&self) -> u64 {
-        self.0.reading.load(Ordering::Relaxed)
-    }
-
-    fn writing(&self) -> u64 {
-        self.0.writing.load(Ordering::Relaxed)
-    }
-
-    fn waiting(&self) -> u64 {
-        let busy = self.reading().saturating_add(self.writing());
-        self.active().saturating_sub(busy)
-    }
+fn connections(req: &Request) -> ConnectionCount {
+    req.down.generation.worker.shared.connections.snapshot()
 }
 
 fn write_host(address: &Address, out: &mut Vec<u8>) -> bool {

@@ -1,0 +1,123 @@
+//! Counters of connections, for `stub_status`, `$connections_*` and the API.
+//!
+//! Every worker counts on a shard of its own. A connection stays on its worker, so that what goes
+//! up on a shard goes down there.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Shards; more workers than that share some, which is right but slower.
+const SHARDS: usize = 16;
+
+/// Counters of all workers.
+#[derive(Debug, Default)]
+pub struct ConnectionCounters {
+    shards: [ConnectionShard; SHARDS],
+    numbers: AtomicU64,
+}
+
+/// One worker's counters.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct ConnectionShard {
+    /// Accepted since the start.
+    pub accepted: AtomicU64,
+    /// Handled since the start; the others were dropped.
+    pub handled: AtomicU64,
+    /// Requests since the start.
+    pub requests: AtomicU64,
+    /// Open now.
+    pub active: AtomicU64,
+    /// Open and reading a head.
+    pub reading: AtomicU64,
+    /// Open and answering.
+    pub writing: AtomicU64,
+}
+
+/// The counters at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionCount {
+    /// Accepted since the start.
+    pub accepted: u64,
+    /// Handled since the start.
+    pub handled: u64,
+    /// Requests since the start.
+    pub requests: u64,
+    /// Open now.
+    pub active: u64,
+    /// Open and reading a head.
+    pub reading: u64,
+    /// Open and answering.
+    pub writing: u64,
+}
+
+impl ConnectionCounters {
+    /// The shard of a worker.
+    pub fn shard(&self, worker: usize) -> &ConnectionShard {
+        // INVARIANT: the remainder is below the number of shards.
+        &self.shards[worker % SHARDS]
+    }
+
+    /// Counts a connection of a worker; its number, from 1.
+    pub fn accept(&self, worker: usize) -> u64 {
+        let shard = self.shard(worker);
+        shard.accepted.fetch_add(1, Ordering::Relaxed);
+        shard.handled.fetch_add(1, Ordering::Relaxed);
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Sums the shards. Each number is read for itself.
+    pub fn snapshot(&self) -> ConnectionCount {
+        let sum = |of: fn(&ConnectionShard) -> &AtomicU64| {
+            let shards = self.shards.iter();
+            shards.fold(0_u64, |sum, shard| {
+                sum.wrapping_add(of(shard).load(Ordering::Relaxed))
+            })
+        };
+        ConnectionCount {
+            handled: sum(|shard| &shard.handled),
+            accepted: sum(|shard| &shard.accepted),
+            requests: sum(|shard| &shard.requests),
+            active: sum(|shard| &shard.active),
+            reading: sum(|shard| &shard.reading),
+            writing: sum(|shard| &shard.writing),
+        }
+    }
+}
+
+impl ConnectionCount {
+    /// Open connections without a request.
+    pub fn waiting(&self) -> u64 {
+        self.active.saturating_sub(self.current())
+    }
+
+    /// Requests that are being read or answered.
+    pub fn current(&self) -> u64 {
+        self.reading.saturating_add(self.writing)
+    }
+
+    /// Connections that were not handled.
+    pub fn dropped(&self) -> u64 {
+        self.accepted.saturating_sub(self.handled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_workers_count_is_summed() {
+        let counters = ConnectionCounters::default();
+        assert_eq!((counters.accept(0), counters.accept(3)), (1, 2));
+        for (worker, is_reading) in [(0, true), (3, false), (3, false)] {
+            let shard = counters.shard(worker);
+            shard.active.fetch_add(1, Ordering::Relaxed);
+            if is_reading {
+                shard.reading.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let count = counters.snapshot();
+        assert_eq!((count.accepted, count.dropped()), (2, 0));
+        assert_eq!((count.active, count.waiting(), count.current()), (3, 2, 1));
+    }
+}

@@ -1,0 +1,274 @@
+//! `status_zone`: what is counted of the requests of a server or a location.
+//!
+//! ```text
+//! server is known ─► Visit (its request is counted) ─► logged: status and bytes
+//!                                    └─ dropped before that: discarded
+//! ```
+//!
+//! A request belongs to the zone of its server, and to that of the location where it ended. Zones
+//! of servers and of locations are two kinds: the same name may stand for one of each.
+//!
+//! Invariants:
+//! 1. A request is counted in a server's zone once when it begins and once when it ends, so that
+//!    the difference is what is being processed.
+//! 2. Where no zone is named nothing is counted.
+//! 3. A name keeps its counters over reloads.
+
+use std::rc::Rc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use millpond_conf::{Contexts, Statement};
+
+use super::responses::{ResponseCells, ResponseCount};
+use super::table::{NAMES_MAX, Number, Table};
+use crate::request::Request;
+use crate::scope::block::{Draft, Pass, Row};
+use crate::scope::build::Builder;
+use crate::worker::Worker;
+
+/// The row.
+pub const ROWS: &[Row] = &[Row {
+    name: "status_zone",
+    contexts: Contexts::SERVER
+        .union(Contexts::LOCATION)
+        .union(Contexts::IF_LOCATION),
+    syntax: "zone | off",
+    is_block: false,
+    pass: Pass::First,
+    doc: "The zone in which requests of the server, or of the location where they end, are counted: \
+          how many, their statuses, and bytes in both directions. Several servers, or locations, \
+          may share one. A location inside another has its zone, but for `off`. The API shows what \
+          was counted.",
+    apply: status_zone,
+}];
+
+fn status_zone(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
+    if !builder.has_arguments(statement, 1..=1) {
+        return;
+    }
+    let Some(word) = statement.args.first() else {
+        return;
+    };
+    if draft.has_status_zone {
+        builder.error(statement.span, "\"status_zone\" directive is duplicate");
+        return;
+    }
+    draft.has_status_zone = true;
+    draft.status_zone = None;
+    let is_server = draft.context == Contexts::SERVER;
+    if word.text == "off" && !is_server {
+        return;
+    }
+    if word.text.is_empty() {
+        builder.error(word.span, "the name of a status zone is empty");
+        return;
+    }
+    let name = Bytes::from(word.text.clone());
+    let declared = &mut builder.declared.status_zones;
+    let names = match is_server {
+        true => &mut declared.servers,
+        false => &mut declared.locations,
+    };
+    if !names.contains(&name) {
+        names.push(name.clone());
+    }
+    // The first number is for the excess.
+    if names.len() >= NAMES_MAX {
+        builder.error(word.span, format!("more than {NAMES_MAX} status zones"));
+    }
+    draft.status_zone = Some(StatusZone::new(name));
+}
+
+/// The names of a configuration, each once, in the order of the file.
+#[derive(Clone, Debug, Default)]
+pub struct ZoneNames {
+    /// Zones of servers.
+    pub servers: Vec<Bytes>,
+    /// Zones of locations.
+    pub locations: Vec<Bytes>,
+}
+
+/// The zone of a block.
+#[derive(Clone, Debug)]
+pub struct StatusZone {
+    name: Bytes,
+    /// Its number, once it is known.
+    number: OnceLock<Number>,
+}
+
+impl StatusZone {
+    fn new(name: Bytes) -> Self {
+        StatusZone {
+            name,
+            number: OnceLock::new(),
+        }
+    }
+
+    fn number(&self, zones: &Table<ZoneRow>) -> Number {
+        *self.number.get_or_init(|| zones.number(&self.name))
+    }
+}
+
+/// The counters of all zones.
+#[derive(Debug, Default)]
+pub struct StatusZones {
+    servers: Table<ZoneRow>,
+    locations: Table<ZoneRow>,
+}
+
+/// What one worker counted for one zone.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct ZoneRow {
+    requests: AtomicU64,
+    discarded: AtomicU64,
+    received: AtomicU64,
+    sent: AtomicU64,
+    responses: ResponseCells,
+}
+
+impl ZoneRow {
+    fn ended(&self, req: &Request) {
+        let sent = req.sent.head_bytes + req.sent.body_bytes;
+        let received = req.down.request_bytes.get();
+        self.received.fetch_add(received, Ordering::Relaxed);
+        self.sent.fetch_add(sent, Ordering::Relaxed);
+        match sent {
+            0 => {
+                self.discarded.fetch_add(1, Ordering::Relaxed);
+            }
+            _ => self.responses.record(req.sent.status),
+        }
+    }
+}
+
+/// What is known of one zone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ZoneCount {
+    /// Requests.
+    pub requests: u64,
+    /// Requests that ended without an answer.
+    pub discarded: u64,
+    /// Bytes that came from clients.
+    pub received: u64,
+    /// Bytes that were sent to clients.
+    pub sent: u64,
+    /// Answers by status.
+    pub responses: ResponseCount,
+}
+
+impl ZoneCount {
+    fn sum<'a>(rows: impl Iterator<Item = &'a ZoneRow>) -> Self {
+        let mut count = ZoneCount::default();
+        for row in rows {
+            // Ends before begins, so that a sum of what runs has no less begins than ends.
+            row.responses.add_to(&mut count.responses);
+            count.discarded += row.discarded.load(Ordering::Relaxed);
+            count.received += row.received.load(Ordering::Relaxed);
+            count.sent += row.sent.load(Ordering::Relaxed);
+            count.requests += row.requests.load(Ordering::Relaxed);
+        }
+        count
+    }
+
+    /// Requests of a server that are being processed; a location's begin to count when they end.
+    pub fn processing(&self) -> u64 {
+        let ended = self.responses.total() + self.discarded;
+        self.requests.saturating_sub(ended)
+    }
+}
+
+impl StatusZones {
+    /// What was counted in a server's zone.
+    pub fn server(&self, name: &[u8]) -> ZoneCount {
+        ZoneCount::sum(self.servers.rows(name))
+    }
+
+    /// What was counted in a location's zone.
+    pub fn location(&self, name: &[u8]) -> ZoneCount {
+        ZoneCount::sum(self.locations.rows(name))
+    }
+}
+
+/// A request of a server that has a zone; it is discarded if this is dropped.
+pub struct Visit {
+    worker: Rc<Worker>,
+    number: Number,
+    has_ended: bool,
+}
+
+impl Visit {
+    /// A request begins whose server is known.
+    pub fn begin(req: &Request) -> Option<Self> {
+        let zone = req.server.status_zone.as_ref()?;
+        let worker = Rc::clone(&req.down.generation.worker);
+        let visit = Visit {
+            number: zone.number(&worker.shared.status_zones.servers),
+            worker,
+            has_ended: false,
+        };
+        if let Some(row) = visit.row() {
+            row.requests.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(visit)
+    }
+
+    fn row(&self) -> Option<&ZoneRow> {
+        let zones = &self.worker.shared.status_zones;
+        zones.servers.row(self.worker.index, self.number)
+    }
+
+    /// The request was answered as far as it will be.
+    fn end(mut self, req: &Request) {
+        self.has_ended = true;
+        if let Some(row) = self.row() {
+            row.ended(req);
+        }
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        if let Some(row) = self.row() {
+            row.discarded.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A client's request has ended, and was logged.
+pub fn ended(req: &Request, visit: Option<Visit>) {
+    if let Some(zone) = &req.location.status_zone {
+        let worker = &req.down.generation.worker;
+        let zones = &worker.shared.status_zones.locations;
+        if let Some(row) = zones.row(worker.index, zone.number(zones)) {
+            row.requests.fetch_add(1, Ordering::Relaxed);
+            row.ended(req);
+        }
+    }
+    if let Some(visit) = visit {
+        visit.end(req);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_not_ended_is_being_processed() {
+        let zones = StatusZones::default();
+        let number = zones.servers.number(b"a");
+        let row = zones.servers.row(1, number).unwrap();
+        row.requests.fetch_add(4, Ordering::Relaxed);
+        row.responses.record(200);
+        row.discarded.fetch_add(1, Ordering::Relaxed);
+        let count = zones.server(b"a");
+        assert_eq!((count.requests, count.processing()), (4, 2));
+        assert_eq!(zones.location(b"a"), ZoneCount::default());
+    }
+}
