@@ -1,7 +1,7 @@
 //! A cache on several disks: one that goes, comes back, is added or taken out, over reloads.
 
 use anyhow::{Context, Result};
-use millpond_testkit::{Answer, Client, Deadline, Kind, LogCheck, Origin, Proxy};
+use millpond_testkit::{Answer, Client, Deadline, End, Kind, LogCheck, Origin, Proxy};
 use std::time::Duration;
 
 const WAIT: Duration = Duration::from_secs(30);
@@ -214,4 +214,46 @@ fn mistakes_about_disks_are_told_with_their_line() -> Result<()> {
     }
     assert_eq!(Client::new(proxy.port()).get("/generation")?.text(), "g");
     proxy.quit()
+}
+
+/// A body that its disk no longer has ends early for who is reading it, once: the next one gets it
+/// whole, from the origin, and is told nothing of it.
+#[test]
+fn body_that_is_gone_from_its_disk_is_fetched_again() -> Result<()> {
+    const LEN: usize = 3 << 20;
+    let zone = "%%DIR%%/one keys_zone=z:1m max_size=64m";
+    let with_sendfile = conf(zone, "g").replace("server {", "sendfile on; server {");
+    for conf in [conf(zone, "g"), with_sendfile] {
+        let (origin, mut proxy) = start(&conf)?;
+        origin.route("/long", Answer::new(200).offset_body(LEN as u64, 1));
+        let client = Client::new(proxy.port());
+        let ask = || client.get("/long");
+        assert_eq!(ask()?.body.len(), LEN);
+        let is_hit = || {
+            ask()
+                .ok()?
+                .header("X-Cache")
+                .filter(|it| *it == "HIT")
+                .map(|_| ())
+        };
+        Deadline::after(WAIT).poll(is_hit).context("no hit")?;
+        for entry in std::fs::read_dir(proxy.dir().join("one"))? {
+            let path = entry?.path();
+            if path.to_string_lossy().contains("segment-") {
+                // Its first mebibyte stays.
+                std::fs::File::options()
+                    .write(true)
+                    .open(path)?
+                    .set_len(1 << 20)?;
+            }
+        }
+        let broken = ask()?;
+        assert!(broken.end != End::Complete && broken.body.len() < LEN);
+        let whole = ask()?;
+        assert!(whole.end == End::Complete && whole.body.len() == LEN);
+        assert_eq!(whole.header("X-Cache"), Some("MISS"));
+        assert_eq!(origin.requests().len(), 2);
+        proxy.quit()?;
+    }
+    Ok(())
 }

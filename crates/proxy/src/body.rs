@@ -195,10 +195,12 @@ impl FileRegion {
     /// Reads the whole region into memory; the caller bounds its length.
     pub fn read(&self) -> Result<Bytes, BodyError> {
         let mut buf = vec![0; self.len as usize];
-        self.file
-            .file()
-            .read_exact_at(&mut buf, self.offset)
-            .map_err(|error: io::Error| BodyError::File(error.to_string()))?;
+        let read = self.file.file().read_exact_at(&mut buf, self.offset);
+        if let (Err(error), FileSource::Held(file)) = (&read, &self.file) {
+            // The disk is told; whose fault it is does not matter here.
+            file.has_refused(self.offset..self.offset + self.len, error);
+        }
+        read.map_err(|error: io::Error| BodyError::File(error.to_string()))?;
         Ok(Bytes::from(buf))
     }
 }

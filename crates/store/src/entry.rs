@@ -89,6 +89,12 @@ impl Slice {
         table.iter().map(locate).collect()
     }
 
+    /// Its bytes in the segment's file.
+    pub(crate) fn stretch(&self) -> Range<u64> {
+        let start = u64::from(self.offset);
+        start..start + u64::from(self.len)
+    }
+
     /// The slice as it stands in a table.
     pub(crate) fn to_ref(self) -> SliceRef {
         SliceRef {

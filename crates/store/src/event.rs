@@ -28,6 +28,19 @@ pub enum Event {
     /// The disk refused a read.
     #[error("read failed: {0}")]
     ReadFailed(String),
+    /// The disk does not say what some segments hold; they stay as they are.
+    #[error(
+        "{count} segments in {dir} cannot be read and are tried again; until then what came \
+         before them is not used either: {why}"
+    )]
+    Unread {
+        /// The directory.
+        dir: String,
+        /// How many.
+        count: u64,
+        /// What the disk answered.
+        why: String,
+    },
     /// A file could not be used and was renamed.
     #[error("{from} is not usable and was renamed to {to}")]
     SetAside {

@@ -42,8 +42,10 @@ const MAX_CHANGED: usize = 256 << 10;
 /// What was tried when an error came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tried {
-    /// To read a file that is open.
+    /// To read a record of a file that is open, or what a segment holds.
     Read,
+    /// To read or send a body: records are found in memory long after a disk is gone.
+    Body,
     /// To write to a file that is open, or to sync it.
     Write,
     /// To make a file.
@@ -88,6 +90,7 @@ pub(crate) struct Health {
     /// Why it was given up; empty while it was not.
     failed: OnceLock<String>,
     reads: AtomicU32,
+    bodies: AtomicU32,
     writes: AtomicU32,
     /// Whether there are other disks to take over.
     has_company: AtomicBool,
@@ -127,10 +130,16 @@ impl Health {
         reset(&self.reads);
     }
 
+    /// A part of a body was read that was not in memory.
+    pub(crate) fn has_read_body(&self) {
+        reset(&self.bodies);
+    }
+
     /// Something went wrong; gives the disk up if it is time.
     pub(crate) fn met(&self, error: &io::Error, tried: Tried) {
         let streak = match tried {
             Tried::Read => &self.reads,
+            Tried::Body => &self.bodies,
             Tried::Write | Tried::Create => &self.writes,
         };
         let must_fail = match severity(error, tried) {
@@ -324,6 +333,7 @@ mod tests {
             (Errno::IO, Tried::Write, ERRORS_IN_A_ROW - 1, false),
             (Errno::IO, Tried::Write, ERRORS_IN_A_ROW, true),
             (Errno::IO, Tried::Read, ERRORS_IN_A_ROW, true),
+            (Errno::IO, Tried::Body, ERRORS_IN_A_ROW, true),
             (Errno::NOSPC, Tried::Create, 100, false),
             (Errno::NOSPC, Tried::Write, 100, false),
             (Errno::MFILE, Tried::Create, 100, false),

@@ -259,6 +259,24 @@ impl Index {
         }
     }
 
+    /// Forgets entries whose records stand before a segment, as if they had not been loaded.
+    pub(crate) fn forget_before(&self, segment: u32) {
+        for shard in self.shards() {
+            let mut shard = write(shard);
+            let is_before = |slot: &Slot| slot.place().segment < segment;
+            let keys: Vec<Key> = shard
+                .table
+                .iter()
+                .filter(is_before)
+                .map(|it| it.key)
+                .collect();
+            for key in &keys {
+                shard.memory.remove(key);
+                shard.table.remove(key);
+            }
+        }
+    }
+
     /// Makes room for `count` entries.
     pub(crate) fn reserve(&self, count: usize) {
         for shard in self.shards() {

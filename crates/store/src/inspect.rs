@@ -131,8 +131,10 @@ impl Glance {
             let Some(file) = self.inner.disk.file(slice.segment) else {
                 return Checked::Gone;
             };
-            if !self.inner.disk.is_slice_sound(slice, &file) {
-                return Checked::Corrupt;
+            match self.inner.disk.is_slice_sound(slice, &file) {
+                Ok(true) => {}
+                Ok(false) => return Checked::Corrupt,
+                Err(_) => return Checked::Unread,
             }
             if progress(u64::from(slice.len)).is_break() {
                 return Checked::Stopped;

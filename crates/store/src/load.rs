@@ -2,8 +2,11 @@
 //!
 //! ```text
 //!   waiting ──► running ──► loaded
-//!      └──── evicted ────► (nothing to load)
+//!      ▲           └──► unread ──┐
+//!      └─────── a sweep, later ──┘
 //! ```
+//!
+//! A segment that is evicted while it waits, or is unread, has nothing to load any more.
 //!
 //! Opening a volume registers its segments and reads the newest one; threads read the summaries of
 //! the others, or scan those that have none. Meanwhile look-ups find what is loaded, and an entry
@@ -16,18 +19,25 @@
 //!    is not loaded. What needs it is found gone, or is noted with it, under one lock.
 //! 3. A segment without a summary gets one after it was scanned, never before.
 //! 4. The threads end before the volume's last writes.
+//! 5. What a segment that the disk does not give may have replaced or removed is not found: while
+//!    there is one, nothing that came before it is in the index. It is asked for again a few times,
+//!    by sweeps; after that its turn to be evicted comes as if it were loaded, and the next start
+//!    asks again.
 //!
 //! Little is loaded before a volume is there, so that one with few entries has them from the
 //! first moment on.
 
+use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::disk::format::{FOOTER, Kind, ROW, Row, SEGMENT_HEADER};
 use crate::disk::reader::Found;
-use crate::disk::segment::{Load, Place};
+use crate::disk::segment::{Load, Place, Segment};
+use crate::health::Tried;
 use crate::index::Slot;
 use crate::lock::lock;
-use crate::recover::StoreError;
+use crate::recover::{Probe, StoreError};
 use crate::uses::Joined;
 use crate::volume::{Event, Inner};
 
@@ -35,6 +45,14 @@ use crate::volume::{Event, Inner};
 const LOADERS: usize = 2;
 /// Rows that are put in the index at one time, a few hundred for each shard.
 const PIECE: usize = 64 << 10;
+/// How often a disk is asked again for what it did not give: for about a minute. As the graves of
+/// that time take memory, not for ever. Fewer than the errors in a row that give a disk up.
+const MAX_TRIES: u32 = 3;
+/// How long it is left alone before the first of them, and how many times longer before each that
+/// follows.
+const FIRST_WAIT_MS: u64 = 2000;
+const WAIT_GROWTH: u64 = 4;
+
 /// What a byte of a scan costs, compared with one of a summary.
 const SCAN_SHARE: u64 = 8;
 
@@ -55,8 +73,15 @@ struct State {
     has_failed: bool,
     /// Whether it is done in the background.
     is_much: bool,
-    /// Whether everything is loaded.
+    /// Whether nothing more comes.
     is_done: bool,
+    /// Segments that the disk did not give.
+    unread: u64,
+    /// What it answered last.
+    why: String,
+    /// How often it was asked again, and when that is due.
+    tries: u32,
+    due_ms: u64,
     /// When it began, milliseconds since 1970.
     began_ms: u64,
     /// Whether the zone was open when its process ended.
@@ -90,15 +115,25 @@ impl Loading {
             let waited = self.changed.wait(state);
             state = waited.unwrap_or_else(PoisonError::into_inner);
         }
-        state.is_done
+        state.is_done && state.unread == 0
     }
-}
 
-impl Loading {
-    /// Whether everything is loaded.
+    /// Whether nothing more comes.
     pub(crate) fn is_done(&self) -> bool {
         lock(&self.state).is_done
     }
+
+    /// Segments that the disk did not give.
+    pub(crate) fn unread(&self) -> u64 {
+        lock(&self.state).unread
+    }
+}
+
+/// How the rows of a segment were had.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loaded {
+    FromSummary,
+    ByScan,
 }
 
 /// A thread that loads, whatever becomes of it.
@@ -114,13 +149,12 @@ impl Drop for Loader<'_> {
 struct Running<'a> {
     inner: &'a Inner,
     id: u32,
+    end: Load,
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        if let Some(segment) = lock(&self.inner.disk.log).segments.get_mut(&self.id) {
-            segment.load = Load::Loaded;
-        }
+        self.inner.set_load(self.id, self.end);
     }
 }
 
@@ -172,7 +206,7 @@ impl Inner {
         segments.fold((0, 0), |(cost, rows), segment| match segment.load {
             Load::Waiting(Some(len)) => (cost + u64::from(len), rows + u64::from(len / ROW)),
             Load::Waiting(None) => (cost + u64::from(segment.size) / SCAN_SHARE, rows),
-            Load::Running | Load::Loaded => (cost, rows),
+            Load::Running | Load::Loaded | Load::Unread => (cost, rows),
         })
     }
 
@@ -183,32 +217,53 @@ impl Inner {
             let Some((id, size)) = self.next_to_load() else {
                 return;
             };
-            let running = Running { inner: self, id };
-            let Some(file) = self.disk.file(id) else {
-                continue;
+            let mut running = Running {
+                inner: self,
+                id,
+                end: Load::Loaded,
             };
-            let summary = self.disk.read_rows(id, &file, size);
-            let rows = summary.map(|summary| summary.rows);
-            if let Some(rows) = rows.filter(|rows| Row::are_whole(rows)) {
-                // Row by row: all of them would take several times as much.
-                let mut rest = rows.as_slice();
-                self.load_rows(id, std::iter::from_fn(|| Row::decode_next(&mut rest)));
-                continue;
+            let loaded = self.load_segment(id, size);
+            if let Err(error) = &loaded {
+                running.end = Load::Unread;
+                self.note_unread(error);
             }
-            let found = self.disk.scan(id, &file, SEGMENT_HEADER..size);
-            self.load_rows(id, found.rows.iter().cloned());
-            // INVARIANT 3.
-            self.know_rows(id, &found);
             drop(running);
-            self.seal(id);
+            if loaded.is_ok_and(|how| how == Loaded::ByScan) {
+                self.seal(id);
+            }
         }
     }
 
-    /// INVARIANT 2.
+    fn load_segment(&self, id: u32, size: u32) -> io::Result<Loaded> {
+        let Some(file) = self.disk.file(id) else {
+            return Ok(Loaded::FromSummary);
+        };
+        // A summary that cannot be read is made anew, if all else can be.
+        let summary = self.disk.read_rows(id, &file, size).unwrap_or_default();
+        let rows = summary.map(|summary| summary.rows);
+        if let Some(rows) = rows.filter(|rows| Row::are_whole(rows)) {
+            // Row by row: all of them would take several times as much.
+            let mut rest = rows.as_slice();
+            self.load_rows(id, std::iter::from_fn(|| Row::decode_next(&mut rest)));
+            return Ok(Loaded::FromSummary);
+        }
+        let footer = self.disk.read_footer(id, &file, size);
+        let end = footer
+            .unwrap_or_default()
+            .map_or(size, |footer| footer.tail);
+        let found = self.disk.scan(id, &file, SEGMENT_HEADER..end)?;
+        self.load_rows(id, found.rows.iter().cloned());
+        // INVARIANT 3.
+        self.know_rows(id, &found);
+        Ok(Loaded::ByScan)
+    }
+
+    /// INVARIANTS 2 and 5.
     pub(crate) fn next_to_load(&self) -> Option<(u32, u32)> {
         let mut log = lock(&self.disk.log);
-        let mut newest_first = log.segments.iter_mut().rev();
-        let (id, segment) = newest_first.find(|(_, segment)| segment.load.is_waiting())?;
+        let newest_first = log.segments.iter_mut().rev();
+        let mut known = newest_first.take_while(|(_, segment)| segment.load != Load::Unread);
+        let (id, segment) = known.find(|(_, segment)| segment.load.is_waiting())?;
         segment.load = Load::Running;
         Some((*id, segment.size))
     }
@@ -284,21 +339,112 @@ impl Inner {
 
     /// The last thread that loads says so, unless something is left.
     fn end_loader(&self) {
-        let is_done = {
+        let is_last = {
             let mut state = lock(&self.loading.state);
             state.left = state.left.saturating_sub(1);
             state.has_failed |= std::thread::panicking() || self.is_closed();
             state.left == 0 && !state.has_failed
         };
-        if is_done {
-            self.index.is_loaded();
-            self.tell_loaded();
-        }
+        let is_done = is_last && self.end_loading();
         let mut state = lock(&self.loading.state);
         state.running = state.running.saturating_sub(1);
         state.is_done |= is_done;
         drop(state);
         self.loading.changed.notify_all();
+    }
+
+    /// Whether nothing more comes.
+    fn end_loading(&self) -> bool {
+        let unread = self.hide_doubtful();
+        let will_try = {
+            let mut state = lock(&self.loading.state);
+            state.unread = unread;
+            let wait_ms = FIRST_WAIT_MS * WAIT_GROWTH.pow(state.tries.min(MAX_TRIES));
+            state.due_ms = self.clock.now().saturating_add(wait_ms);
+            unread > 0 && state.tries < MAX_TRIES
+        };
+        if !will_try {
+            self.index.is_loaded();
+        }
+        match unread {
+            0 => self.tell_loaded(),
+            _ => self.tell_unread(unread),
+        }
+        !will_try
+    }
+
+    /// INVARIANT 5. How many segments the disk did not give.
+    fn hide_doubtful(&self) -> u64 {
+        let (newest, count) = {
+            let mut log = lock(&self.disk.log);
+            let is_unread = |(_, segment): &(&u32, &Segment)| segment.load == Load::Unread;
+            let unread = log.segments.iter().filter(is_unread);
+            let count = unread.clone().count() as u64;
+            let Some(newest) = unread.map(|(id, _)| *id).next_back() else {
+                return 0;
+            };
+            for (_, segment) in log.segments.range_mut(..newest) {
+                if segment.load == Load::Loaded {
+                    segment.load = Load::Waiting(None);
+                }
+            }
+            (newest, count)
+        };
+        self.index.forget_before(newest);
+        count
+    }
+
+    /// Asks again for what the disk did not give, when that is due.
+    pub(crate) fn load_again(&self) {
+        {
+            let mut state = lock(&self.loading.state);
+            let is_over = state.is_done || state.running > 0 || state.unread == 0;
+            if is_over || state.due_ms > self.clock.now() {
+                return;
+            }
+            state.tries += 1;
+        }
+        let unread: Vec<(u32, u32)> = {
+            let log = lock(&self.disk.log);
+            let is_unread = |(_, segment): &(&u32, &Segment)| segment.load == Load::Unread;
+            let unread = log.segments.iter().filter(is_unread);
+            unread.map(|(id, segment)| (*id, segment.size)).collect()
+        };
+        for (id, size) in unread {
+            match self.probe(id, u64::from(size)) {
+                Probe::Ours(probed) => self.take_over(probed),
+                Probe::Unread(_, error) => self.note_unread(&error),
+                // The next start sees to it.
+                Probe::Strange(_) => {}
+            }
+        }
+        // Without threads the next sweep goes on.
+        let _ = self.begin_loading();
+    }
+
+    pub(crate) fn set_load(&self, id: u32, load: Load) {
+        if let Some(segment) = lock(&self.disk.log).segments.get_mut(&id) {
+            segment.load = load;
+        }
+    }
+
+    /// The disk did not give a segment.
+    pub(crate) fn note_unread(&self, error: &io::Error) {
+        self.health.met(error, Tried::Read);
+        self.counters.read_errors.fetch_add(1, Ordering::Relaxed);
+        lock(&self.loading.state).why = error.to_string();
+    }
+
+    /// Tells of what was not read, once.
+    fn tell_unread(&self, count: u64) {
+        let (tries, why) = {
+            let state = lock(&self.loading.state);
+            (state.tries, state.why.clone())
+        };
+        if tries == 0 {
+            let dir = self.disk.dir.display().to_string();
+            self.report(&Event::Unread { dir, count, why });
+        }
     }
 
     fn tell_loaded(&self) {

@@ -19,6 +19,8 @@
 //!    kernel still sends what it was given of them, and takes it from the page cache. So no old
 //!    segment goes on.
 //! 5. What a dead process had written counts as not synced, so it is synced with the rest.
+//! 6. A disk that answers with an error has lost nothing: what it does not give stays where it is,
+//!    and is asked for again (`load`).
 //!
 //! Bodies in slices that another process wrote are compared with their checksums before their first
 //! use: a lost page of a body leaves no trace in its record, nor does one that changed at rest.
@@ -102,11 +104,20 @@ impl StoreError {
 }
 
 /// A segment as it was found.
-struct Probed {
+pub(crate) struct Probed {
     id: u32,
     size: u32,
     file: File,
     footer: Option<Footer>,
+}
+
+/// What came of looking at a segment.
+pub(crate) enum Probe {
+    Ours(Probed),
+    /// It is not one of this zone, or nothing was ever in it.
+    Strange(u32),
+    /// The disk does not give it.
+    Unread(u32, io::Error),
 }
 
 /// What is made of a directory that holds something.
@@ -200,6 +211,7 @@ pub(crate) fn open(
         serial: SERIALS.fetch_add(1, Ordering::Relaxed),
         this: this.clone(),
     });
+    inner.disk.readers.set_volume(inner.weak());
     inner.load(&opening, &superblock)?;
     Ok(inner)
 }
@@ -365,12 +377,25 @@ impl Inner {
         self.write_superblock(Shutdown::Unclean)?;
         let segments = self.look_around(opening)?;
         self.take_journal(opening, superblock.shutdown)?;
-        let probed = self.probe_segments(&segments);
-        let known: HashSet<u32> = probed.iter().map(|segment| segment.id).collect();
-        for (id, _) in segments.iter().filter(|(id, _)| !known.contains(id)) {
-            self.put_away(opening, *id)?;
+        for probe in self.probe_segments(&segments) {
+            match probe {
+                Probe::Ours(probed) => {
+                    let mut segment = Segment::new(probed.size);
+                    // INVARIANT 5.
+                    let is_legacy = superblock.shutdown == Shutdown::Unclean;
+                    segment.is_dirty = is_legacy && segments.len() <= FEW_SEGMENTS;
+                    self.put_in(probed.id, segment);
+                    self.take_over(probed);
+                }
+                Probe::Strange(id) => self.put_away(opening, id)?,
+                Probe::Unread(id, error) => {
+                    let len = segments.iter().find(|(other, _)| *other == id);
+                    self.leave(id, len.map_or(0, |(_, len)| *len), &error);
+                }
+            }
         }
-        self.take_over(probed, superblock.shutdown);
+        let is_much = superblock.shutdown == Shutdown::Unclean && segments.len() > FEW_SEGMENTS;
+        self.disk.has_legacy.store(is_much, Ordering::Release);
         self.loading
             .begin(self.clock.now(), superblock.shutdown == Shutdown::Unclean);
         self.expect_rows();
@@ -437,43 +462,63 @@ impl Inner {
     }
 
     /// Opens all segments that are ours, some at a time.
-    fn probe_segments(&self, segments: &[(u32, u64)]) -> Vec<Probed> {
+    fn probe_segments(&self, segments: &[(u32, u64)]) -> Vec<Probe> {
         let probers = PROBERS.min(segments.len().div_ceil(16)).max(1);
         let share = segments.len().div_ceil(probers).max(1);
-        let probe = |part: &[(u32, u64)]| -> Vec<Probed> {
-            let one = |(id, len): &(u32, u64)| self.probe_segment(*id, *len);
-            part.iter().filter_map(one).collect()
+        let probe = |part: &[(u32, u64)]| -> Vec<Probe> {
+            let one = |(id, len): &(u32, u64)| self.probe(*id, *len);
+            part.iter().map(one).collect()
         };
         std::thread::scope(|scope| {
             let parts: Vec<_> = segments
                 .chunks(share)
-                .map(|part| scope.spawn(move || probe(part)))
+                .map(|part| (part, scope.spawn(move || probe(part))))
                 .collect();
             // A thread that panicked has opened nothing; its segments are set aside.
+            let strange = |part: &[(u32, u64)]| -> Vec<Probe> {
+                part.iter().map(|(id, _)| Probe::Strange(*id)).collect()
+            };
             parts
                 .into_iter()
-                .flat_map(|part| part.join().unwrap_or_default())
+                .flat_map(|(part, probed)| probed.join().unwrap_or_else(|_| strange(part)))
                 .collect()
         })
     }
 
-    /// Opens a segment, and sees whether it has a summary. `None` if it is not one of this zone.
-    fn probe_segment(&self, id: u32, len: u64) -> Option<Probed> {
-        let file = self.disk.io.open(&self.disk.segment_path(id)).ok()?;
-        let mut block = [0; SEGMENT_HEADER as usize];
-        self.disk.io.read_at(&file, &mut block, 0).ok()?;
-        let header = SegmentHeader::decode(&block, &self.disk.uuid, self.disk.seed)?;
-        let size = header.size;
-        if header.segment != id || u64::from(size) != len || size > MAX_SEGMENT {
-            return None;
+    /// Opens a segment, and sees whether it has a summary.
+    pub(crate) fn probe(&self, id: u32, len: u64) -> Probe {
+        match self.probe_segment(id, len) {
+            Ok(Some(probed)) => Probe::Ours(probed),
+            Ok(None) => Probe::Strange(id),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound
+                | io::ErrorKind::PermissionDenied
+                | io::ErrorKind::UnexpectedEof => Probe::Strange(id),
+                _ => Probe::Unread(id, error),
+            },
         }
-        let footer = self.disk.read_footer(id, &file, size);
-        Some(Probed {
+    }
+
+    fn probe_segment(&self, id: u32, len: u64) -> io::Result<Option<Probed>> {
+        let file = self.disk.io.open(&self.disk.segment_path(id))?;
+        let mut block = [0; SEGMENT_HEADER as usize];
+        self.disk.io.read_at(&file, &mut block, 0)?;
+        let header = SegmentHeader::decode(&block, &self.disk.uuid, self.disk.seed);
+        let is_fit = |header: &SegmentHeader| {
+            let size = header.size;
+            header.segment == id && u64::from(size) == len && size <= MAX_SEGMENT
+        };
+        let Some(SegmentHeader { size, .. }) = header.filter(is_fit) else {
+            return Ok(None);
+        };
+        // Without a footer that can be read it is scanned.
+        let footer = self.disk.read_footer(id, &file, size).unwrap_or_default();
+        Ok(Some(Probed {
             id,
             size,
             file,
             footer,
-        })
+        }))
     }
 
     /// Puts a segment aside that could not be loaded, or removes it if nothing was ever in it.
@@ -507,28 +552,39 @@ impl Inner {
         Ok(())
     }
 
-    /// Puts the segments in the log, to be loaded.
-    fn take_over(&self, probed: Vec<Probed>, shutdown: Shutdown) {
-        // INVARIANT 5.
-        let is_legacy = shutdown == Shutdown::Unclean;
-        let is_few = probed.len() <= FEW_SEGMENTS;
-        let has_legacy = &self.disk.has_legacy;
-        has_legacy.store(is_legacy && !is_few, Ordering::Release);
-        for segment in probed {
-            let mut state = Segment::new(segment.size);
-            let footer = segment.footer.as_ref();
-            state.load = Load::Waiting(footer.map(|footer| footer.rows_len));
-            state.is_sealed = footer.is_some();
-            // Until it was scanned nobody may write a summary.
-            state.is_unsealable = footer.is_none();
-            state.is_dirty = is_legacy && is_few;
-            state.tail = footer.map_or(segment.size, |footer| footer.tail);
-            self.disk.add_file(segment.id, segment.file);
-            let mut log = lock(&self.disk.log);
-            log.file_bytes += file_cost(state.size);
-            log.next_segment = log.next_segment.max(segment.id.saturating_add(1));
-            log.segments.insert(segment.id, state);
+    /// Puts a segment in the log.
+    fn put_in(&self, id: u32, segment: Segment) {
+        let mut log = lock(&self.disk.log);
+        log.file_bytes += file_cost(segment.size);
+        log.next_segment = log.next_segment.max(id.saturating_add(1));
+        log.segments.insert(id, segment);
+    }
+
+    /// A segment of the log is one of this zone, and is to be loaded.
+    pub(crate) fn take_over(&self, probed: Probed) {
+        if self.disk.file(probed.id).is_none() {
+            self.disk.add_file(probed.id, probed.file);
         }
+        let footer = probed.footer.as_ref();
+        if let Some(segment) = lock(&self.disk.log).segments.get_mut(&probed.id) {
+            segment.load = Load::Waiting(footer.map(|footer| footer.rows_len));
+            segment.is_sealed = footer.is_some();
+            // Until it was scanned nobody may write a summary.
+            segment.is_unsealable = footer.is_none();
+            segment.tail = footer.map_or(probed.size, |footer| footer.tail);
+        }
+    }
+
+    /// INVARIANT 6: a segment that the disk does not give counts, and is in nobody's way.
+    fn leave(&self, id: u32, len: u64, error: &io::Error) {
+        // What is longer is not one of ours.
+        let size = u32::try_from(len).unwrap_or(u32::MAX);
+        let mut segment = Segment::new(size);
+        segment.load = Load::Unread;
+        segment.is_unsealable = true;
+        segment.tail = size;
+        self.put_in(id, segment);
+        self.note_unread(error);
     }
 
     /// Lets the newest segment go on if it has room. It is the only one whose rows are needed for
@@ -540,9 +596,16 @@ impl Inner {
         let Some(file) = self.disk.file(id) else {
             return;
         };
-        let summary = self.disk.read_summary(id, &file, size);
+        let summary = self.disk.read_summary(id, &file, size).unwrap_or_default();
         let has_summary = summary.is_some();
-        let found = summary.unwrap_or_else(|| self.disk.scan(id, &file, SEGMENT_HEADER..size));
+        let scan = || self.disk.scan(id, &file, SEGMENT_HEADER..size);
+        let found = match summary.map_or_else(scan, Ok) {
+            Ok(found) => found,
+            Err(error) => {
+                self.set_load(id, Load::Unread);
+                return self.note_unread(&error);
+            }
+        };
         self.load_rows(id, found.rows.iter().cloned());
         let rows: u32 = found.rows.iter().map(Row::encoded_len).sum();
         let end = found.tail.saturating_add(rows).saturating_add(FOOTER);
@@ -551,15 +614,10 @@ impl Inner {
         if is_active || !has_summary {
             self.know_rows(id, &found);
         }
-        {
-            let mut log = lock(&self.disk.log);
-            if is_active {
-                log.active = id;
-            }
-            if let Some(segment) = log.segments.get_mut(&id) {
-                segment.load = Load::Loaded;
-            }
+        if is_active {
+            lock(&self.disk.log).active = id;
         }
+        self.set_load(id, Load::Loaded);
         if !is_active && !has_summary {
             self.seal(id);
         }

@@ -154,6 +154,10 @@ impl Inner {
 
     /// Number and size of the oldest segment, and the keys of entries that need it.
     fn oldest_keys(&self) -> Option<(u32, u32, Vec<Key>)> {
+        // What a segment that is yet to be read has replaced must not be written again.
+        if !self.loading.is_done() {
+            return None;
+        }
         let log = lock(&self.disk.log);
         let active = log.active;
         let (&id, segment) = log.segments.iter().find(|(id, _)| **id != active)?;
@@ -168,7 +172,7 @@ impl Inner {
         let mut keys: Vec<Key> = segment.dependents.keys().copied().collect();
         drop(log);
         let file = self.disk.file(id)?;
-        let found = self.disk.read_summary(id, &file, size)?;
+        let found = self.disk.read_summary(id, &file, size).ok()??;
         let entries = found.rows.iter().filter(|row| row.kind == Kind::Entry);
         keys.extend(entries.map(|row| row.key));
         keys.sort_unstable_by_key(|key| key.0);

@@ -83,6 +83,7 @@ impl Inner {
             self.unlink_retired();
         }
         self.trim();
+        self.load_again();
         swept.expired = self.sweep_inactive();
         self.sweep_uses();
         self.sweep_min_free(&mut swept);
@@ -272,8 +273,10 @@ impl Inner {
         let file = write(&self.disk.files).remove(&id);
         let evicted = self.drop_entries(id, &segment, file.as_ref().map(|file| &***file));
         self.counters.evicted.fetch_add(evicted, Ordering::Relaxed);
-        if let Some(file) = file {
-            self.retire(id, file, file_cost(segment.size));
+        match file {
+            Some(file) => self.retire(id, file, file_cost(segment.size)),
+            // It could never be opened.
+            None => self.discard(self.disk.segment_path(id), file_cost(segment.size)),
         }
         Eviction::Done(evicted)
     }
@@ -319,8 +322,8 @@ impl Inner {
     /// The summary rows of a segment; `None` if they cannot be read.
     pub(crate) fn rows(&self, id: u32, segment: &Segment, file: Option<&File>) -> Option<Vec<Row>> {
         if segment.is_sealed {
-            let found = self.disk.read_summary(id, file?, segment.size)?;
-            return Some(found.rows);
+            let found = self.disk.read_summary(id, file?, segment.size);
+            return Some(found.ok()??.rows);
         }
         Row::decode_all(&segment.rows)
     }

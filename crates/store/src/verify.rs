@@ -10,7 +10,7 @@
 //! 2. An entry that is corrupt is removed, counted and told, as a look-up would do.
 //! 3. An entry that the disk does not give stays: the disk may give it later.
 
-use crate::disk::format::{Kind, Row, payload_sum};
+use crate::disk::format::{Kind, Row};
 use crate::disk::reader::ReadError;
 use crate::entry::{Body, Slice};
 use crate::index::Slot;
@@ -107,8 +107,8 @@ impl Verification<'_> {
             Some(rows) => Row::decode_all(&rows),
             None => {
                 let file = disk.file(id);
-                let found = file.and_then(|file| disk.read_summary(id, &file, size));
-                found.map(|found| found.rows)
+                let found = file.map(|file| disk.read_summary(id, &file, size));
+                found.and_then(|found| Some(found.ok()??.rows))
             }
         };
         let Some(rows) = rows else {
@@ -201,14 +201,10 @@ impl Verification<'_> {
         let Some(file) = disk.file(slice.segment) else {
             return Compared::Gone;
         };
-        let mut bytes = vec![0; slice.len as usize];
-        let read = disk.io.read_at(&file, &mut bytes, slice.offset.into());
         self.verified.bytes += u64::from(slice.len);
-        match read {
-            Ok(()) if payload_sum(&bytes) == slice.checksum => Compared::Sound,
-            Ok(()) => Compared::Corrupt,
-            // The file is as long as when it was opened, unless somebody cut it off.
-            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Compared::Corrupt,
+        match disk.is_slice_sound(slice, &file) {
+            Ok(true) => Compared::Sound,
+            Ok(false) => Compared::Corrupt,
             Err(_) => Compared::Unread,
         }
     }

@@ -19,6 +19,7 @@
 //!
 //! It does not know of other volumes: which keys are its own is the zone's to say.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, Weak};
@@ -34,6 +35,7 @@ use crate::disk::Disk;
 use crate::disk::format::{Kind, RECORD_HEADER, RecordHeader, Row, payload_sum};
 use crate::disk::io::File;
 use crate::disk::reader::ReadError;
+use crate::disk::ready::SegmentFile;
 use crate::disk::segment::{Place, Refused};
 use crate::entry::{Body, Entry, Pins, Slice, Stored};
 pub use crate::event::{Event, Platform};
@@ -160,6 +162,10 @@ pub struct Usage {
     pub rewritten_bytes: u64,
     /// Writes and syncs that the disk refused.
     pub write_errors: u64,
+    /// Reads that the disk refused.
+    pub read_errors: u64,
+    /// Segments that nobody knows the entries of, because the disk does not give them.
+    pub unread_segments: u64,
     /// Segments that had to go before the copies of what was in use there were synced: a power
     /// failure within `flush` took those entries.
     pub hasty: u64,
@@ -194,6 +200,7 @@ pub(crate) struct Counters {
     pub(crate) writes: AtomicU64,
     pub(crate) rewritten_bytes: AtomicU64,
     pub(crate) write_errors: AtomicU64,
+    pub(crate) read_errors: AtomicU64,
     pub(crate) hasty: AtomicU64,
 }
 
@@ -399,8 +406,8 @@ impl Volume {
         }
     }
 
-    /// Waits until everything that is on the disk is known; false if it never will be, because the
-    /// volume was closed.
+    /// Waits until everything that is on the disk is known; false if some of it is not, because the
+    /// volume was closed or the disk does not give it.
     pub(crate) fn loaded(&self) -> bool {
         self.inner.loading.wait()
     }
@@ -498,12 +505,24 @@ impl Inner {
     }
 
     /// Compares a slice with its checksum; if it differs, the entry goes.
-    pub(crate) fn is_slice_sound(&self, stored: &Stored, slice: &Slice, file: &File) -> bool {
-        let is_sound = self.disk.is_slice_sound(slice, file);
+    pub(crate) fn is_slice_sound(
+        &self,
+        stored: &Stored,
+        slice: &Slice,
+        file: &File,
+    ) -> io::Result<bool> {
+        let is_sound = self.disk.is_slice_sound(slice, file)?;
         if !is_sound {
             self.drop_corrupt(&stored.key, stored.place);
         }
-        is_sound
+        Ok(is_sound)
+    }
+
+    /// The disk did not give what was asked for.
+    pub(crate) fn read_failed(&self, error: &io::Error, tried: Tried) {
+        self.health.met(error, tried);
+        self.counters.read_errors.fetch_add(1, Ordering::Relaxed);
+        self.report(&Event::ReadFailed(error.to_string()));
     }
 
     fn may_begin(&self, key: &Key, expected_len: Option<u64>) -> Result<(), NotStored> {
@@ -534,8 +553,8 @@ impl Inner {
         let pins = match stored.segments() {
             [] => Pins::None,
             segments => match self.disk.files(segments) {
-                Some(files) => Pins::new(files),
-                None => {
+                Some(files) if !has_gaps(&stored, &files) => Pins::new(files),
+                _ => {
                     self.index.remove_at(&stored.key, stored.place);
                     return None;
                 }
@@ -569,8 +588,7 @@ impl Inner {
                 return None;
             }
             Err(ReadError::Io(error)) => {
-                self.health.met(&error, Tried::Read);
-                self.report(&Event::ReadFailed(error.to_string()));
+                self.read_failed(&error, Tried::Read);
                 return None;
             }
         };
@@ -725,6 +743,8 @@ impl Inner {
             writes: count(&self.counters.writes),
             rewritten_bytes: count(&self.counters.rewritten_bytes),
             write_errors: count(&self.counters.write_errors),
+            read_errors: count(&self.counters.read_errors),
+            unread_segments: self.loading.unread(),
             hasty: count(&self.counters.hasty),
         }
     }
@@ -741,6 +761,18 @@ pub(crate) fn tombstone_row(key: Key, size: u32) -> Row {
         is_sliced: false,
         needs: Vec::new(),
     }
+}
+
+/// Whether the disk is known not to give some of a body.
+fn has_gaps(stored: &Stored, files: &[(u32, Arc<SegmentFile>)]) -> bool {
+    let Body::Sliced(sliced) = &stored.body else {
+        return false;
+    };
+    let has_gap = |(id, file): &(u32, Arc<SegmentFile>)| {
+        let slices = sliced.slices.iter().filter(|slice| slice.segment == *id);
+        file.has_gaps() && file.has_gap_in(slices.map(Slice::stretch))
+    };
+    files.iter().any(has_gap)
 }
 
 /// Whether the whole body is to be compared with its checksums before it is used.

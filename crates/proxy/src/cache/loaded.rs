@@ -80,6 +80,15 @@ pub fn ready_len(region: &FileRegion, most: u64) -> u64 {
     }
 }
 
+/// Whether an error of sending a region is that of the cache's disk, which is told of it.
+pub fn has_refused(region: &FileRegion, error: &std::io::Error) -> bool {
+    match &region.file {
+        FileSource::Plain(_) => false,
+        // What stood before it was sent.
+        FileSource::Held(file) => file.has_refused(region.offset..region.offset + 1, error),
+    }
+}
+
 /// Has the first bytes of a region read; how many they are.
 pub async fn load(region: &FileRegion, timeout: Duration) -> Result<u64, BodyError> {
     let FileSource::Held(file) = &region.file else {

@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 
 use super::{ClientGone, Downstream};
 use crate::body::{Body, BodyError, FILE_READ_SIZE, Piece};
-use crate::cache::loaded::{load, ready_len};
+use crate::cache::loaded::{has_refused, load, ready_len};
 use crate::clock::{self, Instant};
 use crate::header::Fields;
 use crate::http1::chunked;
@@ -162,6 +162,7 @@ pub async fn send(
                 Box::pin(out.load(limits.timeout)).await?;
                 continue;
             }
+            Ok(Ok(Wrote::Refused(error))) => return Err(error.into()),
             Ok(Err(error)) => return Err(ClientGone::Io(error).into()),
             Err(_) => return Err(ClientGone::TimedOut.into()),
         };
@@ -190,6 +191,8 @@ enum Wrote {
     Bytes(u64),
     /// Nothing: the first bytes are on a disk that must be waited for.
     Unready,
+    /// Nothing: the disk does not give them.
+    Refused(BodyError),
 }
 
 /// Pieces on their way to the socket.
@@ -330,14 +333,20 @@ impl Outbox {
             }
             let mut region = region.clone();
             region.len = region.len.min(ready);
-            match std::task::ready!(down.socket.poll_sendfile(cx, &region))? {
-                0 => {
-                    return Poll::Ready(Err(std::io::Error::new(
-                        std::io::ErrorKind::UnexpectedEof,
-                        "file is shorter than it was",
-                    )));
+            let sent = match std::task::ready!(down.socket.poll_sendfile(cx, &region)) {
+                Ok(0) => Err(std::io::Error::new(
+                    std::io::ErrorKind::UnexpectedEof,
+                    "file is shorter than it was",
+                )),
+                sent => sent,
+            };
+            match sent {
+                Ok(count) => count as u64,
+                Err(error) if has_refused(&region, &error) => {
+                    let error = BodyError::File(error.to_string());
+                    return Poll::Ready(Ok(Wrote::Refused(error)));
                 }
-                count => count as u64,
+                Err(error) => return Poll::Ready(Err(error)),
             }
         } else {
             let (slices, more) = self.memory_slices(allowance);

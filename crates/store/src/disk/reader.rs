@@ -4,6 +4,9 @@
 //! checksum that the header says. A summary is believed when its footer and rows have theirs.
 //! What is not believed is not there.
 //!
+//! A disk that answers with an error has said nothing of what stands there: that is neither "not
+//! there" nor "corrupt".
+//!
 //! A scan looks for records at every multiple of 16 bytes and skips only what is inside a valid
 //! record, so holes, torn records and unfinished slices do not hide what follows them.
 
@@ -89,52 +92,71 @@ impl Disk {
     }
 
     /// Whether the bytes of a slice have their checksum.
-    pub(crate) fn is_slice_sound(&self, slice: &Slice, file: &File) -> bool {
+    pub(crate) fn is_slice_sound(&self, slice: &Slice, file: &File) -> io::Result<bool> {
         let mut bytes = vec![0; slice.len as usize];
-        let read = self.io.read_at(file, &mut bytes, u64::from(slice.offset));
-        read.is_ok() && payload_sum(&bytes) == slice.checksum
+        let offset = u64::from(slice.offset);
+        let is_there = is_there(self.io.read_at(file, &mut bytes, offset))?;
+        Ok(is_there && payload_sum(&bytes) == slice.checksum)
     }
 
     /// Reads the summary of a segment: where it ends, and its rows.
-    pub(crate) fn read_summary(&self, id: u32, file: &File, size: u32) -> Option<Found> {
-        let summary = self.read_rows(id, file, size)?;
-        Some(Found {
+    pub(crate) fn read_summary(
+        &self,
+        id: u32,
+        file: &File,
+        size: u32,
+    ) -> io::Result<Option<Found>> {
+        let Some(summary) = self.read_rows(id, file, size)? else {
+            return Ok(None);
+        };
+        let rows = Row::decode_all(&summary.rows);
+        Ok(rows.map(|rows| Found {
             tail: summary.tail,
-            rows: Row::decode_all(&summary.rows)?,
-        })
+            rows,
+        }))
     }
 
     /// Reads the summary of a segment as it stands there.
-    pub(crate) fn read_rows(&self, id: u32, file: &File, size: u32) -> Option<Summary> {
-        let footer = self.read_footer(id, file, size)?;
-        let end = size.checked_sub(FOOTER)?;
+    pub(crate) fn read_rows(&self, id: u32, file: &File, size: u32) -> io::Result<Option<Summary>> {
+        let Some(footer) = self.read_footer(id, file, size)? else {
+            return Ok(None);
+        };
         let mut rows = vec![0; footer.rows_len as usize];
-        let start = u64::from(end - footer.rows_len);
-        self.io.read_at(file, &mut rows, start).ok()?;
-        (payload_sum(&rows) == footer.rows_sum).then_some(Summary {
+        let start = u64::from(size - FOOTER - footer.rows_len);
+        let is_there = is_there(self.io.read_at(file, &mut rows, start))?;
+        let is_whole = is_there && payload_sum(&rows) == footer.rows_sum;
+        Ok(is_whole.then_some(Summary {
             tail: footer.tail,
             rows,
-        })
+        }))
     }
 
     /// Reads the footer of a segment.
-    pub(crate) fn read_footer(&self, id: u32, file: &File, size: u32) -> Option<Footer> {
+    pub(crate) fn read_footer(
+        &self,
+        id: u32,
+        file: &File,
+        size: u32,
+    ) -> io::Result<Option<Footer>> {
         let mut block = [0; FOOTER as usize];
-        let end = size.checked_sub(FOOTER)?;
-        self.io.read_at(file, &mut block, u64::from(end)).ok()?;
-        Footer::decode(&block, self.seed, id, size)
+        let Some(end) = size.checked_sub(FOOTER) else {
+            return Ok(None);
+        };
+        let is_there = is_there(self.io.read_at(file, &mut block, u64::from(end)))?;
+        let footer = is_there.then(|| Footer::decode(&block, self.seed, id, size));
+        Ok(footer.flatten())
     }
 
     /// Finds the records of a segment from `start` on.
-    pub(crate) fn scan(&self, id: u32, file: &File, range: Range<u32>) -> Found {
+    pub(crate) fn scan(&self, id: u32, file: &File, range: Range<u32>) -> io::Result<Found> {
         let start = range.start.max(SEGMENT_HEADER);
         let mut found = Found {
             tail: start,
             rows: Vec::new(),
         };
         let mut bytes = vec![0; range.end.saturating_sub(start) as usize];
-        if self.io.read_at(file, &mut bytes, u64::from(start)).is_err() {
-            return found;
+        if !is_there(self.io.read_at(file, &mut bytes, u64::from(start)))? {
+            return Ok(found);
         }
         let mut position = 0;
         while let Some(rest) = bytes.get(position..).filter(|rest| !rest.is_empty()) {
@@ -148,7 +170,16 @@ impl Disk {
                 None => position += ALIGN as usize,
             }
         }
-        found
+        Ok(found)
+    }
+}
+
+/// Whether the bytes were there; a file may have been cut off.
+fn is_there(read: io::Result<()>) -> io::Result<bool> {
+    match read {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

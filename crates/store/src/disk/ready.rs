@@ -13,21 +13,27 @@
 //! 2. A slice that is in doubt is not there before its checksum was compared.
 //! 3. A look and a load are for at most `WINDOW` bytes.
 //!
+//! 4. What the disk did not give is a gap in its file: entries with bytes there are not found any
+//!    more. They stay on the disk, which may give them after the next start.
+//!
 //! On a file system in memory everything is there. On one that cannot tell, nothing is until a
 //! thread of the pool has read it.
 
 use std::cell::RefCell;
-use std::ops::Deref;
+use std::io;
+use std::ops::{Deref, Range};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use hashbrown::HashMap;
+use rustix::io::Errno;
 
 use super::io::{DiskIo, File, Tried};
 use super::pool::{Busy, Haste, Load, Pool};
 use crate::clock::Clock;
 use crate::entry::{Body, Slice, Stored};
+use crate::health;
 use crate::lock::lock;
 use crate::volume::Inner;
 
@@ -45,6 +51,10 @@ const _: () = assert!(
 /// Looks that a thread remembers: a gibibyte of windows, in 128 KiB. A power of two.
 const LOOKS: usize = 4096;
 
+/// Gaps of one file that are remembered; with more of them all of it counts as one. Arbitrary: a
+/// file that has so many has more.
+const MAX_GAPS: usize = 64;
+
 /// Reading from one disk.
 pub(crate) struct Readers {
     io: Arc<dyn DiskIo>,
@@ -54,6 +64,8 @@ pub(crate) struct Readers {
     /// Set once the file system could not tell whether a read would wait.
     is_blind: AtomicBool,
     loads: Mutex<HashMap<Window, Weak<WindowLoad>>>,
+    /// Who is told of errors.
+    volume: OnceLock<Weak<Inner>>,
 }
 
 /// What a load of a window came to.
@@ -91,7 +103,24 @@ impl Readers {
             may_wait,
             is_blind: AtomicBool::new(false),
             loads: Mutex::default(),
+            volume: OnceLock::new(),
         })
+    }
+
+    /// Says who is told of errors.
+    pub(crate) fn set_volume(&self, volume: Weak<Inner>) {
+        // It is said once.
+        let _ = self.volume.set(volume);
+    }
+
+    fn has_read_body(&self) {
+        if let Some(volume) = self.volume() {
+            volume.health.has_read_body();
+        }
+    }
+
+    fn volume(&self) -> Option<Arc<Inner>> {
+        self.volume.get()?.upgrade()
     }
 
     /// The threads.
@@ -100,12 +129,7 @@ impl Readers {
     }
 
     /// Reads what can be read without waiting; false if that cannot be said of it.
-    pub(crate) fn try_read_at(
-        &self,
-        file: &File,
-        buf: &mut [u8],
-        offset: u64,
-    ) -> std::io::Result<bool> {
+    pub(crate) fn try_read_at(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<bool> {
         if !self.may_wait {
             return self.io.read_at(file, buf, offset).map(|()| true);
         }
@@ -127,12 +151,75 @@ impl Readers {
 pub(crate) struct SegmentFile {
     file: File,
     readers: Arc<Readers>,
+    has_gaps: AtomicBool,
+    gaps: Mutex<Vec<Range<u64>>>,
 }
 
 impl SegmentFile {
     pub(crate) fn new(file: File, readers: Arc<Readers>) -> Self {
-        Self { file, readers }
+        Self {
+            file,
+            readers,
+            has_gaps: AtomicBool::new(false),
+            gaps: Mutex::default(),
+        }
     }
+
+    /// Whether there is anything that the disk did not give.
+    pub(crate) fn has_gaps(&self) -> bool {
+        self.has_gaps.load(Ordering::Acquire)
+    }
+
+    /// Whether there is something in one of these stretches that the disk did not give.
+    pub(crate) fn has_gap_in(&self, mut stretches: impl Iterator<Item = Range<u64>>) -> bool {
+        let gaps = lock(&self.gaps);
+        stretches.any(|stretch| {
+            let is_in = |gap: &Range<u64>| gap.start < stretch.end && stretch.start < gap.end;
+            gaps.iter().any(is_in)
+        })
+    }
+
+    /// INVARIANT 4.
+    fn note_gap(&self, gap: Range<u64>) {
+        let mut gaps = lock(&self.gaps);
+        if gaps.len() >= MAX_GAPS {
+            gaps.clear();
+            gaps.push(0..u64::MAX);
+        } else if !gaps.contains(&gap) {
+            gaps.push(gap);
+        }
+        self.has_gaps.store(true, Ordering::Release);
+    }
+
+    /// The disk did not give what was asked for.
+    fn refused(&self, stretch: Range<u64>, error: &io::Error) {
+        if is_of_disk(error) {
+            self.note_gap(stretch);
+        }
+        if let Some(volume) = self.readers.volume() {
+            volume.read_failed(error, health::Tried::Body);
+        }
+    }
+}
+
+/// Whether an error is that of a disk, and not of the process, the machine, or a socket that was
+/// sent to.
+fn is_of_disk(error: &io::Error) -> bool {
+    let is_known = |errno| {
+        matches!(
+            errno,
+            Errno::IO
+                | Errno::NODEV
+                | Errno::NXIO
+                | Errno::STALE
+                | Errno::UCLEAN
+                | Errno::BADMSG
+                | Errno::NODATA
+                | Errno::REMOTEIO
+        )
+    };
+    let is_cut = error.kind() == io::ErrorKind::UnexpectedEof;
+    is_cut || Errno::from_io_error(error).is_some_and(is_known)
 }
 
 impl std::fmt::Debug for SegmentFile {
@@ -172,15 +259,19 @@ impl Doubt {
     }
 
     /// Compares; waits for the disk.
-    pub(crate) fn settle(&self, file: &File) -> Result<(), LoadError> {
+    pub(crate) fn settle(&self, file: &SegmentFile) -> Result<(), LoadError> {
         let Some((slice, flag)) = self.slice() else {
             return Err(LoadError::Corrupt);
         };
         let zone = self.zone.upgrade().ok_or(LoadError::Busy)?;
-        if !zone.is_slice_sound(&self.stored, slice, file) {
-            return Err(LoadError::Corrupt);
+        match zone.is_slice_sound(&self.stored, slice, file) {
+            Ok(true) => flag.store(true, Ordering::Release),
+            Ok(false) => return Err(LoadError::Corrupt),
+            Err(error) => {
+                file.refused(slice.stretch(), &error);
+                return Err(LoadError::Io(error.to_string()));
+            }
         }
-        flag.store(true, Ordering::Release);
         Ok(())
     }
 }
@@ -231,6 +322,16 @@ impl HeldFile {
     pub(crate) fn continues(&self, other: &Self) -> bool {
         let are_trusted = self.doubt.is_none() && other.doubt.is_none();
         are_trusted && Arc::ptr_eq(&self.segment, &other.segment)
+    }
+
+    /// Tells the disk what came of reading or sending some bytes, and forgets the entries that need
+    /// them; false if the error is not the disk's.
+    pub fn has_refused(&self, stretch: Range<u64>, error: &io::Error) -> bool {
+        let is_of_disk = is_of_disk(error);
+        if is_of_disk {
+            self.segment.refused(stretch, error);
+        }
+        is_of_disk
     }
 
     /// How many of the bytes from `offset` on, up to `len`, can be read without waiting. Looks at
@@ -339,6 +440,10 @@ fn read_window(
     }
     with_scratch(len, |buf| {
         let read = segment.readers.io.read_at(segment, buf, offset);
+        match &read {
+            Ok(()) => segment.readers.has_read_body(),
+            Err(error) => segment.refused(offset..offset + len, error),
+        }
         read.map_err(|error| LoadError::Io(error.to_string()))
     })
 }

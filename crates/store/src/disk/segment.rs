@@ -128,6 +128,9 @@ pub(crate) enum Load {
     Waiting(Option<u32>),
     /// They are being read.
     Running,
+    /// The disk does not give them. Nobody knows what is in the segment, so it is neither written
+    /// to nor given a summary; nor is anything used that came before it.
+    Unread,
     /// They are, or there were none.
     #[default]
     Loaded,

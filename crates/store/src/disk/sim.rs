@@ -5,6 +5,7 @@
 //! regions of them are handed out.
 
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,6 +28,8 @@ pub enum Fault {
     Gone,
     /// Every read answers EIO.
     ReadError,
+    /// Reads of what `SimIo::damage` named answer EIO.
+    BadSectors,
     /// Reads do not return until the fault is another one, but of what is written meanwhile: that
     /// is in the page cache.
     Stall,
@@ -51,6 +54,8 @@ pub struct SimIo {
     stalled: AtomicU64,
     /// What was written since the fault was set: file, first byte, first byte behind.
     written: Mutex<Vec<(u64, u64, u64)>>,
+    /// What cannot be read: file, first byte, first byte behind.
+    damaged: Mutex<Vec<(u64, u64, u64)>>,
     injected: AtomicU64,
     is_mounted: AtomicBool,
     /// Other devices, by the directories that are on them.
@@ -66,6 +71,7 @@ impl SimIo {
             changed: Condvar::new(),
             stalled: AtomicU64::new(0),
             written: Mutex::default(),
+            damaged: Mutex::default(),
             injected: AtomicU64::new(0),
             is_mounted: AtomicBool::new(false),
             disks: Mutex::default(),
@@ -95,6 +101,25 @@ impl SimIo {
         lock(&self.written).clear();
         *lock(&self.fault) = fault;
         self.changed.notify_all();
+    }
+
+    /// Names a stretch of a file that cannot be read while the fault is [`Fault::BadSectors`].
+    pub fn damage(&self, path: &Path, stretch: Range<u64>) -> io::Result<()> {
+        let id = self.real.open(path)?.metadata()?.ino();
+        lock(&self.damaged).push((id, stretch.start, stretch.end));
+        Ok(())
+    }
+
+    fn is_bad(&self, file: &File, offset: u64, len: u64) -> io::Result<bool> {
+        if self.fault() != Fault::BadSectors {
+            return Ok(false);
+        }
+        let id = file.metadata()?.ino();
+        let damaged = lock(&self.damaged);
+        let is_hit = |(file, from, to): &(u64, u64, u64)| {
+            *file == id && *from < offset + len && offset < *to
+        };
+        Ok(damaged.iter().any(is_hit))
     }
 
     /// How many calls do not return at the moment.
@@ -205,6 +230,7 @@ impl DiskIo for SimIo {
                 Ok(Tried::WouldWait)
             }
             Fault::ReadError => Err(self.inject(rustix::io::Errno::IO)),
+            _ if self.is_bad(file, offset, buf.len() as u64)? => Ok(Tried::WouldWait),
             _ => self.present()?.try_read_at(file, buf, offset),
         }
     }
@@ -213,7 +239,8 @@ impl DiskIo for SimIo {
         if !self.was_written(file, offset, buf.len() as u64)? {
             self.stall(Fault::Stall);
         }
-        if self.fault() == Fault::ReadError {
+        let is_bad = self.is_bad(file, offset, buf.len() as u64)?;
+        if self.fault() == Fault::ReadError || is_bad {
             return Err(self.inject(rustix::io::Errno::IO));
         }
         self.present()?.read_at(file, buf, offset)

@@ -435,7 +435,8 @@ impl Inner {
         let Some(file) = self.disk.file(place.segment) else {
             return;
         };
-        if let Some(mut summary) = self.disk.read_rows(place.segment, &file, size) {
+        let summary = self.disk.read_rows(place.segment, &file, size);
+        if let Ok(Some(mut summary)) = summary {
             Row::void(&mut summary.rows, place.offset);
             self.write_summary(place.segment, &file, size, summary);
         }

@@ -59,6 +59,7 @@ impl Usage {
         self.rewritten_bytes += other.rewritten_bytes;
         self.hasty += other.hasty;
         self.write_errors += other.write_errors;
+        self.read_errors += other.read_errors;
     }
 }
 
@@ -649,6 +650,7 @@ impl Control {
             all.memory_bytes += one.memory_bytes;
             all.index_bytes += one.index_bytes;
             all.queued_bytes += one.queued_bytes;
+            all.unread_segments += one.unread_segments;
         }
         all.max_size = self.conf.max_size;
         all
