@@ -81,6 +81,7 @@ fn open(home: &Path) -> Arc<Zone> {
     let platform = Platform {
         io: Arc::new(SimIo::new()),
         events: Arc::new(|_| {}),
+        ..Platform::default()
     };
     let clock = Arc::new(ManualClock::new(1_700_000_000_000));
     Zone::open_on(conf, clock, platform).expect("a damaged zone opens")

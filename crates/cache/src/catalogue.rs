@@ -357,7 +357,7 @@ mod tests {
         sliced.sliced = Some(set);
         bench.put(&key, sliced.encode(), b"");
         for (index, body) in [(0, &b"0123456789"[..]), (2, b"01234")] {
-            bench.put(&set.key(index), set.record_head(&key, index), body);
+            bench.put(&set.key(index), set.record_head((&key, b""), index), body);
         }
         assert_eq!(bench.list(&Filter::default()), ["/video"]);
         let listed = bench.zone.listed(b"/video").pop().unwrap();

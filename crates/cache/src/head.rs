@@ -36,6 +36,10 @@
 //! is freshened; read at each look-up.
 
 use bytes::{BufMut, Bytes, BytesMut};
+use millpond_store::{Class, Role};
+
+use crate::purge::tag;
+use crate::slice::set;
 
 const VERSION: u8 = 4;
 const FIXED: usize = 106;
@@ -183,6 +187,13 @@ impl StoredHead {
         u64::from(self.initial_age).saturating_add(kept)
     }
 
+    /// The name of the site that it belongs to; empty if it has none.
+    pub fn site(&self) -> Bytes {
+        let name = tag::site(&self.tags);
+        name.map(|name| self.tags.slice_ref(name))
+            .unwrap_or_default()
+    }
+
     /// The bytes to store.
     pub fn encode(&self) -> Bytes {
         let named = self.key.len() + self.vary.len() + self.variant.len() + self.tags.len();
@@ -222,17 +233,7 @@ impl StoredHead {
 
     /// Reads stored bytes; `None` when they are not a head of this version.
     pub fn decode(bytes: &Bytes) -> Option<StoredHead> {
-        let fixed: &[u8; FIXED] = bytes.get(..FIXED)?.try_into().ok()?;
-        if fixed[0] != VERSION {
-            return None;
-        }
-        let key_end = FIXED.checked_add(le_u32(fixed, 40) as usize)?;
-        let vary_end = key_end.checked_add(le_u32(fixed, 44) as usize)?;
-        let variant_end = vary_end.checked_add(le_u32(fixed, 36) as usize)?;
-        let tags_end = variant_end.checked_add(le_u32(fixed, 70) as usize)?;
-        if tags_end > bytes.len() {
-            return None;
-        }
+        let (fixed, [key_end, vary_end, variant_end, tags_end]) = ends(bytes)?;
         let head = StoredHead {
             status: u16::from_le_bytes([fixed[2], fixed[3]]),
             stored_at: le_i64(fixed, 4),
@@ -323,6 +324,32 @@ impl<'a> Iterator for StoredFields<'a> {
     }
 }
 
+/// Whose an entry is, by its head: that of an answer, or of a slice.
+pub fn classify(head: &[u8]) -> Class<'_> {
+    if let Some(site) = set::site(head) {
+        let role = Role::Slice;
+        return Class { site, role };
+    }
+    let tags = ends(head).and_then(|(_, [_, _, variant, tags])| head.get(variant..tags));
+    Class {
+        site: tags.and_then(tag::site).unwrap_or_default(),
+        role: Role::Entry,
+    }
+}
+
+/// The fixed part of a head, and where key, Vary, variant and tags end, within the head.
+fn ends(head: &[u8]) -> Option<(&[u8; FIXED], [usize; 4])> {
+    let fixed: &[u8; FIXED] = head.get(..FIXED)?.try_into().ok()?;
+    if fixed[0] != VERSION {
+        return None;
+    }
+    let key = FIXED.checked_add(le_u32(fixed, 40) as usize)?;
+    let vary = key.checked_add(le_u32(fixed, 44) as usize)?;
+    let variant = vary.checked_add(le_u32(fixed, 36) as usize)?;
+    let tags = variant.checked_add(le_u32(fixed, 70) as usize)?;
+    (tags <= head.len()).then_some((fixed, [key, vary, variant, tags]))
+}
+
 /// `at` is within the fixed part by the table above.
 fn le_u32(fixed: &[u8; FIXED], at: usize) -> u32 {
     let mut bytes = [0; 4];
@@ -402,6 +429,30 @@ mod tests {
         );
         assert_eq!(read.field(b"X-Empty").as_deref(), Some(&b""[..]));
         assert_eq!(read.field(b"absent"), None);
+    }
+
+    #[test]
+    fn heads_say_whose_their_entries_are() {
+        let mut head = example();
+        let named = |site, role| Class { site, role };
+        assert_eq!(classify(&head.encode()), named(b"", Role::Entry));
+        assert_eq!(head.site(), "");
+        let mut tags = tag::TagWriter::new(b"host", b"Shop.example");
+        tags.push_all(b"a b");
+        head.tags = tags.finish();
+        let whole = named(b"shop.example", Role::Entry);
+        assert_eq!(classify(&head.encode()), whole);
+        assert_eq!(head.site(), "shop.example");
+        let set = head.sliced.unwrap();
+        let slice = set.record_head((&millpond_store::Key([1; 16]), &head.site()), 3);
+        assert_eq!(classify(&slice), named(b"shop.example", Role::Slice));
+        for len in 0..FIXED {
+            assert_eq!(
+                classify(&head.encode()[..len]),
+                Class::default(),
+                "cut to {len}"
+            );
+        }
     }
 
     #[test]

@@ -30,13 +30,14 @@ use crate::disk::format::{
     Kind, RECORD_HEADER, ROW, RecordHeader, Row, SliceRef, aligned, payload_sum,
 };
 use crate::disk::ready::SegmentFile;
-use crate::disk::segment::{Place, Refused, least_extent};
+use crate::disk::segment::{Place, Refused, least_extent, site_room};
 use crate::disk::writer::{Job, Then};
 use crate::entry::{Body, Entry, Pins, Slice, Sliced, Stored, segments_of, unchecked};
 use crate::fill::{Fill, Lease, View, ViewState, collect};
 use crate::index::Slot;
 use crate::key::Key;
 use crate::lock::{lock, read};
+use crate::site::Leave;
 use crate::volume::Inner;
 
 /// Space is reserved in pieces of this size: large enough for sequential writes, small enough that
@@ -348,9 +349,11 @@ impl Writer {
         }
         let head = self.head.take().ok_or(NotStored::NoHead)?;
         let inline = u64::from(RECORD_HEADER) + head.len() as u64 + len;
+        let book = &self.inner.disk.book;
+        let site_room = site_room(book.account(&head), book);
         let is_inline = len == self.unallocated
             && len <= self.inner.conf.small
-            && (len == 0 || self.inner.fits_record(inline, ROW));
+            && (len == 0 || self.inner.fits_record(inline, ROW + site_room));
         let body = if is_inline {
             NewBody::Inline(collect(&self.fill.state().tail, 0..len))
         } else {
@@ -547,6 +550,7 @@ impl Inner {
         let mut record = publish.encode();
         let size = aligned(record.len() as u64);
         let needs = segments_of(publish.slices());
+        let account = self.disk.book.account(&publish.head);
         let mut row = [Row {
             kind: Kind::Entry,
             key: publish.key,
@@ -554,9 +558,11 @@ impl Inner {
             size: 0,
             body_len: publish.body_len(),
             is_sliced: !needs.is_empty(),
+            account,
             needs: needs.to_vec(),
         }];
-        if !self.fits_record(size, row[0].encoded_len()) {
+        let rows_len = row[0].encoded_len() + site_room(account, &self.disk.book);
+        if !self.fits_record(size, rows_len) {
             return Err(NotStored::TooLarge);
         }
         if !self.disk.queue.has_room(size) {
@@ -570,7 +576,7 @@ impl Inner {
             if let Some(entry) = self.try_publish(&publish, &mut row, &mut header, &mut record)? {
                 return Ok(entry);
             }
-            self.make_room(size as u32, row[0].encoded_len())?;
+            self.make_room(size as u32, rows_len)?;
         }
         Err(NotStored::Full)
     }
@@ -617,7 +623,7 @@ impl Inner {
         }
         let record = Bytes::from(std::mem::take(record));
         let entry = self.new_entry(publish, place, &record);
-        let slot = Slot::new(key, place, publish.body_len(), used);
+        let slot = Slot::new(key, place, publish.body_len(), used).charged_to(row[0].account);
         let mut slot = slot.with_hits(hits).in_flight();
         if row[0].is_sliced {
             slot = slot.sliced();
@@ -625,7 +631,7 @@ impl Inner {
         if publish.is_doubtful {
             slot = slot.unverified();
         }
-        shard.insert(slot);
+        shard.insert(slot, kept.map_or(Leave::Replaced, |_| Leave::Moved));
         shard.flights.insert(key, entry.clone());
         drop(shard);
         self.index.keep(&entry.stored);

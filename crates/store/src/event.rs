@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::disk::io::{DiskIo, RealIo};
 use crate::key::Key;
+use crate::site::SiteBook;
 
 /// Something that an operator may want to read about: one log line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -102,6 +103,8 @@ pub struct Platform {
     pub io: Arc<dyn DiskIo>,
     /// Called for each event, from any thread; must not call the zone.
     pub events: Arc<dyn Fn(&Event) + Send + Sync>,
+    /// Whose entries are, by their heads.
+    pub sites: Arc<SiteBook>,
 }
 
 impl Default for Platform {
@@ -109,6 +112,7 @@ impl Default for Platform {
         Self {
             io: Arc::new(RealIo),
             events: Arc::new(|_| {}),
+            sites: Arc::default(),
         }
     }
 }

@@ -32,6 +32,7 @@ use crate::entry::{Entry, Stored};
 use crate::key::Key;
 use crate::lock::{read, write};
 use crate::memory::Memory;
+use crate::site::{Batch, Holdings, Leave, SiteBook};
 
 /// Enough that a shard of ten million entries is scanned or grown in about a tenth of a
 /// millisecond, and that two cores seldom meet; few enough that tombstones of a shard are shared
@@ -52,7 +53,7 @@ const LAST: Place = Place {
 /// What one lock protects.
 #[derive(Debug)]
 pub(crate) struct Shard {
-    /// Where entries stand.
+    /// Where entries stand. What is changed here is changed in the holdings, too.
     pub(crate) table: Table,
     /// Entries whose records are not on the disk yet.
     pub(crate) flights: HashMap<Key, Entry>,
@@ -61,32 +62,40 @@ pub(crate) struct Shard {
     /// Whether older slots may still come.
     is_loading: bool,
     memory: Arc<Memory>,
+    holdings: Arc<Holdings>,
 }
 
 impl Shard {
     /// Takes an entry out if it still stands at `place`.
-    pub(crate) fn remove_at(&mut self, key: &Key, place: Place) -> Option<Slot> {
+    pub(crate) fn remove_at(&mut self, key: &Key, place: Place, why: Leave) -> Option<Slot> {
         self.table.get(key).filter(|slot| slot.place() == place)?;
-        self.remove(key)
+        self.remove(key, why)
     }
 
     /// Takes an entry out.
-    pub(crate) fn remove(&mut self, key: &Key) -> Option<Slot> {
+    pub(crate) fn remove(&mut self, key: &Key, why: Leave) -> Option<Slot> {
         self.flights.remove(key);
         self.memory.remove(key);
-        if self.is_loading {
+        let removed = match self.is_loading {
             // INVARIANT 4.
-            return self.table.insert(Slot::grave(*key, LAST));
+            true => self.table.insert(Slot::grave(*key, LAST)),
+            false => self.table.remove(key),
+        };
+        if let Some(slot) = &removed {
+            self.holdings.left(slot, why);
         }
-        self.table.remove(key)
+        removed
     }
 
-    /// Puts an entry in, in place of whatever had its key.
-    pub(crate) fn insert(&mut self, slot: Slot) -> Option<Slot> {
+    /// Puts an entry in, in place of whatever had its key, which leaves as `why` says.
+    pub(crate) fn insert(&mut self, slot: Slot, why: Leave) {
         self.flights.remove(&slot.key);
         self.memory.remove(&slot.key);
         self.oldest_used = self.oldest_used.min(slot.used);
-        self.table.insert(slot)
+        if let Some(replaced) = self.table.insert(slot) {
+            self.holdings.left(&replaced, why);
+        }
+        self.holdings.came(&slot);
     }
 
     /// Whether an entry or one that was not loaded yet may be there.
@@ -99,20 +108,36 @@ impl Shard {
 
     /// Puts an entry or a grave in that was found in the log; false if a newer one is there.
     pub(crate) fn load(&mut self, slot: Slot) -> bool {
-        self.oldest_used = self.oldest_used.min(slot.used);
-        self.table.insert_older(slot)
+        let mut batch = Batch::default();
+        let is_in = self.load_counted(slot, &mut batch);
+        self.holdings.settle(&batch);
+        is_in
     }
 }
 
 impl Shard {
-    /// As [`Shard::load`], for many.
-    fn load_many(&mut self, slots: &[Slot]) {
+    /// As [`Shard::load`], for many; `batch` is to be settled.
+    fn load_many(&mut self, slots: &[Slot], batch: &mut Batch) {
         for group in slots.chunks(AT_ONCE) {
             self.table.warm(group);
             for slot in group {
-                self.load(*slot);
+                self.load_counted(*slot, batch);
             }
         }
+    }
+
+    fn load_counted(&mut self, slot: Slot, batch: &mut Batch) -> bool {
+        self.oldest_used = self.oldest_used.min(slot.used);
+        let Some(replaced) = self.table.insert_older(slot) else {
+            return false;
+        };
+        if let Some(replaced) = replaced {
+            batch.left(&replaced);
+        }
+        if !slot.is_grave() {
+            batch.came(&slot);
+        }
+        true
     }
 }
 
@@ -139,12 +164,14 @@ pub(crate) struct UseTime {
 pub(crate) struct Index {
     shards: Box<[RwLock<Shard>]>,
     memory: Arc<Memory>,
+    holdings: Arc<Holdings>,
 }
 
 impl Index {
     /// An empty index that is being loaded, whose memory tier holds up to `memory_limit` bytes.
-    pub(crate) fn new(memory_limit: u64) -> Self {
+    pub(crate) fn new(memory_limit: u64, book: Arc<SiteBook>) -> Self {
         let memory = Arc::new(Memory::new(memory_limit));
+        let holdings = Arc::new(Holdings::new(book));
         let shard = || {
             RwLock::new(Shard {
                 table: Table::default(),
@@ -152,12 +179,19 @@ impl Index {
                 oldest_used: u32::MAX,
                 is_loading: true,
                 memory: Arc::clone(&memory),
+                holdings: Arc::clone(&holdings),
             })
         };
         Self {
             shards: (0..SHARDS).map(|_| shard()).collect(),
             memory,
+            holdings,
         }
+    }
+
+    /// What each site holds.
+    pub(crate) fn holdings(&self) -> &Holdings {
+        &self.holdings
     }
 
     /// Looks an entry up and marks it used.
@@ -229,8 +263,8 @@ impl Index {
     }
 
     /// Takes an entry out if it still stands at `place`.
-    pub(crate) fn remove_at(&self, key: &Key, place: Place) -> Option<Slot> {
-        self.shard(key).remove_at(key, place)
+    pub(crate) fn remove_at(&self, key: &Key, place: Place, why: Leave) -> Option<Slot> {
+        self.shard(key).remove_at(key, place, why)
     }
 
     /// Puts entries and graves in that were found in the log, shard by shard.
@@ -249,14 +283,16 @@ impl Index {
             ends[position] += 1;
         }
         let mut rest = sorted.as_slice();
+        let mut batch = Batch::default();
         let mut start = 0;
         for (shard, end) in self.shards.iter().zip(ends) {
             let (own, others) = rest.split_at(end - start);
             if !own.is_empty() {
-                write(shard).load_many(own);
+                write(shard).load_many(own, &mut batch);
             }
             (rest, start) = (others, end);
         }
+        self.holdings.settle(&batch);
     }
 
     /// Forgets entries whose records stand before a segment, as if they had not been loaded.
@@ -272,7 +308,9 @@ impl Index {
                 .collect();
             for key in &keys {
                 shard.memory.remove(key);
-                shard.table.remove(key);
+                if let Some(slot) = shard.table.remove(key) {
+                    shard.holdings.left(&slot, Leave::Moved);
+                }
             }
         }
     }

@@ -20,6 +20,7 @@
 //! - `review` – looking at every head, to remove or change it
 //! - `inspect` – looking at every entry, to tell what there is
 //! - `verify` – comparing everything with its checksums
+//! - `site` – whose entries are, and what each site holds
 //! - `lend` – letting another process have the directory, and other limits while it is open
 //! - `disk` – formats, segments, queue and files
 //!
@@ -50,6 +51,7 @@ mod memory;
 mod recover;
 mod review;
 mod rewrite;
+mod site;
 mod sweep;
 mod uses;
 mod verify;
@@ -72,7 +74,8 @@ pub use journal::{Journal, JournalError};
 pub use key::Key;
 pub use recover::StoreError;
 pub use review::{Review, Reviewed};
+pub use site::{Class, Classify, Departed, EXCESS, Held, Role, SITES_MAX, SiteBook};
 pub use sweep::Swept;
 pub use verify::{Progress, Verified};
 pub use volume::{Admission, EntrySummary, Event, Platform, Usage, ZoneConf};
-pub use zone::{DiskConf, DiskState, DiskUsage, Listener, MAX_DISKS, Zone};
+pub use zone::{DiskConf, DiskState, DiskUsage, Listener, MAX_DISKS, SiteHeld, Zone};

@@ -33,7 +33,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::disk::format::{FOOTER, Kind, ROW, Row, SEGMENT_HEADER};
 use crate::disk::reader::Found;
-use crate::disk::segment::{Load, Place, Segment};
+use crate::disk::segment::{Load, Place, Segment, SegmentSites};
 use crate::health::Tried;
 use crate::index::Slot;
 use crate::lock::lock;
@@ -240,11 +240,16 @@ impl Inner {
         };
         // A summary that cannot be read is made anew, if all else can be.
         let summary = self.disk.read_rows(id, &file, size).unwrap_or_default();
-        let rows = summary.map(|summary| summary.rows);
-        if let Some(rows) = rows.filter(|rows| Row::are_whole(rows)) {
+        if let Some(summary) = summary.filter(|summary| Row::are_whole(&summary.rows)) {
+            let accounts = summary.accounts(&self.disk.book);
             // Row by row: all of them would take several times as much.
-            let mut rest = rows.as_slice();
-            self.load_rows(id, std::iter::from_fn(|| Row::decode_next(&mut rest)));
+            let mut rest = summary.rows.as_slice();
+            let rows = std::iter::from_fn(|| Row::decode_next(&mut rest));
+            let charged = rows.map(|row| Row {
+                account: accounts.of(row.account),
+                ..row
+            });
+            self.load_rows(id, charged);
             return Ok(Loaded::FromSummary);
         }
         let footer = self.disk.read_footer(id, &file, size);
@@ -290,7 +295,8 @@ impl Inner {
             }
             let (used, hits, is_saved) = uses.at(row.offset);
             let used = used.saturating_add(away).min(now);
-            let mut slot = Slot::new(row.key, place, row.body_len, used).with_hits(hits);
+            let slot = Slot::new(row.key, place, row.body_len, used).with_hits(hits);
+            let mut slot = slot.charged_to(row.account);
             // One that was moved is written as it is now.
             if is_saved && away == 0 {
                 slot = slot.saved();
@@ -322,19 +328,28 @@ impl Inner {
 
     /// Notes the rows of a segment that had no summary.
     pub(crate) fn know_rows(&self, id: u32, found: &Found) {
-        let mut rows = Vec::new();
-        for row in &found.rows {
-            row.encode(&mut rows);
-        }
+        let (rows, sites) = self.summary_of(found);
         let mut log = lock(&self.disk.log);
         if let Some(segment) = log.segments.get_mut(&id) {
-            let end = found.tail.saturating_add(rows.len() as u32 + FOOTER);
+            let summary = rows.len() as u32 + sites.len() + FOOTER;
+            let end = found.tail.saturating_add(summary);
             segment.tail = found.tail;
             segment.is_sealed = false;
             // Without room for the rows the segment stays as it is, and is scanned each time.
             segment.is_unsealable = end > segment.size;
             segment.rows = rows;
+            segment.sites = sites;
         }
+    }
+
+    /// The rows of a segment as a summary has them, and the sites that they mean.
+    pub(crate) fn summary_of(&self, found: &Found) -> (Vec<u8>, SegmentSites) {
+        let (mut rows, mut sites) = (Vec::new(), SegmentSites::default());
+        for row in &found.rows {
+            row.encode(&mut rows);
+            sites.note(row.account, &self.disk.book);
+        }
+        (rows, sites)
     }
 
     /// The last thread that loads says so, unless something is left.

@@ -170,11 +170,12 @@ pub(crate) fn open(
         is_mount: opening.io.is_mount(&conf.path),
         io: Arc::clone(&opening.io),
         seed,
+        book: Arc::clone(&platform.sites),
         uuid: superblock.uuid,
         created_ms: superblock.created_ms,
         membership: Mutex::new(superblock.membership),
         superblock: Mutex::new(file),
-        log: Mutex::new(Log::new(opening.plan)),
+        log: Mutex::new(Log::new(opening.plan, Arc::clone(&platform.sites))),
         has_new_names: AtomicBool::new(true),
         has_legacy: AtomicBool::new(false),
         syncing: Mutex::new(()),
@@ -188,7 +189,7 @@ pub(crate) fn open(
         files: RwLock::new(HashMap::new()),
     };
     let inner = Arc::new_cyclic(|this| Inner {
-        index: Index::new(conf.memory),
+        index: Index::new(conf.memory, platform.sites),
         loading: Loading::default(),
         limits: Limits::new(&conf),
         conf,
@@ -607,8 +608,9 @@ impl Inner {
             }
         };
         self.load_rows(id, found.rows.iter().cloned());
-        let rows: u32 = found.rows.iter().map(Row::encoded_len).sum();
-        let end = found.tail.saturating_add(rows).saturating_add(FOOTER);
+        let (rows, sites) = self.summary_of(&found);
+        let summary = rows.len() as u32 + sites.len();
+        let end = found.tail.saturating_add(summary).saturating_add(FOOTER);
         let has_room = end.saturating_add(WORTH_CONTINUING) <= size;
         let is_active = has_room && (!has_summary || self.unseal(id, &file, &found, size));
         if is_active || !has_summary {

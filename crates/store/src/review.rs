@@ -22,6 +22,7 @@ use crate::entry::Stored;
 use crate::index::Slot;
 use crate::key::Key;
 use crate::lock::{lock, read, write};
+use crate::site::Leave;
 use crate::volume::{Inner, Volume, tombstone_row};
 use crate::zone::placement::Share;
 /// Keys of one tombstone: a few kilobytes.
@@ -120,10 +121,12 @@ impl Volume {
                     Review::Stop => return false,
                 }
                 if doomed.len() >= MAX_KEYS {
-                    inner.bury(position, &mut doomed, (&mut again, reviewed));
+                    let rest = (&mut again, &mut *reviewed);
+                    inner.bury(position, (&mut doomed, Leave::Removed), rest);
                 }
             }
-            inner.bury(position, &mut doomed, (&mut again, reviewed));
+            let rest = (&mut again, &mut *reviewed);
+            inner.bury(position, (&mut doomed, Leave::Removed), rest);
             let shard = inner.index.shards().nth(position).map(read);
             let Some(shard) = shard.filter(|_| !again.is_empty()) else {
                 return true;
@@ -194,11 +197,12 @@ impl Inner {
             let strays = slots.filter(|slot| !share.has(&slot.key));
             let mut strays: Vec<_> = strays.map(|slot| (slot.key, slot.place())).collect();
             let mut others = Vec::new();
-            self.bury(position, &mut strays, (&mut others, &mut dropped));
+            let strays = (&mut strays, Leave::Moved);
+            self.bury(position, strays, (&mut others, &mut dropped));
             for key in &others {
                 // There is no room for a tombstone of many, or the entry has just moved.
                 let _open = read(&self.door);
-                dropped.removed += u64::from(!self.is_closed() && self.remove(key));
+                dropped.removed += u64::from(!self.is_closed() && self.remove(key, Leave::Moved));
             }
         }
         dropped.removed
@@ -208,7 +212,7 @@ impl Inner {
     fn bury(
         &self,
         position: usize,
-        doomed: &mut Vec<(Key, Place)>,
+        (doomed, why): (&mut Vec<(Key, Place)>, Leave),
         (again, reviewed): (&mut Vec<Key>, &mut Reviewed),
     ) {
         let doomed = std::mem::take(doomed);
@@ -216,7 +220,7 @@ impl Inner {
         let limit = limit.saturating_sub(u64::from(RECORD_HEADER) + 16);
         let most = ((limit / u64::from(ROW + 16)) as usize).clamp(1, MAX_KEYS);
         for batch in doomed.chunks(most) {
-            let (buried, is_written) = self.bury_batch(position, batch);
+            let (buried, is_written) = self.bury_batch(position, batch, why);
             let keys = batch.iter().map(|(key, _)| *key);
             again.extend(keys.filter(|key| !buried.contains(key)));
             reviewed.removed += buried.len() as u64;
@@ -225,7 +229,7 @@ impl Inner {
     }
 
     /// Which keys are gone, and whether that is written.
-    fn bury_batch(&self, position: usize, batch: &[(Key, Place)]) -> (Vec<Key>, bool) {
+    fn bury_batch(&self, position: usize, batch: &[(Key, Place)], why: Leave) -> (Vec<Key>, bool) {
         let _open = read(&self.door);
         let Some(shard) = self
             .index
@@ -252,7 +256,7 @@ impl Inner {
             let reserved = lock(&self.disk.log).reserve_record(size, &mut rows);
             if let Ok(place) = reserved {
                 for key in &keys {
-                    shard.remove(key);
+                    shard.remove(key, why);
                 }
                 drop(shard);
                 let tombstone = self.tombstone(place, Key([0; 16]), &keys);

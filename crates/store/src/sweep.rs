@@ -29,6 +29,7 @@ use crate::fill::Fill;
 use crate::health::Tried;
 use crate::key::Key;
 use crate::lock::{lock, write};
+use crate::site::Leave;
 use crate::volume::{Event, Inner, tombstone_row};
 
 /// Keys of one tombstone: a few kilobytes.
@@ -299,7 +300,7 @@ impl Inner {
             let is_same =
                 |place: &Place| (place.segment, place.offset) == (*head_segment, *head_offset);
             if place.as_ref().is_some_and(is_same) {
-                shard.remove(key);
+                shard.remove(key, Leave::Evicted);
                 dropped += 1;
             }
         }
@@ -311,7 +312,8 @@ impl Inner {
                         offset: row.offset,
                         size: row.size,
                     };
-                    dropped += u64::from(self.index.remove_at(&row.key, place).is_some());
+                    let removed = self.index.remove_at(&row.key, place, Leave::Evicted);
+                    dropped += u64::from(removed.is_some());
                 }
             }
             None => dropped += self.drop_all_in(id),
@@ -336,7 +338,7 @@ impl Inner {
             let in_segment = shard.table.iter().filter(|slot| slot.place().segment == id);
             let keys: Vec<Key> = in_segment.map(|slot| slot.key).collect();
             for key in &keys {
-                shard.remove(key);
+                shard.remove(key, Leave::Evicted);
             }
             dropped += keys.len() as u64;
         }
@@ -501,7 +503,7 @@ impl Inner {
             let reserved = lock(&self.disk.log).reserve_record(size, &mut rows);
             if let Ok(place) = reserved {
                 for key in &keys {
-                    shard.remove(key);
+                    shard.remove(key, Leave::Swept);
                 }
                 drop(shard);
                 self.write_record(place, &[self.tombstone(place, Key([0; 16]), &keys)]);

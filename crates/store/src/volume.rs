@@ -48,6 +48,7 @@ use crate::lend::Limits;
 use crate::load::Loading;
 use crate::lock::{lock, read};
 use crate::recover::{self, How, StoreError};
+use crate::site::{Account, Leave};
 use crate::sweep::Swept;
 use crate::uses::UsesFile;
 use crate::zone::DiskConf;
@@ -178,6 +179,8 @@ pub struct EntrySummary {
     pub body_len: u64,
     /// Bytes of the record: head and, if it is small, body.
     pub record_size: u64,
+    /// Bytes of the disk: of the record and, where it is not in there, of the body.
+    pub disk_size: u64,
     /// When it was last used, milliseconds since 1970, to the second.
     pub used_ms: u64,
     /// Whether it was found since it was written.
@@ -326,15 +329,15 @@ impl Volume {
     }
 
     /// Removes an entry; true if there was one. Its removal is in the log when this returns.
-    pub(crate) fn remove(&self, key: &Key) -> bool {
+    pub(crate) fn remove(&self, key: &Key, why: Leave) -> bool {
         let inner = &self.inner;
         let _open = read(&inner.door);
         if inner.health.is_failed() {
             // It is out of sight already; it must not come back with the disk.
             inner.health.note(*key);
-            return inner.index.shard(key).remove(key).is_some();
+            return inner.index.shard(key).remove(key, why).is_some();
         }
-        let was_there = !inner.is_closed() && inner.remove(key);
+        let was_there = !inner.is_closed() && inner.remove(key, why);
         // What was under way when the disk was given up may have got nowhere.
         if inner.health.is_failed() {
             inner.health.note(*key);
@@ -555,7 +558,8 @@ impl Inner {
             segments => match self.disk.files(segments) {
                 Some(files) if !has_gaps(&stored, &files) => Pins::new(files),
                 _ => {
-                    self.index.remove_at(&stored.key, stored.place);
+                    self.index
+                        .remove_at(&stored.key, stored.place, Leave::Evicted);
                     return None;
                 }
             },
@@ -580,7 +584,8 @@ impl Inner {
         let stored = match read {
             Ok(stored) => stored,
             Err(ReadError::Gone) => {
-                self.index.remove_at(&slot.key, slot.place());
+                self.index
+                    .remove_at(&slot.key, slot.place(), Leave::Evicted);
                 return None;
             }
             Err(ReadError::Corrupt) => {
@@ -627,7 +632,8 @@ impl Inner {
     /// nobody should have to find out again after a restart.
     pub(crate) fn drop_corrupt(&self, key: &Key, place: Place) {
         let _open = read(&self.door);
-        if self.index.remove_at(key, place).is_none() || self.is_closed() {
+        let removed = self.index.remove_at(key, place, Leave::Corrupt);
+        if removed.is_none() || self.is_closed() {
             return;
         }
         self.kill(key, place);
@@ -640,7 +646,7 @@ impl Inner {
         });
     }
 
-    pub(crate) fn remove(&self, key: &Key) -> bool {
+    pub(crate) fn remove(&self, key: &Key, why: Leave) -> bool {
         for _ in 0..MAX_ATTEMPTS {
             let mut shard = self.index.shard(key);
             if !shard.may_have(key) {
@@ -650,7 +656,7 @@ impl Inner {
             let reserved = lock(&self.disk.log).reserve_record(RECORD_HEADER, &mut row);
             match reserved {
                 Ok(place) => {
-                    shard.remove(key);
+                    shard.remove(key, why);
                     drop(shard);
                     let record = self.tombstone(place, *key, &[]);
                     if !self.write_record(place, &[record]) {
@@ -668,12 +674,12 @@ impl Inner {
         }
         // Where its record stands is known only then.
         self.loading.wait();
-        self.remove_in_place(key)
+        self.remove_in_place(key, why)
     }
 
     /// Turns the record of an entry into its own tombstone, where there is no room for another.
-    fn remove_in_place(&self, key: &Key) -> bool {
-        let Some(slot) = self.index.shard(key).remove(key) else {
+    fn remove_in_place(&self, key: &Key, why: Leave) -> bool {
+        let Some(slot) = self.index.shard(key).remove(key, why) else {
             return false;
         };
         if slot.is_in_flight() {
@@ -759,6 +765,7 @@ pub(crate) fn tombstone_row(key: Key, size: u32) -> Row {
         size,
         body_len: 0,
         is_sliced: false,
+        account: Account::default(),
         needs: Vec::new(),
     }
 }
@@ -784,6 +791,7 @@ pub(crate) fn summary(slot: &Slot) -> EntrySummary {
     EntrySummary {
         body_len: slot.body_len(),
         record_size: u64::from(slot.place().size),
+        disk_size: slot.disk_size(),
         used_ms: u64::from(slot.used) * 1000,
         is_hit: slot.hits() > 0,
         hits: u32::from(slot.hits()),

@@ -110,6 +110,7 @@ fn open(path: &Path) -> (Arc<Zone>, Vec<Event>) {
     let platform = Platform {
         io: Arc::new(RealIo),
         events: Arc::new(move |event| heard.lock().expect("whole").push(event.clone())),
+        ..Platform::default()
     };
     let clock = Arc::new(ManualClock::new(WRITTEN_MS + 1_000));
     let zone = Zone::open_on(conf(path), clock, platform).expect("opens");

@@ -24,7 +24,11 @@ fn open(dir: &Path) -> Arc<Zone> {
 }
 
 fn open_still(dir: &Path, touch: Touch) -> Result<Arc<Zone>, StoreError> {
-    Zone::open_still(conf(dir), Arc::new(SystemClock), (touch, Arc::new(|_| {})))
+    Zone::open_still(
+        conf(dir),
+        Arc::new(SystemClock),
+        (touch, Arc::new(|_| {}), Arc::default()),
+    )
 }
 
 fn put(zone: &Zone, name: &str, body: Vec<u8>) {
@@ -150,7 +154,12 @@ fn whoever_looks_at_a_zone_at_rest_leaves_every_byte_as_it_was() {
         let mut small = conf(dir);
         small.max_size = Some(1 << 20);
         let clock = Arc::new(SystemClock);
-        let zone = Zone::open_still(small, clock, (Touch::Nothing, Arc::new(|_| {}))).unwrap();
+        let zone = Zone::open_still(
+            small,
+            clock,
+            (Touch::Nothing, Arc::new(|_| {}), Arc::default()),
+        )
+        .unwrap();
         assert_eq!(look(&zone).len(), 60);
         drop(zone);
         assert!(snapshot(dir) == before, "something changed");

@@ -33,6 +33,7 @@ fn open_on(path: &Path, io: &Arc<SimIo>) -> (Arc<Zone>, Arc<Mutex<Vec<Event>>>) 
     let platform = Platform {
         io: io.clone(),
         events: Arc::new(move |event| heard.lock().expect("whole").push(event.clone())),
+        ..Platform::default()
     };
     let zone = Zone::open_on(conf(path), Arc::new(SystemClock), platform).expect("open");
     (zone, events)

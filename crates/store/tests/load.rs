@@ -115,6 +115,7 @@ impl Bench {
         let platform = Platform {
             io: self.gate.clone(),
             events: Arc::new(move |event| events.lock().expect("events").push(event.clone())),
+            ..Platform::default()
         };
         Zone::open_on(conf, clock, platform).expect("open")
     }

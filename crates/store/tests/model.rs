@@ -27,9 +27,9 @@ mod random;
 #[path = "support/read.rs"]
 mod read;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::error::Error;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,8 +37,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_store::{
-    Clock, Entry, Event, JournalError, Key, ManualClock, Platform, PowerIo, Region, View, Writer,
-    Zone, ZoneConf,
+    Class, Clock, Entry, Event, Held, JournalError, Key, Looked, ManualClock, Platform, PowerIo,
+    Region, Role, SiteBook, View, Writer, Zone, ZoneConf,
 };
 
 use random::Random;
@@ -81,6 +81,24 @@ impl Version {
         bytes
     }
 }
+
+/// Versions belong to the site that the last digit of their number names; to none if it is a
+/// nought. Some are slices.
+fn classify(head: &[u8]) -> Class<'_> {
+    let text = head.trim_ascii_start();
+    let end = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let site = text.get(end.saturating_sub(1)..end).unwrap_or_default();
+    Class {
+        site: if site == b"0" { b"" } else { site },
+        role: match site {
+            b"3" | b"7" => Role::Slice,
+            _ => Role::Entry,
+        },
+    }
+}
+
+/// What sites hold, by name.
+type Sites = BTreeMap<String, Held>;
 
 struct Open {
     key: u64,
@@ -228,7 +246,8 @@ impl Run {
     }
 
     fn step(&mut self) {
-        match self.random.below(100) {
+        let dice = self.random.below(100);
+        match dice {
             0..25 => self.store_whole(),
             25..34 => self.begin(),
             34..52 => self.append(),
@@ -249,6 +268,9 @@ impl Run {
             _ => self.crash(Crash::Loss),
         }
         self.check_size();
+        if dice >= 59 {
+            self.check_sites();
+        }
     }
 
     fn allowed(&mut self, number: u64) -> &mut Allowed {
@@ -696,6 +718,63 @@ impl Run {
         assert!(present <= entries, "{present} found, {entries} counted");
     }
 
+    /// What each site holds is what its entries add up to.
+    fn check_sites(&mut self) {
+        // The disk thread may evict or drop something meanwhile.
+        for _ in 0..5 {
+            if self
+                .counted_sites()
+                .is_some_and(|(counted, walked)| counted == walked)
+            {
+                return;
+            }
+            std::thread::yield_now();
+        }
+        self.zone.flush();
+        if let Some((counted, walked)) = self.counted_sites() {
+            assert_eq!(counted, walked);
+        }
+    }
+
+    /// As the zone counts them, and by a walk; none if not all entries are shown.
+    fn counted_sites(&self) -> Option<(Sites, Sites)> {
+        let mut counted = Sites::new();
+        for one in self.zone.sites() {
+            let site = String::from_utf8_lossy(&one.site).into_owned();
+            counted.entry(site).or_default().add(&one.held);
+        }
+        let all: u64 = counted
+            .values()
+            .map(|held| held.entries + held.slices)
+            .sum();
+        let mut walked = Sites::new();
+        let mut is_whole = true;
+        let _ = self.zone.inspect(&mut |glance| {
+            let Looked::Found(record) = glance.read() else {
+                is_whole = false;
+                return ControlFlow::Break(());
+            };
+            let class = classify(&record.head);
+            let is_slice = class.role == Role::Slice;
+            let summary = glance.summary();
+            let site = String::from_utf8_lossy(class.site).into_owned();
+            walked.entry(site).or_default().add(&Held {
+                entries: u64::from(!is_slice),
+                slices: u64::from(is_slice),
+                disk_bytes: summary.disk_size,
+                body_bytes: summary.body_len,
+            });
+            ControlFlow::Continue(())
+        });
+        let entries = self.zone.usage().entries;
+        let shown: u64 = walked.values().map(|held| held.entries + held.slices).sum();
+        if all != entries {
+            return Some((counted, Sites::new()));
+        }
+        // What is inactive and was not swept is counted, and not shown.
+        (is_whole && shown == entries).then_some((counted, walked))
+    }
+
     fn check_size(&mut self) {
         let max_size = self.conf.max_size.expect("limit");
         assert!(self.zone.usage().bytes <= max_size);
@@ -722,6 +801,7 @@ fn open(conf: &ZoneConf, clock: &Arc<ManualClock>, io: &Arc<PowerIo>) -> Arc<Zon
                 std::process::abort()
             }
         }),
+        sites: Arc::new(SiteBook::new(classify)),
     };
     let mut attempts = 0;
     loop {

@@ -55,6 +55,7 @@ impl Bench {
         let platform = Platform {
             io: self.io.clone(),
             events: Arc::new(move |event| events.lock().expect("events").push(event.clone())),
+            ..Platform::default()
         };
         Zone::open_on(conf, self.clock.clone(), platform).expect("open")
     }

@@ -47,6 +47,7 @@ impl Bench {
         Platform {
             io: self.io.clone(),
             events: Arc::new(move |event| events.lock().expect("events").push(event.clone())),
+            ..Platform::default()
         }
     }
 

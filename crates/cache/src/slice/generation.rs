@@ -24,6 +24,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use millpond_store::{Entry, Key, Look as InStore, Region, Zone};
 use tokio::sync::Notify;
 
@@ -43,6 +44,8 @@ pub struct Generation {
     pub validator: Validator,
     /// Key of the entry.
     owner: Key,
+    /// Name of its site.
+    site: Bytes,
     store: Arc<Zone>,
     state: Mutex<State>,
     is_retired: AtomicBool,
@@ -214,6 +217,7 @@ impl Generation {
             set,
             validator: Validator::stored(head),
             owner,
+            site: head.site(),
             store,
             state: Mutex::default(),
             is_retired: AtomicBool::new(false),
@@ -244,6 +248,11 @@ impl Generation {
     /// Key of the entry.
     pub(crate) fn owner(&self) -> &Key {
         &self.owner
+    }
+
+    /// Name of the entry's site; empty if it has none.
+    pub(crate) fn site(&self) -> &[u8] {
+        &self.site
     }
 
     /// A slice, if the store has it.

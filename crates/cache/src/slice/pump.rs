@@ -338,6 +338,7 @@ impl Arriving {
 fn open(generation: &Generation, index: u64, len: u64) -> Option<Writer> {
     let store = generation.store();
     let mut writer = store.begin(generation.set.key(index), Some(len)).ok()?;
-    writer.set_head(generation.set.record_head(generation.owner(), index));
+    let owner = (generation.owner(), generation.site());
+    writer.set_head(generation.set.record_head(owner, index));
     Some(writer)
 }

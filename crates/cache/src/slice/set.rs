@@ -4,10 +4,13 @@
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
-//! | 0 | 1 | version | 129: no head of an answer begins with it |
+//! | 0 | 1 | version | 130: no head of an answer begins with it |
 //! | 1 | 16 | owner | key of the entry |
 //! | 17 | 16 | generation | |
 //! | 33 | 8 | index | which slice, little-endian |
+//! | 41 | | site | the name of the entry's site |
+//!
+//! Version 129 has no site.
 
 use std::ops::Range;
 
@@ -16,7 +19,9 @@ use millpond_store::Key;
 
 use crate::head::SliceSet;
 
-const RECORD_VERSION: u8 = 129;
+const RECORD_VERSION: u8 = 130;
+const NAMELESS_VERSION: u8 = 129;
+const SITE_AT: usize = 41;
 
 impl SliceSet {
     /// The slice that holds a byte.
@@ -47,24 +52,33 @@ impl SliceSet {
         Key::of(&material)
     }
 
-    /// The head of a slice's record.
-    pub fn record_head(&self, owner: &Key, index: u64) -> Bytes {
-        let mut head = BytesMut::with_capacity(41);
+    /// The head of a slice's record, for an entry and its site.
+    pub fn record_head(&self, (owner, site): (&Key, &[u8]), index: u64) -> Bytes {
+        let mut head = BytesMut::with_capacity(SITE_AT + site.len());
         head.put_u8(RECORD_VERSION);
         head.put_slice(&owner.0);
         head.put_slice(&self.generation);
         head.put_u64_le(index);
+        head.put_slice(site);
         head.freeze()
     }
 }
 
 /// The entry that a slice's record belongs to; `None` for the head of an answer.
 pub fn owner(record_head: &[u8]) -> Option<Key> {
-    let (version, rest) = record_head.split_first()?;
-    if *version != RECORD_VERSION || rest.len() != 40 {
-        return None;
+    site(record_head)?;
+    Some(Key(*record_head.get(1..)?.first_chunk()?))
+}
+
+/// The site of the entry that a slice's record belongs to, empty if it names none; `None` for the
+/// head of an answer.
+pub fn site(record_head: &[u8]) -> Option<&[u8]> {
+    let site = record_head.get(SITE_AT..)?;
+    match record_head.first() {
+        Some(&RECORD_VERSION) => Some(site),
+        Some(&NAMELESS_VERSION) if site.is_empty() => Some(site),
+        _ => None,
     }
-    Some(Key(*rest.first_chunk()?))
 }
 
 #[cfg(test)]
@@ -109,9 +123,15 @@ mod tests {
     #[test]
     fn the_record_of_a_slice_names_its_entry() {
         let key = Key::of(b"entry");
-        let head = set(10, 4).record_head(&key, 2);
-        assert_eq!(owner(&head), Some(key));
-        assert_eq!(owner(&head[..40]), None);
+        let head = set(10, 4).record_head((&key, b"one"), 2);
+        assert_eq!((owner(&head), site(&head)), (Some(key), Some(&b"one"[..])));
+        assert_eq!((owner(&head[..40]), site(&head[..40])), (None, None));
+        let mut nameless = head[..SITE_AT].to_vec();
+        nameless[0] = NAMELESS_VERSION;
+        assert_eq!(
+            (owner(&nameless), site(&nameless)),
+            (Some(key), Some(&b""[..]))
+        );
         assert_eq!(owner(b""), None);
         assert_eq!(owner(&[3; 41]), None);
         assert_ne!(set(10, 4).key(1), set(10, 4).key(2));

@@ -15,11 +15,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
+use millpond_cache::head::classify;
 use millpond_cache::step::Policies;
 use millpond_cache::zone::{CacheZone, ZonePath};
 use millpond_conf::value::{Args, FromArgs};
 use millpond_conf::{Contexts, OffOr, Span, Statement, Template};
-use millpond_store::{Event, Platform, StoreError, SystemClock, Zone, ZoneConf};
+use millpond_store::{Event, Platform, SiteBook, StoreError, SystemClock, Zone, ZoneConf};
 
 use super::purge::sweep::PurgeSweeps;
 use crate::failure::Failure;
@@ -381,6 +382,7 @@ fn platform(declared: &ZonePath) -> Platform {
     };
     Platform {
         events: Arc::new(tell),
+        sites: Arc::new(SiteBook::new(classify)),
         ..Platform::default()
     }
 }

@@ -6,9 +6,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use millpond_cache::head::classify;
 use millpond_cache::zone::CacheZone;
 pub use millpond_cache::zone::ZonePath;
-use millpond_store::{Event, Listener, Platform, StoreError, SystemClock, Touch, Zone};
+use millpond_store::{Event, Listener, Platform, SiteBook, StoreError, SystemClock, Touch, Zone};
 
 use super::api::{Answer, Ask, Scene, SceneZone, Standing, answer};
 use crate::cache::zones::zone_conf;
@@ -57,14 +58,16 @@ impl Rest {
         // Nothing is found twice.
         conf.memory = 0;
         let clock = Arc::new(SystemClock);
+        let sites = Arc::new(SiteBook::new(classify));
         let opened = match purpose {
-            Purpose::Look => Zone::open_still(conf, clock, (Touch::Nothing, tell)),
-            Purpose::Purge => Zone::open_still(conf, clock, (Touch::Journal, tell)),
+            Purpose::Look => Zone::open_still(conf, clock, (Touch::Nothing, tell, sites)),
+            Purpose::Purge => Zone::open_still(conf, clock, (Touch::Journal, tell, sites)),
             Purpose::Repair => Zone::open_existing(
                 conf,
                 clock,
                 Platform {
                     events: tell,
+                    sites,
                     ..Platform::default()
                 },
             ),

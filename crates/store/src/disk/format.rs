@@ -13,13 +13,16 @@
 //!
 //! It reads and writes no files.
 
+mod sites;
 mod uses;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+pub(crate) use self::sites::{decode_sites, encode_site, site_len};
 pub(crate) use self::uses::{Saving, USES_BLOCK, USES_HEADER, Use, UsesBlock, UsesHeader};
 
 use crate::key::Key;
+use crate::site::Account;
 
 /// Version of everything that this file lays out.
 pub(crate) const VERSION: u32 = 1;
@@ -60,8 +63,8 @@ const ROW_KIND: usize = 32;
 
 const _: () = assert!(RECORD_HEADER == 4 + 1 + 1 + 2 + 4 * 4 + KEY + 8 + 8 + 4 + 4 + 8 + 8);
 const _: () = assert!(SLICE_REF == 4 + 4 + 4 + 4 + 8);
-const _: () = assert!(ROW == KEY + 4 + 4 + 8 + 1 + 3 + 4);
-const _: () = assert!(FOOTER == 8 + 4 + 4 + 4 + 4 + 4 + 4 + 8 + 16 + 8);
+const _: () = assert!(ROW == KEY + 4 + 4 + 8 + 1 + 1 + 2 + 4);
+const _: () = assert!(FOOTER == 8 + 4 + 4 + 4 + 4 + 4 + 4 + 8 + 8 + 8 + 8);
 const _: () = assert!(SEGMENT_HEADER == 8 + 4 + 4 + 16 + 4 + 4 + 8 + 8 + 8);
 const _: () = assert!(JOURNAL_HEADER == 8 + 4 + 4 + 16 + 4 + 4 + 8 + 8 + 8);
 const _: () = assert!(JOURNAL_RECORD == 4 + 4 + 4 + 4 + 8 + 8);
@@ -544,6 +547,8 @@ pub(crate) struct Row {
     pub(crate) body_len: u64,
     /// Whether the body is in slices.
     pub(crate) is_sliced: bool,
+    /// Whose the entry is, by the numbers of the segment's table or of the process.
+    pub(crate) account: Account,
     /// Other segments that hold slices of the entry, each once.
     pub(crate) needs: Vec<u32>,
 }
@@ -560,7 +565,8 @@ impl Row {
         rows.extend_from_slice(&self.offset.to_le_bytes());
         rows.extend_from_slice(&self.size.to_le_bytes());
         rows.extend_from_slice(&self.body_len.to_le_bytes());
-        rows.extend_from_slice(&[self.kind.code(), u8::from(self.is_sliced), 0, 0]);
+        rows.extend_from_slice(&[self.kind.code(), u8::from(self.is_sliced)]);
+        rows.extend_from_slice(&self.account.bits().to_le_bytes());
         rows.extend_from_slice(&(self.needs.len() as u32).to_le_bytes());
         for segment in &self.needs {
             rows.extend_from_slice(&segment.to_le_bytes());
@@ -617,7 +623,7 @@ impl Row {
         let (offset, size, body_len) = (fields.u32()?, fields.u32()?, fields.u64()?);
         let kind = Kind::of(fields.u8()?)?;
         let is_sliced = fields.u8()? == 1;
-        fields.u16()?;
+        let account = Account::from_bits(fields.u16()?);
         let count = fields.u32()? as usize;
         let list = fields.take(count.checked_mul(4)?)?;
         let needs = list.chunks_exact(4).filter_map(|four| Fields(four).u32());
@@ -629,6 +635,7 @@ impl Row {
             size,
             body_len,
             is_sliced,
+            account,
             needs: needs.collect(),
         })
     }
@@ -645,6 +652,10 @@ pub(crate) struct Footer {
     pub(crate) rows_len: u32,
     /// Checksum of the rows.
     pub(crate) rows_sum: u64,
+    /// Bytes of the table of sites, which ends where the rows begin.
+    pub(crate) sites_len: u32,
+    /// Checksum of the table of sites; 0 if there is none.
+    pub(crate) sites_sum: u64,
 }
 
 impl Footer {
@@ -652,13 +663,26 @@ impl Footer {
     pub(crate) fn encode(&self, seed: u64) -> Vec<u8> {
         let mut block = Vec::with_capacity(FOOTER as usize);
         block.extend_from_slice(&FOOTER_MAGIC.to_le_bytes());
-        for field in [VERSION, self.segment, self.tail, self.rows_len, 0, 0] {
+        let (segment, tail) = (self.segment, self.tail);
+        for field in [VERSION, segment, tail, self.rows_len, self.sites_len, 0] {
             block.extend_from_slice(&field.to_le_bytes());
         }
         block.extend_from_slice(&self.rows_sum.to_le_bytes());
-        block.extend_from_slice(&[0; 16]);
+        let sites_sum = if self.sites_len == 0 {
+            0
+        } else {
+            self.sites_sum
+        };
+        block.extend_from_slice(&sites_sum.to_le_bytes());
+        block.extend_from_slice(&[0; 8]);
         seal(&mut block, seed);
         block
+    }
+
+    /// Bytes of table, rows and footer.
+    pub(crate) fn summary_len(&self) -> u32 {
+        // They fit a segment together.
+        self.sites_len + self.rows_len + FOOTER
     }
 
     /// Reads the footer of `segment`, whose file is `size` bytes long.
@@ -672,14 +696,18 @@ impl Footer {
             return None;
         }
         let (tail, rows_len) = (fields.u32()?, fields.u32()?);
-        fields.u64()?;
-        let rows_sum = fields.u64()?;
-        let end = u64::from(tail) + u64::from(rows_len) + u64::from(FOOTER);
+        let sites_len = fields.u32()?;
+        fields.u32()?;
+        let (rows_sum, sites_sum) = (fields.u64()?, fields.u64()?);
+        let lens = [tail, rows_len, sites_len, FOOTER];
+        let end: u64 = lens.into_iter().map(u64::from).sum();
         (end <= u64::from(size) && tail >= SEGMENT_HEADER).then_some(Self {
             segment,
             tail,
             rows_len,
             rows_sum,
+            sites_len,
+            sites_sum,
         })
     }
 }

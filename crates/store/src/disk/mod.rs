@@ -29,6 +29,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use hashbrown::HashMap;
 
 use crate::lock::{read, write};
+use crate::site::SiteBook;
 use format::{FOOTER, Membership, SEGMENT_HEADER};
 use io::{DiskIo, File};
 use ready::{Readers, SegmentFile};
@@ -54,6 +55,8 @@ pub(crate) struct Disk {
     /// The superblock's file, which holds the lock; `None` once closed, or if the zone has no room
     /// for files.
     pub(crate) superblock: Mutex<Option<File>>,
+    /// Whose the entries are.
+    pub(crate) book: Arc<SiteBook>,
     /// Space.
     pub(crate) log: Mutex<Log>,
     /// Set while names in the directory changed since it was synced.

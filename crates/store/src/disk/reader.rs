@@ -14,17 +14,19 @@ use std::io;
 use std::ops::Range;
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 
 use super::Disk;
 use super::format::{
     ALIGN, FOOTER, Footer, KEY, Kind, RECORD_HEADER, RecordHeader, Row, SEGMENT_HEADER, SLICE_REF,
-    SliceRef, payload_sum,
+    SliceRef, decode_sites, payload_sum,
 };
 use super::segment::Place;
 use crate::disk::io::File;
 use crate::entry::{Body, Slice, Sliced, Stored, segments_of, unchecked};
 use crate::index::Slot;
 use crate::key::Key;
+use crate::site::{Account, SiteBook};
 
 /// What came of reading a record.
 #[derive(Debug)]
@@ -109,7 +111,11 @@ impl Disk {
         let Some(summary) = self.read_rows(id, file, size)? else {
             return Ok(None);
         };
-        let rows = Row::decode_all(&summary.rows);
+        let accounts = summary.accounts(&self.book);
+        let mut rows = Row::decode_all(&summary.rows);
+        for row in rows.iter_mut().flatten() {
+            row.account = accounts.of(row.account);
+        }
         Ok(rows.map(|rows| Found {
             tail: summary.tail,
             rows,
@@ -121,12 +127,21 @@ impl Disk {
         let Some(footer) = self.read_footer(id, file, size)? else {
             return Ok(None);
         };
-        let mut rows = vec![0; footer.rows_len as usize];
-        let start = u64::from(size - FOOTER - footer.rows_len);
-        let is_there = is_there(self.io.read_at(file, &mut rows, start))?;
-        let is_whole = is_there && payload_sum(&rows) == footer.rows_sum;
+        let sites_len = footer.sites_len as usize;
+        let mut sites = vec![0; sites_len + footer.rows_len as usize];
+        // A footer that is valid fits its segment, with all before it.
+        let start = u64::from(size - footer.summary_len());
+        let is_there = is_there(self.io.read_at(file, &mut sites, start))?;
+        // The table is short, or not there; then the rows are not copied.
+        let rows = match sites_len {
+            0 => std::mem::take(&mut sites),
+            len => sites.split_off(len),
+        };
+        let are_sites_whole = sites_len == 0 || payload_sum(&sites) == footer.sites_sum;
+        let is_whole = is_there && are_sites_whole && payload_sum(&rows) == footer.rows_sum;
         Ok(is_whole.then_some(Summary {
             tail: footer.tail,
+            sites,
             rows,
         }))
     }
@@ -163,7 +178,7 @@ impl Disk {
             let offset = start + position as u32;
             match valid_record(rest, self.seed, (id, offset)) {
                 Some(header) => {
-                    add_rows(&mut found.rows, &header, rest);
+                    self.add_rows(&mut found.rows, &header, rest);
                     found.tail = offset + header.size;
                     position += header.size as usize;
                 }
@@ -171,6 +186,45 @@ impl Disk {
             }
         }
         Ok(found)
+    }
+
+    /// Adds the summary rows of a valid record.
+    fn add_rows(&self, rows: &mut Vec<Row>, header: &RecordHeader, record: &[u8]) {
+        let row = Row {
+            kind: header.kind,
+            key: header.key,
+            offset: header.offset,
+            size: header.size,
+            body_len: header.body_len,
+            is_sliced: false,
+            account: Account::default(),
+            needs: Vec::new(),
+        };
+        let payload = payload(record, header).unwrap_or_default();
+        match header.kind {
+            Kind::Entry => {
+                let table = header.count as usize * SLICE_REF as usize;
+                let (table, rest) = payload.split_at_checked(table).unwrap_or_default();
+                let slices = Slice::from_table(&SliceRef::decode_table(table));
+                let head = rest.get(..header.head_len as usize).unwrap_or_default();
+                let needs = segments_of(&slices).into_iter();
+                rows.push(Row {
+                    is_sliced: header.count > 0,
+                    account: self.book.account(head),
+                    needs: needs.filter(|id| *id != header.segment).collect(),
+                    ..row
+                });
+            }
+            Kind::Tombstone if header.count == 0 => rows.push(row),
+            Kind::Tombstone => {
+                for key in payload.as_chunks::<{ KEY as usize }>().0 {
+                    rows.push(Row {
+                        key: Key(*key),
+                        ..row.clone()
+                    });
+                }
+            }
+        }
     }
 }
 
@@ -188,8 +242,32 @@ fn is_there(read: io::Result<()>) -> io::Result<bool> {
 pub(crate) struct Summary {
     /// The rows cover what stands before this offset.
     pub(crate) tail: u32,
+    /// The table of the sites that the rows mean.
+    pub(crate) sites: Vec<u8>,
     /// Encoded rows.
     pub(crate) rows: Vec<u8>,
+}
+
+impl Summary {
+    /// What the accounts in the rows mean in this process.
+    pub(crate) fn accounts(&self, book: &SiteBook) -> Accounts {
+        let sites = decode_sites(&self.sites);
+        Accounts(sites.map(|(own, name)| (own, book.number(name))).collect())
+    }
+}
+
+/// The numbers of a segment's sites, and those that the process has given them.
+#[derive(Debug)]
+pub(crate) struct Accounts(HashMap<u16, u16>);
+
+impl Accounts {
+    /// An account of the segment; one that is not in its table is nobody's.
+    pub(crate) fn of(&self, account: Account) -> Account {
+        match account.number() {
+            0 => account,
+            own => account.with_number(self.0.get(&own).copied().unwrap_or(0)),
+        }
+    }
 }
 
 /// What a segment holds.
@@ -213,41 +291,6 @@ fn valid_record(bytes: &[u8], seed: u64, at: (u32, u32)) -> Option<RecordHeader>
     let sum = payload(bytes, &header).map(payload_sum)?;
     // The padding may be cut off nowhere: a record lies within the file.
     (sum == header.payload_sum && header.size as usize <= bytes.len()).then_some(header)
-}
-
-/// Adds the summary rows of a valid record.
-fn add_rows(rows: &mut Vec<Row>, header: &RecordHeader, record: &[u8]) {
-    let row = Row {
-        kind: header.kind,
-        key: header.key,
-        offset: header.offset,
-        size: header.size,
-        body_len: header.body_len,
-        is_sliced: false,
-        needs: Vec::new(),
-    };
-    let payload = payload(record, header).unwrap_or_default();
-    match header.kind {
-        Kind::Entry => {
-            let table = payload.get(..header.count as usize * SLICE_REF as usize);
-            let slices = Slice::from_table(&SliceRef::decode_table(table.unwrap_or_default()));
-            let needs = segments_of(&slices).into_iter();
-            rows.push(Row {
-                is_sliced: header.count > 0,
-                needs: needs.filter(|id| *id != header.segment).collect(),
-                ..row
-            });
-        }
-        Kind::Tombstone if header.count == 0 => rows.push(row),
-        Kind::Tombstone => {
-            for key in payload.as_chunks::<{ KEY as usize }>().0 {
-                rows.push(Row {
-                    key: Key(*key),
-                    ..row.clone()
-                });
-            }
-        }
-    }
 }
 
 /// Takes a verified record apart. `None` if its slices do not add up to its body.

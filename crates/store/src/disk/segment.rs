@@ -22,12 +22,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
-use super::format::{ALIGN, FOOTER, Kind, Row, SEGMENT_HEADER, SUPERBLOCK};
+use super::format::{ALIGN, FOOTER, Kind, Row, SEGMENT_HEADER, SUPERBLOCK, encode_site, site_len};
 use crate::disk::ready::SegmentFile;
 use crate::fill::Fill;
 use crate::key::Key;
+use crate::site::{Account, SiteBook};
 
 /// What a directory takes of its file system while it holds few names.
 const DIRECTORY: u64 = 4096;
@@ -152,6 +153,8 @@ pub(crate) struct Segment {
     pub(crate) tail: u32,
     /// Encoded summary rows, until they are on the disk.
     pub(crate) rows: Vec<u8>,
+    /// The sites that they mean.
+    pub(crate) sites: SegmentSites,
     /// Whether its rows are in the index.
     pub(crate) load: Load,
     /// Whether the rows are on the disk and no longer in memory.
@@ -187,8 +190,52 @@ impl Segment {
 
     /// Bytes between the tail and the summary that the segment would have now.
     fn room(&self) -> u32 {
-        let end = self.size.saturating_sub(FOOTER + self.rows.len() as u32);
-        end.saturating_sub(self.tail)
+        let summary = FOOTER + self.rows.len() as u32 + self.sites.len();
+        self.size.saturating_sub(summary).saturating_sub(self.tail)
+    }
+}
+
+/// The sites of a segment's rows, as its summary will name them.
+#[derive(Debug, Default)]
+pub(crate) struct SegmentSites {
+    table: Vec<u8>,
+    numbers: HashSet<u16>,
+}
+
+impl SegmentSites {
+    /// The encoded table.
+    pub(crate) fn table(&self) -> &[u8] {
+        &self.table
+    }
+
+    /// Its bytes.
+    pub(crate) fn len(&self) -> u32 {
+        // A site is once in it, so it has at most a mebibyte.
+        self.table.len() as u32
+    }
+
+    /// Names the site of an account, if it has one.
+    pub(crate) fn note(&mut self, account: Account, book: &SiteBook) {
+        if account.number() != 0 && self.numbers.insert(account.number()) {
+            let name = book.name(account.number());
+            encode_site(&mut self.table, account.number(), &name);
+        }
+    }
+
+    /// Bytes that [`SegmentSites::note`] would add for all rows.
+    fn missing(&self, rows: &[Row], book: &SiteBook) -> u32 {
+        // Records have a row each, but for tombstones, which are nobody's.
+        let accounts = rows.iter().map(|row| row.account);
+        let missing = accounts.filter(|it| !self.numbers.contains(&it.number()));
+        missing.map(|account| site_room(account, book)).sum()
+    }
+}
+
+/// Bytes that an account may take in the table of a segment.
+pub(crate) fn site_room(account: Account, book: &SiteBook) -> u32 {
+    match account.number() {
+        0 => 0,
+        number => site_len(&book.name(number)),
     }
 }
 
@@ -228,6 +275,8 @@ pub(crate) enum Refused {
 pub(crate) struct Log {
     /// Limits.
     pub(crate) plan: Plan,
+    /// Whose entries are.
+    book: Arc<SiteBook>,
     /// The segment that takes reservations; 0 if there is none.
     pub(crate) active: u32,
     /// Number of the next segment.
@@ -248,9 +297,10 @@ pub(crate) struct Log {
 
 impl Log {
     /// A log without segments.
-    pub(crate) fn new(plan: Plan) -> Self {
+    pub(crate) fn new(plan: Plan, book: Arc<SiteBook>) -> Self {
         Self {
             plan,
+            book,
             active: 0,
             next_segment: 1,
             turned: None,
@@ -274,6 +324,7 @@ impl Log {
         let active = self.active;
         let segment = self.segments.get_mut(&active).ok_or(Refused::NoRoom)?;
         let rows_len: u32 = rows.iter().map(Row::encoded_len).sum();
+        let rows_len = rows_len + segment.sites.missing(rows, &self.book);
         if u64::from(segment.room()) < u64::from(size) + u64::from(rows_len) {
             return Err(Refused::NoRoom);
         }
@@ -287,6 +338,7 @@ impl Log {
         for row in rows.iter_mut() {
             row.offset = place.offset;
             row.encode(&mut segment.rows);
+            segment.sites.note(row.account, &self.book);
         }
         for row in rows.iter().filter(|row| row.kind == Kind::Entry) {
             self.note_needs(row, active);
@@ -442,7 +494,7 @@ mod tests {
     }
 
     fn log(size: u32) -> Log {
-        let mut log = Log::new(Plan::new(None, None));
+        let mut log = Log::new(Plan::new(None, None), Arc::default());
         log.segments.insert(1, Segment::new(size));
         log.active = 1;
         log
@@ -456,6 +508,7 @@ mod tests {
             size: 96,
             body_len: 0,
             is_sliced: !needs.is_empty(),
+            account: Account::default(),
             needs: needs.to_vec(),
         }
     }
@@ -507,7 +560,7 @@ mod tests {
 
     #[test]
     fn limit_counts_files_and_directory() {
-        let mut log = Log::new(Plan::new(Some(100_000), None));
+        let mut log = Log::new(Plan::new(Some(100_000), None), Arc::default());
         assert!(log.charge(100_000 - SUPERBLOCK - DIRECTORY));
         assert!(!log.charge(1));
         log.discharge(10);

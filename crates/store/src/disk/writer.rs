@@ -21,9 +21,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::format::{FOOTER, Footer, Row, payload_sum};
+use super::format::{Footer, Row, payload_sum};
 use super::reader::Summary;
-use super::segment::Place;
+use super::segment::{Place, SegmentSites};
 use super::syncer::{EndsSyncer, Syncer};
 use crate::admit::NotStored;
 use crate::disk::io::File;
@@ -31,6 +31,7 @@ use crate::fill::Fill;
 use crate::health::Tried;
 use crate::key::Key;
 use crate::lock::{lock, read};
+use crate::site::Leave;
 use crate::volume::{Event, Inner};
 
 /// The most that one write carries: the disk thread looks at the fill again after it.
@@ -325,7 +326,7 @@ impl Inner {
         if wrote {
             self.index.land(&key, place);
         } else {
-            self.index.remove_at(&key, place);
+            self.index.remove_at(&key, place, Leave::Lost);
             self.counters.lost();
             self.void_row(place);
         }
@@ -367,7 +368,7 @@ impl Inner {
         if self.is_shut() {
             return;
         }
-        let (rows, tail, size) = {
+        let (rows, sites, tail, size) = {
             let log = lock(&self.disk.log);
             let Some(segment) = log.segments.get(&id) else {
                 return;
@@ -375,12 +376,14 @@ impl Inner {
             if segment.open > 0 || segment.is_sealed || segment.is_unsealable {
                 return;
             }
-            (segment.rows.clone(), segment.tail, segment.size)
+            let sites = segment.sites.table().to_vec();
+            (segment.rows.clone(), sites, segment.tail, segment.size)
         };
         let Some(file) = self.disk.file(id) else {
             return;
         };
-        if !self.write_summary(id, &file, size, Summary { tail, rows }) {
+        let summary = Summary { tail, sites, rows };
+        if !self.write_summary(id, &file, size, summary) {
             return;
         }
         let mut log = lock(&self.disk.log);
@@ -391,24 +394,27 @@ impl Inner {
             if !is_active {
                 segment.is_sealed = true;
                 segment.rows = Vec::new();
+                segment.sites = SegmentSites::default();
             }
         }
     }
 
     fn write_summary(&self, id: u32, file: &File, size: u32, summary: Summary) -> bool {
-        let rows_len = summary.rows.len() as u32;
         let footer = Footer {
             segment: id,
             tail: summary.tail,
-            rows_len,
+            rows_len: summary.rows.len() as u32,
             rows_sum: payload_sum(&summary.rows),
+            sites_len: summary.sites.len() as u32,
+            sites_sum: payload_sum(&summary.sites),
         };
-        let offset = u64::from(size - FOOTER - rows_len);
+        let written = footer.summary_len();
+        let offset = u64::from(size - written);
         let footer = Bytes::from(footer.encode(self.disk.seed));
-        let bufs = [Bytes::from(summary.rows), footer];
+        let bufs = [summary.sites.into(), summary.rows.into(), footer];
         match self.disk.io.write_at(file, &bufs, offset) {
             Ok(()) => {
-                self.counters.wrote(u64::from(rows_len + FOOTER));
+                self.counters.wrote(u64::from(written));
                 true
             }
             Err(error) => {

@@ -6,7 +6,7 @@
 //! | field | bits | meaning |
 //! |---|---|---|
 //! | key | 128 | the entry's name |
-//! | extent | 22 + 22 + 20 | offset and size of the record in units of 16 bytes; body length / 2^32 |
+//! | extent | 22 + 22 + 8 + 12 | offset and size of the record in units of 16 bytes; body length / 2^32; number of the site |
 //! | segment | 32 | number of the segment; 0: an empty slot |
 //! | body_low | 32 | body length modulo 2^32 |
 //! | used | 32 | seconds since 1970 of the last use |
@@ -21,15 +21,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::disk::segment::Place;
 use crate::key::Key;
+use crate::site::{Account, Role, SITES_MAX};
 
 /// Units of offsets and sizes.
 const UNIT: u32 = crate::disk::format::ALIGN;
 /// Bits of an offset or size: segments are at most 2^26 bytes long.
 const UNIT_BITS: u32 = 22;
 const UNIT_MASK: u64 = (1 << UNIT_BITS) - 1;
-/// Lengths above 2^52 are not told apart from it; nothing is as long.
-const LEN_BITS: u32 = 52;
+/// Longer bodies, of a tebibyte and more, count as this long. The record knows better.
+const LEN_BITS: u32 = 40;
 const LEN_MAX: u64 = (1 << LEN_BITS) - 1;
+const LEN_AT: u32 = 2 * UNIT_BITS;
+const LEN_MASK: u64 = (1 << (LEN_BITS - 32)) - 1;
+const SITE_AT: u32 = LEN_AT + LEN_BITS - 32;
 
 /// The record is not on the disk yet.
 const IN_FLIGHT: u32 = 1 << 1;
@@ -41,10 +45,13 @@ const SLICED: u32 = 1 << 3;
 const UNSAVED: u32 = 1 << 4;
 /// Nothing is there: older records of the key do not count.
 const GRAVE: u32 = 1 << 5;
+/// It is a part of another entry.
+const SLICE: u32 = 1 << 6;
 /// One use.
 const ONE_USE: u32 = 1 << 16;
 
 const _: () = assert!(size_of::<Slot>() == 40 && size_of::<Cell>() == 40);
+const _: () = assert!(SITES_MAX == 1 << (u64::BITS - SITE_AT));
 
 /// A copy of an index entry.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +74,7 @@ impl Slot {
         let size = u64::from(place.size / UNIT) & UNIT_MASK;
         Self {
             key,
-            extent: offset | size << UNIT_BITS | (len >> 32) << (2 * UNIT_BITS),
+            extent: offset | size << UNIT_BITS | (len >> 32) << LEN_AT,
             segment: place.segment,
             // The high half is in `extent`.
             body_low: len as u32,
@@ -95,7 +102,33 @@ impl Slot {
 
     /// Length of the body.
     pub(crate) fn body_len(&self) -> u64 {
-        u64::from(self.body_low) | (self.extent >> (2 * UNIT_BITS)) << 32
+        u64::from(self.body_low) | (self.extent >> LEN_AT & LEN_MASK) << 32
+    }
+
+    /// Bytes of the disk that the entry takes: its record, and its body where that is in slices.
+    pub(crate) fn disk_size(&self) -> u64 {
+        let body = if self.is_sliced() { self.body_len() } else { 0 };
+        u64::from(self.place().size) + body
+    }
+
+    /// Says whose the entry is.
+    pub(crate) fn charged_to(mut self, account: Account) -> Self {
+        self.extent = self.extent & ((1 << SITE_AT) - 1) | u64::from(account.number()) << SITE_AT;
+        self.state &= !SLICE;
+        if account.is_slice() {
+            self.state |= SLICE;
+        }
+        self
+    }
+
+    /// Whose the entry is.
+    pub(crate) fn account(&self) -> Account {
+        let role = match self.state & SLICE {
+            0 => Role::Entry,
+            _ => Role::Slice,
+        };
+        // Twelve bits are left.
+        Account::new((self.extent >> SITE_AT) as u16, role)
     }
 
     /// Marks that the record is not on the disk yet.
@@ -268,10 +301,22 @@ mod tests {
 
     #[test]
     fn slot_keeps_place_and_length_beside_its_flags() {
-        for len in [0, 1, u64::from(u32::MAX), 1 << 32, 80 << 30, LEN_MAX] {
+        for len in [
+            0,
+            1,
+            u64::from(u32::MAX),
+            1 << 32,
+            80 << 30,
+            LEN_MAX,
+            LEN_MAX + 1,
+        ] {
             let slot = Slot::new(Key([1; 16]), PLACE, len, 7).with_hits(500);
-            let slot = slot.sliced().in_flight().unverified();
-            assert_eq!(slot.place(), PLACE);
+            let len = len.min(LEN_MAX);
+            let account = Account::new(SITES_MAX as u16 - 1, Role::Slice);
+            let slot = slot.charged_to(Account::new(1, Role::Entry));
+            let slot = slot.sliced().in_flight().unverified().charged_to(account);
+            assert_eq!((slot.place(), slot.account()), (PLACE, account));
+            assert_eq!(slot.disk_size(), len + u64::from(PLACE.size));
             assert_eq!((slot.body_len(), slot.hits(), slot.used), (len, 500, 7));
             assert!(slot.is_sliced() && slot.is_in_flight() && slot.is_unverified());
             assert!(!slot.is_grave());

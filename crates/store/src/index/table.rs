@@ -40,14 +40,12 @@ impl Table {
         None
     }
 
-    /// Puts a slot in unless a newer one or a newer grave of its key is there; whether it did.
-    pub(crate) fn insert_older(&mut self, slot: Slot) -> bool {
+    /// Puts a slot in unless a newer one or a newer grave of its key is there; none if it did not,
+    /// otherwise what [`Table::insert`] says.
+    pub(crate) fn insert_older(&mut self, slot: Slot) -> Option<Option<Slot>> {
         let is_older = |position: usize| slot.is_newer_than(&self.cells[position].slot());
         let is_in = self.position(&slot.key).is_none_or(is_older);
-        if is_in {
-            self.insert(slot);
-        }
-        is_in
+        is_in.then(|| self.insert(slot))
     }
 
     /// Reads where slots will stand, at one time rather than one after the other.

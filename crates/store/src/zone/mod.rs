@@ -29,6 +29,7 @@ mod set;
 mod tend;
 
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock, Weak, mpsc};
 use std::time::Duration;
@@ -47,6 +48,7 @@ use crate::key::Key;
 use crate::lock::{lock, read};
 use crate::recover::{self, StoreError};
 use crate::review::{Review, Reviewed};
+use crate::site::{Departed, Held, Leave, SiteBook};
 use crate::sweep::Swept;
 use crate::verify::{Progress, Verified};
 use crate::volume::{EntrySummary, Event, Platform, Usage, Volume, ZoneConf};
@@ -60,6 +62,17 @@ const SWEEP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Who is told of events, from any thread.
 pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
+
+/// What a site holds on a disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteHeld {
+    /// Its name; empty for entries that name no site.
+    pub site: Bytes,
+    /// The directory of the disk.
+    pub disk: PathBuf,
+    /// What it holds there.
+    pub held: Held,
+}
 
 /// A named cache on disk. Closed when dropped.
 pub struct Zone {
@@ -142,7 +155,7 @@ impl Zone {
     pub fn open_still(
         mut conf: ZoneConf,
         clock: Arc<dyn Clock>,
-        (touch, events): (Touch, Listener),
+        (touch, events, sites): (Touch, Listener, Arc<SiteBook>),
     ) -> Result<Arc<Self>, StoreError> {
         if touch == Touch::Nothing {
             conf.max_size = None;
@@ -150,7 +163,7 @@ impl Zone {
         conf.min_free = 0;
         conf.inactive = Duration::MAX;
         let io: Arc<dyn DiskIo> = Arc::new(StillIo::new(touch));
-        Self::open_existing(conf, clock, Platform { io, events })
+        Self::open_existing(conf, clock, Platform { io, events, sites })
     }
 
     /// As [`Zone::open_on`], for a zone that must be there.
@@ -209,7 +222,8 @@ impl Zone {
         loop {
             let before = self.live.load_full();
             was_there |= self.at(key, |live| {
-                live.of(key).is_some_and(|volume| volume.remove(key))
+                live.of(key)
+                    .is_some_and(|volume| volume.remove(key, Leave::Removed))
             });
             // Another disk may have the key by now. Disks seldom come or go, so the loop ends.
             if Arc::ptr_eq(&before, &self.live.load()) {
@@ -258,6 +272,27 @@ impl Zone {
     /// Numbers about each disk, in the order of the configuration.
     pub fn disks(&self) -> Vec<DiskUsage> {
         lock(&self.control).disks()
+    }
+
+    /// What each site holds on each disk that can be used. Until all is loaded, of what is known.
+    pub fn sites(&self) -> Vec<SiteHeld> {
+        let volumes = lock(&self.control).volumes();
+        let on_disk = |volume: &Arc<Volume>| {
+            let disk = volume.inner.disk.dir.clone();
+            let held = volume.inner.index.holdings().held().into_iter();
+            held.map(move |(site, held)| SiteHeld {
+                site,
+                disk: disk.clone(),
+                held,
+            })
+        };
+        volumes.iter().flat_map(on_disk).collect()
+    }
+
+    /// What happened to entries since the process began with the zone, by site; sites without any
+    /// are left out. What a disk takes with it when it fails does not count.
+    pub fn departed(&self) -> Vec<(Bytes, Departed)> {
+        self.platform.sites.departed()
     }
 
     /// Waits until everything that is on the disk is known; false if it never will be, because the

@@ -656,6 +656,12 @@ impl Control {
         all
     }
 
+    /// The disks that can be used.
+    pub(super) fn volumes(&self) -> Vec<Arc<Volume>> {
+        let volumes = self.members.iter().filter_map(Member::volume);
+        volumes.map(Arc::clone).collect()
+    }
+
     pub(super) fn disks(&self) -> Vec<DiskUsage> {
         let one = |member: &Member| {
             let (state, why) = match &member.state {

@@ -23,6 +23,7 @@ use super::set::{Away, Joining, State, Step, platform_of};
 use super::{Live, Zone};
 use crate::lock::{lock, write};
 use crate::recover::{How, Parents, Start, StoreError};
+use crate::site::Leave;
 use crate::volume::{Event, Volume, ZoneConf};
 
 /// Steps that one thread does at a time; the next sweep goes on. Each is done or comes back later.
@@ -246,7 +247,7 @@ fn take_away(volume: &Volume, old: &Volume) -> bool {
         return false;
     };
     for key in &changed {
-        volume.remove(key);
+        volume.remove(key, Leave::Moved);
     }
     true
 }

@@ -95,7 +95,7 @@ fn a_slice_that_the_disk_does_not_read_is_missing() {
     let store = zone(&dir, &disk);
     let set = generation_in(Arc::clone(&store)).set;
     let mut writer = store.begin(set.key(0), Some(SIZE)).unwrap();
-    writer.set_head(set.record_head(&Key::of(b"owner"), 0));
+    writer.set_head(set.record_head((&Key::of(b"owner"), b""), 0));
     writer.append(vec![b'x'; SIZE as usize].into()).unwrap();
     writer.finish().unwrap();
     store.close();

@@ -1,6 +1,7 @@
 //! Every structure: encoded, decoded, cut short, and with each bit flipped.
 
 use super::*;
+use crate::site::Role;
 
 const SEED: u64 = 7;
 
@@ -28,6 +29,7 @@ fn row(needs: &[u32]) -> Row {
         size: 96,
         body_len: 1 << 40,
         is_sliced: !needs.is_empty(),
+        account: Account::new(5, Role::Slice),
         needs: needs.to_vec(),
     }
 }
@@ -51,6 +53,8 @@ fn structures_have_their_documented_sizes() {
         tail: 64,
         rows_len: 0,
         rows_sum: 0,
+        sites_len: 0,
+        sites_sum: 0,
     };
     let table = [
         ("superblock", superblock.encode().len(), SUPERBLOCK as usize),
@@ -168,11 +172,35 @@ fn footer_must_fit_its_segment() {
         tail: 1000,
         rows_len: 80,
         rows_sum: 4,
+        sites_len: 10,
+        sites_sum: 6,
     };
     let bytes = footer.encode(SEED);
     assert_eq!(Footer::decode(&bytes, SEED, 8, 4096), Some(footer));
-    assert_eq!(Footer::decode(&bytes, SEED, 8, 1024), None);
+    assert_eq!(Footer::decode(&bytes, SEED, 8, 1153), None);
+    assert!(Footer::decode(&bytes, SEED, 8, 1154).is_some());
     assert_eq!(Footer::decode(&bytes, SEED, 9, 4096), None);
+}
+
+#[test]
+fn table_of_sites_survives_and_ends_where_it_is_cut_off() {
+    let sites: [(u16, &[u8]); 3] = [(2, b"one.example"), (4095, b""), (7, &[b'x'; 255])];
+    let mut table = Vec::new();
+    let mut len = 0;
+    for (number, name) in sites {
+        encode_site(&mut table, number, name);
+        len += site_len(name);
+        assert_eq!(table.len(), len as usize);
+    }
+    assert!(decode_sites(&table).eq(sites));
+    for cut in 0..table.len() {
+        assert!(decode_sites(&table[..cut]).count() < 3, "cut to {cut}");
+    }
+    encode_site(&mut table, 8, &[b'y'; 300]);
+    assert_eq!(
+        decode_sites(&table).last().map(|(_, name)| name.len()),
+        Some(255)
+    );
 }
 
 #[test]
