@@ -152,6 +152,54 @@ impl Reason {
             Reason::ZoneClosed => "zone-closed",
         }
     }
+
+    /// What it means, for people.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Reason::Fresh => "it is fresh",
+            Reason::MaxStale => "it is stale, and the client takes stale answers (max-stale)",
+            Reason::WhileRevalidating => "it is stale, and is updated behind the answer",
+            Reason::Updating => "it is stale, and another request updates it",
+            Reason::OnError => "it is stale, and the origin failed",
+            Reason::NotModified => "the origin said that it has not changed",
+            Reason::OnlyIfCached => "the client wants a stored answer only, and there is none",
+            Reason::RecentFailure => "the origin failed a moment ago",
+            Reason::SharedFailure => "the request that it waited for failed",
+            Reason::MinUses => "it was not asked for often enough (min_uses, admission)",
+            Reason::RangeOffset => "the range begins too deep in the body (max_range_offset)",
+            Reason::LockTimeout => "it waited for another request for too long (lock_timeout)",
+            Reason::NoLock => "another request was asking already, and the lock is off",
+            Reason::NotShared => "the answer that it waited for was not one to share",
+            Reason::BeingStored => "another request was storing the answer",
+            Reason::HitForPass => "answers for this key could not be stored a moment ago",
+            Reason::Excluded => "the configuration excludes it (no_cache)",
+            Reason::Unbuffered => "the answer is not buffered (X-Accel-Buffering, buffering off)",
+            Reason::Interim => "the answer is not final",
+            Reason::AccelRedirect => "the answer redirects inside the server (X-Accel-Redirect)",
+            Reason::AccelExpires => "the answer says X-Accel-Expires: 0",
+            Reason::NoCache => "the answer says Cache-Control: no-cache",
+            Reason::NoStore => "the answer, or the request, says Cache-Control: no-store",
+            Reason::Private => "the answer says Cache-Control: private",
+            Reason::SetCookie => "the answer sets a cookie",
+            Reason::VaryStar => "its Vary is * or too long",
+            Reason::Variants => "its key has too many variants already (max_variants)",
+            Reason::VaryCoding => "it is in an old coding, which variants are not told apart by",
+            Reason::Expired => "it was stale when it came",
+            Reason::Malformed => "a number in its Cache-Control cannot be read",
+            Reason::Unversioned => "it is a range of a body whose version nothing names",
+            Reason::NoTime => "neither the answer nor the configuration says for how long (valid)",
+            Reason::Status => "answers with its status are not stored",
+            Reason::MustUnderstand => "it says must-understand, and its status is not understood",
+            Reason::Authorization => "the request had credentials",
+            Reason::TooLarge => "it is larger than the zone can hold",
+            Reason::ZoneFull => "all of the zone is in use",
+            Reason::DiskBusy => "the disk does not keep up",
+            Reason::DiskError => "the disk takes nothing",
+            Reason::DiskStalled => "what is stored is on a disk that does not answer",
+            Reason::Superseded => "something took its place while it was stored",
+            Reason::ZoneClosed => "the zone is being closed",
+        }
+    }
 }
 
 impl From<NotKept> for Reason {
@@ -217,6 +265,20 @@ pub enum Note {
     Waited,
     /// It has to ask by itself after all.
     Alone,
+    /// Bytes of the entry that answers it came while it was asked for.
+    Brought(Brought),
+}
+
+/// Which bytes of an entry were not in the cache when a request came, and are there now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Brought {
+    /// None: they were all there, or are fetched while they are read.
+    #[default]
+    Nothing,
+    /// All.
+    All,
+    /// Those from the first to before the second.
+    Range(u64, u64),
 }
 
 /// The part of a request in the fill that answers it.
@@ -255,6 +317,8 @@ pub struct Account {
     pub is_collapsed: bool,
     /// Its part in the fill. A later look does not make it forgotten.
     pub role: FillRole,
+    /// What was fetched while it was asked for. A later look does not make it forgotten.
+    pub brought: Brought,
 }
 
 impl Account {
@@ -265,6 +329,7 @@ impl Account {
                 *self = Account {
                     reason: Some(reason),
                     role: self.role,
+                    brought: self.brought,
                     ..Account::default()
                 }
             }
@@ -272,6 +337,7 @@ impl Account {
                 *self = Account {
                     forward: Some(forward),
                     role: self.role,
+                    brought: self.brought,
                     ..Account::default()
                 }
             }
@@ -284,7 +350,22 @@ impl Account {
             Note::Led => self.role = FillRole::Leader,
             Note::Waited => self.role = FillRole::Waiter,
             Note::Alone => self.role = FillRole::None,
+            Note::Brought(brought) => self.brought = brought,
         }
+    }
+
+    /// What that word means, for people.
+    pub fn meaning(&self) -> Option<&'static str> {
+        let forward = self.forward.map(|forward| match forward {
+            Forward::Bypass => "the look-up is skipped (bypass)",
+            Forward::UriMiss | Forward::Miss => "nothing was stored",
+            Forward::VaryMiss => "no such variant was stored",
+            Forward::Request => "the client wants no stored answer",
+            Forward::Stale => "what was stored is stale",
+            Forward::Partial => "a part of the body was missing",
+            _ => "it is none that a cache answers",
+        });
+        self.reason.map(Reason::meaning).or(forward)
     }
 
     /// The one word that says most.
@@ -313,5 +394,8 @@ mod tests {
         account.note(Note::Hit(Reason::Fresh));
         assert_eq!((account.word(), account.forward), (Some("fresh"), None));
         assert!(!account.is_stored);
+        account.note(Note::Brought(Brought::All));
+        account.note(Note::Hit(Reason::Fresh));
+        assert_eq!(account.brought, Brought::All);
     }
 }

@@ -18,6 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_conf::{Part, Template, VarId};
 
+use crate::cache::provenance::Shares;
 use crate::clock::Instant;
 use crate::downstream::Downstream;
 use crate::downstream::body::RequestBody;
@@ -114,6 +115,8 @@ pub struct Sent {
     pub head_bytes: u64,
     /// Bytes of the body as sent, chunked framing included, as nginx counts them.
     pub body_bytes: u64,
+    /// Whose they are.
+    pub shares: Shares,
 }
 
 /// What limits said of a request, and what it holds of them until it ends.

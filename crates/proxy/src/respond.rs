@@ -22,6 +22,7 @@ use crate::http1::encode;
 use crate::request::Request;
 use crate::response::{Response, Source};
 use crate::stats::Label;
+use crate::stats::site::Answered;
 
 /// Status of an answer that is none: the connection is closed instead (nginx: `return 444`).
 pub const CLOSE_WITHOUT_ANSWER: u16 = 444;
@@ -58,6 +59,10 @@ pub async fn send(req: &mut Request, response: &mut Response) -> Result<(), Send
     let limits = limits(req);
     let mut sent = SentBytes::default();
     let down = std::rc::Rc::clone(&req.down);
+    let provenance = std::mem::take(&mut response.provenance);
+    if framing == OutFraming::Chunked {
+        provenance.is_changed();
+    }
     let mut body = std::mem::take(&mut response.body);
     let mut trailers = |own: Option<Fields>| filter::trailers(req, own);
     let answer = Answer {
@@ -69,6 +74,7 @@ pub async fn send(req: &mut Request, response: &mut Response) -> Result<(), Send
     let outcome = writer::send(&down, answer, &limits, &mut sent).await;
     req.sent.head_bytes = sent.head;
     req.sent.body_bytes = sent.body;
+    req.sent.shares = provenance.shares(sent.body);
     req.sent.is_complete = outcome.is_ok();
     count(req);
     if let Err(error) = &outcome {
@@ -108,13 +114,17 @@ fn count(req: &mut Request) {
         let trace = req.upstream.borrow();
         (Label::of(trace.cache_status), trace.zone)
     };
-    let bytes = req.sent.body_bytes;
-    worker.shared.cache.record(worker.index, label, bytes);
-    let answer = (label, bytes);
-    worker.shared.sites.answered(worker.index, site, answer);
+    let answered = Answered {
+        label,
+        bytes: req.sent.body_bytes,
+        shares: req.sent.shares,
+    };
+    let shared = &worker.shared;
+    shared.cache.record(worker.index, label, answered.bytes);
+    shared.sites.answered(worker.index, site, &answered);
     if let Some(zone) = zone {
-        let zones = &worker.shared.cache_zones;
-        zones.answered(worker.index, zone, answer);
+        let answer = (label, answered.bytes);
+        shared.cache_zones.answered(worker.index, zone, answer);
     }
 }
 

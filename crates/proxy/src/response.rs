@@ -11,6 +11,7 @@
 use bytes::Bytes;
 
 use crate::body::Body;
+use crate::cache::provenance::Provenance;
 use crate::header::{Fields, Known};
 use crate::upstream::tunnel::Tunnel;
 
@@ -65,6 +66,8 @@ pub struct Response {
     pub ranges: RangeRule,
     /// Who made the answer.
     pub source: Source,
+    /// Where the body comes from.
+    pub provenance: Provenance,
     /// True for an answer that answers for a range already (a 206 of the origin, a slice).
     pub is_partial: bool,
     /// True for a body that is put together of slices, each of which may have to be fetched.

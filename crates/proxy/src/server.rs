@@ -180,6 +180,7 @@ impl Server {
         if let Some(conf) = Arc::get_mut(&mut self.conf) {
             self.shared.zones.open(conf).map_err(StartError::Zone)?;
             self.shared.ledger.keep(conf, &self.shared.sites);
+            self.shared.site_info.read(conf);
         }
         error::process(Level::Notice, format_args!("start worker threads"));
         self.grow(worker_count(&self.conf))
@@ -253,6 +254,7 @@ impl Server {
         self.sockets.adopt(opened, &conf.bindings, files);
         conf.declared.inherit(&self.conf.declared);
         self.shared.ledger.keep(&conf, &self.shared.sites);
+        self.shared.site_info.read(&conf);
         self.conf = Arc::new(conf);
         self.leaving.retain(|worker| !worker.has_ended());
         for worker in self.workers.drain(count.min(self.workers.len())..) {

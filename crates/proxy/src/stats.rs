@@ -14,6 +14,7 @@ pub mod ledger;
 pub mod peer;
 pub mod responses;
 pub mod site;
+pub mod site_info;
 pub mod status_zone;
 pub mod table;
 

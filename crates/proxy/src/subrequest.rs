@@ -34,6 +34,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millpond_conf::ByteSize;
 
+use crate::cache::provenance::Tally;
 use crate::clock;
 use crate::downstream::body::RequestBody;
 use crate::filter::ssi::Memory;
@@ -105,6 +106,8 @@ pub struct Page {
     head: OnceCell<Rc<RequestHead>>,
     /// What server-side includes remember.
     pub memory: RefCell<Memory>,
+    /// Whose bytes the page is made of, once it has a body.
+    pub tally: RefCell<Option<Rc<Tally>>>,
 }
 
 /// A request's place in a page.

@@ -24,6 +24,7 @@ use crate::stats::cache_zone::CacheZones;
 use crate::stats::connections::ConnectionCounters;
 use crate::stats::ledger::LedgerKeeper;
 use crate::stats::site::Sites;
+use crate::stats::site_info::SiteInfo;
 use crate::stats::status_zone::StatusZones;
 use crate::upstream::keepalive::IdlePeers;
 
@@ -44,6 +45,8 @@ pub struct Shared {
     pub sites: Arc<Sites>,
     /// Where the counters of sites are kept.
     pub ledger: LedgerKeeper,
+    /// What is said of sites.
+    pub site_info: SiteInfo,
 }
 
 /// A worker thread.

@@ -79,6 +79,8 @@ pub struct Streaming {
 pub enum FillEnd {
     /// The entry is in the store.
     Complete,
+    /// It is there with the body that it had before.
+    Unchanged,
     /// The answer was not one to store; each waiter must ask for itself.
     NotStorable,
     /// This request's answer was kept out, for its own sake (`proxy_no_cache`); others' may be

@@ -32,7 +32,7 @@ use super::generation::{Attendance, Generation, Held, Look, Purpose, Run, RunEnd
 use super::pump;
 use crate::clock;
 use crate::disk_timeout::{Disk, DiskPolicy};
-use crate::reason::FillRole;
+use crate::reason::{Brought, FillRole};
 use crate::step::Exchange;
 use crate::use_stale::StaleCause;
 use crate::zone::Unread;
@@ -81,6 +81,8 @@ pub struct SliceReader<X> {
     /// The run that counts it among its readers.
     joined: Weak<Run>,
     role: FillRole,
+    /// What was not there when it came to it, in order; what lies behind is forgotten.
+    brought: Vec<Range<u64>>,
     waiting: Option<Pin<Box<dyn Future<Output = ()>>>>,
     setbacks: u8,
     breaks: u8,
@@ -154,6 +156,7 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
             at: At::Unknown,
             joined: Weak::new(),
             role: FillRole::None,
+            brought: Vec::new(),
             waiting: None,
             setbacks: 0,
             breaks: 0,
@@ -171,10 +174,21 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
         }
     }
 
+    /// What of the body came for its request before it was read.
+    pub fn with_brought(mut self, brought: Brought) -> Self {
+        match brought {
+            Brought::Nothing => {}
+            Brought::All => self.brought.push(0..u64::MAX),
+            Brought::Range(start, end) => self.brought.push(start..end),
+        }
+        self
+    }
+
     /// Another reader of the same body.
     pub fn fork(&self, wanted: Range<u64>) -> Self {
         SliceReader {
             disk_timeout: self.disk_timeout,
+            brought: self.brought.clone(),
             ..SliceReader::new(self.x.background(), self.generation(), wanted)
         }
     }
@@ -210,6 +224,17 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
     /// The part of the request in bringing what was not held so far.
     pub fn role(&self) -> FillRole {
         self.role
+    }
+
+    /// How many of the last `len` bytes that it handed out were not in the cache when it came to
+    /// them, so that it had to ask or wait for them.
+    pub fn brought_of_last(&self, len: u64) -> u64 {
+        let last = self.wanted.start.saturating_sub(len)..self.wanted.start;
+        let within = |brought: &Range<u64>| {
+            let end = brought.end.min(last.end);
+            end.saturating_sub(brought.start.max(last.start))
+        };
+        self.brought.iter().map(within).sum::<u64>().min(len)
     }
 
     /// Waits until the first bytes are there, or will not come.
@@ -382,6 +407,26 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
         if self.joined.as_ptr() != Arc::as_ptr(run) {
             self.joined = Arc::downgrade(run);
             run.join();
+            self.await_bytes(run.progress().0..run.end());
+        }
+    }
+
+    /// Notes what is not there yet, and forgets what is not read again.
+    fn await_bytes(&mut self, coming: Range<u64>) {
+        let (read, size) = (self.wanted.start, self.generation().set.size);
+        // What was handed out last, which is of one slice, may still be asked about.
+        self.brought
+            .retain(|brought| brought.end.saturating_add(size) > read);
+        let mut start = coming.start;
+        for brought in &self.brought {
+            if brought.contains(&start) {
+                start = brought.end;
+            }
+        }
+        match self.brought.last_mut() {
+            _ if start >= coming.end => {}
+            Some(last) if last.end == start => last.end = coming.end,
+            _ => self.brought.push(start..coming.end),
         }
     }
 

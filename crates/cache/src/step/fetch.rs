@@ -23,7 +23,7 @@ use super::{
 use crate::fill::pump::{Primed, Pump};
 use crate::fill::{FillEnd, Lead, Streaming};
 use crate::head::StoredHead;
-use crate::reason::{Note, Reason};
+use crate::reason::{Brought, Note, Reason};
 use crate::refresh_backoff::RefreshFailure;
 use crate::slice::answer::Asked;
 use crate::status::CacheStatus;
@@ -420,7 +420,7 @@ pub(super) fn renew<X: Exchange, F: Fetched>(
         }
     };
     fetched.note_outcome(&Outcome {
-        entry: (end == FillEnd::Complete).then_some(*lead.key()),
+        entry: matches!(end, FillEnd::Complete | FillEnd::Unchanged).then_some(*lead.key()),
         clients: Clients::Besides(lead.followers()),
     });
     lead.end(end);
@@ -440,7 +440,7 @@ fn replace(walk: &Walk, lead: &Lead, stale: &mut FoundEntry) -> FillEnd {
     {
         Ok(entry) => {
             stale.entry = entry;
-            FillEnd::Complete
+            FillEnd::Unchanged
         }
         // Another entry has taken its place.
         Err(NotStored::Superseded) => FillEnd::Complete,
@@ -487,6 +487,7 @@ pub(super) fn fill<X: Exchange>(
         ahead: OnceLock::new(),
     });
     x.note(Note::Stored);
+    x.note(Note::Brought(Brought::All));
     let primed = pump.prime();
     if primed != Primed::Whole {
         // Nobody joins a body that is known to break off.

@@ -176,7 +176,7 @@ impl Lookup {
                 Step::Fetch(Fetch::miss(lead, wanted.seed))
             }
             _ => {
-                lead.end(FillEnd::Complete);
+                lead.end(FillEnd::Unchanged);
                 Step::Lookup(Lookup::again(self.patience))
             }
         }
@@ -218,7 +218,7 @@ impl Lookup {
 
     fn lead_stale<X: Exchange>(self, x: &mut X, walk: &Walk, stale: Stale, lead: Lead) -> Step<X> {
         if is_fresh_now(&self.look_up(x, walk), x, walk) {
-            lead.end(FillEnd::Complete);
+            lead.end(FillEnd::Unchanged);
             return Step::Lookup(Lookup::again(self.patience));
         }
         // RFC 5861 §3: what may be served stale while it is validated is served at once.

@@ -20,7 +20,7 @@ use super::store::{KeptOut, storable};
 use super::{Exchange, FetchEnd, Fetched, Served, Step, Walk, found};
 use crate::fill::FillEnd;
 use crate::head::{SliceSet, StoredHead};
-use crate::reason::{Note, Reason};
+use crate::reason::{Brought, Note, Reason};
 use crate::slice::answer::{Asked, Judged, judge};
 use crate::slice::generation::Purpose;
 use crate::slice::pump::{self, Answer, adopt};
@@ -249,6 +249,7 @@ fn keep<X: Exchange>(
     let seen = Whole::of(&fetched, 200);
     let step = renew(x, walk, place.lead, stale.found, (&seen, place.status));
     if let Step::Done(Served::Entry(found, _)) = &step {
+        x.note(Note::Brought(Brought::Range(got.start, got.end)));
         bring(x, walk, found, (fetched, got));
     }
     step
@@ -287,6 +288,7 @@ fn begin<X: Exchange>(
     match publish(walk, &place, &mut head) {
         Ok(entry) => {
             x.note(Note::Stored);
+            x.note(Note::Brought(Brought::All));
             walk.zone.backoffs.forget(place.lead.key());
             let found = found(entry, head);
             bring(x, walk, &found, (fetched, got));

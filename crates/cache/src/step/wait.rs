@@ -19,7 +19,7 @@ use crate::fill::lock::LockPolicy;
 use crate::fill::pump::Reader;
 use crate::fill::{FillEnd, Streaming, Waited, Waiter};
 use crate::purge::Judged;
-use crate::reason::{Note, Reason};
+use crate::reason::{Brought, Note, Reason};
 use crate::status::CacheStatus;
 use crate::variant::{RequestFields, Siblings};
 
@@ -140,7 +140,11 @@ impl Wait {
     ) -> Result<Step<X>, X::Failure> {
         x.note(Note::Waited);
         match (end, self.stale) {
-            (FillEnd::Complete | FillEnd::Abandoned, _) => {
+            (FillEnd::Complete, _) => {
+                x.note(Note::Brought(Brought::All));
+                Ok(Step::Lookup(Lookup::again(self.patience)))
+            }
+            (FillEnd::Unchanged | FillEnd::Abandoned, _) => {
                 Ok(Step::Lookup(Lookup::again(self.patience)))
             }
             // It asks for itself, and is judged by itself.

@@ -7,12 +7,14 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use millpond_cache::fill::pump::Reader;
 use millpond_cache::step::FetchEnd;
 use millpond_store::{Entry, Region, View, ViewState};
 
+use super::provenance::{Provenance, Tally, Whence};
 use crate::body::{Body, BodyError, BodyStream, FileRegion, FileSource, Piece};
 
 /// The most that one look at a running fill hands out (arbitrary: several sends' worth).
@@ -54,6 +56,8 @@ pub struct FillBody {
     changed: Option<Changed>,
     /// Where in the body the overflow channel is, once it is read.
     overflow_at: u64,
+    /// Bytes that were there when the fill was joined, and where what is handed out is entered.
+    joined_at: Option<(u64, Rc<Tally>)>,
 }
 
 impl FillBody {
@@ -65,6 +69,28 @@ impl FillBody {
             ready: VecDeque::new(),
             changed: None,
             overflow_at: 0,
+            joined_at: None,
+        }
+    }
+
+    /// The body of a fill that another request caused, and where its bytes come from.
+    pub fn joined(reader: Reader) -> (Self, Provenance) {
+        let here = reader.view.len();
+        let body = FillBody::new(reader);
+        if here == 0 {
+            return (body, Provenance::One(Whence::Origin));
+        }
+        let tally = Rc::<Tally>::default();
+        let joined_at = Some((here, Rc::clone(&tally)));
+        (FillBody { joined_at, ..body }, Provenance::Several(tally))
+    }
+
+    /// Enters what is handed out from here on.
+    fn enter(&self, range: Range<u64>) {
+        if let Some((here, tally)) = &self.joined_at {
+            let held = range.end.min(*here).saturating_sub(range.start);
+            tally.add(Whence::Cache, held);
+            tally.add(Whence::Origin, range.end - range.start - held);
         }
     }
 
@@ -83,6 +109,7 @@ impl FillBody {
                 .filter(|region| !region.is_empty())
                 .map(piece),
         );
+        self.enter(start..end);
         self.wanted.start = end;
         true
     }
@@ -116,7 +143,10 @@ impl FillBody {
             bytes.truncate(to as usize);
             let bytes = bytes.split_off((from as usize).min(bytes.len()));
             if !bytes.is_empty() {
+                let start = self.wanted.start;
                 self.wanted.start += bytes.len() as u64;
+                let range = start..self.wanted.start;
+                self.enter(range);
                 return Poll::Ready(Some(Ok(Piece::Memory(bytes))));
             }
             if self.wanted.start >= self.wanted.end {

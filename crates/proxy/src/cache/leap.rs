@@ -51,7 +51,7 @@ pub async fn over(
     let place = content_range(range.start, range.end, total);
     let place = Bytes::copy_from_slice(place.as_bytes());
     response.fields.set(Known::ContentRange, place);
-    response.body = slice::body_of(reader, range);
+    (response.body, response.provenance) = slice::body_of(reader, range);
 }
 
 /// The range, and the length of the whole; `None` where it is better read from the fill.

@@ -13,6 +13,7 @@ pub mod leap;
 pub mod loaded;
 pub mod pass;
 pub mod post;
+pub mod provenance;
 pub mod purge;
 pub mod site;
 pub mod slice;

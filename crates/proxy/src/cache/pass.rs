@@ -7,9 +7,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use millpond_cache::catalogue;
 use millpond_cache::fill::Streaming;
 use millpond_cache::fill::pump::Reader;
 use millpond_cache::head::StoredHead;
+use millpond_cache::reason::{Brought, FillRole};
 use millpond_cache::slice::reader::SliceFailure;
 use millpond_cache::status::CacheStatus;
 use millpond_cache::step::{self, Served, Walk};
@@ -20,6 +22,7 @@ use super::by_rfc;
 use super::exchange::{Failed, Origin, PassExchange, clients_range};
 use super::leap;
 use super::loaded;
+use super::provenance::{Provenance, Whence};
 use super::slice;
 use super::status_header::{self, Told};
 use super::zones::LocationCache;
@@ -113,6 +116,7 @@ async fn from_slices(
     (walk, tries_before): (&Walk, usize),
     (found, mut status): (&FoundEntry, CacheStatus),
 ) -> Result<Response, SliceFailure> {
+    note_hits(req, walk, found);
     let mut response = from_head(req, target, &found.head, Stored::Yes);
     let answer = (&mut response, &mut status);
     slice::open(req, target, (&walk.zone, found), answer).await?;
@@ -184,6 +188,7 @@ fn answer_with_entry(
     (found, status, walk): (&FoundEntry, CacheStatus, &Walk),
     tries_before: usize,
 ) -> Response {
+    note_hits(req, walk, found);
     let mut response = from_entry(req, target, found, status);
     let mut told = told(walk, tries_before);
     told.valid_until = Some(found.head.valid_until);
@@ -221,6 +226,15 @@ fn note(req: &Request, status: CacheStatus) {
     req.upstream.borrow_mut().cache_status = Some(status.as_str());
 }
 
+/// Notes how often the entry was found, where that is used.
+fn note_hits(req: &Request, walk: &Walk, found: &FoundEntry) {
+    if req.conf.uses_cache_hits {
+        let glance = walk.zone.store.glance(&found.key);
+        let hits = glance.map(|glance| catalogue::hits(&glance.summary()));
+        req.upstream.borrow_mut().hits = hits;
+    }
+}
+
 fn from_entry(
     req: &mut Request,
     target: &PassTarget,
@@ -237,6 +251,9 @@ fn from_entry(
         .or(Some(found.entry.len()));
     if by_rfc::is_on(req, target) {
         by_rfc::tell_age(&mut response, &found.head, status);
+    }
+    if req.upstream.borrow().account.brought != Brought::Nothing {
+        response.provenance = Provenance::One(Whence::Origin);
     }
     response.body = body::of_entry(&found.entry);
     response
@@ -256,7 +273,14 @@ fn from_fill(
         response.ranges = response.ranges.for_stream();
     }
     response.length = streaming.length;
-    response.body = Body::stream(FillBody::new(reader));
+    response.body = match req.upstream.borrow().account.role {
+        FillRole::Waiter => {
+            let (body, provenance) = FillBody::joined(reader);
+            response.provenance = provenance;
+            Body::stream(body)
+        }
+        FillRole::Leader | FillRole::None => Body::stream(FillBody::new(reader)),
+    };
     response
 }
 

@@ -14,6 +14,7 @@
 
 use std::ops::Range;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -29,6 +30,7 @@ use millpond_semantics::range::first_range;
 
 use super::body::piece;
 use super::exchange::PassExchange;
+use super::provenance::{Provenance, Tally, Whence};
 use crate::body::{Body, BodyError, BodyStream, Piece};
 use crate::filter::range::first_wanted;
 use crate::header::Known;
@@ -92,7 +94,9 @@ pub async fn open(
     response.ranges = RangeRule::Allowed;
     response.is_assembled = true;
     let wanted = first_wanted(req, response);
-    let mut reader = reader(req, target, &generation, wanted.clone().unwrap_or(0..0));
+    let brought = req.upstream.borrow().account.brought;
+    let reader = reader(req, target, &generation, wanted.clone().unwrap_or(0..0));
+    let mut reader = reader.with_brought(brought);
     if *status == CacheStatus::Hit && !reader.is_at_hand() {
         *status = CacheStatus::Miss;
         let mut trace = req.upstream.borrow_mut();
@@ -105,11 +109,14 @@ pub async fn open(
         }
         reader.first_bytes().await?;
         note_role(req, reader.role());
+        let tally = Rc::<Tally>::default();
+        response.provenance = Provenance::Several(Rc::clone(&tally));
         let total = generation.set.total;
         response.body = Body::stream(SliceBody {
             reader,
             wanted: 0..total,
             is_begun: false,
+            tally,
         });
     }
     Ok(())
@@ -128,13 +135,16 @@ fn note_role(req: &Request, role: FillRole) {
     }
 }
 
-/// The body of an answer that is just what a reader was made for.
-pub(super) fn body_of(reader: Reader, wanted: Range<u64>) -> Body {
-    Body::stream(SliceBody {
+/// The body of an answer that is just what a reader was made for, and where its bytes come from.
+pub(super) fn body_of(reader: Reader, wanted: Range<u64>) -> (Body, Provenance) {
+    let tally = Rc::<Tally>::default();
+    let body = Body::stream(SliceBody {
         reader,
         wanted,
         is_begun: true,
-    })
+        tally: Rc::clone(&tally),
+    });
+    (body, Provenance::Several(tally))
 }
 
 /// A reader of a generation, for a request.
@@ -155,6 +165,7 @@ struct SliceBody {
     /// What is wanted of it; the reader has begun with what is likely.
     wanted: Range<u64>,
     is_begun: bool,
+    tally: Rc<Tally>,
 }
 
 impl BodyStream for SliceBody {
@@ -170,7 +181,12 @@ impl BodyStream for SliceBody {
         let next = this.reader.poll_next(cx);
         next.map(|next| {
             next.map(|region| match region {
-                Ok(region) => Ok(piece(region)),
+                Ok(region) => {
+                    let brought = this.reader.brought_of_last(region.len());
+                    this.tally.add(Whence::Cache, region.len() - brought);
+                    this.tally.add(Whence::Origin, brought);
+                    Ok(piece(region))
+                }
                 Err(failure) => Err(BodyError::Slice(failure.to_string())),
             })
         })
@@ -190,6 +206,7 @@ impl BodyStream for SliceBody {
             reader: self.reader.fork(wanted.clone()),
             wanted,
             is_begun: false,
+            tally: Rc::clone(&self.tally),
         }))
     }
 }

@@ -36,13 +36,14 @@ use millpond_store::{Checked, Key};
 use super::query::{Parameters, Reader};
 use super::report::{
     self, DamageReport, EndReport, EntriesReport, Line, LiveReport, ProgressReport, PurgeReport,
-    ServerReport, SitesReport, ZoneReport,
+    ServerReport, SiteReport, SitesReport, ZoneReport,
 };
 use crate::cache::purge::{self, Outcome};
 use crate::clock;
 use crate::log::error;
 use crate::stats::CacheSnapshot;
-use crate::stats::site::{SiteCount, Sites};
+use crate::stats::site::SiteCount;
+use crate::worker::Shared;
 
 /// Where the API begins.
 pub const PREFIX: [&str; 3] = ["api", "millpond", "1"];
@@ -146,8 +147,8 @@ pub struct ServerFacts {
     pub pid: u32,
     /// What it answered.
     pub answers: CacheSnapshot,
-    /// Who its answers were for.
-    pub sites: Option<Arc<Sites>>,
+    /// What its workers share: who its answers were for.
+    pub shared: Option<Arc<Shared>>,
 }
 
 /// Answers a request.
@@ -214,10 +215,15 @@ fn sites(scene: &Scene) -> Answer {
     let Standing::Running(facts) = &scene.standing else {
         return report::problem(404, "sites are counted by a process that runs");
     };
-    let counted = facts.sites.as_ref().map(|sites| sites.snapshot());
-    let counted = counted.into_iter().flatten();
+    let Some(shared) = &facts.shared else {
+        return report::problem(404, "nothing is counted yet");
+    };
+    let counted = shared.sites.snapshot().into_iter();
     let some = counted.filter(|(_, count)| *count != SiteCount::default());
-    let sites = some.map(|(name, count)| report::site(&name, &count));
+    let sites = some.map(|(name, count)| SiteReport {
+        info: shared.site_info.of(&name),
+        ..report::site(&name, &count)
+    });
     let sites = SitesReport {
         sites: sites.collect(),
     };

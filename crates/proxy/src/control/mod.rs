@@ -153,7 +153,7 @@ impl Source {
             zones,
             standing: Standing::Running(ServerFacts {
                 pid: std::process::id(),
-                sites: shared.as_ref().map(|it| Arc::clone(&it.sites)),
+                shared: shared.clone(),
                 answers: shared.map(|it| it.cache.snapshot()).unwrap_or_default(),
             }),
         }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::api::{Answer, Body};
 use crate::stats::site::SiteCount;
+use crate::stats::site_info::Words;
 use crate::stats::{CacheSnapshot, Count};
 
 /// The process that answers.
@@ -56,10 +57,18 @@ pub struct SiteReport {
     pub requests: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
-    /// The same by cache status; those that there are none of are left out.
+    /// Those of them that came from the cache, and from origins for the request itself or one that
+    /// it waited for; what this server made is neither's.
+    pub cache_bytes: u64,
+    /// The others.
+    pub origin_bytes: u64,
+    /// The answers by cache status; those that there are none of are left out.
     pub answers: BTreeMap<String, CountReport>,
     /// What its origins were asked.
     pub origin: OriginReport,
+    /// What is written of it in the file of `cache_site_info`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub info: Option<Words>,
 }
 
 /// Exchanges with origins.
@@ -372,12 +381,15 @@ pub(super) fn site(name: &[u8], count: &SiteCount) -> SiteReport {
         site: text(name),
         requests: total.requests,
         bytes: total.bytes,
+        cache_bytes: count.shares.cache,
+        origin_bytes: count.shares.origin,
         answers: answers.collect(),
         origin: OriginReport {
             requests: count.exchanges,
             received: count.received,
             sent: count.asked,
         },
+        info: None,
     }
 }
 

@@ -21,6 +21,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 
 use crate::body::{Body, BodyError, BodyStream, Piece};
+use crate::cache::provenance::{self, Provenance};
 use crate::header::{Fields, Known};
 use crate::log::error::{self, Level};
 use crate::request::Request;
@@ -62,6 +63,7 @@ enum State {
 struct Sending {
     req: Box<Request>,
     body: Body,
+    provenance: Provenance,
     running: Running,
 }
 
@@ -142,18 +144,18 @@ impl Fragment {
                     }
                     match polled {
                         Poll::Ready(None) if sending.req.sent.body_bytes > 0 => {
-                            subrequest::finish(&mut sending.req);
+                            sending.finish();
                             return Poll::Ready(None);
                         }
                         Poll::Ready(None) => match self.stub.take() {
                             Some(stub) => self.state = State::Sending(sending.replace(stub)),
                             None => {
-                                subrequest::finish(&mut sending.req);
+                                sending.finish();
                                 return Poll::Ready(None);
                             }
                         },
                         Poll::Ready(Some(Err(error))) => {
-                            subrequest::finish(&mut sending.req);
+                            sending.finish();
                             return Poll::Ready(Some(Err(error)));
                         }
                         polled => {
@@ -182,6 +184,7 @@ fn begin(
             response.status
         )));
     }
+    provenance::of_part(&mut req, &mut response);
     super::run_part(&mut req, &mut response);
     req.sent.length = response.length;
     if is_kept(&req) {
@@ -190,6 +193,7 @@ fn begin(
     Ok(Sending {
         req,
         body: response.body,
+        provenance: response.provenance,
         running,
     })
 }
@@ -213,6 +217,12 @@ fn check_length(req: &Request, length: u64) -> Result<(), BodyError> {
 }
 
 impl Sending {
+    fn finish(&mut self) {
+        let sent = &mut self.req.sent;
+        sent.shares = self.provenance.shares(sent.body_bytes);
+        subrequest::finish(&mut self.req);
+    }
+
     fn replace(mut self, stub: Stub) -> Self {
         let mut response = Response {
             status: 200,
@@ -223,10 +233,12 @@ impl Sending {
         if let Some(content_type) = stub.content_type {
             response.fields.set(Known::ContentType, content_type);
         }
+        provenance::of_part(&mut self.req, &mut response);
         super::run_part(&mut self.req, &mut response);
         Sending {
             req: self.req,
             body: response.body,
+            provenance: response.provenance,
             running: self.running,
         }
     }

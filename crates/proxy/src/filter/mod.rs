@@ -36,6 +36,7 @@ use bytes::Bytes;
 
 use crate::body::Body;
 use crate::cache::loaded::loaded;
+use crate::cache::provenance;
 use crate::header::{Fields, Known};
 use crate::http1::Version;
 use crate::request::Request;
@@ -118,6 +119,13 @@ pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
     }
     finish_head(req, response);
     response.waits_for_body |= changes.ssi.is_some();
+    if changes.reads_body() {
+        response.provenance.is_changed();
+    }
+    // The body of an answer to HEAD is not read, so that nothing is included.
+    if changes.is_page() && !req.is_head() {
+        provenance::of_page(req, response);
+    }
     let body = std::mem::take(&mut response.body);
     response.body = changes.apply(req, body);
     Ok(())
@@ -181,10 +189,9 @@ impl BodyChanges {
             false => body,
         };
         let gzip = self.gzip.take();
-        let is_page = self.ssi.is_some() || self.is_added_to;
+        let is_page = self.is_page();
         let is_added_to = self.is_added_to;
         let mut body = self.apply_to_text(req, body);
-        // The body of an answer to HEAD is not read, so that nothing is included.
         if is_page && !req.is_head() {
             if is_added_to {
                 body = addition::add(req, body);
@@ -195,6 +202,11 @@ impl BodyChanges {
             Some(plan) => gzip::compress_body(body, plan),
             None => body,
         }
+    }
+
+    /// Whether other requests' answers may be part of it.
+    fn is_page(&self) -> bool {
+        self.ssi.is_some() || self.is_added_to
     }
 
     /// Whether something reads the body into memory.

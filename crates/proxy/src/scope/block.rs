@@ -83,6 +83,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         crate::cache::zones::ROWS,
         crate::stats::ledger::ROWS,
         crate::stats::status_zone::ROWS,
+        crate::stats::site_info::ROWS,
         crate::log::format::ROWS,
         crate::handler::access::ROWS,
         crate::handler::limit_conn::ROWS,

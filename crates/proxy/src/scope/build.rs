@@ -647,6 +647,7 @@ impl Builder {
             uses_upstream_fields: self.has_ssi
                 || self.uses_family("upstream_http_")
                 || self.uses_family("upstream_cookie_"),
+            uses_cache_hits: self.cx.variables.lookup("cache_hits").is_some(),
             uses_slices: self.cx.variables.lookup("slice_range").is_some(),
             declared: self.declared,
         };

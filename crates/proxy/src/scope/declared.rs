@@ -29,6 +29,8 @@ pub struct Declared {
     pub site_counters: Option<OffOr<PathBuf>>,
     /// `status_zone`.
     pub status_zones: crate::stats::status_zone::ZoneNames,
+    /// `cache_site_info`.
+    pub site_info: Option<PathBuf>,
     /// `limit_req_zone`.
     pub limit_req: Vec<Arc<RequestZone>>,
     /// `limit_conn_zone`.

@@ -55,6 +55,8 @@ pub struct Conf {
     pub variables: VariableTable,
     /// Open cache zones.
     pub zones: Zones,
+    /// True when `$cache_hits` is used anywhere.
+    pub uses_cache_hits: bool,
     /// True when `$slice_range` is used anywhere, so that `slice` acts.
     pub uses_slices: bool,
     /// True when a `$upstream_http_…` or `$upstream_cookie_…` variable is used anywhere.

@@ -435,10 +435,17 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::provenance::Shares;
     use crate::stats::Label;
+    use crate::stats::site::Answered;
 
     fn count(sites: &Sites, worker: usize, name: &[u8], bytes: u64) {
-        sites.answered(worker, sites.id(name), (Label::of(Some("HIT")), bytes));
+        let answer = Answered {
+            label: Label::of(Some("HIT")),
+            bytes,
+            shares: Shares::default(),
+        };
+        sites.answered(worker, sites.id(name), &answer);
     }
 
     fn bytes(sites: &Sites, name: &[u8]) -> u64 {

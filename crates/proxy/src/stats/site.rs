@@ -23,6 +23,7 @@ use std::thread::Thread;
 use bytes::Bytes;
 
 use super::{Count, Label, STATUSES};
+use crate::cache::provenance::Shares;
 
 /// Sites that are told apart (arbitrary: some megabytes of counters).
 pub const SITES_MAX: usize = 4096;
@@ -38,7 +39,9 @@ const BYTES: usize = REQUESTS + STATUSES.len();
 const EXCHANGES: usize = BYTES + STATUSES.len();
 const RECEIVED: usize = EXCHANGES + 1;
 const ASKED: usize = RECEIVED + 1;
-const _: () = assert!(ASKED < CELLS);
+const FROM_CACHE: usize = ASKED + 1;
+const FROM_ORIGIN: usize = FROM_CACHE + 1;
+const _: () = assert!(FROM_ORIGIN < CELLS);
 
 /// The number of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,7 +63,7 @@ pub struct Row {
 
 impl Row {
     fn add(&self, cell: usize, value: u64) {
-        if let Some(cell) = self.cells.get(cell) {
+        if let Some(cell) = self.cells.get(cell).filter(|_| value > 0) {
             cell.fetch_add(value, Ordering::Relaxed);
         }
     }
@@ -110,6 +113,19 @@ pub struct SiteCount {
     pub received: u64,
     /// Bytes that were sent to origins.
     pub asked: u64,
+    /// Whose the bytes of the bodies are.
+    pub shares: Shares,
+}
+
+/// An answer that was sent, or whose client was gone.
+#[derive(Clone, Copy, Debug)]
+pub struct Answered {
+    /// Its cache status.
+    pub label: Label,
+    /// Bytes of its body, as they were sent.
+    pub bytes: u64,
+    /// Whose they are.
+    pub shares: Shares,
 }
 
 impl SiteCount {
@@ -122,6 +138,8 @@ impl SiteCount {
         self.exchanges += cell(EXCHANGES);
         self.received += cell(RECEIVED);
         self.asked += cell(ASKED);
+        self.shares.cache += cell(FROM_CACHE);
+        self.shares.origin += cell(FROM_ORIGIN);
     }
 
     /// Every status with its count.
@@ -208,11 +226,13 @@ impl Sites {
     }
 
     /// Counts an answer and the bytes of its body.
-    pub fn answered(&self, worker: usize, site: SiteId, (label, bytes): (Label, u64)) {
-        let index = label.index();
+    pub fn answered(&self, worker: usize, site: SiteId, answer: &Answered) {
+        let index = answer.label.index();
         self.with_row(worker, site, |row| {
             row.add(REQUESTS + index, 1);
-            row.add(BYTES + index, bytes);
+            row.add(BYTES + index, answer.bytes);
+            row.add(FROM_CACHE, answer.shares.cache);
+            row.add(FROM_ORIGIN, answer.shares.origin);
         });
     }
 
@@ -291,10 +311,14 @@ mod tests {
     fn workers_are_summed_by_site_and_status() {
         let sites = Sites::default();
         let (one, two) = (sites.id(b"one"), sites.id(b"two"));
-        let hit = Label::of(Some("HIT"));
-        sites.answered(0, one, (hit, 10));
-        sites.answered(17, one, (hit, 5));
-        sites.answered(1, one, (Label::of(None), 1));
+        let answer = |status, cache, origin| Answered {
+            label: Label::of(status),
+            bytes: cache + origin,
+            shares: Shares { cache, origin },
+        };
+        sites.answered(0, one, &answer(Some("HIT"), 10, 0));
+        sites.answered(17, one, &answer(Some("HIT"), 3, 2));
+        sites.answered(1, one, &answer(None, 0, 1));
         sites.exchanged(1, two, (100, 30));
         let found = sites.snapshot();
         let names: Vec<&[u8]> = found.iter().map(|(name, _)| &name[..]).collect();
@@ -305,6 +329,11 @@ mod tests {
         };
         assert_eq!(found[1].1.by_status().next(), Some(("HIT", hits)));
         assert_eq!(found[1].1.total().requests, 3);
+        let shares = Shares {
+            cache: 13,
+            origin: 3,
+        };
+        assert_eq!(found[1].1.shares, shares);
         let exchanges = (found[2].1.exchanges, found[2].1.received, found[2].1.asked);
         assert_eq!(exchanges, (1, 100, 30));
     }

@@ -22,6 +22,7 @@ use super::tunnel::Tunnel;
 use super::{buffer, cookie, redirect, store};
 use crate::body::Body;
 use crate::cache::by_rfc;
+use crate::cache::provenance::{Provenance, Whence};
 use crate::failure::Failure;
 use crate::handler::redirect as client_redirect;
 use crate::header::{Field, Fields, Known};
@@ -143,6 +144,10 @@ pub fn from_head(
         status: head.status,
         status_text: head.status_text,
         source: Source::Upstream,
+        provenance: Provenance::One(match stored {
+            Stored::Yes => Whence::Cache,
+            Stored::No | Stored::Filling => Whence::Origin,
+        }),
         is_partial: head.status == 206,
         // nginx: the conditions of a request that is passed are the upstream's to evaluate.
         skip_conditionals: stored == Stored::No,

@@ -110,6 +110,8 @@ pub struct UpstreamTrace {
     pub account: Account,
     /// How old the answer from the cache was when it was served, and for how long it was fresh.
     pub freshness: Option<Freshness>,
+    /// How often the entry that answers was found, if anybody wants to know.
+    pub hits: Option<u64>,
 }
 
 /// How fresh an answer from the cache is.

@@ -71,6 +71,7 @@ pub fn builtins() -> impl Iterator<Item = &'static Variable> {
         connection::VARIABLES,
         response::VARIABLES,
         upstream::VARIABLES,
+        crate::cache::provenance::VARIABLES,
         crate::upstream::fastcgi::VARIABLES,
         crate::filter::gzip::VARIABLES,
         crate::filter::ssi::VARIABLES,

@@ -181,6 +181,20 @@ pub const VARIABLES: &[Variable] = &[
         write: |req, out| freshness(req, out, |fresh| fresh.ttl),
     },
     Variable {
+        name: "cache_hits",
+        doc: "How often the entry that answers was found since it was stored, this time included, as \
+              far as the index counts: up to 65,535, and halved where space was made.",
+        write: |req, out| {
+            let hits = req.upstream.borrow().hits;
+            append(
+                hits.map(|hits| hits.to_string())
+                    .as_deref()
+                    .map(str::as_bytes),
+                out,
+            )
+        },
+    },
+    Variable {
         name: "cache_fill_role",
         doc: "The request's part in filling the cache: leader if its answer was fetched for all who \
               want it, waiter if it waited for another's or read along, else none.",
