@@ -60,7 +60,12 @@ pub struct ZonePath {
     pub memory: u64,
     /// What is stored once it is full.
     pub admission: Admission,
+    /// How often all that it holds is compared with its checksums.
+    pub scrub: Option<Duration>,
 }
+
+/// The least time between two scrubs (arbitrary; only a test wants them so often).
+const SCRUB_MIN: Duration = Duration::from_secs(1);
 
 /// The largest weight of a disk (arbitrary; more of a difference than disks have).
 const WEIGHT_MAX: u32 = 1000;
@@ -80,6 +85,7 @@ impl ZonePath {
             inactive: Duration::from_secs(600),
             memory: MEMORY_DEFAULT,
             admission: Admission::All,
+            scrub: None,
         }
     }
 
@@ -93,7 +99,7 @@ impl ZonePath {
 impl FromArgs for ZonePath {
     const SYNTAX: &'static str = "path keys_zone=name:size [levels=…] [inactive=time] [max_size=size] \
                                   [min_free=size] [memory=size] [disk=path[:weight]] \
-                                  [admission=all|second-hit] …";
+                                  [admission=all|second-hit] [scrub=time|off] …";
 
     fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
         let words = args.at_least(2)?;
@@ -154,6 +160,17 @@ fn apply_parameter(zone: &mut ZonePath, word: &Word) -> Result<(), String> {
                 "all" => Admission::All,
                 "second-hit" => Admission::SecondHit,
                 _ => return Err(format!("invalid admission value \"{text}\"")),
+            }
+        }
+        "scrub" => {
+            zone.scrub = match value {
+                "off" => None,
+                _ => match time()? {
+                    every if every < SCRUB_MIN => {
+                        return Err(format!("invalid scrub value \"{text}\""));
+                    }
+                    every => Some(every),
+                },
             }
         }
         "disk" => zone

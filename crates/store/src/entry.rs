@@ -178,6 +178,18 @@ impl Stored {
         record + (MEMORY_OVERHEAD + size_of::<Self>() + table) as u64
     }
 
+    /// Whether the disk is known not to give some of its body.
+    pub(crate) fn has_gaps(&self, files: &[(u32, Arc<SegmentFile>)]) -> bool {
+        let Body::Sliced(sliced) = &self.body else {
+            return false;
+        };
+        let has_gap = |(id, file): &(u32, Arc<SegmentFile>)| {
+            let slices = sliced.slices.iter().filter(|slice| slice.segment == *id);
+            file.has_gaps() && file.has_gap_in(slices.map(Slice::stretch))
+        };
+        files.iter().any(has_gap)
+    }
+
     /// The segments that hold its body, if they are not the record's own bytes.
     pub(crate) fn segments(&self) -> &[u32] {
         match &self.body {

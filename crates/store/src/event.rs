@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::disk::io::{DiskIo, RealIo};
 use crate::key::Key;
 use crate::site::SiteBook;
+use crate::verify::Verified;
 
 /// Something that an operator may want to read about: one log line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,6 +66,19 @@ pub enum Event {
         entries: u64,
         /// Milliseconds since the zone was opened.
         ms: u64,
+    },
+    /// All that a disk holds was compared with its checksums.
+    #[error(
+        "scrubbed {dir} in {s} s: {} entries, {} bytes; {} corrupt, {} not given by the disk",
+        .verified.entries, .verified.bytes, .verified.corrupt, .verified.unread
+    )]
+    Scrubbed {
+        /// Its directory.
+        dir: String,
+        /// What was found.
+        verified: Verified,
+        /// How long it took, seconds.
+        s: u64,
     },
     /// A disk is not used any more until it answers again.
     #[error("disk {path} is given up and will be tried again: {why}")]

@@ -19,11 +19,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::disk::reader::ReadError;
-use crate::entry::{Body, Stored};
+use crate::entry::Stored;
 use crate::index::Slot;
 use crate::key::Key;
 use crate::lock::read;
 use crate::review::Look;
+use crate::verify::{Care, Compared};
 use crate::volume::{EntrySummary, Inner, Volume, summary};
 
 /// How often an entry is looked for that moves while it is looked at.
@@ -109,38 +110,26 @@ impl Glance {
     }
 
     /// Reads all of it and compares checksums; the disk is waited for. Tells `progress` after each
-    /// piece of a body how many bytes were compared, and ends when that breaks.
+    /// piece how many bytes were compared, and ends when that breaks.
     pub fn verify(&self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Checked {
-        let stored = match self.look() {
-            Ok(stored) => stored,
-            Err(ReadError::Gone) => return Checked::Gone,
-            Err(ReadError::Corrupt) => return Checked::Corrupt,
-            Err(ReadError::Io(_)) => return Checked::Unread,
-        };
-        let Body::Sliced(sliced) = &stored.body else {
-            return told(progress(stored.len));
-        };
-        let shard = self.inner.index.shared(self.key());
-        let is_written = !shard.flights.contains_key(self.key());
-        drop(shard);
-        if !is_written {
-            // Its last bytes may be on their way.
-            return Checked::Sound;
-        }
-        for slice in &sliced.slices {
-            let Some(file) = self.inner.disk.file(slice.segment) else {
+        for _ in 0..MAX_ROUNDS {
+            let Some(slot) = self.inner.index.get(self.key()) else {
                 return Checked::Gone;
             };
-            match self.inner.disk.is_slice_sound(slice, &file) {
-                Ok(true) => {}
-                Ok(false) => return Checked::Corrupt,
-                Err(_) => return Checked::Unread,
+            if slot.is_in_flight() {
+                // Its last bytes may be on their way.
+                return Checked::Sound;
             }
-            if progress(u64::from(slice.len)).is_break() {
-                return Checked::Stopped;
+            let mut step = |bytes| progress(bytes).is_continue();
+            match self.inner.compare(&slot, Care::None, &mut step) {
+                Compared::Sound => return Checked::Sound,
+                Compared::Corrupt => return Checked::Corrupt,
+                Compared::Unread => return Checked::Unread,
+                Compared::Stopped => return Checked::Stopped,
+                Compared::Gone => {}
             }
         }
-        Checked::Sound
+        Checked::Gone
     }
 
     /// Takes the entry out as a corrupt one, for good, if it still is where it was.
@@ -160,13 +149,6 @@ impl Glance {
             slot = self.inner.index.get(self.key()).ok_or(ReadError::Gone)?;
         }
         Err(ReadError::Gone)
-    }
-}
-
-fn told(flow: ControlFlow<()>) -> Checked {
-    match flow {
-        ControlFlow::Continue(()) => Checked::Sound,
-        ControlFlow::Break(()) => Checked::Stopped,
     }
 }
 

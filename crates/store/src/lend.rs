@@ -22,6 +22,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 
@@ -47,6 +48,8 @@ const FEW_FILLS: usize = 64;
 pub(crate) struct Limits {
     inactive_s: AtomicU32,
     min_free: AtomicU64,
+    /// Milliseconds; 0: never.
+    scrub_ms: AtomicU64,
     /// What was asked for, if that decides what is stored.
     history: ArcSwapOption<History>,
 }
@@ -57,6 +60,7 @@ impl Limits {
         let limits = Self {
             inactive_s: AtomicU32::new(0),
             min_free: AtomicU64::new(0),
+            scrub_ms: AtomicU64::new(0),
             history: ArcSwapOption::empty(),
         };
         limits.set(conf);
@@ -67,6 +71,8 @@ impl Limits {
         let inactive = u32::try_from(conf.inactive.as_secs()).unwrap_or(u32::MAX);
         self.inactive_s.store(inactive, Ordering::Relaxed);
         self.min_free.store(conf.min_free, Ordering::Relaxed);
+        let scrub_ms = conf.scrub.map_or(0, |every| every.as_millis() as u64);
+        self.scrub_ms.store(scrub_ms, Ordering::Relaxed);
         let keeps_history = self.history.load().is_some();
         match conf.admission {
             Admission::All => self.history.store(None),
@@ -97,6 +103,11 @@ impl Limits {
         history.as_ref().map_or(0, |history| history.memory())
     }
 
+    /// How often all that there is is compared with its checksums; zero: never.
+    pub(crate) fn scrub(&self) -> Duration {
+        Duration::from_millis(self.scrub_ms.load(Ordering::Relaxed))
+    }
+
     /// Bytes to leave free on the file system; 0: none.
     pub(crate) fn min_free(&self) -> u64 {
         self.min_free.load(Ordering::Relaxed)
@@ -104,9 +115,9 @@ impl Limits {
 }
 
 impl Volume {
-    /// Puts other limits into force: `max_size`, `min_free`, `inactive`, `memory` and
-    /// `admission`. Entries stay,
-    /// as far as they fit. The rest of `conf` counts when the zone is opened again.
+    /// Puts other limits into force: `max_size`, `min_free`, `inactive`, `memory`, `scrub` and
+    /// `admission`. Entries stay, as far as they fit. The rest of `conf` counts when the zone is
+    /// opened again.
     pub(crate) fn change(&self, conf: ZoneConf) {
         let inner = &self.inner;
         inner.limits.set(&conf);

@@ -204,6 +204,7 @@ pub(crate) fn open(
         reads: Mutex::default(),
         journal: Mutex::default(),
         uses: Mutex::default(),
+        scrub: Mutex::default(),
         is_low: AtomicBool::new(false),
         is_full: AtomicBool::new(false),
         is_turn_queued: AtomicBool::new(false),

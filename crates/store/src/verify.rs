@@ -1,18 +1,21 @@
 //! Reading everything that a zone holds, and comparing it with its checksums.
 //!
-//! For tools, and for the scrub that runs in the background: bytes that a disk has lost are found
-//! before somebody asks for them, while the origin still has them. Segment by segment, oldest
-//! first, each in the order of its records; so most of it is read in one direction. It holds no
-//! lock while it reads, marks nothing used, and is for a thread of its own.
+//! For tools, and for the scrub that runs in the background (`scrub`): bytes that a disk has lost
+//! are found before somebody asks for them, while the origin still has them. Segment by segment,
+//! oldest first, each in the order of its records; so most of it is read in one direction. It
+//! holds no lock while it reads, marks nothing used, and is for a thread of its own.
 //!
 //! 1. What became visible before a verification began was compared or is gone, if the verification
 //!    says that it is complete. What is written again meanwhile is compared by whoever does that.
 //! 2. An entry that is corrupt is removed, counted and told, as a look-up would do.
-//! 3. An entry that the disk does not give stays: the disk may give it later.
+//! 3. An entry that the disk does not give stays on it: the disk may give it later.
 
-use crate::disk::format::{Kind, Row};
+use std::io;
+
+use crate::disk::format::{Kind, Row, payload_sum};
+use crate::disk::io::File;
 use crate::disk::reader::ReadError;
-use crate::entry::{Body, Slice};
+use crate::entry::{Body, Slice, Stored};
 use crate::index::Slot;
 use crate::lock::{lock, read};
 use crate::volume::{Inner, Volume};
@@ -43,8 +46,18 @@ pub struct Verified {
     pub is_complete: bool,
 }
 
+/// Whether the page cache is to be left as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Care {
+    /// What is read stays there: somebody waits for the result.
+    None,
+    /// What was not there is not there afterwards.
+    Cache,
+}
+
 /// What came of comparing an entry.
-enum Compared {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compared {
     Sound,
     Corrupt,
     Unread,
@@ -57,6 +70,7 @@ enum Compared {
 /// A verification that runs.
 struct Verification<'a> {
     inner: &'a Inner,
+    care: Care,
     verified: Verified,
     /// Told how far it is, after each slice and each entry; false ends it.
     progress: &'a mut dyn FnMut(Progress) -> bool,
@@ -65,13 +79,118 @@ struct Verification<'a> {
 impl Volume {
     /// Compares all entries with their checksums.
     pub(crate) fn verify(&self, progress: &mut dyn FnMut(Progress) -> bool) -> Verified {
+        self.inner.verify_all(Care::None, progress)
+    }
+}
+
+impl Inner {
+    /// Compares all entries with their checksums.
+    pub(crate) fn verify_all(
+        &self,
+        care: Care,
+        progress: &mut dyn FnMut(Progress) -> bool,
+    ) -> Verified {
         let mut verification = Verification {
-            inner: &self.inner,
+            inner: self,
+            care,
             verified: Verified::default(),
             progress,
         };
         verification.verified.is_complete = verification.run();
         verification.verified
+    }
+
+    /// Compares an entry with its checksums. Tells `step` how many bytes of its body were compared;
+    /// false ends it.
+    pub(crate) fn compare(
+        &self,
+        slot: &Slot,
+        care: Care,
+        step: &mut dyn FnMut(u64) -> bool,
+    ) -> Compared {
+        if slot.is_in_flight() {
+            return Compared::Gone;
+        }
+        let stored = match self.read_entry(slot, care) {
+            Ok(stored) => stored,
+            Err(error) => return self.why_not(slot, &error),
+        };
+        let Body::Sliced(sliced) = &stored.body else {
+            return match step(stored.len) {
+                true => Compared::Sound,
+                false => Compared::Stopped,
+            };
+        };
+        for slice in &sliced.slices {
+            // Holding the file keeps the segment's bytes where they are.
+            let Some(file) = self.disk.file(slice.segment) else {
+                return Compared::Gone;
+            };
+            match self.compare_slice(slice, &file, care) {
+                Ok(true) => {}
+                Ok(false) => return Compared::Corrupt,
+                Err(_) => {
+                    file.note_gap(slice.stretch());
+                    return Compared::Unread;
+                }
+            }
+            if !step(u64::from(slice.len)) {
+                return Compared::Stopped;
+            }
+        }
+        Compared::Sound
+    }
+
+    fn read_entry(&self, slot: &Slot, care: Care) -> Result<Stored, ReadError> {
+        if care == Care::None {
+            return self.disk.read_entry(slot);
+        }
+        // What is in memory is what readers get.
+        if let Some(read) = self.disk.try_read_entry(slot) {
+            return read;
+        }
+        let read = self.disk.read_entry(slot);
+        let place = slot.place();
+        if let Some(file) = self.disk.file(place.segment) {
+            let start = u64::from(place.offset);
+            let stretch = start..start + u64::from(place.size);
+            self.disk.io.forget(&file, stretch);
+        }
+        read
+    }
+
+    fn compare_slice(&self, slice: &Slice, file: &File, care: Care) -> io::Result<bool> {
+        let disk = &self.disk;
+        if care == Care::None {
+            return disk.is_slice_sound(slice, file);
+        }
+        let mut bytes = vec![0; slice.len as usize];
+        let tried = disk
+            .readers
+            .try_read_at(file, &mut bytes, slice.offset.into());
+        if matches!(tried, Ok(true)) {
+            return Ok(payload_sum(&bytes) == slice.checksum);
+        }
+        let is_sound = disk.is_slice_sound(slice, file);
+        disk.io.forget(file, slice.stretch());
+        is_sound
+    }
+
+    fn why_not(&self, slot: &Slot, error: &ReadError) -> Compared {
+        match error {
+            ReadError::Gone => Compared::Gone,
+            ReadError::Io(_) => Compared::Unread,
+            // A record may be overwritten by its own tombstone; then it is nobody's any more.
+            ReadError::Corrupt => match self.is_current(slot) {
+                true => Compared::Corrupt,
+                false => Compared::Gone,
+            },
+        }
+    }
+
+    fn is_current(&self, slot: &Slot) -> bool {
+        let now = self.index.get(&slot.key).map(|slot| slot.place());
+        now == Some(slot.place())
     }
 }
 
@@ -137,7 +256,11 @@ impl Verification<'_> {
 
     /// False if the verification is to end.
     fn verify(&mut self, slot: &Slot) -> bool {
-        let compared = self.compare(slot);
+        let (inner, care) = (self.inner, self.care);
+        let compared = inner.compare(slot, care, &mut |bytes| {
+            self.verified.bytes += bytes;
+            self.is_to_go_on()
+        });
         match compared {
             Compared::Stopped => return false,
             // What is not on the disk yet was not looked at, and what is gone need not be.
@@ -153,60 +276,11 @@ impl Verification<'_> {
             }
             Compared::Unread => self.verified.unread += 1,
         }
+        let body_in_record = if slot.is_sliced() { 0 } else { slot.body_len() };
+        let rest = u64::from(slot.place().size).saturating_sub(body_in_record);
+        self.verified.bytes += rest;
         self.verified.entries += 1;
         self.is_to_go_on()
-    }
-
-    fn compare(&mut self, slot: &Slot) -> Compared {
-        if slot.is_in_flight() {
-            return Compared::Gone;
-        }
-        let stored = match self.inner.disk.read_entry(slot) {
-            Ok(stored) => stored,
-            Err(error) => return self.why_not(slot, error),
-        };
-        self.verified.bytes += u64::from(slot.place().size);
-        if let Body::Sliced(sliced) = &stored.body {
-            for slice in &sliced.slices {
-                match self.compare_slice(slice) {
-                    Compared::Sound if self.is_to_go_on() => {}
-                    Compared::Sound => return Compared::Stopped,
-                    other => return other,
-                }
-            }
-        }
-        Compared::Sound
-    }
-
-    fn why_not(&self, slot: &Slot, error: ReadError) -> Compared {
-        match error {
-            ReadError::Gone => Compared::Gone,
-            ReadError::Io(_) => Compared::Unread,
-            // A record may be overwritten by its own tombstone; then it is nobody's any more.
-            ReadError::Corrupt => match self.is_current(slot) {
-                true => Compared::Corrupt,
-                false => Compared::Gone,
-            },
-        }
-    }
-
-    fn is_current(&self, slot: &Slot) -> bool {
-        let now = self.inner.index.get(&slot.key).map(|slot| slot.place());
-        now == Some(slot.place())
-    }
-
-    fn compare_slice(&mut self, slice: &Slice) -> Compared {
-        let disk = &self.inner.disk;
-        // Holding the file keeps the segment's bytes where they are.
-        let Some(file) = disk.file(slice.segment) else {
-            return Compared::Gone;
-        };
-        self.verified.bytes += u64::from(slice.len);
-        match disk.is_slice_sound(slice, &file) {
-            Ok(true) => Compared::Sound,
-            Ok(false) => Compared::Corrupt,
-            Err(_) => Compared::Unread,
-        }
     }
 
     fn is_to_go_on(&mut self) -> bool {

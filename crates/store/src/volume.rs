@@ -35,7 +35,6 @@ use crate::disk::Disk;
 use crate::disk::format::{Kind, RECORD_HEADER, RecordHeader, Row, payload_sum};
 use crate::disk::io::File;
 use crate::disk::reader::ReadError;
-use crate::disk::ready::SegmentFile;
 use crate::disk::segment::{Place, Refused};
 use crate::entry::{Body, Entry, Pins, Slice, Stored};
 pub use crate::event::{Event, Platform};
@@ -48,6 +47,7 @@ use crate::lend::Limits;
 use crate::load::Loading;
 use crate::lock::{lock, read};
 use crate::recover::{self, How, StoreError};
+use crate::scrub::Scrub;
 use crate::site::{Account, Leave};
 use crate::sweep::Swept;
 use crate::uses::UsesFile;
@@ -101,6 +101,8 @@ pub struct ZoneConf {
     pub queue: u64,
     /// What is stored once it is full.
     pub admission: Admission,
+    /// How often all that it holds is compared with its checksums, in the background.
+    pub scrub: Option<Duration>,
     /// Up to so many bytes of summaries, of 40 for an entry, are loaded before a zone is there;
     /// with more it is there at once, and loaded in the background.
     pub warm_up: u64,
@@ -123,6 +125,7 @@ impl ZoneConf {
             flush: Duration::from_secs(1),
             queue: 32 << 20,
             admission: Admission::All,
+            scrub: None,
             warm_up: 4 << 20,
         }
     }
@@ -246,6 +249,8 @@ pub(crate) struct Inner {
     pub(crate) journal: Mutex<JournalFile>,
     /// When entries were used, on the disk. Taken before all other locks but the door.
     pub(crate) uses: Mutex<UsesFile>,
+    /// How the scrub stands.
+    pub(crate) scrub: Mutex<Scrub>,
     /// What a reload may change.
     pub(crate) limits: Limits,
     /// Set while the file system has less than `min_free`.
@@ -387,6 +392,7 @@ impl Volume {
         if !inner.is_found_in() {
             Swept::default()
         } else {
+            inner.scrub_soon();
             inner.sweep()
         }
     }
@@ -556,7 +562,7 @@ impl Inner {
         let pins = match stored.segments() {
             [] => Pins::None,
             segments => match self.disk.files(segments) {
-                Some(files) if !has_gaps(&stored, &files) => Pins::new(files),
+                Some(files) if !stored.has_gaps(&files) => Pins::new(files),
                 _ => {
                     self.index
                         .remove_at(&stored.key, stored.place, Leave::Evicted);
@@ -768,18 +774,6 @@ pub(crate) fn tombstone_row(key: Key, size: u32) -> Row {
         account: Account::default(),
         needs: Vec::new(),
     }
-}
-
-/// Whether the disk is known not to give some of a body.
-fn has_gaps(stored: &Stored, files: &[(u32, Arc<SegmentFile>)]) -> bool {
-    let Body::Sliced(sliced) = &stored.body else {
-        return false;
-    };
-    let has_gap = |(id, file): &(u32, Arc<SegmentFile>)| {
-        let slices = sliced.slices.iter().filter(|slice| slice.segment == *id);
-        file.has_gaps() && file.has_gap_in(slices.map(Slice::stretch))
-    };
-    files.iter().any(has_gap)
 }
 
 /// Whether the whole body is to be compared with its checksums before it is used.

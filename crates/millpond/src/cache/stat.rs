@@ -83,10 +83,11 @@ impl Page {
             None => "without a limit".to_string(),
         };
         self.line("on disk", &format!("{} {limit}", size(zone.bytes)))?;
-        if zone.disks.len() > 1 {
-            for disk in &zone.disks {
+        for disk in &zone.disks {
+            if zone.disks.len() > 1 {
                 self.disk(disk)?;
             }
+            self.reading(disk)?;
         }
         self.line("index", &size(zone.index_bytes))?;
         let inactive = i64::try_from(zone.inactive).unwrap_or(i64::MAX);
@@ -148,6 +149,34 @@ impl Page {
             disk.weight, disk.records
         );
         self.line("disk", &text)
+    }
+
+    /// What a disk did not give, and what is done to find that out in time.
+    fn reading(&mut self, disk: &DiskReport) -> Result<()> {
+        if disk.read_errors + disk.unread_segments > 0 {
+            let errors = count(disk.read_errors, "read error", "read errors");
+            let segments = count(disk.unread_segments, "segment", "segments");
+            let text = format!("{errors}, {segments} not read");
+            let text = self.paint.paint(Role::Doubtful, &text);
+            self.line("reading", &text)?;
+        }
+        let Some(scrub) = &disk.scrub else {
+            return Ok(());
+        };
+        let state = match (scrub.is_running, scrub.began) {
+            (true, _) => format!(
+                "{} compared",
+                percent(scrub.entries, scrub.all_entries.max(1))
+            ),
+            (false, 0) => "not begun".to_string(),
+            (false, _) => count(scrub.passes, "pass", "passes"),
+        };
+        let found = match scrub.corrupt + scrub.unread {
+            0 => String::new(),
+            _ => format!(", {} corrupt, {} not given", scrub.corrupt, scrub.unread),
+        };
+        let every = figures::time(i64::try_from(scrub.every).unwrap_or(i64::MAX));
+        self.line("scrub", &format!("every {every}: {state}{found}"))
     }
 
     fn server(&mut self, server: &ServerReport) -> Result<()> {

@@ -59,7 +59,9 @@ const fn row(name: &'static str) -> Row {
         doc: "A zone: the folder that answers are stored in, its name and its limits. With `disk=`, \
               once or more, it stands on several disks: each gets a share of the keys and of the \
               limits in proportion to its weight, that of the path itself is 1, and one that fails \
-              loses its share only (docs/disks.md). The size in \
+              loses its share only (docs/disks.md). With `scrub=`, all that each disk holds is \
+              compared with its checksums in the background, once in this time; what is corrupt is \
+              removed, logged and counted. The size in \
               keys_zone, levels, use_temp_path and the loader's and manager's parameters are \
               checked and have no effect: the index needs no size, and the store has neither a \
               file for each entry nor temporary files.",
@@ -374,6 +376,7 @@ fn platform(declared: &ZonePath) -> Platform {
             Event::DiskBack { .. }
             | Event::DiskCleared { .. }
             | Event::Recovered { .. }
+            | Event::Scrubbed { .. }
             | Event::Loaded { .. }
             | Event::Foreign { .. } => Level::Notice,
             _ => Level::Error,
@@ -402,6 +405,7 @@ pub(crate) fn zone_conf(declared: &ZonePath) -> ZoneConf {
     conf.inactive = declared.inactive;
     conf.memory = declared.memory;
     conf.admission = declared.admission;
+    conf.scrub = declared.scrub;
     conf.disks = declared.disks.clone();
     conf
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use millpond_cache::catalogue::{self, Listed};
 use millpond_cache::purge::tag;
 use millpond_cache::zone::CacheZone;
-use millpond_store::{DiskState, DiskUsage};
+use millpond_store::{DiskState, DiskUsage, Scrub};
 use serde::{Deserialize, Serialize};
 
 use super::api::{Answer, Body};
@@ -128,6 +128,37 @@ pub struct DiskReport {
     pub bytes: u64,
     /// The most that they may have.
     pub max_size: Option<u64>,
+    /// Reads that it refused.
+    pub read_errors: u64,
+    /// Segments that it did not give at the start.
+    pub unread_segments: u64,
+    /// How its scrub stands; none if there is none.
+    pub scrub: Option<ScrubReport>,
+}
+
+/// How the scrub of a disk stands.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct ScrubReport {
+    /// Seconds between the beginnings of two passes.
+    pub every: u64,
+    /// Whether a pass runs.
+    pub is_running: bool,
+    /// When the pass that runs, or ran last, began; seconds since 1970, 0: never.
+    pub began: u64,
+    /// Entries that it has compared.
+    pub entries: u64,
+    /// Entries that there were.
+    pub all_entries: u64,
+    /// Bytes that it has read.
+    pub bytes: u64,
+    /// When a pass was last ended that compared everything; 0: never.
+    pub ended: u64,
+    /// Such passes since the disk was opened.
+    pub passes: u64,
+    /// Entries that were corrupt, and are gone.
+    pub corrupt: u64,
+    /// Entries that the disk did not give.
+    pub unread: u64,
 }
 
 /// What a process counts, since it opened the zone.
@@ -361,6 +392,24 @@ pub(super) fn disk(disk: &DiskUsage) -> DiskReport {
         records: disk.usage.entries,
         bytes: disk.usage.bytes,
         max_size: disk.usage.max_size,
+        read_errors: disk.usage.read_errors,
+        unread_segments: disk.usage.unread_segments,
+        scrub: (!disk.scrub.every.is_zero()).then(|| scrub(&disk.scrub)),
+    }
+}
+
+fn scrub(scrub: &Scrub) -> ScrubReport {
+    ScrubReport {
+        every: scrub.every.as_secs(),
+        is_running: scrub.is_running,
+        began: scrub.began_ms / 1000,
+        entries: scrub.progress.entries,
+        all_entries: scrub.progress.all_entries,
+        bytes: scrub.progress.bytes,
+        ended: scrub.ended_ms / 1000,
+        passes: scrub.passes,
+        corrupt: scrub.corrupt,
+        unread: scrub.unread,
     }
 }
 

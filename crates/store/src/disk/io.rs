@@ -10,6 +10,8 @@ use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSlice, IoSliceMut};
+use std::num::NonZeroU64;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,12 +19,15 @@ use std::sync::Arc;
 pub(crate) use std::fs::File;
 
 use bytes::Bytes;
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation};
 use rustix::io::{Errno, ReadWriteFlags};
 
 /// Buffers per `pwritev`; far below the kernel's limit of 1024, and enough for a megabyte of
 /// 16 KiB reads.
 const VECTOR_LEN: usize = 64;
+
+/// What the page cache has or has not. Larger pages are several of these.
+const PAGE: u64 = 4096;
 
 /// File systems in memory, as `statfs` names them: tmpfs and ramfs.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
@@ -79,6 +84,8 @@ pub trait DiskIo: Send + Sync {
     fn try_read_at(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<Tried> {
         self.read_at(file, buf, offset).map(|()| Tried::Read)
     }
+    /// Lets the pages of a stretch go from memory, as if they had not been read.
+    fn forget(&self, _file: &File, _stretch: Range<u64>) {}
     /// Whether reading files in a directory may take time: false for memory.
     fn may_wait(&self, _dir: &Path) -> bool {
         true
@@ -195,6 +202,13 @@ impl DiskIo for RealIo {
             }
         }
         Ok(Tried::Read)
+    }
+
+    fn forget(&self, file: &File, stretch: Range<u64>) {
+        let start = stretch.start - stretch.start % PAGE;
+        let len = NonZeroU64::new(stretch.end.next_multiple_of(PAGE) - start);
+        // It is a hint.
+        let _ = rustix::fs::fadvise(file, start, len, Advice::DontNeed);
     }
 
     fn may_wait(&self, dir: &Path) -> bool {

@@ -180,7 +180,7 @@ impl SegmentFile {
     }
 
     /// INVARIANT 4.
-    fn note_gap(&self, gap: Range<u64>) {
+    pub(crate) fn note_gap(&self, gap: Range<u64>) {
         let mut gaps = lock(&self.gaps);
         if gaps.len() >= MAX_GAPS {
             gaps.clear();

@@ -235,6 +235,10 @@ impl DiskIo for SimIo {
         }
     }
 
+    fn forget(&self, file: &File, stretch: Range<u64>) {
+        self.real.forget(file, stretch);
+    }
+
     fn read_at(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<()> {
         if !self.was_written(file, offset, buf.len() as u64)? {
             self.stall(Fault::Stall);

@@ -30,6 +30,7 @@ use super::placement::Weighed;
 use crate::clock::Clock;
 use crate::disk::format::Membership;
 use crate::recover::{How, Parents, Start, StoreError};
+use crate::scrub::Scrub;
 use crate::volume::{Event, Platform, Usage, Volume, ZoneConf};
 
 /// How long a disk is left alone after it failed for the first time, and at most.
@@ -89,6 +90,8 @@ pub struct DiskUsage {
     pub failures: u64,
     /// What it holds, and what happened on it since it was opened last.
     pub usage: Usage,
+    /// How its scrub stands.
+    pub scrub: Scrub,
 }
 
 /// Whether the zone is in use.
@@ -681,6 +684,9 @@ impl Control {
                 },
                 why,
                 failures: member.failures,
+                scrub: member
+                    .volume()
+                    .map_or(Scrub::default(), |volume| volume.inner.scrub_state()),
                 usage: usage.unwrap_or(Usage {
                     max_size: member.conf.max_size,
                     ..Usage::default()
