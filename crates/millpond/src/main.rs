@@ -13,6 +13,7 @@
 //! | `check/` | `millpond check`: how a configuration fares |
 //! | `explain/` | `millpond explain`: what a name means |
 //! | `terminal.rs` | colours and lines of what is printed |
+//! | crate `gauge` | `millpond gauge`: loads, verifies and compares servers |
 //! | `demo/` | `millpond demo`: an origin, a page, and Millpond between them |
 
 mod arguments;
@@ -34,6 +35,7 @@ use arguments::{Action, Arguments};
 
 fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
+        Some("gauge") => return millpond_gauge::run(std::env::args_os().skip(1)),
         Some("demo") => return exit(demo::run()),
         Some("check") => return exit(check::run(std::env::args().skip(2))),
         Some("cache") => return exit(cache::run(std::env::args_os().skip(2))),

@@ -1,7 +1,8 @@
 //! Which crate of ours may depend on which.
 //!
 //! The table is the style guide's section 2: `millpond → proxy → cache → {store, semantics}`,
-//! `proxy → {semantics, conf}`, `cache → conf`, `store → conf`. What stands above another crate may
+//! `proxy → {semantics, conf}`, `cache → conf`, `store → conf`; and `millpond → gauge`, which is
+//! the same tool as the program of that name. What stands above another crate may
 //! also use what stands below that one. Tools and tests are judged too; only `dev-dependencies`
 //! may name the test kit.
 //!
@@ -23,7 +24,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("proxy", &["cache", "store", "semantics", "conf"]),
     (
         "millpond",
-        &["proxy", "cache", "store", "semantics", "conf"],
+        &["proxy", "cache", "store", "semantics", "conf", "gauge"],
     ),
     ("gauge", &[]),
     ("testkit", &[]),

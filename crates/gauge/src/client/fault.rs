@@ -1,0 +1,97 @@
+//! What can be wrong with an answer.
+
+use std::io;
+
+use crate::content::Wrong;
+
+/// What is wrong with an answer. Each has a kind, by which it is counted, and a text with the
+/// place.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// There is no connection.
+    #[error("cannot connect: {0}")]
+    Connect(io::Error),
+    /// Nothing more came in time.
+    #[error("no answer within {0:?}")]
+    Timeout(std::time::Duration),
+    /// The connection ended or broke before the head was there.
+    #[error("connection ended before the head: {0}")]
+    NoHead(io::Error),
+    /// The head is no HTTP.
+    #[error("unreadable head: {0}")]
+    Head(String),
+    /// Another status than those that are right.
+    #[error("status {0}")]
+    Status(u16),
+    /// The head lacks a field or has a wrong one.
+    #[error("wrong field {name}: {found}, wanted {wanted}")]
+    Field {
+        /// Which.
+        name: &'static str,
+        /// What it says.
+        found: String,
+        /// What it must say.
+        wanted: String,
+    },
+    /// Another cache status than the one that is right.
+    #[error("cache status {found}, wanted {wanted}")]
+    CacheStatus {
+        /// What it is.
+        found: String,
+        /// What it must be.
+        wanted: String,
+    },
+    /// The body has bytes that are not its own.
+    #[error("{0}")]
+    Body(#[from] Wrong),
+    /// The body ended too soon.
+    #[error("body ended after {got} of {wanted} bytes")]
+    Truncated {
+        /// How much of it came.
+        got: u64,
+        /// How much it is.
+        wanted: u64,
+    },
+    /// The body is longer than the resource.
+    #[error("body is longer than {wanted} bytes")]
+    TooLong {
+        /// How long it must be.
+        wanted: u64,
+    },
+    /// The chunked coding is broken.
+    #[error("broken chunked coding")]
+    Chunked,
+    /// Bytes came that nobody asked for.
+    #[error("bytes behind the answer")]
+    Behind,
+    /// An older version than may be served.
+    #[error("generation {found} is too old: {wanted} or later is due")]
+    TooOld {
+        /// What came.
+        found: u64,
+        /// The oldest that may come.
+        wanted: u64,
+    },
+}
+
+impl Fault {
+    /// The kind, as a word for counting.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Connect(_) => "connect",
+            Self::Timeout(_) => "timeout",
+            Self::NoHead(_) => "no head",
+            Self::Head(_) => "head",
+            Self::Status(_) => "status",
+            Self::Field { .. } => "field",
+            Self::CacheStatus { .. } => "cache status",
+            Self::Body(wrong) => wrong.whence.kind(),
+            Self::Truncated { .. } => "truncated",
+            Self::TooLong { .. } => "too long",
+            Self::Chunked => "chunked",
+            Self::Behind => "behind",
+            Self::TooOld { .. } => "too old",
+        }
+    }
+}

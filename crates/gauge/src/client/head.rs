@@ -1,0 +1,159 @@
+//! The head of an answer: what of it matters to a client that checks.
+
+use super::fault::Fault;
+use crate::origin::GENERATION_FIELD;
+
+/// How the end of a body is told (RFC 9112, section 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// There is none.
+    Empty,
+    /// By its length.
+    Length(u64),
+    /// By a chunk of no length.
+    Chunked,
+    /// By the end of the connection.
+    Close,
+}
+
+/// A head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Status.
+    pub status: u16,
+    /// How the end of the body is told.
+    pub framing: Framing,
+    /// What `X-Generation` says.
+    pub generation: Option<u64>,
+    /// What `Content-Range` says: first, last, and length of the whole.
+    pub content_range: Option<(u64, u64, u64)>,
+    /// What the field with the cache status says.
+    pub cache_status: Option<String>,
+    /// What `Age` says, in seconds.
+    pub age: Option<u64>,
+    /// Whether the connection ends after it.
+    pub is_last: bool,
+}
+
+/// A head at the beginning of `bytes` and its length, if all of it is there.
+pub(super) fn parse(
+    bytes: &[u8],
+    is_head: bool,
+    status_field: &str,
+) -> Result<Option<(Head, usize)>, Fault> {
+    let mut fields = [httparse::EMPTY_HEADER; 256];
+    let mut response = httparse::Response::new(&mut fields);
+    let parsed = response.parse(bytes);
+    let httparse::Status::Complete(used) =
+        parsed.map_err(|error| Fault::Head(error.to_string()))?
+    else {
+        return Ok(None);
+    };
+    let status = response.code.unwrap_or(0);
+    let mut head = Head {
+        status,
+        framing: Framing::Close,
+        generation: None,
+        content_range: None,
+        cache_status: None,
+        age: None,
+        is_last: response.version == Some(0),
+    };
+    let mut length = None;
+    let mut is_chunked = false;
+    for field in response.headers.iter() {
+        let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+        let text = || std::str::from_utf8(field.value).unwrap_or_default().trim();
+        let wrong = |name, wanted: &str| Fault::Field {
+            name,
+            found: text().to_owned(),
+            wanted: wanted.to_owned(),
+        };
+        if is("Content-Length") {
+            let number = text()
+                .parse()
+                .map_err(|_| wrong("Content-Length", "a number"))?;
+            length = Some(number);
+        } else if is("Transfer-Encoding") {
+            is_chunked = text().eq_ignore_ascii_case("chunked");
+        } else if is(GENERATION_FIELD) {
+            let number = text()
+                .parse()
+                .map_err(|_| wrong(GENERATION_FIELD, "a number"))?;
+            head.generation = Some(number);
+        } else if is("Content-Range") {
+            head.content_range = content_range(text());
+        } else if is("Connection") {
+            head.is_last = text().eq_ignore_ascii_case("close");
+        } else if is("Age") {
+            head.age = text().parse().ok();
+        } else if is(status_field) {
+            head.cache_status = Some(text().to_owned());
+        }
+    }
+    head.framing = match (length, is_chunked) {
+        _ if is_head || status == 304 || status == 204 || status < 200 => Framing::Empty,
+        (_, true) => Framing::Chunked,
+        (Some(length), false) => Framing::Length(length),
+        (None, false) => Framing::Close,
+    };
+    Ok(Some((head, used)))
+}
+
+/// `bytes 0-9/100`.
+fn content_range(text: &str) -> Option<(u64, u64, u64)> {
+    let (range, len) = text.strip_prefix("bytes ")?.split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    Some((first.parse().ok()?, last.parse().ok()?, len.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(text: &str) -> Head {
+        let parsed = parse(text.as_bytes(), false, "X-Cache-Status").expect("readable");
+        parsed.expect("whole").0
+    }
+
+    #[test]
+    fn what_tells_the_end_of_a_body_is_found() {
+        for (fields, framing) in [
+            ("200 OK\r\nContent-Length: 5\r\n", Framing::Length(5)),
+            ("200 OK\r\nTransfer-Encoding: chunked\r\n", Framing::Chunked),
+            ("200 OK\r\n", Framing::Close),
+            ("304 Not Modified\r\nContent-Length: 5\r\n", Framing::Empty),
+        ] {
+            assert_eq!(
+                head(&format!("HTTP/1.1 {fields}\r\n")).framing,
+                framing,
+                "{fields}"
+            );
+        }
+    }
+
+    #[test]
+    fn fields_that_matter_are_read() {
+        let head = head(
+            "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 5-9/100\r\nAge: 3\r\n\
+             x-cache-status: HIT\r\nX-Generation: 4\r\nConnection: close\r\n\r\n",
+        );
+        assert_eq!(head.content_range, Some((5, 9, 100)));
+        assert_eq!(
+            (head.age, head.generation, head.is_last),
+            (Some(3), Some(4), true)
+        );
+        assert_eq!(head.cache_status.as_deref(), Some("HIT"));
+    }
+
+    #[test]
+    fn half_a_head_is_waited_for_and_a_broken_one_is_a_fault() {
+        assert!(matches!(
+            parse(b"HTTP/1.1 200 OK\r\nA: b", false, "X"),
+            Ok(None)
+        ));
+        assert!(parse(b"SMTP/1.1 200 OK\r\n\r\n", false, "X").is_err());
+        let text = b"HTTP/1.1 200 OK\r\nContent-Length: five\r\n\r\n";
+        assert!(parse(text, false, "X").is_err());
+    }
+}

@@ -1,0 +1,425 @@
+//! A client that believes nothing: it checks every byte of every answer.
+//!
+//! ```text
+//! Ask ──► connection (kept) ──► head: status, fields ──► body: each byte ──► Answer, or the Fault
+//! ```
+//!
+//! - `head`, `body` – HTTP/1.1 as it comes
+//! - `fault` – what can be wrong
+//!
+//! 1. A body is compared with `content.rs` as it arrives, and never held.
+//! 2. A request is sent again only if a kept connection ended before any byte of an answer, as
+//!    RFC 9112, section 9.3.1 allows; times count from the first attempt.
+//! 3. After a fault the connection is not used again.
+
+mod body;
+mod fault;
+mod head;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use self::body::{Body, Next};
+pub use self::fault::Fault;
+pub use self::head::{Framing, Head};
+use crate::content::Content;
+use crate::resource::Resource;
+
+/// Bytes that are read at one time.
+const READ: usize = 256 << 10;
+/// The longest head.
+const HEAD_MAX: usize = 256 << 10;
+
+/// Who is asked, and how.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// What `Host` says.
+    pub host: String,
+    /// The field that tells the cache status.
+    pub status_field: String,
+    /// The longest that an answer may take.
+    pub timeout: Duration,
+    /// How fast a client reads a body, in bytes a second; none: as it comes.
+    pub read_rate: Option<u64>,
+}
+
+/// What is wanted of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// All.
+    Whole,
+    /// From an offset up to another (excluded).
+    Part(u64, u64),
+    /// From an offset to the end.
+    From(u64),
+    /// So many bytes at the end.
+    Last(u64),
+}
+
+impl Want {
+    /// Start and end (excluded) of what must come of `len` bytes.
+    pub fn piece(self, len: u64) -> (u64, u64) {
+        match self {
+            Self::Whole => (0, len),
+            Self::Part(start, end) => (start.min(len), end.min(len)),
+            Self::From(start) => (start.min(len), len),
+            Self::Last(count) => (len.saturating_sub(count), len),
+        }
+    }
+
+    /// What `Range` says.
+    fn field(self) -> Option<String> {
+        match self {
+            Self::Whole => None,
+            Self::Part(start, end) => Some(format!("bytes={start}-{}", end.saturating_sub(1))),
+            Self::From(start) => Some(format!("bytes={start}-")),
+            Self::Last(count) => Some(format!("bytes=-{count}")),
+        }
+    }
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Of what.
+    pub resource: Resource,
+    /// What of it.
+    pub want: Want,
+    /// Method; only the answers of GET have a body that is compared.
+    pub method: std::borrow::Cow<'static, str>,
+    /// More fields: whole lines with their ends.
+    pub fields: String,
+    /// Cache statuses that are right; empty: any.
+    pub statuses: &'static [&'static str],
+    /// The oldest generation that is right.
+    pub oldest: u64,
+}
+
+impl Ask {
+    /// A GET of the whole.
+    pub fn get(resource: &Resource) -> Self {
+        Self {
+            resource: resource.clone(),
+            want: Want::Whole,
+            method: "GET".into(),
+            fields: String::new(),
+            statuses: &[],
+            oldest: 0,
+        }
+    }
+
+    /// The same for a piece.
+    pub fn part(resource: &Resource, want: Want) -> Self {
+        Self {
+            want,
+            ..Self::get(resource)
+        }
+    }
+
+    fn text(&self, host: &str) -> String {
+        let path = self.resource.path();
+        let range = self.want.field();
+        let range = range
+            .map(|range| format!("Range: {range}\r\n"))
+            .unwrap_or_default();
+        let Self { method, fields, .. } = self;
+        format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{range}{fields}\r\n")
+    }
+}
+
+/// An answer that was read to its end.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Its head.
+    pub head: Head,
+    /// Bytes of its body.
+    pub body_bytes: u64,
+    /// From the request to the first byte of the head.
+    pub first_byte: Duration,
+    /// From the request to the last byte of the body.
+    pub total: Duration,
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The answer, as far as it came.
+    pub answer: Option<Answer>,
+    /// What is wrong with it.
+    pub fault: Option<Fault>,
+}
+
+/// One user: one connection.
+#[derive(Debug)]
+pub struct Client {
+    target: Arc<Target>,
+    stream: Option<TcpStream>,
+    buf: BytesMut,
+}
+
+impl Client {
+    /// A client without a connection yet.
+    pub fn new(target: Arc<Target>) -> Self {
+        Self {
+            target,
+            stream: None,
+            buf: BytesMut::new(),
+        }
+    }
+
+    /// Ends the connection, so that the next request makes one.
+    pub fn hang_up(&mut self) {
+        self.stream = None;
+        self.buf.clear();
+    }
+
+    /// Asks, and reads and checks the answer.
+    pub async fn ask(&mut self, ask: &Ask) -> Outcome {
+        let timeout = self.target.timeout;
+        let mut reading = Reading::new(Instant::now());
+        let exchange = self.exchange(ask, &mut reading);
+        let ended = tokio::time::timeout(timeout, exchange).await;
+        let fault = ended.unwrap_or(Err(Fault::Timeout(timeout))).err();
+        let total = reading.began.elapsed();
+        let is_last = reading.head.as_ref().is_none_or(|head| head.is_last);
+        if fault.is_some() || is_last {
+            self.hang_up();
+        }
+        let first_byte = reading.first_byte.unwrap_or(total);
+        let answer = reading.head.map(|head| Answer {
+            head,
+            body_bytes: reading.body_bytes,
+            first_byte,
+            total,
+        });
+        Outcome { answer, fault }
+    }
+
+    async fn exchange(&mut self, ask: &Ask, reading: &mut Reading) -> Result<(), Fault> {
+        let text = ask.text(&self.target.host);
+        let is_kept = self.stream.is_some();
+        let mut sent = self.send_and_wait(&text, reading).await;
+        if matches!(sent, Err(Fault::NoHead(_))) && is_kept && self.buf.is_empty() {
+            // INVARIANT 2.
+            self.hang_up();
+            sent = self.send_and_wait(&text, reading).await;
+        }
+        sent?;
+        let head = self.read_head(ask).await?;
+        let status = head.status;
+        let checked = check_head(&head, ask);
+        let mut body = Body::new(head.framing);
+        reading.head = Some(head);
+        let content = match checked {
+            Ok(content) => content,
+            // An error page is read to its end, so that the connection can be used again.
+            Err(Fault::Status(_)) => None,
+            Err(fault) => return Err(fault),
+        };
+        self.read_body(&mut body, content.as_ref(), reading).await?;
+        if !self.buf.is_empty() {
+            return Err(Fault::Behind);
+        }
+        match checked_status(status, ask) {
+            true => Ok(()),
+            false => Err(Fault::Status(status)),
+        }
+    }
+
+    /// Sends the request, and waits for the first byte of an answer.
+    async fn send_and_wait(&mut self, text: &str, reading: &mut Reading) -> Result<(), Fault> {
+        if self.stream.is_none() {
+            let stream = TcpStream::connect(self.target.address)
+                .await
+                .map_err(Fault::Connect)?;
+            stream.set_nodelay(true).map_err(Fault::Connect)?;
+            self.stream = Some(stream);
+        }
+        let Some(stream) = self.stream.as_mut() else {
+            return Err(Fault::NoHead(io::ErrorKind::NotConnected.into()));
+        };
+        stream
+            .write_all(text.as_bytes())
+            .await
+            .map_err(Fault::NoHead)?;
+        self.read().await.map_err(Fault::NoHead)?;
+        reading.first_byte = Some(reading.began.elapsed());
+        Ok(())
+    }
+
+    /// Reads more; an end is an error.
+    async fn read(&mut self) -> io::Result<()> {
+        let Some(stream) = self.stream.as_mut() else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        self.buf.reserve(READ.saturating_sub(self.buf.len()).max(1));
+        match stream.read_buf(&mut self.buf).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+
+    async fn read_head(&mut self, ask: &Ask) -> Result<Head, Fault> {
+        loop {
+            let field = &self.target.status_field;
+            if let Some((head, used)) = head::parse(&self.buf, ask.method == "HEAD", field)? {
+                // What was parsed is in the buffer.
+                drop(self.buf.split_to(used));
+                if head.status >= 200 {
+                    return Ok(head);
+                }
+                continue;
+            }
+            if self.buf.len() > HEAD_MAX {
+                return Err(Fault::Head("too long".to_owned()));
+            }
+            self.read().await.map_err(Fault::NoHead)?;
+        }
+    }
+
+    async fn read_body(
+        &mut self,
+        body: &mut Body,
+        content: Option<&(Content, u64, u64)>,
+        reading: &mut Reading,
+    ) -> Result<(), Fault> {
+        loop {
+            match body.next(&mut self.buf)? {
+                Next::Over => break,
+                Next::Bytes(count) => {
+                    let bytes = self.buf.split_to(count);
+                    reading.take(&bytes, content)?;
+                    self.hold_back(reading).await;
+                }
+                Next::Read => match self.read().await {
+                    Ok(()) => {}
+                    Err(_) if body.may_end() => break,
+                    Err(_) => return Err(reading.truncated(content)),
+                },
+            }
+        }
+        match content {
+            Some((_, start, end)) if reading.body_bytes != end - start => {
+                Err(reading.truncated(content))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until a slow client would want more.
+    async fn hold_back(&self, reading: &Reading) {
+        if let Some(rate) = self.target.read_rate.filter(|rate| *rate > 0) {
+            let due = Duration::from_secs_f64(reading.body_bytes as f64 / rate as f64);
+            tokio::time::sleep_until((reading.began + due).into()).await;
+        }
+    }
+}
+
+/// How far an answer was read.
+#[derive(Debug)]
+struct Reading {
+    began: Instant,
+    first_byte: Option<Duration>,
+    head: Option<Head>,
+    body_bytes: u64,
+}
+
+impl Reading {
+    fn new(began: Instant) -> Self {
+        Self {
+            began,
+            first_byte: None,
+            head: None,
+            body_bytes: 0,
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8], content: Option<&(Content, u64, u64)>) -> Result<(), Fault> {
+        if let Some((content, start, end)) = content {
+            let wanted = end - start;
+            if self.body_bytes + bytes.len() as u64 > wanted {
+                return Err(Fault::TooLong { wanted });
+            }
+            content.check(start + self.body_bytes, bytes)?;
+        }
+        self.body_bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn truncated(&self, content: Option<&(Content, u64, u64)>) -> Fault {
+        Fault::Truncated {
+            got: self.body_bytes,
+            wanted: content.map_or(0, |(_, start, end)| end - start),
+        }
+    }
+}
+
+/// Whether a status is one that is right for a request.
+fn checked_status(status: u16, ask: &Ask) -> bool {
+    match (&*ask.method, ask.want) {
+        ("GET" | "HEAD", Want::Whole) => status == 200,
+        ("GET" | "HEAD", _) => status == 206,
+        _ => (200..300).contains(&status) || status == 404,
+    }
+}
+
+/// Checks a head; returns what the body must be: content, start and end (excluded).
+fn check_head(head: &Head, ask: &Ask) -> Result<Option<(Content, u64, u64)>, Fault> {
+    if !checked_status(head.status, ask) {
+        return Err(Fault::Status(head.status));
+    }
+    if let [wanted, ..] = ask.statuses {
+        let found = head.cache_status.as_deref().unwrap_or("-");
+        if !ask.statuses.contains(&found) {
+            return Err(Fault::CacheStatus {
+                found: found.to_owned(),
+                wanted: (*wanted).to_owned(),
+            });
+        }
+    }
+    if ask.method != "GET" {
+        return Ok(None);
+    }
+    let Some(generation) = head.generation else {
+        return Err(Fault::Field {
+            name: crate::origin::GENERATION_FIELD,
+            found: "nothing".to_owned(),
+            wanted: "the generation that the origin said".to_owned(),
+        });
+    };
+    if generation < ask.oldest {
+        return Err(Fault::TooOld {
+            found: generation,
+            wanted: ask.oldest,
+        });
+    }
+    let content = ask.resource.content(generation);
+    let (start, end) = ask.want.piece(content.len());
+    let wanted = match head.status {
+        206 => Some((start, end.saturating_sub(1), content.len())),
+        _ => None,
+    };
+    if head.content_range != wanted {
+        return Err(Fault::Field {
+            name: "Content-Range",
+            found: format!("{:?}", head.content_range),
+            wanted: format!("{wanted:?}"),
+        });
+    }
+    match head.framing {
+        Framing::Length(length) if length != end - start => Err(Fault::Field {
+            name: "Content-Length",
+            found: length.to_string(),
+            wanted: (end - start).to_string(),
+        }),
+        _ => Ok(Some((content, start, end))),
+    }
+}

@@ -1,0 +1,317 @@
+//! Words to what is wanted.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::load::Load;
+use crate::module::{Kind, Knobs};
+use crate::origin::OriginConf;
+use crate::report::Limit;
+
+/// Loads, verifies and compares caching HTTP proxies.
+///
+/// Bodies are computed from path, generation and offset, so every byte of every answer is checked:
+/// what is mixed, stale, shifted, cut or made up is found, and its place is named.
+#[derive(Debug, Parser)]
+#[command(name = "gauge", version)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Task {
+    /// Asks a server that runs already.
+    Run(RunArguments),
+    /// Is an origin, until it is interrupted.
+    Origin(OriginArguments),
+    /// Starts two servers in turn on one configuration, and compares them.
+    Compare(CompareArguments),
+}
+
+/// What users do, and how many of them.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LoadArguments {
+    /// What users do.
+    #[arg(value_enum)]
+    pub(crate) module: Kind,
+    /// Users: connections at one time.
+    #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
+    users: u16,
+    /// Threads that they share.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: u16,
+    /// Requests in all; 1000 if neither this nor --time is given.
+    #[arg(short = 'n', long)]
+    requests: Option<u64>,
+    /// The longest time, as 10s or 500ms.
+    #[arg(short, long, value_parser = duration)]
+    time: Option<Duration>,
+    /// Requests a second of all users together, sent at their time whatever the server does;
+    /// without it each user asks again when it has its answer.
+    #[arg(short, long)]
+    rate: Option<f64>,
+    /// Bytes of a body, as 1m; the median for zipf and soak.
+    #[arg(long, default_value = "64k", value_parser = size)]
+    size: u64,
+    /// Resources.
+    #[arg(long, default_value_t = 100)]
+    objects: u64,
+    /// For how long the server keeps an answer fresh (micro).
+    #[arg(long, default_value = "1s", value_parser = duration)]
+    ttl: Duration,
+    /// How steep popularity is (zipf, soak).
+    #[arg(long, default_value_t = 1.0)]
+    alpha: f64,
+    /// The longest time of a first byte behind the first of all (coalesce).
+    #[arg(long, default_value = "100ms", value_parser = duration)]
+    behind: Duration,
+    /// The method that purges (purge).
+    #[arg(long, default_value = "PURGE")]
+    purge_method: String,
+    /// Where chances begin; the same seed asks for the same.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The longest that an answer may take.
+    #[arg(long, default_value = "60s", value_parser = duration)]
+    timeout: Duration,
+    /// Bytes a second that each user reads; without it as fast as they come.
+    #[arg(long, value_parser = size)]
+    read_rate: Option<u64>,
+    /// The field that tells the cache status.
+    #[arg(long, default_value = "X-Cache-Status")]
+    status_field: String,
+}
+
+impl LoadArguments {
+    /// How much is asked.
+    pub(crate) fn load(&self) -> Load {
+        let requests = match (self.requests, self.time) {
+            (None, None) => Some(1000),
+            (requests, _) => requests,
+        };
+        Load {
+            users: usize::from(self.users),
+            threads: usize::from(self.threads),
+            requests,
+            time: self.time,
+            rate: self.rate.filter(|rate| *rate > 0.0),
+            seed: self.seed,
+        }
+    }
+
+    /// What can be chosen about the module; `run` is part of all paths.
+    pub(crate) fn knobs(&self, run: String) -> Knobs {
+        Knobs {
+            size: self.size,
+            objects: self.objects,
+            ttl: self.ttl,
+            alpha: self.alpha,
+            behind: self.behind,
+            purge_method: self.purge_method.clone(),
+            run,
+        }
+    }
+
+    /// Who is asked, and how.
+    pub(crate) fn target(&self, address: SocketAddr, host: String) -> crate::client::Target {
+        crate::client::Target {
+            address,
+            host,
+            status_field: self.status_field.clone(),
+            timeout: self.timeout,
+            read_rate: self.read_rate,
+        }
+    }
+}
+
+/// How an origin behaves.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct OriginArguments {
+    /// Where the built-in origin listens.
+    #[arg(long = "origin", value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Time between a request and the head of the origin's answer.
+    #[arg(long, default_value = "0ms", value_parser = duration)]
+    delay: Duration,
+    /// Up to this much more, at random.
+    #[arg(long, default_value = "0ms", value_parser = duration)]
+    jitter: Duration,
+    /// Bytes a second on each connection of the origin.
+    #[arg(long, value_parser = size)]
+    origin_rate: Option<u64>,
+    /// Bytes a second on all its connections together.
+    #[arg(long, value_parser = size)]
+    origin_rate_total: Option<u64>,
+    /// The part of the requests that the origin answers with 503, from 0 to 1.
+    #[arg(long, default_value_t = 0.0)]
+    failures: f64,
+    /// The part of its answers that end in the middle of their body, from 0 to 1.
+    #[arg(long, default_value_t = 0.0)]
+    cuts: f64,
+    /// All resources change once in so much time.
+    #[arg(long, value_parser = duration)]
+    change: Option<Duration>,
+    /// The origin knows no ranges.
+    #[arg(long)]
+    no_ranges: bool,
+    /// The origin has no ETag, and knows no conditions.
+    #[arg(long)]
+    no_validators: bool,
+    /// What Cache-Control says.
+    #[arg(long)]
+    cache_control: Option<String>,
+}
+
+impl OriginArguments {
+    /// How it behaves; it listens where the words say, or where the system chooses.
+    pub(crate) fn conf(&self, seed: u64) -> OriginConf {
+        let usual = OriginConf::new();
+        OriginConf {
+            listen: self.listen.unwrap_or(usual.listen),
+            delay: self.delay,
+            jitter: self.jitter,
+            rate: self.origin_rate,
+            rate_total: self.origin_rate_total,
+            failures: self.failures,
+            cuts: self.cuts,
+            change: self.change,
+            has_ranges: !self.no_ranges,
+            has_validators: !self.no_validators,
+            cache_control: self.cache_control.clone(),
+            seed,
+        }
+    }
+}
+
+/// Where a report goes, and what it must keep to.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct OutputArguments {
+    /// Writes the report as JSON; - is the standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Writes a page with charts.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// A limit, as 'ttfb.p99 > 5ms' or 'hit_ratio < 90%'; above or below it the run has failed.
+    #[arg(long = "fail-if", value_name = "LIMIT")]
+    pub(crate) limits: Vec<Limit>,
+    /// No bar.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// `gauge run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    #[command(flatten)]
+    pub(crate) load: LoadArguments,
+    /// The server, as http://127.0.0.1:8080.
+    #[arg(long)]
+    pub(crate) url: String,
+    /// What Host says; without it what the URL says.
+    #[arg(long)]
+    pub(crate) host: Option<String>,
+    #[command(flatten)]
+    pub(crate) origin: OriginArguments,
+    #[command(flatten)]
+    pub(crate) output: OutputArguments,
+}
+
+/// `gauge compare`.
+///
+/// In commands and configuration {port} stands for where the server shall listen, {origin} for the
+/// address of the built-in origin, {dir} for a directory of its own, and {conf} for the
+/// configuration with all this put in. Servers must stay in the foreground.
+#[derive(Debug, Args)]
+pub(crate) struct CompareArguments {
+    #[command(flatten)]
+    pub(crate) load: LoadArguments,
+    /// Command of the first server, as 'nginx -c {conf} -p {dir}'.
+    #[arg(long)]
+    pub(crate) a: String,
+    /// Command of the second.
+    #[arg(long)]
+    pub(crate) b: String,
+    /// The configuration of both.
+    #[arg(long)]
+    pub(crate) conf: PathBuf,
+    /// How often each is measured, in turn.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: u32,
+    /// Asks for everything once before it is measured.
+    #[arg(long)]
+    pub(crate) warm: bool,
+    /// A command that runs the servers inside itself, as 'valgrind --log-file={log}'; what it
+    /// writes to {log} is printed.
+    #[arg(long)]
+    pub(crate) under: Option<String>,
+    /// Cores of the servers, as 0 or 0,1 (taskset).
+    #[arg(long)]
+    pub(crate) cores: Option<String>,
+    #[command(flatten)]
+    pub(crate) origin: OriginArguments,
+    #[command(flatten)]
+    pub(crate) output: OutputArguments,
+}
+
+/// `500ms`, `2s`, `5m`, `1h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let units = [
+        ("us", 1e-6),
+        ("ms", 1e-3),
+        ("s", 1.0),
+        ("m", 60.0),
+        ("h", 3600.0),
+    ];
+    let unit = units
+        .iter()
+        .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)));
+    let wrong = || format!("{text}: wanted a time with its unit, as 500ms or 2s");
+    let (number, factor) = unit.ok_or_else(wrong)?;
+    let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+    Duration::try_from_secs_f64(number * factor).map_err(|_| wrong())
+}
+
+/// `100`, `64k`, `1m`, `10g`: powers of 1024.
+fn size(text: &str) -> Result<u64, String> {
+    let lower = text.to_ascii_lowercase();
+    let units = [("k", 10), ("m", 20), ("g", 30)];
+    let unit = units
+        .iter()
+        .find_map(|(unit, shift)| Some((lower.strip_suffix(unit)?, *shift)));
+    let (number, shift) = unit.unwrap_or((&lower, 0));
+    let number: Option<u64> = number.trim().parse().ok();
+    let size = number.and_then(|number| number.checked_mul(1 << shift));
+    size.ok_or_else(|| format!("{text}: wanted a number of bytes, as 100, 64k or 1m"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn times_and_sizes_have_units() {
+        assert_eq!(duration("1500us"), Ok(Duration::from_micros(1500)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(
+            (size("64k"), size("7"), size("2G")),
+            (Ok(65536), Ok(7), Ok(2 << 30))
+        );
+        for text in ["", "5", "x ms", "-1s", "1e300h"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+        for text in ["", "k", "-1", "99999999999999g"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! `gauge run` and `gauge origin`.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+
+use super::arguments::{OriginArguments, OutputArguments, RunArguments};
+use super::{Verdict, watch};
+use crate::load::{self, Shared};
+use crate::module::Module;
+use crate::origin::Origin;
+use crate::report::{self, Report};
+
+/// Asks a server that runs.
+pub(crate) fn run(wanted: &RunArguments) -> Result<Verdict> {
+    let (address, host) = server(&wanted.url)?;
+    let host = wanted.host.clone().unwrap_or(host);
+    let origin = match wanted.origin.listen {
+        Some(_) => Some(Origin::start(wanted.origin.conf(wanted.load.load().seed))?),
+        None => None,
+    };
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let module = Module::new(
+        wanted.load.module,
+        wanted.load.knobs(format!("{:x}", since.as_millis())),
+    );
+    if module.needs_origin() && origin.is_none() {
+        bail!(
+            "this module needs the built-in origin: give --origin ADDRESS:PORT, and have the server ask there"
+        );
+    }
+    let target = wanted.load.target(address, host);
+    let shared = Arc::new(Shared::new(target, origin, wanted.load.load()));
+    let report = measure(&shared, &Arc::new(module), wanted.output.quiet)?;
+    print(&wanted.output, &report::table(&report));
+    let verdict = judge(&wanted.output, "run", &report);
+    write_files(&wanted.output, "gauge", &[("run".to_owned(), report)])?;
+    Ok(verdict)
+}
+
+/// Runs all users, and sums up.
+pub(crate) fn measure(
+    shared: &Arc<Shared>,
+    module: &Arc<Module>,
+    is_quiet: bool,
+) -> Result<Report> {
+    let record = watch(shared, is_quiet, || load::run(shared, module))??;
+    Ok(Report::new(
+        module,
+        shared,
+        &record,
+        shared.began().elapsed(),
+    ))
+}
+
+/// Whether a report is right and within its limits; what is not is told.
+pub(crate) fn judge(output: &OutputArguments, name: &str, report: &Report) -> Verdict {
+    let broken = output
+        .limits
+        .iter()
+        .filter_map(|limit| limit.broken(report));
+    let broken: Vec<String> = broken.collect();
+    for text in &broken {
+        eprintln!("gauge: {name}: limit broken: {text}");
+    }
+    match report.is_right() && broken.is_empty() {
+        true => Verdict::Right,
+        false => Verdict::Wrong,
+    }
+}
+
+/// Prints what a person reads, unless the standard output has the JSON.
+pub(crate) fn print(output: &OutputArguments, text: &str) {
+    if output.json.as_deref() != Some(Path::new("-")) {
+        println!("{text}");
+    }
+}
+
+/// Writes reports where they are wanted.
+pub(crate) fn write_files(
+    output: &OutputArguments,
+    title: &str,
+    reports: &[(String, Report)],
+) -> Result<()> {
+    if let Some(path) = &output.json {
+        let text = match reports {
+            [(_, report)] => serde_json::to_string_pretty(report)?,
+            reports => serde_json::to_string_pretty(reports)?,
+        };
+        match path == Path::new("-") {
+            true => println!("{text}"),
+            false => write(path, &text)?,
+        }
+    }
+    match &output.html {
+        Some(path) => write(path, &report::page(title, reports)),
+        None => Ok(()),
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Is an origin until it is interrupted.
+pub(crate) fn serve(wanted: &OriginArguments) -> Result<Verdict> {
+    let origin = Origin::start(wanted.conf(1))?;
+    eprintln!("origin on {}; Ctrl-C ends it", origin.address());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(tokio::signal::ctrl_c())?;
+    println!("{}", serde_json::to_string_pretty(&origin.counts())?);
+    Ok(Verdict::Right)
+}
+
+/// Address and host of `http://HOST[:PORT]`.
+fn server(url: &str) -> Result<(SocketAddr, String)> {
+    let Some(rest) = url.strip_prefix("http://") else {
+        bail!("{url}: wanted http://HOST[:PORT]; TLS is not there yet");
+    };
+    let host = rest.trim_end_matches('/');
+    if host.contains('/') {
+        bail!("{url}: the module chooses the path");
+    }
+    let has_port = host
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let named = if has_port {
+        host.to_owned()
+    } else {
+        format!("{host}:80")
+    };
+    let mut found = named
+        .to_socket_addrs()
+        .with_context(|| format!("{url}: unknown host"))?;
+    let address = found
+        .next()
+        .with_context(|| format!("{url}: the host has no address"))?;
+    Ok((address, host.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_names_a_server() {
+        let (address, host) = server("http://127.0.0.1:8080/").expect("a URL");
+        assert_eq!((address.port(), host.as_str()), (8080, "127.0.0.1:8080"));
+        assert_eq!(server("http://127.0.0.1").expect("a URL").0.port(), 80);
+        for url in ["127.0.0.1", "https://127.0.0.1", "http://127.0.0.1/a"] {
+            assert!(server(url).is_err(), "{url}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! A server in a directory of its own.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::process::Usage;
+use crate::command::CompareArguments;
+
+/// How long a server may take to listen, and to end; a checker makes it slow.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Time between two looks.
+const TICK: Duration = Duration::from_millis(20);
+/// Lines of a log that are shown.
+const LOG_LINES: usize = 40;
+
+/// A running server.
+#[derive(Debug)]
+pub(super) struct Server {
+    child: Child,
+    address: SocketAddr,
+    dir: PathBuf,
+    has_checker: bool,
+}
+
+impl Server {
+    /// Starts it, and waits until it listens.
+    pub(super) fn start(
+        wanted: &CompareArguments,
+        command: &str,
+        origin: SocketAddr,
+    ) -> Result<Self> {
+        let template = fs::read_to_string(&wanted.conf)
+            .with_context(|| format!("cannot read {}", wanted.conf.display()))?;
+        let address = free_address()?;
+        let dir = new_dir()?;
+        let conf = dir.join("gauge.conf");
+        let put_in = |text: &str| {
+            text.replace("{port}", &address.port().to_string())
+                .replace("{origin}", &origin.to_string())
+                .replace("{dir}", &dir.display().to_string())
+                .replace("{conf}", &conf.display().to_string())
+                .replace("{log}", &dir.join("checker.log").display().to_string())
+        };
+        fs::write(&conf, put_in(&template))?;
+        let mut words = Vec::new();
+        if let Some(cores) = &wanted.cores {
+            words.extend(["taskset", "-c", cores].map(str::to_owned));
+        }
+        if let Some(under) = &wanted.under {
+            words.extend(put_in(under).split_whitespace().map(str::to_owned));
+        }
+        words.extend(put_in(command).split_whitespace().map(str::to_owned));
+        let Some((program, words)) = words.split_first() else {
+            bail!("the command of a server is empty");
+        };
+        let log = fs::File::create(dir.join("server.log"))?;
+        let child = Command::new(program)
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("cannot start {program}"))?;
+        let mut server = Self {
+            child,
+            address,
+            dir,
+            has_checker: wanted.under.is_some(),
+        };
+        server.wait_until_there(command)?;
+        Ok(server)
+    }
+
+    fn wait_until_there(&mut self, command: &str) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(self.address).is_err() {
+            if let Some(status) = self.child.try_wait()? {
+                bail!(
+                    "{command}: ended with {status}\n{}",
+                    tail(&self.dir.join("server.log"))
+                );
+            }
+            if Instant::now() > deadline {
+                bail!("{command}: does not listen on {}", self.address);
+            }
+            std::thread::sleep(TICK);
+        }
+        Ok(())
+    }
+
+    /// Where it listens.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it used so far.
+    pub(super) fn usage(&self) -> Result<Usage> {
+        Usage::of(self.child.id())
+    }
+
+    /// Bytes of disk that its directory takes.
+    pub(super) fn disk_bytes(&self) -> u64 {
+        disk_bytes(&self.dir)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            // It may have ended by itself.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > deadline {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                break;
+            }
+            std::thread::sleep(TICK);
+        }
+        if self.has_checker {
+            eprintln!("{}", tail(&self.dir.join("checker.log")));
+        }
+        if let Err(error) = fs::remove_dir_all(&self.dir) {
+            eprintln!("gauge: {} stays: {error}", self.dir.display());
+        }
+    }
+}
+
+/// The last lines of a file.
+fn tail(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    let first = lines.len().saturating_sub(LOG_LINES);
+    lines[first..].join("\n")
+}
+
+/// An address that nobody listens on.
+fn free_address() -> Result<SocketAddr> {
+    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+    Ok(listener.local_addr()?)
+}
+
+/// A directory that was not there; its name has nothing that a command line takes apart.
+fn new_dir() -> Result<PathBuf> {
+    let base = std::env::temp_dir();
+    for number in 0..10_000_u32 {
+        let dir = base.join(format!("gauge-{}-{number}", std::process::id()));
+        match fs::create_dir(&dir) {
+            Ok(()) => return Ok(dir),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot make {}", dir.display()));
+            }
+        }
+    }
+    bail!("too many directories of this process in {}", base.display());
+}
+
+/// Bytes of disk that a directory takes.
+fn disk_bytes(dir: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(entries) = fs::read_dir(dir) else {
+        return 0;
+    };
+    let of = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(found) if found.is_dir() => disk_bytes(&entry.path()),
+        Ok(found) => found.blocks() * 512,
+        Err(_) => 0,
+    };
+    entries.filter_map(Result::ok).map(of).sum()
+}

@@ -1,0 +1,31 @@
+//! `gauge`: loads, verifies and compares caching HTTP proxies.
+//!
+//! ```text
+//! origin ◄── server under test ◄── users of a module ──► record ──► report ──► limits
+//!  counts what it is asked           check every byte      times, faults, claims
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | [`content`], [`resource`] | what a body must be |
+//! | [`origin`] | the built-in origin |
+//! | [`client`] | a connection that checks what comes |
+//! | [`load`] | users, and what they saw |
+//! | [`module`] | what users do |
+//! | [`report`] | what came of it |
+//! | `compare` | two servers in turn on one configuration |
+//! | `command` | the command line |
+//!
+//! It knows nothing of the server that it judges but HTTP, and imports none of its code.
+
+pub mod client;
+mod command;
+mod compare;
+pub mod content;
+pub mod load;
+pub mod module;
+pub mod origin;
+pub mod report;
+pub mod resource;
+
+pub use command::run;

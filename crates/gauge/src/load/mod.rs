@@ -1,0 +1,277 @@
+//! Users that ask at one time, and what is known of all their answers.
+//!
+//! ```text
+//! threads ── each a runtime ── users ── each a connection:  turn ► ask ► record ► turn ► …
+//! ```
+//!
+//! Closed loop: a user asks again when it has its answer. Open loop: request k is due at k / rate
+//! after the start, whoever is free asks it, and its times count from when it was due, so that a
+//! server that stalls cannot hide the requests that it kept from being sent (coordinated omission).
+//!
+//! - `record` – times, counts and faults of one thread, and their sum
+//!
+//! 1. No more requests than the bound are sent, and none after the time is over or an interrupt;
+//!    what was sent by then is read to its end.
+//! 2. What a user does depends on the seed and its number alone, but for what others do.
+
+mod record;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use tokio::sync::Barrier;
+use tokio::task::LocalSet;
+
+pub use self::record::{Faults, Record, Second};
+use crate::client::{Answer, Ask, Client, Target};
+use crate::module::Module;
+use crate::origin::Origin;
+
+/// How much is asked.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// Users: connections.
+    pub users: usize,
+    /// Threads that they share.
+    pub threads: usize,
+    /// Requests in all; none: as many as go into the time.
+    pub requests: Option<u64>,
+    /// The longest time; none: until all requests are done.
+    pub time: Option<Duration>,
+    /// Requests a second of all users together (open loop); none: as fast as they go.
+    pub rate: Option<f64>,
+    /// Where chances begin.
+    pub seed: u64,
+}
+
+/// What all users share.
+#[derive(Debug)]
+pub struct Shared {
+    /// Who is asked.
+    pub target: Arc<Target>,
+    /// The built-in origin, if there is one.
+    pub origin: Option<Origin>,
+    /// How much is asked.
+    pub load: Load,
+    /// Where all users meet.
+    pub meeting: Barrier,
+    tickets: AtomicU64,
+    began: OnceLock<Instant>,
+    is_over: AtomicBool,
+    done: AtomicU64,
+    bytes: AtomicU64,
+    faults: AtomicU64,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Answers.
+    pub requests: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Answers with a fault.
+    pub faults: u64,
+}
+
+impl Shared {
+    /// What users share before they begin.
+    pub fn new(target: Target, origin: Option<Origin>, load: Load) -> Self {
+        Self {
+            target: Arc::new(target),
+            origin,
+            meeting: Barrier::new(load.users.max(1)),
+            load,
+            tickets: AtomicU64::new(0),
+            began: OnceLock::new(),
+            is_over: AtomicBool::new(false),
+            done: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            faults: AtomicU64::new(0),
+        }
+    }
+
+    /// When the first user began.
+    pub fn began(&self) -> Instant {
+        *self.began.get_or_init(Instant::now)
+    }
+
+    /// Sends nothing more.
+    pub fn stop(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether nothing more is sent.
+    pub fn is_over(&self) -> bool {
+        let is_late = |time: Duration| self.began().elapsed() >= time;
+        let is_done = |requests: u64| self.tickets.load(Ordering::SeqCst) >= requests;
+        self.is_over.load(Ordering::SeqCst)
+            || self.load.time.is_some_and(is_late)
+            || self.load.requests.is_some_and(is_done)
+    }
+
+    /// How far the run is.
+    pub fn progress(&self) -> Progress {
+        Progress {
+            requests: self.done.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            faults: self.faults.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The number of the next request, unless there shall be no more.
+    fn ticket(&self) -> Option<u64> {
+        if self.is_over() {
+            return None;
+        }
+        let ticket = self.tickets.fetch_add(1, Ordering::SeqCst);
+        let is_wanted = self.load.requests.is_none_or(|requests| ticket < requests);
+        is_wanted.then_some(ticket)
+    }
+}
+
+/// One user.
+#[derive(Debug)]
+pub struct User {
+    /// Its number, from 0.
+    pub number: usize,
+    /// Its chances.
+    pub random: fastrand::Rng,
+    /// What all users share.
+    pub shared: Arc<Shared>,
+    /// What it saw.
+    pub record: Record,
+    client: Client,
+    due: Option<Instant>,
+}
+
+impl User {
+    fn new(number: usize, shared: &Arc<Shared>) -> Self {
+        // Seeds of neighbours must not make like chances: the generator mixes them.
+        let seed = shared.load.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number as u64;
+        Self {
+            number,
+            random: fastrand::Rng::with_seed(seed),
+            client: Client::new(Arc::clone(&shared.target)),
+            record: Record::new(shared.began()),
+            shared: Arc::clone(shared),
+            due: None,
+        }
+    }
+
+    /// The number of the request that this user may send now; none when the run is over. With a
+    /// rate it waits until the request is due.
+    pub async fn turn(&mut self) -> Option<u64> {
+        let ticket = self.shared.ticket()?;
+        if let Some(rate) = self.shared.load.rate {
+            let due = self.shared.began() + Duration::from_secs_f64(ticket as f64 / rate);
+            tokio::time::sleep_until(due.into()).await;
+            self.due = Some(due);
+        }
+        Some(ticket)
+    }
+
+    /// Asks, checks, and records what came; none if something was wrong.
+    pub async fn ask(&mut self, ask: &Ask) -> Option<Answer> {
+        let late = self.due.take().map_or(Duration::ZERO, |due| due.elapsed());
+        let outcome = self.client.ask(ask).await;
+        let shared = &self.shared;
+        shared.done.fetch_add(1, Ordering::Relaxed);
+        if let Some(answer) = &outcome.answer {
+            shared.bytes.fetch_add(answer.body_bytes, Ordering::Relaxed);
+            self.record.answer(answer, late);
+        }
+        match outcome.fault {
+            None => outcome.answer,
+            Some(fault) => {
+                shared.faults.fetch_add(1, Ordering::Relaxed);
+                self.record.fault(fault.kind(), || {
+                    format!("{} {:?}: {fault}", ask.resource.path(), ask.want)
+                });
+                if matches!(fault, crate::client::Fault::Connect(_)) {
+                    // A server that is not there must not be asked a million times a second.
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                None
+            }
+        }
+    }
+
+    /// As [`User::ask`], outside of what is measured: only faults are recorded.
+    pub async fn prepare(&mut self, ask: &Ask) -> Option<Answer> {
+        let outcome = self.client.ask(ask).await;
+        match outcome.fault {
+            None => outcome.answer,
+            Some(fault) => {
+                self.record.fault(fault.kind(), || {
+                    format!("{} (before the load): {fault}", ask.resource.path())
+                });
+                None
+            }
+        }
+    }
+
+    /// Waits for all users. True for one of them, which the others do not wait for further.
+    pub async fn meet(&self) -> bool {
+        self.shared.meeting.wait().await.is_leader()
+    }
+
+    /// Ends the connection.
+    pub fn hang_up(&mut self) {
+        self.client.hang_up();
+    }
+}
+
+/// Runs all users to their end; returns what they saw.
+pub fn run(shared: &Arc<Shared>, module: &Arc<Module>) -> Result<Record> {
+    let threads = shared.load.threads.clamp(1, shared.load.users.max(1));
+    shared.began();
+    let mut running = Vec::new();
+    for thread in 0..threads {
+        let (shared, module) = (Arc::clone(shared), Arc::clone(module));
+        let spawned = std::thread::Builder::new()
+            .name(format!("users-{thread}"))
+            .spawn(move || run_thread(thread, threads, &shared, &module));
+        running.push(spawned.context("cannot start a thread")?);
+    }
+    let mut sum = Record::new(shared.began());
+    for thread in running {
+        match thread.join() {
+            Ok(record) => sum.add(&record?),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+    Ok(sum)
+}
+
+fn run_thread(
+    thread: usize,
+    threads: usize,
+    shared: &Arc<Shared>,
+    module: &Arc<Module>,
+) -> Result<Record> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let users = LocalSet::new();
+    let numbers = (thread..shared.load.users).step_by(threads);
+    let running: Vec<_> = numbers
+        .map(|number| {
+            let mut user = User::new(number, shared);
+            let module = Arc::clone(module);
+            users.spawn_local(async move {
+                module.run(&mut user).await;
+                user.record
+            })
+        })
+        .collect();
+    users.block_on(&runtime, async {
+        let mut sum = Record::new(shared.began());
+        for user in running {
+            sum.add(&user.await.context("a user panicked")?);
+        }
+        Ok(sum)
+    })
+}

@@ -1,0 +1,7 @@
+//! The `gauge` program.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    millpond_gauge::run(std::env::args_os())
+}

@@ -1,0 +1,60 @@
+//! How an origin behaves.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How an origin behaves.
+#[derive(Clone, Debug)]
+pub struct OriginConf {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Time between a request and the head of its answer.
+    pub delay: Duration,
+    /// Up to this much more, at random.
+    pub jitter: Duration,
+    /// Bytes a second on each connection; none: no limit.
+    pub rate: Option<u64>,
+    /// Bytes a second on all connections together; none: no limit.
+    pub rate_total: Option<u64>,
+    /// The part of requests that are answered with 503.
+    pub failures: f64,
+    /// The part of answers that end in the middle of their body.
+    pub cuts: f64,
+    /// All resources change once in so much time; none: never.
+    pub change: Option<Duration>,
+    /// Whether ranges are answered with 206.
+    pub has_ranges: bool,
+    /// Whether answers have `ETag` and `Last-Modified`, and conditions are obeyed.
+    pub has_validators: bool,
+    /// What `Cache-Control` says; none: there is no such field.
+    pub cache_control: Option<String>,
+    /// Where its chances begin.
+    pub seed: u64,
+}
+
+impl OriginConf {
+    /// One that answers at once and never changes, on a port of the loopback interface that the
+    /// system chooses.
+    pub fn new() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            delay: Duration::ZERO,
+            jitter: Duration::ZERO,
+            rate: None,
+            rate_total: None,
+            failures: 0.0,
+            cuts: 0.0,
+            change: None,
+            has_ranges: true,
+            has_validators: true,
+            cache_control: None,
+            seed: 1,
+        }
+    }
+}
+
+impl Default for OriginConf {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,200 @@
+//! A connection to an origin: requests in, answers out, at the pace of the configuration.
+
+use std::io;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::Shared;
+use super::answer::{self, Asking, Reply};
+use super::pace::Pace;
+use crate::content::Content;
+
+/// The longest head of a request.
+const HEAD_MAX: usize = 64 << 10;
+
+/// Answers requests until the connection ends.
+pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+    shared.counters.connected();
+    let mut connection = Connection {
+        stream,
+        unread: Vec::new(),
+        shared,
+    };
+    // Who closes a connection does not want to hear about it.
+    while let Ok(Some(asking)) = connection.read().await {
+        if !matches!(connection.answer(&asking).await, Ok(true)) {
+            return;
+        }
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    unread: Vec<u8>,
+    shared: Arc<Shared>,
+}
+
+impl Connection {
+    /// The next request; none when there is none.
+    async fn read(&mut self) -> io::Result<Option<Asking>> {
+        loop {
+            if let Some((asking, used)) = parse(&self.unread)? {
+                self.unread.drain(..used);
+                return Ok(Some(asking));
+            }
+            if self.unread.len() > HEAD_MAX {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            if self.stream.read_buf(&mut self.unread).await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Answers; whether the connection goes on.
+    async fn answer(&mut self, asking: &Asking) -> io::Result<bool> {
+        let shared = Arc::clone(&self.shared);
+        let path = asking.target.split('?').next().unwrap_or_default();
+        let running = shared.counters.begin(path);
+        let wait = shared.conf.delay + shared.conf.jitter.mul_f64(shared.chance());
+        if wait > Duration::ZERO {
+            tokio::time::sleep(wait).await;
+        }
+        if shared.is_failing.load(std::sync::atomic::Ordering::SeqCst)
+            || shared.chance() < shared.conf.failures
+        {
+            shared.counters.failed();
+            drop(running);
+            let head = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
+            self.stream.write_all(head).await?;
+            return Ok(!asking.is_last);
+        }
+        let reply = answer::reply(asking, shared.generation(), &shared.conf);
+        if reply.status == 304 {
+            shared.counters.not_modified();
+        }
+        let is_whole = self.send(path, &reply, asking.is_last).await?;
+        Ok(is_whole && !asking.is_last)
+    }
+
+    /// Sends head and body; whether it was not cut.
+    async fn send(&mut self, path: &str, reply: &Reply, is_last: bool) -> io::Result<bool> {
+        let connection = if is_last { "Connection: close\r\n" } else { "" };
+        let Reply { status, fields, .. } = reply;
+        let head = format!(
+            "HTTP/1.1 {status} {}\r\n{fields}{connection}\r\n",
+            reason(*status)
+        );
+        let mut out = head.into_bytes();
+        let (start, end) = reply.piece;
+        let Some(content) = reply.content else {
+            self.stream.write_all(&out).await?;
+            return Ok(true);
+        };
+        let is_cut = self.shared.chance() < self.shared.conf.cuts && end - start > 1;
+        let last = if is_cut {
+            start + (end - start) / 2
+        } else {
+            end
+        };
+        self.body(path, &content, (start, last), &mut out).await?;
+        if is_cut {
+            self.shared.counters.cut();
+        }
+        Ok(!is_cut)
+    }
+
+    /// Sends what is in `out`, and a piece of a body.
+    async fn body(
+        &mut self,
+        path: &str,
+        content: &Content,
+        (start, end): (u64, u64),
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let mut pace = Pace::new(self.shared.conf.rate);
+        let mut at = start;
+        let mut counted = None;
+        while at < end {
+            let piece = pace.piece().min(self.total_piece());
+            let len = piece.min(usize::try_from(end - at).unwrap_or(usize::MAX));
+            let begins = out.len();
+            out.resize(begins + len, 0);
+            content.write(at, &mut out[begins..]);
+            self.wait_for(&mut pace, len).await;
+            counted = self.shared.counters.sent(path, at, len as u64, counted);
+            self.stream.write_all(out).await?;
+            out.clear();
+            at += len as u64;
+        }
+        self.stream.write_all(out).await
+    }
+
+    fn total_piece(&self) -> usize {
+        let pace = self.shared.pace.lock();
+        pace.unwrap_or_else(PoisonError::into_inner).piece()
+    }
+
+    /// Waits until `len` bytes may go by both rates.
+    async fn wait_for(&self, own: &mut Pace, len: usize) {
+        let now = Instant::now();
+        let all = {
+            let pace = self.shared.pace.lock();
+            pace.unwrap_or_else(PoisonError::into_inner).take(len, now)
+        };
+        if let Some(at) = own.take(len, now).max(all) {
+            tokio::time::sleep_until(at.into()).await;
+        }
+    }
+}
+
+/// A request at the beginning of `bytes` and its length, if all of it is there.
+fn parse(bytes: &[u8]) -> io::Result<Option<(Asking, usize)>> {
+    let mut fields = [httparse::EMPTY_HEADER; 128];
+    let mut request = httparse::Request::new(&mut fields);
+    let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
+    let httparse::Status::Complete(used) = request.parse(bytes).map_err(invalid)? else {
+        return Ok(None);
+    };
+    let field = |name: &str| {
+        let found = request
+            .headers
+            .iter()
+            .find(|field| field.name.eq_ignore_ascii_case(name));
+        found.map(|field| String::from_utf8_lossy(field.value).into_owned())
+    };
+    let connection = field("Connection").unwrap_or_default().to_ascii_lowercase();
+    let is_last = match request.version {
+        Some(0) => connection != "keep-alive",
+        _ => connection == "close",
+    };
+    let body: usize = field("Content-Length")
+        .and_then(|len| len.parse().ok())
+        .unwrap_or(0);
+    if bytes.len() < used + body {
+        return Ok(None);
+    }
+    let asking = Asking {
+        target: request.path.unwrap_or("/").to_owned(),
+        is_head: request.method == Some("HEAD"),
+        range: field("Range"),
+        if_range: field("If-Range"),
+        if_none_match: field("If-None-Match"),
+        is_last,
+    };
+    Ok(Some((asking, used + body)))
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        206 => "Partial Content",
+        304 => "Not Modified",
+        404 => "Not Found",
+        416 => "Range Not Satisfiable",
+        _ => "Unknown",
+    }
+}

@@ -1,0 +1,190 @@
+//! The built-in origin: computes every body, misbehaves as it is told, and counts what it is asked.
+//!
+//! ```text
+//! /any/name-SIZE[.suffix] ──► SIZE bytes of content.rs, in the generation of the moment
+//! ```
+//!
+//! An answer says which generation it is (`X-Generation`, and `ETag: "g-N"` where there are
+//! validators), so that a client can check the body of an answer that was stored long ago.
+//!
+//! - `conf` – how it behaves
+//! - `answer` – request to answer, without sockets
+//! - `connection` – the bytes of it
+//! - `pace` – rates
+//! - `count` – what was asked
+//!
+//! 1. What is counted for a request is counted before its last byte is sent.
+//! 2. It runs on one thread of its own, which ends with the [`Origin`].
+
+mod answer;
+mod conf;
+mod connection;
+mod count;
+mod pace;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::task::LocalSet;
+
+pub use self::conf::OriginConf;
+use self::count::Counters;
+pub use self::count::{Asked, Counts};
+use self::pace::Pace;
+
+/// Name of the field with the generation of an answer.
+pub const GENERATION_FIELD: &str = "X-Generation";
+
+/// What connections share.
+#[derive(Debug)]
+struct Shared {
+    conf: OriginConf,
+    counters: Counters,
+    pace: Mutex<Pace>,
+    /// Added to all generations.
+    bumps: AtomicU64,
+    is_failing: AtomicBool,
+    began: Instant,
+    random: Mutex<fastrand::Rng>,
+}
+
+impl Shared {
+    /// The generation of the moment.
+    fn generation(&self) -> u64 {
+        self.generation_at(self.began.elapsed())
+    }
+
+    fn generation_at(&self, time: Duration) -> u64 {
+        let by_time = self
+            .conf
+            .change
+            .map_or(0, |change| time.as_nanos() / change.as_nanos().max(1));
+        // A run does not last for 2^64 changes.
+        by_time as u64 + self.bumps.load(Ordering::SeqCst)
+    }
+
+    /// A number from 0 to 1 (excluded).
+    fn chance(&self) -> f64 {
+        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        random.f64()
+    }
+}
+
+/// A running origin.
+#[derive(Debug)]
+pub struct Origin {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    over: Arc<Notify>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Origin {
+    /// Starts it; connections are taken when this returns.
+    pub fn start(conf: OriginConf) -> Result<Self> {
+        let listener = std::net::TcpListener::bind(conf.listen)
+            .with_context(|| format!("the origin cannot listen on {}", conf.listen))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            counters: Counters::default(),
+            pace: Mutex::new(Pace::new(conf.rate_total)),
+            bumps: AtomicU64::new(0),
+            is_failing: AtomicBool::new(false),
+            began: Instant::now(),
+            random: Mutex::new(fastrand::Rng::with_seed(conf.seed)),
+            conf,
+        });
+        let over = Arc::new(Notify::new());
+        let (theirs, until) = (Arc::clone(&shared), Arc::clone(&over));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let thread = std::thread::Builder::new()
+            .name("origin".to_owned())
+            .spawn(move || {
+                let serving = LocalSet::new();
+                serving.block_on(&runtime, serve(listener, theirs, until));
+            })?;
+        Ok(Self {
+            shared,
+            address,
+            over,
+            thread: Some(thread),
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The generation of answers that begin now, if nothing changes.
+    pub fn generation(&self) -> u64 {
+        self.shared.generation()
+    }
+
+    /// The generation of so long ago.
+    pub fn generation_before(&self, ago: Duration) -> u64 {
+        self.shared
+            .generation_at(self.shared.began.elapsed().saturating_sub(ago))
+    }
+
+    /// Changes every resource; returns the new generation.
+    pub fn bump(&self) -> u64 {
+        self.shared.bumps.fetch_add(1, Ordering::SeqCst);
+        self.generation()
+    }
+
+    /// Answers everything with 503 from now on, or no longer.
+    pub fn fail(&self, is_failing: bool) {
+        self.shared.is_failing.store(is_failing, Ordering::SeqCst);
+    }
+
+    /// What was asked of it in all.
+    pub fn counts(&self) -> Counts {
+        self.shared.counters.counts()
+    }
+
+    /// What was asked about one path.
+    pub fn asked(&self, path: &str) -> Asked {
+        self.shared.counters.asked(path)
+    }
+
+    /// What was asked about all paths.
+    pub fn all_asked(&self) -> Vec<(String, Asked)> {
+        self.shared.counters.all_asked()
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        self.over.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // A panic there was printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn serve(listener: std::net::TcpListener, shared: Arc<Shared>, until: Arc<Notify>) {
+    let Ok(listener) = TcpListener::from_std(listener) else {
+        return;
+    };
+    loop {
+        tokio::select! {
+            () = until.notified() => return,
+            accepted = listener.accept() => {
+                // Out of descriptors, most likely: the next one may work.
+                let Ok((stream, _)) = accepted else { continue };
+                tokio::task::spawn_local(connection::serve(stream, Arc::clone(&shared)));
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What came of a run: as a table, as JSON, as a page, and against limits.
+//!
+//! - `limit` – `ttfb.p99 > 5ms`
+//! - `table` – for a terminal
+//! - `page` – one file of HTML with charts
+
+mod limit;
+mod page;
+mod table;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+pub use self::limit::Limit;
+pub use self::page::page;
+pub use self::table::{bytes, table, time};
+use crate::load::{Faults, Record, Second, Shared};
+use crate::module::{Claim, Module};
+use crate::origin::Counts;
+
+/// Parts of a percentile that a page draws.
+const CURVE: usize = 60;
+
+/// Times, in microseconds.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Times {
+    /// Half of all are shorter.
+    pub p50: u64,
+    /// Nine of ten.
+    pub p90: u64,
+    /// 99 of 100.
+    pub p99: u64,
+    /// 999 of 1000.
+    pub p999: u64,
+    /// The longest.
+    pub max: u64,
+    /// The mean.
+    pub mean: f64,
+    /// Percentile and time, for a curve.
+    pub curve: Vec<(f64, u64)>,
+}
+
+impl Times {
+    fn of(histogram: &Histogram<u64>) -> Self {
+        let at = |quantile: f64| histogram.value_at_quantile(quantile);
+        // Each point halves what is left, four points at a time: 0, 16, 29, … 99.9969 %.
+        let quantile = |step: usize| 1.0 - 0.5_f64.powf(step as f64 / 4.0);
+        Self {
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: histogram.max(),
+            mean: histogram.mean(),
+            curve: (0..CURVE)
+                .map(|step| (quantile(step), at(quantile(step))))
+                .collect(),
+        }
+    }
+
+    /// The figure of that name.
+    fn figure(&self, name: &str) -> Option<f64> {
+        Some(match name {
+            "p50" => self.p50 as f64,
+            "p90" => self.p90 as f64,
+            "p99" => self.p99 as f64,
+            "p99.9" => self.p999 as f64,
+            "max" => self.max as f64,
+            "mean" => self.mean,
+            _ => return None,
+        })
+    }
+}
+
+/// What the processes of a server used, as far as the gauge started it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ServerUse {
+    /// Microseconds of CPU time for a request, user and system.
+    pub cpu_us: f64,
+    /// Calls that read or wrote, for a request.
+    pub calls: f64,
+    /// The most bytes of memory at any look.
+    pub memory: u64,
+    /// Bytes of memory in the end above what there was before the load.
+    pub growth: u64,
+    /// The most bytes of disk that its directory took at any look.
+    pub disk: u64,
+    /// Bytes that were given to disks.
+    pub written: u64,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// What users did.
+    pub module: String,
+    /// How many.
+    pub users: usize,
+    /// Requests a second that were wanted.
+    pub rate: Option<f64>,
+    /// Where chances began.
+    pub seed: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// Answers.
+    pub requests: u64,
+    /// Bytes of their bodies, each compared.
+    pub bytes: u64,
+    /// Answers by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Answers by cache status; `-`: none was told.
+    pub cache_statuses: BTreeMap<String, u64>,
+    /// To the first byte.
+    pub ttfb: Times,
+    /// To the last byte.
+    pub total: Times,
+    /// First bytes behind the first of those who asked at one time; none but for `coalesce`.
+    pub behind: Option<Times>,
+    /// What was wrong, by kind.
+    pub faults: BTreeMap<&'static str, Faults>,
+    /// What must be true of all.
+    pub claims: Vec<Claim>,
+    /// What the origin was asked.
+    pub origin: Option<Counts>,
+    /// What the server used; none if it was not started by the gauge.
+    pub server: Option<ServerUse>,
+    /// Second by second.
+    pub timeline: Vec<Second>,
+}
+
+impl Report {
+    /// Sums up.
+    pub fn new(module: &Module, shared: &Shared, record: &Record, elapsed: Duration) -> Self {
+        let load = &shared.load;
+        Self {
+            module: format!("{:?}", module.kind).to_lowercase(),
+            users: load.users,
+            rate: load.rate,
+            seed: load.seed,
+            seconds: elapsed.as_secs_f64(),
+            requests: record.requests,
+            bytes: record.bytes,
+            statuses: record.statuses.clone(),
+            cache_statuses: record.cache_statuses.clone(),
+            ttfb: Times::of(&record.first_byte),
+            total: Times::of(&record.total),
+            behind: (!record.behind.is_empty()).then(|| Times::of(&record.behind)),
+            faults: record.faults.clone(),
+            claims: module.claims(shared, record, elapsed),
+            origin: shared.origin.as_ref().map(|origin| origin.counts()),
+            server: None,
+            timeline: record.seconds.clone(),
+        }
+    }
+
+    /// Whether all answers were right, and all claims are kept.
+    pub fn is_right(&self) -> bool {
+        self.faults.is_empty() && self.claims.iter().all(|claim| claim.is_kept)
+    }
+
+    /// The part of the answers that were hits.
+    pub fn hit_ratio(&self) -> f64 {
+        let hits = self.cache_statuses.get("HIT").copied().unwrap_or(0);
+        hits as f64 / self.requests.max(1) as f64
+    }
+
+    /// The figure of that name: times in microseconds.
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        if let Some((times, figure)) = name.split_once('.') {
+            let times = match times {
+                "ttfb" => Some(&self.ttfb),
+                "total" => Some(&self.total),
+                "behind" => self.behind.as_ref(),
+                _ => None,
+            };
+            if let Some(times) = times {
+                return times.figure(figure);
+            }
+        }
+        let (origin, server) = (self.origin.as_ref(), self.server.as_ref());
+        Some(match name {
+            "requests" => self.requests as f64,
+            "rate" => self.requests as f64 / self.seconds.max(1e-9),
+            "bytes" => self.bytes as f64,
+            "throughput" => self.bytes as f64 / self.seconds.max(1e-9),
+            "faults" => self.faults.values().map(|faults| faults.count).sum::<u64>() as f64,
+            "hit_ratio" => self.hit_ratio(),
+            "origin.requests" => origin?.requests as f64,
+            "origin.bytes" => origin?.body_bytes as f64,
+            "server.cpu_us" => server?.cpu_us,
+            "server.memory" => server?.memory as f64,
+            "server.growth" => server?.growth as f64,
+            "server.disk" => server?.disk as f64,
+            "server.written" => server?.written as f64,
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,189 @@
+//! A report as one page of HTML, charts included: nothing is loaded from elsewhere.
+//!
+//! Charts are SVG with a curve for each report: first and last byte by percentile (the axis is
+//! stretched towards 100 %, times are logarithmic), and requests second by second.
+
+use std::fmt::Write as _;
+
+use super::{Report, table};
+
+const WIDTH: f64 = 640.0;
+const HEIGHT: f64 = 260.0;
+const MARGIN: f64 = 56.0;
+const COLOURS: [&str; 6] = ["#0a7", "#d33", "#36c", "#b80", "#80a", "#555"];
+
+const STYLE: &str = "
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }
+svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: currentColor; }
+svg line { stroke: currentColor; opacity: .2; } pre { overflow-x: auto; }
+.key { display: inline-block; width: 1em; height: .3em; margin: 0 .4em .2em 1em; }
+";
+
+/// One page about reports with their names.
+pub fn page(title: &str, reports: &[(String, Report)]) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = write_page(&mut out, title, reports);
+    out
+}
+
+fn write_page(out: &mut String, title: &str, reports: &[(String, Report)]) -> std::fmt::Result {
+    let title = escaped(title);
+    write!(
+        out,
+        "<!doctype html><html lang=en><meta charset=utf-8>\
+         <meta name=viewport content=\"width=device-width\"><title>{title}</title>\
+         <style>{STYLE}</style><h1>{title}</h1><p>"
+    )?;
+    for (index, (name, _)) in reports.iter().enumerate() {
+        let colour = COLOURS[index % COLOURS.len()];
+        write!(
+            out,
+            "<span class=key style=\"background:{colour}\"></span>{}",
+            escaped(name)
+        )?;
+    }
+    type Pick = fn(&Report) -> &[(f64, u64)];
+    let curves: [(&str, Pick); 2] = [
+        ("First byte by percentile", |report| &report.ttfb.curve),
+        ("Last byte by percentile", |report| &report.total.curve),
+    ];
+    for (heading, pick) in curves {
+        write!(out, "<h2>{heading}</h2>")?;
+        percentiles(
+            out,
+            &reports
+                .iter()
+                .map(|(_, report)| pick(report))
+                .collect::<Vec<_>>(),
+        )?;
+    }
+    write!(out, "<h2>Requests a second</h2>")?;
+    timeline(out, reports)?;
+    for (name, report) in reports {
+        write!(
+            out,
+            "<h2>{}</h2><pre>{}</pre>",
+            escaped(name),
+            escaped(&table(report))
+        )?;
+    }
+    writeln!(out, "</html>")
+}
+
+/// Times by percentile, one curve for each.
+fn percentiles(out: &mut String, curves: &[&[(f64, u64)]]) -> std::fmt::Result {
+    let times = || {
+        curves
+            .iter()
+            .flat_map(|curve| curve.iter().map(|(_, micros)| *micros))
+    };
+    let log = |micros: u64| (micros.max(1) as f64).log10();
+    let low = log(times().min().unwrap_or(1)).floor();
+    let high = log(times().max().unwrap_or(10)).ceil().max(low + 1.0);
+    let x = |quantile: f64| {
+        // As many nines as there are: 0, 90, 99, 99.9, 99.99 % stand at equal distances.
+        let nines = -(1.0 - quantile).max(1e-4).log10();
+        MARGIN + nines / 4.0 * (WIDTH - 2.0 * MARGIN)
+    };
+    let y = |micros: f64| {
+        let part = (micros - low) / (high - low);
+        HEIGHT - MARGIN / 2.0 - part * (HEIGHT - MARGIN)
+    };
+    begin(out)?;
+    for (nines, text) in ["0", "90 %", "99 %", "99.9 %", "99.99 %"]
+        .iter()
+        .enumerate()
+    {
+        let at = x(1.0 - 0.1_f64.powi(nines as i32));
+        write!(
+            out,
+            "<line x1={at:.1} x2={at:.1} y1=0 y2={0:.1} /><text x={at:.1} y={1:.1} \
+             text-anchor=middle>{text}</text>",
+            HEIGHT - MARGIN / 2.0,
+            HEIGHT - 8.0
+        )?;
+    }
+    let mut power = low;
+    while power <= high {
+        let (at, text) = (y(power), super::time(10_f64.powf(power)));
+        write!(
+            out,
+            "<line x1={MARGIN} x2={0:.1} y1={at:.1} y2={at:.1} /><text x=0 y={1:.1}>{text}</text>",
+            WIDTH - MARGIN,
+            at + 4.0
+        )?;
+        power += 1.0;
+    }
+    for (index, curve) in curves.iter().enumerate() {
+        let points = curve
+            .iter()
+            .map(|(quantile, micros)| (x(*quantile), y(log(*micros))));
+        line(out, index, points)?;
+    }
+    write!(out, "</svg>")
+}
+
+/// Requests in each second, one curve for each report.
+fn timeline(out: &mut String, reports: &[(String, Report)]) -> std::fmt::Result {
+    let seconds = || reports.iter().flat_map(|(_, report)| &report.timeline);
+    let most = seconds()
+        .map(|second| second.requests)
+        .max()
+        .unwrap_or(1)
+        .max(1) as f64;
+    let longest = reports
+        .iter()
+        .map(|(_, report)| report.timeline.len())
+        .max();
+    let longest = longest.unwrap_or(1).max(2) as f64 - 1.0;
+    let x = |second: usize| MARGIN + second as f64 / longest * (WIDTH - 2.0 * MARGIN);
+    let y = |count: f64| HEIGHT - MARGIN / 2.0 - count / most * (HEIGHT - MARGIN);
+    begin(out)?;
+    for part in [0.0, 0.5, 1.0] {
+        let (at, count) = (y(part * most), part * most);
+        write!(
+            out,
+            "<line x1={MARGIN} x2={0:.1} y1={at:.1} y2={at:.1} /><text x=0 y={1:.1}>{count:.0}</text>",
+            WIDTH - MARGIN,
+            at + 4.0
+        )?;
+    }
+    for (index, (_, report)) in reports.iter().enumerate() {
+        let seconds = report.timeline.iter().enumerate();
+        line(
+            out,
+            index,
+            seconds.map(|(at, second)| (x(at), y(second.requests as f64))),
+        )?;
+    }
+    write!(out, "</svg>")
+}
+
+fn begin(out: &mut String) -> std::fmt::Result {
+    write!(out, "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=img>")
+}
+
+fn line(
+    out: &mut String,
+    index: usize,
+    points: impl Iterator<Item = (f64, f64)>,
+) -> std::fmt::Result {
+    let colour = COLOURS[index % COLOURS.len()];
+    write!(
+        out,
+        "<polyline fill=none stroke-width=2 stroke=\"{colour}\" points=\""
+    )?;
+    for (x, y) in points {
+        write!(out, "{x:.1},{y:.1} ")?;
+    }
+    write!(out, "\" />")
+}
+
+/// Text that means nothing in HTML.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}

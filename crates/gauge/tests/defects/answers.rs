@@ -1,0 +1,176 @@
+//! Defects of answers, of a cache that runs within the test.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::broken::{Broken, Defect};
+use millpond_gauge::client::Target;
+use millpond_gauge::load::{self, Load, Shared};
+use millpond_gauge::module::{Kind, Knobs, Module};
+use millpond_gauge::origin::{Origin, OriginConf};
+use millpond_gauge::report::Report;
+
+const USERS: usize = 8;
+
+/// What a module finds in a cache.
+fn measured(defect: Defect, kind: Kind) -> Report {
+    let conf = OriginConf {
+        // Long enough that all of a round ask before the answer is there.
+        delay: Duration::from_millis(20),
+        ..OriginConf::new()
+    };
+    let origin = Origin::start(conf).expect("origin");
+    let server = Broken::start(defect, origin.address());
+    let target = Target {
+        address: server.address(),
+        host: "gauge.test".to_owned(),
+        status_field: "X-Cache-Status".to_owned(),
+        timeout: match defect {
+            Defect::LostWaiter => Duration::from_millis(500),
+            _ => Duration::from_secs(30),
+        },
+        read_rate: None,
+    };
+    let knobs = Knobs {
+        size: 20_000,
+        objects: 5,
+        ttl: Duration::from_secs(1),
+        alpha: 1.0,
+        behind: Duration::from_secs(10),
+        purge_method: "PURGE".to_owned(),
+        run: "test".to_owned(),
+    };
+    let load = Load {
+        users: USERS,
+        threads: 2,
+        requests: Some(64),
+        time: None,
+        rate: None,
+        seed: 1,
+    };
+    let shared = Arc::new(Shared::new(target, Some(origin), load));
+    let module = Arc::new(Module::new(kind, knobs));
+    let record = load::run(&shared, &module).expect("run");
+    Report::new(&module, &shared, &record, shared.began().elapsed())
+}
+
+#[test]
+fn a_cache_without_a_defect_is_right() {
+    for kind in [
+        Kind::Simple,
+        Kind::Range,
+        Kind::Coalesce,
+        Kind::Purge,
+        Kind::Zipf,
+        Kind::Soak,
+    ] {
+        let report = measured(Defect::None, kind);
+        assert!(
+            report.is_right(),
+            "{}",
+            millpond_gauge::report::table(&report)
+        );
+        assert!(report.requests >= 64, "{kind:?}: {}", report.requests);
+        assert!(report.bytes > 0);
+    }
+}
+
+#[test]
+fn every_defect_of_an_answer_is_found_and_named() {
+    for (defect, kind, fault, place) in [
+        (
+            Defect::WrongByte,
+            Kind::Simple,
+            "wrong",
+            "wrong byte at 10000",
+        ),
+        (
+            Defect::Mixed,
+            Kind::Simple,
+            "mixed",
+            "belongs to generation",
+        ),
+        (
+            Defect::Shifted,
+            Kind::Simple,
+            "shifted",
+            "belongs to offset",
+        ),
+        (Defect::Hole, Kind::Simple, "zeros", "wrong byte at 8192"),
+        (
+            Defect::Truncated,
+            Kind::Simple,
+            "truncated",
+            "ended after 10000 of 20000 bytes",
+        ),
+        (
+            Defect::NeverHit,
+            Kind::Simple,
+            "cache status",
+            "MISS, wanted HIT",
+        ),
+        (
+            Defect::RangeOffByOne,
+            Kind::Range,
+            "shifted",
+            "belongs to offset",
+        ),
+        (Defect::PurgeForgotten, Kind::Purge, "too old", "too old"),
+        (
+            Defect::LostWaiter,
+            Kind::Coalesce,
+            "timeout",
+            "no answer within",
+        ),
+    ] {
+        let report = measured(defect, kind);
+        let table = millpond_gauge::report::table(&report);
+        let found = report.faults.get(fault);
+        let examples = found
+            .map(|faults| faults.examples.join("\n"))
+            .unwrap_or_default();
+        assert!(
+            examples.contains(place),
+            "{defect:?} must be found as {fault}:\n{table}"
+        );
+        assert!(!report.is_right(), "{defect:?}");
+    }
+}
+
+#[test]
+fn a_cache_that_asks_twice_breaks_the_claim_of_coalescing() {
+    let report = measured(Defect::AsksForEach, Kind::Coalesce);
+    assert!(report.faults.is_empty(), "every answer by itself is right");
+    let broken: Vec<_> = report
+        .claims
+        .iter()
+        .filter(|claim| !claim.is_kept)
+        .collect();
+    assert!(
+        broken.len() == 1 && broken[0].text.contains("requests at the origin"),
+        "{broken:?}"
+    );
+}
+
+#[test]
+fn limits_judge_a_run() {
+    let report = measured(Defect::None, Kind::Simple);
+    for (limit, is_broken) in [
+        ("ttfb.p99 > 60s", false),
+        ("ttfb.p50 > 1us", true),
+        ("origin.requests > 5", false),
+        ("origin.requests > 4", true),
+        ("hit_ratio < 50%", false),
+        ("faults > 0", false),
+        ("behind.p99 > 1s", true),
+    ] {
+        let limit: millpond_gauge::report::Limit = limit.parse().expect(limit);
+        assert_eq!(limit.broken(&report).is_some(), is_broken, "{limit:?}");
+    }
+    let page = millpond_gauge::report::page("a <title>", &[("run".to_owned(), report)]);
+    assert!(page.contains("a &lt;title&gt;") && page.matches("<polyline").count() == 3);
+    assert!(
+        !page.contains("http://") && !page.contains("https://"),
+        "nothing from elsewhere"
+    );
+}
