@@ -2,6 +2,8 @@
 
 use anyhow::{Context, Result};
 use millpond_testkit::{Answer, Client, Deadline, End, Kind, LogCheck, Origin, Proxy};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 const WAIT: Duration = Duration::from_secs(30);
@@ -256,4 +258,124 @@ fn body_that_is_gone_from_its_disk_is_fetched_again() -> Result<()> {
         proxy.quit()?;
     }
     Ok(())
+}
+
+/// Does something that only root may, and perhaps not even that; whether it worked.
+fn does(program: &str, words: &[&str], path: &Path) -> bool {
+    let output = Command::new(program).args(words).arg(path).output();
+    let has_worked = output.as_ref().is_ok_and(|it| it.status.success());
+    if !has_worked {
+        println!("{program} {words:?} is not possible here: {output:?}");
+    }
+    has_worked
+}
+
+/// A file system that is mounted, until this is dropped.
+struct Mount(PathBuf);
+
+impl Mount {
+    fn new(words: &[&str], path: &Path) -> Option<Mount> {
+        let is_mounted = does("mount", words, path);
+        is_mounted.then(|| Mount(path.to_path_buf()))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        does("umount", &["-l"], &self.0);
+    }
+}
+
+const THIRD_IN_MNT: &str = "%%DIR%%/one keys_zone=z:1m max_size=24m memory=0 disk=%%DIR%%/two \
+                            disk=%%DIR%%/mnt/three:2";
+
+/// A file system that somebody else fills is no error to anybody, and is not given up.
+#[test]
+fn disk_that_is_filled_from_outside_is_used_as_far_as_it_goes() -> Result<()> {
+    let (origin, mut proxy) = start(&conf(THIRD_IN_MNT, "g"))?;
+    origin.route("/big/*", Answer::new(200).offset_body(100_000, 1));
+    let mnt = proxy.dir().join("mnt");
+    std::fs::create_dir(&mnt)?;
+    let Some(_mount) = Mount::new(&["-t", "tmpfs", "-o", "size=2m", "none"], &mnt) else {
+        return proxy.quit();
+    };
+    wait_for_log(&proxy, "three is in use", 1)?;
+    let client = Client::new(proxy.port());
+    let ask_all = || -> Result<()> {
+        // Half of this is the third disk's, which has room for half of that.
+        for number in 0..60 {
+            let response = client.get(&format!("/big/{number}"))?;
+            assert_eq!((response.status, response.body.len()), (200, 100_000));
+        }
+        Ok(())
+    };
+    ask_all()?;
+    assert!(has_segments(&proxy, "mnt/three"));
+    let outsider = mnt.join("other");
+    // As much as there is room for.
+    let filled = std::fs::write(&outsider, vec![1; 8 << 20]);
+    assert!(filled.is_err(), "it takes more than it has");
+    ask_all()?;
+    std::fs::remove_file(&outsider)?;
+    ask_all()?;
+    hits(&proxy)?;
+    wait_until_warm(&proxy)?;
+    let told = proxy.error_log().matches("is given up").count();
+    assert_eq!(told, 1, "but for the start, when it was not there");
+    proxy.quit()
+}
+
+/// A file system that is taken away while it is used costs its share, and is as it was when it is
+/// there again.
+#[test]
+fn disk_that_is_pulled_costs_its_share_and_comes_back_with_it() -> Result<()> {
+    let (_origin, mut proxy) = start(&conf(THIRD_IN_MNT, "g"))?;
+    let (mnt, disk) = (proxy.dir().join("mnt"), proxy.dir().join("disk"));
+    std::fs::create_dir(&disk)?;
+    let Some(_disk) = Mount::new(&["-t", "tmpfs", "-o", "size=40m", "none"], &disk) else {
+        return proxy.quit();
+    };
+    let source = disk.display().to_string();
+    std::fs::create_dir(&mnt)?;
+    let plug = || Mount::new(&["--bind", &source], &mnt).context("it is not mounted");
+    let plugged = plug()?;
+    wait_for_log(&proxy, "three is in use", 1)?;
+    hits(&proxy)?;
+    wait_until_warm(&proxy)?;
+    drop(plugged);
+    fill_until_given_up(&proxy, 2)?;
+    wait_until_warm(&proxy)?;
+    let _plugged = plug()?;
+    wait_for_log(&proxy, "three is in use", 2)?;
+    wait_until_warm(&proxy)?;
+    let told = proxy.error_log().matches("is given up").count();
+    assert_eq!(told, 2, "at the start, and when it was pulled");
+    proxy.quit()
+}
+
+/// A folder in which nothing can be made any more is given up once, until that has changed.
+#[test]
+fn folder_that_may_not_be_written_to_is_given_up_once() -> Result<()> {
+    let (_origin, mut proxy) = start(&conf(THREE, "g"))?;
+    hits(&proxy)?;
+    let three = proxy.dir().join("three");
+    if !does("chattr", &["+i"], &three) {
+        return proxy.quit();
+    }
+    let checked = (|| {
+        fill_until_given_up(&proxy, 1)?;
+        // It is tried again after a second, and after two more.
+        for _ in 0..10 {
+            wait_until_warm(&proxy)?;
+        }
+        Ok(proxy.error_log().matches("three is in use").count())
+    })();
+    // Otherwise nobody could remove it.
+    assert!(does("chattr", &["-i"], &three));
+    let returns: Result<usize> = checked;
+    assert_eq!(returns?, 0, "it is not in use");
+    wait_for_log(&proxy, "three is in use", 1)?;
+    wait_until_warm(&proxy)?;
+    assert_eq!(proxy.error_log().matches("is given up").count(), 1);
+    proxy.quit()
 }

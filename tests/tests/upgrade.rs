@@ -81,13 +81,17 @@ struct Bench {
 
 impl Bench {
     fn start(log_check: LogCheck) -> Result<Bench> {
+        Bench::start_with(CONF, log_check)
+    }
+
+    fn start_with(conf: &str, log_check: LogCheck) -> Result<Bench> {
         let origin = Origin::start()?;
         let gate = Gate::new();
         let long = Answer::new(200).offset_body(LEN, 1);
         origin.route("/long", long.clone().hold_body_at(LEN / 2, &gate));
         origin.route("/stored/long", long.hold_body_at(LEN / 2, &gate));
         origin.route("/stored/*", Answer::new(200).offset_body(20_000, 3));
-        let proxy = Proxy::new(Kind::Millpond, CONF)
+        let proxy = Proxy::new(Kind::Millpond, conf)
             .origin(&origin)
             .log_check(log_check)
             .start()?;
@@ -337,4 +341,34 @@ fn failed_start_of_the_new_process_changes_nothing() -> Result<()> {
     successor.signal(Signal::QUIT)?;
     bench.wait_for_return()?;
     bench.proxy.quit()
+}
+
+/// Disks go to the new process with all that they hold, and come back with it; none is given up or
+/// emptied by that.
+#[test]
+fn several_disks_change_hands_with_all_that_they_hold() -> Result<()> {
+    let three = "keys_zone=z:1m disk=%%DIR%%/second disk=%%DIR%%/third:2";
+    let mut bench = Bench::start_with(&CONF.replace("keys_zone=z:1m", three), LogCheck::On)?;
+    bench.warm_up()?;
+    assert_eq!(bench.hits()?, WARM);
+    for number in 0..2 {
+        let successor = bench.upgrade()?;
+        bench.check_full_service(&format!("new{number}"))?;
+        successor.signal(Signal::KILL)?;
+        bench.wait_for_return()?;
+        bench.check_full_service(&format!("old{number}"))?;
+    }
+    bench.origin.forget_requests();
+    let successor = bench.upgrade()?;
+    bench.proxy.signal(Signal::QUIT)?;
+    bench.proxy.quit()?;
+    bench.check_full_service("last")?;
+    assert_eq!(bench.origin.requests().len(), 1, "but for what is new");
+    let log = bench.proxy.error_log();
+    assert!(
+        !log.contains("given up") && !log.contains("was removed"),
+        "{log}"
+    );
+    successor.signal(Signal::QUIT)?;
+    successor.wait_for_end()
 }

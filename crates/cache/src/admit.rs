@@ -2,8 +2,16 @@
 //!
 //! Counts the requests for keys that have no entry; the count is shared by all workers of a zone.
 //!
-//! 1. The table of counts is bounded: when it is full it starts over, which delays admission and
-//!    never grants it early.
+//! Counts stand in two tables, of what was asked for lately and of what was before that:
+//!
+//! ```text
+//!   asked for ──► young ──full──► old ──young is full again──► forgotten
+//!                   ▲──asked for───┘
+//! ```
+//!
+//! 1. A count is remembered until at least `YOUNG_MAX` other keys were asked for since its last
+//!    use, and at most twice as many counts are there. What is forgotten delays admission, and never
+//!    grants it early.
 //! 2. Counts are not kept over a restart.
 
 use std::collections::HashMap;
@@ -11,9 +19,9 @@ use std::sync::Mutex;
 
 use millpond_store::Key;
 
-/// Keys that are counted at once; beyond it the counts start over, which only delays admission
-/// (arbitrary: a few megabytes).
-const COUNTED_MAX: usize = 64 * 1024;
+/// Counts in one of the tables (arbitrary: what fills a table of 131072 places, of 21 bytes each,
+/// so that both take less than six megabytes).
+const YOUNG_MAX: usize = 112 * 1024;
 
 /// How popular a key must be before its answer is stored.
 #[derive(Clone, Debug, millpond_conf::Family)]
@@ -27,7 +35,33 @@ pub struct AdmissionPolicy {
 /// Counts of requests for keys that were not stored; bounded.
 #[derive(Debug, Default)]
 pub struct Uses {
-    counts: Mutex<HashMap<Key, u32>>,
+    counts: Mutex<Counts>,
+}
+
+/// INVARIANT 1.
+#[derive(Debug, Default)]
+struct Counts {
+    young: HashMap<Key, u32>,
+    old: HashMap<Key, u32>,
+}
+
+impl Counts {
+    /// Counts a request; each table holds at most `limit` keys.
+    fn count(&mut self, key: &Key, limit: usize) -> u32 {
+        if let Some(count) = self.young.get_mut(key) {
+            *count = count.saturating_add(1);
+            return *count;
+        }
+        let count = self
+            .old
+            .remove(key)
+            .map_or(1, |count| count.saturating_add(1));
+        if self.young.len() >= limit {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(*key, count);
+        count
+    }
 }
 
 impl Uses {
@@ -41,13 +75,8 @@ impl Uses {
             .counts
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        if counts.len() >= COUNTED_MAX && !counts.contains_key(key) {
-            counts.clear();
-        }
         // The count stays: who comes while the admitted answer is fetched is to join it.
-        let count = counts.entry(*key).or_insert(0);
-        *count = count.saturating_add(1);
-        *count >= policy.min_uses
+        counts.count(key, YOUNG_MAX) >= policy.min_uses
     }
 }
 
@@ -63,5 +92,24 @@ mod tests {
         let admitted: Vec<bool> = (0..4).map(|_| uses.admits(&key, &policy)).collect();
         assert_eq!(admitted, [false, false, true, true]);
         assert!(uses.admits(&key, &AdmissionPolicy { min_uses: 1 }));
+    }
+
+    #[test]
+    fn counts_outlast_as_many_other_keys_as_a_table_has() {
+        const LIMIT: usize = 100;
+        let mut counts = Counts::default();
+        let key = Key::of(b"a");
+        let mut others = (0..u64::MAX).map(|number| Key::of(&number.to_le_bytes()));
+        for expected in 1..=5 {
+            assert_eq!(counts.count(&key, LIMIT), expected);
+            for other in others.by_ref().take(LIMIT - 1) {
+                counts.count(&other, LIMIT);
+                assert!(counts.young.len() <= LIMIT && counts.old.len() <= LIMIT);
+            }
+        }
+        others.by_ref().take(2 * LIMIT).for_each(|other| {
+            counts.count(&other, LIMIT);
+        });
+        assert_eq!(counts.count(&key, LIMIT), 1, "it was forgotten");
     }
 }

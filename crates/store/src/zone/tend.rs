@@ -14,6 +14,8 @@
 //! A disk comes back with its entries if it is the same one, was given up in this process, and it
 //! is known what changed meanwhile; otherwise it comes back empty.
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -21,6 +23,8 @@ use std::time::Duration;
 use super::placement::{Placement, Share, Weighed};
 use super::set::{Away, Joining, State, Step, platform_of};
 use super::{Live, Zone};
+use crate::disk::RETIRED;
+use crate::disk::io::DiskIo;
 use crate::lock::{lock, write};
 use crate::recover::{How, Parents, Start, StoreError};
 use crate::site::Leave;
@@ -165,6 +169,10 @@ impl Zone {
         if away.needs_mount && !platform_of(&self.platform, conf).io.is_mount(&conf.path) {
             return;
         }
+        // Or it would be given up again when its first segment is made.
+        if away.old.is_some() && !takes_files(&*platform_of(&self.platform, conf).io, &conf.path) {
+            return;
+        }
         let may_resume = match &away.old {
             Some(old) if !has_let_go(old) => return,
             Some(old) => self.may_resume(old, &away),
@@ -220,6 +228,10 @@ impl Zone {
     }
 }
 
+/// The file that is made to see whether one can be.
+const PROBE: &str = "probe";
+const PROBE_LEN: u64 = 4096;
+
 type Opened = (Arc<Volume>, Option<Arc<Volume>>);
 
 /// Whether a directory that was given up is free; waits a little for what is under way there.
@@ -232,6 +244,20 @@ fn has_let_go(old: &Volume) -> bool {
         std::thread::park_timeout(LET_GO_PAUSE);
     }
     false
+}
+
+/// Whether files can be made in a directory, if it is there.
+fn takes_files(io: &dyn DiskIo, dir: &Path) -> bool {
+    // What is left of it is removed when the directory is opened.
+    let path = dir.join(format!("{RETIRED}{PROBE}"));
+    match io.create(&path, PROBE_LEN) {
+        Ok(_) => io.unlink(&path).is_ok(),
+        Err(error) => matches!(
+            error.kind(),
+            // It is full, or is to be made; both are seen to elsewhere.
+            io::ErrorKind::StorageFull | io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists
+        ),
+    }
 }
 
 /// Lets go of a directory that was given up, if what is under way there ends soon.
