@@ -255,16 +255,16 @@ impl Writer {
             let wanted = left as u32;
             let place = match self.fill.take_leased(wanted) {
                 Some((place, file)) => {
-                    self.locate(place, file, Space::Granted);
+                    self.locate(place, Some(file), Space::Granted);
                     place
                 }
                 // INVARIANT 4.
                 None if self.fill.is_detached() => return Err(NotStored::Full),
                 None => {
                     let place = self.hold.reserve_extent(wanted)?;
-                    // The reservation is open, so its segment is in the table.
+                    // None if the segment is only planned; it stays, as the reservation is open.
                     let file = self.inner.disk.file(place.segment);
-                    self.locate(place, file.ok_or(NotStored::Full)?, Space::Reserved);
+                    self.locate(place, file, Space::Reserved);
                     place
                 }
             };
@@ -276,7 +276,7 @@ impl Writer {
     }
 
     /// Notes that the first bytes without a place go to `place`.
-    fn locate(&mut self, place: Place, file: Arc<SegmentFile>, space: Space) {
+    fn locate(&mut self, place: Place, file: Option<Arc<SegmentFile>>, space: Space) {
         let size = u64::from(place.size);
         let (bufs, last) = {
             let state = self.fill.state();
@@ -309,7 +309,9 @@ impl Writer {
                 checksum: 0,
             }),
         }
-        if !state.files.iter().any(|(id, _)| *id == place.segment) {
+        if let Some(file) = file
+            && !state.files.iter().any(|(id, _)| *id == place.segment)
+        {
             state.files.push((place.segment, file));
         }
         state.allocated += size;

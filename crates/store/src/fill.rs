@@ -14,7 +14,8 @@
 //! 1. `written <= allocated <= len`, and none of them ever falls.
 //! 2. `tail` holds exactly the bytes from `written` to `len`.
 //! 3. Slices cover exactly the bytes from 0 to `allocated`, in order.
-//! 4. A fill holds the files of all its slices, so their segments are pinned while it lives.
+//! 4. A fill holds the files of all its slices that were written to, so their segments are pinned
+//!    while it lives.
 //! 5. Bytes that were handed out as a file region keep their place until their segment goes, also
 //!    when the fill was given up and nobody holds the region any more: what `sendfile` was given
 //!    and the peer has not received yet is still read from the page cache.
@@ -216,9 +217,10 @@ impl Fill {
         let within = state.written - slice.start;
         let end = state.allocated.min(slice.start + u64::from(slice.len));
         let size = (end - state.written).min(limit);
-        let file = state.files.iter().find(|(id, _)| *id == slice.segment)?;
+        let file = state.files.iter().find(|(id, _)| *id == slice.segment);
         Some(PendingWrite {
-            file: Arc::clone(&file.1),
+            segment: slice.segment,
+            file: file.map(|(_, file)| Arc::clone(file)),
             offset: u64::from(slice.offset) + within,
             bufs: collect(&state.tail, 0..size),
             size,
@@ -365,7 +367,9 @@ impl Fill {
 /// Bytes with a place, to be written.
 #[derive(Debug)]
 pub(crate) struct PendingWrite {
-    pub(crate) file: Arc<SegmentFile>,
+    pub(crate) segment: u32,
+    /// None if the fill is the first to write to the segment.
+    pub(crate) file: Option<Arc<SegmentFile>>,
     pub(crate) offset: u64,
     pub(crate) bufs: Vec<Bytes>,
     pub(crate) size: u64,

@@ -98,7 +98,7 @@ impl Volume {
     /// Appends a record. It is durable when this returns; waits for the disk.
     pub(crate) fn note(&self, record: &Bytes) -> Result<(), JournalError> {
         let inner = &self.inner;
-        let _open = read(&inner.door);
+        let _open = read(&inner.yard);
         if inner.is_closed() {
             return Err(JournalError::Closed);
         }
@@ -109,7 +109,7 @@ impl Volume {
     /// after an error the old ones, or both, are there. Waits for the disk.
     pub(crate) fn rewrite_journal(&self, records: &[Bytes]) -> Result<(), JournalError> {
         let inner = &self.inner;
-        let _open = read(&inner.door);
+        let _open = read(&inner.yard);
         if inner.is_closed() {
             return Err(JournalError::Closed);
         }

@@ -119,12 +119,17 @@ impl Volume {
     /// `admission`. Entries stay, as far as they fit. The rest of `conf` counts when the zone is
     /// opened again.
     pub(crate) fn change(&self, conf: ZoneConf) {
+        self.set_limits(conf);
+        self.sweep();
+    }
+
+    /// As [`Volume::change`], without waiting for the disk: the next sweep evicts.
+    pub(crate) fn set_limits(&self, conf: ZoneConf) {
         let inner = &self.inner;
         inner.limits.set(&conf);
         lock(&inner.disk.log).plan = Plan::new(conf.max_size, conf.segment_size);
         inner.index.limit_memory(conf.memory);
         *lock(&self.conf) = conf;
-        self.sweep();
     }
 
     /// Lets the directory go, for another process to open it. Later calls find nothing, and fills
@@ -137,6 +142,7 @@ impl Volume {
 impl Inner {
     /// Ends the possession; false if it has ended already. Whoever was writing is done.
     pub(crate) fn shut_door(&self) -> bool {
+        let _slow_ones = write(&self.yard);
         let _alone = write(&self.door);
         !self.closed.swap(true, Ordering::AcqRel)
     }
@@ -163,6 +169,7 @@ impl Inner {
 
     fn lend(&self) {
         let fills: Vec<Arc<Fill>> = {
+            let _slow_ones = write(&self.yard);
             let _alone = write(&self.door);
             if self.closed.swap(true, Ordering::AcqRel) {
                 return;
@@ -221,8 +228,9 @@ impl Inner {
             let Ok(place) = hold.reserve_extent(wanted) else {
                 break;
             };
+            let file = self.file_to_write(place.segment);
             self.end_reservation(place.segment);
-            let Some(file) = self.disk.file(place.segment) else {
+            let Some(file) = file else {
                 break;
             };
             left -= u64::from(place.size);

@@ -11,6 +11,7 @@
 //! - `cold` – looking an entry up without waiting for its disk
 //! - `index`, `memory` – where entries are, and which are in memory
 //! - `history` – which keys were asked for lately
+//! - `remove` – taking entries out
 //! - `sweep`, `rewrite` – eviction, inactivity, space
 //! - `recover`, `load` – opening, in the foreground and in the background, and closing
 //! - `uses` – when entries were used, kept over restarts
@@ -49,6 +50,7 @@ mod load;
 mod lock;
 mod memory;
 mod recover;
+mod remove;
 mod review;
 mod rewrite;
 mod scrub;

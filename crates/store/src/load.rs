@@ -260,6 +260,8 @@ impl Inner {
         self.load_rows(id, found.rows.iter().cloned());
         // INVARIANT 3.
         self.know_rows(id, &found);
+        // INVARIANT 4 of `recover`: nor does it go on after a clean stop, should it be the newest.
+        lock(&self.disk.log).fill(id);
         Ok(Loaded::ByScan)
     }
 

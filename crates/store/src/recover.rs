@@ -199,6 +199,7 @@ pub(crate) fn open(
         events: Arc::clone(&opening.events),
         closed: AtomicBool::new(false),
         door: RwLock::new(()),
+        yard: RwLock::new(()),
         is_shut: AtomicBool::new(false),
         fills: Mutex::default(),
         reads: Mutex::default(),
@@ -208,7 +209,9 @@ pub(crate) fn open(
         is_low: AtomicBool::new(false),
         is_full: AtomicBool::new(false),
         is_turn_queued: AtomicBool::new(false),
+        is_retry_queued: AtomicBool::new(false),
         rewrite_credit: AtomicU64::new(0),
+        has_unburied: AtomicBool::new(false),
         health: Health::default(),
         serial: SERIALS.fetch_add(1, Ordering::Relaxed),
         this: this.clone(),
@@ -643,6 +646,8 @@ impl Inner {
 
     /// Writes down of which set of disks this one is.
     pub(crate) fn stamp(&self, membership: Membership) -> Result<(), StoreError> {
+        // A disk of this set has nothing that was taken out before.
+        self.disk.queue.flush();
         *lock(&self.disk.membership) = Some(membership);
         self.write_superblock(Shutdown::Unclean)
     }

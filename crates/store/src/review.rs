@@ -22,8 +22,9 @@ use crate::entry::Stored;
 use crate::index::Slot;
 use crate::key::Key;
 use crate::lock::{lock, read, write};
+use crate::remove::tombstone_row;
 use crate::site::Leave;
-use crate::volume::{Inner, Volume, tombstone_row};
+use crate::volume::{Inner, Volume};
 use crate::zone::placement::Share;
 /// Keys of one tombstone: a few kilobytes.
 const MAX_KEYS: usize = 256;
@@ -201,7 +202,7 @@ impl Inner {
             self.bury(position, strays, (&mut others, &mut dropped));
             for key in &others {
                 // There is no room for a tombstone of many, or the entry has just moved.
-                let _open = read(&self.door);
+                let _open = read(&self.yard);
                 dropped.removed += u64::from(!self.is_closed() && self.remove(key, Leave::Moved));
             }
         }
@@ -230,7 +231,7 @@ impl Inner {
 
     /// Which keys are gone, and whether that is written.
     fn bury_batch(&self, position: usize, batch: &[(Key, Place)], why: Leave) -> (Vec<Key>, bool) {
-        let _open = read(&self.door);
+        let _open = read(&self.yard);
         let Some(shard) = self
             .index
             .shards()

@@ -58,7 +58,8 @@ impl Inner {
             let log = lock(&self.disk.log);
             log.plan.limit.is_some_and(|limit| {
                 let cost = file_cost(log.plan.segment_size).max(1);
-                let free = limit.saturating_sub(log.file_bytes) / cost;
+                let taken = log.file_bytes + log.planned_bytes;
+                let free = limit.saturating_sub(taken) / cost;
                 let all = limit / cost;
                 // What waits in the queue has its place already; one more is for what comes.
                 let wanted = self.conf.queue / cost + 1;

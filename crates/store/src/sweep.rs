@@ -1,8 +1,9 @@
 //! Making space and sweeping: new segments, eviction, inactivity, `min_free`.
 //!
-//! A caller that finds no room in the active segment makes room itself: it closes the segment,
-//! creates the next, and evicts the oldest one where the limit demands it. One thread does that at
-//! a time; others find the new segment when it is their turn.
+//! A caller that finds no room in the active segment closes it and plans the next one, which is a
+//! number in memory: no worker waits for a disk. Whoever writes to it first, as a rule the disk
+//! thread, creates its file, and evicts the oldest segment where the limit demands it. So a plan is
+//! made only if, as things stand, there will be room. One thread at a time creates and evicts.
 //!
 //! 1. Segments are evicted in the order in which they came (`disk::segment`, invariant 2). The
 //!    oldest one stays, and with it all, while it holds writes that were not made, or slices of a
@@ -24,13 +25,15 @@ use crate::admit::NotStored;
 use crate::disk::format::{Kind, RECORD_HEADER, ROW, Row, SegmentHeader, aligned};
 use crate::disk::io::File;
 use crate::disk::ready::SegmentFile;
-use crate::disk::segment::{Load, Place, Retired, Segment, file_cost};
+use crate::disk::segment::{Load, Log, Place, Retired, Segment, file_cost};
+use crate::disk::writer::Job;
 use crate::fill::Fill;
 use crate::health::Tried;
 use crate::key::Key;
 use crate::lock::{lock, write};
+use crate::remove::tombstone_row;
 use crate::site::Leave;
-use crate::volume::{Event, Inner, tombstone_row};
+use crate::volume::{Event, Inner};
 
 /// Keys of one tombstone: a few kilobytes.
 const MAX_TOMBSTONE_KEYS: usize = 256;
@@ -75,6 +78,12 @@ enum Creation {
     Failed,
 }
 
+/// Whether nobody reads a segment that is on its way out: the table has no such file, so a count
+/// of one stays one.
+fn is_idle(retired: &Retired) -> bool {
+    Arc::strong_count(&retired.file) == 1
+}
+
 impl Inner {
     /// Removes what is inactive and keeps the space within its limits.
     pub(crate) fn sweep(&self) -> Swept {
@@ -88,45 +97,139 @@ impl Inner {
         swept.expired = self.sweep_inactive();
         self.sweep_uses();
         self.sweep_min_free(&mut swept);
+        self.retry();
         swept
     }
 
-    /// Sees to it that the active segment has room for a record and its rows.
+    /// Sees to it that the active segment has room for a record and its rows. Never waits for the
+    /// disk: of a new segment it only makes the plan.
     pub(crate) fn make_room(&self, size: u32, rows_len: u32) -> Result<(), NotStored> {
-        let _turn = lock(&self.disk.turning);
-        if lock(&self.disk.log).has_room(size, rows_len) {
-            return Ok(());
-        }
         if u64::from(size) + u64::from(rows_len) > self.disk.record_limit() {
             return Err(NotStored::TooLarge);
         }
-        // A disk that does not read would not make a file either, and the caller is a worker.
-        if self.disk.readers.pool().is_stalled() {
+        let mut log = lock(&self.disk.log);
+        if log.has_room(size, rows_len) {
+            return Ok(());
+        }
+        let closed = log.close_active();
+        let planned = self.may_plan(&log).inspect(|_| {
+            log.plan_segment();
+        });
+        drop(log);
+        if let Some(closed) = closed {
+            self.disk.queue.push(Job::Seal(closed));
+        }
+        match planned {
+            Ok(must_evict) => {
+                self.order_turn();
+                // Where nothing is evicted ahead, it is the next file that something goes for.
+                self.is_full.fetch_or(must_evict, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(why) => {
+                self.order_retry();
+                Err(why)
+            }
+        }
+    }
+
+    /// Whether another segment may be planned, and whether something must be evicted for its file.
+    /// Only what could be evicted now counts.
+    fn may_plan(&self, log: &Log) -> Result<bool, NotStored> {
+        if log.plan.segment_size == 0 {
             return Err(NotStored::Disk);
         }
-        let may_seal = lock(&self.disk.log).close_active();
-        if let Some(closed) = may_seal {
-            self.disk.queue.push(crate::disk::writer::Job::Seal(closed));
+        if let Some(why) = log.refusal {
+            return Err(why);
+        }
+        let shortage = log.shortage();
+        let idle = log.retired.iter().filter(|it| is_idle(it));
+        let idle: u64 = idle.map(|retired| retired.cost).sum();
+        let aside: u64 = log.set_aside.iter().map(|(_, cost)| cost).sum();
+        let mut missing = shortage.saturating_sub(idle + aside);
+        // INVARIANT 1.
+        let mut oldest_first = log.segments.values();
+        while missing > 0 {
+            let segment = oldest_first.next().ok_or(NotStored::Disk)?;
+            if segment.open > 0 || segment.load == Load::Running {
+                return Err(NotStored::QueueFull);
+            }
+            if self.slow_fills(segment).1 {
+                return Err(NotStored::Full);
+            }
+            missing = missing.saturating_sub(file_cost(segment.size));
+        }
+        Ok(shortage > 0)
+    }
+
+    /// Has it tried whether a file can be created again.
+    fn order_retry(&self) {
+        let is_refused = lock(&self.disk.log).refusal.is_some();
+        if is_refused && !self.is_retry_queued.swap(true, Ordering::AcqRel) {
+            self.disk.queue.push(Job::Retry);
+        }
+    }
+
+    /// Tries whether a file can be created again.
+    pub(crate) fn retry(&self) {
+        self.is_retry_queued.store(false, Ordering::Release);
+        let (closed, planned) = {
+            let mut log = lock(&self.disk.log);
+            let is_wanted = log.refusal.take().is_some() && log.plan.segment_size > 0;
+            if !is_wanted || self.is_closed() {
+                return;
+            }
+            (log.close_active(), log.plan_segment())
+        };
+        let is_created = self.file_to_write(planned).is_some();
+        let unwanted = (!is_created).then_some(planned);
+        for id in closed.into_iter().chain(unwanted) {
+            self.disk.queue.push(Job::Seal(id));
+        }
+    }
+
+    /// The file of a segment that is about to be written to, created if it was only planned; waits
+    /// for the disk. What must go for it is evicted.
+    pub(crate) fn file_to_write(&self, id: u32) -> Option<Arc<SegmentFile>> {
+        self.disk.file(id).or_else(|| {
+            let _turn = lock(&self.disk.turning);
+            self.create_planned(id)
+        })
+    }
+
+    /// As [`Self::file_to_write`], for who has the turn.
+    pub(crate) fn create_planned(&self, id: u32) -> Option<Arc<SegmentFile>> {
+        if let Some(file) = self.disk.file(id) {
+            return Some(file);
         }
         let mut has_evicted = false;
         loop {
-            let created = self.create_segment();
+            // It was told why, and is tried again by a retry.
+            let charged = {
+                let mut log = lock(&self.disk.log);
+                let may_try = log.refusal.is_none();
+                may_try.then(|| log.charge_planned(id)).flatten()?
+            };
+            let created = charged.map_or(Creation::NoSpace, |size| self.create_segment(id, size));
             if created == Creation::Done {
-                self.order_turn();
-                // Where nothing is evicted ahead, it is the caller's eviction that says it.
                 self.is_full.fetch_or(has_evicted, Ordering::Relaxed);
-                return Ok(());
+                return self.disk.file(id);
             }
             if self.unlink_retired() || self.unlink_set_aside() {
                 continue;
             }
             // Each round evicts a segment, so the loop ends.
-            match (self.evict_oldest(), created) {
-                (Eviction::Done(_), _) => has_evicted = true,
-                (_, Creation::Failed) | (Eviction::Nothing, _) => return Err(NotStored::Disk),
-                (Eviction::Busy, _) => return Err(NotStored::QueueFull),
-                (Eviction::InUse, _) => return Err(NotStored::Full),
-            }
+            let why = match (self.evict_oldest(), created) {
+                (Eviction::Done(_), _) => {
+                    has_evicted = true;
+                    continue;
+                }
+                (_, Creation::Failed) | (Eviction::Nothing, _) => NotStored::Disk,
+                (Eviction::Busy, _) => NotStored::QueueFull,
+                (Eviction::InUse, _) => NotStored::Full,
+            };
+            lock(&self.disk.log).refuse(id, why);
+            return None;
         }
     }
 
@@ -183,22 +286,11 @@ impl Inner {
         }
     }
 
-    fn create_segment(&self) -> Creation {
-        let (id, size) = {
-            let mut log = lock(&self.disk.log);
-            let size = log.plan.segment_size;
-            if size == 0 || !log.charge(file_cost(size)) {
-                return Creation::NoSpace;
-            }
-            let id = log.next_segment;
-            log.next_segment = id.saturating_add(1);
-            (id, size)
-        };
+    fn create_segment(&self, id: u32, size: u32) -> Creation {
+        self.clear_name(&self.disk.segment_path(id));
         match self.create_file(id, size) {
             Ok(()) => {
-                let mut log = lock(&self.disk.log);
-                log.segments.insert(id, Segment::new(size));
-                log.active = id;
+                lock(&self.disk.log).has_created(id);
                 self.health.set_full(false);
                 Creation::Done
             }
@@ -213,6 +305,18 @@ impl Inner {
                 self.report(&Event::WriteFailed(error.to_string()));
                 Creation::Failed
             }
+        }
+    }
+
+    /// Removes what is left of an attempt to create a file, as far as the disk lets it be removed.
+    fn clear_name(&self, path: &Path) {
+        let left = {
+            let mut log = lock(&self.disk.log);
+            let position = log.set_aside.iter().position(|(left, _)| left == path);
+            position.map(|position| log.set_aside.swap_remove(position))
+        };
+        if let Some((path, cost)) = left {
+            self.discard(path, cost);
         }
     }
 
@@ -260,7 +364,7 @@ impl Inner {
                 return Eviction::InUse;
             }
             stopped = slow;
-            let Some(segment) = log.segments.remove(&id) else {
+            let Some(segment) = log.remove(id) else {
                 return Eviction::Nothing;
             };
             if log.turned.take_if(|turned| turned.segment == id).is_some() {
@@ -276,6 +380,7 @@ impl Inner {
         self.counters.evicted.fetch_add(evicted, Ordering::Relaxed);
         match file {
             Some(file) => self.retire(id, file, file_cost(segment.size)),
+            None if segment.is_planned => {}
             // It could never be opened.
             None => self.discard(self.disk.segment_path(id), file_cost(segment.size)),
         }
@@ -380,11 +485,11 @@ impl Inner {
 
     /// Unlinks what nobody reads any more, and renames what is read. True if that made space.
     pub(crate) fn unlink_retired(&self) -> bool {
-        // The table has no retired file, so a count of one stays one.
-        let idle = |retired: &Retired| Arc::strong_count(&retired.file) == 1;
         let (free, held): (Vec<_>, Vec<_>) = {
             let mut log = lock(&self.disk.log);
-            std::mem::take(&mut log.retired).into_iter().partition(idle)
+            std::mem::take(&mut log.retired)
+                .into_iter()
+                .partition(is_idle)
         };
         let mut stuck = held;
         for retired in &mut stuck {
@@ -409,8 +514,11 @@ impl Inner {
             return false;
         };
         let is_gone = self.unlink(&path);
-        if is_gone {
-            lock(&self.disk.log).discharge(cost);
+        let mut log = lock(&self.disk.log);
+        match is_gone {
+            true => log.discharge(cost),
+            // It still counts; others are tried before it.
+            false => log.set_aside.insert(0, (path, cost)),
         }
         is_gone
     }

@@ -6,15 +6,18 @@
 //!                └───► disk: one pread, verified ──pins─► Entry
 //! ```
 //!
-//! All calls are synchronous and may be made from any thread. None waits for the disk thread.
-//! `find` reads the head from disk if it is not in memory; `remove` writes eighty bytes; `begin`,
-//! `append` and `finish` may evict a segment, which unlinks a file; `sweep` may take longer.
+//! All calls are synchronous and may be made from any thread. `look`, `begin`, `append`, `finish`,
+//! `replace_head` and `remove` never wait for the disk, nor for its thread: they reserve space in
+//! memory and leave the rest to it. `find` reads the head from disk if it is not in memory; `sweep`
+//! may take longer.
 //!
 //! A volume is one possession of its directory: once it was closed or lent it finds nothing, and
 //! whoever wants the directory back opens another one.
 //!
 //! 1. `find` answers the newest finished entry of a key, or none.
-//! 2. After `remove` has returned, the removed entry is never found again, also after a crash.
+//! 2. After `remove` has returned, the removed entry is never found again; nor is it after a crash,
+//!    once `flush` has returned (`sync`, for a power failure). What must hold from the first moment
+//!    on belongs in the journal.
 //! 3. An entry that was not used for `inactive` is not found, whether or not it was swept yet.
 //!
 //! It does not know of other volumes: which keys are its own is the zone's to say.
@@ -32,10 +35,9 @@ use crate::admit::{NewBody, NotStored, Publish, Source, Writer};
 use crate::clock::Clock;
 use crate::cold::RecordLoads;
 use crate::disk::Disk;
-use crate::disk::format::{Kind, RECORD_HEADER, RecordHeader, Row, payload_sum};
 use crate::disk::io::File;
 use crate::disk::reader::ReadError;
-use crate::disk::segment::{Place, Refused};
+use crate::disk::segment::Place;
 use crate::entry::{Body, Entry, Pins, Slice, Stored};
 pub use crate::event::{Event, Platform};
 use crate::fill::Fill;
@@ -48,7 +50,7 @@ use crate::load::Loading;
 use crate::lock::{lock, read};
 use crate::recover::{self, How, StoreError};
 use crate::scrub::Scrub;
-use crate::site::{Account, Leave};
+use crate::site::Leave;
 use crate::sweep::Swept;
 use crate::uses::UsesFile;
 use crate::zone::DiskConf;
@@ -56,8 +58,6 @@ use crate::zone::DiskConf;
 /// Bodies up to this are verified whole before they are first used after an unclean stop; larger
 /// ones slice by slice. Arbitrary: about a millisecond of reading.
 const VERIFY_AT_ONCE: u64 = 4 << 20;
-/// How often a tombstone may find its segment taken by others.
-const MAX_ATTEMPTS: usize = 8;
 
 /// What a zone stores once it is full; before, it stores everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -237,8 +237,12 @@ pub(crate) struct Inner {
     pub(crate) events: Arc<dyn Fn(&Event) + Send + Sync>,
     /// Set once the zone takes nothing more and finds nothing more.
     pub(crate) closed: AtomicBool,
-    /// Held by all who may write to the disk or reserve space, and alone by who sets `closed`.
+    /// Held by all who may reserve space, and alone by who sets `closed`. Nobody waits for the disk
+    /// meanwhile.
     pub(crate) door: RwLock<()>,
+    /// The same for those who do wait for it, so that nobody at the door waits for them; taken
+    /// before the door.
+    pub(crate) yard: RwLock<()>,
     /// Set once nothing is written any more but what fills were granted.
     pub(crate) is_shut: AtomicBool,
     /// Fills that may still run.
@@ -259,8 +263,12 @@ pub(crate) struct Inner {
     pub(crate) is_full: AtomicBool,
     /// Set while a turn waits in the queue.
     pub(crate) is_turn_queued: AtomicBool,
+    /// Set while it is to be tried whether a file can be created.
+    pub(crate) is_retry_queued: AtomicBool,
     /// Bytes that may be written again.
     pub(crate) rewrite_credit: AtomicU64,
+    /// Set once something was taken out and the disk did not let that be written down.
+    pub(crate) has_unburied: AtomicBool,
     /// How the disk is.
     pub(crate) health: Health,
     /// A number that no other possession of a directory has in this process.
@@ -333,7 +341,7 @@ impl Volume {
         admitted.map(|()| Writer::new(Arc::clone(inner), key, expected_len))
     }
 
-    /// Removes an entry; true if there was one. Its removal is in the log when this returns.
+    /// Removes an entry; true if there was one. That is written down by the disk thread.
     pub(crate) fn remove(&self, key: &Key, why: Leave) -> bool {
         let inner = &self.inner;
         let _open = read(&inner.door);
@@ -388,7 +396,7 @@ impl Volume {
     /// Removes what is inactive and makes space; to be called every second or so by one thread.
     pub(crate) fn sweep(&self) -> Swept {
         let inner = &self.inner;
-        let _open = read(&inner.door);
+        let _open = read(&inner.yard);
         if !inner.is_found_in() {
             Swept::default()
         } else {
@@ -431,7 +439,8 @@ impl Volume {
     pub(crate) fn sync(&self) -> bool {
         let inner = &self.inner;
         inner.disk.queue.flush();
-        inner.sync_segments() && !inner.health.is_failed()
+        let are_buried = !inner.has_unburied.load(Ordering::Acquire);
+        inner.sync_segments() && are_buried && !inner.health.is_failed()
     }
 
     /// Writes everything down, syncs it and lets the directory go. Later calls find nothing.
@@ -637,7 +646,7 @@ impl Inner {
     /// Takes a corrupt entry out, for good: older versions must not come back in its place, and
     /// nobody should have to find out again after a restart.
     pub(crate) fn drop_corrupt(&self, key: &Key, place: Place) {
-        let _open = read(&self.door);
+        let _open = read(&self.yard);
         let removed = self.index.remove_at(key, place, Leave::Corrupt);
         if removed.is_none() || self.is_closed() {
             return;
@@ -650,86 +659,6 @@ impl Inner {
             segment: place.segment,
             offset: place.offset,
         });
-    }
-
-    pub(crate) fn remove(&self, key: &Key, why: Leave) -> bool {
-        for _ in 0..MAX_ATTEMPTS {
-            let mut shard = self.index.shard(key);
-            if !shard.may_have(key) {
-                return false;
-            }
-            let mut row = [tombstone_row(*key, RECORD_HEADER)];
-            let reserved = lock(&self.disk.log).reserve_record(RECORD_HEADER, &mut row);
-            match reserved {
-                Ok(place) => {
-                    shard.remove(key, why);
-                    drop(shard);
-                    let record = self.tombstone(place, *key, &[]);
-                    if !self.write_record(place, &[record]) {
-                        self.kill(key, place);
-                    }
-                    self.end_reservation(place.segment);
-                    self.health.note(*key);
-                    return true;
-                }
-                Err(Refused::NoRoom | Refused::Gone) => drop(shard),
-            }
-            if self.make_room(RECORD_HEADER, row[0].encoded_len()).is_err() {
-                break;
-            }
-        }
-        // Where its record stands is known only then.
-        self.loading.wait();
-        self.remove_in_place(key, why)
-    }
-
-    /// Turns the record of an entry into its own tombstone, where there is no room for another.
-    fn remove_in_place(&self, key: &Key, why: Leave) -> bool {
-        let Some(slot) = self.index.shard(key).remove(key, why) else {
-            return false;
-        };
-        if slot.is_in_flight() {
-            self.disk.queue.flush();
-        }
-        self.kill(key, slot.place());
-        self.void_row(slot.place());
-        self.mark_dirty(slot.place().segment);
-        self.health.note(*key);
-        true
-    }
-
-    /// Writes a tombstone over whatever stands at `place`, unless its segment is gone.
-    fn kill(&self, key: &Key, place: Place) {
-        if self.disk.file(place.segment).is_none() {
-            return;
-        }
-        let place = Place {
-            size: RECORD_HEADER,
-            ..place
-        };
-        let record = self.tombstone(place, *key, &[]);
-        self.write_record(place, &[record]);
-    }
-
-    /// The record that takes keys out of the log: those of the list, or `key` if it is empty.
-    pub(crate) fn tombstone(&self, place: Place, key: Key, keys: &[Key]) -> Bytes {
-        let payload: Vec<u8> = keys.iter().flat_map(|key| key.0).collect();
-        let header = RecordHeader {
-            kind: Kind::Tombstone,
-            segment: place.segment,
-            offset: place.offset,
-            size: place.size,
-            head_len: 0,
-            key,
-            created_ms: self.clock.now(),
-            body_len: 0,
-            count: keys.len() as u32,
-            inline_len: 0,
-            payload_sum: payload_sum(&payload),
-        };
-        let mut record = header.encode(self.disk.seed);
-        record.extend_from_slice(&payload);
-        Bytes::from(record)
     }
 
     fn usage(&self) -> Usage {
@@ -759,20 +688,6 @@ impl Inner {
             unread_segments: self.loading.unread(),
             hasty: count(&self.counters.hasty),
         }
-    }
-}
-
-/// The summary row of a tombstone.
-pub(crate) fn tombstone_row(key: Key, size: u32) -> Row {
-    Row {
-        kind: Kind::Tombstone,
-        key,
-        offset: 0,
-        size,
-        body_len: 0,
-        is_sliced: false,
-        account: Account::default(),
-        needs: Vec::new(),
     }
 }
 

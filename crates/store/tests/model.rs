@@ -7,7 +7,7 @@
 //! The model knows for each key what may be found: the last version that was finished, or nothing,
 //! because anything may be evicted. A crash widens that:
 //!
-//! - after a **kill** also what was there since the last flush; but what was removed is gone;
+//! - after a **kill** also what was there since the last flush, removed or not;
 //! - after a **power failure** also what was there since the last sync, removed or not;
 //! - what was there when it happened, and had not been changed since the last flush or sync, is
 //!   there afterwards;
@@ -196,6 +196,8 @@ struct Run {
     half_removed: HashSet<u64>,
     /// Errors that there were when the zone was opened.
     injected: u64,
+    /// Errors that there were when it was last looked what may have left no trace.
+    seen_errors: u64,
     /// Evictions without waiting for a sync, when everything was synced last.
     hasty: u64,
     versions: u64,
@@ -240,6 +242,7 @@ impl Run {
             half_noted: Vec::new(),
             half_removed: HashSet::new(),
             injected: 0,
+            seen_errors: 0,
             hasty: 0,
             versions: 0,
         }
@@ -360,26 +363,21 @@ impl Run {
 
     fn remove(&mut self) {
         let number = self.random.below(KEYS);
-        let injected = self.io.injected();
         let was_there = self.zone.remove(&key(number));
         assert!(self.zone.find(&key(number)).is_none());
-        let is_durable = self.io.injected() == injected;
         let allowed = self.allowed(number);
-        // What was not there had gone before, and for longer than a kill reaches back.
         if was_there {
             allowed.change(None);
-            if is_durable {
-                allowed.flush();
-            }
         } else {
             allowed.now = vec![None];
         }
-        self.note_half_removed(injected);
+        self.note_half_removed();
     }
 
     /// If there were errors, what is gone may have left no trace on the disk.
-    fn note_half_removed(&mut self, injected: u64) {
-        if self.io.injected() > injected {
+    fn note_half_removed(&mut self) {
+        let injected = self.io.injected();
+        if std::mem::replace(&mut self.seen_errors, injected) < injected {
             let present = self.present();
             let gone = (0..KEYS).filter(|number| !present.contains(number));
             self.half_removed.extend(gone);
@@ -420,9 +418,8 @@ impl Run {
 
     /// Looks a key up; what is found must be a version that may be.
     fn find_key(&mut self, number: u64) -> Option<(Entry, Version)> {
-        let injected = self.io.injected();
         let entry = self.zone.find(&key(number));
-        self.note_half_removed(injected);
+        self.note_half_removed();
         let allowed = self.allowed(number);
         let Some(entry) = entry else {
             // Whatever a crash had left is gone; its end need not be on the disk yet.
@@ -504,13 +501,11 @@ impl Run {
     fn sweep(&mut self) {
         self.clock
             .advance(Duration::from_secs(self.random.below(60)));
-        let injected = self.io.injected();
         self.zone.sweep();
-        self.note_half_removed(injected);
+        self.note_half_removed();
     }
 
     fn flush(&mut self) {
-        let injected = self.io.injected();
         self.zone.flush();
         let (entries, present) = (self.zone.usage().entries, self.present().len() as u64);
         // Entries that are inactive and not swept yet count, and are not found.
@@ -519,7 +514,7 @@ impl Run {
         // The sweep may have made the disk thread evict.
         self.zone.flush();
         assert_eq!(self.zone.usage().entries, self.present().len() as u64);
-        self.note_half_removed(injected);
+        self.note_half_removed();
         if self.is_untroubled() {
             self.allowed.values_mut().for_each(Allowed::flush);
         }
@@ -543,9 +538,8 @@ impl Run {
 
     fn verify(&mut self) {
         let corrupt = self.zone.usage().corrupt;
-        let injected = self.io.injected();
         let verified = self.zone.verify(&mut |_| true);
-        self.note_half_removed(injected);
+        self.note_half_removed();
         assert_eq!(self.zone.usage().corrupt, corrupt + verified.corrupt);
         assert_eq!(verified.unread, 0);
     }

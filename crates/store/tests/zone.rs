@@ -723,8 +723,23 @@ fn no_space_is_not_stored() {
     bench.io.set(Fault::None);
     let zone = bench.open(bench.conf());
     bench.io.set(Fault::NoSpace);
-    let refused = store(&zone, "a", &body(10, 1));
-    assert_eq!(refused.err(), Some(NotStored::Disk));
+    // That there is no room is known when the disk has answered.
+    store(&zone, "a", &body(10, 1)).expect("queued");
+    zone.flush();
+    assert!(zone.find(&key("a")).is_none());
+    let refused = |name| {
+        let refused = store(&zone, name, &body(10, 1)).err();
+        zone.flush();
+        refused == Some(NotStored::Disk)
+    };
+    assert!(refused("b") && refused("c"));
+    bench.io.set(Fault::None);
+    // Who is refused has it tried again; so does a sweep.
+    assert!(refused("d"));
+    store(&zone, "e", &body(10, 1)).expect("stored");
+    zone.flush();
+    assert!(zone.find(&key("e")).is_some());
+    assert_eq!(zone.usage().lost, 1);
 }
 
 #[test]

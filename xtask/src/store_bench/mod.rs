@@ -71,7 +71,8 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "stall",
-        about: "microseconds of look-ups while a disk does not read (20,000), reads that wait for it",
+        about: "microseconds of look-ups while a disk does not read, of changes while it does not write \
+                (20,000)",
         run: |args| example("stall_cost", args),
     },
     Bench {

@@ -123,15 +123,6 @@ impl Pool {
         self.shared.busy.load(Ordering::Acquire) < LOOKS
     }
 
-    /// Whether every thread has been at its read for too long.
-    pub(crate) fn is_stalled(&self) -> bool {
-        if self.shared.busy.load(Ordering::Acquire) < THREADS {
-            return false;
-        }
-        let now_ms = self.shared.clock.now();
-        lock(&self.shared.state).is_stalled(now_ms)
-    }
-
     /// The clock that stalls are measured with.
     pub(crate) fn clock(&self) -> &dyn Clock {
         &*self.shared.clock
@@ -322,6 +313,10 @@ mod tests {
         (release, loads)
     }
 
+    fn is_stalled(pool: &Pool) -> bool {
+        lock(&pool.shared.state).is_stalled(pool.clock().now())
+    }
+
     #[tokio::test]
     async fn a_result_reaches_everybody_who_waits() {
         let (pool, _) = pool();
@@ -341,11 +336,11 @@ mod tests {
     async fn work_for_a_stalled_disk_is_bounded_and_then_refused() {
         let (pool, clock) = pool();
         let (release, stalled) = stall(&pool);
-        assert!(!pool.is_stalled() && pool.may_look());
+        assert!(!is_stalled(&pool) && pool.may_look());
         let waiting: Vec<_> = (0..QUEUE).map(|_| start(&pool, || 1).unwrap()).collect();
         assert_eq!(start(&pool, || 1).err(), Some(Busy), "the queue is full");
         clock.advance(Duration::from_millis(STALL_MS));
-        assert!(pool.is_stalled() && !pool.may_look());
+        assert!(is_stalled(&pool) && !pool.may_look());
         let patient = Load::start((&pool, Haste::Patient), || 2).unwrap();
         assert_eq!(lock(&pool.shared.state).threads, THREADS);
         drop(release);
@@ -356,7 +351,7 @@ mod tests {
             assert_eq!(load.done().await, Ok(1));
         }
         assert_eq!(patient.done().await, Ok(2));
-        assert!(!pool.is_stalled());
+        assert!(!is_stalled(&pool));
         assert_eq!(start(&pool, || 1).unwrap().done().await, Ok(1));
     }
 

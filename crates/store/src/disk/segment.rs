@@ -1,10 +1,10 @@
 //! The log of one disk: which segments there are, where the next record goes, and what is pinned.
 //!
 //! ```text
-//!   create ──► active ──► closing ──► sealed ──► retired ──► unlinked
-//!              records     waits for   summary    still       space may
-//!              are         writes in   on disk    pinned      be used again
-//!              reserved    flight
+//!   planned ─► created ─► closing ──► sealed ──► retired ──► unlinked
+//!   \__ active: records    waits for   summary    still       space may
+//!       are reserved       writes in   on disk    pinned      be used again
+//!                          flight
 //! ```
 //!
 //! 1. The bytes of all files, from creation to unlinking, are at most the limit. They are counted
@@ -15,6 +15,8 @@
 //!    the lock of the table, so a segment taken out of the table gets no more of them.
 //! 4. A reservation is open until its bytes were written; a segment with open reservations is
 //!    neither sealed nor evicted.
+//! 5. A segment is planned without waiting for the disk; its file is created, and what must go for
+//!    it evicted, before the first write to it. Until then it counts nothing, and nobody reads it.
 //!
 //! It decides about space only; it reads and writes no records.
 
@@ -25,6 +27,7 @@ use std::sync::{Arc, Weak};
 use hashbrown::{HashMap, HashSet};
 
 use super::format::{ALIGN, FOOTER, Kind, Row, SEGMENT_HEADER, SUPERBLOCK, encode_site, site_len};
+use crate::admit::NotStored;
 use crate::disk::ready::SegmentFile;
 use crate::fill::Fill;
 use crate::key::Key;
@@ -157,6 +160,8 @@ pub(crate) struct Segment {
     pub(crate) sites: SegmentSites,
     /// Whether its rows are in the index.
     pub(crate) load: Load,
+    /// Whether there is no file yet.
+    pub(crate) is_planned: bool,
     /// Whether the rows are on the disk and no longer in memory.
     pub(crate) is_sealed: bool,
     /// Whether a write to it or a sync of it went wrong: the zone was not closed in order.
@@ -270,6 +275,10 @@ pub(crate) enum Refused {
     Gone,
 }
 
+/// The limit has no room for a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoRoom;
+
 /// The allocator of one disk. Kept under one lock.
 #[derive(Debug)]
 pub(crate) struct Log {
@@ -289,6 +298,10 @@ pub(crate) struct Log {
     pub(crate) retired: Vec<Retired>,
     /// Files that were set aside, and what they count.
     pub(crate) set_aside: Vec<(PathBuf, u64)>,
+    /// What the files of planned segments will count.
+    pub(crate) planned_bytes: u64,
+    /// Why the last file could not be created, until one can.
+    pub(crate) refusal: Option<NotStored>,
     /// Bytes of all files.
     pub(crate) file_bytes: u64,
     /// Those of them that are the journal and the file of uses.
@@ -307,6 +320,8 @@ impl Log {
             segments: BTreeMap::new(),
             retired: Vec::new(),
             set_aside: Vec::new(),
+            planned_bytes: 0,
+            refusal: None,
             file_bytes: if plan.has_superblock() { SUPERBLOCK } else { 0 },
             journal_bytes: 0,
         }
@@ -396,6 +411,71 @@ impl Log {
         }
     }
 
+    /// Begins a segment whose file is still to be created, and makes it the active one.
+    pub(crate) fn plan_segment(&mut self) -> u32 {
+        let (id, size) = (self.next_segment, self.plan.segment_size);
+        self.next_segment = id.saturating_add(1);
+        self.planned_bytes += file_cost(size);
+        let segment = Segment {
+            is_planned: true,
+            ..Segment::new(size)
+        };
+        self.segments.insert(id, segment);
+        self.active = id;
+        id
+    }
+
+    /// Counts the file of a planned segment, if there is room for it: its size. The segment stays
+    /// planned until the file is there.
+    pub(crate) fn charge_planned(&mut self, id: u32) -> Option<Result<u32, NoRoom>> {
+        let segment = self.segments.get(&id).filter(|it| it.is_planned)?;
+        let size = segment.size;
+        Some(match self.charge(file_cost(size)) {
+            true => Ok(size),
+            false => Err(NoRoom),
+        })
+    }
+
+    /// Notes that the file of a planned segment is there.
+    pub(crate) fn has_created(&mut self, id: u32) {
+        self.refusal = None;
+        if let Some(segment) = self.segments.get_mut(&id) {
+            segment.is_planned = false;
+            let cost = file_cost(segment.size);
+            self.planned_bytes = self.planned_bytes.saturating_sub(cost);
+        }
+    }
+
+    /// Takes a segment out of the table.
+    pub(crate) fn remove(&mut self, id: u32) -> Option<Segment> {
+        let segment = self.segments.remove(&id)?;
+        if segment.is_planned {
+            let cost = file_cost(segment.size);
+            self.planned_bytes = self.planned_bytes.saturating_sub(cost);
+        }
+        if self.active == id {
+            self.active = 0;
+        }
+        Some(segment)
+    }
+
+    /// Notes that a file cannot be created: until one can, no segment is planned.
+    pub(crate) fn refuse(&mut self, id: u32, why: NotStored) {
+        self.refusal = Some(why);
+        if self.active == id {
+            self.active = 0;
+        }
+    }
+
+    /// Bytes that must go before the files of all planned segments and one more fit the limit.
+    pub(crate) fn shortage(&self) -> u64 {
+        let Some(limit) = self.plan.limit else {
+            return 0;
+        };
+        let next = file_cost(self.plan.segment_size);
+        (self.file_bytes + self.planned_bytes + DIRECTORY + next).saturating_sub(limit)
+    }
+
     /// Stops reservations in the active segment. The number of a segment that can be sealed now.
     pub(crate) fn close_active(&mut self) -> Option<u32> {
         let id = std::mem::take(&mut self.active);
@@ -405,8 +485,12 @@ impl Log {
 
     /// Leaves no room in the active segment, so that nobody goes on in it.
     pub(crate) fn fill_active(&mut self) {
-        let active = self.active;
-        if let Some(segment) = self.segments.get_mut(&active) {
+        self.fill(self.active);
+    }
+
+    /// Leaves no room in a segment, also for the next owner.
+    pub(crate) fn fill(&mut self, id: u32) {
+        if let Some(segment) = self.segments.get_mut(&id) {
             segment.tail += segment.room() & !15;
         }
     }

@@ -33,7 +33,8 @@ pub enum Fault {
     /// Reads do not return until the fault is another one, but of what is written meanwhile: that
     /// is in the page cache.
     Stall,
-    /// Writes do not return until the fault is another one.
+    /// Whatever changes something (writes, syncs, names) does not return until the fault is another
+    /// one.
     StallWrites,
     /// Creating a file answers ENOSPC.
     NoSpace,
@@ -210,6 +211,7 @@ impl DiskIo for SimIo {
     }
 
     fn create(&self, path: &Path, len: u64) -> io::Result<File> {
+        self.stall(Fault::StallWrites);
         if self.fault() == Fault::NoSpace {
             return Err(self.inject(rustix::io::Errno::NOSPC));
         }
@@ -273,6 +275,7 @@ impl DiskIo for SimIo {
     }
 
     fn sync(&self, _: &File) -> io::Result<()> {
+        self.stall(Fault::StallWrites);
         if self.fault() == Fault::WriteError {
             return Err(self.inject(rustix::io::Errno::IO));
         }
@@ -280,14 +283,17 @@ impl DiskIo for SimIo {
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
+        self.stall(Fault::StallWrites);
         self.present()?.unlink(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.stall(Fault::StallWrites);
         self.present()?.rename(from, to)
     }
 
     fn sync_dir(&self, _: &Path) -> io::Result<()> {
+        self.stall(Fault::StallWrites);
         if self.fault() == Fault::WriteError {
             return Err(self.inject(rustix::io::Errno::IO));
         }

@@ -5,13 +5,12 @@
 //! were. Records follow their slices. A segment is sealed after its last write.
 //!
 //! 1. The bytes that wait are counted; above the limit new ones are refused, never waited for.
-//!    Jobs that carry no bytes are bounded by the fills and segments that there are.
+//!    Jobs that carry no bytes are bounded by the fills, segments and entries that there are.
 //! 2. What was reserved is released exactly once, written or not.
 //! 3. A failed write takes away the entry that needed it, also from the summary of its segment: no
 //!    older version comes back in its place.
 //!
-//! Reads are made by their callers; tombstones too, because they must be written before the call
-//! returns.
+//! Reads are made by their callers; so are tombstones of many keys, by who sweeps.
 
 use std::collections::VecDeque;
 use std::io;
@@ -27,6 +26,7 @@ use super::segment::{Place, SegmentSites};
 use super::syncer::{EndsSyncer, Syncer};
 use crate::admit::NotStored;
 use crate::disk::io::File;
+use crate::disk::ready::SegmentFile;
 use crate::fill::Fill;
 use crate::health::Tried;
 use crate::key::Key;
@@ -36,6 +36,9 @@ use crate::volume::{Event, Inner};
 
 /// The most that one write carries: the disk thread looks at the fill again after it.
 const WRITE_SIZE: u64 = 1 << 20;
+
+/// Jobs push others: a turn writes again what is in use, for which there may be another turn.
+const FLUSH_ROUNDS: u32 = 64;
 
 /// A sync begins after this share of `flush`, so that the write queue and the sync itself have the
 /// rest of the time.
@@ -62,8 +65,23 @@ pub(crate) enum Job {
         /// What follows.
         then: Then,
     },
+    /// Write a tombstone.
+    Bury {
+        /// Where.
+        place: Place,
+        /// Of this key.
+        key: Key,
+        /// Where its record stands, if that is known.
+        old: Option<Place>,
+    },
+    /// Turn the record of a key into its tombstone.
+    Void(Key, Place),
+    /// Write the tombstone of a key whose record is not known yet, if there is room by now.
+    BuryLate(Key),
     /// Write the summary of a segment.
     Seal(u32),
+    /// Try whether a file can be created again.
+    Retry,
     /// Release what a fill that was given up still has reserved.
     Abandon(Arc<Fill>),
     /// Take back space of a fill that was given up, which nobody has seen; the last place first.
@@ -85,6 +103,9 @@ pub(crate) struct Queue {
 struct QueueState {
     jobs: VecDeque<Job>,
     bytes: u64,
+    /// How many jobs were pushed, and how many of them are done.
+    pushed: u64,
+    done: u64,
     is_busy: bool,
     is_closed: bool,
 }
@@ -103,6 +124,8 @@ impl Queue {
             state: Mutex::new(QueueState {
                 jobs: VecDeque::new(),
                 bytes: 0,
+                pushed: 0,
+                done: 0,
                 is_busy: false,
                 is_closed: false,
             }),
@@ -130,14 +153,25 @@ impl Queue {
             return;
         }
         state.jobs.push_back(job);
+        state.pushed += 1;
         drop(state);
         self.arrived.notify_one();
     }
 
-    /// Waits until everything that was pushed is done.
+    /// Waits until everything that was pushed before is done, and what that pushed.
     pub(crate) fn flush(&self) {
         let mut state = lock(&self.state);
-        while !state.is_closed && (state.is_busy || !state.jobs.is_empty()) {
+        let mut wanted = state.pushed;
+        let mut rounds = FLUSH_ROUNDS;
+        while !state.is_closed && state.done < state.pushed {
+            if state.done >= wanted {
+                // Under load there is no end of what is pushed.
+                if rounds == 0 {
+                    return;
+                }
+                rounds -= 1;
+                wanted = state.pushed;
+            }
             state = self
                 .emptied
                 .wait(state)
@@ -157,20 +191,23 @@ impl Queue {
         lock(&self.state).bytes
     }
 
-    fn discharge(&self, size: u64) {
+    /// Counts bytes that wait no longer.
+    pub(crate) fn discharge(&self, size: u64) {
         let mut state = lock(&self.state);
         state.bytes = state.bytes.saturating_sub(size);
     }
 
     fn next(&self, patience: Option<Duration>) -> Next {
         let mut state = lock(&self.state);
-        state.is_busy = false;
+        if std::mem::take(&mut state.is_busy) {
+            state.done += 1;
+            self.emptied.notify_all();
+        }
         loop {
             if let Some(job) = state.jobs.pop_front() {
                 state.is_busy = true;
                 return Next::Do(job);
             }
-            self.emptied.notify_all();
             if state.is_closed {
                 return Next::Stop;
             }
@@ -253,7 +290,11 @@ impl Inner {
         match job {
             Job::Drain(fill) => self.drain(&fill),
             Job::Record { place, bufs, then } => self.write_entry(place, &bufs, then),
+            Job::Bury { place, key, old } => self.write_tombstone(place, &key, old),
+            Job::Void(key, place) => self.void(&key, Some(place)),
+            Job::BuryLate(key) => self.bury_late(&key),
             Job::Seal(segment) => self.seal(segment),
+            Job::Retry => self.retry(),
             Job::Abandon(fill) => self.release(&fill),
             Job::GiveBack(places) => self.give_back(&places),
             Job::Turn => self.turn(),
@@ -276,10 +317,16 @@ impl Inner {
                 }
                 continue;
             };
-            let wrote = self
-                .disk
-                .io
-                .write_at(&pending.file, &pending.bufs, pending.offset);
+            let Some(file) = pending
+                .file
+                .or_else(|| self.pin_file(fill, pending.segment))
+            else {
+                // It was told when the file could not be created.
+                let why = lock(&self.disk.log).refusal;
+                fill.fail(why.unwrap_or(NotStored::Disk));
+                continue;
+            };
+            let wrote = self.disk.io.write_at(&file, &pending.bufs, pending.offset);
             if let Err(error) = wrote {
                 self.report_write(&error);
                 fill.fail(NotStored::Disk);
@@ -292,6 +339,13 @@ impl Inner {
             }
             self.disk.queue.discharge(pending.size);
         }
+    }
+
+    /// Creates the file of a segment that a fill is the first to write to.
+    fn pin_file(&self, fill: &Fill, segment: u32) -> Option<Arc<SegmentFile>> {
+        let file = self.file_to_write(segment)?;
+        fill.state().files.push((segment, Arc::clone(&file)));
+        Some(file)
     }
 
     /// INVARIANT 2, for a fill that will not be written further.
@@ -336,10 +390,12 @@ impl Inner {
 
     /// Writes a record to its segment. INVARIANT 3.
     pub(crate) fn write_record(&self, place: Place, bufs: &[Bytes]) -> bool {
-        let gone = || io::Error::from(io::ErrorKind::NotFound);
-        let file = self.disk.file(place.segment).ok_or_else(gone);
+        let Some(file) = self.file_to_write(place.segment) else {
+            // It was told when the file could not be created.
+            return false;
+        };
         let offset = u64::from(place.offset);
-        match file.and_then(|file| self.disk.io.write_at(&file, bufs, offset)) {
+        match self.disk.io.write_at(&file, bufs, offset) {
             Ok(()) => {
                 self.health.wrote();
                 self.counters.wrote(u64::from(place.size));
@@ -379,7 +435,11 @@ impl Inner {
             let sites = segment.sites.table().to_vec();
             (segment.rows.clone(), sites, segment.tail, segment.size)
         };
-        let Some(file) = self.disk.file(id) else {
+        if rows.is_empty() && self.forget_planned(id) {
+            return;
+        }
+        let Some(file) = self.create_planned(id) else {
+            self.mark_damaged(id);
             return;
         };
         let summary = Summary { tail, sites, rows };
@@ -397,6 +457,18 @@ impl Inner {
                 segment.sites = SegmentSites::default();
             }
         }
+    }
+
+    /// Lets a segment go that nothing was written to.
+    fn forget_planned(&self, id: u32) -> bool {
+        let mut log = lock(&self.disk.log);
+        let is_planned = log.segments.get(&id).is_some_and(|it| it.is_planned);
+        // What is active may be reserved in at any moment, until the zone is closed.
+        let may_go = is_planned && (log.active != id || self.is_closed());
+        if may_go {
+            log.remove(id);
+        }
+        may_go
     }
 
     fn write_summary(&self, id: u32, file: &File, size: u32, summary: Summary) -> bool {

@@ -14,7 +14,9 @@
 //! - `notes` – the journal, of which each disk has a copy
 //!
 //! 1. `find` answers the newest finished entry of a key, or none.
-//! 2. After `remove` has returned, the removed entry is never found again, also after a crash.
+//! 2. After `remove` has returned, the removed entry is never found again; nor is it after a crash,
+//!    once `flush` has returned (`sync`, for a power failure). What must hold from the first moment
+//!    on belongs in the journal.
 //! 3. An entry that was not used for `inactive` is not found, whether or not it was swept yet.
 //! 4. A volume that can be found in has no entry whose key belongs to another one. So what a key's
 //!    disk has is the newest, whichever disks came and went.
@@ -216,7 +218,8 @@ impl Zone {
         })
     }
 
-    /// Removes an entry; true if there was one. Its removal is in the log when this returns.
+    /// Removes an entry; true if there was one. Never waits for the disk: the removal is written
+    /// down soon, and [`Zone::flush`] waits for that.
     pub fn remove(&self, key: &Key) -> bool {
         let mut was_there = false;
         loop {
@@ -409,7 +412,11 @@ impl Zone {
     /// weight as soon as they are opened and what must move is gone. Entries stay, as far as they
     /// fit and belong to the same disk as before. The rest counts when a disk is opened again.
     pub fn change(&self, conf: ZoneConf) {
-        lock(&self.control).change(conf, self.clock.now());
+        let changes = lock(&self.control).change(conf, self.clock.now());
+        // Not under the lock: making space takes as long as the disks do.
+        for (volume, conf) in changes {
+            volume.change(conf);
+        }
         self.tend_soon();
     }
 

@@ -546,7 +546,7 @@ impl Control {
             .find(|member| member.conf.path == conf.path);
         match member {
             Some(member) if is_open && matches!(member.state, State::Away(_)) => {
-                joining.volume.change(member.conf.clone());
+                joining.volume.set_limits(member.conf.clone());
                 member.state = State::Joining(joining);
                 self.must_place = true;
                 Ok(())
@@ -577,7 +577,7 @@ impl Control {
     }
 
     /// Puts another configuration into force, as far as that is possible at once.
-    pub(super) fn change(&mut self, conf: ZoneConf, now_ms: u64) {
+    pub(super) fn change(&mut self, conf: ZoneConf, now_ms: u64) -> Vec<(Arc<Volume>, ZoneConf)> {
         let mut before = std::mem::take(&mut self.members);
         let mut changes = Vec::new();
         for conf in split(&conf) {
@@ -607,9 +607,6 @@ impl Control {
         }
         // INVARIANT 3 holds meanwhile, too: what shrinks does so first.
         changes.sort_by_key(|(is_last, ..)| *is_last);
-        for (_, volume, conf) in changes {
-            volume.change(conf);
-        }
         for member in before {
             (self.must_stamp, self.must_place) = (true, true);
             if let Some(volume) = member.volume() {
@@ -619,6 +616,8 @@ impl Control {
         }
         self.revision += 1;
         self.conf = conf;
+        let changes = changes.into_iter();
+        changes.map(|(_, volume, conf)| (volume, conf)).collect()
     }
 
     /// The zone is not used any more, for now or for good.

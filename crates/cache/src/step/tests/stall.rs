@@ -226,27 +226,23 @@ fn a_reader_of_slices_waits_for_a_disk_that_is_merely_slow() {
 
 #[test]
 fn a_fill_whose_disk_stops_writing_goes_on_for_its_client() {
-    let one_segment = |conf| ZoneConf {
-        max_size: None,
-        ..conf
-    };
-    run_on(one_segment, |bench| async move {
-        const PIECE: usize = 1 << 20;
-        let piece = "x".repeat(PIECE);
-        bench.script([ok("so that there is a segment")]);
-        bench.get("other").await;
-        bench.zone.store.flush();
-        bench.io.set(Fault::StallWrites);
-        let mut script = status(200).cc("max-age=60");
-        for _ in 0..10 {
-            script = script.piece(&piece).pause(1);
-        }
-        bench.script([script]);
-        let began = Instant::now();
-        let answer = bench.send(client("k")).await;
-        assert_eq!(answer.label, "MISS");
-        assert_eq!(answer.body.map(|body| body.len()), Ok(10 * PIECE));
-        assert!(began.elapsed() <= 2 * SECOND, "{:?}", began.elapsed());
-        bench.io.set(Fault::None);
-    });
+    run_on(
+        |conf| conf,
+        |bench| async move {
+            const PIECE: usize = 1 << 20;
+            let piece = "x".repeat(PIECE);
+            bench.io.set(Fault::StallWrites);
+            let mut script = status(200).cc("max-age=60");
+            for _ in 0..10 {
+                script = script.piece(&piece).pause(1);
+            }
+            bench.script([script]);
+            let began = Instant::now();
+            let answer = bench.send(client("k")).await;
+            assert_eq!(answer.label, "MISS");
+            assert_eq!(answer.body.map(|body| body.len()), Ok(10 * PIECE));
+            assert!(began.elapsed() <= 2 * SECOND, "{:?}", began.elapsed());
+            bench.io.set(Fault::None);
+        },
+    );
 }

@@ -1,0 +1,172 @@
+//! Taking entries out, one by one.
+//!
+//! ```text
+//!   remove ──► out of the index ──► queue ──► tombstone      at once; nobody waits for the disk
+//!                                     └─ no room for one ──► written over the record
+//! ```
+//!
+//! 1. When the index does not have the entry any more, its tombstone is in the queue. So who finds
+//!    it gone and flushes the queue knows that the removal is in the kernel.
+//! 2. A tombstone is later in the log than all that it is about, and before all that came after.
+//! 3. Where neither a tombstone nor its substitute can be written, the zone says from then on that
+//!    it cannot be synced: what is forgotten after a sync must not be.
+//!
+//! Removals of many at once, by who may wait, are in `sweep` and `review`.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use crate::disk::format::{Kind, RECORD_HEADER, RecordHeader, Row, payload_sum};
+use crate::disk::segment::Place;
+use crate::disk::writer::Job;
+use crate::key::Key;
+use crate::lock::lock;
+use crate::site::{Account, Leave};
+use crate::volume::Inner;
+
+/// How often a tombstone may find its segment taken by others.
+const MAX_ATTEMPTS: usize = 8;
+
+impl Inner {
+    /// Takes an entry out, and has the disk thread write that down; never waits for the disk.
+    pub(crate) fn remove(&self, key: &Key, why: Leave) -> bool {
+        for _ in 0..MAX_ATTEMPTS {
+            let mut shard = self.index.shard(key);
+            if !shard.may_have(key) {
+                return false;
+            }
+            let mut row = [tombstone_row(*key, RECORD_HEADER)];
+            let reserved = lock(&self.disk.log).reserve_record(RECORD_HEADER, &mut row);
+            if let Ok(place) = reserved {
+                let old = shard.remove(key, why);
+                self.disk.queue.charge(u64::from(place.size));
+                // INVARIANT 1: under the lock of the shard.
+                self.disk.queue.push(Job::Bury {
+                    place,
+                    key: *key,
+                    old: old.map(|slot| slot.place()),
+                });
+                return true;
+            }
+            drop(shard);
+            if self.make_room(RECORD_HEADER, row[0].encoded_len()).is_err() {
+                break;
+            }
+        }
+        self.remove_in_place(key, why)
+    }
+
+    /// Has the record of an entry turned into its tombstone, where there is no room for another.
+    fn remove_in_place(&self, key: &Key, why: Leave) -> bool {
+        let mut shard = self.index.shard(key);
+        if !shard.may_have(key) {
+            return false;
+        }
+        let old = shard.remove(key, why);
+        // INVARIANT 1.
+        self.disk.queue.push(match old {
+            Some(slot) => Job::Void(*key, slot.place()),
+            // Where its record stands is not known yet.
+            None => Job::BuryLate(*key),
+        });
+        true
+    }
+
+    /// Writes the tombstone of an entry that was taken out; if that fails, over its record.
+    pub(crate) fn write_tombstone(&self, place: Place, key: &Key, old: Option<Place>) {
+        let record = self.tombstone(place, *key, &[]);
+        let wrote = self.write_record(place, &[record]);
+        self.disk.queue.discharge(u64::from(place.size));
+        if !wrote {
+            self.void(key, old);
+        }
+        self.end_reservation(place.segment);
+        self.health.note(*key);
+    }
+
+    /// Turns the record of an entry that was taken out into its tombstone.
+    pub(crate) fn void(&self, key: &Key, old: Option<Place>) {
+        match old {
+            Some(old) if self.kill(key, old) => {
+                self.void_row(old);
+                self.mark_dirty(old.segment);
+            }
+            // INVARIANT 3.
+            _ => self.has_unburied.store(true, Ordering::Release),
+        }
+        self.health.note(*key);
+    }
+
+    /// Writes the tombstone of what was taken out before it was loaded, where there was no room for
+    /// one; waits for the disk.
+    pub(crate) fn bury_late(&self, key: &Key) {
+        for _ in 0..MAX_ATTEMPTS {
+            let shard = self.index.shard(key);
+            if shard.table.get(key).is_some() {
+                // INVARIANT 2: what has come meanwhile is newer than what was taken out.
+                return;
+            }
+            let mut row = [tombstone_row(*key, RECORD_HEADER)];
+            let reserved = lock(&self.disk.log).reserve_record(RECORD_HEADER, &mut row);
+            drop(shard);
+            if let Ok(place) = reserved {
+                self.disk.queue.charge(u64::from(place.size));
+                return self.write_tombstone(place, key, None);
+            }
+            if self.make_room(RECORD_HEADER, row[0].encoded_len()).is_err() {
+                break;
+            }
+        }
+        self.void(key, None);
+    }
+
+    /// Writes a tombstone over whatever stands at `place`, unless its segment is gone; false if the
+    /// disk refuses.
+    pub(crate) fn kill(&self, key: &Key, place: Place) -> bool {
+        if self.disk.file(place.segment).is_none() {
+            return true;
+        }
+        let place = Place {
+            size: RECORD_HEADER,
+            ..place
+        };
+        let record = self.tombstone(place, *key, &[]);
+        self.write_record(place, &[record])
+    }
+
+    /// The record that takes keys out of the log: those of the list, or `key` if it is empty.
+    pub(crate) fn tombstone(&self, place: Place, key: Key, keys: &[Key]) -> Bytes {
+        let payload: Vec<u8> = keys.iter().flat_map(|key| key.0).collect();
+        let header = RecordHeader {
+            kind: Kind::Tombstone,
+            segment: place.segment,
+            offset: place.offset,
+            size: place.size,
+            head_len: 0,
+            key,
+            created_ms: self.clock.now(),
+            body_len: 0,
+            count: keys.len() as u32,
+            inline_len: 0,
+            payload_sum: payload_sum(&payload),
+        };
+        let mut record = header.encode(self.disk.seed);
+        record.extend_from_slice(&payload);
+        Bytes::from(record)
+    }
+}
+
+/// The summary row of a tombstone.
+pub(crate) fn tombstone_row(key: Key, size: u32) -> Row {
+    Row {
+        kind: Kind::Tombstone,
+        key,
+        offset: 0,
+        size,
+        body_len: 0,
+        is_sliced: false,
+        account: Account::default(),
+        needs: Vec::new(),
+    }
+}
