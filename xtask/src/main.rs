@@ -37,6 +37,8 @@ const USAGE: &str = "usage: cargo xtask TASK
                          CPU time of hot hits against nginx's, with the release binary
                          (set MILLPOND_BIN), without an access log or with one; needs nginx, wrk
                          and taskset
+  bench sites [--rounds N] [--seconds N]
+                         CPU time of hot hits that are counted by site against those that are not
   store-bench [NAME [ARG...]]
                          a figure of the store against its bound; without a name, the list of them
   experiments [lock | ranges [--brief]]

@@ -5,7 +5,7 @@
 //! it over.
 
 use bytes::Bytes;
-use millpond_conf::Template;
+use millpond_conf::{OffOr, Template};
 
 /// Bytes of a name; of a longer one the beginning counts (a host name has at most 255).
 const NAME_LEN_MAX: usize = 255;
@@ -17,9 +17,10 @@ pub struct SitePolicy {
     /// The name of the site that requests, and the answers that they store, belong to; variables
     /// may be used. Without it, or where the value is empty, the site is the first `server_name` of
     /// the server block. Names are compared in lower case; spaces and control characters in them
-    /// become underscores, and of a long one the first 255 bytes count.
+    /// become underscores, and of a long one the first 255 bytes count. With `off`, requests are
+    /// counted for no site; what they store still belongs to that of the first `server_name`.
     #[directive(name = "cache_site")]
-    pub site: Option<Template>,
+    pub site: Option<OffOr<Template>>,
 }
 
 /// A name as it is compared and written.

@@ -20,10 +20,12 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use millpond_cache::conformance::Rules;
 use millpond_cache::step::{self, Exchange, FetchEnd, Fetched, Given, Policies};
+use millpond_cache::variant::RequestFields;
 use millpond_conf::Span;
 
 use crate::cache::by_rfc;
 use crate::cache::exchange::PassExchange;
+use crate::cache::site::{self, SiteNumbers};
 use crate::clock;
 use crate::downstream::Downstream;
 use crate::downstream::address::Address;
@@ -32,7 +34,7 @@ use crate::downstream::timer::Timer;
 use crate::failure::Failure;
 use crate::handler::ContentHandler;
 use crate::header::Known;
-use crate::http1::request::{Progress, RequestParser};
+use crate::http1::request::{Progress, RequestHead, RequestParser};
 use crate::phase::{self, Phase};
 use crate::request::Request;
 use crate::route::listen::{Binding, Listen};
@@ -53,6 +55,75 @@ pub struct Question {
     pub port: u16,
     /// The head, up to and with the empty line.
     pub head: Bytes,
+}
+
+impl Question {
+    /// A request for a URL, with these fields; the error is for people.
+    pub fn of_url(
+        url: &str,
+        method: &str,
+        fields: &[(String, String)],
+    ) -> Result<Question, String> {
+        let url = Url::parse(url)?;
+        let slash = if url.target.starts_with('?') { "/" } else { "" };
+        let mut head = format!("{method} {slash}{} HTTP/1.1\r\n", url.target);
+        let has_host = fields
+            .iter()
+            .any(|(name, _)| name.eq_ignore_ascii_case("host"));
+        if !has_host {
+            head.push_str(&format!("Host: {}\r\n", url.authority));
+        }
+        for (name, value) in fields {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str("\r\n");
+        Ok(Question {
+            port: url.port,
+            head: Bytes::from(head),
+        })
+    }
+}
+
+/// What of a URL matters here.
+struct Url<'a> {
+    authority: &'a str,
+    port: u16,
+    target: &'a str,
+}
+
+impl<'a> Url<'a> {
+    fn parse(text: &'a str) -> Result<Url<'a>, String> {
+        let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_plain || text.is_empty() {
+            return Err(format!(
+                "\"{text}\" is no URL: spaces and other letters must be escaped"
+            ));
+        }
+        let (rest, usual) = match text.split_once("://") {
+            Some(("http", rest)) => (rest, 80),
+            Some(("https", rest)) => (rest, 443),
+            Some((scheme, _)) => {
+                return Err(format!(
+                    "\"{scheme}\" is not served; write http:// or https://"
+                ));
+            }
+            None => (text, 80),
+        };
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, target) = rest.split_at(end);
+        let port = match authority.rsplit_once(':') {
+            Some((_, port)) if !port.contains(']') => {
+                port.parse().map_err(|_| format!("\"{port}\" is no port"))?
+            }
+            _ => usual,
+        };
+        let target = if target.is_empty() { "/" } else { target };
+        Ok(Url {
+            authority,
+            port,
+            target,
+        })
+    }
 }
 
 /// One thing that happens to the request.
@@ -114,6 +185,10 @@ pub struct Caching {
     pub zone: String,
     /// The key.
     pub key: String,
+    /// The same, byte by byte.
+    pub key_bytes: Bytes,
+    /// The site that the request belongs to.
+    pub site: String,
     /// Whether the look-up is skipped (`proxy_cache_bypass`).
     pub is_bypassed: bool,
     /// Whether answers are not stored (`proxy_no_cache`), as far as the request decides it.
@@ -123,9 +198,19 @@ pub struct Caching {
     policies: Arc<Policies>,
     rules: Rules,
     is_authorized: bool,
+    head: Rc<RequestHead>,
 }
 
 impl Caching {
+    /// What the request says in the fields that a Vary names.
+    pub fn variant(&self, vary: &[u8]) -> Bytes {
+        let fields = RequestFields {
+            lookup: &|name| self.head.find_all(name).collect(),
+            spelling: self.rules.spelling(),
+        };
+        fields.variant(vary)
+    }
+
     /// Fields that take the place of Cache-Control and Expires, the strongest first.
     pub fn targeted(&self) -> impl Iterator<Item = &str> {
         self.policies.targeted.names.iter()
@@ -179,8 +264,8 @@ impl Fetched for SupposedAnswer {
 }
 
 /// Explains a request; the error is for people. It must run on an event loop.
-pub fn explain(conf: Conf, question: &Question) -> Result<Explanation, String> {
-    let conf = Arc::new(conf);
+pub fn explain(conf: impl Into<Arc<Conf>>, question: &Question) -> Result<Explanation, String> {
+    let conf = conf.into();
     let (listen, local) = find_listen(&conf, question.port)?;
     let mut req = request(&conf, &listen, local, question)?;
     find_server(&mut req, &listen).map_err(|(status, why)| format!("{why} ({status})"))?;
@@ -278,6 +363,7 @@ fn connection(conf: &Arc<Conf>, local: Address) -> std::io::Result<Downstream> {
     let worker = Rc::new(Worker {
         index: 0,
         shared: Arc::default(),
+        site_numbers: SiteNumbers::default(),
         idle_peers: IdlePeers::default(),
     });
     let peer = Address::Inet(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
@@ -423,11 +509,15 @@ fn caching(req: &mut Request, target: &Arc<PassTarget>) -> Result<Caching, Strin
         ));
     }
     let key = crate::cache::pass::key(req, target).map_err(|failure| failure.to_string())?;
+    let (site, head) = (site::of(req), Rc::clone(&req.head));
     let mut exchange = PassExchange::new(&mut *req, Arc::clone(target));
     let is_bypassed = exchange.must_bypass();
     Ok(Caching {
         zone,
         key: text(&key),
+        key_bytes: key,
+        site: text(&site),
+        head,
         is_bypassed,
         is_not_stored: exchange.must_not_store(),
         min_uses: cache.policies.admission.min_uses,

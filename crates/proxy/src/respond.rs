@@ -121,7 +121,9 @@ fn count(req: &mut Request) {
     };
     let shared = &worker.shared;
     shared.cache.record(worker.index, label, answered.bytes);
-    shared.sites.answered(worker.index, site, &answered);
+    if let Some(site) = site {
+        shared.sites.answered(worker.index, site, &answered);
+    }
     if let Some(zone) = zone {
         let answer = (label, answered.bytes);
         shared.cache_zones.answered(worker.index, zone, answer);

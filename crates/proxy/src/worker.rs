@@ -16,6 +16,7 @@ use std::task::Waker;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use crate::cache::site::SiteNumbers;
 use crate::cache::zones::Registry;
 use crate::handler::open_file::OpenFiles;
 use crate::scope::Conf;
@@ -55,6 +56,8 @@ pub struct Worker {
     pub index: usize,
     /// What it shares with the others.
     pub shared: Arc<Shared>,
+    /// Numbers of the sites that it has met.
+    pub site_numbers: SiteNumbers,
     /// Idle connections to upstream peers.
     pub idle_peers: IdlePeers,
 }

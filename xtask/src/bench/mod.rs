@@ -4,9 +4,12 @@
 //! the origin have the other. Rounds alternate between the servers, so that drift of the machine
 //! meets both. A row's figure is the CPU time that the server spent, user and system, for each
 //! request; the ratio is nginx's over Millpond's: above 1, Millpond needs less.
+//!
+//! `cargo xtask bench sites` compares Millpond with itself: `sites.rs`.
 
 pub(crate) mod cpu;
 pub(crate) mod load;
+mod sites;
 
 use std::time::Duration;
 
@@ -86,6 +89,12 @@ struct Options {
 
 /// Runs the table; a row below 1.0 counts as failed.
 pub(crate) fn run(args: &[String]) -> Result<Tally> {
+    if let Some(("sites", rest)) = args
+        .split_first()
+        .map(|(first, rest)| (first.as_str(), rest))
+    {
+        return sites::run(rest);
+    }
     let options = options(args)?;
     let origin = Origin::start()?;
     for row in ROWS {

@@ -3,13 +3,16 @@
 //! It is evaluated where it is asked for: a request that goes on inside the server may belong to
 //! another site there.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_cache::site::clean;
+use millpond_conf::OffOr;
 
 use crate::request::Request;
-use crate::stats::site::SiteId;
+use crate::stats::site::{SITES_MAX, SiteId, Sites};
 use crate::var::ComposedVariable;
 
 /// The variables of this file.
@@ -25,25 +28,57 @@ pub const VARIABLES: &[ComposedVariable] = &[ComposedVariable {
 
 /// The site that a request belongs to.
 pub fn of(req: &mut Request) -> Bytes {
-    let location = Arc::clone(&req.location);
-    if let Some(template) = &location.settings.cache_site.site {
-        let name = req.eval(template);
-        if !name.is_empty() {
-            return clean(&name);
-        }
+    match given(req) {
+        Some(name) => clean(&name),
+        None => clean(&req.server.name),
     }
-    clean(&req.server.name)
 }
 
-/// The number of the site that a request belongs to.
-pub fn id(req: &mut Request) -> SiteId {
-    if req.location.settings.cache_site.site.is_some() {
-        let site = of(req);
-        return req.down.generation.worker.shared.sites.id(named(&site));
+/// What `cache_site` says, unless that is nothing.
+fn given(req: &mut Request) -> Option<Bytes> {
+    let Some(OffOr::On(_)) = &req.location.settings.cache_site.site else {
+        return None;
+    };
+    let location = Arc::clone(&req.location);
+    let site = location.settings.cache_site.site.as_ref();
+    let name = site.and_then(OffOr::on).map(|template| req.eval(template));
+    name.filter(|name| !name.is_empty())
+}
+
+/// The number of the site that a request is counted for; none with `cache_site off`.
+pub fn id(req: &mut Request) -> Option<SiteId> {
+    if let Some(OffOr::Off) = &req.location.settings.cache_site.site {
+        return None;
+    }
+    if let Some(name) = given(req) {
+        let worker = &req.down.generation.worker;
+        return Some(worker.site_numbers.of(&name, &worker.shared.sites));
     }
     let sites = &req.down.generation.worker.shared.sites;
     let number = || sites.id(named(&clean(&req.server.name)));
-    *req.server.site.get_or_init(number)
+    Some(*req.server.site.get_or_init(number))
+}
+
+/// The numbers of names that a worker has met, as `cache_site` gives them: asked for without
+/// meeting another worker.
+#[derive(Debug, Default)]
+pub struct SiteNumbers(RefCell<HashMap<Bytes, SiteId>>);
+
+impl SiteNumbers {
+    fn of(&self, name: &Bytes, sites: &Sites) -> SiteId {
+        let mut known = self.0.borrow_mut();
+        if let Some(number) = known.get(name) {
+            return *number;
+        }
+        // Names that mean the same are several here; forgetting them costs a look-up each.
+        if known.len() >= NUMBERS_MAX {
+            known.clear();
+        }
+        let number = sites.id(named(&clean(name)));
+        // The name may be a part of something long.
+        known.insert(Bytes::copy_from_slice(name), number);
+        number
+    }
 }
 
 /// The name under which a site is counted.
@@ -54,5 +89,7 @@ fn named(name: &[u8]) -> &[u8] {
     }
 }
 
+/// Names whose numbers a worker remembers (arbitrary: more than there are numbers).
+const NUMBERS_MAX: usize = 2 * SITES_MAX;
 /// What has no name is counted under this one.
 const UNNAMED: &[u8] = b"-";

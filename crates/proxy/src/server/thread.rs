@@ -24,6 +24,7 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, LocalSet, spawn_local};
 
 use super::sockets::Listening;
+use crate::cache::site::SiteNumbers;
 use crate::clock;
 use crate::downstream::listener;
 use crate::log::access;
@@ -74,6 +75,7 @@ impl WorkerThread {
                 let worker = Rc::new(Worker {
                     index,
                     shared,
+                    site_numbers: SiteNumbers::default(),
                     idle_peers: IdlePeers::default(),
                 });
                 LocalSet::new().block_on(&runtime, Thread::new(worker).run(receiver));

@@ -26,7 +26,8 @@ pub struct Ended {
     trace: Rc<RefCell<UpstreamTrace>>,
     /// Which of the trace's attempts it is.
     attempt: usize,
-    site: SiteId,
+    /// None if it is counted for none.
+    site: Option<SiteId>,
     /// The peer, if it is counted.
     peer: Option<Arc<Peer>>,
     worker: Rc<Worker>,
@@ -95,7 +96,9 @@ impl Drop for Ended {
             self.count(attempt, trace.zone);
             Some((attempt.bytes_received, attempt.bytes_sent))
         });
-        let sites = &self.worker.shared.sites;
-        sites.exchanged(self.worker.index, self.site, bytes.unwrap_or_default());
+        if let Some(site) = self.site {
+            let sites = &self.worker.shared.sites;
+            sites.exchanged(self.worker.index, site, bytes.unwrap_or_default());
+        }
     }
 }
