@@ -43,8 +43,13 @@ pub struct Unstorable {
 impl Unstorable {
     /// True while the answer for a key is known to be none to store.
     pub fn has(&self, key: &Key) -> bool {
-        let until = self.until.find(key);
-        until.is_some_and(|until| clock::now() < until)
+        self.left(key).is_some()
+    }
+
+    /// For how long it is known yet.
+    pub fn left(&self, key: &Key) -> Option<Duration> {
+        let left = self.until.find(key)?.checked_duration_since(clock::now())?;
+        Some(left).filter(|left| !left.is_zero())
     }
 
     /// The answer for a key was none to store.

@@ -44,4 +44,5 @@ pub mod use_stale;
 pub mod valid;
 pub mod variant;
 pub mod verdict;
+pub mod why;
 pub mod zone;

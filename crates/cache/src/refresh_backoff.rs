@@ -104,8 +104,14 @@ struct Wait {
 impl Backoffs {
     /// What the last refresh of a key failed with, while the origin is left alone.
     pub fn pending(&self, key: &Key) -> Option<RefreshFailure> {
+        self.left(key).map(|(_, why)| why)
+    }
+
+    /// For how long the origin is left alone yet, and what the last refresh failed with.
+    pub fn left(&self, key: &Key) -> Option<(Duration, RefreshFailure)> {
         let wait = self.waits.find(key)?;
-        (clock::now() < wait.until).then_some(wait.why)
+        let left = wait.until.checked_duration_since(clock::now())?;
+        Some((left, wait.why)).filter(|_| !left.is_zero())
     }
 
     /// Refreshing the entry of a key has failed.

@@ -27,6 +27,7 @@ use crate::purge::{Judged, PurgeBook, Target};
 use crate::refresh_backoff::Backoffs;
 use crate::slice::table::Slices;
 use crate::variant::{RequestFields, Siblings, VariantKey};
+use crate::why::LastUnstored;
 
 /// Remembered failures of a zone (arbitrary; beyond it they are forgotten, which costs an origin
 /// request each).
@@ -225,6 +226,8 @@ pub struct CacheZone {
     pub variants: Variants,
     /// Keys whose answers may not be stored.
     pub unstorable: Unstorable,
+    /// The last answers that were not stored.
+    pub unstored: LastUnstored,
     /// Keys whose origin is left alone after a failure.
     pub backoffs: Backoffs,
     /// Bodies in slices that are in use.
@@ -313,6 +316,7 @@ impl CacheZone {
             uses: Uses::default(),
             variants: Variants::default(),
             unstorable: Unstorable::default(),
+            unstored: LastUnstored::default(),
             backoffs: Backoffs::default(),
             slices: Slices::default(),
             errors: Mutex::default(),

@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         Some("demo") => return exit(demo::run()),
         Some("check") => return exit(check::run(std::env::args().skip(2))),
         Some("cache") => return exit(cache::run(std::env::args_os().skip(2))),
+        Some("why") => return exit(cache::run(std::env::args_os().skip(1))),
         Some("explain") => return exit(explain::run(std::env::args().skip(2))),
         _ => {}
     }

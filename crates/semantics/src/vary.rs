@@ -126,6 +126,37 @@ pub fn variant_material<'v, V>(
     }
 }
 
+/// What [`variant_material`] wrote, for people: `name: value` of each field, apart by `; `; a field
+/// that was not there has the value `-`.
+pub fn material_text(mut material: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    while let Some(name) = take_counted(&mut material) {
+        if !text.is_empty() {
+            text.extend_from_slice(b"; ");
+        }
+        text.extend_from_slice(name);
+        text.extend_from_slice(b": ");
+        let Some((is_present, rest)) = material.split_first() else {
+            break;
+        };
+        material = rest;
+        let value = match is_present {
+            0 => None,
+            _ => take_counted(&mut material),
+        };
+        text.extend_from_slice(value.unwrap_or(b"-"));
+    }
+    text
+}
+
+fn take_counted<'m>(material: &mut &'m [u8]) -> Option<&'m [u8]> {
+    let (len, rest) = material.split_first_chunk::<4>()?;
+    let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
+    let (part, rest) = rest.split_at_checked(len)?;
+    *material = rest;
+    Some(part)
+}
+
 fn write_value<'v>(
     (name, spelling): (&[u8], Spelling),
     values: impl Iterator<Item = &'v [u8]>,
@@ -330,5 +361,20 @@ mod tests {
     fn long_names_are_lower_cased_whole() {
         let name = "A".repeat(200);
         assert_eq!(material(&name, &[]), format!("[200]{}-", "a".repeat(200)));
+    }
+
+    #[test]
+    fn material_is_told_to_people() {
+        let mut material = Vec::new();
+        let lookup = |name: &[u8]| match name {
+            b"accept" => vec![&b"text/html"[..]],
+            _ => Vec::new(),
+        };
+        variant_material(b"Accept, Cookie", Spelling::AsNginx, lookup, &mut material);
+        assert_eq!(material_text(&material), b"accept: text/html; cookie: -");
+        for end in 0..material.len() {
+            material_text(&material[..end]);
+        }
+        assert_eq!(material_text(&[0xff; 40]), b"");
     }
 }

@@ -43,6 +43,7 @@ use crate::purge::running::{Running, RunningFill};
 use crate::slice::generation::Generation;
 use crate::step::FetchEnd;
 use crate::use_stale::StaleCause;
+use crate::why;
 
 /// Locks the table of fills is split into, so that workers seldom meet (arbitrary).
 const SHARDS: usize = 64;
@@ -223,6 +224,22 @@ impl Fills {
         self.shard(key).contains_key(key)
     }
 
+    /// The fill of a key, if one runs.
+    pub fn running(&self, key: &Key) -> Option<why::Running> {
+        let fill = Arc::clone(self.shard(key).get(key)?);
+        let (at, end) = match &*fill.state.borrow() {
+            FillState::Streaming(streaming) => (streaming.view.len(), streaming.length),
+            FillState::Requested | FillState::Ended(_) => (0, None),
+        };
+        Some(why::Running {
+            from: 0,
+            at,
+            end,
+            since: Some(fill.started.elapsed()),
+            followers: fill.followers(),
+        })
+    }
+
     /// True when nothing is being filled.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -260,6 +277,13 @@ impl Fill {
     /// How long after its start it last moved.
     fn moved_after(&self) -> Duration {
         Duration::from_millis(self.moved_ms.load(Ordering::Relaxed))
+    }
+
+    /// How many read along or wait.
+    fn followers(&self) -> u32 {
+        let waiting = u32::try_from(self.state.receiver_count()).unwrap_or(u32::MAX);
+        let joined = self.joined.load(Ordering::Relaxed);
+        joined.saturating_add(waiting)
     }
 
     /// How long it has stood still.
@@ -335,9 +359,7 @@ impl Lead {
     /// How many besides the leader have the answer, or will find it: those who read along, and
     /// those who still wait.
     pub fn followers(&self) -> u32 {
-        let waiting = u32::try_from(self.fill.state.receiver_count()).unwrap_or(u32::MAX);
-        let joined = self.fill.joined.load(Ordering::Relaxed);
-        joined.saturating_add(waiting)
+        self.fill.followers()
     }
 
     /// The fill is over.

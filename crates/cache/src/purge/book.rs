@@ -104,6 +104,48 @@ pub enum Judged {
     Gone,
 }
 
+/// A purge in force, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InForce {
+    /// What it is about: `all`, `key`, `host`, `site`, `tag`, `prefix` or `wildcard`.
+    pub kind: &'static str,
+    /// The name, prefix or pattern.
+    pub what: Bytes,
+    /// What becomes of what is purged.
+    pub mode: Mode,
+    /// Its serial.
+    pub serial: u64,
+    /// When a soft one was, seconds since the epoch.
+    pub at: Option<i64>,
+}
+
+impl InForce {
+    /// The newest hard one and the newest soft one of a mark.
+    fn of(matter: &Matter, mark: &Mark) -> Vec<InForce> {
+        let (kind, what) = match matter {
+            Matter::None | Matter::All => ("all", Bytes::new()),
+            Matter::Key(_) => ("key", Bytes::new()),
+            Matter::Prefix(text) => ("prefix", text.clone()),
+            Matter::Wildcard(text) => ("wildcard", text.clone()),
+            Matter::Tags(tags) => {
+                let tag = tags.first().cloned().unwrap_or_default();
+                let (kind, name) = tag::told(&tag);
+                (kind, tag.slice_ref(name))
+            }
+        };
+        let rule = |mode, serial, at| InForce {
+            kind,
+            what: what.clone(),
+            mode,
+            serial,
+            at,
+        };
+        let hard = (mark.hard > 0).then(|| rule(Mode::Hard, mark.hard, None));
+        let soft = (mark.soft > 0).then(|| rule(Mode::Soft, mark.soft, Some(mark.soft_at)));
+        hard.into_iter().chain(soft).collect()
+    }
+}
+
 /// What is judged.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
@@ -397,6 +439,28 @@ impl PurgeBook {
         }
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         rules.mark_of(subject).judge(subject.serial)
+    }
+
+    /// The rules in force that are about an entry, whatever its serial.
+    pub fn about(&self, subject: &Subject<'_>) -> Vec<InForce> {
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        let whole = |(matter, mark): (Matter, &Mark)| InForce::of(&matter, mark);
+        let key = Key::of(subject.text);
+        let of_key = rules.keys.get(&key).map(|mark| (Matter::Key(key), mark));
+        let tags = tag::of_head(subject.tags)
+            .filter_map(|tag| rules.tags.get_key_value(tag))
+            .map(|(tag, mark)| (Matter::Tags(vec![tag.clone()]), mark));
+        let prefixes = rules.prefixes.iter();
+        let prefixes = prefixes
+            .filter(|(prefix, _)| subject.text.starts_with(prefix))
+            .map(|(prefix, mark)| (Matter::Prefix(prefix.clone()), mark));
+        let wildcards = rules.wildcards.iter();
+        let wildcards = wildcards
+            .filter(|(pattern, _)| is_match(pattern, subject.text))
+            .map(|(pattern, mark)| (Matter::Wildcard(pattern.clone()), mark));
+        let all = std::iter::once((Matter::All, &rules.all));
+        let found = all.chain(of_key).chain(tags).chain(prefixes);
+        found.chain(wildcards).flat_map(whole).collect()
     }
 
     /// How many rules there are, each tag counted.

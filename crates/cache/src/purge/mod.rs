@@ -26,7 +26,7 @@ pub mod tag;
 
 use millpond_store::{JournalError, Key, Review};
 
-pub use book::{Judged, PurgeBook, Subject};
+pub use book::{InForce, Judged, PurgeBook, Subject};
 pub use rule::{Mode, Target};
 
 use crate::head::StoredHead;

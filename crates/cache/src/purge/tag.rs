@@ -105,6 +105,15 @@ pub fn given(tags: &[u8]) -> impl Iterator<Item = &[u8]> {
     of_head(tags).filter(|tag| tag.first().is_some_and(|first| *first > b' '))
 }
 
+/// What a tag of a head is, and its name.
+pub(crate) fn told(tag: &[u8]) -> (&'static str, &[u8]) {
+    match tag {
+        [HOST, name @ ..] => ("host", name),
+        [SITE, name @ ..] => ("site", name),
+        name => ("tag", name),
+    }
+}
+
 /// What counts of a tag.
 pub(crate) fn cut(tag: Bytes) -> Bytes {
     let len = tag.len().min(TAG_LEN_MAX);

@@ -251,3 +251,44 @@ fn an_entry_with_too_many_tags_is_hit_by_any_of_them() {
     assert_eq!(judge(&book, "a", "x y", 0), Judged::Untouched);
     assert_eq!(judge(&book, "a", "x \x03", 0), Judged::Gone);
 }
+
+#[test]
+fn the_rules_that_are_about_an_entry_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = zone(dir.path(), 1 << 20);
+    let book = loaded(&store);
+    let text = |text: &'static str| Bytes::from_static(text.as_bytes());
+    for (mode, matter) in [
+        (Mode::Hard, Matter::Key(Key::of(b"/img/a"))),
+        (Mode::Hard, Matter::Key(Key::of(b"/img/b"))),
+        (Mode::Soft, Matter::Prefix(text("/img/"))),
+        (Mode::Hard, Matter::Prefix(text("/css/"))),
+        (Mode::Hard, Matter::Wildcard(text("*a"))),
+        (Mode::Hard, Matter::Tags(vec![tag::of_site(b"shop")])),
+        (Mode::Hard, Matter::Tags(vec![text("other")])),
+    ] {
+        book.enforce(&store, (mode, matter), 5_000).unwrap();
+    }
+    let tags = tag::TagWriter::new(b"host", b"shop").finish();
+    let subject = Subject {
+        text: b"/img/a",
+        tags: &tags,
+        serial: 0,
+    };
+    let about = book.about(&subject);
+    let told = about.iter().map(|rule| {
+        let what = String::from_utf8_lossy(&rule.what).into_owned();
+        (rule.kind, what, rule.mode, rule.at.is_some())
+    });
+    let expected = [
+        ("key", "", Mode::Hard, false),
+        ("site", "shop", Mode::Hard, false),
+        ("prefix", "/img/", Mode::Soft, true),
+        ("wildcard", "*a", Mode::Hard, false),
+    ];
+    let expected = expected.map(|(kind, what, mode, is_dated)| {
+        let what = what.to_string();
+        (kind, what, mode, is_dated)
+    });
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+}

@@ -271,6 +271,15 @@ impl Generation {
         self.is_taken(&self.state(), index)
     }
 
+    /// The runs that run: what they bring, how far they are, and how many bodies were read from
+    /// them.
+    pub fn running(&self) -> Vec<(Range<u64>, u64, u32)> {
+        let state = self.state();
+        let runs = state.runs.iter();
+        runs.map(|run| (run.start..run.end(), run.progress().0, run.readers()))
+            .collect()
+    }
+
     /// Whether the version is gone at the origin.
     pub fn is_retired(&self) -> bool {
         self.is_retired.load(Ordering::Acquire)

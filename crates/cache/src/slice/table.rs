@@ -69,6 +69,11 @@ impl Slices {
         Some(generation)
     }
 
+    /// The generation of a name, if somebody uses it.
+    pub fn in_use_of(&self, generation: &[u8; 16]) -> Option<Arc<Generation>> {
+        lock(&self.open).get(generation).and_then(Weak::upgrade)
+    }
+
     /// How many bodies are read or fetched at the moment.
     pub fn in_use(&self) -> usize {
         let open = lock(&self.open);

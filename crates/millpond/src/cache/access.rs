@@ -144,6 +144,22 @@ impl Site {
         }
     }
 
+    /// Asks the process for one object that is about no single zone.
+    pub(super) fn whole<T: DeserializeOwned>(
+        &self,
+        what: &[&str],
+        parameters: Parameters,
+    ) -> Result<T, Refusal> {
+        let Some(stream) = self.connect()? else {
+            let none = match &self.socket {
+                Some(socket) => format!("no process answers on {}", socket.display()),
+                None => "\"control\" is off, so no process can be asked".to_string(),
+            };
+            return Err(anyhow!(none).into());
+        };
+        whole(&stream, &Ask::new(Verb::Get, what, parameters))
+    }
+
     fn connect(&self) -> Result<Option<UnixStream>> {
         match &self.socket {
             Some(socket) => client::connect(socket),

@@ -1,15 +1,16 @@
-//! `millpond cache …`: what is in the caches, and purging, of a running process or at rest.
+//! `millpond cache …`: what is in the caches, and purging, of a running process or at rest; and
+//! `millpond why`, which is the command `why` of it.
 //!
 //! ```text
 //! options ──► access: the process on its control socket, or the zone itself
-//!                └──► stat | ls, export | show | verify | purge ──► output
+//!                └──► stat | ls, export | show | verify | purge | why ──► output
 //! ```
 //!
 //! | file | what |
 //! |---|---|
 //! | `options.rs` | the command line |
 //! | `access.rs`, `client.rs` | who is asked, and how |
-//! | `stat.rs`, `list.rs`, `show.rs`, `verify.rs`, `purge.rs` | the commands |
+//! | `stat.rs`, `list.rs`, `show.rs`, `verify.rs`, `purge.rs`, `why.rs` | the commands |
 //! | `subject.rs` | the key that a URL means |
 //! | `figures.rs`, `output.rs` | sizes and times, lines and bars |
 //!
@@ -28,6 +29,7 @@ mod show;
 mod stat;
 mod subject;
 mod verify;
+mod why;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -45,6 +47,7 @@ const USAGE: &str = "usage: millpond cache stat   [OPTION]...
        millpond cache purge  KEY|URL | --prefix TEXT | --wildcard TEXT | --site NAME | --host NAME
                              | --tag TAG... | --all   [--soft] [--dry-run]
        millpond cache export [FILTER]... [--limit N] [-o FILE]
+       millpond why          URL [-H 'Name: value']...
 options: -c FILE, -p PREFIX, -g DIRECTIVES, --zone NAME, --json
 filters: --site NAME, --host NAME, --prefix TEXT, --tag TAG, --older TIME, --newer TIME,
          --unused TIME, --larger SIZE, --smaller SIZE, --hits N, --no-hits
@@ -92,5 +95,6 @@ fn obey(options: &Options) -> Result<Outcome> {
         Command::Show => show::run(options, &site),
         Command::Verify => verify::run(options, &site),
         Command::Purge => purge::run(options, &site),
+        Command::Why => why::run(options, &site),
     }
 }

@@ -20,16 +20,18 @@ pub(super) enum Command {
     Verify,
     Purge,
     Export,
+    Why,
 }
 
 impl Command {
-    const ALL: [(&'static str, Command); 6] = [
+    const ALL: [(&'static str, Command); 7] = [
         ("stat", Command::Stat),
         ("ls", Command::Ls),
         ("show", Command::Show),
         ("verify", Command::Verify),
         ("purge", Command::Purge),
         ("export", Command::Export),
+        ("why", Command::Why),
     ];
 
     fn named(word: &str) -> Option<Command> {
@@ -109,7 +111,7 @@ pub(super) struct Options {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum OptionError {
     /// No command, or none that there is.
-    #[error("a command is needed: stat, ls, show, verify, purge or export")]
+    #[error("a command is needed: stat, ls, show, verify, purge, export or why")]
     NoCommand,
     /// Not an option of this command, or one too many.
     #[error("invalid option: \"{0}\"")]
@@ -174,7 +176,7 @@ impl Options {
             ("-c", _) => self.file = Some(text(&value()?)),
             ("-p", _) => self.prefix = Some(text(&value()?)),
             ("-g", _) => self.globals = Some(text(&value()?)),
-            ("--zone", _) => self.zone = Some(text(&value()?)),
+            ("--zone", command) if command != Command::Why => self.zone = Some(text(&value()?)),
             ("--json", command) if command != Command::Export => self.format = Format::Json,
             ("--remove", Command::Verify) => self.corrupt = Corrupt::Go,
             ("-o", Command::Export) => self.output = Some(PathBuf::from(text(&value()?))),
@@ -189,7 +191,11 @@ impl Options {
             ("--key", Command::Show | Command::Purge) if self.subject.is_none() => {
                 self.subject = Some(value()?);
             }
-            (_, Command::Show | Command::Purge)
+            ("-H", Command::Why) => {
+                let field = value()?;
+                self.add("field", field);
+            }
+            (_, Command::Show | Command::Purge | Command::Why)
                 if !option.starts_with('-') && self.subject.is_none() =>
             {
                 self.subject = Some(word.clone());
@@ -275,6 +281,7 @@ impl Options {
         let types = self.parameters.iter().filter(|(name, _)| name == "type");
         let named = types.count() + usize::from(self.subject.is_some());
         match (self.command, named) {
+            (Command::Why, 0) => Err(OptionError::Nothing("a URL is needed")),
             (Command::Show, 0) => Err(OptionError::Nothing("a key or URL is needed")),
             (Command::Purge, 0) => Err(OptionError::Nothing(
                 "what is to be purged? A key or URL, or one of --prefix, --wildcard, --site, \
@@ -341,6 +348,7 @@ mod tests {
             ("purge --tag a --tag b", "type=tag tag=a tag=b "),
             ("purge --all --dry-run", "type=all dry_run=1 "),
             ("purge /a", ""),
+            ("why /a -H a:b", "field=a:b "),
         ] {
             let options = parsed(line).unwrap();
             let parameters = options.parameters.iter();
@@ -375,6 +383,10 @@ mod tests {
             "purge --site a --prefix b",
             "purge --older 1d",
             "purge --tag a --all",
+            "why",
+            "why a b",
+            "why a --zone z",
+            "show a -H b",
             "export --json",
             "export --sort size",
         ] {

@@ -92,14 +92,16 @@ pub(super) fn look(access: &Access, name: &str, value: Bytes) -> Result<Vec<Entr
     }
 }
 
-struct Page<'a> {
-    paint: Paint,
-    now: i64,
-    output: &'a mut Output,
+/// Where entries are told of.
+pub(super) struct Page<'a> {
+    pub(super) paint: Paint,
+    pub(super) now: i64,
+    pub(super) output: &'a mut Output,
 }
 
 impl Page<'_> {
-    fn line(&mut self, label: &str, text: &str) -> Result<()> {
+    /// A line with a name.
+    pub(super) fn line(&mut self, label: &str, text: &str) -> Result<()> {
         let label = self.paint.paint(Role::Faint, &format!("{label:<9}"));
         self.output.line(&format!("  {label} {text}"))
     }
@@ -114,9 +116,19 @@ impl Page<'_> {
         if !entry.tags.is_empty() {
             self.line("tags", &plain(&entry.tags.join(" ")))?;
         }
+        self.state(entry)?;
+        let fields = entry.detail.as_deref().map(|detail| &detail.fields);
+        for (index, (name, value)) in fields.into_iter().flatten().enumerate() {
+            let label = if index == 0 { "fields" } else { "" };
+            self.line(label, &plain(&format!("{name}: {value}")))?;
+        }
+        Ok(())
+    }
+
+    /// How an entry stands.
+    pub(super) fn state(&mut self, entry: &EntryReport) -> Result<()> {
         if let Some(variant) = &entry.variant {
-            let text = format!("by {}: {}", variant.vary, variant.values.trim());
-            self.line("variant", &plain(&text))?;
+            self.line("variant", &plain(&variant.values))?;
         }
         self.line("status", &entry.status.to_string())?;
         self.times(entry)?;
@@ -160,12 +172,7 @@ impl Page<'_> {
         self.line(
             "place",
             &format!("{dir}, segment {segment}, record of {record}"),
-        )?;
-        for (index, (name, value)) in detail.fields.iter().enumerate() {
-            let label = if index == 0 { "fields" } else { "" };
-            self.line(label, &plain(&format!("{name}: {value}")))?;
-        }
-        Ok(())
+        )
     }
 
     fn body(&mut self, entry: &EntryReport, detail: &DetailReport) -> Result<()> {

@@ -8,8 +8,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail};
-use bytes::Bytes;
+use anyhow::{Context, Result, anyhow};
 use millpond_conf::source::{Sources, Span};
 use millpond_conf::tree::Statement;
 use millpond_conf::{Contexts, Diagnostic, Severity};
@@ -42,8 +41,9 @@ pub(super) fn explain(options: &RequestOptions, paint: Paint) -> Result<String> 
             source.path.display()
         )
     })?;
-    let url = Url::parse(&options.url)?;
-    let question = question(options, &url);
+    let method = options.method.as_deref().unwrap_or("GET");
+    let question = Question::of_url(&options.url, method, &options.fields);
+    let question = question.map_err(|why| anyhow!(why))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -64,7 +64,6 @@ pub(super) fn explain(options: &RequestOptions, paint: Paint) -> Result<String> 
         );
         let _ = writeln!(out, "{}", paint.paint(Role::Doubtful, &note));
     }
-    let method = options.method.as_deref().unwrap_or("GET");
     let title = format!("{method} {}", options.url);
     let _ = writeln!(out, "{}\n", paint.paint(Role::Title, &title));
     page.push_route(&mut out, &explained);
@@ -77,66 +76,7 @@ pub(super) fn explain(options: &RequestOptions, paint: Paint) -> Result<String> 
 
 /// A GET request for a URL.
 pub(crate) fn get(url: &str) -> Result<Question> {
-    let url = Url::parse(url)?;
-    Ok(question(&RequestOptions::default(), &url))
-}
-
-/// What of a URL matters here.
-struct Url<'a> {
-    authority: &'a str,
-    port: u16,
-    target: &'a str,
-}
-
-impl<'a> Url<'a> {
-    fn parse(text: &'a str) -> Result<Url<'a>> {
-        let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
-        if !is_plain || text.is_empty() {
-            bail!("\"{text}\" is no URL: spaces and other letters must be escaped");
-        }
-        let (rest, usual) = match text.split_once("://") {
-            Some(("http", rest)) => (rest, 80),
-            Some(("https", rest)) => (rest, 443),
-            Some((scheme, _)) => bail!("\"{scheme}\" is not served; write http:// or https://"),
-            None => (text, 80),
-        };
-        let end = rest.find(['/', '?']).unwrap_or(rest.len());
-        let (authority, target) = rest.split_at(end);
-        let port = match authority.rsplit_once(':') {
-            Some((_, port)) if !port.contains(']') => port
-                .parse()
-                .with_context(|| format!("\"{port}\" is no port"))?,
-            _ => usual,
-        };
-        let target = if target.is_empty() { "/" } else { target };
-        Ok(Url {
-            authority,
-            port,
-            target,
-        })
-    }
-}
-
-fn question(options: &RequestOptions, url: &Url<'_>) -> Question {
-    let method = options.method.as_deref().unwrap_or("GET");
-    let slash = if url.target.starts_with('?') { "/" } else { "" };
-    let mut head = format!("{method} {slash}{} HTTP/1.1\r\n", url.target);
-    let has_host = options
-        .fields
-        .iter()
-        .any(|(name, _)| name.eq_ignore_ascii_case("host"));
-    // Writing into a String never fails.
-    if !has_host {
-        let _ = write!(head, "Host: {}\r\n", url.authority);
-    }
-    for (name, value) in &options.fields {
-        let _ = write!(head, "{name}: {value}\r\n");
-    }
-    head.push_str("\r\n");
-    Question {
-        port: url.port,
-        head: Bytes::from(head),
-    }
+    Question::of_url(url, "GET", &[]).map_err(|why| anyhow!(why))
 }
 
 /// What is needed to write.

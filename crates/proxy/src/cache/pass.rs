@@ -15,6 +15,7 @@ use millpond_cache::reason::{Brought, FillRole};
 use millpond_cache::slice::reader::SliceFailure;
 use millpond_cache::status::CacheStatus;
 use millpond_cache::step::{self, Served, Walk};
+use millpond_cache::why::NotStoredNote;
 use millpond_cache::zone::{CacheZone, FoundEntry, PrimaryKey};
 
 use super::body::{self, FillBody};
@@ -67,6 +68,9 @@ pub async fn run(
             && exchange.is_head_by_rfc()
         {
             step::learn_from_head(&exchange, &walk, fetched);
+        }
+        if let Served::Passed(fetched, _) = &served {
+            note_unstored(req, &walk, fetched.fetched.head.status);
         }
         let Served::Entry(found, status) = &served else {
             return answer_from_origin(req, target, (served, &walk), tries_before).await;
@@ -224,6 +228,16 @@ pub fn key(req: &mut Request, target: &PassTarget) -> Result<Bytes, Failure> {
 
 fn note(req: &Request, status: CacheStatus) {
     req.upstream.borrow_mut().cache_status = Some(status.as_str());
+}
+
+/// Notes that an answer is passed on without being stored, and why.
+fn note_unstored(req: &Request, walk: &Walk, status: u16) {
+    let note = NotStoredNote {
+        account: req.upstream.borrow().account,
+        status,
+        at: clock::now_ms().div_euclid(1000),
+    };
+    walk.zone.unstored.note(walk.key.key, note);
 }
 
 /// Notes how often the entry was found, where that is used.

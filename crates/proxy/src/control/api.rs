@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `GET /` | the process, its counters and its zones: [`ServerReport`] |
 //! | `GET /sites` | what each site sent and asked for: [`SitesReport`] |
+//! | `GET /why?url=URL` | what becomes of a request, and why: [`WhyReport`](super::why::WhyReport) |
 //! | `GET /zones/NAME` | one zone: [`ZoneReport`] |
 //! | `GET /zones/NAME/entries?FILTERS` | entries, one [`Line`] each |
 //! | `GET /zones/NAME/entry?key=KEY`, `?id=ID` | all of one key: [`EntriesReport`] |
@@ -38,9 +39,11 @@ use super::report::{
     self, DamageReport, EndReport, EntriesReport, Line, LiveReport, ProgressReport, PurgeReport,
     ServerReport, SiteReport, SitesReport, ZoneReport,
 };
+use super::why;
 use crate::cache::purge::{self, Outcome};
 use crate::clock;
 use crate::log::error;
+use crate::scope::Conf;
 use crate::stats::CacheSnapshot;
 use crate::stats::site::SiteCount;
 use crate::worker::Shared;
@@ -147,6 +150,8 @@ pub struct ServerFacts {
     pub pid: u32,
     /// What it answered.
     pub answers: CacheSnapshot,
+    /// The configuration in force.
+    pub conf: Option<Arc<Conf>>,
     /// What its workers share: who its answers were for.
     pub shared: Option<Arc<Shared>>,
 }
@@ -160,6 +165,7 @@ pub fn answer(scene: &Scene, ask: &Ask) -> Answer {
     let reader = Reader::new(&ask.parameters);
     let answered = match (rest, ask.verb) {
         ([], Verb::Get) => reader.end().map(|()| report::json(200, &server(scene))),
+        (["why"], Verb::Get) => why::answer(scene, reader),
         (["sites"], Verb::Get) => reader.end().map(|()| sites(scene)),
         (["zones", name, rest @ ..], verb) => match find(scene, name) {
             Some(found) => about_zone(scene, found, (rest, verb), reader),

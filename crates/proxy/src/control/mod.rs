@@ -28,6 +28,7 @@ pub mod query;
 pub mod report;
 pub mod rest;
 mod socket;
+pub mod why;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -139,7 +140,8 @@ struct Source {
 impl Source {
     fn scene(&self) -> Scene {
         let mut zones = Vec::new();
-        if let Some(conf) = self.conf.load_full() {
+        let conf = self.conf.load_full();
+        if let Some(conf) = &conf {
             for declared in &conf.declared.zones {
                 let zone = conf.zones.get(declared.name.as_bytes());
                 zones.extend(zone.map(|zone| SceneZone {
@@ -153,6 +155,7 @@ impl Source {
             zones,
             standing: Standing::Running(ServerFacts {
                 pid: std::process::id(),
+                conf,
                 shared: shared.clone(),
                 answers: shared.map(|it| it.cache.snapshot()).unwrap_or_default(),
             }),

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use millpond_cache::catalogue::{self, Listed};
 use millpond_cache::purge::tag;
 use millpond_cache::zone::CacheZone;
+use millpond_semantics::vary::material_text;
 use millpond_store::{DiskState, DiskUsage, Scrub};
 use serde::{Deserialize, Serialize};
 
@@ -230,7 +231,8 @@ pub struct EntryReport {
 pub struct VariantReport {
     /// Names of the fields.
     pub vary: String,
-    /// Their values in the request that it was filled for.
+    /// What the request that it was filled for said in them: `name: value`, apart by `; `; `-` for
+    /// a field that it did not have.
     pub values: String,
 }
 
@@ -459,7 +461,7 @@ pub(super) fn entry(zone: &CacheZone, listed: &Listed, now: i64) -> EntryReport 
     let head = &listed.head;
     let variant = (!head.vary.is_empty()).then(|| VariantReport {
         vary: text(&head.vary),
-        values: text(&head.variant),
+        values: text(&material_text(&head.variant)),
     });
     EntryReport {
         zone: zone.name.clone(),

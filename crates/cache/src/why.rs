@@ -1,0 +1,147 @@
+//! What a zone knows of one key: what is stored, what comes, and what keeps answers out.
+//!
+//! It is put together for people who ask why (`millpond why`), from what the machines remember
+//! anyway, and from one table more: the last answer of each key that was not stored.
+//!
+//! 1. Nothing is marked used and nothing changes.
+//! 2. What is noted of answers that were not stored is bounded (`recent.rs`), and a hit never looks
+//!    at it.
+//!
+//! It is for a thread that may wait for the disk.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use millpond_store::{Key, Looked};
+
+use crate::catalogue::Listed;
+use crate::head::StoredHead;
+use crate::purge::{InForce, Judged, Subject};
+use crate::reason::Account;
+use crate::recent::Recent;
+use crate::refresh_backoff::RefreshFailure;
+use crate::zone::CacheZone;
+
+/// Fills that are told of.
+const FILLS_MAX: usize = 100;
+
+/// An answer that was not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotStoredNote {
+    /// Why.
+    pub account: Account,
+    /// Its status.
+    pub status: u16,
+    /// When, seconds since the epoch.
+    pub at: i64,
+}
+
+/// The last answer of each key that was not stored.
+#[derive(Debug, Default)]
+pub struct LastUnstored(Recent<NotStoredNote>);
+
+impl LastUnstored {
+    /// An answer was not stored.
+    pub fn note(&self, key: Key, note: NotStoredNote) {
+        self.0.note(key, |_| note);
+    }
+
+    /// The last one of a key.
+    pub fn find(&self, key: &Key) -> Option<NotStoredNote> {
+        self.0.find(key)
+    }
+}
+
+/// A fill that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// Which bytes have come and are to come: from here, up to now, to there if that is known.
+    pub from: u64,
+    /// How far it is.
+    pub at: u64,
+    /// Where it ends.
+    pub end: Option<u64>,
+    /// For how long it has run; not known of slices.
+    pub since: Option<Duration>,
+    /// How many wait for it or read along.
+    pub followers: u32,
+}
+
+/// What is known of a key.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// What is stored, each variant.
+    pub entries: Vec<Listed>,
+    /// Whether what is stored under the key was purged, and is not swept yet.
+    pub is_purged: bool,
+    /// Purges in force that are about it.
+    pub purges: Vec<InForce>,
+    /// Fills that run.
+    pub running: Vec<Running>,
+    /// The last answer that was not stored.
+    pub unstored: Option<NotStoredNote>,
+    /// For how long nobody waits for another's answer (`proxy_cache_hit_for_pass`).
+    pub passes_for: Option<Duration>,
+    /// For how long the origin is left alone, and why (`proxy_cache_refresh_backoff`).
+    pub backoff: Option<(Duration, RefreshFailure)>,
+    /// A failure that is answered without asking: its status.
+    pub failure: Option<u16>,
+}
+
+impl CacheZone {
+    /// All that is known of the key of a text at a time (seconds since the epoch).
+    pub fn known(&self, text: &[u8], now: i64) -> Known {
+        let key = Key::of(text);
+        let entries = self.listed(text);
+        let raw = self.raw_head(&key).filter(|head| head.key == text);
+        let judged = raw.as_ref().map(|head| self.purges.judge(&head.subject()));
+        let tags = raw.as_ref().map(|head| head.tags.clone());
+        let subject = Subject {
+            text,
+            tags: tags.as_deref().unwrap_or_default(),
+            serial: 0,
+        };
+        let keys = std::iter::once(key).chain(entries.iter().map(|listed| listed.key));
+        let mut keys: Vec<Key> = keys.collect();
+        keys.sort_unstable_by_key(|key| key.0);
+        keys.dedup();
+        let mut running: Vec<Running> = Vec::new();
+        for listed in &entries {
+            running.extend(self.runs_of(listed));
+        }
+        running.extend(keys.iter().filter_map(|key| self.fills.running(key)));
+        running.truncate(FILLS_MAX);
+        Known {
+            is_purged: judged == Some(Judged::Gone),
+            purges: self.purges.about(&subject),
+            running,
+            unstored: self.unstored.find(&key),
+            passes_for: self.unstorable.left(&key),
+            backoff: keys.iter().find_map(|key| self.backoffs.left(key)),
+            failure: self.remembered_error(&key, text, now),
+            entries,
+        }
+    }
+
+    /// The head under a key, whether or not it was purged.
+    fn raw_head(&self, key: &Key) -> Option<StoredHead> {
+        match self.store.glance(key)?.read() {
+            Looked::Found(record) => StoredHead::decode(&record.head),
+            _ => None,
+        }
+    }
+
+    fn runs_of(&self, listed: &Listed) -> Vec<Running> {
+        let set = listed.head.sliced;
+        let generation = set.and_then(|set| self.slices.in_use_of(&set.generation));
+        let runs = generation.map(|generation| generation.running());
+        let run = |(span, at, readers): (Range<u64>, u64, u32)| Running {
+            from: span.start,
+            at,
+            end: Some(span.end),
+            since: None,
+            followers: readers,
+        };
+        runs.into_iter().flatten().map(run).collect()
+    }
+}
