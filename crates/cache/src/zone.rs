@@ -23,6 +23,7 @@ use crate::fill::Fills;
 use crate::head::StoredHead;
 use crate::hit_for_pass::Unstorable;
 use crate::max_variants::{Admitted, MaxVariantsPolicy, Standing, Variants};
+use crate::purge::recent::RecentPurges;
 use crate::purge::{Judged, PurgeBook, Target};
 use crate::refresh_backoff::Backoffs;
 use crate::slice::table::Slices;
@@ -218,6 +219,8 @@ pub struct CacheZone {
     pub store: Arc<Zone>,
     /// Purges in force.
     pub purges: Arc<PurgeBook>,
+    /// Those that were acknowledged last.
+    pub recent_purges: RecentPurges,
     /// Running fills.
     pub fills: Arc<Fills>,
     /// Counts for `proxy_cache_min_uses`.
@@ -311,6 +314,7 @@ impl CacheZone {
         CacheZone {
             name,
             store,
+            recent_purges: RecentPurges::default(),
             fills: Arc::new(Fills::new(Arc::clone(&purges))),
             purges,
             uses: Uses::default(),

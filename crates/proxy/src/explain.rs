@@ -461,7 +461,7 @@ fn end(req: &mut Request) -> End {
     match req.location.handler.clone() {
         Some(ContentHandler::Pass(target)) => End::Passed(passed(req, &target)),
         Some(ContentHandler::Purge(location)) => End::Purges(location.zone.clone()),
-        Some(ContentHandler::StubStatus) => End::Counters,
+        Some(ContentHandler::StubStatus | ContentHandler::Api(_)) => End::Counters,
         None => End::Files(text(&req.uri)),
     }
 }

@@ -267,6 +267,7 @@ impl Server {
 
     /// Answers on the control socket from what is in force now.
     pub fn serve_control(&mut self) {
+        self.shared.loads.note(&self.conf);
         self.control.serve(&self.conf, &self.shared);
     }
 
@@ -449,7 +450,8 @@ fn put_back(pid_file: &mut PidFile) {
     }
 }
 
-fn worker_count(conf: &Conf) -> usize {
+/// How many threads serve a configuration.
+pub(crate) fn worker_count(conf: &Conf) -> usize {
     match conf.main.process.workers {
         WorkerCount::Count(count) => count,
         WorkerCount::Auto => std::thread::available_parallelism().map_or(1, usize::from),

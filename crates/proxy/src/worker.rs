@@ -10,7 +10,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Waker;
 
 use tokio::sync::Notify;
@@ -18,6 +19,7 @@ use tokio::task::AbortHandle;
 
 use crate::cache::site::SiteNumbers;
 use crate::cache::zones::Registry;
+use crate::clock;
 use crate::handler::open_file::OpenFiles;
 use crate::scope::Conf;
 use crate::stats::CacheCounters;
@@ -34,6 +36,10 @@ use crate::upstream::keepalive::IdlePeers;
 pub struct Shared {
     /// Connection counters.
     pub connections: ConnectionCounters,
+    /// The configuration that was taken last.
+    pub loads: Loads,
+    /// Requests that the API answers beside the workers.
+    pub api_places: Arc<AtomicUsize>,
     /// Open cache zones.
     pub zones: Registry,
     /// Answers by cache status.
@@ -48,6 +54,39 @@ pub struct Shared {
     pub ledger: LedgerKeeper,
     /// What is said of sites.
     pub site_info: SiteInfo,
+}
+
+/// How many configurations were taken, and the last one's time.
+#[derive(Debug, Default)]
+pub struct Loads(Mutex<Load>);
+
+#[derive(Debug, Default)]
+struct Load {
+    count: u64,
+    at_ms: i64,
+    /// Tells whether another one is meant.
+    conf: Weak<Conf>,
+}
+
+impl Loads {
+    /// A configuration is in force; once more the same is no other.
+    pub fn note(&self, conf: &Arc<Conf>) {
+        let mut load = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::ptr::eq(load.conf.as_ptr(), Arc::as_ptr(conf)) {
+            return;
+        }
+        *load = Load {
+            count: load.count + 1,
+            at_ms: clock::now_ms(),
+            conf: Arc::downgrade(conf),
+        };
+    }
+
+    /// The number of the last one, from 1, and when it was taken, milliseconds since 1970.
+    pub fn last(&self) -> (u64, i64) {
+        let load = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (load.count, load.at_ms)
+    }
 }
 
 /// A worker thread.

@@ -102,6 +102,27 @@ pub enum FillEnd {
     Abandoned,
 }
 
+/// What is known of a fill from outside.
+#[derive(Clone, Debug)]
+pub struct FillSummary {
+    /// The text of its cache key.
+    pub text: Bytes,
+    /// How long ago it began.
+    pub age: Duration,
+    /// For how long it has stood still.
+    pub idle: Duration,
+    /// Status of the answer, once that is there.
+    pub status: Option<u16>,
+    /// Its tags, among them site and host.
+    pub tags: Option<Bytes>,
+    /// Bytes of the body that came.
+    pub received: u64,
+    /// Length of the body, when the origin announced it.
+    pub length: Option<u64>,
+    /// How many besides the leader wait for it or have read along.
+    pub followers: u32,
+}
+
 /// The running fills of a zone.
 #[derive(Debug)]
 pub struct Fills {
@@ -219,6 +240,17 @@ impl Fills {
         self.shards.iter().map(|shard| guard(shard).len()).sum()
     }
 
+    /// The fills that run, in no order, at most so many of them.
+    pub fn list(&self, most: usize) -> Vec<FillSummary> {
+        let mut fills = Vec::new();
+        for shard in &self.shards {
+            // Looked at without the lock.
+            let left = most.saturating_sub(fills.len());
+            fills.extend(guard(shard).values().take(left).cloned());
+        }
+        fills.iter().map(|fill| fill.summary()).collect()
+    }
+
     /// True while somebody fills `key`.
     pub fn has(&self, key: &Key) -> bool {
         self.shard(key).contains_key(key)
@@ -271,6 +303,26 @@ impl Fill {
             moved_ms: AtomicU64::new(0),
             writes: AtomicBool::new(false),
             joined: AtomicU32::new(0),
+        }
+    }
+
+    fn summary(&self) -> FillSummary {
+        let waiting = u32::try_from(self.state.receiver_count()).unwrap_or(u32::MAX);
+        let state = self.state.borrow().clone();
+        let streaming = match state {
+            FillState::Streaming(streaming) => Some(streaming),
+            FillState::Requested | FillState::Ended(_) => None,
+        };
+        let head = streaming.as_ref().map(|streaming| &streaming.head);
+        FillSummary {
+            text: self.running.text().clone(),
+            age: self.started.elapsed(),
+            idle: self.idle(),
+            status: head.map(|head| head.status),
+            tags: head.map(|head| head.tags.clone()),
+            received: streaming.as_ref().map_or(0, |it| it.view.len()),
+            length: streaming.as_ref().and_then(|it| it.length),
+            followers: self.joined.load(Ordering::Relaxed).saturating_add(waiting),
         }
     }
 

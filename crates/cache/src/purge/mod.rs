@@ -20,6 +20,7 @@
 //! 2. What was asked of the origin after that is not touched by it.
 
 pub mod book;
+pub mod recent;
 pub mod rule;
 pub(crate) mod running;
 pub mod tag;
@@ -81,6 +82,7 @@ impl CacheZone {
         };
         let order = (mode, Matter::of(target));
         let serial = self.purges.enforce(&self.store, order, now_ms)?;
+        self.recent_purges.note(target, mode, (serial, now_ms));
         self.forget_errors(target);
         if let (Target::Key(text), Mode::Hard, Some(true)) = (target, mode, was_there) {
             // INVARIANT 1 holds without; but its space need not wait for the sweep.

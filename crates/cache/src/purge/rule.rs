@@ -52,6 +52,34 @@ pub enum Target {
     All,
 }
 
+impl Target {
+    /// What it is, in a word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Target::Key(_) => "exact",
+            Target::Prefix(_) => "prefix",
+            Target::Wildcard(_) => "wildcard",
+            Target::Host(_) => "host",
+            Target::Site(_) => "site",
+            Target::Tags(_) => "tag",
+            Target::All => "all",
+        }
+    }
+
+    /// What it is about, in full.
+    pub fn text(&self) -> Bytes {
+        match self {
+            Target::Key(text)
+            | Target::Prefix(text)
+            | Target::Wildcard(text)
+            | Target::Host(text)
+            | Target::Site(text) => text.clone(),
+            Target::Tags(tags) => tags.join(&b' ').into(),
+            Target::All => Bytes::new(),
+        }
+    }
+}
+
 /// What a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Matter {

@@ -54,6 +54,11 @@ impl Running {
         }
     }
 
+    /// The text of its key.
+    pub(crate) fn text(&self) -> &Bytes {
+        &self.text
+    }
+
     /// Whether a purge is about it, as far as it is known; then nobody may join it any more.
     pub(crate) fn is_purged(&self, book: &PurgeBook) -> bool {
         if self.is_outdated.load(Ordering::Acquire) {

@@ -7,6 +7,10 @@
 //! | `GET /` | the process, its counters and its zones: [`ServerReport`] |
 //! | `GET /sites` | what each site sent and asked for: [`SitesReport`] |
 //! | `GET /why?url=URL` | what becomes of a request, and why: [`WhyReport`](super::why::WhyReport) |
+//! | `GET /zones` | all zones: [`ZonesReport`] |
+//! | `GET /disks` | the disks of all zones: [`DisksReport`] |
+//! | `GET /fills` | what is being fetched for the zones now: [`FillsReport`] |
+//! | `GET /purges` | what was purged last: [`PurgesReport`] |
 //! | `GET /zones/NAME` | one zone: [`ZoneReport`] |
 //! | `GET /zones/NAME/entries?FILTERS` | entries, one [`Line`] each |
 //! | `GET /zones/NAME/entry?key=KEY`, `?id=ID` | all of one key: [`EntriesReport`] |
@@ -36,8 +40,9 @@ use millpond_store::{Checked, Key};
 
 use super::query::{Parameters, Reader};
 use super::report::{
-    self, DamageReport, EndReport, EntriesReport, Line, LiveReport, ProgressReport, PurgeReport,
-    ServerReport, SiteReport, SitesReport, ZoneReport,
+    self, DamageReport, DisksReport, EndReport, EntriesReport, FillsReport, Line, LiveReport,
+    ProgressReport, PurgeReport, PurgesReport, ServerReport, SiteReport, SitesReport,
+    ZoneDiskReport, ZoneReport, ZonesReport,
 };
 use super::why;
 use crate::cache::purge::{self, Outcome};
@@ -52,6 +57,8 @@ use crate::worker::Shared;
 pub const PREFIX: [&str; 3] = ["api", "millpond", "1"];
 /// Records between two lines that tell how far a list is, and two looks for who wants it.
 const STRIDE: u64 = 1024;
+/// Fills that are told of one zone (arbitrary: more than anybody reads).
+const FILLS_MAX: usize = 1000;
 /// Bytes between two such lines of a verification.
 const STRIDE_BYTES: u64 = 16 << 20;
 
@@ -154,6 +161,8 @@ pub struct ServerFacts {
     pub conf: Option<Arc<Conf>>,
     /// What its workers share: who its answers were for.
     pub shared: Option<Arc<Shared>>,
+    /// Who asks, for the record.
+    pub by: String,
 }
 
 /// Answers a request.
@@ -167,6 +176,13 @@ pub fn answer(scene: &Scene, ask: &Ask) -> Answer {
         ([], Verb::Get) => reader.end().map(|()| report::json(200, &server(scene))),
         (["why"], Verb::Get) => why::answer(scene, reader),
         (["sites"], Verb::Get) => reader.end().map(|()| sites(scene)),
+        (["zones"], Verb::Get) => reader.end().map(|()| zones(scene)),
+        (["disks"], Verb::Get) => reader.end().map(|()| disks(scene)),
+        (["fills"], Verb::Get) => reader.end().map(|()| fills(scene)),
+        (["purges"], Verb::Get) => reader.end().map(|()| purges(scene)),
+        ([] | ["why" | "sites" | "zones" | "disks" | "fills" | "purges"], Verb::Post) => {
+            Ok(report::problem(405, "the other method is meant"))
+        }
         (["zones", name, rest @ ..], verb) => match find(scene, name) {
             Some(found) => about_zone(scene, found, (rest, verb), reader),
             None => return report::problem(404, format!("there is no zone \"{name}\"")),
@@ -234,6 +250,50 @@ fn sites(scene: &Scene) -> Answer {
         sites: sites.collect(),
     };
     report::json(200, &sites)
+}
+
+fn zones(scene: &Scene) -> Answer {
+    let zones = scene.zones.iter().map(|it| about(scene, it));
+    let zones = ZonesReport {
+        zones: zones.collect(),
+    };
+    report::json(200, &zones)
+}
+
+fn disks(scene: &Scene) -> Answer {
+    let disks = scene.zones.iter().flat_map(|found| {
+        let disks = found.zone.store.disks().into_iter();
+        disks.map(|disk| ZoneDiskReport {
+            zone: found.declared.name.clone(),
+            disk: report::disk(&disk),
+        })
+    });
+    let disks = DisksReport {
+        disks: disks.collect(),
+    };
+    report::json(200, &disks)
+}
+
+fn fills(scene: &Scene) -> Answer {
+    let now_ms = clock::now_ms();
+    let fills = scene.zones.iter().flat_map(|found| {
+        let fills = found.zone.fills.list(FILLS_MAX).into_iter();
+        fills.map(|fill| report::fill(&found.declared.name, &fill, now_ms))
+    });
+    let fills = FillsReport {
+        fills: fills.collect(),
+    };
+    report::json(200, &fills)
+}
+
+fn purges(scene: &Scene) -> Answer {
+    let purges = scene.zones.iter().flat_map(|found| {
+        let purges = found.zone.recent_purges.list().into_iter();
+        purges.map(|purge| report::recent_purge(&found.declared.name, &purge))
+    });
+    let mut purges: Vec<_> = purges.collect();
+    purges.sort_by_key(|purge| std::cmp::Reverse((purge.at, purge.number)));
+    report::json(200, &PurgesReport { purges })
 }
 
 fn about(scene: &Scene, found: &SceneZone) -> ZoneReport {
@@ -473,9 +533,9 @@ fn purge(zone: &CacheZone, standing: &Standing, mut reader: Reader) -> Result<An
     };
     let order = purge::Order::named(what.unwrap_or_default(), &field)?;
     let done = purge::carry_out(zone, &order, u64::try_from(clock::now_ms()).unwrap_or(0));
-    if let Standing::Running(_) = standing {
+    if let Standing::Running(facts) = standing {
         let (level, message) = purge::record(zone, &order, &done);
-        error::process(level, format_args!("{message}, by the control socket"));
+        error::process(level, format_args!("{message}, {}", facts.by));
     }
     let (number, entries) = match done {
         Ok(Outcome::Counted(count)) => (None, Some(count)),

@@ -24,6 +24,7 @@
 
 pub mod api;
 mod connection;
+pub mod plus;
 pub mod query;
 pub mod report;
 pub mod rest;
@@ -139,27 +140,30 @@ struct Source {
 
 impl Source {
     fn scene(&self) -> Scene {
-        let mut zones = Vec::new();
-        let conf = self.conf.load_full();
-        if let Some(conf) = &conf {
-            for declared in &conf.declared.zones {
-                let zone = conf.zones.get(declared.name.as_bytes());
-                zones.extend(zone.map(|zone| SceneZone {
-                    declared: declared.clone(),
-                    zone: Arc::clone(zone),
-                }));
-            }
-        }
-        let shared = self.shared.load_full();
-        Scene {
-            zones,
-            standing: Standing::Running(ServerFacts {
-                pid: std::process::id(),
-                conf,
-                shared: shared.clone(),
-                answers: shared.map(|it| it.cache.snapshot()).unwrap_or_default(),
-            }),
-        }
+        let (conf, shared) = (self.conf.load_full(), self.shared.load_full());
+        scene(conf.as_ref(), shared.as_ref(), "by the control socket")
+    }
+}
+
+/// What a process that serves is asked about, and who asks, for the record.
+pub fn scene(conf: Option<&Arc<Conf>>, shared: Option<&Arc<Shared>>, by: &str) -> Scene {
+    let declared = conf.into_iter().flat_map(|conf| {
+        let zones = conf.declared.zones.iter();
+        zones.filter_map(|it| Some((it, conf.zones.get(it.name.as_bytes())?)))
+    });
+    let zones = declared.map(|(declared, zone)| SceneZone {
+        declared: declared.clone(),
+        zone: Arc::clone(zone),
+    });
+    Scene {
+        zones: zones.collect(),
+        standing: Standing::Running(ServerFacts {
+            pid: std::process::id(),
+            conf: conf.map(Arc::clone),
+            shared: shared.map(Arc::clone),
+            answers: shared.map(|it| it.cache.snapshot()).unwrap_or_default(),
+            by: by.to_string(),
+        }),
     }
 }
 

@@ -14,6 +14,15 @@ pub(super) fn split(target: &[u8]) -> (Vec<String>, Parameters) {
     let mut halves = target.splitn(2, |byte| *byte == b'?');
     let path = halves.next().unwrap_or_default();
     let query = halves.next().unwrap_or_default();
+    let segments = path
+        .split(|byte| *byte == b'/')
+        .filter(|segment| !segment.is_empty())
+        .map(|segment| String::from_utf8_lossy(&unescape(segment)).into_owned());
+    (segments.collect(), parameters(query))
+}
+
+/// The parameters of a query.
+pub(crate) fn parameters(query: &[u8]) -> Parameters {
     let pairs = query.split(|byte| *byte == b'&');
     let pairs = pairs.filter(|pair| !pair.is_empty()).map(|pair| {
         let mut halves = pair.splitn(2, |byte| *byte == b'=');
@@ -24,11 +33,7 @@ pub(super) fn split(target: &[u8]) -> (Vec<String>, Parameters) {
             Bytes::from(value.into_owned()),
         )
     });
-    let segments = path
-        .split(|byte| *byte == b'/')
-        .filter(|segment| !segment.is_empty())
-        .map(|segment| String::from_utf8_lossy(&unescape(segment)).into_owned());
-    (segments.collect(), pairs.collect())
+    pairs.collect()
 }
 
 /// A target for the segments of a path and parameters.

@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 
 use millpond_cache::catalogue::{self, Listed};
-use millpond_cache::purge::tag;
+use millpond_cache::fill::FillSummary;
+use millpond_cache::purge::recent::RecentPurge;
+use millpond_cache::purge::{Mode, tag};
 use millpond_cache::zone::CacheZone;
 use millpond_semantics::vary::material_text;
 use millpond_store::{DiskState, DiskUsage, Scrub};
@@ -160,6 +162,86 @@ pub struct ScrubReport {
     pub corrupt: u64,
     /// Entries that the disk did not give.
     pub unread: u64,
+}
+
+/// All zones.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct ZonesReport {
+    /// They, in the order of the configuration.
+    pub zones: Vec<ZoneReport>,
+}
+
+/// The disks of all zones.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct DisksReport {
+    /// They, by zone, in the order of the configuration.
+    pub disks: Vec<ZoneDiskReport>,
+}
+
+/// A disk and its zone.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct ZoneDiskReport {
+    /// The zone.
+    pub zone: String,
+    /// The disk.
+    #[serde(flatten)]
+    pub disk: DiskReport,
+}
+
+/// What is being fetched for entries that are not there, or stale.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct FillsReport {
+    /// They, at most a thousand of each zone, in no order.
+    pub fills: Vec<FillReport>,
+}
+
+/// A fill that runs.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct FillReport {
+    /// The zone.
+    pub zone: String,
+    /// The cache key.
+    pub key: String,
+    /// The site that the entry will belong to; none before the origin has answered.
+    pub site: Option<String>,
+    /// The host that it is filled for; the same.
+    pub host: Option<String>,
+    /// Status of the answer; the same.
+    pub status: Option<u16>,
+    /// Bytes of the body that came.
+    pub received: u64,
+    /// Length of the body, when the origin announced it.
+    pub length: Option<u64>,
+    /// How many besides the first who asked wait for it or have read along.
+    pub followers: u32,
+    /// When it began, seconds since 1970.
+    pub since: i64,
+    /// For how many milliseconds nothing came.
+    pub idle_ms: u64,
+}
+
+/// The last purges, a hundred of each zone at most, since the process opened it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct PurgesReport {
+    /// They, the newest first.
+    pub purges: Vec<RecentPurgeReport>,
+}
+
+/// A purge that was acknowledged.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct RecentPurgeReport {
+    /// The zone.
+    pub zone: String,
+    /// When, seconds since 1970.
+    pub at: i64,
+    /// What it was about, in a word.
+    pub kind: String,
+    /// In full, as far as it is kept.
+    pub what: String,
+    /// `hard` or `soft`.
+    pub mode: String,
+    /// Its number.
+    pub number: u64,
 }
 
 /// What a process counts, since it opened the zone.
@@ -357,7 +439,7 @@ pub struct ProblemReport {
 }
 
 /// An answer that says why not.
-pub(super) fn problem(status: u16, error: impl Into<String>) -> Answer {
+pub(crate) fn problem(status: u16, error: impl Into<String>) -> Answer {
     let error = error.into();
     json(status, &ProblemReport { error })
 }
@@ -412,6 +494,40 @@ fn scrub(scrub: &Scrub) -> ScrubReport {
         passes: scrub.passes,
         corrupt: scrub.corrupt,
         unread: scrub.unread,
+    }
+}
+
+/// A fill.
+pub(super) fn fill(zone: &str, fill: &FillSummary, now_ms: i64) -> FillReport {
+    let tags = fill.tags.as_deref();
+    let age_ms = i64::try_from(fill.age.as_millis()).unwrap_or(i64::MAX);
+    FillReport {
+        zone: zone.to_string(),
+        key: text(&fill.text),
+        site: tags.and_then(tag::site).map(text),
+        host: tags.and_then(tag::host).map(text),
+        status: fill.status,
+        received: fill.received,
+        length: fill.length,
+        followers: fill.followers,
+        since: now_ms.saturating_sub(age_ms).div_euclid(1000),
+        idle_ms: u64::try_from(fill.idle.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+/// A purge.
+pub(super) fn recent_purge(zone: &str, purge: &RecentPurge) -> RecentPurgeReport {
+    RecentPurgeReport {
+        zone: zone.to_string(),
+        at: i64::try_from(purge.at_ms / 1000).unwrap_or(i64::MAX),
+        kind: purge.kind.to_string(),
+        what: text(&purge.what),
+        mode: match purge.mode {
+            Mode::Hard => "hard",
+            Mode::Soft => "soft",
+        }
+        .to_string(),
+        number: purge.serial,
     }
 }
 

@@ -4,6 +4,7 @@
 //! path that ends in a slash goes to `index` and any other to the static files.
 
 pub mod access;
+pub mod api;
 pub mod auth_basic;
 pub mod auth_request;
 pub mod error_page;
@@ -47,6 +48,8 @@ pub enum ContentHandler {
     Purge(Arc<PurgeLocation>),
     /// `stub_status`.
     StubStatus,
+    /// `api`.
+    Api(api::Rights),
 }
 
 /// Finds the location of the path and refuses what it does not allow.
@@ -93,6 +96,7 @@ pub async fn content(req: &mut Request) -> Result<Flow, Failure> {
             Box::pin(purge::run_location(req, &location)).await?
         }
         Some(ContentHandler::StubStatus) => stub_status::run(req)?,
+        Some(ContentHandler::Api(rights)) => Box::pin(api::run(req, rights)).await?,
         None if req.uri.last() == Some(&b'/') => return index::run(req),
         None => static_file::run(req)?,
     };

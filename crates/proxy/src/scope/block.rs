@@ -86,6 +86,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         crate::stats::site_info::ROWS,
         crate::log::format::ROWS,
         crate::handler::access::ROWS,
+        crate::handler::api::ROWS,
         crate::handler::limit_conn::ROWS,
         crate::handler::limit_req::ROWS,
         crate::handler::stub_status::ROWS,

@@ -67,8 +67,19 @@ impl ConnectionCounters {
 
     /// Sums the shards. Each number is read for itself.
     pub fn snapshot(&self) -> ConnectionCount {
+        ConnectionCount::sum(&self.shards)
+    }
+
+    /// What is known of one worker's shard.
+    pub fn of_worker(&self, worker: usize) -> ConnectionCount {
+        ConnectionCount::sum(std::slice::from_ref(self.shard(worker)))
+    }
+}
+
+impl ConnectionCount {
+    fn sum(shards: &[ConnectionShard]) -> Self {
         let sum = |of: fn(&ConnectionShard) -> &AtomicU64| {
-            let shards = self.shards.iter();
+            let shards = shards.iter();
             shards.fold(0_u64, |sum, shard| {
                 sum.wrapping_add(of(shard).load(Ordering::Relaxed))
             })
@@ -82,9 +93,7 @@ impl ConnectionCounters {
             writing: sum(|shard| &shard.writing),
         }
     }
-}
 
-impl ConnectionCount {
     /// Open connections without a request.
     pub fn waiting(&self) -> u64 {
         self.active.saturating_sub(self.current())

@@ -307,6 +307,12 @@ impl Zone {
         loaded.fold(!live.volumes.is_empty(), |all, one| all & one)
     }
 
+    /// Whether what is on the disks is still being loaded; see [`Zone::loaded`].
+    pub fn is_loading(&self) -> bool {
+        let live = self.live.load();
+        live.volumes.iter().any(|it| it.inner.loading.is_running())
+    }
+
     /// Calls `f` for each entry, in no order; entries that come or go meanwhile may be missed.
     pub fn entries(&self, f: &mut dyn FnMut(&Key, EntrySummary)) {
         for volume in &self.live.load_full().volumes {

@@ -88,28 +88,12 @@ impl Order {
 
     /// What it is about, in a word.
     pub(crate) fn kind(&self) -> &'static str {
-        match &self.target {
-            Target::Key(_) => "exact",
-            Target::Prefix(_) => "prefix",
-            Target::Wildcard(_) => "wildcard",
-            Target::Host(_) => "host",
-            Target::Site(_) => "site",
-            Target::Tags(_) => "tag",
-            Target::All => "all",
-        }
+        self.target.kind()
     }
 
     /// What it is about, in full.
     pub(crate) fn what(&self) -> Bytes {
-        match &self.target {
-            Target::Key(text)
-            | Target::Prefix(text)
-            | Target::Wildcard(text)
-            | Target::Host(text)
-            | Target::Site(text) => text.clone(),
-            Target::Tags(tags) => tags.join(&b' ').into(),
-            Target::All => Bytes::new(),
-        }
+        self.target.text()
     }
 
     /// How, in a word.

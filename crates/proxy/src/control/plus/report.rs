@@ -1,0 +1,274 @@
+//! The objects of NGINX Plus's API, as they are written.
+//!
+//! Members have the names, types and meanings of version 9 of that API. What this server has not
+//! (health checks, TLS, keep-alive connections of a group) is zero or left out, as `docs/api.md`
+//! says.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::stats::cache_zone::ZoneStatusCount;
+use crate::stats::responses::ResponseCount;
+use crate::stats::status_zone::ZoneCount;
+
+/// `/nginx`.
+#[derive(Debug, Serialize)]
+pub(super) struct Nginx {
+    pub(super) version: &'static str,
+    pub(super) build: &'static str,
+    pub(super) address: String,
+    pub(super) generation: u64,
+    pub(super) load_timestamp: String,
+    pub(super) timestamp: String,
+    pub(super) pid: u32,
+    pub(super) ppid: u32,
+}
+
+/// `/processes`.
+#[derive(Debug, Serialize)]
+pub(super) struct Processes {
+    pub(super) respawned: u64,
+}
+
+/// `/connections`.
+#[derive(Debug, Serialize)]
+pub(super) struct Connections {
+    pub(super) accepted: u64,
+    pub(super) dropped: u64,
+    pub(super) active: u64,
+    pub(super) idle: u64,
+}
+
+/// `/http/requests`.
+#[derive(Debug, Serialize)]
+pub(super) struct Requests {
+    pub(super) total: u64,
+    pub(super) current: u64,
+}
+
+/// `/ssl`.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Ssl {
+    pub(super) handshakes: u64,
+    pub(super) handshakes_failed: u64,
+    pub(super) session_reuses: u64,
+}
+
+/// One of `/workers`.
+#[derive(Debug, Serialize)]
+pub(super) struct Worker {
+    pub(super) id: usize,
+    pub(super) pid: u32,
+    pub(super) connections: Connections,
+    pub(super) http: WorkerHttp,
+}
+
+/// What a worker answers.
+#[derive(Debug, Serialize)]
+pub(super) struct WorkerHttp {
+    pub(super) requests: Requests,
+}
+
+/// Answers by status.
+#[derive(Debug, Serialize)]
+pub(super) struct Responses {
+    #[serde(rename = "1xx")]
+    informational: u64,
+    #[serde(rename = "2xx")]
+    successful: u64,
+    #[serde(rename = "3xx")]
+    redirection: u64,
+    #[serde(rename = "4xx")]
+    client_error: u64,
+    #[serde(rename = "5xx")]
+    server_error: u64,
+    codes: BTreeMap<String, u64>,
+    total: u64,
+}
+
+impl From<&ResponseCount> for Responses {
+    fn from(count: &ResponseCount) -> Self {
+        let [
+            informational,
+            successful,
+            redirection,
+            client_error,
+            server_error,
+        ] = count.classes;
+        let codes = count.codes.iter();
+        Responses {
+            informational,
+            successful,
+            redirection,
+            client_error,
+            server_error,
+            codes: codes.map(|(code, n)| (code.to_string(), *n)).collect(),
+            total: count.total(),
+        }
+    }
+}
+
+/// One of `/http/server_zones` or, without `processing`, of `/http/location_zones`.
+#[derive(Debug, Serialize)]
+pub(super) struct Zone {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) processing: Option<u64>,
+    pub(super) requests: u64,
+    pub(super) responses: Responses,
+    pub(super) discarded: u64,
+    pub(super) received: u64,
+    pub(super) sent: u64,
+}
+
+impl Zone {
+    pub(super) fn server(count: &ZoneCount) -> Self {
+        Zone {
+            processing: Some(count.processing()),
+            ..Zone::location(count)
+        }
+    }
+
+    pub(super) fn location(count: &ZoneCount) -> Self {
+        Zone {
+            processing: None,
+            requests: count.requests,
+            responses: Responses::from(&count.responses),
+            discarded: count.discarded,
+            received: count.received,
+            sent: count.sent,
+        }
+    }
+}
+
+/// One of `/http/caches`.
+#[derive(Debug, Serialize)]
+pub(super) struct Cache {
+    pub(super) size: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_size: Option<u64>,
+    pub(super) cold: bool,
+    pub(super) hit: Served,
+    pub(super) stale: Served,
+    pub(super) updating: Served,
+    pub(super) revalidated: Served,
+    pub(super) miss: Fetched,
+    pub(super) expired: Fetched,
+    pub(super) bypass: Fetched,
+}
+
+/// Answers from the cache.
+#[derive(Debug, Serialize)]
+pub(super) struct Served {
+    responses: u64,
+    bytes: u64,
+}
+
+/// Answers from the origin.
+#[derive(Debug, Serialize)]
+pub(super) struct Fetched {
+    responses: u64,
+    bytes: u64,
+    responses_written: u64,
+    bytes_written: u64,
+}
+
+impl From<ZoneStatusCount> for Served {
+    fn from(count: ZoneStatusCount) -> Self {
+        Served {
+            responses: count.answers.requests,
+            bytes: count.answers.bytes,
+        }
+    }
+}
+
+impl From<ZoneStatusCount> for Fetched {
+    fn from(count: ZoneStatusCount) -> Self {
+        Fetched {
+            responses: count.answers.requests,
+            bytes: count.answers.bytes,
+            responses_written: count.written.requests,
+            bytes_written: count.written.bytes,
+        }
+    }
+}
+
+/// One of `/http/upstreams`.
+#[derive(Debug, Serialize)]
+pub(super) struct Upstream {
+    pub(super) peers: Vec<Peer>,
+    pub(super) zombies: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) zone: Option<String>,
+}
+
+/// A server of a group and what was counted of it.
+#[derive(Debug, Serialize)]
+pub(super) struct Peer {
+    pub(super) id: usize,
+    pub(super) server: String,
+    pub(super) name: String,
+    pub(super) backup: bool,
+    pub(super) weight: u32,
+    pub(super) state: &'static str,
+    pub(super) active: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_conns: Option<u32>,
+    pub(super) requests: u64,
+    pub(super) responses: Responses,
+    pub(super) sent: u64,
+    pub(super) received: u64,
+    pub(super) fails: u64,
+    pub(super) unavail: u64,
+    pub(super) health_checks: HealthChecks,
+    pub(super) downtime: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) downstart: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) selected: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) header_time: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) response_time: Option<u64>,
+}
+
+/// There are none.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct HealthChecks {
+    checks: u64,
+    fails: u64,
+    unhealthy: u64,
+}
+
+/// One of `/http/upstreams/NAME/servers`: how it is configured.
+#[derive(Debug, Serialize)]
+pub(super) struct Server {
+    pub(super) id: usize,
+    pub(super) server: String,
+    pub(super) weight: u32,
+    pub(super) max_conns: u32,
+    pub(super) max_fails: u32,
+    pub(super) fail_timeout: String,
+    pub(super) slow_start: &'static str,
+    pub(super) route: String,
+    pub(super) backup: bool,
+    pub(super) down: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) drain: bool,
+}
+
+/// Why there is no such answer.
+#[derive(Debug, Serialize)]
+pub(super) struct Failure<'a> {
+    pub(super) error: Why<'a>,
+    pub(super) request_id: &'a str,
+    pub(super) href: &'static str,
+}
+
+/// The same for programs and people.
+#[derive(Debug, Serialize)]
+pub(super) struct Why<'a> {
+    pub(super) status: u16,
+    pub(super) text: &'a str,
+    pub(super) code: &'a str,
+}

@@ -1,0 +1,131 @@
+//! Every answer of the document, from a process in use.
+
+use super::bench::{Bench, document};
+use super::schema::check;
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+/// What stands for the parameters of paths.
+const NAMES: [(&str, &str); 6] = [
+    ("{version}", "9"),
+    ("{cache}", "pond"),
+    ("{upstream}", "farm"),
+    ("{server}", "1"),
+    ("{worker}", "0"),
+    ("{zone}", ""),
+];
+
+fn filled(path: &str) -> String {
+    let zone = match path {
+        _ if path.contains("server_zones") => "shop",
+        _ if path.contains("location_zones") => "pages",
+        _ => "pond",
+    };
+    NAMES.iter().fold(path.to_string(), |path, (name, value)| {
+        let value = if value.is_empty() { zone } else { value };
+        path.replace(name, value)
+    })
+}
+
+/// The query without which nothing is answered.
+fn query(path: &str, method: &str) -> &'static str {
+    match (path.rsplit('/').next(), method) {
+        (Some("entry"), _) => "?key=/pages/one",
+        (Some("entries"), _) => "?detail=1&progress=1",
+        (Some("purge"), _) => "?type=prefix&what=/pages/t",
+        _ => "",
+    }
+}
+
+#[test]
+fn every_answer_is_what_the_document_says() -> Result<()> {
+    let bench = Bench::start()?;
+    for path in ["/pages/one", "/pages/two", "/pages/one", "/pages/inside/x"] {
+        ensure!(bench.get("shop", path)?.status == 200);
+    }
+    bench.settles("/9/http/caches/pond", |it| it["hit"]["responses"] == 1)?;
+    let document = document()?;
+    let served = bench.told("/openapi.json")?;
+    ensure!(served == document, "another document is served");
+    let mut answered = 0;
+    for (path, methods) in document["paths"].as_object().context("paths")? {
+        for (method, operation) in methods.as_object().context("methods")? {
+            let target = format!("/api{}{}", filled(path), query(path, method));
+            let response = bench.ask(&method.to_uppercase(), &target)?;
+            let text = response.text();
+            ensure!(
+                response.status == 200,
+                "{target}: {} {text}",
+                response.status
+            );
+            ensure!(response.is_complete(), "{target}: cut");
+            let content = &operation["responses"]["200"]["content"];
+            let kind = response.header("Content-Type").context("a type")?;
+            let schema = &content[kind]["schema"];
+            ensure!(schema.is_object(), "{target}: {kind}");
+            let values: Vec<&str> = match kind {
+                "application/x-ndjson" => text.lines().collect(),
+                _ => vec![&text],
+            };
+            for value in values {
+                let value: Value = serde_json::from_str(value)?;
+                if let Err(error) = check(&document, schema, &value) {
+                    anyhow::bail!("{target}: {error}");
+                }
+            }
+            answered += 1;
+        }
+    }
+    ensure!(answered > 35, "{answered} answers");
+    Ok(())
+}
+
+#[test]
+fn fields_choose_members_and_names() -> Result<()> {
+    let bench = Bench::start()?;
+    for (path, expected) in [
+        ("/", "[1,2,3,4,5,6,7,8,9]"),
+        ("/9/http/caches/?fields=", "[\"pond\"]"),
+        (
+            "/9/http/caches?fields=cold,none",
+            "{\"pond\":{\"cold\":false}}",
+        ),
+        ("/9/http/upstreams/farm?fields=zone", "{\"zone\":\"farm\"}"),
+        ("/9/processes?fields=x", "{}"),
+        ("/3/processes", "{\"respawned\":0}"),
+        (
+            "/9/http/upstreams/farm/servers?fields=weight",
+            "[{\"weight\":3},{\"weight\":1}]",
+        ),
+    ] {
+        let said = bench.told(path)?;
+        let expected: Value = serde_json::from_str(expected)?;
+        ensure!(said == expected, "{path}: {said}");
+    }
+    for (path, status, code) in [
+        ("/10/", 404, "UnknownVersion"),
+        ("/0/nginx", 404, "UnknownVersion"),
+        ("/9/stream", 404, "PathNotFound"),
+        ("/x", 404, "PathNotFound"),
+        ("/9/http/caches/lake", 404, "CacheNotFound"),
+        ("/9/http/upstreams/lake", 404, "UpstreamNotFound"),
+        (
+            "/9/http/upstreams/farm/servers/x",
+            400,
+            "UpstreamBadServerId",
+        ),
+        (
+            "/9/http/upstreams/farm/servers/2",
+            404,
+            "UpstreamServerNotFound",
+        ),
+        ("/9/http/server_zones/pages", 404, "ServerZoneNotFound"),
+    ] {
+        let response = bench.ask("GET", &format!("/api{path}"))?;
+        let said: Value = serde_json::from_str(&response.text())?;
+        ensure!(response.status == status, "{path}: {said}");
+        ensure!(said["error"]["code"] == code, "{path}: {said}");
+        ensure!(said["error"]["status"] == status, "{path}: {said}");
+    }
+    Ok(())
+}
