@@ -178,7 +178,9 @@ impl Server {
     pub fn start(&mut self) -> Result<(), StartError> {
         self.predecessor.wait_for_store();
         if let Some(conf) = Arc::get_mut(&mut self.conf) {
-            self.shared.zones.open(conf).map_err(StartError::Zone)?;
+            let shared = &self.shared;
+            let opened = shared.zones.open(conf, &shared.sites);
+            opened.map_err(StartError::Zone)?;
             self.shared.ledger.keep(conf, &self.shared.sites);
             self.shared.site_info.read(conf);
         }
@@ -230,7 +232,7 @@ impl Server {
         }
         self.let_go();
         self.wait_for_end(&mut signals).await;
-        self.shared.zones.close();
+        self.shared.zones.close(&self.shared.sites);
         self.shared.ledger.close();
         error::process(Level::Notice, format_args!("exit"));
         file::drain_all(LOGS_WAIT);
@@ -243,7 +245,7 @@ impl Server {
         let count = worker_count(&conf);
         let opened = self.sockets.open(&conf.bindings, count);
         let opened = opened.map_err(|errors| Vec::from_iter(errors.into_iter().map(Into::into)))?;
-        let zones = self.shared.zones.open(&mut conf);
+        let zones = self.shared.zones.open(&mut conf, &self.shared.sites);
         zones.map_err(|error| vec![StartError::Zone(error)])?;
         if let Err(error) = self.grow(count) {
             let message = format_args!("starting a worker failed ({})", error::os_error(&error));

@@ -10,6 +10,7 @@
 
 pub mod cache_zone;
 pub mod connections;
+pub mod departed;
 pub mod ledger;
 pub mod peer;
 pub mod responses;

@@ -21,12 +21,13 @@
 //! of summaries, and space whose entries are gone but whose segments are not, are nobody's.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
 
 use crate::index::Slot;
+use crate::lock::lock;
 
 /// Numbers of sites; as many as 12 bits tell apart.
 pub const SITES_MAX: usize = 1 << NUMBER_BITS;
@@ -163,6 +164,19 @@ pub struct Held {
     pub body_bytes: u64,
 }
 
+impl From<[u64; REASONS]> for Departed {
+    fn from([evicted, swept, removed, replaced, corrupt, lost]: [u64; REASONS]) -> Self {
+        Self {
+            evicted,
+            swept,
+            removed,
+            replaced,
+            corrupt,
+            lost,
+        }
+    }
+}
+
 impl Held {
     /// Adds what is held elsewhere.
     pub fn add(&mut self, other: &Self) {
@@ -194,6 +208,8 @@ pub struct SiteBook {
     classify: Classify,
     names: RwLock<Names>,
     departed: Box<[OnceLock<Box<[AtomicU64; REASONS]>>]>,
+    /// What was taken of them, by number.
+    taken: Mutex<HashMap<u16, [u64; REASONS]>>,
 }
 
 impl Default for SiteBook {
@@ -221,6 +237,7 @@ impl SiteBook {
             classify,
             names: RwLock::new(names),
             departed: (0..SITES_MAX).map(|_| OnceLock::new()).collect(),
+            taken: Mutex::default(),
         }
     }
 
@@ -279,21 +296,30 @@ impl SiteBook {
 
     /// What happened to entries since the book was made, by site; those without any are left out.
     pub fn departed(&self) -> Vec<(Bytes, Departed)> {
-        let counted = |(row, name): (&OnceLock<Box<[AtomicU64; REASONS]>>, Bytes)| {
-            let [evicted, swept, removed, replaced, corrupt, lost] =
-                row.get()?.each_ref().map(|it| it.load(Ordering::Relaxed));
-            let departed = Departed {
-                evicted,
-                swept,
-                removed,
-                replaced,
-                corrupt,
-                lost,
-            };
-            (departed != Departed::default()).then_some((name, departed))
-        };
-        let rows = self.departed.iter().zip(self.names());
-        rows.filter_map(counted).collect()
+        let all = self.departed_by_number();
+        all.map(|(number, row)| (self.name(number), row.into()))
+            .collect()
+    }
+
+    /// The same since this was called last; each entry that is gone is told once.
+    pub fn take_departed(&self) -> Vec<(Bytes, Departed)> {
+        let mut taken = lock(&self.taken);
+        let news = self.departed_by_number().filter_map(|(number, row)| {
+            let before = taken.insert(number, row).unwrap_or_default();
+            let mut new = row;
+            for (new, before) in new.iter_mut().zip(before) {
+                *new -= before;
+            }
+            (new != [0; REASONS]).then(|| (self.name(number), new.into()))
+        });
+        news.collect()
+    }
+
+    fn departed_by_number(&self) -> impl Iterator<Item = (u16, [u64; REASONS])> {
+        (0..).zip(&self.departed).filter_map(|(number, row)| {
+            let row = row.get()?.each_ref().map(|it| it.load(Ordering::Relaxed));
+            (row != [0; REASONS]).then_some((number, row))
+        })
     }
 }
 
@@ -480,6 +506,11 @@ mod tests {
             evicted: 1,
             ..Departed::default()
         };
-        assert_eq!(book.departed(), [(Bytes::from_static(b"one"), departed)]);
+        let expected = [(Bytes::from_static(b"one"), departed)];
+        assert_eq!(book.departed(), expected);
+        assert_eq!(book.take_departed(), expected);
+        assert_eq!(book.take_departed(), []);
+        holdings.left(&slot(entry, 10), Leave::Evicted);
+        assert_eq!(book.take_departed(), expected);
     }
 }

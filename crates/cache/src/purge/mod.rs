@@ -14,12 +14,14 @@
 //! - [`rule`]: one rule, in memory and in the journal
 //! - [`tag`]: what entries can be purged by besides their keys
 //! - `running`: fills that began before a purge
+//! - `orphans`: slices of entries that are gone
 //!
 //! 1. When [`CacheZone::purge`] has returned, no look-up on any thread finds what was purged, and
 //!    none will after a crash.
 //! 2. What was asked of the origin after that is not touched by it.
 
 pub mod book;
+mod orphans;
 pub mod recent;
 pub mod rule;
 pub(crate) mod running;
@@ -32,6 +34,7 @@ pub use rule::{Mode, Target};
 
 use crate::head::StoredHead;
 use crate::zone::CacheZone;
+use orphans::Orphans;
 use rule::Matter;
 
 /// What a purge came to.
@@ -48,7 +51,7 @@ pub struct Purged {
 pub struct PurgesSwept {
     /// The newest purge that it was for.
     pub upto: u64,
-    /// Entries removed.
+    /// Entries removed, and slices of such as are gone.
     pub removed: u64,
     /// Entries that are stale now.
     pub changed: u64,
@@ -124,11 +127,15 @@ impl CacheZone {
         if !self.purges.is_sweep_due(floor, now_ms) {
             return None;
         }
+        let mut orphans = Orphans::default();
         let reviewed = self.store.review(&mut |_, bytes| {
             if is_over() {
                 return Review::Stop;
             }
-            self.review(bytes)
+            match orphans.is_one(self, bytes) {
+                true => Review::Remove,
+                false => self.review(bytes),
+            }
         });
         // What cannot be written down now is swept again.
         if reviewed.is_complete && self.store.sync() {

@@ -6,8 +6,10 @@ use bytes::Bytes;
 use millpond_store::{Key, ManualClock, SimIo, Zone, ZoneConf};
 
 use super::book::{Judged, PurgeBook, Subject};
-use super::rule::{Matter, Mode, Rule, is_match};
+use super::rule::{Matter, Mode, Rule, Target, is_match};
 use super::tag;
+use crate::head::{FieldsWriter, SliceSet, StoredHead};
+use crate::zone::CacheZone;
 
 /// A small generator; the seed is printed when a test fails.
 struct Dice(u64);
@@ -291,4 +293,54 @@ fn the_rules_that_are_about_an_entry_are_told() {
         (kind, what, mode, is_dated)
     });
     assert_eq!(told.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn slices_go_with_their_entry() {
+    let dir = tempfile::tempdir().unwrap();
+    let zone = CacheZone::new("z".to_string(), zone(dir.path(), 8 << 20));
+    let put = |key: &Key, head: Bytes| {
+        let mut writer = zone.store.begin(*key, None).unwrap();
+        writer.set_head(head);
+        writer.append(Bytes::from_static(b"0123456789")).unwrap();
+        writer.finish().unwrap();
+    };
+    let mut sets = Vec::new();
+    for text in ["/a", "/b", "/c"] {
+        let set = SliceSet {
+            generation: [text.as_bytes()[1]; 16],
+            total: 25,
+            size: 10,
+        };
+        let mut head = StoredHead::new(200, FieldsWriter::default());
+        head.key = Bytes::from_static(text.as_bytes());
+        head.sliced = Some(set);
+        let owner = Key::of(text.as_bytes());
+        put(&owner, head.encode());
+        for index in [0, 2] {
+            put(&set.key(index), set.record_head((&owner, b""), index));
+        }
+        // Of a version that was there before.
+        let older = SliceSet {
+            generation: [7; 16],
+            ..set
+        };
+        if text == "/c" {
+            put(&older.key(1), older.record_head((&owner, b""), 1));
+        }
+        sets.push(set);
+    }
+    assert_eq!(zone.store.usage().entries, 10);
+    let exact = |text: &'static str| Target::Key(Bytes::from_static(text.as_bytes()));
+    zone.purge(&exact("/a"), Mode::Hard, 1000).unwrap();
+    zone.purge(&Target::Prefix(Bytes::from_static(b"/b")), Mode::Hard, 1000)
+        .unwrap();
+    let swept = zone.sweep_purges(u64::MAX, &|| false).unwrap();
+    assert!(swept.is_complete);
+    let held = |set: &SliceSet| zone.store.peek(&set.key(0)) && zone.store.peek(&set.key(2));
+    assert_eq!(
+        sets.iter().map(held).collect::<Vec<_>>(),
+        [false, false, true]
+    );
+    assert_eq!(zone.store.usage().entries, 3);
 }

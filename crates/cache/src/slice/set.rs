@@ -70,6 +70,12 @@ pub fn owner(record_head: &[u8]) -> Option<Key> {
     Some(Key(*record_head.get(1..)?.first_chunk()?))
 }
 
+/// The generation that a slice's record belongs to; `None` for the head of an answer.
+pub fn generation(record_head: &[u8]) -> Option<[u8; 16]> {
+    site(record_head)?;
+    record_head.get(17..)?.first_chunk().copied()
+}
+
 /// The site of the entry that a slice's record belongs to, empty if it names none; `None` for the
 /// head of an answer.
 pub fn site(record_head: &[u8]) -> Option<&[u8]> {
@@ -125,6 +131,7 @@ mod tests {
         let key = Key::of(b"entry");
         let head = set(10, 4).record_head((&key, b"one"), 2);
         assert_eq!((owner(&head), site(&head)), (Some(key), Some(&b"one"[..])));
+        assert_eq!(generation(&head), Some([1; 16]));
         assert_eq!((owner(&head[..40]), site(&head[..40])), (None, None));
         let mut nameless = head[..SITE_AT].to_vec();
         nameless[0] = NAMELESS_VERSION;

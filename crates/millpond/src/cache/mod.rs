@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `options.rs` | the command line |
 //! | `access.rs`, `client.rs` | who is asked, and how |
-//! | `stat.rs`, `list.rs`, `show.rs`, `verify.rs`, `purge.rs`, `why.rs` | the commands |
+//! | `stat.rs`, `sites.rs`, `list.rs`, `show.rs`, `verify.rs`, `purge.rs`, `why.rs` | the commands |
 //! | `subject.rs` | the key that a URL means |
 //! | `figures.rs`, `output.rs` | sizes and times, lines and bars |
 //!
@@ -26,6 +26,7 @@ mod options;
 mod output;
 mod purge;
 mod show;
+mod sites;
 mod stat;
 mod subject;
 mod verify;
@@ -40,7 +41,7 @@ use access::Site;
 use options::{Command, Options};
 use output::NobodyReads;
 
-const USAGE: &str = "usage: millpond cache stat   [OPTION]...
+const USAGE: &str = "usage: millpond cache stat   [--sites]
        millpond cache ls     [FILTER]... [--sort size|age|used|hits|key] [--reverse] [--limit N]
        millpond cache show   KEY|URL|ID
        millpond cache verify [--remove]

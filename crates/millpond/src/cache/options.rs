@@ -68,6 +68,13 @@ pub(super) enum Format {
     Json,
 }
 
+/// What figures are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum About {
+    Zones,
+    Sites,
+}
+
 /// Which way round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
@@ -95,6 +102,7 @@ pub(super) struct Options {
     /// The zone; all without it.
     pub(super) zone: Option<String>,
     pub(super) format: Format,
+    pub(super) about: About,
     /// A key or URL.
     pub(super) subject: Option<Bytes>,
     /// What is asked of the API: filters, or a purge.
@@ -146,6 +154,7 @@ pub(super) fn parse(words: impl Iterator<Item = OsString>) -> Result<Options, Op
         globals: None,
         zone: None,
         format: Format::Text,
+        about: About::Zones,
         subject: None,
         parameters: Vec::new(),
         sort: Sort::None,
@@ -178,6 +187,7 @@ impl Options {
             ("-g", _) => self.globals = Some(text(&value()?)),
             ("--zone", command) if command != Command::Why => self.zone = Some(text(&value()?)),
             ("--json", command) if command != Command::Export => self.format = Format::Json,
+            ("--sites", Command::Stat) => self.about = About::Sites,
             ("--remove", Command::Verify) => self.corrupt = Corrupt::Go,
             ("-o", Command::Export) => self.output = Some(PathBuf::from(text(&value()?))),
             ("--sort", Command::Ls) => self.sort = sort(&value()?)?,

@@ -12,12 +12,16 @@ use millpond_proxy::control::rest::Purpose;
 use super::Outcome;
 use super::access::{Refusal, Site};
 use super::figures::{self, count, percent, plain, size};
-use super::options::{Format, Options};
+use super::options::{About, Format, Options};
 use super::output::Output;
+use super::sites;
 use crate::terminal::{self, Paint, Role};
 
 /// Prints the figures.
 pub(super) fn run(options: &Options, site: &Site) -> Result<Outcome> {
+    if options.about == About::Sites {
+        return sites::run(options, site);
+    }
     let mut zones = Vec::new();
     for zone in site.zones(options.zone.as_deref())? {
         let access = site.access(&zone, Purpose::Look)?;

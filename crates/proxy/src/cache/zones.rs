@@ -30,6 +30,7 @@ use crate::scope::Conf;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
 use crate::scope::location::LocationSettings;
+use crate::stats::site::Sites;
 use crate::stats::table::Number;
 use crate::upstream::protocol::Protocol;
 
@@ -212,7 +213,9 @@ struct Sweeper {
 impl Registry {
     /// Opens the zones that a configuration declares, or finds them open; the error says which and
     /// why, and then no zone has changed.
-    pub fn open(&self, conf: &mut Conf) -> Result<(), String> {
+    ///
+    /// What leaves them is counted in `sites`.
+    pub fn open(&self, conf: &mut Conf, sites: &Arc<Sites>) -> Result<(), String> {
         let mut zones = Vec::new();
         for declared in &conf.declared.zones {
             let zone = match self.find(&declared.path) {
@@ -227,7 +230,7 @@ impl Registry {
             by_name.insert(Bytes::from(declared.name.clone().into_bytes()), zone);
         }
         conf.zones = Zones { by_name };
-        self.sweep_in_background();
+        self.sweep_in_background(sites);
         Ok(())
     }
 
@@ -251,7 +254,7 @@ impl Registry {
     }
 
     /// Writes everything down; to be called once, when nobody uses the zones any more.
-    pub fn close(&self) {
+    pub fn close(&self, sites: &Sites) {
         if let Some(sweeper) = lock(&self.sweeper).take() {
             sweeper.must_stop.store(true, Ordering::Release);
             sweeper.thread.thread().unpark();
@@ -260,6 +263,7 @@ impl Registry {
         }
         for zone in self.alive() {
             zone.store.close();
+            sites.gather(&zone.store);
         }
     }
 
@@ -323,13 +327,14 @@ impl Registry {
     }
 
     /// Starts the thread that sweeps all zones, unless it runs or there is none to sweep.
-    fn sweep_in_background(&self) {
+    fn sweep_in_background(&self, sites: &Arc<Sites>) {
         let mut sweeper = lock(&self.sweeper);
         if sweeper.is_some() || lock(&self.open).is_empty() {
             return;
         }
         let must_stop = Arc::new(AtomicBool::new(false));
         let (stops, open) = (Arc::clone(&must_stop), Arc::clone(&self.open));
+        let sites = Arc::clone(sites);
         let mut purges = PurgeSweeps::default();
         let sweep = move || {
             while !stops.load(Ordering::Acquire) {
@@ -337,6 +342,7 @@ impl Registry {
                 for zone in zones.iter().filter_map(Weak::upgrade) {
                     zone.store.sweep();
                     purges.run(&zone, &stops);
+                    sites.gather(&zone.store);
                 }
                 std::thread::park_timeout(SWEEP_INTERVAL);
             }

@@ -38,6 +38,7 @@ use millpond_cache::catalogue::{Filter, Shown};
 use millpond_cache::zone::{CacheZone, ZonePath};
 use millpond_store::{Checked, Key};
 
+use super::holdings::{self, HoldingsReport};
 use super::query::{Parameters, Reader};
 use super::report::{
     self, DamageReport, DisksReport, EndReport, EntriesReport, FillsReport, Line, LiveReport,
@@ -207,11 +208,12 @@ fn about_zone(
         ([], Verb::Get) => reader
             .end()
             .map(|()| report::json(200, &about(scene, found))),
+        (["sites"], Verb::Get) => reader.end().map(|()| held(found)),
         (["entries"], Verb::Get) => list(zone, reader),
         (["entry"], Verb::Get) => show(&zone, reader),
         (["purge"], Verb::Post) => purge(&zone, &scene.standing, reader),
         (["verify"], Verb::Post) => verify(zone, reader),
-        (["entries" | "entry" | "purge" | "verify"] | [], _) => {
+        (["entries" | "entry" | "purge" | "sites" | "verify"] | [], _) => {
             Ok(report::problem(405, "the other method is meant"))
         }
         _ => Ok(report::problem(404, "there is no such thing")),
@@ -240,13 +242,32 @@ fn sites(scene: &Scene) -> Answer {
     let Some(shared) = &facts.shared else {
         return report::problem(404, "nothing is counted yet");
     };
-    let counted = shared.sites.snapshot().into_iter();
-    let some = counted.filter(|(_, count)| *count != SiteCount::default());
-    let sites = some.map(|(name, count)| SiteReport {
-        info: shared.site_info.of(&name),
-        ..report::site(&name, &count)
-    });
-    let sites = SitesReport {
+    for zone in &scene.zones {
+        shared.sites.gather(&zone.zone.store);
+    }
+    let about = |name: &[u8], count: &SiteCount, held| SiteReport {
+        info: shared.site_info.of(name),
+        ..report::site(count, held)
+    };
+    let mut held = holdings::by_site(&scene.zones);
+    let mut sites = Vec::new();
+    for (name, count) in shared.sites.snapshot() {
+        let held = held.remove(&name);
+        if count != SiteCount::default() || held.is_some() {
+            let held = held.unwrap_or_else(|| holdings::nothing(&name));
+            sites.push(about(&name, &count, held));
+        }
+    }
+    // They hold something that was stored before anything was counted.
+    let uncounted = held.into_iter();
+    sites.extend(uncounted.map(|(name, held)| about(&name, &SiteCount::default(), held)));
+    report::json(200, &SitesReport { sites })
+}
+
+/// What each site holds in a zone.
+fn held(found: &SceneZone) -> Answer {
+    let sites = holdings::by_site([found]).into_values();
+    let sites = HoldingsReport {
         sites: sites.collect(),
     };
     report::json(200, &sites)

@@ -24,6 +24,7 @@
 
 pub mod api;
 mod connection;
+pub mod holdings;
 pub mod plus;
 pub mod query;
 pub mod report;

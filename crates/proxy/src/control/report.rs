@@ -16,6 +16,7 @@ use millpond_store::{DiskState, DiskUsage, Scrub};
 use serde::{Deserialize, Serialize};
 
 use super::api::{Answer, Body};
+use super::holdings::{HeldBySiteReport, HeldOnDiskReport, HeldReport};
 use crate::stats::site::SiteCount;
 use crate::stats::site_info::Words;
 use crate::stats::{CacheSnapshot, Count};
@@ -69,9 +70,32 @@ pub struct SiteReport {
     pub answers: BTreeMap<String, CountReport>,
     /// What its origins were asked.
     pub origin: OriginReport,
+    /// What it holds now, in all zones.
+    pub held: HeldReport,
+    /// The same by zone and disk.
+    pub disks: Vec<HeldOnDiskReport>,
+    /// Its entries that left the cache.
+    pub removed: RemovedReport,
     /// What is written of it in the file of `cache_site_info`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub info: Option<Words>,
+}
+
+/// Entries that left the cache, by reason; slices are not counted.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct RemovedReport {
+    /// For space.
+    pub evicted: u64,
+    /// Because nobody asked for them for as long as `inactive`.
+    pub inactive: u64,
+    /// Purged, invalidated, or to make room for another variant.
+    pub purged: u64,
+    /// Because a newer answer came.
+    pub replaced: u64,
+    /// Because their bytes were not what was written.
+    pub corrupt: u64,
+    /// Because the disk refused to write them.
+    pub lost: u64,
 }
 
 /// Exchanges with origins.
@@ -540,12 +564,12 @@ pub(super) fn answers(snapshot: &CacheSnapshot) -> BTreeMap<String, CountReport>
 }
 
 /// A site.
-pub(super) fn site(name: &[u8], count: &SiteCount) -> SiteReport {
+pub(super) fn site(count: &SiteCount, held: HeldBySiteReport) -> SiteReport {
     let some = count.by_status().filter(|(_, count)| count.requests > 0);
     let answers = some.map(|(status, count)| (status.to_string(), of_count(count)));
     let total = count.total();
     SiteReport {
-        site: text(name),
+        site: held.site,
         requests: total.requests,
         bytes: total.bytes,
         cache_bytes: count.shares.cache,
@@ -555,6 +579,16 @@ pub(super) fn site(name: &[u8], count: &SiteCount) -> SiteReport {
             requests: count.exchanges,
             received: count.received,
             sent: count.asked,
+        },
+        held: held.held,
+        disks: held.disks,
+        removed: RemovedReport {
+            evicted: count.departed.evicted,
+            inactive: count.departed.swept,
+            purged: count.departed.removed,
+            replaced: count.departed.replaced,
+            corrupt: count.departed.corrupt,
+            lost: count.departed.lost,
         },
         info: None,
     }

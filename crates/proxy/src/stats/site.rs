@@ -21,7 +21,9 @@ use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 use std::thread::Thread;
 
 use bytes::Bytes;
+use millpond_store::Departed;
 
+use super::departed;
 use super::{Count, Label, STATUSES};
 use crate::cache::provenance::Shares;
 
@@ -62,7 +64,7 @@ pub struct Row {
 }
 
 impl Row {
-    fn add(&self, cell: usize, value: u64) {
+    pub(super) fn add(&self, cell: usize, value: u64) {
         if let Some(cell) = self.cells.get(cell).filter(|_| value > 0) {
             cell.fetch_add(value, Ordering::Relaxed);
         }
@@ -115,6 +117,8 @@ pub struct SiteCount {
     pub asked: u64,
     /// Whose the bytes of the bodies are.
     pub shares: Shares,
+    /// Entries that left the cache.
+    pub departed: Departed,
 }
 
 /// An answer that was sent, or whose client was gone.
@@ -140,6 +144,7 @@ impl SiteCount {
         self.asked += cell(ASKED);
         self.shares.cache += cell(FROM_CACHE);
         self.shares.origin += cell(FROM_ORIGIN);
+        departed::add(&mut self.departed, cells);
     }
 
     /// Every status with its count.
@@ -245,7 +250,7 @@ impl Sites {
         });
     }
 
-    fn with_row(&self, worker: usize, site: SiteId, count: impl FnOnce(&Row)) {
+    pub(super) fn with_row(&self, worker: usize, site: SiteId, count: impl FnOnce(&Row)) {
         let Some(shard) = self.shards.get(worker % SHARDS) else {
             return;
         };

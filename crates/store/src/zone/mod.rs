@@ -298,6 +298,11 @@ impl Zone {
         self.platform.sites.departed()
     }
 
+    /// The same since this was called last: each entry that is gone is told once.
+    pub fn take_departed(&self) -> Vec<(Bytes, Departed)> {
+        self.platform.sites.take_departed()
+    }
+
     /// Waits until everything that is on the disk is known; false if it never will be, because the
     /// zone was closed. Until then what is not known yet is a miss, and [`Zone::usage`] counts what
     /// is known.

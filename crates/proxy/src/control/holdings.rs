@@ -1,0 +1,112 @@
+//! What sites hold: entries and bytes, by zone and disk.
+//!
+//! The numbers come from the store, which counts where its index changes; nothing is read for them.
+//! Until a zone is loaded they are about what is known of it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use millpond_store::Held;
+use serde::{Deserialize, Serialize};
+
+use super::api::SceneZone;
+use super::report::text;
+use crate::stats::departed::NAMELESS;
+
+/// What is held.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct HeldReport {
+    /// Entries; one whose body is in slices is one.
+    pub entries: u64,
+    /// Slices that are held of them, and of such as are gone.
+    pub slices: u64,
+    /// Bytes of the disk: records, with heads and padding, and bodies.
+    pub bytes: u64,
+    /// Bytes of bodies.
+    pub body_bytes: u64,
+}
+
+/// What a site holds on a disk of a zone.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct HeldOnDiskReport {
+    /// The zone.
+    pub zone: String,
+    /// The directory of the disk.
+    pub disk: String,
+    /// What is held there.
+    #[serde(flatten)]
+    pub held: HeldReport,
+}
+
+/// What a site holds.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct HeldBySiteReport {
+    /// Its name; `*` for all that there was no number for, `-` for entries without a name.
+    pub site: String,
+    /// What it holds of all that is asked for.
+    #[serde(flatten)]
+    pub held: HeldReport,
+    /// The same by zone and disk.
+    pub disks: Vec<HeldOnDiskReport>,
+}
+
+/// What all sites hold.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct HoldingsReport {
+    /// Those that hold something, by name.
+    pub sites: Vec<HeldBySiteReport>,
+}
+
+impl From<Held> for HeldReport {
+    fn from(held: Held) -> Self {
+        HeldReport {
+            entries: held.entries,
+            slices: held.slices,
+            bytes: held.disk_bytes,
+            body_bytes: held.body_bytes,
+        }
+    }
+}
+
+impl HeldReport {
+    /// Adds what is held elsewhere.
+    pub fn add(&mut self, other: &HeldReport) {
+        self.entries += other.entries;
+        self.slices += other.slices;
+        self.bytes += other.bytes;
+        self.body_bytes += other.body_bytes;
+    }
+}
+
+/// What each site holds in some zones, by name.
+pub(super) fn by_site<'a>(
+    zones: impl IntoIterator<Item = &'a SceneZone>,
+) -> BTreeMap<Bytes, HeldBySiteReport> {
+    let mut all = BTreeMap::<Bytes, HeldBySiteReport>::new();
+    for zone in zones {
+        for one in zone.zone.store.sites() {
+            let name = match one.site.is_empty() {
+                true => Bytes::from_static(NAMELESS),
+                false => one.site,
+            };
+            let of_site = all.entry(name.clone()).or_insert_with(|| nothing(&name));
+            let held = HeldReport::from(one.held);
+            of_site.held.add(&held);
+            of_site.disks.push(HeldOnDiskReport {
+                zone: zone.declared.name.clone(),
+                disk: one.disk.display().to_string(),
+                held,
+            });
+        }
+    }
+    all
+}
+
+/// A site that holds nothing.
+pub(super) fn nothing(name: &[u8]) -> HeldBySiteReport {
+    HeldBySiteReport {
+        site: text(name),
+        held: HeldReport::default(),
+        disks: Vec::new(),
+    }
+}
