@@ -12,7 +12,7 @@
 //! ```
 //!
 //! 1. Everything is answered by a thread beside the worker: it may wait for a lock or a disk.
-//! 2. At most [`PLACES`] requests are answered at once, all workers together.
+//! 2. At most `PLACES` requests are answered at once, all workers together.
 //! 3. Without `write=on` nothing can be changed; nor by a page of another site that a browser shows
 //!    to somebody who could.
 //! 4. A list that does not end as it should ends the connection.
