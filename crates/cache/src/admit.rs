@@ -10,8 +10,8 @@
 //! ```
 //!
 //! 1. A count is remembered until at least `YOUNG_MAX` other keys were asked for since its last
-//!    use, and at most twice as many counts are there. What is forgotten delays admission, and never
-//!    grants it early.
+//!    use, and at most twice as many counts are there. What is forgotten delays admission, and
+//!    never grants it early.
 //! 2. Counts are not kept over a restart.
 
 use std::collections::HashMap;

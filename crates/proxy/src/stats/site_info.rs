@@ -12,7 +12,7 @@
 //!
 //! 1. What cannot be read is told in the error log with its place, and changes nothing: the sites
 //!    are described as before.
-//! 2. A file is at most [`FILE_MAX`] long.
+//! 2. A file is at most `FILE_MAX` long.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
