@@ -5,6 +5,10 @@
 //!     └ no room, or a write went wrong ──► rewrite: a new file, synced, renamed over the old one
 //! ```
 //!
+//! Notes that come together are one record, with one checksum: a torn write has all of them or
+//! none, so that it is known from damage. Who notes from many threads gathers what waits while
+//! something is being synced.
+//!
 //! The zone's users keep in it what must not be forgotten (purges); the zone does not know what the
 //! records mean. The file is there from the first record on. Its space is counted against
 //! `max_size` and made by evicting segments where need be.
@@ -23,7 +27,8 @@ use std::path::PathBuf;
 use bytes::Bytes;
 
 use crate::disk::format::{
-    JOURNAL_HEADER, JOURNAL_RECORD, JournalHeader, JournalRecord, Shutdown, aligned, payload_sum,
+    JOURNAL_HEADER, JOURNAL_RECORD, JOURNAL_VERSION, JournalHeader, JournalRecord, Shutdown,
+    aligned, payload_sum,
 };
 use crate::disk::io::File;
 use crate::disk::segment::file_cost;
@@ -95,14 +100,14 @@ impl Volume {
         found
     }
 
-    /// Appends a record. It is durable when this returns; waits for the disk.
-    pub(crate) fn note(&self, record: &Bytes) -> Result<(), JournalError> {
+    /// Appends records, all or none. They are durable when this returns; waits for the disk.
+    pub(crate) fn note_all(&self, records: &[Bytes]) -> Result<(), JournalError> {
         let inner = &self.inner;
         let _open = read(&inner.yard);
         if inner.is_closed() {
             return Err(JournalError::Closed);
         }
-        inner.note(record)
+        inner.note_all(records)
     }
 
     /// Puts records in the place of all that the journal holds. They are durable when this returns;
@@ -140,7 +145,7 @@ impl Inner {
         (!scanned.has_hole).then_some(scanned.records)
     }
 
-    fn note(&self, record: &Bytes) -> Result<(), JournalError> {
+    fn note_all(&self, records: &[Bytes]) -> Result<(), JournalError> {
         if !lock(&self.disk.log).plan.has_superblock() {
             return Ok(());
         }
@@ -148,11 +153,12 @@ impl Inner {
         let Some(file) = &journal.file else {
             return Err(JournalError::NoRoom);
         };
-        let (tail, size) = (journal.tail, record_size(record));
+        let (payload, count) = join(records);
+        let (tail, size) = (journal.tail, record_size(&payload));
         if size > u64::from(journal.size - tail) {
             return Err(JournalError::NoRoom);
         }
-        let bytes = Bytes::from(encode_record(record, tail, self.disk.seed));
+        let bytes = Bytes::from(encode_record((&payload, count), tail, self.disk.seed));
         let wrote = self.disk.io.write_at(file, &[bytes], u64::from(tail));
         let synced = wrote.and_then(|()| self.disk.io.sync(file));
         if let Err(error) = synced {
@@ -212,12 +218,13 @@ impl Inner {
         }
         let file = io.create(&path, u64::from(size))?;
         let header = JournalHeader {
+            version: JOURNAL_VERSION,
             size,
             created_ms: self.clock.now(),
         };
         let mut bytes = header.encode(&self.disk.uuid, self.disk.seed);
         for record in records {
-            let encoded = encode_record(record, bytes.len() as u32, self.disk.seed);
+            let encoded = encode_record((record, 0), bytes.len() as u32, self.disk.seed);
             bytes.extend_from_slice(&encoded);
         }
         let tail = bytes.len() as u32;
@@ -275,7 +282,9 @@ impl Inner {
                 read_ms: 0,
             },
         };
-        if scanned.has_rest || scanned.has_hole {
+        // An older version goes on as a new file: its readers know no records of several notes.
+        let is_older = header.version < JOURNAL_VERSION;
+        if scanned.has_rest || scanned.has_hole || is_older {
             journal.tail = journal.size;
         }
         let mut log = lock(&self.disk.log);
@@ -321,13 +330,17 @@ fn scan(bytes: &Bytes, seed: u64) -> Scanned {
         let start = position + JOURNAL_RECORD as usize;
         let payload = record.and_then(|record| {
             let payload = bytes.get(start..start.checked_add(record.len as usize)?)?;
-            (payload_sum(payload) == record.payload_sum).then(|| bytes.slice_ref(payload))
+            let is_whole = payload_sum(payload) == record.payload_sum;
+            is_whole.then(|| (bytes.slice_ref(payload), record.count))
         });
         match payload {
-            Some(payload) => {
+            Some((payload, count)) => {
                 position += record_size(&payload) as usize;
                 scanned.has_hole |= std::mem::take(&mut scanned.has_rest);
-                scanned.records.push(payload);
+                match split(&payload, count) {
+                    Some(notes) => scanned.records.extend(notes),
+                    None => scanned.has_hole = true,
+                }
                 scanned.tail = position as u32;
             }
             None => {
@@ -340,13 +353,42 @@ fn scan(bytes: &Bytes, seed: u64) -> Scanned {
     scanned
 }
 
+/// The payload of a record with these notes, and the count that says so.
+fn join(notes: &[Bytes]) -> (Bytes, u32) {
+    if let [note] = notes {
+        return (note.clone(), 0);
+    }
+    let mut payload = Vec::new();
+    for note in notes {
+        // What is longer than that fits no journal.
+        payload.extend_from_slice(&(note.len() as u32).to_le_bytes());
+        payload.extend_from_slice(note);
+    }
+    (payload.into(), notes.len() as u32)
+}
+
+/// The notes of a payload; none if they are not what they should be.
+fn split(payload: &Bytes, count: u32) -> Option<Vec<Bytes>> {
+    if count == 0 {
+        return Some(vec![payload.clone()]);
+    }
+    let (mut rest, mut notes) = (payload.clone(), Vec::new());
+    for _ in 0..count {
+        let len = u32::from_le_bytes(*rest.first_chunk()?) as usize;
+        let end = len.checked_add(4).filter(|end| *end <= rest.len())?;
+        notes.push(rest.split_to(end).slice(4..));
+    }
+    rest.is_empty().then_some(notes)
+}
+
 /// Bytes that a record takes in the file.
 fn record_size(payload: &Bytes) -> u64 {
     aligned(u64::from(JOURNAL_RECORD) + payload.len() as u64)
 }
 
-fn encode_record(payload: &Bytes, offset: u32, seed: u64) -> Vec<u8> {
+fn encode_record((payload, count): (&Bytes, u32), offset: u32, seed: u64) -> Vec<u8> {
     let record = JournalRecord {
+        count,
         len: payload.len() as u32,
         payload_sum: payload_sum(payload),
     };

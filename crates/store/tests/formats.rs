@@ -1,8 +1,8 @@
 //! Zones that were written by every version of the format: each opens with all that is in it, or
 //! is set aside with a message.
 //!
-//! `fixtures/vN/closed` was closed in order; `fixtures/vN/killed` is what a process left that was
-//! killed. Both were written by the code of their day with
+//! `fixtures/NAME/closed` was closed in order; `fixtures/NAME/killed` is what a process left that
+//! was killed. Both were written by the code of their day with
 //! `cargo test -p millpond-store --test formats -- --ignored`, which writes those of today's
 //! version; older ones are never written again.
 
@@ -20,8 +20,9 @@ use millpond_store::{Event, Key, ManualClock, Platform, RealIo, Review, Reviewed
 
 use read::read;
 
-/// The version that is written today.
-const VERSION: u32 = 1;
+/// All versions: of the zone, and of its journal where that has one of its own. The last one is
+/// written today.
+const VERSIONS: [&str; 2] = ["v1", "v1-journal2"];
 /// When the zones were written.
 const WRITTEN_MS: u64 = 1_790_000_000_000;
 
@@ -86,9 +87,8 @@ fn fill(zone: &Zone) {
     zone.replace_head(&entry, Bytes::from_static(b"another head"))
         .expect("replaced");
     zone.rewrite_journal(&[Bytes::from(NOTES[0])]).expect("new");
-    for note in &NOTES[1..] {
-        zone.note(&Bytes::from(*note)).expect("noted");
-    }
+    let together: Vec<Bytes> = NOTES[1..].iter().copied().map(Bytes::from).collect();
+    zone.note_all(&together).expect("noted");
     zone.flush();
 }
 
@@ -148,7 +148,7 @@ fn write_the_fixtures() {
     let clock = Arc::new(ManualClock::new(WRITTEN_MS));
     let zone = Zone::open(conf(&path), clock).expect("opens");
     fill(&zone);
-    let target = fixtures().join(format!("v{VERSION}"));
+    let target = fixtures().join(VERSIONS[VERSIONS.len() - 1]);
     copy_dir(&path, &target.join("killed"));
     zone.close();
     copy_dir(&path, &target.join("closed"));
@@ -159,10 +159,10 @@ fn write_the_fixtures() {
 #[test]
 fn zones_of_every_version_open_with_all_that_is_in_them() {
     let home = tempfile::tempdir().expect("directory");
-    for version in 1..=VERSION {
+    for version in VERSIONS {
         for (name, is_killed) in [("closed", false), ("killed", true)] {
             let path = home.path().join(format!("{version}-{name}"));
-            copy_dir(&fixtures().join(format!("v{version}/{name}")), &path);
+            copy_dir(&fixtures().join(version).join(name), &path);
             let (zone, events) = open(&path);
             let entries = LENGTHS.len() as u64;
             let expected = is_killed.then_some(Event::Recovered { entries });
@@ -181,7 +181,7 @@ fn zones_of_every_version_open_with_all_that_is_in_them() {
 fn zones_of_an_unknown_version_are_set_aside() {
     let home = tempfile::tempdir().expect("directory");
     let path = home.path().join("zone");
-    copy_dir(&fixtures().join(format!("v{VERSION}/closed")), &path);
+    copy_dir(&fixtures().join(VERSIONS[0]).join("closed"), &path);
     let file = std::fs::OpenOptions::new()
         .write(true)
         .open(path.join("millpond.zone"))

@@ -466,24 +466,22 @@ impl Run {
     }
 
     fn note(&mut self) {
-        let record = format!(
-            "{:>width$}",
-            self.random.next(),
-            width = 20 + self.noted.len()
-        );
-        let record = Bytes::from(record);
-        let noted = match self.zone.note(&record) {
+        let count = self.random.pick(&[1, 1, 2, 9]);
+        let width = 20 + self.noted.len();
+        let record = |_| Bytes::from(format!("{:>width$}", self.random.next()));
+        let records: Vec<Bytes> = (0..count).map(record).collect();
+        let noted = match self.zone.note_all(&records) {
             Err(JournalError::NoRoom) => {
                 let keep = self.noted.len().saturating_sub(5);
                 self.noted.drain(..keep);
-                let all = [&self.noted[..], std::slice::from_ref(&record)].concat();
+                let all = [&self.noted[..], &records].concat();
                 self.zone.rewrite_journal(&all)
             }
             noted => noted,
         };
         match noted {
-            Ok(()) => self.noted.push(record),
-            Err(_) => self.half_noted.push(record),
+            Ok(()) => self.noted.extend(records),
+            Err(_) => self.half_noted.extend(records),
         }
     }
 

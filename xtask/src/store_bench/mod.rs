@@ -65,6 +65,11 @@ const BENCHES: &[Bench] = &[
         run: list::run,
     },
     Bench {
+        name: "purges",
+        about: "durable purges a second by 1, 8 and 64 threads (4 times one); [DIR]",
+        run: |args| example_of("millpond-cache", "purge_speed", args),
+    },
+    Bench {
         name: "replay",
         about: "hit ratios against other policies; write amplification at most 1.2",
         run: |args| example("replay", args),
@@ -109,8 +114,13 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
 
 /// Runs an example of the store's crate; it fails when its bound is missed.
 fn example(name: &str, args: &[String]) -> Result<Tally> {
+    example_of("millpond-store", name, args)
+}
+
+/// Runs an example of a crate; it fails when its bound is missed.
+fn example_of(package: &str, name: &str, args: &[String]) -> Result<Tally> {
     let status = Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--release", "-p", "millpond-store"])
+        .args(["run", "--quiet", "--release", "-p", package])
         .args(["--example", name, "--"])
         .args(args)
         .status()

@@ -27,6 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use bytes::Bytes;
 use millpond_store::{Journal, JournalError, Key, Zone};
 
+use super::gather::Gather;
 use super::rule::{Matter, Mode, Rule, is_match};
 use super::running::{Running, RunningFill};
 use super::tag;
@@ -377,8 +378,8 @@ pub struct PurgeBook {
     /// The newest serial in force.
     newest: AtomicU64,
     rules: RwLock<Rules>,
-    /// Held by whoever changes the rules, from the serial to the acknowledgement.
-    noting: Mutex<()>,
+    /// Purges that wait to be written down, with the lead for who changes the rules.
+    orders: Gather,
     running: Mutex<Fleet>,
 }
 
@@ -392,8 +393,11 @@ struct Fleet {
 impl PurgeBook {
     /// Reads what a journal holds.
     pub fn load(&self, journal: &Journal) {
+        self.orders.alone(|| self.load_alone(journal));
+    }
+
+    fn load_alone(&self, journal: &Journal) {
         let now_ms = journal.read_ms;
-        let _alone = lock(&self.noting);
         let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
         let mut newest = self.newest();
         for record in &journal.records {
@@ -477,40 +481,49 @@ impl PurgeBook {
         (mode, matter): (Mode, Matter),
         now_ms: u64,
     ) -> Result<u64, JournalError> {
-        let _alone = lock(&self.noting);
-        let serial = next_serial(self.newest(), now_ms);
-        let rule = Rule {
-            serial,
+        let make = |last: u64| Rule {
+            serial: next_serial(last.max(self.newest()), now_ms),
             at: i64::try_from(now_ms / 1000).unwrap_or(i64::MAX),
             mode,
             matter,
         };
-        match store.note(&rule.encode()) {
+        self.orders
+            .order(make, |batch| self.enforce_all(store, batch))
+    }
+
+    /// Puts rules in force, in their order; all or none. The caller has the lead.
+    fn enforce_all(&self, store: &Zone, batch: &[Rule]) -> Result<(), JournalError> {
+        let Some(newest) = batch.last().map(|rule| rule.serial) else {
+            return Ok(());
+        };
+        let records: Vec<Bytes> = batch.iter().map(Rule::encode).collect();
+        match store.note_all(&records) {
             Ok(()) => {
                 let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
-                rules.add(&rule);
+                batch.iter().for_each(|rule| rules.add(rule));
             }
             Err(JournalError::NoRoom) => {
                 let mut rules = self.copy();
-                rules.add(&rule);
-                write_down(store, &mut rules, serial)?;
+                batch.iter().for_each(|rule| rules.add(rule));
+                write_down(store, &mut rules, newest)?;
                 *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
             }
             Err(error) => return Err(error),
         }
         // INVARIANT 1.
-        self.newest.store(serial, Ordering::Release);
-        Ok(serial)
+        self.newest.store(newest, Ordering::Release);
+        Ok(())
     }
 
     /// Drops the rules up to a serial, whose time is over.
     pub(super) fn retire(&self, store: &Zone, upto: u64) -> Result<(), JournalError> {
-        let _alone = lock(&self.noting);
-        let mut rules = self.copy();
-        rules.retire(upto);
-        write_down(store, &mut rules, self.newest())?;
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
-        Ok(())
+        self.orders.alone(|| {
+            let mut rules = self.copy();
+            rules.retire(upto);
+            write_down(store, &mut rules, self.newest())?;
+            *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
+            Ok(())
+        })
     }
 
     /// Whether it is time to sweep for the rules up to a serial: for those about many entries at

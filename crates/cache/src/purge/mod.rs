@@ -13,6 +13,7 @@
 //! - [`book`]: the rules and the judgement
 //! - [`rule`]: one rule, in memory and in the journal
 //! - [`tag`]: what entries can be purged by besides their keys
+//! - `gather`: writing down together what many threads purge
 //! - `running`: fills that began before a purge
 //! - `orphans`: slices of entries that are gone
 //!
@@ -21,6 +22,7 @@
 //! 2. What was asked of the origin after that is not touched by it.
 
 pub mod book;
+mod gather;
 mod orphans;
 pub mod recent;
 pub mod rule;

@@ -50,6 +50,8 @@ pub(crate) const KEY: u32 = 16;
 const SUPERBLOCK_MAGIC: u64 = u64::from_le_bytes(*b"millpond");
 const SEGMENT_MAGIC: u64 = u64::from_le_bytes(*b"mp-segmt");
 const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"mpRc");
+/// The newest version of the journal; version 1 is read, too.
+pub(crate) const JOURNAL_VERSION: u32 = 2;
 const JOURNAL_MAGIC: u64 = u64::from_le_bytes(*b"mp-journ");
 const JOURNAL_RECORD_MAGIC: u32 = u32::from_le_bytes(*b"mpJr");
 const FOOTER_MAGIC: u64 = u64::from_le_bytes(*b"mp-summy");
@@ -282,6 +284,8 @@ impl SegmentHeader {
 /// The first bytes of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JournalHeader {
+    /// Whether records of several notes may be appended.
+    pub(crate) version: u32,
     /// Length of the file.
     pub(crate) size: u32,
     /// Milliseconds since 1970.
@@ -293,7 +297,7 @@ impl JournalHeader {
     pub(crate) fn encode(&self, uuid: &[u8; 16], seed: u64) -> Vec<u8> {
         let mut block = Vec::with_capacity(JOURNAL_HEADER as usize);
         block.extend_from_slice(&JOURNAL_MAGIC.to_le_bytes());
-        block.extend_from_slice(&VERSION.to_le_bytes());
+        block.extend_from_slice(&self.version.to_le_bytes());
         block.extend_from_slice(&[0; 4]);
         block.extend_from_slice(uuid);
         block.extend_from_slice(&self.size.to_le_bytes());
@@ -308,16 +312,19 @@ impl JournalHeader {
     pub(crate) fn decode(block: &[u8], uuid: &[u8; 16], seed: u64) -> Option<Self> {
         let block = block.get(..JOURNAL_HEADER as usize)?;
         let mut fields = Fields(block);
-        if !is_sealed(block, seed) || fields.u64()? != JOURNAL_MAGIC || fields.u32()? != VERSION {
+        if !is_sealed(block, seed) || fields.u64()? != JOURNAL_MAGIC {
             return None;
         }
+        let version = fields.u32()?;
         fields.u32()?;
-        if fields.bytes::<16>()? != *uuid {
+        let is_known = (1..=JOURNAL_VERSION).contains(&version);
+        if !is_known || fields.bytes::<16>()? != *uuid {
             return None;
         }
         let size = fields.u32()?;
         fields.u32()?;
         Some(Self {
+            version,
             size,
             created_ms: fields.u64()?,
         })
@@ -329,6 +336,8 @@ impl JournalHeader {
 pub(crate) struct JournalRecord {
     /// Length of the payload.
     pub(crate) len: u32,
+    /// Notes in the payload, each behind its length; 0: it is one note.
+    pub(crate) count: u32,
     /// Checksum of the payload.
     pub(crate) payload_sum: u64,
 }
@@ -340,7 +349,7 @@ impl JournalRecord {
         block.extend_from_slice(&JOURNAL_RECORD_MAGIC.to_le_bytes());
         block.extend_from_slice(&self.len.to_le_bytes());
         block.extend_from_slice(&offset.to_le_bytes());
-        block.extend_from_slice(&[0; 4]);
+        block.extend_from_slice(&self.count.to_le_bytes());
         block.extend_from_slice(&self.payload_sum.to_le_bytes());
         seal(&mut block, seed);
         block
@@ -357,9 +366,10 @@ impl JournalRecord {
         if fields.u32()? != offset {
             return None;
         }
-        fields.u32()?;
+        let count = fields.u32()?;
         Some(Self {
             len,
+            count,
             payload_sum: fields.u64()?,
         })
     }

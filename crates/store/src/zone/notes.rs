@@ -48,7 +48,16 @@ impl Zone {
 
     /// Appends a record. It is durable when this returns; waits for the disks.
     pub fn note(&self, record: &Bytes) -> Result<(), JournalError> {
-        self.on_journals(|volume| volume.note(record))
+        self.note_all(std::slice::from_ref(record))
+    }
+
+    /// Appends records, all or none on each disk, for the price of one. They are durable when this
+    /// returns; waits for the disks.
+    pub fn note_all(&self, records: &[Bytes]) -> Result<(), JournalError> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.on_journals(|volume| volume.note_all(records))
     }
 
     /// Puts records in the place of all that the journal holds. They are durable when this returns;
