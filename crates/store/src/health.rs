@@ -16,7 +16,8 @@
 //! its keys since.
 //!
 //! 1. A key that was removed or replaced is in the list, unless a sync began and went well after it
-//!    was written. So without the listed keys the disk has nothing that is out of date.
+//!    was written, and no segment is there of which a write or a sync went wrong. So without the
+//!    listed keys the disk has nothing that is out of date.
 //! 2. The list is bounded; if it overflows, nothing on the disk can be trusted.
 
 use std::io;

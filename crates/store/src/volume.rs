@@ -439,6 +439,7 @@ impl Volume {
     pub(crate) fn sync(&self) -> bool {
         let inner = &self.inner;
         inner.disk.queue.flush();
+        inner.disk.sync_damaged_again();
         let are_buried = !inner.has_unburied.load(Ordering::Acquire);
         inner.sync_segments() && are_buried && !inner.health.is_failed()
     }

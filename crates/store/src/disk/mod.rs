@@ -94,6 +94,13 @@ impl Disk {
         write(&self.files).insert(segment, Arc::new(file));
     }
 
+    /// Has segments synced once more of which a write or a sync went wrong.
+    pub(crate) fn sync_damaged_again(&self) {
+        for segment in crate::lock::lock(&self.log).segments.values_mut() {
+            segment.is_dirty |= segment.is_damaged;
+        }
+    }
+
     /// The largest record and rows that fit a new segment.
     pub(crate) fn record_limit(&self) -> u64 {
         let size = crate::lock::lock(&self.log).plan.segment_size;

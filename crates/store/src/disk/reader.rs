@@ -22,7 +22,7 @@ use super::format::{
     SliceRef, decode_sites, payload_sum,
 };
 use super::segment::Place;
-use crate::disk::io::File;
+use crate::disk::io::{DiskIo, File};
 use crate::entry::{Body, Slice, Sliced, Stored, segments_of, unchecked};
 use crate::index::Slot;
 use crate::key::Key;
@@ -95,10 +95,7 @@ impl Disk {
 
     /// Whether the bytes of a slice have their checksum.
     pub(crate) fn is_slice_sound(&self, slice: &Slice, file: &File) -> io::Result<bool> {
-        let mut bytes = vec![0; slice.len as usize];
-        let offset = u64::from(slice.offset);
-        let is_there = is_there(self.io.read_at(file, &mut bytes, offset))?;
-        Ok(is_there && payload_sum(&bytes) == slice.checksum)
+        is_sound(&*self.io, slice, file)
     }
 
     /// Reads the summary of a segment: where it ends, and its rows.
@@ -226,6 +223,13 @@ impl Disk {
             }
         }
     }
+}
+
+/// Whether the bytes of a slice have their checksum.
+pub(crate) fn is_sound(io: &dyn DiskIo, slice: &Slice, file: &File) -> io::Result<bool> {
+    let mut bytes = vec![0; slice.len as usize];
+    let is_there = is_there(io.read_at(file, &mut bytes, u64::from(slice.offset)))?;
+    Ok(is_there && payload_sum(&bytes) == slice.checksum)
 }
 
 /// Whether the bytes were there; a file may have been cut off.

@@ -549,7 +549,13 @@ impl Inner {
                 are_synced = false;
             }
         }
-        if !are_synced || self.health.is_failed() {
+        // What a write did not bring to a segment is only known here, and what a sync did not is
+        // lost without a word at the next one.
+        let is_doubtful = lock(&self.disk.log)
+            .segments
+            .values()
+            .any(|it| it.is_damaged);
+        if !are_synced || is_doubtful || self.health.is_failed() {
             self.health.put_back(changed);
         }
         are_synced

@@ -434,6 +434,7 @@ impl Zone {
     /// Lets the directories go, for another process to open them. Later calls find nothing, and
     /// fills that run go on for their readers. Waits until what was finished is written.
     pub fn lend(&self) {
+        self.part_for_good();
         let ended = lock(&self.control).end(Phase::Lent);
         on_each(&ended.volumes, |volume| volume.lend());
         on_each(&ended.leaving, |volume| volume.close());

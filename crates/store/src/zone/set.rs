@@ -481,6 +481,8 @@ impl Control {
         if self.must_place {
             return Step::Place;
         }
+        // What was taken out of the configuration while it was away may be wanted again.
+        self.given_up.retain(|volume| !volume.let_go());
         for member in &mut self.members {
             let State::Away(away) = &mut member.state else {
                 continue;

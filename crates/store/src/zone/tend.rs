@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use super::placement::{Placement, Share, Weighed};
 use super::set::{Away, Joining, State, Step, platform_of};
-use super::{Live, Zone};
+use super::{Live, Zone, on_each};
 use crate::disk::RETIRED;
 use crate::disk::io::DiskIo;
 use crate::lock::{lock, write};
@@ -71,8 +71,20 @@ impl Zone {
         }
     }
 
-    /// Gives up what failed, so that it is known to others before the zone is closed.
+    /// Gives up what failed, so that it is known to others before the zone is closed; also what
+    /// cannot be synced: where a write did not come through, an older version may still be there.
     pub(super) fn part_for_good(&self) {
+        let live = self.live.load_full();
+        if live.volumes.len() > 1 {
+            on_each(&live.volumes, |volume| {
+                if !volume.sync() {
+                    volume
+                        .inner
+                        .health
+                        .fail("what was written last cannot be synced");
+                }
+            });
+        }
         self.part();
         self.stamp();
     }
