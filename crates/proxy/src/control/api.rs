@@ -12,6 +12,7 @@
 //! | `GET /fills` | what is being fetched for the zones now: [`FillsReport`] |
 //! | `GET /purges` | what was purged last: [`PurgesReport`] |
 //! | `GET /zones/NAME` | one zone: [`ZoneReport`] |
+//! | `GET /zones/NAME/sites` | what each site holds there: [`HoldingsReport`] |
 //! | `GET /zones/NAME/entries?FILTERS` | entries, one [`Line`] each |
 //! | `GET /zones/NAME/entry?key=KEY`, `?id=ID` | all of one key: [`EntriesReport`] |
 //! | `POST /zones/NAME/purge?type=TYPE&what=TEXT` | [`PurgeReport`]; in force and durable |
