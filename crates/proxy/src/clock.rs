@@ -19,6 +19,15 @@ pub fn now_ms() -> i64 {
     }
 }
 
+/// Wall time in microseconds since the epoch.
+#[allow(clippy::disallowed_methods)]
+pub fn now_us() -> i64 {
+    match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(elapsed) => elapsed.as_micros() as i64,
+        Err(before) => -(before.duration().as_micros() as i64),
+    }
+}
+
 /// A monotonic instant.
 #[allow(clippy::disallowed_methods)]
 pub fn instant() -> Instant {

@@ -117,6 +117,10 @@ pub struct Sent {
     pub body_bytes: u64,
     /// Whose they are.
     pub shares: Shares,
+    /// The time from the request's head to the answer's.
+    pub first_byte: Duration,
+    /// When the answer was sent, or its client was gone.
+    pub ended: Option<Instant>,
 }
 
 /// What limits said of a request, and what it holds of them until it ends.
@@ -214,8 +218,10 @@ pub struct Request {
     pub limit_rate: Option<u64>,
     /// When the request's first byte was seen.
     pub started: Instant,
-    /// The same as wall time, milliseconds.
+    /// When its head was there, as wall time: milliseconds.
     pub started_ms: i64,
+    /// The same in microseconds.
+    pub started_us: i64,
     /// What was answered.
     pub sent: Sent,
     /// True for a request that no client waits for.
@@ -239,10 +245,12 @@ impl Request {
         server: Arc<Server>,
     ) -> Self {
         let location = Arc::clone(&server.location);
+        let started_us = crate::clock::now_us();
         Request {
             method: head.method(),
             started: down.request_started.get(),
-            started_ms: crate::clock::now_ms(),
+            started_ms: started_us.div_euclid(1000),
+            started_us,
             conf,
             down,
             head,
@@ -285,6 +293,7 @@ impl Request {
 
     /// A copy that runs without a client: its answer goes to the cache only.
     pub fn background(&self) -> Request {
+        let started_us = crate::clock::now_us();
         Request {
             is_internal: true,
             values: self.values.detach(),
@@ -293,7 +302,8 @@ impl Request {
                 ..UpstreamTrace::default()
             })),
             started: crate::clock::instant(),
-            started_ms: crate::clock::now_ms(),
+            started_ms: started_us.div_euclid(1000),
+            started_us,
             is_background: true,
             role: None,
             ..self.fork()
@@ -338,6 +348,7 @@ impl Request {
             limit_rate: self.limit_rate,
             started: self.started,
             started_ms: self.started_ms,
+            started_us: self.started_us,
             sent: Sent::default(),
             is_background: self.is_background,
             keep_alive: false,

@@ -9,6 +9,8 @@
 //!    that.
 //! 3. `req.sent` is right when this returns, also after an error.
 
+use std::time::Duration;
+
 use bytes::BytesMut;
 
 use crate::body::{Body, BodyError};
@@ -23,6 +25,7 @@ use crate::request::Request;
 use crate::response::{Response, Source};
 use crate::stats::Label;
 use crate::stats::site::Answered;
+use crate::stats::times::Timed;
 
 /// Status of an answer that is none: the connection is closed instead (nginx: `return 444`).
 pub const CLOSE_WITHOUT_ANSWER: u16 = 444;
@@ -124,6 +127,16 @@ fn count(req: &mut Request) {
     if let Some(site) = site {
         shared.sites.answered(worker.index, site, &answered);
     }
+    // The next request of the connection waits from here on: the clock is read for both.
+    let now = clock::instant();
+    req.sent.ended = Some(now);
+    let timed = Timed {
+        label,
+        status: req.sent.status,
+        first_byte: req.sent.first_byte,
+        whole: now - req.started,
+    };
+    shared.times.answered(worker.index, &timed);
     if let Some(zone) = zone {
         let answer = (label, answered.bytes);
         shared.cache_zones.answered(worker.index, zone, answer);
@@ -174,6 +187,10 @@ fn eval_size(req: &mut Request, template: Option<&millpond_conf::Template>) -> u
 
 fn encode_head(req: &mut Request, response: &mut Response, framing: OutFraming) -> BytesMut {
     let mut head = BytesMut::with_capacity(512);
+    let now_us = clock::now_us();
+    // A wall clock that was set back meanwhile says nothing.
+    let first_byte = u64::try_from(now_us - req.started_us).unwrap_or(0);
+    req.sent.first_byte = Duration::from_micros(first_byte);
     if req.head.version() == Version::Http09 {
         req.sent.status = response.status;
         return head;
@@ -187,7 +204,8 @@ fn encode_head(req: &mut Request, response: &mut Response, framing: OutFraming) 
         encode::write_line(&mut head, req.location.settings.tokens.server_line());
     }
     if !response.hides_date && fields.get(Known::Date).is_none() {
-        clock::with_date_line(clock::now_ms(), |line| encode::write_line(&mut head, line));
+        let now_ms = now_us.div_euclid(1000);
+        clock::with_date_line(now_ms, |line| encode::write_line(&mut head, line));
     }
     encode::write_fields(&mut head, fields);
     encode_framing(&mut head, response, framing);

@@ -18,6 +18,7 @@ pub mod site;
 pub mod site_info;
 pub mod status_zone;
 pub mod table;
+pub mod times;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

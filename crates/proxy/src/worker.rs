@@ -29,6 +29,7 @@ use crate::stats::ledger::LedgerKeeper;
 use crate::stats::site::Sites;
 use crate::stats::site_info::SiteInfo;
 use crate::stats::status_zone::StatusZones;
+use crate::stats::times::Times;
 use crate::upstream::keepalive::IdlePeers;
 
 /// What all workers of the process share.
@@ -48,6 +49,8 @@ pub struct Shared {
     pub cache_zones: CacheZones,
     /// Requests of servers and locations that name a status zone.
     pub status_zones: StatusZones,
+    /// How long answers and exchanges with origins took.
+    pub times: Times,
     /// What each site sent and asked for.
     pub sites: Arc<Sites>,
     /// Where the counters of sites are kept.

@@ -29,7 +29,7 @@ use millpond_conf::ByteSize;
 use super::behind::Patience;
 use super::body::{self, Incoming, RequestBody};
 use super::{ClientGone, Downstream};
-use crate::clock;
+use crate::clock::{self, Instant};
 use crate::header::Known;
 use crate::http1::Version;
 use crate::http1::request::{
@@ -166,6 +166,8 @@ struct Idle {
     timeout: Duration,
     /// At least, when the generation closes.
     min_timeout: Duration,
+    /// Since when; without it, since it is waited for.
+    since: Option<Instant>,
 }
 
 /// What a connection brought.
@@ -226,6 +228,7 @@ async fn serve_requests(down: &Rc<Downstream>, binding: Arc<Binding>, member: Me
     let mut idle = Idle {
         timeout: listen.names.default_server().settings.head.timeout,
         min_timeout: Duration::ZERO,
+        since: None,
     };
     loop {
         let head = match read_head(down, &listen, &mut parser, (&member, idle)).await {
@@ -258,7 +261,7 @@ async fn read_head(
     let counters = worker.shared.connections.shard(worker.index);
     let policy = &listen.names.default_server().settings.head;
     let limits = limits(policy);
-    let since = clock::instant();
+    let since = idle.since.unwrap_or_else(clock::instant);
     let mut deadline = since + idle.timeout;
     let mut reading = None;
     let mut watch = Some(member);
@@ -488,7 +491,9 @@ async fn after_answer(req: &Request, was_refused: bool) -> After {
         return linger;
     }
     if req.keep_alive {
-        return After::NextRequest(policy.idle());
+        // What was waited for after the answer is no part of the idle time.
+        let since = req.sent.ended.filter(|_| is_consumed);
+        return After::NextRequest(policy.idle(since));
     }
     match policy.lingering_close {
         LingeringClose::Always => linger,
@@ -545,10 +550,11 @@ impl KeepAlivePolicy {
         self.timeout.first().copied().unwrap_or_default()
     }
 
-    fn idle(&self) -> Idle {
+    fn idle(&self, since: Option<Instant>) -> Idle {
         Idle {
             timeout: self.idle_timeout(),
             min_timeout: self.min_timeout,
+            since,
         }
     }
 

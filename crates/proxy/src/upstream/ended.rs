@@ -1,5 +1,5 @@
 //! What is to be done when an exchange with a peer is over, in whatever way: it is counted for its
-//! site, its peer and its cache zone, and logged.
+//! site, its peer and its cache zone, timed, and logged.
 //!
 //! The guard lives as long as the exchange: with the try until the head is there, then with the
 //! body. What it tells stands in the trace of the request.
@@ -58,6 +58,7 @@ impl Ended {
 impl Ended {
     fn count(&self, attempt: &Attempt, zone: Option<Number>) {
         let (shared, worker) = (&self.worker.shared, self.worker.index);
+        shared.times.exchanged(worker, attempt);
         if let Some(peer) = &self.peer {
             let exchange = PeerExchange {
                 started_ms: attempt.started_ms,

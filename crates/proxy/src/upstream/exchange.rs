@@ -171,7 +171,7 @@ async fn fetch_with(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result
     let mut tries = Tries::new(&settings.next, selection.tries());
     loop {
         let Some(peer) = selection.pick() else {
-            return Err(no_live(req, group));
+            return Err(no_live(req, group, ask.why(req.is_background)));
         };
         tries.spend();
         if let Some(sticky) = &group.sticky
@@ -248,7 +248,9 @@ fn begin_trace(req: &Request, resolved: &Resolved) {
     trace.port = resolved.port;
 }
 
-fn no_live(req: &Request, group: &Group) -> Failure {
+fn no_live(req: &Request, group: &Group, why: Why) -> Failure {
+    let worker = &req.down.generation.worker;
+    worker.shared.times.found_no_peer(worker.index, why);
     req.upstream.borrow_mut().attempts.push(Attempt {
         peer: group.name.clone(),
         status: 502,

@@ -35,6 +35,22 @@ pub enum Why {
 }
 
 impl Why {
+    /// All reasons.
+    pub const ALL: [Why; 7] = [
+        Why::Pass,
+        Why::Miss,
+        Why::Bypass,
+        Why::Expired,
+        Why::Revalidate,
+        Why::Slice,
+        Why::Background,
+    ];
+
+    /// Its place among [`Why::ALL`], which is in the order of the declaration.
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
     /// The word of `$upstream_reason`.
     pub fn as_str(self) -> &'static str {
         match self {
