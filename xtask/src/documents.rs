@@ -1,7 +1,7 @@
 //! `cargo xtask docs`: the documents that are written from the code.
 //!
-//! The binary knows its manual; it prints `docs/directives.md` and `docs/variables.md`. The task
-//! writes them, and `cargo xtask test` compares what is checked in with what would be written.
+//! The binary knows its manual; it prints `docs/directives.md`, `docs/variables.md` and
+//! `docs/metrics.md`. The task writes them, and `cargo xtask test` compares what is checked in with what would be written.
 //!
 //! Does not build the binary when it only compares: the caller has.
 
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// The documents, each `docs/NAME.md`.
-const DOCUMENTS: [&str; 2] = ["directives", "variables"];
+const DOCUMENTS: [&str; 3] = ["directives", "variables", "metrics"];
 
 /// Writes the documents.
 pub(crate) fn run() -> Result<Tally> {

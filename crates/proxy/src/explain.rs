@@ -161,8 +161,8 @@ pub enum End {
     Answered(u16, Option<String>),
     /// Files, or what stands for a folder, answer this path.
     Files(String),
-    /// Counters answer.
-    Counters,
+    /// Counters answer, by this directive.
+    Counters(&'static str),
     /// It purges entries of this zone.
     Purges(String),
     /// An upstream answers.
@@ -461,7 +461,9 @@ fn end(req: &mut Request) -> End {
     match req.location.handler.clone() {
         Some(ContentHandler::Pass(target)) => End::Passed(passed(req, &target)),
         Some(ContentHandler::Purge(location)) => End::Purges(location.zone.clone()),
-        Some(ContentHandler::StubStatus | ContentHandler::Api(_)) => End::Counters,
+        Some(ContentHandler::Api(_)) => End::Counters("api"),
+        Some(ContentHandler::Metrics(_)) => End::Counters("metrics"),
+        Some(ContentHandler::StubStatus) => End::Counters("stub_status"),
         None => End::Files(text(&req.uri)),
     }
 }

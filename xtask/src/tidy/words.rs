@@ -54,6 +54,8 @@ const DISKS: &[&str] = &[
     "crates/proxy/src/stats/ledger.rs",
     // A file that describes sites.
     "crates/proxy/src/stats/site_info.rs",
+    // What the kernel tells of the process.
+    "crates/proxy/src/metrics/process.rs",
     // Request bodies that do not fit into memory, and answers that are kept as files.
     "crates/proxy/src/temp_file.rs",
     // The folder above a zone's, before the store opens it.

@@ -1,4 +1,4 @@
-//! The manual as documents: `docs/directives.md` and `docs/variables.md`.
+//! The manual as documents: `docs/directives.md`, `docs/variables.md` and `docs/metrics.md`.
 //!
 //! `cargo xtask docs` writes them, and the tests of the project compare them with what would be
 //! written now.
@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use millpond_proxy::metrics::{Metric, Names};
 use millpond_proxy::scope::manual::{self, Entry, OWN_MODULE, Standing};
 
 /// The text of a document.
@@ -13,6 +14,7 @@ pub(super) fn document(name: &str) -> Option<String> {
     match name {
         "directives" => Some(directives()),
         "variables" => Some(variables()),
+        "metrics" => Some(metrics()),
         _ => None,
     }
 }
@@ -30,6 +32,82 @@ const VARIABLES: &str = "# Variables\n\n\
     Every variable of nginx 1.31, by the module that it belongs to. Further ones are defined by \
     `set`, `map`, `geo`, `split_clients` and the named groups of expressions. `millpond explain \
     '$NAME'` prints an entry.\n";
+
+const METRICS: &str = "# Metrics
+
+`metrics;` in a location answers with counters that Prometheus and its like read. This is all it
+takes:
+
+```nginx
+server {
+    listen 127.0.0.1:9145;
+    location = /metrics { metrics; }
+}
+```
+
+```yaml
+scrape_configs:
+  - job_name: millpond
+    static_configs:
+      - targets: [\"127.0.0.1:9145\"]
+```
+
+The page tells who uses the cache and for what, so let only your monitoring ask for it: an address
+like that, `allow` and `deny`, or `auth_basic`.
+
+`contrib/prometheus/` has rules for recording and alerts, `contrib/grafana/` a dashboard.
+
+- **Formats.** A client that asks for OpenMetrics 1.0 in its Accept field gets that, as Prometheus
+  does; any other gets Prometheus text 0.0.4. The series are the same. In OpenMetrics the family of
+  a counter has no `_total`, that of an info no `_info`.
+- **Exactness.** Every answer and every exchange is counted once, by the worker that had it, and the
+  page is the sum. Counters begin with the process, those of sites with the file that
+  `cache_site_counters` names. A page is read counter by counter, while requests go on.
+- **Bounds.** Labels come from the configuration, except the names of sites: `metrics sites=N;`
+  gives lines of their own to the N sites with the most requests (500 without it, at most 4096), and
+  all others are one site `*`. A site that comes to the N or leaves them changes what `*` has, so
+  take rates of all sites from `millpond_cache_responses_total`. Series of statuses, codes and
+  reasons that nothing was counted for are left out where there can be many.
+- **Times** fall into fixed buckets, so histograms of several machines can be added. The first byte
+  is the moment at which the head of the answer is handed to the system; the time to it begins
+  when the head of the request is whole. The time of a request begins with its first byte and ends
+  when the answer is sent or its client is gone.
+- **Other names.** `metrics names=nginxplus;` and `metrics names=vts;` tell what there is under the
+  names of nginx-prometheus-exporter for NGINX Plus and of nginx-module-vts, so that dashboards and
+  alerts for those go on working; two locations can have different names. Those pages are always
+  Prometheus text.
+- **Traces.** `traceparent` and `tracestate` of a request go on to the origin that is asked for it, as
+  they came; `$http_traceparent` writes them to a log.
+";
+
+/// Whose metrics, and what is said of them.
+const METRIC_NAMES: [(Names, &str); 3] = [
+    (Names::Millpond, "## Millpond's names"),
+    (Names::NginxPlus, "## `names=nginxplus`"),
+    (Names::Vts, "## `names=vts`"),
+];
+
+fn metrics() -> String {
+    let mut out = format!("{NOTICE}{METRICS}");
+    for (names, title) in METRIC_NAMES {
+        // Writing into a String never fails.
+        let _ = writeln!(out, "\n{title}\n");
+        out.push_str("| name | kind | labels | meaning |\n|---|---|---|---|\n");
+        for Metric {
+            name,
+            kind,
+            labels,
+            doc,
+            ..
+        } in names.metrics()
+        {
+            let labels: Vec<_> = labels.iter().map(|label| format!("`{label}`")).collect();
+            let (kind, labels) = (kind.name(), labels.join(", "));
+            let _ = writeln!(out, "| `{name}` | {kind} | {labels} | {doc} |");
+        }
+    }
+    out
+}
 
 fn directives() -> String {
     let entries = manual::directives();

@@ -92,4 +92,4 @@ fn named(name: &[u8]) -> &[u8] {
 /// Names whose numbers a worker remembers (arbitrary: more than there are numbers).
 const NUMBERS_MAX: usize = 2 * SITES_MAX;
 /// What has no name is counted under this one.
-const UNNAMED: &[u8] = b"-";
+pub const UNNAMED: &[u8] = b"-";

@@ -12,6 +12,7 @@ pub mod index;
 pub mod limit_conn;
 pub mod limit_req;
 pub mod limit_zone;
+pub mod metrics;
 pub mod mime;
 pub mod mirror;
 pub mod open_file;
@@ -46,6 +47,8 @@ pub enum ContentHandler {
     Pass(Arc<pass::PassTarget>),
     /// `proxy_cache_purge zone key`.
     Purge(Arc<PurgeLocation>),
+    /// `metrics`.
+    Metrics(metrics::MetricsPage),
     /// `stub_status`.
     StubStatus,
     /// `api`.
@@ -95,6 +98,7 @@ pub async fn content(req: &mut Request) -> Result<Flow, Failure> {
         Some(ContentHandler::Purge(location)) => {
             Box::pin(purge::run_location(req, &location)).await?
         }
+        Some(ContentHandler::Metrics(page)) => Box::pin(metrics::run(req, page)).await?,
         Some(ContentHandler::StubStatus) => stub_status::run(req)?,
         Some(ContentHandler::Api(rights)) => Box::pin(api::run(req, rights)).await?,
         None if req.uri.last() == Some(&b'/') => return index::run(req),

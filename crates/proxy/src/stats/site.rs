@@ -147,6 +147,26 @@ impl SiteCount {
         departed::add(&mut self.departed, cells);
     }
 
+    /// Adds what was counted for another site.
+    pub fn add_count(&mut self, other: &SiteCount) {
+        let SiteCount {
+            counts,
+            exchanges,
+            received,
+            asked,
+            shares,
+        } = other;
+        for (sum, count) in self.counts.iter_mut().zip(counts) {
+            sum.requests += count.requests;
+            sum.bytes += count.bytes;
+        }
+        self.exchanges += exchanges;
+        self.received += received;
+        self.asked += asked;
+        self.shares.cache += shares.cache;
+        self.shares.origin += shares.origin;
+    }
+
     /// Every status with its count.
     pub fn by_status(&self) -> impl Iterator<Item = (&'static str, Count)> {
         STATUSES.into_iter().zip(self.counts)

@@ -34,7 +34,15 @@ pub const BOUNDS_US: [u64; 18] = [
 
 /// How exchanges end, as labels say it: the class of the answer's status, or why there is none.
 pub const RESULTS: [&str; 9] = [
-    "1xx", "2xx", "3xx", "4xx", "5xx", "timeout", "error", "abandoned", "no_peer",
+    "1xx",
+    "2xx",
+    "3xx",
+    "4xx",
+    "5xx",
+    "timeout",
+    "error",
+    "abandoned",
+    "no_peer",
 ];
 const TIMEOUT: usize = 5;
 const ERROR: usize = 6;
@@ -200,7 +208,10 @@ impl Times {
         // INVARIANT 2. What follows a switch of protocols is no answer.
         if attempt.header.is_some() {
             of(&shard.header, attempt.header);
-            of(&shard.response, attempt.response.filter(|_| attempt.status != 101));
+            of(
+                &shard.response,
+                attempt.response.filter(|_| attempt.status != 101),
+            );
         }
     }
 

@@ -1,0 +1,118 @@
+//! Metrics: what monitoring is told of the process, one record for each metric.
+//!
+//! ```text
+//! Facts (all counters, read once) ─► record by record ─► text.rs ─► the whole page
+//! ```
+//!
+//! - `own` – the metrics under Millpond's own names
+//! - `plus`, `vts` – under the names of nginx-prometheus-exporter and nginx-module-vts, for
+//!   dashboards that were made for them
+//! - `facts` – reading the counters; `process` – what the kernel knows of the process
+//! - `text` – the two formats
+//!
+//! Invariants:
+//! 1. The number of series is bounded: by what the configuration names, and by the number of sites
+//!    that are asked for; what is above that is summed under one name.
+//! 2. No two samples of a page have the same name and labels.
+//!
+//! `docs/metrics.md` is written from the records.
+
+pub mod facts;
+mod own;
+mod plus;
+mod process;
+pub mod text;
+mod vts;
+
+use facts::Facts;
+use text::{Format, Samples};
+
+/// What kind of number a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It only grows, but for restarts.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+    /// Counts of times by their length.
+    Histogram,
+    /// A count of times and their sum.
+    Summary,
+    /// Always 1; the labels say it.
+    Info,
+}
+
+impl Kind {
+    /// Its name in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+            Kind::Summary => "summary",
+            Kind::Info => "info",
+        }
+    }
+}
+
+/// A metric.
+#[derive(Debug)]
+pub struct Metric {
+    /// The name of its samples; for histograms and summaries without the endings of theirs.
+    pub name: &'static str,
+    /// What kind it is.
+    pub kind: Kind,
+    /// The names of its labels, in the order of the values.
+    pub labels: &'static [&'static str],
+    /// What it is, in a sentence.
+    pub doc: &'static str,
+    /// Adds its samples.
+    pub(crate) read: fn(&Facts, &mut Samples<'_>),
+}
+
+/// Whose names metrics have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Names {
+    /// Our own.
+    #[default]
+    Millpond,
+    /// Those of nginx-prometheus-exporter for NGINX Plus.
+    NginxPlus,
+    /// Those of nginx-module-vts.
+    Vts,
+}
+
+impl Names {
+    /// By the word of the configuration.
+    pub fn find(word: &str) -> Option<Names> {
+        match word {
+            "millpond" => Some(Names::Millpond),
+            "nginxplus" => Some(Names::NginxPlus),
+            "vts" => Some(Names::Vts),
+            _ => None,
+        }
+    }
+
+    /// Its metrics.
+    pub fn metrics(self) -> &'static [Metric] {
+        match self {
+            Names::Millpond => own::METRICS,
+            Names::NginxPlus => plus::METRICS,
+            Names::Vts => vts::METRICS,
+        }
+    }
+}
+
+/// Writes the page.
+pub fn render(facts: &Facts, names: Names, format: Format) -> String {
+    let mut page = String::new();
+    for metric in names.metrics() {
+        let mut samples = Samples::new(&mut page, metric, format);
+        (metric.read)(facts, &mut samples);
+    }
+    format.end(&mut page);
+    page
+}
+
+#[cfg(test)]
+mod tests;
