@@ -1,0 +1,442 @@
+//! `metrics`: what a page tells, and what Prometheus makes of it.
+
+use anyhow::{Context, Result, ensure};
+use millpond_testkit::{
+    Answer, Client, Deadline, Kind, Origin, Proxy, Request, Response, free_port,
+};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+const CONF: &str = "
+%%GLOBALS%%
+worker_processes 2;
+events { }
+http {
+    %%HTTP%%
+    proxy_cache_path %%DIR%%/cache keys_zone=z:1m max_size=100m;
+    proxy_cache_valid 200 1h;
+    proxy_cache_key $host$uri;
+    upstream origins { server %%ORIGIN%%; }
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        status_zone front;
+        cache_site a.example;
+        location / {
+            status_zone pages;
+            proxy_pass http://origins; proxy_cache z; cache_site $host;
+        }
+        location = /metrics { metrics sites=2; }
+        location = /metrics/plus { metrics names=nginxplus; }
+        location = /metrics/vts { metrics sites=9 names=vts; }
+    }
+}
+";
+
+const WAIT: Duration = Duration::from_secs(30);
+const OPEN_METRICS: &str = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
+
+/// The samples of a page by their series.
+type Samples = BTreeMap<String, f64>;
+
+fn samples(page: &str) -> Result<Samples> {
+    let lines = page.lines().filter(|line| !line.starts_with('#'));
+    let read = lines.map(|line| {
+        let (series, number) = line.rsplit_once(' ').context("a sample")?;
+        Ok((series.to_string(), number.parse()?))
+    });
+    read.collect()
+}
+
+fn page(proxy: &Proxy, path: &str, accept: &str) -> Result<Response> {
+    let request = Request::get(path)
+        .host("m.example")
+        .header("Accept", accept);
+    let response = Client::new(proxy.port()).send(&request)?;
+    ensure!(response.status == 200, "{path}: {}", response.status);
+    Ok(response)
+}
+
+/// Waits until a page says what it must: an answer is counted after its last byte.
+fn settle(proxy: &Proxy, path: &str, expected: &[(&str, f64)]) -> Result<()> {
+    let mut last = Samples::new();
+    let are_right = || {
+        last = samples(&page(proxy, path, "*/*").ok()?.text()).ok()?;
+        let mut expected = expected.iter();
+        expected
+            .all(|(series, number)| last.get(*series) == Some(number))
+            .then_some(())
+    };
+    let settled = Deadline::after(WAIT).poll(are_right);
+    let wrong: Vec<_> = expected
+        .iter()
+        .map(|(series, number)| (series, number, last.get(*series)))
+        .filter(|(_, number, found)| Some(*number) != *found)
+        .collect();
+    settled.with_context(|| format!("{path}: {wrong:?}"))
+}
+
+/// Asks for pages of four sites, each twice: the first time it is a miss, then a hit.
+fn drive(proxy: &Proxy, round: usize) -> Result<()> {
+    let mut connection = Client::new(proxy.port()).connect()?;
+    for (site, pages) in [
+        ("a.example", 5),
+        ("b.example", 4),
+        ("c.example", 3),
+        ("d.example", 2),
+    ] {
+        for number in 0..2 * pages {
+            let path = format!("/{round}/{}", number / 2);
+            let response = connection.exchange(&Request::get(&path).host(site))?;
+            ensure!(response.status == 200, "{path}: {}", response.status);
+        }
+    }
+    Ok(())
+}
+
+fn start() -> Result<(Origin, Proxy)> {
+    let origin = Origin::start()?;
+    origin.route("/*", Answer::new(200).body("a page of 18 bytes"));
+    let proxy = Proxy::new(Kind::Millpond, CONF).origin(&origin).start()?;
+    Ok((origin, proxy))
+}
+
+#[test]
+fn pages_say_what_clients_got_and_origins_were_asked() -> Result<()> {
+    let (_origin, mut proxy) = start()?;
+    drive(&proxy, 0)?;
+    settle(
+        &proxy,
+        "/metrics",
+        &[
+            ("millpond_cache_responses_total{status=\"hit\"}", 14.0),
+            ("millpond_cache_responses_total{status=\"miss\"}", 14.0),
+            ("millpond_cache_response_bytes_total{status=\"hit\"}", 252.0),
+            ("millpond_http_request_seconds_count{status=\"hit\"}", 14.0),
+            (
+                "millpond_http_first_byte_seconds_count{status=\"miss\"}",
+                14.0,
+            ),
+            (
+                "millpond_origin_exchanges_total{reason=\"miss\",result=\"2xx\"}",
+                14.0,
+            ),
+            (
+                "millpond_origin_header_seconds_count{reason=\"miss\"}",
+                14.0,
+            ),
+            (
+                "millpond_zone_responses_total{zone=\"z\",status=\"hit\"}",
+                14.0,
+            ),
+            (
+                "millpond_zone_stored_bytes_total{zone=\"z\",status=\"miss\"}",
+                252.0,
+            ),
+            ("millpond_zone_records{zone=\"z\"}", 14.0),
+            (
+                "millpond_location_zone_responses_total{zone=\"pages\",code=\"200\"}",
+                28.0,
+            ),
+            (
+                "millpond_site_requests_total{site=\"a.example\",status=\"hit\"}",
+                5.0,
+            ),
+            (
+                "millpond_site_requests_total{site=\"*\",status=\"hit\"}",
+                5.0,
+            ),
+            ("millpond_site_entries{site=\"a.example\",zone=\"z\"}", 5.0),
+            ("millpond_site_held_body_bytes{site=\"*\",zone=\"z\"}", 90.0),
+            ("millpond_site_cache_bytes_total{site=\"b.example\"}", 72.0),
+            ("millpond_site_origin_bytes_total{site=\"b.example\"}", 72.0),
+            ("millpond_log_lost_lines_total{reason=\"file\"}", 0.0),
+        ],
+    )?;
+    settle(
+        &proxy,
+        "/metrics/plus",
+        &[
+            ("nginxplus_up", 1.0),
+            (
+                "nginxplus_location_zone_requests{location_zone=\"pages\"}",
+                28.0,
+            ),
+            ("nginxplus_cache_hit_responses{zone=\"z\"}", 14.0),
+            ("nginxplus_cache_miss_bytes{zone=\"z\"}", 252.0),
+        ],
+    )?;
+    settle(
+        &proxy,
+        "/metrics/vts",
+        &[
+            (
+                "nginx_vts_cache_requests_total{cache_zone=\"z\",status=\"hit\"}",
+                14.0,
+            ),
+            (
+                "nginx_vts_server_cache_total{host=\"d.example\",status=\"miss\"}",
+                2.0,
+            ),
+        ],
+    )?;
+    proxy.quit()
+}
+
+#[test]
+fn a_client_gets_the_format_that_it_asks_for() -> Result<()> {
+    let (_origin, mut proxy) = start()?;
+    drive(&proxy, 0)?;
+    let text = page(&proxy, "/metrics", "*/*")?;
+    let open = page(&proxy, "/metrics", OPEN_METRICS)?;
+    let plus = page(&proxy, "/metrics/plus", OPEN_METRICS)?;
+    for (response, content_type) in [
+        (&text, "text/plain; version=0.0.4; charset=utf-8"),
+        (
+            &open,
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        ),
+        (&plus, "text/plain; version=0.0.4; charset=utf-8"),
+    ] {
+        assert_eq!(response.header("Content-Type"), Some(content_type));
+        assert_eq!(response.header("Cache-Control"), Some("no-store"));
+    }
+    assert!(open.text().ends_with("\n# EOF\n"));
+    assert!(
+        open.text()
+            .contains("# TYPE millpond_http_requests counter\n")
+    );
+    assert!(
+        text.text()
+            .contains("# TYPE millpond_http_requests_total counter\n")
+    );
+    let series = |page: &Response| -> Result<Vec<String>> {
+        Ok(samples(&page.text())?.into_keys().collect())
+    };
+    assert_eq!(series(&text)?, series(&open)?);
+    let client = Client::new(proxy.port());
+    assert_eq!(client.send(&Request::head("/metrics"))?.status, 200);
+    assert_eq!(client.send(&Request::post("/metrics", ""))?.status, 405);
+    proxy.quit()
+}
+
+#[test]
+fn the_trace_of_a_request_reaches_the_origin_as_it_came() -> Result<()> {
+    let (origin, mut proxy) = start()?;
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let request = Request::get("/a")
+        .header("traceparent", parent)
+        .header("tracestate", "x=1");
+    Client::new(proxy.port()).send(&request)?;
+    let requests = origin.wait_for_requests(1)?;
+    let asked = requests.first().context("a request")?;
+    assert_eq!(asked.header("traceparent"), Some(parent));
+    assert_eq!(asked.header("tracestate"), Some("x=1"));
+    proxy.quit()
+}
+
+fn contrib() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib")
+}
+
+/// Whether a program of Prometheus is there; who has none skips what needs it.
+fn is_installed(program: &str) -> bool {
+    let version = Command::new(program).arg("--version").output();
+    let is_there = version.is_ok_and(|output| output.status.success());
+    if !is_there {
+        println!("skipped: {program} is not installed");
+    }
+    is_there
+}
+
+fn promtool(args: &[&str], input: &str) -> Result<()> {
+    let mut child = Command::new("promtool")
+        .args(args)
+        .current_dir(contrib().join("prometheus"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    // The input is written beside the reading: neither side may fill its pipe and wait.
+    let mut stdin = child.stdin.take().context("its input")?;
+    let input = input.to_string();
+    let writing = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = child.wait_with_output()?;
+    let _ = writing.join();
+    let said = [stdout, stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    ensure!(status.success(), "promtool {args:?}: {said}");
+    Ok(())
+}
+
+#[test]
+fn promtool_finds_nothing_to_blame() -> Result<()> {
+    if !is_installed("promtool") {
+        return Ok(());
+    }
+    let (_origin, mut proxy) = start()?;
+    drive(&proxy, 0)?;
+    promtool(
+        &["check", "metrics"],
+        &page(&proxy, "/metrics", "*/*")?.text(),
+    )?;
+    proxy.quit()?;
+    promtool(&["check", "rules", "millpond.rules.yml"], "")?;
+    promtool(&["test", "rules", "millpond.rules.test.yml"], "")
+}
+
+/// A Prometheus that reads the metrics of a proxy, and the rules.
+struct Prometheus {
+    child: Child,
+    port: u16,
+    _dir: tempfile::TempDir,
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Prometheus {
+    fn start(target: u16) -> Result<Prometheus> {
+        let dir = tempfile::tempdir()?;
+        let rules = contrib().join("prometheus/millpond.rules.yml");
+        let conf = format!(
+            "global: {{ scrape_interval: 300ms, scrape_timeout: 300ms, evaluation_interval: 300ms }}\n\
+             rule_files: [{rules:?}]\n\
+             scrape_configs:\n\
+             - {{ job_name: millpond, static_configs: [ {{ targets: [\"127.0.0.1:{target}\"] }} ] }}\n"
+        );
+        let conf_path = dir.path().join("prometheus.yml");
+        fs::write(&conf_path, conf)?;
+        let port = free_port()?;
+        let child = Command::new("prometheus")
+            .arg(format!("--config.file={}", conf_path.display()))
+            .arg(format!(
+                "--storage.tsdb.path={}",
+                dir.path().join("data").display()
+            ))
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .args(["--log.level=error", "--web.enable-lifecycle"])
+            .stdout(Stdio::null())
+            .spawn()?;
+        let _dir = dir;
+        Ok(Prometheus { child, port, _dir })
+    }
+
+    /// What its API says, without the wrapping.
+    fn ask(&self, path: &str) -> Result<Value> {
+        let response = Client::new(self.port).get(path)?;
+        let said: Value = serde_json::from_slice(&response.body)
+            .with_context(|| format!("{path}: {}", response.text()))?;
+        ensure!(said["status"] == "success", "{path}: {said}");
+        Ok(said["data"].clone())
+    }
+
+    /// The samples of an expression.
+    fn query(&self, expression: &str) -> Result<Vec<Value>> {
+        let encoded: String = expression
+            .bytes()
+            .map(|byte| format!("%{byte:02X}"))
+            .collect();
+        let data = self.ask(&format!("/api/v1/query?query={encoded}"))?;
+        let result = data["result"].as_array();
+        Ok(result
+            .with_context(|| format!("{expression}: {data}"))?
+            .clone())
+    }
+
+    /// Waits until an expression has samples.
+    fn wait_for(&self, expression: &str) -> Result<()> {
+        let has_some = || (!self.query(expression).ok()?.is_empty()).then_some(());
+        let waited = Deadline::after(WAIT).poll(has_some);
+        waited.with_context(|| {
+            format!(
+                "no samples: {expression}, {:?}",
+                self.ask("/api/v1/targets")
+            )
+        })
+    }
+}
+
+/// The expressions of the dashboard as Grafana sends them.
+fn dashboard() -> Result<Vec<String>> {
+    let text = fs::read_to_string(contrib().join("grafana/millpond.json"))?;
+    let dashboard: Value = serde_json::from_str(&text)?;
+    let variables = dashboard["templating"]["list"]
+        .as_array()
+        .context("variables")?;
+    ensure!(variables.iter().any(|it| it["type"] == "datasource"));
+    let panels = dashboard["panels"].as_array().context("panels")?;
+    let targets = panels
+        .iter()
+        .filter_map(|panel| panel["targets"].as_array())
+        .flatten();
+    let expressions = targets.map(|target| {
+        ensure!(target["datasource"]["uid"] == "${datasource}", "{target}");
+        let expression = target["expr"].as_str().context("an expression")?;
+        let filled = expression
+            .replace("$__rate_interval", "1m")
+            .replace("$job", "millpond")
+            .replace("$instance", ".*");
+        ensure!(!filled.contains('$'), "{filled}");
+        Ok(filled)
+    });
+    expressions.collect()
+}
+
+#[test]
+fn prometheus_answers_every_question_of_the_dashboard_and_the_rules() -> Result<()> {
+    if !is_installed("prometheus") {
+        return Ok(());
+    }
+    let (_origin, mut proxy) = start()?;
+    drive(&proxy, 0)?;
+    let prometheus = Prometheus::start(proxy.port())?;
+    prometheus.wait_for("up{job=\"millpond\"} == 1")?;
+    // Rates are of what happens between two looks.
+    drive(&proxy, 1)?;
+    prometheus.wait_for("increase(millpond_cache_responses_total{status=\"hit\"}[1m]) > 0")?;
+    prometheus.wait_for("instance:millpond_cache_hits:ratio_rate5m > 0")?;
+    let questions = dashboard()?;
+    assert!(questions.len() > 30);
+    for question in &questions {
+        let found = prometheus.query(question)?;
+        assert!(!found.is_empty(), "no samples: {question}");
+    }
+    let groups = prometheus.ask("/api/v1/rules")?;
+    let groups = groups["groups"].as_array().context("groups")?;
+    let rules: Vec<&Value> = groups
+        .iter()
+        .filter_map(|it| it["rules"].as_array())
+        .flatten()
+        .collect();
+    assert!(rules.len() > 15);
+    for rule in rules {
+        assert_ne!(rule["health"], "err", "{rule}");
+        let found = prometheus.query(rule["query"].as_str().context("a query")?)?;
+        let is_record = rule["type"] == "recording";
+        assert!(!is_record || !found.is_empty(), "no samples: {rule}");
+    }
+    let alerts = prometheus.query("ALERTS{alertstate=\"firing\"}")?;
+    assert!(alerts.is_empty(), "{alerts:?}");
+    // Formats are chosen by the field that it sends; both make the same series.
+    let metadata = prometheus.ask("/api/v1/metadata?metric=millpond_http_requests")?;
+    assert_eq!(
+        metadata["millpond_http_requests"][0]["type"], "counter",
+        "{metadata}"
+    );
+    drop(prometheus);
+    proxy.quit()
+}
