@@ -212,6 +212,9 @@ pub(super) const METRICS: &[Metric] = &[
     metric("millpond_disk_records", Gauge, &["zone", "disk"], (
         "Entries and slices on a disk.",
         |facts, out| disks(facts, |names, disk| out.add(&names, disk.usage.entries)))),
+    metric("millpond_disk_read_errors_total", Counter, &["zone", "disk"], (
+        "Reads that a disk refused.",
+        |facts, out| disks(facts, |names, disk| out.add(&names, disk.usage.read_errors)))),
     metric("millpond_disk_failures_total", Counter, &["zone", "disk"], (
         "How often a disk was given up.",
         |facts, out| disks(facts, |names, disk| out.add(&names, disk.failures)))),
