@@ -317,10 +317,12 @@ impl Prometheus {
         let dir = tempfile::tempdir()?;
         let rules = contrib().join("prometheus/millpond.rules.yml");
         let conf = format!(
-            "global: {{ scrape_interval: 300ms, scrape_timeout: 300ms, evaluation_interval: 300ms }}\n\
+            "global: {{ scrape_interval: 300ms, scrape_timeout: 300ms, \
+             evaluation_interval: 300ms }}\n\
              rule_files: [{rules:?}]\n\
              scrape_configs:\n\
-             - {{ job_name: millpond, static_configs: [ {{ targets: [\"127.0.0.1:{target}\"] }} ] }}\n"
+             - {{ job_name: millpond, \
+             static_configs: [ {{ targets: [\"127.0.0.1:{target}\"] }} ] }}\n"
         );
         let conf_path = dir.path().join("prometheus.yml");
         fs::write(&conf_path, conf)?;

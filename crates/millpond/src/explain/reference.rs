@@ -76,8 +76,8 @@ like that, `allow` and `deny`, or `auth_basic`.
   names of nginx-prometheus-exporter for NGINX Plus and of nginx-module-vts, so that dashboards and
   alerts for those go on working; two locations can have different names. Those pages are always
   Prometheus text.
-- **Traces.** `traceparent` and `tracestate` of a request go on to the origin that is asked for it, as
-  they came; `$http_traceparent` writes them to a log.
+- **Traces.** `traceparent` and `tracestate` of a request go on to the origin that is asked for it,
+  as they came; `$http_traceparent` writes them to a log.
 ";
 
 /// Whose metrics, and what is said of them.

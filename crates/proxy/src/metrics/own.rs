@@ -60,7 +60,9 @@ pub(super) const METRICS: &[Metric] = &[
     metric("millpond_log_lost_lines_total", Counter, &["reason"], (
         "Lines that logs lost: the file refused them, the queue before a slow file was full, the \
          syslog server was away.",
-        |facts, out| lost_lines(facts).iter().for_each(|(reason, lines)| out.add(&[reason], *lines)))),
+        |facts, out| lost_lines(facts).iter().for_each(|(reason, lines)| {
+            out.add(&[reason], *lines);
+        }))),
 
     metric("millpond_connections_accepted_total", Counter, &[], (
         "Connections that clients opened.",
@@ -69,7 +71,8 @@ pub(super) const METRICS: &[Metric] = &[
         "Connections that were closed at once, for want of means.",
         |facts, out| out.add(&[], facts.connections.dropped()))),
     metric("millpond_connections", Gauge, &["state"], (
-        "Open connections: `reading` a request's head, `writing` an answer, `waiting` for a request.",
+        "Open connections: `reading` a request's head, `writing` an answer, `waiting` for a \
+         request.",
         |facts, out| {
             out.add(&["reading"], facts.connections.reading);
             out.add(&["writing"], facts.connections.writing);
@@ -120,7 +123,8 @@ pub(super) const METRICS: &[Metric] = &[
         "Time to the end of an origin's answer.",
         |facts, out| exchange_times(facts, out, |times| &times.response))),
     metric("millpond_origin_received_bytes_total", Counter, &[], (
-        "Bytes that came from origins, heads included, since the file of the site counters was made.",
+        "Bytes that came from origins, heads included, since the file of the site counters \
+         was made.",
         |facts, out| out.add(&[], facts.all_sites.received))),
     metric("millpond_origin_sent_bytes_total", Counter, &[], (
         "Bytes that were sent to origins, since the file of the site counters was made.",
@@ -220,8 +224,8 @@ pub(super) const METRICS: &[Metric] = &[
         |facts, out| disks(facts, |names, disk| out.add(&names, disk.failures)))),
 
     metric("millpond_site_requests_total", Counter, &["site", "status"], (
-        "Answers to a site's clients by cache status, since the file of the site counters was made. \
-         The site `*` is all those that have no line of their own.",
+        "Answers to a site's clients by cache status, since the file of the site counters was \
+         made. The site `*` is all those that have no line of their own.",
         |facts, out| sites(facts, |site, count| {
             for (status, count) in count.by_status().filter(|(_, count)| count.requests > 0) {
                 out.add(&[site, &label(status)], count.requests);
@@ -261,8 +265,8 @@ pub(super) const METRICS: &[Metric] = &[
         |facts, out| held(facts, |names, it| out.add(&names, it.held.body_bytes)))),
     metric("millpond_site_departed_total", Counter, &["site", "zone", "reason"], (
         "Records of a site that left a zone since the process began with it: `evicted` for space, \
-         `inactive` because nobody used them, `removed` on demand, `replaced` by others under their \
-         key, `corrupt`, or `lost` with a write.",
+         `inactive` because nobody used them, `removed` on demand, `replaced` by others under \
+         their key, `corrupt`, or `lost` with a write.",
         |facts, out| held(facts, |[site, zone], it| {
             for (reason, count) in &it.departed {
                 out.add(&[site, zone, reason], *count);

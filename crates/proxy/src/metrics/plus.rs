@@ -49,16 +49,20 @@ pub(super) const METRICS: &[Metric] = &[
     metric("nginxplus_connections_dropped", Counter, &[], (
         "Dropped client connections.", |facts, out| out.add(&[], facts.connections.dropped()))),
     metric("nginxplus_connections_active", Gauge, &[], (
-        "Client connections with a request.", |facts, out| out.add(&[], facts.connections.current()))),
+        "Client connections with a request.",
+        |facts, out| out.add(&[], facts.connections.current()))),
     metric("nginxplus_connections_idle", Gauge, &[], (
-        "Client connections without a request.", |facts, out| out.add(&[], facts.connections.waiting()))),
+        "Client connections without a request.",
+        |facts, out| out.add(&[], facts.connections.waiting()))),
     metric("nginxplus_http_requests_total", Counter, &[], (
         "Requests.", |facts, out| out.add(&[], facts.connections.requests))),
     metric("nginxplus_http_requests_current", Gauge, &[], (
-        "Requests being read or answered.", |facts, out| out.add(&[], facts.connections.current()))),
+        "Requests being read or answered.",
+        |facts, out| out.add(&[], facts.connections.current()))),
 
     metric("nginxplus_server_zone_processing", Gauge, SERVER, (
-        "Requests being answered.", |facts, out| zones(&facts.servers, out, ZoneCount::processing))),
+        "Requests being answered.",
+        |facts, out| zones(&facts.servers, out, ZoneCount::processing))),
     metric("nginxplus_server_zone_requests", Counter, SERVER, (
         "Requests.", |facts, out| zones(&facts.servers, out, |it| it.requests))),
     metric("nginxplus_server_zone_responses", Counter, SERVER_CODE, (
@@ -66,7 +70,8 @@ pub(super) const METRICS: &[Metric] = &[
     metric("nginxplus_server_zone_responses_codes", Counter, SERVER_CODE, (
         "Answers by code.", |facts, out| zone_codes(&facts.servers, out))),
     metric("nginxplus_server_zone_discarded", Counter, SERVER, (
-        "Requests that ended without an answer.", |facts, out| zones(&facts.servers, out, |it| it.discarded))),
+        "Requests that ended without an answer.",
+        |facts, out| zones(&facts.servers, out, |it| it.discarded))),
     metric("nginxplus_server_zone_received", Counter, SERVER, (
         "Bytes from clients.", |facts, out| zones(&facts.servers, out, |it| it.received))),
     metric("nginxplus_server_zone_sent", Counter, SERVER, (
@@ -79,18 +84,21 @@ pub(super) const METRICS: &[Metric] = &[
     metric("nginxplus_location_zone_responses_codes", Counter, LOCATION_CODE, (
         "Answers by code.", |facts, out| zone_codes(&facts.locations, out))),
     metric("nginxplus_location_zone_discarded", Counter, LOCATION, (
-        "Requests that ended without an answer.", |facts, out| zones(&facts.locations, out, |it| it.discarded))),
+        "Requests that ended without an answer.",
+        |facts, out| zones(&facts.locations, out, |it| it.discarded))),
     metric("nginxplus_location_zone_received", Counter, LOCATION, (
         "Bytes from clients.", |facts, out| zones(&facts.locations, out, |it| it.received))),
     metric("nginxplus_location_zone_sent", Counter, LOCATION, (
         "Bytes to clients.", |facts, out| zones(&facts.locations, out, |it| it.sent))),
 
     metric("nginxplus_upstream_server_state", Gauge, PEER, (
-        "1: up, 2: draining, 3: down, 4: unavailable after failures.", |facts, out| peers(facts, out, state))),
+        "1: up, 2: draining, 3: down, 4: unavailable after failures.",
+        |facts, out| peers(facts, out, state))),
     metric("nginxplus_upstream_server_active", Gauge, PEER, (
         "Exchanges under way.", |facts, out| peers(facts, out, |it| it.active))),
     metric("nginxplus_upstream_server_limit", Gauge, PEER, (
-        "Most exchanges at once (`max_conns`); 0: any number.", |facts, out| peers(facts, out, |it| it.max_conns))),
+        "Most exchanges at once (`max_conns`); 0: any number.",
+        |facts, out| peers(facts, out, |it| it.max_conns))),
     metric("nginxplus_upstream_server_requests", Counter, PEER, (
         "Exchanges.", |facts, out| peers(facts, out, |it| it.count.requests))),
     metric("nginxplus_upstream_server_responses", Counter, PEER_CODE, (
@@ -123,45 +131,59 @@ pub(super) const METRICS: &[Metric] = &[
     metric("nginxplus_cache_size", Gauge, ZONE, (
         "Bytes of the cache.", |facts, out| caches(facts, out, |it| it.usage.bytes))),
     metric("nginxplus_cache_max_size", Gauge, ZONE, (
-        "The most that it may have; 0: no limit.", |facts, out| caches(facts, out, |it| it.declared.max_size.unwrap_or(0)))),
+        "The most that it may have; 0: no limit.",
+        |facts, out| caches(facts, out, |it| it.declared.max_size.unwrap_or(0)))),
     metric("nginxplus_cache_cold", Gauge, ZONE, (
         "Always 0: the cache serves while it is read in.", |facts, out| caches(facts, out, |_| 0))),
     metric("nginxplus_cache_hit_responses", Counter, ZONE, (
         "Answers HIT.", |facts, out| caches(facts, out, |it| answers(it, "HIT").requests))),
     metric("nginxplus_cache_hit_bytes", Counter, ZONE, (
-        "Bytes of bodies of answers HIT.", |facts, out| caches(facts, out, |it| answers(it, "HIT").bytes))),
+        "Bytes of bodies of answers HIT.",
+        |facts, out| caches(facts, out, |it| answers(it, "HIT").bytes))),
     metric("nginxplus_cache_stale_responses", Counter, ZONE, (
         "Answers STALE.", |facts, out| caches(facts, out, |it| answers(it, "STALE").requests))),
     metric("nginxplus_cache_stale_bytes", Counter, ZONE, (
-        "Bytes of bodies of answers STALE.", |facts, out| caches(facts, out, |it| answers(it, "STALE").bytes))),
+        "Bytes of bodies of answers STALE.",
+        |facts, out| caches(facts, out, |it| answers(it, "STALE").bytes))),
     metric("nginxplus_cache_updating_responses", Counter, ZONE, (
-        "Answers UPDATING.", |facts, out| caches(facts, out, |it| answers(it, "UPDATING").requests))),
+        "Answers UPDATING.",
+        |facts, out| caches(facts, out, |it| answers(it, "UPDATING").requests))),
     metric("nginxplus_cache_updating_bytes", Counter, ZONE, (
-        "Bytes of bodies of answers UPDATING.", |facts, out| caches(facts, out, |it| answers(it, "UPDATING").bytes))),
+        "Bytes of bodies of answers UPDATING.",
+        |facts, out| caches(facts, out, |it| answers(it, "UPDATING").bytes))),
     metric("nginxplus_cache_revalidated_responses", Counter, ZONE, (
-        "Answers REVALIDATED.", |facts, out| caches(facts, out, |it| answers(it, "REVALIDATED").requests))),
+        "Answers REVALIDATED.",
+        |facts, out| caches(facts, out, |it| answers(it, "REVALIDATED").requests))),
     metric("nginxplus_cache_revalidated_bytes", Counter, ZONE, (
-        "Bytes of bodies of answers REVALIDATED.", |facts, out| caches(facts, out, |it| answers(it, "REVALIDATED").bytes))),
+        "Bytes of bodies of answers REVALIDATED.",
+        |facts, out| caches(facts, out, |it| answers(it, "REVALIDATED").bytes))),
     metric("nginxplus_cache_miss_responses", Counter, ZONE, (
         "Answers MISS.", |facts, out| caches(facts, out, |it| answers(it, "MISS").requests))),
     metric("nginxplus_cache_miss_bytes", Counter, ZONE, (
-        "Bytes of bodies of answers MISS.", |facts, out| caches(facts, out, |it| answers(it, "MISS").bytes))),
+        "Bytes of bodies of answers MISS.",
+        |facts, out| caches(facts, out, |it| answers(it, "MISS").bytes))),
     metric("nginxplus_cache_expired_responses", Counter, ZONE, (
         "Answers EXPIRED.", |facts, out| caches(facts, out, |it| answers(it, "EXPIRED").requests))),
     metric("nginxplus_cache_expired_bytes", Counter, ZONE, (
-        "Bytes of bodies of answers EXPIRED.", |facts, out| caches(facts, out, |it| answers(it, "EXPIRED").bytes))),
+        "Bytes of bodies of answers EXPIRED.",
+        |facts, out| caches(facts, out, |it| answers(it, "EXPIRED").bytes))),
     metric("nginxplus_cache_expired_responses_written", Counter, ZONE, (
-        "Answers of origins stored for answers EXPIRED.", |facts, out| caches(facts, out, |it| written(it, "EXPIRED").requests))),
+        "Answers of origins stored for answers EXPIRED.",
+        |facts, out| caches(facts, out, |it| written(it, "EXPIRED").requests))),
     metric("nginxplus_cache_expired_bytes_written", Counter, ZONE, (
-        "Bytes of bodies stored for answers EXPIRED.", |facts, out| caches(facts, out, |it| written(it, "EXPIRED").bytes))),
+        "Bytes of bodies stored for answers EXPIRED.",
+        |facts, out| caches(facts, out, |it| written(it, "EXPIRED").bytes))),
     metric("nginxplus_cache_bypass_responses", Counter, ZONE, (
         "Answers BYPASS.", |facts, out| caches(facts, out, |it| answers(it, "BYPASS").requests))),
     metric("nginxplus_cache_bypass_bytes", Counter, ZONE, (
-        "Bytes of bodies of answers BYPASS.", |facts, out| caches(facts, out, |it| answers(it, "BYPASS").bytes))),
+        "Bytes of bodies of answers BYPASS.",
+        |facts, out| caches(facts, out, |it| answers(it, "BYPASS").bytes))),
     metric("nginxplus_cache_bypass_responses_written", Counter, ZONE, (
-        "Answers of origins stored for answers BYPASS.", |facts, out| caches(facts, out, |it| written(it, "BYPASS").requests))),
+        "Answers of origins stored for answers BYPASS.",
+        |facts, out| caches(facts, out, |it| written(it, "BYPASS").requests))),
     metric("nginxplus_cache_bypass_bytes_written", Counter, ZONE, (
-        "Bytes of bodies stored for answers BYPASS.", |facts, out| caches(facts, out, |it| written(it, "BYPASS").bytes))),
+        "Bytes of bodies stored for answers BYPASS.",
+        |facts, out| caches(facts, out, |it| written(it, "BYPASS").bytes))),
 ];
 
 fn zones(zones: &[(String, ZoneCount)], out: &mut Samples<'_>, of: fn(&ZoneCount) -> u64) {

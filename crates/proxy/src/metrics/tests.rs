@@ -53,7 +53,8 @@ fn names_and_labels_are_as_prometheus_wants_them() {
 
 /// A configuration with everything that has samples, and a server that stands twice in its group.
 fn conf() -> Conf {
-    let text = "http { upstream u { server 127.0.0.1:1; server 127.0.0.1:1; server 127.0.0.1:2 down; } \
+    let text = "http { upstream u { server 127.0.0.1:1; server 127.0.0.1:1; \
+                server 127.0.0.1:2 down; } \
                 server { status_zone a; location / { status_zone a; metrics; } } \
                 server { status_zone b; } }";
     let mut cx = ParseContext::new("/prefix", "/conf");
