@@ -157,6 +157,13 @@ fn pages_say_what_clients_got_and_origins_were_asked() -> Result<()> {
             ("millpond_log_lost_lines_total{reason=\"file\"}", 0.0),
         ],
     )?;
+    proxy.quit()
+}
+
+#[test]
+fn pages_have_the_names_of_other_programs_where_that_is_said() -> Result<()> {
+    let (_origin, mut proxy) = start()?;
+    drive(&proxy, 0)?;
     settle(
         &proxy,
         "/metrics/plus",
