@@ -1,7 +1,8 @@
 //! `cargo xtask docs`: the documents that are written from the code.
 //!
 //! The binary knows its manual; it prints `docs/directives.md`, `docs/variables.md` and
-//! `docs/metrics.md`. The task writes them, and `cargo xtask test` compares what is checked in with what would be written.
+//! `docs/metrics.md`. The task writes them, and `cargo xtask test` compares what is checked in with
+//! what would be written.
 //!
 //! Does not build the binary when it only compares: the caller has.
 
