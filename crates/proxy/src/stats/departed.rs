@@ -47,6 +47,24 @@ pub(super) fn add(to: &mut Departed, row: &[u64]) {
     to.lost += cell(5);
 }
 
+/// Adds what left of another site.
+pub(super) fn add_other(to: &mut Departed, other: &Departed) {
+    let Departed {
+        evicted,
+        swept,
+        removed,
+        replaced,
+        corrupt,
+        lost,
+    } = other;
+    to.evicted += evicted;
+    to.swept += swept;
+    to.removed += removed;
+    to.replaced += replaced;
+    to.corrupt += corrupt;
+    to.lost += lost;
+}
+
 fn cells(departed: &Departed) -> [u64; COUNT] {
     [
         departed.evicted,

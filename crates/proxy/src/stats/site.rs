@@ -155,6 +155,7 @@ impl SiteCount {
             received,
             asked,
             shares,
+            departed,
         } = other;
         for (sum, count) in self.counts.iter_mut().zip(counts) {
             sum.requests += count.requests;
@@ -165,6 +166,7 @@ impl SiteCount {
         self.asked += asked;
         self.shares.cache += shares.cache;
         self.shares.origin += shares.origin;
+        departed::add_other(&mut self.departed, departed);
     }
 
     /// Every status with its count.
