@@ -4,7 +4,7 @@
 //! workers, so that hundreds of sites stop no request.
 //!
 //! Invariants:
-//! 1. At most [`PAGES_MAX`] pages are made at once in the process; others wait.
+//! 1. At most `PAGES_MAX` pages are made at once in the process; others wait.
 //! 2. Under the names of other programs the format is always Prometheus text: they have no other.
 
 use std::sync::Arc;
