@@ -13,6 +13,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("gcc", "building C parts of dependencies"),
     ("g++", "building libFuzzer, for the fuzz targets"),
     ("curl", "checks by hand and in examples"),
+    ("sqlite3", "the test of exported databases"),
     ("nginx-extras", "differential tests"),
     ("perl", "the foreign suite"),
     ("libio-socket-ssl-perl", "the foreign suite"),

@@ -9,7 +9,7 @@
 //!
 //! It is for a thread that may wait for the disk.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::{ControlFlow, Range, RangeInclusive};
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -43,6 +43,44 @@ impl Listed {
         let whole = self.summary.body_len;
         self.head.sliced.map_or(whole, |set| set.total)
     }
+
+    /// Whether it is fresh in this second, since the epoch.
+    pub fn is_fresh(&self, now: i64) -> bool {
+        now <= self.head.valid_until && !self.head.bounds.must_validate
+    }
+
+    /// Its Content-Type as the origin wrote it; empty without one.
+    pub fn content_type(&self) -> Bytes {
+        self.head.field(b"content-type").unwrap_or_default()
+    }
+}
+
+/// Whether an entry is fresh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// In this second, since the epoch.
+    FreshAt(i64),
+    /// Not in this second.
+    StaleAt(i64),
+}
+
+impl Freshness {
+    fn is_that_of(self, listed: &Listed) -> bool {
+        match self {
+            Freshness::FreshAt(now) => listed.is_fresh(now),
+            Freshness::StaleAt(now) => !listed.is_fresh(now),
+        }
+    }
+}
+
+/// Whether a Content-Type is of a media type, or of one of a kind: `image/png`, or `image`. Case
+/// and parameters do not count.
+fn is_of_type(content_type: &[u8], wanted: &[u8]) -> bool {
+    let mut parts = content_type.splitn(2, |byte| *byte == b';');
+    let own = parts.next().unwrap_or_default().trim_ascii();
+    let kind = own.splitn(2, |byte| *byte == b'/').next();
+    let wanted = wanted.trim_ascii();
+    own.eq_ignore_ascii_case(wanted) || kind.is_some_and(|it| it.eq_ignore_ascii_case(wanted))
 }
 
 /// Which entries are listed: those that have all of it.
@@ -70,6 +108,12 @@ pub struct Filter {
     pub hits_min: Option<u64>,
     /// Found at most so often.
     pub hits_max: Option<u64>,
+    /// Has one of these statuses.
+    pub status: Option<RangeInclusive<u16>>,
+    /// Has this media type, or one of this kind.
+    pub content_type: Option<Bytes>,
+    /// Is fresh, or is not.
+    pub freshness: Option<Freshness>,
 }
 
 impl Filter {
@@ -91,6 +135,10 @@ impl Filter {
             && self.stored_from.is_none_or(|from| head.stored_at >= from)
             && self.held_min.is_none_or(|min| listed.held >= min)
             && self.held_max.is_none_or(|max| listed.held <= max)
+            && self.freshness.is_none_or(|it| it.is_that_of(listed))
+            && (self.status.as_ref()).is_none_or(|range| range.contains(&head.status))
+            && (self.content_type.as_ref())
+                .is_none_or(|wanted| is_of_type(&listed.content_type(), wanted))
             && has_name(&self.site, tag::of_site)
             && has_name(&self.host, tag::of_host)
             && has_name(&self.tag, |name| tag::cut(Bytes::copy_from_slice(name)))
@@ -303,6 +351,42 @@ mod tests {
             assert!(flow.is_continue());
             found.sort();
             found
+        }
+    }
+
+    #[test]
+    fn status_type_and_freshness_are_filters() {
+        let bench = bench();
+        let put = |text: &'static str, status, content_type: &[u8], valid_until| {
+            let mut fields = FieldsWriter::default();
+            fields.push(b"Content-Type", content_type);
+            let mut head = StoredHead::new(status, fields);
+            head.key = Bytes::from_static(text.as_bytes());
+            head.valid_until = valid_until;
+            head.bounds.must_validate = text == "/never";
+            let key = Key::of(text.as_bytes());
+            bench.put(&key, head.encode(), b"body");
+        };
+        put("/page", 200, b"text/html; charset=utf-8", 100);
+        put("/image", 200, b"Image/PNG", 50);
+        put("/gone", 404, b"text/plain", 200);
+        put("/never", 301, b"", 200);
+        let name = |text: &'static str| Some(Bytes::from_static(text.as_bytes()));
+        let (fresh, stale) = (Freshness::FreshAt(100), Freshness::StaleAt(100));
+        let any = Filter::default;
+        #[rustfmt::skip]
+        let table: Vec<(Filter, &[&str])> = vec![
+            (Filter { status: Some(404..=404), ..any() }, &["/gone"]),
+            (Filter { status: Some(200..=299), ..any() }, &["/image", "/page"]),
+            (Filter { content_type: name("TEXT/html"), ..any() }, &["/page"]),
+            (Filter { content_type: name("text"), ..any() }, &["/gone", "/page"]),
+            (Filter { content_type: name("image/"), ..any() }, &[]),
+            (Filter { content_type: name(""), ..any() }, &["/never"]),
+            (Filter { freshness: Some(fresh), ..any() }, &["/gone", "/page"]),
+            (Filter { freshness: Some(stale), ..any() }, &["/image", "/never"]),
+        ];
+        for (filter, expected) in table {
+            assert_eq!(bench.list(&filter), expected, "{filter:?}");
         }
     }
 

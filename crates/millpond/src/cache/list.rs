@@ -10,11 +10,13 @@ use anyhow::{Result, bail};
 use bytes::Bytes;
 use millpond_proxy::clock;
 use millpond_proxy::control::api::Verb;
+use millpond_proxy::control::query::Parameters;
 use millpond_proxy::control::report::{EntryReport, Line};
-use millpond_proxy::control::rest::Purpose;
+use millpond_proxy::control::rest::{Purpose, ZonePath};
 
 use super::Outcome;
 use super::access::Site;
+use super::columns::{self, Column};
 use super::figures;
 use super::options::{Command, Direction, Format, Options, Sort};
 use super::output::{Bar, Output};
@@ -36,41 +38,70 @@ pub(super) fn run(options: &Options, site: &Site) -> Result<Outcome> {
         output,
     };
     list.begin()?;
+    let depth = match options.command {
+        Command::Export => Depth::All,
+        _ => Depth::Row,
+    };
     for zone in &zones {
-        let access = site.access(zone, Purpose::Look)?;
-        let mut parameters = options.parameters.clone();
-        let mut add = |name: &str| parameters.push((name.to_string(), Bytes::from_static(b"1")));
-        add("progress");
-        if options.command == Command::Export {
-            add("detail");
-        }
-        let ask = access.request(Verb::Get, &["entries"], parameters);
-        let mut bar = list.bar(&zone.name);
-        let mut end = None;
-        access.lines(&ask, &mut |line| {
-            match line {
-                Line::Entry(entry) => return list.take(*entry),
-                Line::Progress(progress) => {
-                    if let Some(bar) = &mut bar {
-                        bar.draw(&progress);
-                    }
-                }
-                Line::End(report) => end = Some(report),
-                Line::Corrupt(_) | Line::Unread(_) => {}
-            }
-            Ok(ControlFlow::Continue(()))
+        let parameters = options.parameters.clone();
+        let bar = list.bar(&zone.name);
+        let flow = walk(site, zone, (parameters, depth), bar, &mut |entry| {
+            list.take(entry)
         })?;
-        drop(bar);
-        if list.is_full() {
+        if flow.is_break() {
             break;
-        }
-        match end {
-            Some(end) if end.is_complete => warn(&zone.name, end.corrupt + end.unread),
-            _ => bail!("the list of zone \"{}\" is not whole", zone.name),
         }
     }
     list.finish()?;
     Ok(Outcome::Done)
+}
+
+/// How much is told of each entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// What a line of a list has.
+    Row,
+    /// All that is known.
+    All,
+}
+
+/// Hands on the entries of a zone until `take` has enough; an error if some are missing.
+pub(super) fn walk(
+    site: &Site,
+    zone: &ZonePath,
+    (mut parameters, depth): (Parameters, Depth),
+    mut bar: Option<Bar>,
+    take: &mut dyn FnMut(EntryReport) -> Result<ControlFlow<()>>,
+) -> Result<ControlFlow<()>> {
+    let access = site.access(zone, Purpose::Look)?;
+    let mut add = |name: &str| parameters.push((name.to_string(), Bytes::from_static(b"1")));
+    add("progress");
+    if depth == Depth::All {
+        add("detail");
+    }
+    let ask = access.request(Verb::Get, &["entries"], parameters);
+    let mut flow = ControlFlow::Continue(());
+    let mut end = None;
+    access.lines(&ask, &mut |line| {
+        match line {
+            Line::Entry(entry) => flow = take(*entry)?,
+            Line::Progress(progress) => {
+                if let Some(bar) = &mut bar {
+                    bar.draw(&progress);
+                }
+            }
+            Line::End(report) => end = Some(report),
+            Line::Corrupt(_) | Line::Unread(_) => {}
+        }
+        Ok(flow)
+    })?;
+    drop(bar);
+    match end {
+        _ if flow.is_break() => {}
+        Some(end) if end.is_complete => warn(&zone.name, end.corrupt + end.unread),
+        _ => bail!("the list of zone \"{}\" is not whole", zone.name),
+    }
+    Ok(flow)
 }
 
 fn warn(zone: &str, unreadable: u64) {
@@ -83,11 +114,9 @@ fn warn(zone: &str, unreadable: u64) {
 }
 
 /// How a line looks.
-#[derive(Clone, Copy)]
 struct Style {
     format: Format,
-    /// Whether each line names its zone.
-    has_zone: bool,
+    columns: Vec<Column>,
     paint: Paint,
 }
 
@@ -98,7 +127,10 @@ impl Style {
                 Command::Export => Format::Json,
                 _ => options.format,
             },
-            has_zone: zones > 1,
+            columns: match &options.columns {
+                Some(columns) => columns.clone(),
+                None => columns::usual(zones),
+            },
             paint: terminal::stdout_paint(),
         }
     }
@@ -120,15 +152,7 @@ impl List<'_> {
         if self.style.format == Format::Json || !terminal::is_stdout_terminal() {
             return Ok(());
         }
-        let zone = if self.style.has_zone {
-            "ZONE      "
-        } else {
-            ""
-        };
-        let line = format!(
-            "{zone}  HELD LENGTH   AGE  FRESH  USED HITS ST. {:<20} KEY",
-            "SITE"
-        );
+        let line = columns::heading(&self.style.columns);
         self.output
             .line(&self.style.paint.paint(Role::Title, &line))
     }
@@ -188,8 +212,8 @@ impl List<'_> {
         self.written += 1;
         match self.style.format {
             Format::Json => self.output.line(&serde_json::to_string(entry)?),
-            Format::Text => {
-                let line = row(entry, self.now, self.style.has_zone);
+            Format::Text | Format::Csv => {
+                let line = columns::row(&self.style.columns, entry, self.now);
                 self.output.line(&line)
             }
         }
@@ -205,69 +229,18 @@ fn compare(sort: Sort, one: &EntryReport, other: &EntryReport) -> Ordering {
         Sort::Used => other.used.cmp(&one.used),
         Sort::Hits => other.hits.cmp(&one.hits),
         Sort::Key => by_key(),
+        Sort::Expires => one.fresh_until.cmp(&other.fresh_until),
+        Sort::Status => one.status.cmp(&other.status),
+        Sort::Type => one.content_type.cmp(&other.content_type),
+        Sort::Site => one.site.cmp(&other.site),
     };
     ordering.then_with(by_key)
 }
 
-fn row(entry: &EntryReport, now: i64, has_zone: bool) -> String {
-    let zone = match has_zone {
-        true => format!("{:<9} ", figures::plain(&entry.zone)),
-        false => String::new(),
-    };
-    let length = match entry.held == entry.length {
-        true => "=".to_string(),
-        false => figures::size(entry.length),
-    };
-    format!(
-        "{zone}{:>6} {length:>6} {:>5} {:>6} {:>5} {:>4} {:>3} {:<20} {}",
-        figures::size(entry.held),
-        figures::time(now.saturating_sub(entry.stored)),
-        figures::time(entry.fresh_until.saturating_sub(now)),
-        figures::time(now.saturating_sub(entry.used)),
-        entry.hits,
-        entry.status,
-        figures::plain(&entry.site),
-        figures::plain(&entry.key),
-    )
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::columns::tests::entry;
     use super::*;
-
-    fn entry(key: &str, held: u64, stored: i64) -> EntryReport {
-        EntryReport {
-            zone: "z".to_string(),
-            id: "0".repeat(32),
-            key: key.to_string(),
-            site: "shop".to_string(),
-            host: "shop".to_string(),
-            tags: Vec::new(),
-            status: 200,
-            length: 4096,
-            held,
-            stored,
-            fresh_until: stored + 60,
-            is_fresh: true,
-            used: stored + 5,
-            hits: held % 7,
-            variant: None,
-            detail: None,
-        }
-    }
-
-    #[test]
-    fn a_row_is_for_people_and_for_grep() {
-        let text = row(&entry("/a\n\u{1b}[2J", 1000, 1_000), 1_100, false);
-        let expected =
-            "  1000   4.0K    1m   -40s   95s    6 200 shop                 /a\\n\\u{1b}[2J";
-        assert_eq!(text, expected);
-        let whole = row(&entry("/b", 4096, 1_000), 1_010, true);
-        assert!(
-            whole.starts_with("z           4.0K      =   10s    50s    5s"),
-            "{whole}"
-        );
-    }
 
     #[test]
     fn each_order_puts_first_what_its_name_says() {
@@ -278,6 +251,8 @@ mod tests {
             (Sort::Used, &new),
             (Sort::Hits, &new),
             (Sort::Key, &new),
+            (Sort::Expires, &old),
+            (Sort::Site, &new),
         ] {
             let second = if first == &new { &old } else { &new };
             assert_eq!(compare(sort, first, second), Ordering::Less, "{sort:?}");

@@ -11,6 +11,8 @@
 //! | `options.rs` | the command line |
 //! | `access.rs`, `client.rs` | who is asked, and how |
 //! | `stat.rs`, `sites.rs`, `list.rs`, `show.rs`, `verify.rs`, `purge.rs`, `why.rs` | the commands |
+//! | `catalogue/` | `export --sqlite`, `sql` |
+//! | `columns.rs` | what `ls` shows of an entry |
 //! | `subject.rs` | the key that a URL means |
 //! | `figures.rs`, `output.rs` | sizes and times, lines and bars |
 //!
@@ -19,7 +21,9 @@
 //! output, and everything else is said on the standard error stream.
 
 mod access;
+mod catalogue;
 mod client;
+mod columns;
 mod figures;
 mod list;
 mod options;
@@ -42,16 +46,19 @@ use options::{Command, Options};
 use output::NobodyReads;
 
 const USAGE: &str = "usage: millpond cache stat   [--sites]
-       millpond cache ls     [FILTER]... [--sort size|age|used|hits|key] [--reverse] [--limit N]
+       millpond cache ls     [FILTER]... [--sort size|age|used|hits|expires|status|type|site|key]
+                             [--reverse] [--limit N] [--columns NAME,...]
        millpond cache show   KEY|URL|ID
        millpond cache verify [--remove]
        millpond cache purge  KEY|URL | --prefix TEXT | --wildcard TEXT | --site NAME | --host NAME
                              | --tag TAG... | --all   [--soft] [--dry-run]
-       millpond cache export [FILTER]... [--limit N] [-o FILE]
+       millpond cache export [FILTER]... [--limit N] [-o FILE | --sqlite FILE]
+       millpond cache sql    QUERY [FILTER]... [--csv] [--from FILE]
        millpond why          URL [-H 'Name: value']...
 options: -c FILE, -p PREFIX, -g DIRECTIVES, --zone NAME, --json
 filters: --site NAME, --host NAME, --prefix TEXT, --tag TAG, --older TIME, --newer TIME,
-         --unused TIME, --larger SIZE, --smaller SIZE, --hits N, --no-hits
+         --unused TIME, --larger SIZE, --smaller SIZE, --hits N, --no-hits, --status 404|4xx,
+         --type image/png|image, --fresh, --stale
 ";
 
 /// What came of a command.
@@ -89,13 +96,18 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
 }
 
 fn obey(options: &Options) -> Result<Outcome> {
-    let site = Site::open(options)?;
+    let site = || Site::open(options);
     match options.command {
-        Command::Stat => stat::run(options, &site),
-        Command::Ls | Command::Export => list::run(options, &site),
-        Command::Show => show::run(options, &site),
-        Command::Verify => verify::run(options, &site),
-        Command::Purge => purge::run(options, &site),
-        Command::Why => why::run(options, &site),
+        Command::Stat => stat::run(options, &site()?),
+        Command::Ls => list::run(options, &site()?),
+        Command::Export => match &options.sqlite {
+            Some(path) => catalogue::export(options, &site()?, path),
+            None => list::run(options, &site()?),
+        },
+        Command::Show => show::run(options, &site()?),
+        Command::Verify => verify::run(options, &site()?),
+        Command::Purge => purge::run(options, &site()?),
+        Command::Sql => catalogue::query(options),
+        Command::Why => why::run(options, &site()?),
     }
 }

@@ -11,6 +11,8 @@ use bytes::Bytes;
 use millpond_conf::value::{parse_duration, parse_offset};
 use millpond_proxy::control::query::Parameters;
 
+use super::columns::{self, Column};
+
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
@@ -21,10 +23,11 @@ pub(super) enum Command {
     Purge,
     Export,
     Why,
+    Sql,
 }
 
 impl Command {
-    const ALL: [(&'static str, Command); 7] = [
+    const ALL: [(&'static str, Command); 8] = [
         ("stat", Command::Stat),
         ("ls", Command::Ls),
         ("show", Command::Show),
@@ -32,6 +35,7 @@ impl Command {
         ("purge", Command::Purge),
         ("export", Command::Export),
         ("why", Command::Why),
+        ("sql", Command::Sql),
     ];
 
     fn named(word: &str) -> Option<Command> {
@@ -41,6 +45,18 @@ impl Command {
 
     fn lists(self) -> bool {
         matches!(self, Command::Ls | Command::Export)
+    }
+
+    fn has_filters(self) -> bool {
+        self.lists() || self == Command::Sql
+    }
+
+    /// Whether it is about something that is named without an option.
+    fn has_subject(self) -> bool {
+        matches!(
+            self,
+            Command::Show | Command::Purge | Command::Sql | Command::Why
+        )
     }
 }
 
@@ -59,6 +75,28 @@ pub(super) enum Sort {
     Hits,
     /// By cache key.
     Key,
+    /// Those first whose freshness ends first.
+    Expires,
+    /// By status.
+    Status,
+    /// By Content-Type.
+    Type,
+    /// By site.
+    Site,
+}
+
+impl Sort {
+    const ALL: [(&'static str, Sort); 9] = [
+        ("size", Sort::Size),
+        ("age", Sort::Age),
+        ("used", Sort::Used),
+        ("hits", Sort::Hits),
+        ("key", Sort::Key),
+        ("expires", Sort::Expires),
+        ("status", Sort::Status),
+        ("type", Sort::Type),
+        ("site", Sort::Site),
+    ];
 }
 
 /// How it is written.
@@ -66,6 +104,8 @@ pub(super) enum Sort {
 pub(super) enum Format {
     Text,
     Json,
+    /// Rows of a query only.
+    Csv,
 }
 
 /// What figures are about.
@@ -90,7 +130,7 @@ pub(super) enum Corrupt {
 }
 
 /// The arguments.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Options {
     pub(super) command: Command,
     /// The main file of the configuration.
@@ -103,23 +143,29 @@ pub(super) struct Options {
     pub(super) zone: Option<String>,
     pub(super) format: Format,
     pub(super) about: About,
-    /// A key or URL.
+    /// A key or URL, or a query.
     pub(super) subject: Option<Bytes>,
     /// What is asked of the API: filters, or a purge.
     pub(super) parameters: Parameters,
     pub(super) sort: Sort,
     pub(super) direction: Direction,
     pub(super) limit: Option<usize>,
+    /// What of an entry is shown; the usual without it.
+    pub(super) columns: Option<Vec<Column>>,
     pub(super) corrupt: Corrupt,
     /// Where an export goes; the standard output without it.
     pub(super) output: Option<PathBuf>,
+    /// The database that an export makes.
+    pub(super) sqlite: Option<PathBuf>,
+    /// The database that is asked in place of a zone.
+    pub(super) from: Option<PathBuf>,
 }
 
 /// A command line that is wrong.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum OptionError {
     /// No command, or none that there is.
-    #[error("a command is needed: stat, ls, show, verify, purge, export or why")]
+    #[error("a command is needed: stat, ls, show, verify, purge, export, sql or why")]
     NoCommand,
     /// Not an option of this command, or one too many.
     #[error("invalid option: \"{0}\"")]
@@ -142,6 +188,9 @@ pub(super) enum OptionError {
 const TIME: &str = "write a time such as 90s, 10m, 2h or 7d";
 const SIZE: &str = "write a size such as 4096, 10k, 5m or 1g";
 const NUMBER: &str = "write a number";
+const STATUS: &str = "write a status such as 404 or 4xx";
+const COLUMNS: &str = "write some of zone, held, length, slices, age, fresh, used, hits, status, \
+                       type, site, host, tags, id, url and key, with commas between them";
 
 /// Reads the words behind `cache`.
 pub(super) fn parse(words: impl Iterator<Item = OsString>) -> Result<Options, OptionError> {
@@ -160,8 +209,11 @@ pub(super) fn parse(words: impl Iterator<Item = OsString>) -> Result<Options, Op
         sort: Sort::None,
         direction: Direction::Usual,
         limit: None,
+        columns: None,
         corrupt: Corrupt::Stay,
         output: None,
+        sqlite: None,
+        from: None,
     };
     while let Some(word) = words.next() {
         options.apply(&word, &mut words)?;
@@ -189,15 +241,23 @@ impl Options {
             ("--json", command) if command != Command::Export => self.format = Format::Json,
             ("--sites", Command::Stat) => self.about = About::Sites,
             ("--remove", Command::Verify) => self.corrupt = Corrupt::Go,
+            ("--csv", Command::Sql) => self.format = Format::Csv,
+            ("--from", Command::Sql) => self.from = Some(PathBuf::from(text(&value()?))),
+            ("--sqlite", Command::Export) => self.sqlite = Some(PathBuf::from(text(&value()?))),
             ("-o", Command::Export) => self.output = Some(PathBuf::from(text(&value()?))),
             ("--sort", Command::Ls) => self.sort = sort(&value()?)?,
+            ("--columns", Command::Ls) => {
+                let value = value()?;
+                let columns = columns::parse(&text(&value));
+                self.columns = Some(columns.ok_or_else(|| wrong(&option, &value, COLUMNS))?);
+            }
             ("--reverse", Command::Ls) => self.direction = Direction::Reverse,
             ("--limit", command) if command.lists() => {
                 let number = number(&option, &value()?)?;
                 self.limit = Some(usize::try_from(number).unwrap_or(usize::MAX));
             }
             (_, Command::Purge) if self.apply_purge(&option, &mut value)? => {}
-            (_, command) if command.lists() && self.apply_filter(&option, &mut value)? => {}
+            (_, command) if command.has_filters() && self.apply_filter(&option, &mut value)? => {}
             ("--key", Command::Show | Command::Purge) if self.subject.is_none() => {
                 self.subject = Some(value()?);
             }
@@ -205,8 +265,8 @@ impl Options {
                 let field = value()?;
                 self.add("field", field);
             }
-            (_, Command::Show | Command::Purge | Command::Why)
-                if !option.starts_with('-') && self.subject.is_none() =>
+            (_, command)
+                if command.has_subject() && !option.starts_with('-') && self.subject.is_none() =>
             {
                 self.subject = Some(word.clone());
             }
@@ -233,6 +293,15 @@ impl Options {
             "--smaller" => ("smaller", size(option, &value()?)?),
             "--hits" => ("hits", number(option, &value()?)?.to_string().into()),
             "--no-hits" => ("hits_max", Bytes::from_static(b"0")),
+            "--status" => ("status", status(option, value()?)?),
+            "--type" => ("content_type", value()?),
+            "--fresh" | "--stale" if self.has("fresh") || self.has("stale") => {
+                return Err(OptionError::Nothing(
+                    "one of --fresh and --stale is enough, and nothing is both",
+                ));
+            }
+            "--fresh" => ("fresh", Bytes::from_static(b"1")),
+            "--stale" => ("stale", Bytes::from_static(b"1")),
             _ => return Ok(false),
         };
         self.add(name, value);
@@ -287,11 +356,24 @@ impl Options {
         self.parameters.iter().any(|(known, _)| known == name)
     }
 
+    /// Whether not all entries are meant.
+    fn is_narrowed(&self) -> bool {
+        !self.parameters.is_empty() || self.zone.is_some()
+    }
+
     fn check(self) -> Result<Options, OptionError> {
         let types = self.parameters.iter().filter(|(name, _)| name == "type");
         let named = types.count() + usize::from(self.subject.is_some());
         match (self.command, named) {
             (Command::Why, 0) => Err(OptionError::Nothing("a URL is needed")),
+            (Command::Sql, 0) => Err(OptionError::Nothing("a query is needed")),
+            (Command::Sql, _) if self.from.is_some() && self.is_narrowed() => {
+                let message = "with --from, what is asked for stands in the query alone";
+                Err(OptionError::Nothing(message))
+            }
+            (Command::Export, _) if self.sqlite.is_some() && self.output.is_some() => {
+                Err(OptionError::Nothing("one of -o and --sqlite at a time"))
+            }
             (Command::Show, 0) => Err(OptionError::Nothing("a key or URL is needed")),
             (Command::Purge, 0) => Err(OptionError::Nothing(
                 "what is to be purged? A key or URL, or one of --prefix, --wildcard, --site, \
@@ -304,14 +386,11 @@ impl Options {
 }
 
 fn sort(value: &[u8]) -> Result<Sort, OptionError> {
-    match value {
-        b"size" => Ok(Sort::Size),
-        b"age" => Ok(Sort::Age),
-        b"used" => Ok(Sort::Used),
-        b"hits" => Ok(Sort::Hits),
-        b"key" => Ok(Sort::Key),
-        _ => Err(wrong("--sort", value, "write size, age, used, hits or key")),
-    }
+    let found = Sort::ALL.iter().find(|(name, _)| name.as_bytes() == value);
+    found.map(|(_, sort)| *sort).ok_or_else(|| {
+        let expected = "write size, age, used, hits, expires, status, type, site or key";
+        wrong("--sort", value, expected)
+    })
 }
 
 fn seconds(option: &str, value: &[u8]) -> Result<Bytes, OptionError> {
@@ -322,6 +401,18 @@ fn seconds(option: &str, value: &[u8]) -> Result<Bytes, OptionError> {
 fn size(option: &str, value: &[u8]) -> Result<Bytes, OptionError> {
     let size = parse_offset(&text(value)).ok_or_else(|| wrong(option, value, SIZE))?;
     Ok(size.to_string().into())
+}
+
+fn status(option: &str, value: Bytes) -> Result<Bytes, OptionError> {
+    let is_status = match value.as_ref() {
+        [b'1'..=b'9', b'x' | b'X', b'x' | b'X'] => true,
+        [_, _, _] => value.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    match is_status {
+        true => Ok(value),
+        false => Err(wrong(option, &value, STATUS)),
+    }
 }
 
 fn number(option: &str, value: &[u8]) -> Result<u64, OptionError> {
@@ -353,6 +444,10 @@ mod tests {
                 "ls --site s --prefix p --older 1h --larger 1m --hits 2",
                 "site=s prefix=p older=3600 larger=1048576 hits=2 ",
             ),
+            (
+                "ls --status 4xx --type image --stale",
+                "status=4xx content_type=image stale=1 ",
+            ),
             ("export --no-hits --newer 90s", "hits_max=0 newer=90 "),
             ("purge --prefix /a --soft", "type=prefix what=/a soft=1 "),
             ("purge --tag a --tag b", "type=tag tag=a tag=b "),
@@ -367,6 +462,9 @@ mod tests {
                 .collect();
             assert_eq!(said, expected, "{line}");
         }
+        let options = parsed("sql SELECT --site s --csv").unwrap();
+        assert_eq!(options.subject.as_deref(), Some(&b"SELECT"[..]));
+        assert!(options.format == Format::Csv && options.has("site"));
         let options = parsed("ls -c f -p /p --zone z --sort size --reverse --limit 5").unwrap();
         assert_eq!((options.sort, options.limit), (Sort::Size, Some(5)));
         assert_eq!(options.zone.as_deref(), Some("z"));
@@ -383,6 +481,18 @@ mod tests {
             "ls --larger",
             "ls --remove",
             "ls --soft",
+            "ls --status 4x",
+            "ls --status ok!",
+            "ls --fresh --stale",
+            "ls --columns colour",
+            "export --columns key",
+            "export --sqlite a -o b",
+            "ls --sqlite a",
+            "ls --csv",
+            "sql",
+            "sql a b",
+            "sql a --limit 3",
+            "sql a --from x --site y",
             "show",
             "show a b",
             "show --prefix a",

@@ -33,7 +33,7 @@ pub(super) fn run(options: &Options, site: &Site) -> Result<Outcome> {
     for report in &reports {
         match options.format {
             Format::Json => output.line(&serde_json::to_string(report)?)?,
-            Format::Text => output.line(&said(report))?,
+            Format::Text | Format::Csv => output.line(&said(report))?,
         }
     }
     output.end()?;

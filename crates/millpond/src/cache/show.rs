@@ -54,7 +54,7 @@ pub(super) fn run(options: &Options, site: &Site) -> Result<Outcome> {
             let report = EntriesReport { entries: found };
             output.line(&serde_json::to_string(&report)?)?;
         }
-        Format::Text => {
+        Format::Text | Format::Csv => {
             let mut page = Page {
                 paint: terminal::stdout_paint(),
                 now: clock::now_ms().div_euclid(1000),

@@ -65,7 +65,7 @@ fn verify(
                 end = Some(*report);
                 match options.format {
                     Format::Json => serde_json::to_string(&line)?,
-                    Format::Text => return Ok(ControlFlow::Continue(())),
+                    Format::Text | Format::Csv => return Ok(ControlFlow::Continue(())),
                 }
             }
             (_, Format::Json) => serde_json::to_string(&line)?,

@@ -19,8 +19,9 @@
 //! | `POST /zones/NAME/verify` | what is damaged, one [`Line`] each |
 //!
 //! Filters: `prefix`, `site`, `host`, `tag`; `older`, `newer`, `unused` (seconds); `larger`,
-//! `smaller` (bytes of the body that are stored); `hits`, `hits_max`; `limit`; and `detail=1` for
-//! all that is known, `progress=1` for lines that tell how far it is.
+//! `smaller` (bytes of the body that are stored); `hits`, `hits_max`; `status` (`404`, `4xx`);
+//! `content_type` (`image/png`, `image`); `fresh=1`, `stale=1`; `limit`; and `detail=1` for all that
+//! is known, `progress=1` for lines that tell how far it is.
 //!
 //! A purge's types are those of the field `Purge-Type`, with `tag` (repeated) in place of `what`
 //! for tags; `soft=1`, `dry_run=1`. A verification removes what is corrupt with `remove=1`.
@@ -31,11 +32,11 @@
 //! It knows no sockets: the same requests are answered for a zone at rest (`rest.rs`).
 
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millpond_cache::catalogue::{Filter, Shown};
+use millpond_cache::catalogue::{Filter, Freshness, Shown};
 use millpond_cache::zone::{CacheZone, ZonePath};
 use millpond_store::{Checked, Key};
 
@@ -379,6 +380,9 @@ impl Listing {
                 held_max: reader.number("smaller")?,
                 hits_min: reader.number("hits")?,
                 hits_max: reader.number("hits_max")?,
+                status: statuses(reader.text("status"))?,
+                content_type: reader.text("content_type"),
+                freshness: freshness(&mut reader, now)?,
             },
             limit: reader.number("limit")?.unwrap_or(u64::MAX),
             is_detailed: reader.is_on("detail"),
@@ -386,6 +390,35 @@ impl Listing {
         };
         reader.end()?;
         Ok(listing)
+    }
+}
+
+/// `404`, or all of a kind: `4xx`.
+fn statuses(text: Option<Bytes>) -> Result<Option<RangeInclusive<u16>>, String> {
+    let Some(text) = text else { return Ok(None) };
+    let range = match text.as_ref() {
+        [kind @ b'1'..=b'9', b'x' | b'X', b'x' | b'X'] => {
+            let first = u16::from(kind - b'0') * 100;
+            Some(first..=first + 99)
+        }
+        [_, _, _] => std::str::from_utf8(&text)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .map(|status: u16| status..=status),
+        _ => None,
+    };
+    match range {
+        Some(range) => Ok(Some(range)),
+        None => Err("\"status\" must be a status such as 404 or 4xx".to_string()),
+    }
+}
+
+fn freshness(reader: &mut Reader, now: i64) -> Result<Option<Freshness>, String> {
+    match (reader.is_on("fresh"), reader.is_on("stale")) {
+        (false, false) => Ok(None),
+        (true, false) => Ok(Some(Freshness::FreshAt(now))),
+        (false, true) => Ok(Some(Freshness::StaleAt(now))),
+        (true, true) => Err("nothing is both fresh and stale".to_string()),
     }
 }
 

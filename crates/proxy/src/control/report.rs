@@ -326,10 +326,31 @@ pub struct EntryReport {
     pub used: i64,
     /// How often it was found since it was written, as far as that is counted.
     pub hits: u64,
+    /// Its Content-Type as the origin wrote it; empty without one.
+    #[serde(default)]
+    pub content_type: String,
+    /// Where it is fetched from the cache, as far as host and key tell: `//host/path`, with the
+    /// scheme if that is in the key.
+    #[serde(default)]
+    pub url: Option<String>,
+    /// How its body is kept, if it is kept in slices.
+    #[serde(default)]
+    pub slices: Option<SlicesReport>,
     /// The fields of requests that it varies by, and what this one is for.
     pub variant: Option<VariantReport>,
     /// More, for who asks for it.
     pub detail: Option<Box<DetailReport>>,
+}
+
+/// The slices of a body.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct SlicesReport {
+    /// Bytes of each but the last.
+    pub size: u64,
+    /// How many it has.
+    pub all: u64,
+    /// How many of them are stored.
+    pub held: u64,
 }
 
 /// One of several answers under a key.
@@ -613,23 +634,48 @@ pub(super) fn entry(zone: &CacheZone, listed: &Listed, now: i64) -> EntryReport 
         vary: text(&head.vary),
         values: text(&material_text(&head.variant)),
     });
+    let slices = head.sliced.map(|set| {
+        let size = set.size.max(1);
+        SlicesReport {
+            size: set.size,
+            all: set.total.div_ceil(size),
+            // Slices are held whole, and only the last may be shorter.
+            held: listed.held.div_ceil(size),
+        }
+    });
+    let host = tag::host(&head.tags).map(text).unwrap_or_default();
     EntryReport {
         zone: zone.name.clone(),
         id: listed.key.to_string(),
         key: text(&head.key),
         site: tag::site(&head.tags).map(text).unwrap_or_default(),
-        host: tag::host(&head.tags).map(text).unwrap_or_default(),
+        url: url(&text(&head.key), &host),
+        host,
         tags: tag::given(&head.tags).map(text).collect(),
         status: head.status,
         length: listed.length(),
         held: listed.held,
         stored: head.stored_at,
         fresh_until: head.valid_until,
-        is_fresh: now <= head.valid_until && !head.bounds.must_validate,
+        is_fresh: listed.is_fresh(now),
         used: i64::try_from(listed.summary.used_ms / 1000).unwrap_or(i64::MAX),
         hits: catalogue::hits(&listed.summary),
+        content_type: text(&listed.content_type()),
+        slices,
         variant,
         detail: None,
+    }
+}
+
+/// The path is what begins with the first slash of the key, behind a scheme.
+fn url(key: &str, host: &str) -> Option<String> {
+    let schemes = ["http://", "https://"];
+    let scheme = schemes.into_iter().find(|scheme| key.starts_with(scheme));
+    let rest = key.get(scheme.unwrap_or_default().len()..)?;
+    let path = rest.get(rest.find('/')?..)?;
+    match host.is_empty() {
+        true => None,
+        false => Some(format!("{}{host}{path}", scheme.unwrap_or("//"))),
     }
 }
 
@@ -663,5 +709,25 @@ pub(super) fn entry_in_full(zone: &CacheZone, listed: &Listed, now: i64) -> Entr
     EntryReport {
         detail: Some(Box::new(detail)),
         ..entry(zone, listed, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_told_if_host_and_key_tell_it() {
+        for (key, host, expected) in [
+            ("shop/a?b", "shop", Some("//shop/a?b")),
+            ("http://origin/a", "shop", Some("http://shop/a")),
+            ("https://shop/", "shop", Some("https://shop/")),
+            ("httporigin:80/a/b", "shop", Some("//shop/a/b")),
+            ("http://shop", "shop", None),
+            ("no path", "shop", None),
+            ("/a", "", None),
+        ] {
+            assert_eq!(url(key, host).as_deref(), expected, "{key}");
+        }
     }
 }
