@@ -10,6 +10,7 @@
 //! | `identity.rs` | `user`: changing user and group |
 //! | `pid.rs` | the pid file, and `-s` |
 //! | `cache/` | `millpond cache`: what is in the caches, and purging |
+//! | `top/` | `millpond top`: what a process does, live |
 //! | `check/` | `millpond check`: how a configuration fares |
 //! | `explain/` | `millpond explain`: what a name means |
 //! | `terminal.rs` | colours and lines of what is printed |
@@ -27,6 +28,7 @@ mod pid;
 mod start;
 mod terminal;
 mod test;
+mod top;
 mod version;
 
 use std::process::ExitCode;
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Some("check") => return exit(check::run(std::env::args().skip(2))),
         Some("cache") => return exit(cache::run(std::env::args_os().skip(2))),
         Some("why") => return exit(cache::run(std::env::args_os().skip(1))),
+        Some("top") => return exit(top::run(std::env::args().skip(2))),
         Some("explain") => return exit(explain::run(std::env::args().skip(2))),
         _ => {}
     }

@@ -30,7 +30,8 @@ pub(crate) fn is_stdout_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
-fn may_colour() -> bool {
+/// Whether colours may be used on a terminal.
+pub(crate) fn may_colour() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 

@@ -168,6 +168,14 @@ impl Site {
     }
 }
 
+/// Where the process of a configuration is to be asked.
+pub(crate) fn socket_for(source: &ConfSource) -> Result<PathBuf> {
+    let path = source.path.display();
+    let conf = salvage(source).conf;
+    let conf = conf.ok_or_else(|| anyhow!("{path} cannot be used; see: millpond check {path}"))?;
+    socket_of(&conf, source).context("\"control\" is off, so no process can be asked")
+}
+
 /// Where the process is to be asked.
 fn socket_of(conf: &Conf, source: &ConfSource) -> Option<PathBuf> {
     let wanted = Wanted::of(conf, &source.prefix);

@@ -23,7 +23,7 @@ const HEAD_MAX: usize = 16 << 10;
 const READ_WAIT: Duration = Duration::from_secs(600);
 
 /// Connects; none if no process listens there.
-pub(super) fn connect(path: &Path) -> Result<Option<UnixStream>> {
+pub(crate) fn connect(path: &Path) -> Result<Option<UnixStream>> {
     match UnixStream::connect(path) {
         Ok(stream) => Ok(Some(stream)),
         Err(error)
@@ -46,11 +46,21 @@ pub(super) fn connect(path: &Path) -> Result<Option<UnixStream>> {
 
 /// Sends a request and hands the answer's body on; its status.
 pub(super) fn exchange(
+    stream: &UnixStream,
+    ask: &Ask,
+    take: &mut dyn FnMut(Bytes) -> Result<()>,
+) -> Result<u16> {
+    exchange_within(READ_WAIT, stream, ask, take)
+}
+
+/// The same with a process that may be silent for so long.
+pub(crate) fn exchange_within(
+    wait: Duration,
     mut stream: &UnixStream,
     ask: &Ask,
     take: &mut dyn FnMut(Bytes) -> Result<()>,
 ) -> Result<u16> {
-    stream.set_read_timeout(Some(READ_WAIT))?;
+    stream.set_read_timeout(Some(wait))?;
     let verb = match ask.verb {
         Verb::Get => "GET",
         Verb::Post => "POST",

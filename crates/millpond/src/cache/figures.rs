@@ -4,7 +4,7 @@
 //! keys and fields come from clients and origins, so nothing of them reaches a terminal as it is.
 
 /// A size in four letters or so: `999`, `1.5K`, `20M`.
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [char; 6] = ['K', 'M', 'G', 'T', 'P', 'E'];
     if bytes < 1024 {
         return bytes.to_string();
@@ -27,7 +27,7 @@ pub(super) fn size(bytes: u64) -> String {
 }
 
 /// A time in seconds in its largest unit: `59s`, `3m`, `26h`, `4d`; with a minus if it is over.
-pub(super) fn time(seconds: i64) -> String {
+pub(crate) fn time(seconds: i64) -> String {
     let length = seconds.unsigned_abs();
     let text = match length {
         0..=99 => format!("{length}s"),
@@ -42,7 +42,7 @@ pub(super) fn time(seconds: i64) -> String {
 }
 
 /// A part of a whole in percent.
-pub(super) fn percent(part: u64, whole: u64) -> String {
+pub(crate) fn percent(part: u64, whole: u64) -> String {
     match whole {
         0 => "-".to_string(),
         _ => format!("{:.1}%", part as f64 * 100.0 / whole as f64),
@@ -50,7 +50,7 @@ pub(super) fn percent(part: u64, whole: u64) -> String {
 }
 
 /// A text that clients or origins wrote, so that it does nothing to a terminal.
-pub(super) fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter.is_control() {
@@ -62,7 +62,7 @@ pub(super) fn plain(text: &str) -> String {
 }
 
 /// A number with its thing, one or more.
-pub(super) fn count(number: u64, one: &str, more: &str) -> String {
+pub(crate) fn count(number: u64, one: &str, more: &str) -> String {
     let thing = if number == 1 { one } else { more };
     format!("{number} {thing}")
 }

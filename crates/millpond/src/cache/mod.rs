@@ -22,9 +22,9 @@
 
 mod access;
 mod catalogue;
-mod client;
+pub(crate) mod client;
 mod columns;
-mod figures;
+pub(crate) mod figures;
 mod list;
 mod options;
 mod output;
@@ -40,6 +40,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
+
+pub(crate) use access::socket_for;
 
 use access::Site;
 use options::{Command, Options};

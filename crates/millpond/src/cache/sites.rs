@@ -50,7 +50,7 @@ pub(super) fn run(options: &Options, site: &Site) -> Result<Outcome> {
     let mut output = Output::stdout();
     match options.format {
         Format::Json => output.line(&serde_json::to_string(&AllSites { zones })?)?,
-        Format::Text => {
+        Format::Text | Format::Csv => {
             let paint = terminal::stdout_paint();
             for zone in &zones {
                 write(&mut output, &paint, zone)?;

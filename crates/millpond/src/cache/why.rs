@@ -30,7 +30,7 @@ pub(super) fn run(options: &Options, site: &Site) -> Result<Outcome> {
     let mut output = Output::stdout();
     match options.format {
         Format::Json => output.line(&serde_json::to_string(&report)?)?,
-        Format::Text => {
+        Format::Text | Format::Csv => {
             let mut page = Page {
                 paint: terminal::stdout_paint(),
                 now: clock::now_ms().div_euclid(1000),
