@@ -270,7 +270,7 @@ impl Screen<'_> {
             self.palette
                 .span(Role::Title, format!("{:<12} ", plain(&zone.name))),
         ];
-        let bar_width = width.saturating_sub(45).min(BAR_MAX);
+        let bar_width = width.saturating_sub(54).min(BAR_MAX);
         if let Some(max) = zone.max_size.filter(|_| bar_width >= 5) {
             spans.push(self.bar(zone.bytes, max, bar_width));
             spans.push(Span::raw(" "));
