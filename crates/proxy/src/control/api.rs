@@ -20,8 +20,8 @@
 //!
 //! Filters: `prefix`, `site`, `host`, `tag`; `older`, `newer`, `unused` (seconds); `larger`,
 //! `smaller` (bytes of the body that are stored); `hits`, `hits_max`; `status` (`404`, `4xx`);
-//! `content_type` (`image/png`, `image`); `fresh=1`, `stale=1`; `limit`; and `detail=1` for all that
-//! is known, `progress=1` for lines that tell how far it is.
+//! `content_type` (`image/png`, `image`); `fresh=1`, `stale=1`; `limit`; and `detail=1` for all
+//! that is known, `progress=1` for lines that tell how far it is.
 //!
 //! A purge's types are those of the field `Purge-Type`, with `tag` (repeated) in place of `what`
 //! for tags; `soft=1`, `dry_run=1`. A verification removes what is corrupt with `remove=1`.
