@@ -1,6 +1,6 @@
 //! The command line of `millpond top`.
 //!
-//! `--once` alone is a screen as text, and with `--json` one object. What nobody knows is a mistake.
+//! `--once` alone is a screen as text, with `--json` one object. What nobody knows is a mistake.
 
 use std::path::PathBuf;
 use std::time::Duration;
