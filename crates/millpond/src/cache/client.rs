@@ -125,7 +125,14 @@ fn read_chunks(
 
 fn fill(mut stream: &UnixStream, buf: &mut BytesMut) -> Result<()> {
     let mut piece = [0; 16 << 10];
-    match stream.read(&mut piece)? {
+    let count = loop {
+        match stream.read(&mut piece) {
+            // A read with a timeout is not begun again behind a signal's handler.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => break read?,
+        }
+    };
+    match count {
         // INVARIANT 1.
         0 => bail!("the answer ends half-way"),
         count => buf.extend_from_slice(piece.get(..count).unwrap_or_default()),
