@@ -15,6 +15,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("curl", "checks by hand and in examples"),
     ("sqlite3", "the test of exported databases"),
     ("nginx-extras", "differential tests"),
+    ("chromium", "the dashboard's tests"),
     ("perl", "the foreign suite"),
     ("libio-socket-ssl-perl", "the foreign suite"),
     ("libnet-ssleay-perl", "the foreign suite"),

@@ -462,6 +462,7 @@ fn end(req: &mut Request) -> End {
         Some(ContentHandler::Pass(target)) => End::Passed(passed(req, &target)),
         Some(ContentHandler::Purge(location)) => End::Purges(location.zone.clone()),
         Some(ContentHandler::Api(_)) => End::Counters("api"),
+        Some(ContentHandler::Dashboard) => End::Counters("dashboard"),
         Some(ContentHandler::Metrics(_)) => End::Counters("metrics"),
         Some(ContentHandler::StubStatus) => End::Counters("stub_status"),
         None => End::Files(text(&req.uri)),

@@ -141,6 +141,10 @@ fn count(req: &mut Request) {
         let answer = (label, answered.bytes);
         shared.cache_zones.answered(worker.index, zone, answer);
     }
+    if label.is_miss() {
+        let missing = &worker.shared.missing;
+        missing.record(worker.index, &req.host, &req.unparsed_uri);
+    }
 }
 
 fn framing(req: &Request, response: &Response) -> OutFraming {

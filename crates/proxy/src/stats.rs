@@ -12,6 +12,7 @@ pub mod cache_zone;
 pub mod connections;
 pub mod departed;
 pub mod ledger;
+pub mod missing;
 pub mod peer;
 pub mod responses;
 pub mod site;
@@ -52,6 +53,11 @@ impl Label {
         let name = status.unwrap_or("-");
         let index = STATUSES.iter().position(|known| *known == name);
         Label(index.unwrap_or(STATUSES.len() - 1))
+    }
+
+    /// Whether the entry was not there.
+    pub fn is_miss(self) -> bool {
+        STATUSES.get(self.0) == Some(&"MISS")
     }
 
     fn index(self) -> usize {

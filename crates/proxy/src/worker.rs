@@ -20,12 +20,14 @@ use tokio::task::AbortHandle;
 use crate::cache::site::SiteNumbers;
 use crate::cache::zones::Registry;
 use crate::clock;
+use crate::handler::dashboard::feed::Feed;
 use crate::handler::open_file::OpenFiles;
 use crate::scope::Conf;
 use crate::stats::CacheCounters;
 use crate::stats::cache_zone::CacheZones;
 use crate::stats::connections::ConnectionCounters;
 use crate::stats::ledger::LedgerKeeper;
+use crate::stats::missing::MissingUrls;
 use crate::stats::site::Sites;
 use crate::stats::site_info::SiteInfo;
 use crate::stats::status_zone::StatusZones;
@@ -57,6 +59,10 @@ pub struct Shared {
     pub ledger: LedgerKeeper,
     /// What is said of sites.
     pub site_info: SiteInfo,
+    /// What was asked for and was not there.
+    pub missing: MissingUrls,
+    /// What dashboards are fed with.
+    pub feed: Feed,
 }
 
 /// How many configurations were taken, and the last one's time.

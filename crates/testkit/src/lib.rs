@@ -7,6 +7,7 @@
 //!   [`Resource`] is a large body with versions, and the manners in which its ranges are served.
 //! - [`Application`] is an origin that speaks FastCGI.
 //! - [`NameServer`] answers for names, where a proxy resolves them itself.
+//! - [`Browser`] is a Chromium without a window.
 //! - [`Client`] speaks HTTP/1.1 with exact control over the bytes it sends and reads.
 //!
 //! ```no_run
@@ -34,6 +35,7 @@
 //! Does not speak TLS or HTTP/2.
 
 mod application;
+mod browser;
 mod client;
 mod deadline;
 mod dns;
@@ -43,6 +45,7 @@ mod proxy;
 mod wire;
 
 pub use application::{Application, Asked, Reply, record};
+pub use browser::Browser;
 pub use client::{Client, Connection, End, Request, Response, read_until};
 pub use deadline::Deadline;
 pub use dns::{NameServer, Question, Record};

@@ -230,10 +230,15 @@ fn server(scene: &Scene) -> ServerReport {
     ServerReport {
         version: env!("CARGO_PKG_VERSION").to_string(),
         pid: facts.map(|facts| facts.pid),
-        zones: scene.zones.iter().map(|it| about(scene, it)).collect(),
+        zones: zone_reports(scene),
         answers: facts.map(|facts| report::answers(&facts.answers)),
         hit_ratio: facts.map(|facts| facts.answers.hit_ratio()),
     }
+}
+
+/// All zones.
+pub(crate) fn zone_reports(scene: &Scene) -> Vec<ZoneReport> {
+    scene.zones.iter().map(|it| about(scene, it)).collect()
 }
 
 /// What was counted for each site that something was counted for.
@@ -276,9 +281,8 @@ fn held(found: &SceneZone) -> Answer {
 }
 
 fn zones(scene: &Scene) -> Answer {
-    let zones = scene.zones.iter().map(|it| about(scene, it));
     let zones = ZonesReport {
-        zones: zones.collect(),
+        zones: zone_reports(scene),
     };
     report::json(200, &zones)
 }

@@ -7,6 +7,7 @@ pub mod access;
 pub mod api;
 pub mod auth_basic;
 pub mod auth_request;
+pub mod dashboard;
 pub mod error_page;
 pub mod index;
 pub mod limit_conn;
@@ -53,6 +54,8 @@ pub enum ContentHandler {
     StubStatus,
     /// `api`.
     Api(api::Rights),
+    /// `dashboard`.
+    Dashboard,
 }
 
 /// Finds the location of the path and refuses what it does not allow.
@@ -101,6 +104,7 @@ pub async fn content(req: &mut Request) -> Result<Flow, Failure> {
         Some(ContentHandler::Metrics(page)) => Box::pin(metrics::run(req, page)).await?,
         Some(ContentHandler::StubStatus) => stub_status::run(req)?,
         Some(ContentHandler::Api(rights)) => Box::pin(api::run(req, rights)).await?,
+        Some(ContentHandler::Dashboard) => dashboard::run(req)?,
         None if req.uri.last() == Some(&b'/') => return index::run(req),
         None => static_file::run(req)?,
     };

@@ -87,6 +87,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         crate::log::format::ROWS,
         crate::handler::access::ROWS,
         crate::handler::api::ROWS,
+        crate::handler::dashboard::ROWS,
         crate::handler::limit_conn::ROWS,
         crate::handler::limit_req::ROWS,
         crate::handler::metrics::ROWS,

@@ -176,12 +176,26 @@ impl SiteCount {
 
     /// All answers.
     pub fn total(&self) -> Count {
-        let mut total = Count::default();
-        for count in &self.counts {
-            total.requests += count.requests;
-            total.bytes += count.bytes;
+        self.sum(|_| true)
+    }
+
+    /// Answers that came from the cache.
+    pub fn from_cache(&self) -> u64 {
+        self.sum(|name| super::FROM_CACHE.contains(&name)).requests
+    }
+
+    /// Answers that a cache looked at.
+    pub fn asked_of_cache(&self) -> u64 {
+        self.sum(|name| name != "-").requests
+    }
+
+    fn sum(&self, is_meant: impl Fn(&str) -> bool) -> Count {
+        let mut sum = Count::default();
+        for (_, count) in self.by_status().filter(|(name, _)| is_meant(name)) {
+            sum.requests += count.requests;
+            sum.bytes += count.bytes;
         }
-        total
+        sum
     }
 }
 

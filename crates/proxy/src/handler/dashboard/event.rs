@@ -1,0 +1,381 @@
+//! One event: all that the page shows, as one line of JSON.
+//!
+//! Counters are since the start of the process (those of sites: of their file), and the page makes
+//! rates of the difference of two events. Rows that there may be many of are arrays, in the order
+//! that the fields of their types have here. Members may be absent, and the page leaves that part
+//! out then.
+//!
+//! Invariants:
+//! 1. An event is bounded: every list in it is.
+//! 2. What is made here waits for no disk.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_cache::purge::Mode;
+use millpond_store::Held;
+use serde::{Serialize, Serializer};
+
+use crate::clock;
+use crate::control::api::{self, Scene};
+use crate::control::report::ZoneReport;
+use crate::scope::Conf;
+use crate::stats::site::SiteCount;
+use crate::stats::{self, STATUSES};
+use crate::upstream::group::Group;
+use crate::upstream::peer::{Availability, Peer};
+use crate::worker::Shared;
+
+/// Sites in an event: those with the most requests (arbitrary: what a browser draws in passing).
+const SITES_MAX: usize = 1000;
+/// Peers in an event.
+const PEERS_MAX: usize = 500;
+/// Missing URLs in an event.
+const MISSING_MAX: usize = 25;
+
+/// Fills in an event; which of more is arbitrary.
+const FILLS_MAX: usize = 100;
+/// Purges in an event.
+const PURGES_MAX: usize = 20;
+/// Bytes of a key or a pattern that are shown.
+const SHOWN_MAX: usize = 300;
+
+/// What entries without a site are counted for.
+const NAMELESS: &[u8] = b"-";
+
+/// All that the page shows.
+#[derive(Serialize)]
+struct Event {
+    /// When it was made, and when the process began; milliseconds since 1970.
+    time: i64,
+    started: i64,
+    version: &'static str,
+    pid: u32,
+    viewers: usize,
+    /// Cache statuses, and answers with each.
+    statuses: [&'static str; STATUSES.len()],
+    answers: Vec<Pair>,
+    connections: Connections,
+    /// What origins were asked for all sites together.
+    origin: Origin,
+    zones: Vec<ZoneReport>,
+    sites: Vec<SiteRow>,
+    sites_left_out: usize,
+    upstreams: Vec<Upstream>,
+    fills: Vec<FillRow>,
+    missing: Missing,
+    purges: Vec<PurgeRow>,
+    lost_lines: u64,
+}
+
+/// Answers, and bytes of their bodies.
+#[derive(Serialize)]
+struct Pair(u64, u64);
+
+#[derive(Serialize)]
+struct Connections {
+    accepted: u64,
+    active: u64,
+    /// Requests that are being read or answered.
+    current: u64,
+}
+
+#[derive(Default, Serialize)]
+struct Origin {
+    requests: u64,
+    received: u64,
+    sent: u64,
+}
+
+/// A site.
+struct SiteRow {
+    name: Bytes,
+    requests: u64,
+    bytes: u64,
+    /// Answers that a cache looked at.
+    asked: u64,
+    /// Those of them that came from the cache.
+    hits: u64,
+    /// Bytes of bodies that were in the cache when they were asked for.
+    cached: u64,
+    exchanges: u64,
+    received: u64,
+    held: Held,
+}
+
+impl Serialize for SiteRow {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let row = (
+            String::from_utf8_lossy(&self.name),
+            self.requests,
+            self.bytes,
+            self.asked,
+            self.hits,
+            self.cached,
+            self.exchanges,
+            self.received,
+            self.held.entries,
+            self.held.disk_bytes,
+        );
+        row.serialize(serializer)
+    }
+}
+
+/// A group of peers.
+#[derive(Serialize)]
+struct Upstream {
+    name: String,
+    peers: Vec<PeerRow>,
+}
+
+#[derive(Serialize)]
+struct PeerRow {
+    name: String,
+    /// `up`, `unavailable` (it failed), `draining` or `down` (it is said to be).
+    state: &'static str,
+    is_backup: bool,
+    weight: u32,
+    /// Connections that it is asked on now.
+    active: u64,
+    requests: u64,
+    /// Answers by class of status, 1xx first.
+    classes: Vec<u64>,
+    fails: u64,
+    received: u64,
+    /// Moving averages of the last times to heads and to ends, microseconds.
+    header_us: u64,
+    response_us: u64,
+}
+
+#[derive(Serialize)]
+struct Missing {
+    /// Misses of late.
+    all: u64,
+    /// URLs, and misses of each that were certainly seen.
+    urls: Vec<(String, u64)>,
+}
+
+/// A fill that runs.
+#[derive(Serialize)]
+struct FillRow {
+    zone: String,
+    key: String,
+    bytes: u64,
+    length: Option<u64>,
+    clients: u32,
+    seconds: u64,
+}
+
+/// A purge.
+#[derive(Serialize)]
+struct PurgeRow {
+    zone: String,
+    /// When, milliseconds since 1970.
+    time: u64,
+    kind: &'static str,
+    mode: &'static str,
+    what: String,
+    number: u64,
+}
+
+/// Makes an event, with what stands around it in the stream.
+pub(super) fn make(conf: &Arc<Conf>, shared: &Arc<Shared>) -> Bytes {
+    let event = event(conf, shared);
+    let mut text = b"data: ".to_vec();
+    // Maps have texts for keys and no type refuses to be written, so there is no error.
+    let _ = serde_json::to_writer(&mut text, &event);
+    text.extend_from_slice(b"\n\n");
+    Bytes::from(text)
+}
+
+fn event(conf: &Arc<Conf>, shared: &Arc<Shared>) -> Event {
+    let scene = crate::control::scene(Some(conf), Some(shared), "");
+    let connections = shared.connections.snapshot();
+    let answers = shared.cache.snapshot();
+    let (sites, origin, sites_left_out) = sites(shared, held(&scene));
+    let missing = shared.missing.top(MISSING_MAX);
+    let lost = stats::lost_lines();
+    Event {
+        time: clock::now_ms(),
+        started: shared.feed.started_ms(),
+        version: env!("CARGO_PKG_VERSION"),
+        pid: std::process::id(),
+        viewers: shared.feed.viewers(),
+        statuses: STATUSES,
+        answers: answers
+            .by_status()
+            .map(|(_, count)| Pair(count.requests, count.bytes))
+            .collect(),
+        connections: Connections {
+            accepted: connections.accepted,
+            active: connections.active,
+            current: connections.current(),
+        },
+        origin,
+        zones: api::zone_reports(&scene),
+        sites,
+        sites_left_out,
+        upstreams: upstreams(conf),
+        fills: fills(&scene),
+        purges: purges(&scene),
+        missing: Missing {
+            all: missing.all,
+            urls: missing
+                .urls
+                .into_iter()
+                .map(|it| (String::from_utf8_lossy(&it.url).into_owned(), it.at_least))
+                .collect(),
+        },
+        lost_lines: lost.file + lost.queue + lost.syslog,
+    }
+}
+
+/// What each site holds in all zones.
+fn held(scene: &Scene) -> HashMap<Bytes, Held> {
+    let mut sums = HashMap::<Bytes, Held>::new();
+    for held in scene.zones.iter().flat_map(|it| it.zone.store.sites()) {
+        let name = match held.site.is_empty() {
+            true => Bytes::from_static(NAMELESS),
+            false => held.site,
+        };
+        sums.entry(name).or_default().add(&held.held);
+    }
+    sums
+}
+
+/// The sites with the most requests, what the origins of all were asked, and how many are left out.
+fn sites(shared: &Shared, mut held: HashMap<Bytes, Held>) -> (Vec<SiteRow>, Origin, usize) {
+    let mut origin = Origin::default();
+    let mut rows = Vec::new();
+    for (name, count) in shared.sites.snapshot() {
+        origin.requests += count.exchanges;
+        origin.received += count.received;
+        origin.sent += count.asked;
+        let held = held.remove(&name).unwrap_or_default();
+        if count != SiteCount::default() || held != Held::default() {
+            rows.push(site(name, &count, held));
+        }
+    }
+    // Their entries were there already, and nobody has asked for them.
+    let others = held.into_iter();
+    rows.extend(others.map(|(name, held)| site(name, &SiteCount::default(), held)));
+    rows.sort_by(|a, b| b.requests.cmp(&a.requests).then(a.name.cmp(&b.name)));
+    let left_out = rows.len().saturating_sub(SITES_MAX);
+    rows.truncate(SITES_MAX);
+    (rows, origin, left_out)
+}
+
+fn site(name: Bytes, count: &SiteCount, held: Held) -> SiteRow {
+    let total = count.total();
+    SiteRow {
+        name,
+        requests: total.requests,
+        bytes: total.bytes,
+        asked: count.asked_of_cache(),
+        hits: count.from_cache(),
+        cached: count.shares.cache,
+        exchanges: count.exchanges,
+        received: count.received,
+        held,
+    }
+}
+
+/// Fills that run, the oldest first.
+fn fills(scene: &Scene) -> Vec<FillRow> {
+    let mut rows = Vec::new();
+    for found in &scene.zones {
+        let fills = found.zone.fills.list(FILLS_MAX - rows.len().min(FILLS_MAX));
+        rows.extend(fills.into_iter().map(|fill| FillRow {
+            zone: found.zone.name.clone(),
+            key: shown(&fill.text),
+            bytes: fill.received,
+            length: fill.length,
+            clients: fill.followers.saturating_add(1),
+            seconds: fill.age.as_secs(),
+        }));
+    }
+    rows.sort_by(|a, b| b.seconds.cmp(&a.seconds).then_with(|| a.key.cmp(&b.key)));
+    rows
+}
+
+/// The last purges, the newest first.
+fn purges(scene: &Scene) -> Vec<PurgeRow> {
+    let mut rows = Vec::new();
+    for found in &scene.zones {
+        let purges = found.zone.recent_purges.list();
+        rows.extend(purges.into_iter().map(|purge| PurgeRow {
+            zone: found.zone.name.clone(),
+            time: purge.at_ms,
+            kind: purge.kind,
+            mode: match purge.mode {
+                Mode::Hard => "hard",
+                Mode::Soft => "soft",
+            },
+            what: shown(&purge.what),
+            number: purge.serial,
+        }));
+    }
+    rows.sort_by(|a, b| b.time.cmp(&a.time).then(b.number.cmp(&a.number)));
+    rows.truncate(PURGES_MAX);
+    rows
+}
+
+/// A text of which the begin is shown.
+fn shown(text: &[u8]) -> String {
+    String::from_utf8_lossy(text.get(..SHOWN_MAX).unwrap_or(text)).into_owned()
+}
+
+/// Groups of the configuration, and others that were asked something.
+fn upstreams(conf: &Conf) -> Vec<Upstream> {
+    let now_ms = clock::now_ms();
+    let declared = conf.declared.upstreams.iter();
+    let groups = declared.chain(&conf.declared.implicit);
+    let mut seen = HashSet::new();
+    let mut left = PEERS_MAX;
+    let mut upstreams = Vec::new();
+    for group in groups.filter(|group| group.is_counted && seen.insert(&group.name)) {
+        let upstream = upstream(group, left, now_ms);
+        left -= upstream.peers.len().min(left);
+        upstreams.push(upstream);
+        if left == 0 {
+            break;
+        }
+    }
+    upstreams
+}
+
+fn upstream(group: &Group, most: usize, now_ms: i64) -> Upstream {
+    let roster = group.roster();
+    Upstream {
+        name: group.name.clone(),
+        peers: roster
+            .peers()
+            .take(most)
+            .map(|it| peer(it, now_ms))
+            .collect(),
+    }
+}
+
+fn peer(peer: &Peer, now_ms: i64) -> PeerRow {
+    let count = peer.tally().snapshot(now_ms);
+    let micros = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    PeerRow {
+        name: peer.name.clone(),
+        state: match peer.settings.availability {
+            Availability::Down => "down",
+            Availability::Draining => "draining",
+            Availability::Up if count.down_since_ms.is_some() => "unavailable",
+            Availability::Up => "up",
+        },
+        is_backup: peer.settings.is_backup,
+        weight: peer.settings.weight,
+        active: peer.load(),
+        requests: count.requests,
+        classes: count.responses.classes.to_vec(),
+        fails: count.fails,
+        received: count.received,
+        header_us: micros(count.header_time.average),
+        response_us: micros(count.response_time.average),
+    }
+}

@@ -1,0 +1,167 @@
+//! `dashboard`: a page that shows what the server and its caches are doing, live.
+//!
+//! ```text
+//! GET /dashboard         ─► page.rs: one page, with all that it needs
+//! GET /dashboard?events  ─► server-sent events, one a second ◄── feed.rs ◄── event.rs (a thread)
+//! ```
+//!
+//! The handler answers for every path of its location. The page asks only for the events, at its
+//! own address, and nothing of other servers; its Content-Security-Policy has the browser see
+//! to that.
+//!
+//! Invariants:
+//! 1. Without viewers nothing is made; with many, each event is made once.
+//! 2. There are at most [`feed::VIEWERS_MAX`] viewers, and what one does not take in time is not
+//!    kept for it.
+//! 3. Events end when their generation closes; the page asks again, and is answered by the next.
+//!
+//! What it does not do: changing anything. Who may look is said by `allow`, `deny` and the like.
+
+mod event;
+pub mod feed;
+mod page;
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use millpond_conf::{Contexts, Statement};
+
+use super::ContentHandler;
+use crate::body::{Body, BodyError, BodyStream, Piece};
+use crate::failure::Failure;
+use crate::header::{Field, Known};
+use crate::http1::Method;
+use crate::request::Request;
+use crate::response::Response;
+use crate::scope::block::{Draft, Pass, Row};
+use crate::scope::build::Builder;
+use crate::worker::{Generation, Member};
+use feed::Viewer;
+
+/// The row.
+pub const ROWS: &[Row] = &[Row {
+    name: "dashboard",
+    contexts: Contexts::LOCATION,
+    syntax: "",
+    is_block: false,
+    pass: Pass::First,
+    doc: "Answers with a page that shows live what the server and its caches are doing: answers by \
+          cache status, hit ratio, what origins are asked, zones and disks, sites, what is missing \
+          most. It shows URLs and names of sites, so say who may look (`allow`, `deny`, \
+          `auth_basic`).",
+    apply: dashboard,
+}];
+
+/// What the query of the events is.
+const EVENTS: &[u8] = b"events";
+/// The begin of the events: after so many milliseconds a browser asks again.
+const GREETING: &[u8] = b"retry: 1000\n\n";
+/// After so many seconds a place may be free.
+const RETRY_AFTER: &[u8] = b"10";
+
+fn dashboard(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
+    if builder.has_arguments(statement, 0..=0) {
+        draft.handler = Some(ContentHandler::Dashboard);
+    }
+}
+
+/// Answers with the page or with events.
+pub fn run(req: &mut Request) -> Result<Response, Failure> {
+    if !matches!(req.method, Method::Get | Method::Head) {
+        return Err(Failure::Status(405));
+    }
+    let mut response = match req.args.as_ref() == EVENTS {
+        true => events(req)?,
+        false => page::answer(),
+    };
+    let fields = &mut response.fields;
+    fields.set(Known::CacheControl, Bytes::from_static(b"no-store"));
+    let mut push = |name: &'static str, value: &'static str| {
+        fields.push(Field::new(name.into(), value.into()));
+    };
+    push("X-Content-Type-Options", "nosniff");
+    push("Referrer-Policy", "no-referrer");
+    response.skip_conditionals = true;
+    Ok(response)
+}
+
+fn events(req: &mut Request) -> Result<Response, Failure> {
+    let generation = Rc::clone(&req.down.generation);
+    let body = match req.method {
+        // Nobody looks.
+        Method::Head => Body::Empty,
+        _ => match Viewer::join(&generation.worker.shared, &req.conf) {
+            Some(viewer) => Body::stream(Events::new(viewer, generation)),
+            None => {
+                let field = (Known::RetryAfter.canonical(), RETRY_AFTER);
+                let field = Field::new(field.0.into(), Bytes::from_static(field.1));
+                req.answer_fields.push(field);
+                return Err(Failure::Status(503));
+            }
+        },
+    };
+    let mut response = Response {
+        status: 200,
+        body,
+        is_opaque: true,
+        ..Response::default()
+    };
+    let fields = &mut response.fields;
+    fields.set(
+        Known::ContentType,
+        Bytes::from_static(b"text/event-stream; charset=utf-8"),
+    );
+    // A proxy before this one is not to collect them.
+    fields.push(Field::new("X-Accel-Buffering".into(), "no".into()));
+    Ok(response)
+}
+
+/// Waits for the next event; gives the viewer back, and the event if there is one.
+type Wait = Pin<Box<dyn Future<Output = (Viewer, Option<Bytes>)>>>;
+
+async fn wait(mut viewer: Viewer) -> (Viewer, Option<Bytes>) {
+    let event = viewer.next().await;
+    (viewer, event)
+}
+
+/// The events of one viewer.
+struct Events {
+    next: Wait,
+    is_greeted: bool,
+    generation: Rc<Generation>,
+    member: Member,
+}
+
+impl Events {
+    fn new(viewer: Viewer, generation: Rc<Generation>) -> Self {
+        Events {
+            next: Box::pin(wait(viewer)),
+            is_greeted: false,
+            member: generation.enter(),
+            generation,
+        }
+    }
+}
+
+impl BodyStream for Events {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Piece, BodyError>>> {
+        // INVARIANT 3.
+        if self.generation.is_closing() {
+            return Poll::Ready(None);
+        }
+        self.member.register(cx.waker());
+        if !self.is_greeted {
+            self.is_greeted = true;
+            let greeting = Piece::Memory(Bytes::from_static(GREETING));
+            return Poll::Ready(Some(Ok(greeting)));
+        }
+        let (viewer, event) = std::task::ready!(self.next.as_mut().poll(cx));
+        self.next = Box::pin(wait(viewer));
+        Poll::Ready(event.map(|event| Ok(Piece::Memory(event))))
+    }
+}

@@ -1,0 +1,111 @@
+//! The page: three files that are put together into one, once.
+//!
+//! Style and script stand inside the page and are named by their hashes in its
+//! Content-Security-Policy, so that the browser runs those and nothing else, and asks no other
+//! server for anything.
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use crate::header::{Field, Known};
+use crate::response::Response;
+
+const PAGE: &str = include_str!("page.html");
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// What stands in the page for the two others.
+const STYLE_PLACE: &str = "/*style*/";
+const SCRIPT_PLACE: &str = "/*script*/";
+
+/// The page as it is sent.
+struct Page {
+    text: Bytes,
+    policy: Bytes,
+}
+
+/// Answers with the page.
+pub(super) fn answer() -> Response {
+    static MADE: OnceLock<Page> = OnceLock::new();
+    let page = MADE.get_or_init(make);
+    let content_type = Bytes::from_static(b"text/html; charset=utf-8");
+    let mut response = Response::text(200, content_type, page.text.clone());
+    response.fields.push(Field::new(
+        Bytes::from_static(b"Content-Security-Policy"),
+        page.policy.clone(),
+    ));
+    response
+        .fields
+        .set(Known::ContentLanguage, Bytes::from_static(b"en"));
+    response
+}
+
+fn make() -> Page {
+    let text = PAGE
+        .replacen(STYLE_PLACE, STYLE, 1)
+        .replacen(SCRIPT_PLACE, SCRIPT, 1);
+    let policy = format!(
+        "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; connect-src 'self'; \
+         img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
+        base64(&Sha256::digest(SCRIPT.as_bytes())),
+        base64(&Sha256::digest(STYLE.as_bytes())),
+    );
+    Page {
+        text: Bytes::from(text),
+        policy: Bytes::from(policy),
+    }
+}
+
+/// Base64 with padding (RFC 4648 §4).
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let byte = |index: usize| u32::from(group.get(index).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for index in 0..4 {
+            let digit = (bits >> (18 - 6 * index)) & 63;
+            let digit = DIGITS.get(digit as usize).filter(|_| index <= group.len());
+            text.push(digit.map_or('=', |digit| char::from(*digit)));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_the_rfc() {
+        for (bytes, expected) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(base64(bytes.as_bytes()), expected);
+        }
+    }
+
+    #[test]
+    fn the_page_has_all_that_it_needs_and_names_no_other_server() {
+        let page = make();
+        let text = std::str::from_utf8(&page.text).unwrap();
+        assert!(!text.contains(STYLE_PLACE) && !text.contains(SCRIPT_PLACE));
+        for other in ["http://", "https://", "src=", "@import", "url("] {
+            let is_there = text
+                .replace("http://www.w3.org/2000/svg", "")
+                .contains(other);
+            assert!(!is_there, "{other}");
+        }
+        // The policy forbids them.
+        for inline in [" style=", " onclick="] {
+            assert!(!text.contains(inline), "{inline}");
+        }
+    }
+}
