@@ -141,8 +141,12 @@ fn events_tell_what_was_counted() -> Result<()> {
     let purged = Client::new(proxy.port()).get("/purge")?;
     ensure!(purged.status == 200, "{}", purged.status);
     let is_there = |event: &Value| event["purges"][0]["what"] == "a.example/page";
-    let event = deadline.poll(|| next_event(&mut stream).ok().filter(is_there));
-    ensure!(event.context("a purge")?["purges"][0]["mode"] == "hard");
+    let later = deadline.poll(|| next_event(&mut stream).ok().filter(is_there));
+    ensure!(later.context("a purge")?["purges"][0]["mode"] == "hard");
+    let numbers = |name: &str| event["times"][name].as_array().cloned().unwrap_or_default();
+    let sum = |name: &str| -> u64 { numbers(name).iter().filter_map(Value::as_u64).sum() };
+    ensure!(numbers("bounds_us").len() + 1 == numbers("origin").len());
+    ensure!(sum("cached") == 4 && sum("origin") == 4, "{event}");
     // Who looks costs a thread, and nobody costs nothing.
     let pid = proxy.pid().context("a process")?;
     ensure!(has_thread(pid)?);

@@ -38,7 +38,7 @@ pub const STATUSES: [&str; 8] = [
 ];
 
 /// Statuses whose body came from the cache, without waiting for the origin to send one.
-const FROM_CACHE: [&str; 4] = ["HIT", "STALE", "UPDATING", "REVALIDATED"];
+pub(crate) const FROM_CACHE: [&str; 4] = ["HIT", "STALE", "UPDATING", "REVALIDATED"];
 
 /// Shards; more workers than that share some, which is right but slower.
 const SHARDS: usize = 16;

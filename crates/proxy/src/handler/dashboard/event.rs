@@ -22,6 +22,7 @@ use crate::control::api::{self, Scene};
 use crate::control::report::ZoneReport;
 use crate::scope::Conf;
 use crate::stats::site::SiteCount;
+use crate::stats::times::{BOUNDS_US, Histogram};
 use crate::stats::{self, STATUSES};
 use crate::upstream::group::Group;
 use crate::upstream::peer::{Availability, Peer};
@@ -59,6 +60,7 @@ struct Event {
     connections: Connections,
     /// What origins were asked for all sites together.
     origin: Origin,
+    times: Times,
     zones: Vec<ZoneReport>,
     sites: Vec<SiteRow>,
     sites_left_out: usize,
@@ -86,6 +88,18 @@ struct Origin {
     requests: u64,
     received: u64,
     sent: u64,
+}
+
+/// Histograms of times to the first byte: how many fell below each bound, and above all.
+#[derive(Serialize)]
+struct Times {
+    bounds_us: &'static [u64],
+    /// Of all answers.
+    first_byte: Vec<u64>,
+    /// Of those that came from the cache.
+    cached: Vec<u64>,
+    /// Of answers of origins.
+    origin: Vec<u64>,
 }
 
 /// A site.
@@ -213,6 +227,7 @@ fn event(conf: &Arc<Conf>, shared: &Arc<Shared>) -> Event {
             current: connections.current(),
         },
         origin,
+        times: times(shared),
         zones: api::zone_reports(&scene),
         sites,
         sites_left_out,
@@ -228,6 +243,29 @@ fn event(conf: &Arc<Conf>, shared: &Arc<Shared>) -> Event {
                 .collect(),
         },
         lost_lines: lost.file + lost.queue + lost.syslog,
+    }
+}
+
+fn times(shared: &Shared) -> Times {
+    let (mut all, mut cached, mut origin) = (
+        Histogram::default(),
+        Histogram::default(),
+        Histogram::default(),
+    );
+    for (status, times) in STATUSES.into_iter().zip(shared.times.answers()) {
+        all.add(&times.first_byte);
+        if stats::FROM_CACHE.contains(&status) {
+            cached.add(&times.first_byte);
+        }
+    }
+    for times in shared.times.exchanges() {
+        origin.add(&times.header);
+    }
+    Times {
+        bounds_us: &BOUNDS_US,
+        first_byte: all.buckets.to_vec(),
+        cached: cached.buckets.to_vec(),
+        origin: origin.buckets.to_vec(),
     }
 }
 
