@@ -15,12 +15,15 @@
 //!    under a lock.
 //! 4. While segments are loaded, an entry that is removed leaves a grave: an older record of its
 //!    key that is loaded later does not come back.
+//! 5. An entry that is looked up while segments are loaded stands behind all that were not loaded
+//!    yet, so that nothing newer of its key can be among them.
 //!
 //! It does not know how records look, and reads no files.
 
 mod slot;
 mod table;
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use hashbrown::HashMap;
@@ -163,6 +166,9 @@ pub(crate) struct UseTime {
 /// All shards.
 pub(crate) struct Index {
     shards: Box<[RwLock<Shard>]>,
+    /// While segments are loaded: what stands before this one may have been replaced or removed in
+    /// one that was not loaded yet.
+    shown_from: AtomicU32,
     memory: Arc<Memory>,
     holdings: Arc<Holdings>,
 }
@@ -184,6 +190,7 @@ impl Index {
         };
         Self {
             shards: (0..SHARDS).map(|_| shard()).collect(),
+            shown_from: AtomicU32::new(0),
             memory,
             holdings,
         }
@@ -203,6 +210,10 @@ impl Index {
             if slot.used < time.oldest || slot.is_grave() {
                 return None;
             }
+            // INVARIANT 5.
+            if shard.is_loading && slot.place().segment < self.shown_from.load(Ordering::Acquire) {
+                return None;
+            }
             cell.touch(time.now);
             if slot.is_in_flight()
                 && let Some(entry) = shard.flights.get(key)
@@ -215,6 +226,16 @@ impl Index {
             Some(stored) => Some(Found::Kept(stored)),
             None => Some(Found::Stored(slot)),
         }
+    }
+
+    /// The segment whose entries are looked up, as all behind it, while segments are loaded.
+    pub(crate) fn shown_from(&self) -> u32 {
+        self.shown_from.load(Ordering::Acquire)
+    }
+
+    /// Entries that stand before a segment are not looked up, as long as segments are loaded.
+    pub(crate) fn show_from(&self, segment: u32) {
+        self.shown_from.store(segment, Ordering::Release);
     }
 
     /// The slot of an entry; marks nothing.

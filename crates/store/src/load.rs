@@ -33,7 +33,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::disk::format::{FOOTER, Kind, ROW, Row, SEGMENT_HEADER};
 use crate::disk::reader::Found;
-use crate::disk::segment::{Load, Place, Segment, SegmentSites};
+use crate::disk::segment::{Load, Log, Place, Segment, SegmentSites};
 use crate::health::Tried;
 use crate::index::Slot;
 use crate::lock::lock;
@@ -173,6 +173,7 @@ impl Inner {
             state.left = threads.max(1);
             state.is_much = threads > 0;
         }
+        self.hide_unloaded();
         if threads == 0 {
             self.load_all();
             return Ok(());
@@ -440,9 +441,26 @@ impl Inner {
     }
 
     pub(crate) fn set_load(&self, id: u32, load: Load) {
-        if let Some(segment) = lock(&self.disk.log).segments.get_mut(&id) {
+        let mut log = lock(&self.disk.log);
+        if let Some(segment) = log.segments.get_mut(&id) {
             segment.load = load;
         }
+        self.show_loaded(&log);
+    }
+
+    /// Lets be found what stands behind all that was not loaded yet (INVARIANT 5 of the index).
+    fn show_loaded(&self, log: &Log) {
+        let shown = self.index.shown_from();
+        let mut before = log.segments.range(..shown).rev();
+        let missing = before.find(|(_, segment)| segment.load != Load::Loaded);
+        self.index.show_from(missing.map_or(0, |(id, _)| id + 1));
+    }
+
+    /// Hides all that stands before the newest segment that was not loaded yet.
+    fn hide_unloaded(&self) {
+        let log = lock(&self.disk.log);
+        self.index.show_from(u32::MAX);
+        self.show_loaded(&log);
     }
 
     /// The disk did not give a segment.

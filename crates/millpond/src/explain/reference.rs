@@ -271,6 +271,6 @@ mod tests {
                 entry.name
             );
         }
-        assert_eq!(document("metrics"), None);
+        assert_eq!(document("tenets"), None);
     }
 }
