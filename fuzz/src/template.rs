@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use millpond_conf::{LoadOptions, ParseContext, Part, Span, Template, load_text};
+use millpond_proxy::cache::site::SiteNumbers;
 use millpond_proxy::clock;
 use millpond_proxy::downstream::Downstream;
 use millpond_proxy::downstream::address::Address;
@@ -107,6 +108,7 @@ fn evaluate(template: &Template, conf: Arc<Conf>, head: RequestHead) {
         index: 0,
         shared: Arc::new(Shared::default()),
         idle_peers: IdlePeers::default(),
+        site_numbers: SiteNumbers::default(),
     });
     let down = Rc::new(downstream(
         OwnedFd::from(ours),
