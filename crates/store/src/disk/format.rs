@@ -709,6 +709,8 @@ impl Footer {
         let sites_len = fields.u32()?;
         fields.u32()?;
         let (rows_sum, sites_sum) = (fields.u64()?, fields.u64()?);
+        // Without a table the sum is none, whatever stands there.
+        let sites_sum = if sites_len == 0 { 0 } else { sites_sum };
         let lens = [tail, rows_len, sites_len, FOOTER];
         let end: u64 = lens.into_iter().map(u64::from).sum();
         (end <= u64::from(size) && tail >= SEGMENT_HEADER).then_some(Self {
