@@ -22,6 +22,7 @@
 //! It never waits for the disk.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use xxhash_rust::xxh3::Xxh3;
@@ -141,7 +142,7 @@ impl Writer {
         let _open = read(&inner.door);
         let appended = self.admit(data);
         if let Err(why) = appended {
-            self.fill.fail(why);
+            self.give_up(why);
         }
         appended
     }
@@ -177,9 +178,18 @@ impl Writer {
                 self.is_finished = true;
                 self.fill.end(ViewState::Complete);
             }
-            Err(why) => self.fill.fail(*why),
+            Err(why) => self.give_up(*why),
         }
         published
+    }
+
+    /// Abandons the fill; counted, if it is the zone that could not take it.
+    fn give_up(&self, why: NotStored) {
+        use NotStored::{Disk, Full, QueueFull, TooLarge};
+        if self.fill.fail(why) && matches!(why, Disk | Full | QueueFull | TooLarge) {
+            let counter = &self.inner.counters.not_stored;
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Ends the fill without making an entry: who reads along gets the whole body, and nobody else
@@ -188,7 +198,8 @@ impl Writer {
         let inner = Arc::clone(&self.inner);
         let _open = read(&inner.door);
         if let Err(why) = self.check() {
-            return self.fill.fail(why);
+            self.fill.fail(why);
+            return;
         }
         self.end_detached();
     }

@@ -191,10 +191,16 @@ impl Fill {
         self.drained.notify_waiters();
     }
 
-    /// Notes that nothing more can be written; what is in memory stays there.
-    pub(crate) fn fail(&self, why: NotStored) {
-        self.state().failed.get_or_insert(why);
+    /// Notes that nothing more can be written; what is in memory stays there. Whether that is new.
+    pub(crate) fn fail(&self, why: NotStored) -> bool {
+        let is_new = {
+            let mut state = self.state();
+            let is_new = state.failed.is_none();
+            state.failed.get_or_insert(why);
+            is_new
+        };
         self.end(ViewState::Abandoned(why));
+        is_new
     }
 
     /// Bytes published.

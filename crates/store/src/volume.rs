@@ -154,7 +154,7 @@ pub struct Usage {
     pub corrupt: u64,
     /// Entries lost because the disk refused to write them.
     pub lost: u64,
-    /// Fills refused at their beginning.
+    /// Fills that the zone did not take, at their beginning or on the way.
     pub not_stored: u64,
     /// Those of them that were asked for only once.
     pub asked_once: u64,

@@ -812,7 +812,9 @@ fn full_queue_refuses_and_recovers() {
     }
     zone.flush();
     store(&zone, "after", &body(60_000, 1)).expect("stored");
+    // Each is counted once, wherever in it the queue was full.
     assert!(refused < 51);
+    assert_eq!(zone.usage().not_stored, refused);
 }
 
 #[test]

@@ -285,7 +285,7 @@ pub struct LiveReport {
     pub corrupt: u64,
     /// Entries lost because the disk refused to write them.
     pub lost: u64,
-    /// Fills refused at their beginning.
+    /// Fills that the zone did not take, at their beginning or on the way.
     pub not_stored: u64,
     /// Bytes written.
     pub written_bytes: u64,
