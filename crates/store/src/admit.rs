@@ -48,6 +48,8 @@ pub(crate) const EXTENT: u64 = 256 << 10;
 const MAX_SLICE: u64 = 1 << 20;
 /// How far a fill may run ahead of the disk.
 const WINDOW: u64 = 4 << 20;
+/// The same while much waits for the disk. Above what one waits for before it has a place.
+const NARROW_WINDOW: u64 = 2 * EXTENT;
 /// How often a reservation may find its segment taken by others before it gives up.
 const MAX_ATTEMPTS: usize = 8;
 
@@ -152,9 +154,15 @@ impl Writer {
         self.fill.backlog()
     }
 
-    /// Waits until the fill is less than 4 MiB ahead of the disk, or has failed.
+    /// Waits until the fill is less than 4 MiB ahead of the disk, or has failed. If much waits for
+    /// the disk, also of others, it is less, so that what was begun can be stored to its end.
     pub async fn room(&self) {
-        self.fill.room(WINDOW).await;
+        let queue = &self.inner.disk.queue;
+        let window = || match queue.is_half_full() {
+            true => NARROW_WINDOW,
+            false => WINDOW,
+        };
+        self.fill.room(window).await;
     }
 
     /// A reader of this fill.

@@ -300,12 +300,12 @@ impl Fill {
         regions
     }
 
-    /// Waits until the backlog is below `window`, or the fill has ended.
-    pub(crate) async fn room(&self, window: u64) {
+    /// Waits until the backlog is below `window` as it is at that moment, or the fill has ended.
+    pub(crate) async fn room(&self, window: impl Fn() -> u64) {
         loop {
             let mut drained = std::pin::pin!(self.drained.notified());
             drained.as_mut().enable();
-            if self.backlog() < window || self.needs_its_writer() {
+            if self.backlog() < window() || self.needs_its_writer() {
                 return;
             }
             drained.await;

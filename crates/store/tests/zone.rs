@@ -659,6 +659,7 @@ fn corrupt_record_is_a_miss_a_counter_and_one_event() {
     assert_eq!(zone.usage().corrupt, 1);
     assert_eq!(bench.events().len(), 1);
     // Neither the corrupt entry nor the one that it had replaced comes back.
+    zone.flush();
     let copy = bench.dir.path().join("copy");
     copy_dir(&conf.path, &copy);
     let crashed = bench.open(ZoneConf {
@@ -960,6 +961,8 @@ fn entry_removed_without_room_for_a_tombstone_does_not_come_back() {
     }
     let view = writer.view();
     let removed = zone.remove(&key("a"));
+    // From then on it outlives the process.
+    zone.flush();
     let copy = bench.dir.path().join("copy");
     copy_dir(&conf.path, &copy);
     assert!(removed && !zone.peek(&key("a")));

@@ -141,6 +141,11 @@ impl Queue {
         state.bytes == 0 || state.bytes + size <= self.limit
     }
 
+    /// Whether the disk is behind by so much that fills should not run ahead of it.
+    pub(crate) fn is_half_full(&self) -> bool {
+        lock(&self.state).bytes > self.limit / 2
+    }
+
     /// Counts bytes that wait from now on.
     pub(crate) fn charge(&self, size: u64) {
         lock(&self.state).bytes += size;
