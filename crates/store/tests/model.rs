@@ -46,7 +46,7 @@ use read::read;
 
 const KEYS: u64 = 24;
 const OPERATIONS: usize = 200;
-const SEEDS: Range<u64> = 0..100;
+const SEEDS: Range<u64> = 0..200;
 
 impl Random {
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {
