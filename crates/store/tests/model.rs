@@ -629,6 +629,7 @@ impl Run {
             1 => self.sync(),
             _ => {}
         }
+        let evicted = self.zone.usage().evicted;
         let certain = self.certain(crash);
         let was_hasty = crash == Crash::Loss && self.zone.usage().hasty > self.hasty;
         let is_untroubled = self.is_untroubled() && !was_hasty;
@@ -636,6 +637,9 @@ impl Run {
         self.open_sockets(crash);
         self.open.clear();
         self.zone.close();
+        // The disk thread may still have made space for what was asked for before.
+        let has_evicted = self.zone.usage().evicted > evicted;
+        let is_untroubled = is_untroubled && !has_evicted;
         if crash == Crash::Loss {
             (self.held, self.views) = (Vec::new(), Vec::new());
             self.io.lose().expect("what was not synced is lost");
