@@ -164,6 +164,18 @@ pub struct Held {
     pub body_bytes: u64,
 }
 
+impl Departed {
+    /// Adds what else is gone.
+    pub fn add(&mut self, other: &Self) {
+        self.evicted += other.evicted;
+        self.swept += other.swept;
+        self.removed += other.removed;
+        self.replaced += other.replaced;
+        self.corrupt += other.corrupt;
+        self.lost += other.lost;
+    }
+}
+
 impl From<[u64; REASONS]> for Departed {
     fn from([evicted, swept, removed, replaced, corrupt, lost]: [u64; REASONS]) -> Self {
         Self {

@@ -70,6 +70,22 @@ pub struct Metric {
     pub(crate) read: fn(&Facts, &mut Samples<'_>),
 }
 
+/// A line of a table of metrics.
+const fn metric(
+    name: &'static str,
+    kind: Kind,
+    labels: &'static [&'static str],
+    (doc, read): (&'static str, fn(&Facts, &mut Samples<'_>)),
+) -> Metric {
+    Metric {
+        name,
+        kind,
+        labels,
+        doc,
+        read,
+    }
+}
+
 /// Whose names metrics have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Names {

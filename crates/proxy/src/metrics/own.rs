@@ -8,7 +8,7 @@ use super::facts::{
     DISK_STATES, Facts, PEER_STATES, PeerFacts, SiteFacts, ZoneFacts, disk_state, lost_lines,
 };
 use super::text::{Number, Samples};
-use super::{Kind, Metric};
+use super::{Kind, Metric, metric};
 use crate::stats::STATUSES;
 use crate::stats::peer::TimeCount;
 use crate::stats::site::SiteCount;
@@ -17,21 +17,6 @@ use crate::stats::times::{AnswerTimes, ExchangeTimes, Histogram, RESULTS};
 use crate::upstream::trace::Why;
 
 use Kind::{Counter, Gauge, Info, Summary};
-
-const fn metric(
-    name: &'static str,
-    kind: Kind,
-    labels: &'static [&'static str],
-    (doc, read): (&'static str, fn(&Facts, &mut Samples<'_>)),
-) -> Metric {
-    Metric {
-        name,
-        kind,
-        labels,
-        doc,
-        read,
-    }
-}
 
 /// The metrics, in the order of the page.
 #[rustfmt::skip]

@@ -9,27 +9,12 @@
 
 use super::facts::{Facts, PEER_STATES, PeerFacts, ZoneFacts};
 use super::text::Samples;
-use super::{Kind, Metric};
+use super::{Kind, Metric, metric};
 use crate::stats::Count;
 use crate::stats::responses::ResponseCount;
 use crate::stats::status_zone::ZoneCount;
 
 use Kind::{Counter, Gauge};
-
-const fn metric(
-    name: &'static str,
-    kind: Kind,
-    labels: &'static [&'static str],
-    (doc, read): (&'static str, fn(&Facts, &mut Samples<'_>)),
-) -> Metric {
-    Metric {
-        name,
-        kind,
-        labels,
-        doc,
-        read,
-    }
-}
 
 const SERVER: &[&str] = &["server_zone"];
 const SERVER_CODE: &[&str] = &["server_zone", "code"];

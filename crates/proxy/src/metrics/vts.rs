@@ -9,27 +9,12 @@
 use super::facts::{Facts, ZoneFacts};
 use super::plus::{answers, classes, written};
 use super::text::{Samples, seconds};
-use super::{Kind, Metric};
+use super::{Kind, Metric, metric};
 use crate::stats::peer::TimeCount;
 use crate::stats::responses::ResponseCount;
 use crate::stats::times::Histogram;
 
 use Kind::{Counter, Gauge};
-
-const fn metric(
-    name: &'static str,
-    kind: Kind,
-    labels: &'static [&'static str],
-    (doc, read): (&'static str, fn(&Facts, &mut Samples<'_>)),
-) -> Metric {
-    Metric {
-        name,
-        kind,
-        labels,
-        doc,
-        read,
-    }
-}
 
 /// The host that stands for all.
 const ALL: &str = "*";

@@ -36,33 +36,17 @@ impl Sites {
     }
 }
 
-/// Adds the cells of a row to what is known.
-pub(super) fn add(to: &mut Departed, row: &[u64]) {
+/// What the cells of a row say.
+pub(super) fn of_row(row: &[u64]) -> Departed {
     let cell = |index: usize| row.get(FIRST + index).copied().unwrap_or(0);
-    to.evicted += cell(0);
-    to.swept += cell(1);
-    to.removed += cell(2);
-    to.replaced += cell(3);
-    to.corrupt += cell(4);
-    to.lost += cell(5);
-}
-
-/// Adds what left of another site.
-pub(super) fn add_other(to: &mut Departed, other: &Departed) {
-    let Departed {
-        evicted,
-        swept,
-        removed,
-        replaced,
-        corrupt,
-        lost,
-    } = other;
-    to.evicted += evicted;
-    to.swept += swept;
-    to.removed += removed;
-    to.replaced += replaced;
-    to.corrupt += corrupt;
-    to.lost += lost;
+    Departed {
+        evicted: cell(0),
+        swept: cell(1),
+        removed: cell(2),
+        replaced: cell(3),
+        corrupt: cell(4),
+        lost: cell(5),
+    }
 }
 
 fn cells(departed: &Departed) -> [u64; COUNT] {

@@ -144,7 +144,7 @@ impl SiteCount {
         self.asked += cell(ASKED);
         self.shares.cache += cell(FROM_CACHE);
         self.shares.origin += cell(FROM_ORIGIN);
-        departed::add(&mut self.departed, cells);
+        self.departed.add(&departed::of_row(cells));
     }
 
     /// Adds what was counted for another site.
@@ -166,7 +166,7 @@ impl SiteCount {
         self.asked += asked;
         self.shares.cache += shares.cache;
         self.shares.origin += shares.origin;
-        departed::add_other(&mut self.departed, departed);
+        self.departed.add(departed);
     }
 
     /// Every status with its count.
