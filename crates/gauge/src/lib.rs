@@ -14,7 +14,7 @@
 //! | [`module`] | what users do |
 //! | [`report`] | what came of it |
 //! | `compare` | two servers in turn on one configuration |
-//! | `command` | the command line |
+//! | `command`, `unit` | the command line |
 //!
 //! It knows nothing of the server that it judges but HTTP, and imports none of its code.
 
@@ -27,5 +27,6 @@ pub mod module;
 pub mod origin;
 pub mod report;
 pub mod resource;
+mod unit;
 
 pub use command::run;

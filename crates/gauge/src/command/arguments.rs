@@ -10,6 +10,7 @@ use crate::load::Load;
 use crate::module::{Kind, Knobs};
 use crate::origin::OriginConf;
 use crate::report::Limit;
+use crate::unit;
 
 /// Loads, verifies and compares caching HTTP proxies.
 ///
@@ -267,12 +268,9 @@ fn duration(text: &str) -> Result<Duration, String> {
         ("m", 60.0),
         ("h", 3600.0),
     ];
-    let unit = units
-        .iter()
-        .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)));
     let wrong = || format!("{text}: wanted a time with its unit, as 500ms or 2s");
-    let (number, factor) = unit.ok_or_else(wrong)?;
-    let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+    let (number, factor) = unit::split(text, &units).ok_or_else(wrong)?;
+    let number: f64 = number.parse().map_err(|_| wrong())?;
     Duration::try_from_secs_f64(number * factor).map_err(|_| wrong())
 }
 
@@ -280,10 +278,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 fn size(text: &str) -> Result<u64, String> {
     let lower = text.to_ascii_lowercase();
     let units = [("k", 10), ("m", 20), ("g", 30)];
-    let unit = units
-        .iter()
-        .find_map(|(unit, shift)| Some((lower.strip_suffix(unit)?, *shift)));
-    let (number, shift) = unit.unwrap_or((&lower, 0));
+    let (number, shift) = unit::split(&lower, &units).unwrap_or((&lower, 0));
     let number: Option<u64> = number.trim().parse().ok();
     let size = number.and_then(|number| number.checked_mul(1 << shift));
     size.ok_or_else(|| format!("{text}: wanted a number of bytes, as 100, 64k or 1m"))

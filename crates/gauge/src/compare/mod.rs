@@ -67,23 +67,24 @@ fn side(wanted: &CompareArguments, command: &str) -> Result<Report> {
     let load = wanted.load.load();
     let origin = Origin::start(wanted.origin.conf(load.seed))?;
     let server = Server::start(wanted, command, origin.address())?;
-    let module = Arc::new(Module::new(
-        wanted.load.module,
-        wanted.load.knobs("gauge".to_owned()),
-    ));
+    let mut origin = Some(origin);
     let target = wanted
         .load
         .target(server.address(), server.address().to_string());
-    let mut shared = Arc::new(Shared::new(target.clone(), Some(origin), load.clone()));
+    let share = |origin| Arc::new(Shared::new(target.clone(), origin, load.clone()));
+    let module = || {
+        Arc::new(Module::new(
+            wanted.load.module,
+            wanted.load.knobs("gauge".to_owned()),
+        ))
+    };
     if wanted.warm {
-        measure(&shared, &module, true)?;
-        let module = Module::new(wanted.load.module, wanted.load.knobs("gauge".to_owned()));
+        let warming = share(origin.take());
+        measure(&warming, &module(), true)?;
         // Nobody else has it any more: the users are gone.
-        let origin = Arc::into_inner(shared).and_then(|shared| shared.origin);
-        shared = Arc::new(Shared::new(target, origin, load));
-        return measured(wanted, &server, &shared, &Arc::new(module));
+        origin = Arc::into_inner(warming).and_then(|shared| shared.origin);
     }
-    measured(wanted, &server, &shared, &module)
+    measured(wanted, &server, &share(origin), &module())
 }
 
 fn measured(

@@ -3,11 +3,8 @@
 use std::str::FromStr;
 
 use super::Report;
-
-/// Names that a limit may have, for a message.
-const NAMES: &str = "ttfb, total or behind with .p50 .p90 .p99 .p99.9 .max .mean; requests, rate, \
-                     bytes, throughput, faults, hit_ratio, origin.requests, origin.bytes; and of a \
-                     server that was started: server.cpu_us, .memory, .growth, .disk, .written";
+use super::figure::{self, Figure};
+use crate::unit;
 
 /// Which side of a bound is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,32 +46,16 @@ impl FromStr for Limit {
             _ => return Err(format!("{text}: wanted NAME > NUMBER or NAME < NUMBER")),
         };
         let name = text[..at].trim().to_owned();
-        let is_time =
-            name.starts_with("ttfb.") || name.starts_with("total.") || name.starts_with("behind.");
-        let figures = ["p50", "p90", "p99", "p99.9", "max", "mean"];
-        let plain = [
-            "requests",
-            "rate",
-            "bytes",
-            "throughput",
-            "faults",
-            "hit_ratio",
-            "origin.requests",
-            "origin.bytes",
-            "server.cpu_us",
-            "server.memory",
-            "server.growth",
-            "server.disk",
-            "server.written",
-        ];
-        let figure = name.split_once('.').map_or("", |(_, figure)| figure);
-        if !(is_time && figures.contains(&figure) || plain.contains(&name.as_str())) {
-            return Err(format!("{name}: no such figure; there are {NAMES}"));
-        }
+        let Some(found) = figure::find(&name) else {
+            return Err(format!(
+                "{name}: no such figure; there are {}",
+                figure::names()
+            ));
+        };
         let value = text[at + 1..].trim();
-        let bound = match is_time {
-            true => micros(value),
-            false => plain_number(value),
+        let bound = match found {
+            Figure::Time(..) => micros(value),
+            Figure::Plain(_) => plain_number(value),
         };
         Ok(Self {
             text: text.trim().to_owned(),
@@ -87,11 +68,8 @@ impl FromStr for Limit {
 
 /// A time in microseconds.
 fn micros(text: &str) -> Option<f64> {
-    let units = [("us", 1.0), ("ms", 1e3), ("s", 1e6)];
-    let (number, factor) = units
-        .iter()
-        .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)))?;
-    let number: f64 = number.trim().parse().ok()?;
+    let (number, factor) = unit::split(text, &[("us", 1.0), ("ms", 1e3), ("s", 1e6)])?;
+    let number: f64 = number.parse().ok()?;
     Some(number * factor).filter(|micros| micros.is_finite())
 }
 
@@ -103,11 +81,8 @@ fn plain_number(text: &str) -> Option<f64> {
         ("m", 1024.0 * 1024.0),
         ("g", 1024.0 * 1024.0 * 1024.0),
     ];
-    let unit = units
-        .iter()
-        .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)));
-    let (number, factor) = unit.unwrap_or((text, 1.0));
-    let number: f64 = number.trim().parse().ok()?;
+    let (number, factor) = unit::split(text, &units).unwrap_or((text, 1.0));
+    let number: f64 = number.parse().ok()?;
     Some(number * factor).filter(|number| number.is_finite())
 }
 

@@ -1,9 +1,11 @@
 //! What came of a run: as a table, as JSON, as a page, and against limits.
 //!
+//! - `figure` – the figures by name
 //! - `limit` – `ttfb.p99 > 5ms`
 //! - `table` – for a terminal
 //! - `page` – one file of HTML with charts
 
+mod figure;
 mod limit;
 mod page;
 mod table;
@@ -59,19 +61,6 @@ impl Times {
                 .map(|step| (quantile(step), at(quantile(step))))
                 .collect(),
         }
-    }
-
-    /// The figure of that name.
-    fn figure(&self, name: &str) -> Option<f64> {
-        Some(match name {
-            "p50" => self.p50 as f64,
-            "p90" => self.p90 as f64,
-            "p99" => self.p99 as f64,
-            "p99.9" => self.p999 as f64,
-            "max" => self.max as f64,
-            "mean" => self.mean,
-            _ => return None,
-        })
     }
 }
 
@@ -167,35 +156,8 @@ impl Report {
         hits as f64 / self.requests.max(1) as f64
     }
 
-    /// The figure of that name: times in microseconds.
+    /// The figure of that name: times in microseconds. None if there is none in this run.
     pub fn figure(&self, name: &str) -> Option<f64> {
-        if let Some((times, figure)) = name.split_once('.') {
-            let times = match times {
-                "ttfb" => Some(&self.ttfb),
-                "total" => Some(&self.total),
-                "behind" => self.behind.as_ref(),
-                _ => None,
-            };
-            if let Some(times) = times {
-                return times.figure(figure);
-            }
-        }
-        let (origin, server) = (self.origin.as_ref(), self.server.as_ref());
-        Some(match name {
-            "requests" => self.requests as f64,
-            "rate" => self.requests as f64 / self.seconds.max(1e-9),
-            "bytes" => self.bytes as f64,
-            "throughput" => self.bytes as f64 / self.seconds.max(1e-9),
-            "faults" => self.faults.values().map(|faults| faults.count).sum::<u64>() as f64,
-            "hit_ratio" => self.hit_ratio(),
-            "origin.requests" => origin?.requests as f64,
-            "origin.bytes" => origin?.body_bytes as f64,
-            "server.cpu_us" => server?.cpu_us,
-            "server.memory" => server?.memory as f64,
-            "server.growth" => server?.growth as f64,
-            "server.disk" => server?.disk as f64,
-            "server.written" => server?.written as f64,
-            _ => return None,
-        })
+        figure::find(name).and_then(|figure| figure.of(self))
     }
 }
