@@ -99,7 +99,7 @@ impl Inner {
 
     /// A pass.
     fn scrub(&self) {
-        let _running = Running(self);
+        let running = Running(self);
         let began_ms = self.clock.now();
         {
             let mut state = lock(&self.scrub);
@@ -118,7 +118,10 @@ impl Inner {
             }
             self.is_scrubbed()
         });
-        self.end_scrub(began_ms, &verified);
+        self.count_scrub(&verified);
+        // Who is told of the end of a pass finds that it does not run any more.
+        drop(running);
+        self.tell_scrub(began_ms, &verified);
     }
 
     /// INVARIANT 3.
@@ -131,24 +134,27 @@ impl Inner {
         bytes.saturating_add(self.index.count().saturating_mul(ENTRY_COST))
     }
 
-    fn end_scrub(&self, began_ms: u64, verified: &Verified) {
+    fn count_scrub(&self, verified: &Verified) {
         let now_ms = self.clock.now();
-        {
-            let mut state = lock(&self.scrub);
-            state.corrupt += verified.corrupt;
-            state.unread += verified.unread;
-            if verified.is_complete {
-                state.ended_ms = now_ms;
-                state.passes += 1;
-            }
-        }
+        let mut state = lock(&self.scrub);
+        state.corrupt += verified.corrupt;
+        state.unread += verified.unread;
         if verified.is_complete {
-            self.report(&Event::Scrubbed {
-                dir: self.disk.dir.display().to_string(),
-                verified: *verified,
-                s: now_ms.saturating_sub(began_ms) / 1000,
-            });
+            state.ended_ms = now_ms;
+            state.passes += 1;
         }
+    }
+
+    fn tell_scrub(&self, began_ms: u64, verified: &Verified) {
+        if !verified.is_complete {
+            return;
+        }
+        let now_ms = self.clock.now();
+        self.report(&Event::Scrubbed {
+            dir: self.disk.dir.display().to_string(),
+            verified: *verified,
+            s: now_ms.saturating_sub(began_ms) / 1000,
+        });
     }
 }
 
