@@ -1,10 +1,11 @@
 //! The purges of a zone that were acknowledged last, for people who look.
 //!
-//! Kept in memory only, since the process opened the zone; what is in force is in the book.
+//! Kept in memory only, since the process opened the zone; what is in force is in the book. How
+//! many there were of each kind is counted along.
 //!
 //! 1. There are at most [`RECENT_MAX`], and each has at most [`WHAT_MAX`] bytes of text.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -34,14 +35,24 @@ pub struct RecentPurge {
 /// The last purges.
 #[derive(Debug, Default)]
 pub struct RecentPurges {
-    list: Mutex<VecDeque<RecentPurge>>,
+    noted: Mutex<Noted>,
+}
+
+#[derive(Debug, Default)]
+struct Noted {
+    list: VecDeque<RecentPurge>,
+    /// There are some seven kinds, and two modes.
+    totals: BTreeMap<(&'static str, &'static str), u64>,
 }
 
 impl RecentPurges {
     pub(crate) fn note(&self, target: &Target, mode: Mode, (serial, at_ms): (u64, u64)) {
         let mut what = target.text();
         what.truncate(WHAT_MAX);
-        let mut list = self.lock();
+        let mut noted = self.lock();
+        let kind = (target.kind(), mode.word());
+        *noted.totals.entry(kind).or_default() += 1;
+        let list = &mut noted.list;
         if list.len() >= RECENT_MAX {
             list.pop_front();
         }
@@ -56,11 +67,18 @@ impl RecentPurges {
 
     /// The last ones, the newest first.
     pub fn list(&self) -> Vec<RecentPurge> {
-        self.lock().iter().rev().cloned().collect()
+        self.lock().list.iter().rev().cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<RecentPurge>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    /// How many there were of each kind and mode.
+    pub fn totals(&self) -> Vec<((&'static str, &'static str), u64)> {
+        let noted = self.lock();
+        let totals = noted.totals.iter();
+        totals.map(|(kind, count)| (*kind, *count)).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -79,5 +97,6 @@ mod tests {
         assert_eq!(list.len(), RECENT_MAX);
         assert_eq!((list[0].serial, list[0].at_ms), (103, 1030));
         assert_eq!((list[0].kind, list[0].what.len()), ("prefix", WHAT_MAX));
+        assert_eq!(purges.totals(), [(("prefix", "soft"), 103)]);
     }
 }

@@ -33,6 +33,16 @@ pub enum Mode {
     Soft,
 }
 
+impl Mode {
+    /// It in a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Mode::Hard => "hard",
+            Mode::Soft => "soft",
+        }
+    }
+}
+
 /// What is purged, as it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {

@@ -98,10 +98,7 @@ impl Order {
 
     /// How, in a word.
     pub(crate) fn mode_word(&self) -> &'static str {
-        match self.mode {
-            Mode::Hard => "hard",
-            Mode::Soft => "soft",
-        }
+        self.mode.word()
     }
 }
 
