@@ -14,6 +14,7 @@ pub mod departed;
 pub mod ledger;
 pub mod missing;
 pub mod peer;
+pub mod resets;
 pub mod responses;
 pub mod site;
 pub mod site_info;

@@ -28,6 +28,7 @@ use crate::stats::cache_zone::CacheZones;
 use crate::stats::connections::ConnectionCounters;
 use crate::stats::ledger::LedgerKeeper;
 use crate::stats::missing::MissingUrls;
+use crate::stats::resets::Resets;
 use crate::stats::site::Sites;
 use crate::stats::site_info::SiteInfo;
 use crate::stats::status_zone::StatusZones;
@@ -41,6 +42,8 @@ pub struct Shared {
     pub connections: ConnectionCounters,
     /// The configuration that was taken last.
     pub loads: Loads,
+    /// What the API does not tell any more.
+    pub resets: Resets,
     /// Requests that the API answers beside the workers.
     pub api_places: Arc<AtomicUsize>,
     /// Open cache zones.
@@ -73,8 +76,25 @@ pub struct Loads(Mutex<Load>);
 struct Load {
     count: u64,
     at_ms: i64,
+    /// Attempts that changed nothing.
+    failures: u64,
+    /// Whether the last attempt was one of them.
+    has_failed: bool,
     /// Tells whether another one is meant.
     conf: Weak<Conf>,
+}
+
+/// How the last attempt to take a configuration ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LastLoad {
+    /// Whether it was taken.
+    pub is_taken: bool,
+    /// When one was last taken, milliseconds since 1970.
+    pub taken_ms: i64,
+    /// How many were taken.
+    pub taken: u64,
+    /// How many were not.
+    pub failed: u64,
 }
 
 impl Loads {
@@ -87,8 +107,28 @@ impl Loads {
         *load = Load {
             count: load.count + 1,
             at_ms: clock::now_ms(),
+            failures: load.failures,
+            has_failed: false,
             conf: Arc::downgrade(conf),
         };
+    }
+
+    /// Another configuration was to be taken, and was not.
+    pub fn note_failure(&self) {
+        let mut load = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        load.failures += 1;
+        load.has_failed = true;
+    }
+
+    /// How the last attempt ended.
+    pub fn outcome(&self) -> LastLoad {
+        let load = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        LastLoad {
+            is_taken: !load.has_failed,
+            taken_ms: load.at_ms,
+            taken: load.count,
+            failed: load.failures,
+        }
     }
 
     /// The number of the last one, from 1, and when it was taken, milliseconds since 1970.

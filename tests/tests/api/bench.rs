@@ -25,6 +25,7 @@ http {
         server %%ORIGIN%% weight=3 max_fails=2 max_conns=50;
         server 127.0.0.1:%%PORT_DEAD%% down;
     }
+    upstream fixed { server %%ORIGIN%%; }
     server {
         listen 127.0.0.1:%%PORT%%;
         server_name shop;

@@ -126,3 +126,65 @@ fn workers_and_connections_add_up() -> Result<()> {
     ensure!(each.sum::<Option<u64>>() == all.map(|all| all + 1));
     Ok(())
 }
+
+#[test]
+fn counters_begin_anew_where_that_is_allowed_and_metrics_go_on() -> Result<()> {
+    let bench = Bench::start()?;
+    for _ in 0..3 {
+        ensure!(bench.get("shop", "/pages/a")?.status == 200);
+        ensure!(bench.get("blog", "/")?.status == 200);
+    }
+    let paths = [
+        ("/9/http/server_zones/blog", "/requests"),
+        ("/9/http/location_zones/pages", "/requests"),
+        ("/9/http/caches/pond", "/hit/responses"),
+        ("/9/http/upstreams/farm", "/peers/0/requests"),
+        ("/9/connections", "/accepted"),
+        ("/9/http/requests", "/total"),
+    ];
+    let counted = |it: &serde_json::Value, member: &str| {
+        it.pointer(member).and_then(serde_json::Value::as_u64)
+    };
+    for (path, member) in paths {
+        let read = format!("/read{path}");
+        ensure!(bench.ask("DELETE", &read)?.status == 405, "{read}");
+        let before = bench.settles(path, |it| counted(it, member) > Some(0))?;
+        ensure!(counted(&before, member) > Some(0), "{before}");
+    }
+    bench.settles("/9/http/caches/pond", |it| it["hit"]["responses"] == 2)?;
+    bench.settles("/9/http/server_zones/blog", |it| {
+        it["responses"]["2xx"] == 3
+    })?;
+    bench.settles("/9/http/location_zones/pages", |it| {
+        it["responses"]["2xx"] == 3
+    })?;
+    for (path, member) in paths {
+        let response = bench.ask("DELETE", &format!("/api{path}"))?;
+        ensure!(response.status == 204 && response.body.is_empty(), "{path}");
+        // What asks is counted itself, as a connection and a request.
+        let after = bench.told(path)?;
+        let most = u64::from(member == "/accepted" || member == "/total") * 20;
+        ensure!(counted(&after, member) <= Some(most), "{path}: {after}");
+    }
+    ensure!(bench.get("blog", "/")?.status == 200);
+    let blog = bench.settles("/9/http/server_zones/blog", |it| {
+        it["responses"]["2xx"] == 1
+    })?;
+    ensure!(blog["requests"] == 1 && blog["processing"] == 0, "{blog}");
+    // Our own part counts on.
+    let all = bench.told("/millpond/1/")?;
+    ensure!(all["answers"]["HIT"]["requests"] == 2, "{all}");
+    for (path, status) in [
+        ("/9/http/server_zones/none", 404),
+        ("/9/http/server_zones", 405),
+        ("/9/nginx", 405),
+        ("/9/x", 404),
+        ("/9/processes", 204),
+        ("/9/workers/1", 204),
+        ("/9/workers/7", 404),
+    ] {
+        let response = bench.ask("DELETE", &format!("/api{path}"))?;
+        ensure!(response.status == status, "{path}: {}", response.status);
+    }
+    Ok(())
+}

@@ -6,6 +6,7 @@
 //! - `answers`: every answer of the document, in use
 //! - `counts`: counters against known traffic
 //! - `rights`: who may do what
+//! - `servers`: servers of groups, changed while they are asked
 //! - `own`: lists, fills and purges
 //! - `fuzz`: requests that the document describes, and many that it does not
 
@@ -16,3 +17,4 @@ mod fuzz;
 mod own;
 mod rights;
 mod schema;
+mod servers;

@@ -14,7 +14,8 @@ fn nothing_is_changed_where_writing_is_off() -> Result<()> {
         ("POST", format!("/read/{purge}"), 405),
         ("GET", format!("/api/{purge}"), 405),
         ("POST", format!("/closed/{purge}"), 403),
-        ("DELETE", "/api/9/http/requests".to_string(), 405),
+        ("DELETE", "/read/9/http/requests".to_string(), 405),
+        ("DELETE", format!("/api/{purge}"), 405),
         (
             "PATCH",
             "/read/9/http/upstreams/farm/servers/0".to_string(),

@@ -64,6 +64,8 @@ pub(crate) fn exchange_within(
     let verb = match ask.verb {
         Verb::Get => "GET",
         Verb::Post => "POST",
+        Verb::Patch => "PATCH",
+        Verb::Delete => "DELETE",
     };
     let target = query::join(&ask.segments, &ask.parameters);
     let request = format!("{verb} {target} HTTP/1.1\r\nHost: control\r\n\r\n");

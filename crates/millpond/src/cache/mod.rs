@@ -56,7 +56,7 @@ const USAGE: &str = "usage: millpond cache stat   [--sites]
                              | --tag TAG... | --all   [--soft] [--dry-run]
        millpond cache export [FILTER]... [--limit N] [-o FILE | --sqlite FILE]
        millpond cache sql    QUERY [FILTER]... [--csv] [--from FILE]
-       millpond why          URL [-H 'Name: value']...
+       millpond why          URL [--method METHOD] [-H 'Name: value']...
 options: -c FILE, -p PREFIX, -g DIRECTIVES, --zone NAME, --json
 filters: --site NAME, --host NAME, --prefix TEXT, --tag TAG, --older TIME, --newer TIME,
          --unused TIME, --larger SIZE, --smaller SIZE, --hits N, --no-hits, --status 404|4xx,

@@ -265,6 +265,10 @@ impl Options {
                 let field = value()?;
                 self.add("field", field);
             }
+            ("--method" | "-X", Command::Why) if !self.has("method") => {
+                let method = value()?.to_ascii_uppercase();
+                self.add("method", method.into());
+            }
             (_, command)
                 if command.has_subject() && !option.starts_with('-') && self.subject.is_none() =>
             {
@@ -454,6 +458,7 @@ mod tests {
             ("purge --all --dry-run", "type=all dry_run=1 "),
             ("purge /a", ""),
             ("why /a -H a:b", "field=a:b "),
+            ("why /a --method head -H a:b", "method=HEAD field=a:b "),
         ] {
             let options = parsed(line).unwrap();
             let parameters = options.parameters.iter();
@@ -506,6 +511,8 @@ mod tests {
             "why",
             "why a b",
             "why a --zone z",
+            "why a --method",
+            "why a --method HEAD --method GET",
             "show a -H b",
             "export --json",
             "export --sort size",

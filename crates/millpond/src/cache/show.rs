@@ -106,12 +106,17 @@ impl Page<'_> {
         self.output.line(&format!("  {label} {text}"))
     }
 
+    /// The site; some entries have none.
+    pub(super) fn site(&mut self, name: &str) -> Result<()> {
+        self.line("site", &plain(if name.is_empty() { "-" } else { name }))
+    }
+
     fn entry(&mut self, entry: &EntryReport) -> Result<()> {
         let title = self.paint.paint(Role::Title, &plain(&entry.key));
         self.output.line(&title)?;
         self.line("zone", &plain(&entry.zone))?;
         self.line("id", &entry.id)?;
-        self.line("site", &plain(&entry.site))?;
+        self.site(&entry.site)?;
         self.line("host", &plain(&entry.host))?;
         if !entry.tags.is_empty() {
             self.line("tags", &plain(&entry.tags.join(" ")))?;

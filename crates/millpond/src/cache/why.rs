@@ -2,7 +2,7 @@
 //!
 //! The process that serves is asked: its configuration counts, and only it knows what is being
 //! fetched and what was not stored a moment ago. `-H` gives the request fields, by which variants
-//! are told apart and keys may be made.
+//! are told apart and keys may be made, `--method` the method, by which caching is decided, too.
 
 use anyhow::{Result, bail};
 use millpond_proxy::clock;
@@ -59,7 +59,7 @@ fn tell(page: &mut Page<'_>, report: &WhyReport) -> Result<()> {
     };
     page.line("zone", &plain(&cache.zone))?;
     page.line("key", &plain(&cache.key))?;
-    page.line("site", &plain(&cache.site))?;
+    page.site(&cache.site)?;
     if let Some(entry) = &cache.entry {
         page.state(entry)?;
     }

@@ -70,8 +70,12 @@ const STRIDE_BYTES: u64 = 16 << 20;
 pub enum Verb {
     /// Something is asked.
     Get,
-    /// Something is told.
+    /// Something is told, or added.
     Post,
+    /// Something is changed.
+    Patch,
+    /// Something is removed, or begun anew.
+    Delete,
 }
 
 /// A request.
@@ -183,7 +187,7 @@ pub fn answer(scene: &Scene, ask: &Ask) -> Answer {
         (["disks"], Verb::Get) => reader.end().map(|()| disks(scene)),
         (["fills"], Verb::Get) => reader.end().map(|()| fills(scene)),
         (["purges"], Verb::Get) => reader.end().map(|()| purges(scene)),
-        ([] | ["why" | "sites" | "zones" | "disks" | "fills" | "purges"], Verb::Post) => {
+        ([] | ["why" | "sites" | "zones" | "disks" | "fills" | "purges"], _) => {
             Ok(report::problem(405, "the other method is meant"))
         }
         (["zones", name, rest @ ..], verb) => match find(scene, name) {
@@ -365,7 +369,7 @@ struct Listing {
 
 impl Listing {
     fn read(mut reader: Reader, now: i64) -> Result<Listing, String> {
-        let mut ago = |name| -> Result<Option<i64>, String> {
+        let mut ago = |name: &'static str| -> Result<Option<i64>, String> {
             let seconds = reader.number(name)?;
             let seconds = seconds.map(|it| i64::try_from(it).unwrap_or(i64::MAX));
             Ok(seconds.map(|it| now.saturating_sub(it)))
@@ -566,11 +570,12 @@ fn parse_id(text: &[u8]) -> Option<Key> {
 }
 
 fn purge(zone: &CacheZone, standing: &Standing, mut reader: Reader) -> Result<Answer, String> {
-    let kind = reader.text("type").ok_or("\"type\" must be there")?;
+    let kind = reader.text("type");
     let what = reader.text("what");
     let tags = reader.texts("tag");
     let (is_soft, is_dry_run) = (reader.is_on("soft"), reader.is_on("dry_run"));
     reader.end()?;
+    let kind = kind.ok_or("\"type\" must be there")?;
     let needs_what = !matches!(kind.as_ref(), b"all" | b"tag");
     if needs_what != what.is_some() {
         return Err("\"what\" must be there unless everything or tags are purged".to_string());

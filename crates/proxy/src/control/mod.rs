@@ -24,6 +24,8 @@
 
 pub mod api;
 mod connection;
+#[cfg(test)]
+mod document;
 pub mod holdings;
 pub mod plus;
 pub mod query;

@@ -1,7 +1,7 @@
 //! Parameters of the API: the query of a request, and values of it that are understood.
 //!
 //! A name may come once, and one that nobody knows is an error: a slip of the pen in a filter must
-//! not list, or purge, everything.
+//! not list, or purge, everything. The error tells the names that there are.
 
 use bytes::Bytes;
 use millpond_semantics::uri::{EscapeKind, escape, unescape};
@@ -61,28 +61,34 @@ fn escaped(bytes: &[u8]) -> String {
 #[derive(Debug)]
 pub(super) struct Reader {
     left: Parameters,
+    /// The names that were looked for.
+    known: Vec<&'static str>,
 }
 
 impl Reader {
     pub(super) fn new(parameters: &Parameters) -> Reader {
         Reader {
             left: parameters.clone(),
+            known: Vec::new(),
         }
     }
 
     /// The value of a name, if it is there.
-    pub(super) fn text(&mut self, name: &str) -> Option<Bytes> {
+    pub(super) fn text(&mut self, name: &'static str) -> Option<Bytes> {
+        if !self.known.contains(&name) {
+            self.known.push(name);
+        }
         let at = self.left.iter().position(|(known, _)| known == name)?;
         Some(self.left.remove(at).1)
     }
 
     /// All values of a name that may come more than once.
-    pub(super) fn texts(&mut self, name: &str) -> Vec<Bytes> {
+    pub(super) fn texts(&mut self, name: &'static str) -> Vec<Bytes> {
         std::iter::from_fn(|| self.text(name)).collect()
     }
 
     /// A number.
-    pub(super) fn number(&mut self, name: &str) -> Result<Option<u64>, String> {
+    pub(super) fn number(&mut self, name: &'static str) -> Result<Option<u64>, String> {
         let Some(text) = self.text(name) else {
             return Ok(None);
         };
@@ -94,7 +100,7 @@ impl Reader {
     }
 
     /// Whether a switch is on: it is there, and not `0`.
-    pub(super) fn is_on(&mut self, name: &str) -> bool {
+    pub(super) fn is_on(&mut self, name: &'static str) -> bool {
         self.text(name).is_some_and(|value| value.as_ref() != b"0")
     }
 
@@ -102,7 +108,13 @@ impl Reader {
     pub(super) fn end(self) -> Result<(), String> {
         match self.left.first() {
             None => Ok(()),
-            Some((name, _)) => Err(format!("unknown or repeated parameter \"{name}\"")),
+            Some((name, _)) => {
+                let known = match self.known.as_slice() {
+                    [] => "there are none".to_string(),
+                    names => format!("there are {}", names.join(", ")),
+                };
+                Err(format!("unknown or repeated parameter \"{name}\": {known}"))
+            }
         }
     }
 }
@@ -142,5 +154,12 @@ mod tests {
         assert_eq!(twice.number("a"), Ok(Some(1)));
         assert!(twice.end().is_err());
         assert_eq!(read("t=a&t=b").texts("t"), [&b"a"[..], b"b"]);
+        let mut slip = read("prefx=a");
+        assert_eq!((slip.text("prefix"), slip.text("site")), (None, None));
+        let said = slip.end().unwrap_err();
+        assert!(
+            said.ends_with("\"prefx\": there are prefix, site"),
+            "{said}"
+        );
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use millpond_cache::catalogue::{self, Listed};
 use millpond_cache::fill::FillSummary;
 use millpond_cache::purge::recent::RecentPurge;
-use millpond_cache::purge::{Mode, tag};
+use millpond_cache::purge::tag;
 use millpond_cache::zone::CacheZone;
 use millpond_semantics::vary::material_text;
 use millpond_store::{DiskState, DiskUsage, Scrub};
@@ -567,11 +567,7 @@ pub(super) fn recent_purge(zone: &str, purge: &RecentPurge) -> RecentPurgeReport
         at: i64::try_from(purge.at_ms / 1000).unwrap_or(i64::MAX),
         kind: purge.kind.to_string(),
         what: text(&purge.what),
-        mode: match purge.mode {
-            Mode::Hard => "hard",
-            Mode::Soft => "soft",
-        }
-        .to_string(),
+        mode: purge.mode.word().to_string(),
         number: purge.serial,
     }
 }

@@ -5,12 +5,13 @@
 //!                 (as requests are, by the configuration in force)        └─► one sentence
 //! ```
 //!
+//! `method=METHOD` is for requests other than GET, `field=Name: value` gives their fields.
+//!
 //! The request is not made: nothing is asked of an origin, and nothing is marked used.
 //!
 //! 1. The key is made by the code that serves requests.
 //! 2. It runs on a thread of its own, which may wait for the disk.
 
-use millpond_cache::purge::Mode;
 use millpond_cache::refresh_backoff::RefreshFailure;
 use millpond_cache::why::{Known, NotStoredNote, Running};
 use millpond_cache::zone::CacheZone;
@@ -122,12 +123,19 @@ pub struct BackoffReport {
 
 /// Answers `GET /why`.
 pub(super) fn answer(scene: &Scene, mut reader: Reader) -> Result<Answer, String> {
-    let url = reader.text("url").ok_or("\"url\" must be there")?;
-    let url = String::from_utf8_lossy(&url).into_owned();
+    let url = reader.text("url");
+    let method = reader.text("method");
     let given = reader.texts("field");
     reader.end()?;
+    let url = report::text(&url.ok_or("\"url\" must be there")?);
+    let method = method.map_or("GET".to_string(), |method| report::text(&method));
+    if method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
+        return Err(format!(
+            "\"{method}\" is no method: write GET, HEAD, POST or another"
+        ));
+    }
     let fields: Result<Vec<_>, String> = given.iter().map(|given| field(given)).collect();
-    let question = Question::of_url(&url, "GET", &fields?)?;
+    let question = Question::of_url(&url, &method, &fields?)?;
     let Standing::Running(facts) = &scene.standing else {
         return Err("only a process that runs can say why".to_string());
     };
@@ -196,11 +204,7 @@ fn cache(zone: &CacheZone, caching: &Caching, (known, now): (Known, i64)) -> Why
     let purges = known.purges.iter().map(|rule| PurgeInForceReport {
         kind: rule.kind.to_string(),
         what: report::text(&rule.what),
-        mode: match rule.mode {
-            Mode::Hard => "hard",
-            Mode::Soft => "soft",
-        }
-        .to_string(),
+        mode: rule.mode.word().to_string(),
         number: rule.serial,
         at: rule.at,
     });

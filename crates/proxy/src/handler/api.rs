@@ -30,8 +30,9 @@ use tokio::sync::{mpsc, oneshot};
 use super::ContentHandler;
 use crate::body::{Body, BodyError, BodyStream, Piece};
 use crate::control::api::{self, Answer, Ask, Lines, MakeLines, Verb};
-use crate::control::plus::{self, Refusal, View};
+use crate::control::plus::{self, BODY_MAX, Payload, Refusal, View};
 use crate::control::{query, report, scene};
+use crate::downstream::body::{self, RequestBody};
 use crate::failure::Failure;
 use crate::header::{Field, Known};
 use crate::http1::Method;
@@ -60,8 +61,8 @@ pub const ROWS: &[Row] = &[Row {
     doc: "Answers with what the process knows of itself, as JSON: below the location's name are \
           NGINX Plus's API (`/9/`), our own (`/millpond/1/`) and a description of both \
           (`/openapi.json`); docs/api.md has more. With `write=on` zones can be purged and \
-          verified by it, too. Who may ask is for `allow`, `deny` and the other gates of the \
-          location to say.",
+          verified, counters begun anew and servers of upstream groups changed by it, too. Who \
+          may ask is for `allow`, `deny` and the other gates of the location to say.",
     apply: row,
 }];
 
@@ -122,24 +123,44 @@ pub async fn run(req: &mut Request, rights: Rights) -> Result<Response, Failure>
         segments,
         parameters: query::parameters(&req.args),
     };
+    let payload = payload(req, ask.verb).await?;
     let Some(place) = Place::take(&req.down.generation.worker.shared.api_places) else {
         return Ok(at_once(Refusal::Busy.answer(&id)));
     };
+    let by = format!("by the API for {}", req.down.remote.borrow().host_text());
     let view = View {
         conf: Arc::clone(&req.conf),
         shared: Arc::clone(&req.down.generation.worker.shared),
         address: req.down.local.to_string(),
         request_id: id,
+        by,
     };
-    let by = format!("by the API for {}", req.down.remote.borrow().host_text());
     let answered = beside(place, move || match is_own {
         true => {
-            let scene = scene(Some(&view.conf), Some(&view.shared), &by);
+            let scene = scene(Some(&view.conf), Some(&view.shared), &view.by);
             api::answer(&scene, &own(ask))
         }
-        false => plus::answer(&view, &ask),
+        false => plus::answer(&view, &ask, &payload),
     });
     answered.await
+}
+
+/// What is to be changed, which is little.
+async fn payload(req: &mut Request, verb: Verb) -> Result<Payload, Failure> {
+    if !matches!(verb, Verb::Post | Verb::Patch) {
+        return Ok(Payload::Bytes(Bytes::new()));
+    }
+    if req.body.len().is_some_and(|length| length > BODY_MAX) {
+        return Ok(Payload::TooLarge);
+    }
+    body::read_all(req).await?;
+    Ok(match &req.body {
+        RequestBody::Memory(bytes) if bytes.len() as u64 <= BODY_MAX => {
+            Payload::Bytes(bytes.clone())
+        }
+        RequestBody::Memory(_) | RequestBody::File(_) => Payload::TooLarge,
+        RequestBody::None | RequestBody::Unread { .. } => Payload::Bytes(Bytes::new()),
+    })
 }
 
 /// The segments of the path below the location's name.
@@ -176,10 +197,14 @@ fn verb(req: &Request, rights: Rights) -> Result<Verb, Turned> {
     match (req.method, rights) {
         (Method::Get | Method::Head, _) => Ok(Verb::Get),
         (Method::Options, _) => Err(Turned::Options),
-        (Method::Post, Rights::Write) if is_from_elsewhere(req) => {
+        (Method::Post | Method::Patch | Method::Delete, Rights::Write)
+            if is_from_elsewhere(req) =>
+        {
             Err(Turned::Refused(Refusal::Elsewhere))
         }
         (Method::Post, Rights::Write) => Ok(Verb::Post),
+        (Method::Patch, Rights::Write) => Ok(Verb::Patch),
+        (Method::Delete, Rights::Write) => Ok(Verb::Delete),
         (Method::Post | Method::Put | Method::Patch | Method::Delete, Rights::Read) => {
             Err(Turned::Refused(Refusal::Disabled))
         }
@@ -198,7 +223,7 @@ const JSON: Bytes = Bytes::from_static(b"application/json");
 fn options(rights: Rights) -> Response {
     let methods: &'static [u8] = match rights {
         Rights::Read => b"GET, HEAD, OPTIONS",
-        Rights::Write => b"GET, HEAD, POST, OPTIONS",
+        Rights::Write => b"GET, HEAD, POST, PATCH, DELETE, OPTIONS",
     };
     let mut response = Response::empty(204);
     let allow = Field::new(Bytes::from_static(b"Allow"), Bytes::from_static(methods));
@@ -255,6 +280,7 @@ async fn beside(
         return Err(Failure::Internal(format!("no thread for the API: {error}")));
     }
     Ok(fresh(match begun.await {
+        Ok(Begun::Json(204, _)) => Response::empty(204),
         Ok(Begun::Json(status, text)) => Response::text(status, JSON, Bytes::from(text)),
         Ok(Begun::Lines(status)) => {
             let kind = Bytes::from_static(b"application/x-ndjson");

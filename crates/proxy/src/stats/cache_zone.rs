@@ -34,6 +34,20 @@ pub struct ZoneStatusCount {
     pub written: Count,
 }
 
+impl ZoneStatusCount {
+    /// What came after an earlier count.
+    pub fn since(&self, base: &ZoneStatusCount) -> ZoneStatusCount {
+        let less = |count: Count, base: Count| Count {
+            requests: count.requests.saturating_sub(base.requests),
+            bytes: count.bytes.saturating_sub(base.bytes),
+        };
+        ZoneStatusCount {
+            answers: less(self.answers, base.answers),
+            written: less(self.written, base.written),
+        }
+    }
+}
+
 impl CacheZones {
     /// The number of a zone; takes a lock, so it is to be kept.
     pub fn number(&self, name: &[u8]) -> Number {

@@ -104,6 +104,16 @@ impl ConnectionCount {
         self.reading.saturating_add(self.writing)
     }
 
+    /// What came after an earlier count; what is open is open.
+    pub fn since(&self, base: &ConnectionCount) -> ConnectionCount {
+        ConnectionCount {
+            accepted: self.accepted.saturating_sub(base.accepted),
+            handled: self.handled.saturating_sub(base.handled),
+            requests: self.requests.saturating_sub(base.requests),
+            ..*self
+        }
+    }
+
     /// Connections that were not handled.
     pub fn dropped(&self) -> u64 {
         self.accepted.saturating_sub(self.handled)

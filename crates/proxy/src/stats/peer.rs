@@ -8,8 +8,8 @@
 //!    without a response.
 //! 2. A peer is down from the failure that makes it rest until it answers again or is forgiven.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::responses::{ResponseCells, ResponseCount};
@@ -29,6 +29,8 @@ pub struct PeerTally {
     down_since_ms: AtomicI64,
     /// For how long it rested before.
     down_ms: AtomicU64,
+    /// What was counted when the counters were begun anew.
+    base: Mutex<Option<Box<PeerCount>>>,
 }
 
 /// What one worker counted.
@@ -185,6 +187,22 @@ impl PeerTally {
         }
     }
 
+    /// Begins anew for who asks [`Self::since_reset`].
+    pub fn reset(&self, now_ms: i64) {
+        let count = Box::new(self.snapshot(now_ms));
+        *self.base.lock().unwrap_or_else(PoisonError::into_inner) = Some(count);
+    }
+
+    /// What was counted since the counters were begun anew, or at all.
+    pub fn since_reset(&self, now_ms: i64) -> PeerCount {
+        let base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = self.snapshot(now_ms);
+        match &*base {
+            Some(base) => count.since(base),
+            None => count,
+        }
+    }
+
     /// Sums the rows.
     pub fn snapshot(&self, now_ms: i64) -> PeerCount {
         let since = Some(self.down_since_ms.load(Relaxed)).filter(|since| *since != 0);
@@ -207,6 +225,29 @@ impl PeerTally {
             count.selected_ms = count.selected_ms.max(selected);
         }
         count
+    }
+}
+
+impl PeerCount {
+    /// What came after an earlier count; when it was last asked, and averages, are as they are.
+    fn since(self, base: &PeerCount) -> PeerCount {
+        let times = |count: TimeCount, base: TimeCount| TimeCount {
+            count: count.count.saturating_sub(base.count),
+            sum: count.sum.saturating_sub(base.sum),
+            average: count.average,
+        };
+        PeerCount {
+            requests: self.requests.saturating_sub(base.requests),
+            responses: self.responses.since(&base.responses),
+            sent: self.sent.saturating_sub(base.sent),
+            received: self.received.saturating_sub(base.received),
+            fails: self.fails.saturating_sub(base.fails),
+            unavailable: self.unavailable.saturating_sub(base.unavailable),
+            downtime: self.downtime.saturating_sub(base.downtime),
+            header_time: times(self.header_time, base.header_time),
+            response_time: times(self.response_time, base.response_time),
+            ..self
+        }
     }
 }
 

@@ -72,6 +72,22 @@ impl ResponseCount {
     pub fn total(&self) -> u64 {
         self.classes.iter().sum()
     }
+
+    /// What came after an earlier count.
+    pub fn since(&self, base: &ResponseCount) -> ResponseCount {
+        let codes = self.codes.iter().map(|(code, count)| {
+            let before = base.codes.get(code).copied().unwrap_or_default();
+            (*code, count.saturating_sub(before))
+        });
+        let mut classes = self.classes;
+        for (count, before) in classes.iter_mut().zip(base.classes) {
+            *count = count.saturating_sub(before);
+        }
+        ResponseCount {
+            codes: codes.filter(|(_, count)| *count > 0).collect(),
+            classes,
+        }
+    }
 }
 
 #[cfg(test)]

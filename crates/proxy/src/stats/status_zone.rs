@@ -178,6 +178,17 @@ impl ZoneCount {
         let ended = self.responses.total() + self.discarded;
         self.requests.saturating_sub(ended)
     }
+
+    /// What came after an earlier count.
+    pub fn since(&self, base: &ZoneCount) -> ZoneCount {
+        ZoneCount {
+            requests: self.requests.saturating_sub(base.requests),
+            discarded: self.discarded.saturating_sub(base.discarded),
+            received: self.received.saturating_sub(base.received),
+            sent: self.sent.saturating_sub(base.sent),
+            responses: self.responses.since(&base.responses),
+        }
+    }
 }
 
 impl StatusZones {

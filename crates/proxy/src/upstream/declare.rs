@@ -44,7 +44,7 @@ pub const ROWS: &[Row] = &[Row {
 const ZONE_MIN: u64 = 8 * 4096;
 
 /// The longest name of a route (nginx's number).
-const ROUTE_MAX: usize = 32;
+pub const ROUTE_MAX: usize = 32;
 
 /// A group while its block is read.
 struct Reading<'a, 'b> {

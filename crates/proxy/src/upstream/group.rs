@@ -8,8 +8,12 @@
 //! 1. A peer that stays keeps its place among those that stay, and its standing.
 //! 2. A name that cannot be resolved now leaves its peers as they are.
 //! 3. What a name resolves to adds at most [`MOST_ADDRESSES`] peers.
+//! 4. A number that a peer has had is no other peer's.
+
+mod change;
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +30,8 @@ use crate::network;
 use crate::request::Request;
 use crate::resolve::Resolver;
 use crate::resolve::service::Found;
+
+pub use self::change::{Full, Wanted};
 
 /// Peers that one name may stand for (arbitrary: far more than a message has room for in practice).
 pub const MOST_ADDRESSES: usize = 1024;
@@ -49,7 +55,11 @@ pub struct Group {
     pub resolver: OnceLock<(Arc<Resolver>, Duration)>,
     /// Whether exchanges with its peers are counted.
     pub is_counted: bool,
+    /// Idle connections of all workers.
+    pub idle: AtomicUsize,
     roster: ArcSwap<Roster>,
+    /// The number of the next peer that is added.
+    next_number: AtomicUsize,
     /// Held while one roster is made from another.
     changing: Mutex<()>,
 }
@@ -151,9 +161,16 @@ impl Roster {
 
 impl Group {
     /// A group of peers that are known.
-    pub fn new(name: String, peers: Vec<Peer>, method: Method) -> Self {
-        let peers = peers.into_iter().map(Arc::new).collect();
-        let roster = Roster::new(peers, &method);
+    pub fn new(name: String, mut peers: Vec<Peer>, method: Method) -> Self {
+        // In the order in which they are told of.
+        peers.sort_by_key(|peer| peer.settings.is_backup);
+        let next_number = AtomicUsize::new(peers.len());
+        let numbered = peers.into_iter().enumerate();
+        let peers = numbered.map(|(number, mut peer)| {
+            peer.number = number;
+            Arc::new(peer)
+        });
+        let roster = Roster::new(peers.collect(), &method);
         Group {
             name,
             keep_alive: KeepAliveLimits::default(),
@@ -163,6 +180,8 @@ impl Group {
             named: Vec::new(),
             resolver: OnceLock::new(),
             is_counted: true,
+            idle: AtomicUsize::new(0),
+            next_number,
             roster: ArcSwap::from_pointee(roster),
             changing: Mutex::default(),
         }
@@ -285,10 +304,15 @@ impl Group {
         if is_same {
             return;
         }
-        let add = |(address, settings)| Arc::new(Peer::new(address, settings, Some(index)));
+        let add = |(address, settings)| self.numbered(Peer::new(address, settings, Some(index)));
         peers.extend(wanted.into_iter().map(add));
-        self.roster
-            .store(Arc::new(Roster::new(peers, &self.method)));
+        self.take(peers);
+    }
+
+    /// A peer that comes in; INVARIANT 4.
+    fn numbered(&self, mut peer: Peer) -> Arc<Peer> {
+        peer.number = self.next_number.fetch_add(1, Ordering::Relaxed);
+        Arc::new(peer)
     }
 
     /// Goes on with the counters of the same peers under an earlier configuration.

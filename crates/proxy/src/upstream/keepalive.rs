@@ -10,6 +10,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use millpond_conf::Statement;
@@ -92,7 +93,31 @@ impl KeepAliveLimits {
 /// Idle connections of one worker.
 #[derive(Default)]
 pub struct IdlePeers {
-    groups: RefCell<HashMap<usize, VecDeque<Connection>>>,
+    groups: RefCell<HashMap<usize, VecDeque<Idle>>>,
+}
+
+/// A connection that counts among the idle ones of its group for as long as it is here.
+struct Idle(Option<Connection>);
+
+impl Idle {
+    fn new(connection: Connection) -> Idle {
+        connection.group.idle.fetch_add(1, Relaxed);
+        Idle(Some(connection))
+    }
+
+    fn into_connection(mut self) -> Option<Connection> {
+        let connection = self.0.take()?;
+        connection.group.idle.fetch_sub(1, Relaxed);
+        Some(connection)
+    }
+}
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        if let Some(connection) = &self.0 {
+            connection.group.idle.fetch_sub(1, Relaxed);
+        }
+    }
 }
 
 impl IdlePeers {
@@ -111,8 +136,9 @@ impl IdlePeers {
         let mut groups = self.groups.borrow_mut();
         let idle = groups.get_mut(&id(group))?;
         let now = clock::instant();
+        let is_usable = |idle: &Idle| idle.0.as_ref().is_some_and(is_usable);
         while let Some(at) = idle.iter().position(is_usable) {
-            let mut connection = idle.remove(at)?;
+            let mut connection = idle.remove(at)?.into_connection()?;
             let is_young = now - connection.idle_since < group.keep_alive.timeout;
             if is_young && !connection.socket.has_news() {
                 // The same address may be another peer after its name was resolved again.
@@ -135,11 +161,12 @@ impl IdlePeers {
         connection.idle_since = now;
         let mut groups = self.groups.borrow_mut();
         let idle = groups.entry(id(&connection.group)).or_default();
-        idle.push_front(connection);
+        idle.push_front(Idle::new(connection));
         idle.truncate(limits.connections);
         // Those of peers that are gone would not be looked at again.
         while idle
             .back()
+            .and_then(|last| last.0.as_ref())
             .is_some_and(|last| now - last.idle_since >= limits.timeout)
         {
             idle.pop_back();

@@ -77,11 +77,14 @@ pub struct Peer {
     /// The `server` line that it was resolved from, by its place in the group; none for one whose
     /// address is fixed.
     pub origin: Option<usize>,
+    /// Its number in the group; it never means another one.
+    pub number: usize,
     /// What binds requests to it when the configuration names no route.
     digest: OnceLock<String>,
     /// What is counted of it, once something was.
     tally: OnceLock<Arc<PeerTally>>,
-    pub(super) standing: Standing,
+    /// Shared with what it was before its settings were changed.
+    pub(super) standing: Arc<Standing>,
 }
 
 /// When something never happened; so long ago that every timeout is over.
@@ -137,7 +140,26 @@ impl Peer {
             address,
             settings,
             origin,
-            standing,
+            number: 0,
+            standing: Arc::new(standing),
+        }
+    }
+
+    /// The same server with other settings: what is known of it stays.
+    pub(super) fn changed(&self, settings: PeerSettings) -> Self {
+        if settings.weight != self.settings.weight {
+            let effective = i64::from(settings.weight);
+            self.standing.effective.store(effective, Relaxed);
+        }
+        Peer {
+            address: self.address.clone(),
+            name: self.name.clone(),
+            settings,
+            origin: self.origin,
+            number: self.number,
+            digest: OnceLock::new(),
+            tally: OnceLock::from(Arc::clone(self.tally())),
+            standing: Arc::clone(&self.standing),
         }
     }
 

@@ -10,29 +10,43 @@
 //! | `/9/http/server_zones`, `location_zones`, `caches`, `upstreams`, each with `/NAME` | counters |
 //! | `/9/http/upstreams/NAME/servers`, with `/ID` | servers as they are configured |
 //!
+//! | with `DELETE` | effect |
+//! |---|---|
+//! | `connections`, `workers`, `http/requests`, zones, caches, `upstreams/NAME` | counted anew (`reset.rs`) |
+//! | `upstreams/NAME/servers/ID`; there also `PATCH`, above it `POST` | servers are changed (`server.rs`) |
+//!
 //! Older versions have the same answers. `fields=a,b` keeps only these members; an empty `fields`
 //! of what has names gives the names alone.
 //!
-//! 1. Nothing is changed by it: there are only GET and HEAD.
-//! 2. What is named in the configuration is there, counted or not; nothing else is.
+//! 1. What is named in the configuration is there, counted or not; nothing else is.
+//! 2. What is refused changed nothing.
 
 mod report;
+mod reset;
+mod server;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+#[cfg(test)]
+pub(super) use self::report::described;
 use self::report::{
     Cache, Connections, Failure, Fetched, HealthChecks, Nginx, Peer, Processes, Requests,
-    Responses, Served, Server, Ssl, Upstream, Why, Worker, WorkerHttp, Zone,
+    Responses, Served, Ssl, Upstream, Why, Worker, WorkerHttp, Zone,
 };
+#[cfg(test)]
+pub(super) use self::server::MEMBERS;
+pub use self::server::{BODY_MAX, Payload};
 use super::api::{Answer, Ask, Body, Verb};
 use crate::clock;
 use crate::scope::Conf;
 use crate::server::worker_count;
 use crate::stats::cache_zone::ZoneStatusCount;
 use crate::stats::connections::ConnectionCount;
+use crate::stats::resets::Bases;
 use crate::upstream::group::Group;
 use crate::upstream::peer::{self, Availability};
 use crate::worker::Shared;
@@ -73,10 +87,12 @@ pub struct View {
     pub address: String,
     /// Its number.
     pub request_id: String,
+    /// Who asks, for the record.
+    pub by: String,
 }
 
 /// What is wrong with a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// There is no such path.
     Path,
@@ -86,6 +102,14 @@ pub enum Refusal {
     Name(&'static str, &'static str),
     /// The number of a server is none.
     ServerId,
+    /// The group is not in shared memory.
+    Static(String),
+    /// What is asked for cannot be, for a reason with a code.
+    Invalid(String, &'static str),
+    /// The body is not JSON.
+    Json,
+    /// The body is longer than it may be.
+    TooLarge,
     /// It changes something, and that is not allowed here.
     Disabled,
     /// It has a method that nothing here has.
@@ -99,6 +123,13 @@ pub enum Refusal {
 impl Refusal {
     fn words(self) -> (u16, String, String) {
         let (status, text, code) = match self {
+            Refusal::Static(name) => {
+                let text = format!("upstream \"{name}\" is static: it has no \"zone\"");
+                return (400, text, "UpstreamStatic".to_string());
+            }
+            Refusal::Invalid(text, code) => return (400, text, code.to_string()),
+            Refusal::Json => (415, "the body must be one JSON object", "JsonError"),
+            Refusal::TooLarge => (413, "the body is too large", "BodyTooLarge"),
             Refusal::Path => (404, "path not found", "PathNotFound"),
             Refusal::Version => (404, "unknown version", "UnknownVersion"),
             Refusal::Name(what, code) => {
@@ -146,26 +177,52 @@ enum Found {
     One(Value),
 }
 
-/// Answers a request for what is below the version, or for the versions.
-pub fn answer(view: &View, ask: &Ask) -> Answer {
+/// What was done.
+enum Done {
+    /// Nothing but telling.
+    Told(Found),
+    /// Counters were begun anew.
+    Reset,
+    /// Servers are others now, and this is what they are.
+    Changed(Value),
+    /// A server is there that was not.
+    Added(Value),
+}
+
+/// Answers a request for what is below the version, or for the versions; `body` is what came with
+/// it.
+pub fn answer(view: &View, ask: &Ask, body: &Payload) -> Answer {
     let segments: Vec<&str> = ask.segments.iter().map(String::as_str).collect();
-    let found = match (segments.as_slice(), ask.verb) {
-        (_, Verb::Post) => Err(Refusal::Method),
-        ([], Verb::Get) => Ok(one(&VERSIONS.collect::<Vec<u16>>())),
-        ([version, rest @ ..], Verb::Get) => match version.parse() {
-            Ok(version) if VERSIONS.contains(&version) => find(view, rest),
+    let done = match (segments.as_slice(), ask.verb) {
+        ([], Verb::Get) => Ok(Done::Told(one(&VERSIONS.collect::<Vec<u16>>()))),
+        ([], _) => Err(Refusal::Method),
+        ([version, rest @ ..], verb) => match version.parse() {
+            Ok(version) if VERSIONS.contains(&version) => carry_out(view, (verb, rest), body),
             Ok(_) => Err(Refusal::Version),
             Err(_) => Err(Refusal::Path),
         },
     };
     let fields = ask.parameters.iter().find(|(name, _)| name == "fields");
     let fields = fields.map(|(_, value)| String::from_utf8_lossy(value).into_owned());
-    match found {
-        Ok(found) => Answer {
-            status: 200,
-            body: json(&reduced(found, fields.as_deref())),
-        },
-        Err(refusal) => refusal.answer(&view.request_id),
+    let (status, body) = match done {
+        Ok(Done::Told(found)) => (200, json(&reduced(found, fields.as_deref()))),
+        Ok(Done::Reset) => (204, Body::Json(String::new())),
+        Ok(Done::Changed(value)) => (200, json(&value)),
+        Ok(Done::Added(value)) => (201, json(&value)),
+        Err(refusal) => return refusal.answer(&view.request_id),
+    };
+    Answer { status, body }
+}
+
+fn carry_out(view: &View, (verb, path): (Verb, &[&str]), body: &Payload) -> Result<Done, Refusal> {
+    match (verb, path) {
+        (Verb::Get, path) => find(view, path).map(Done::Told),
+        (verb, ["http", "upstreams", name, "servers", rest @ ..]) => {
+            server::carry_out(view, (verb, group(view, name)?, rest), body)
+        }
+        (Verb::Delete, path) => reset::reset(view, path).map(|()| Done::Reset),
+        // A path that is not there is told first.
+        (Verb::Post | Verb::Patch, path) => find(view, path).and(Err(Refusal::Method)),
     }
 }
 
@@ -218,7 +275,11 @@ fn keep(value: &mut Value, fields: &str) {
 }
 
 fn find(view: &View, path: &[&str]) -> Result<Found, Refusal> {
-    let count = || view.shared.connections.snapshot();
+    let count = || {
+        let count = view.shared.connections.snapshot();
+        let resets = &view.shared.resets;
+        resets.with(|bases| count.since(&bases.connections))
+    };
     Ok(match path {
         [] => one(&ROOT),
         ["nginx"] => one(&nginx(view)),
@@ -243,11 +304,26 @@ fn find(view: &View, path: &[&str]) -> Result<Found, Refusal> {
 fn http(view: &View, path: &[&str]) -> Result<Found, Refusal> {
     let names = &view.conf.declared.status_zones;
     let (servers, locations) = (&names.servers, &names.locations);
-    let server = |name: &[u8]| Zone::server(&view.shared.status_zones.server(name));
-    let location = |name: &[u8]| Zone::location(&view.shared.status_zones.location(name));
+    let zones = &view.shared.status_zones;
+    let resets = &view.shared.resets;
+    let server = |name: &[u8]| {
+        let count = zones.server(name);
+        let processing = count.processing();
+        let since = resets.with(|bases| Bases::zone(&bases.servers, name, count));
+        Zone::server(&since, processing)
+    };
+    let location = |name: &[u8]| {
+        let count = zones.location(name);
+        Zone::location(&resets.with(|bases| Bases::zone(&bases.locations, name, count)))
+    };
     Ok(match path {
         [] => one(&HTTP),
-        ["requests"] => one(&requests(&view.shared.connections.snapshot())),
+        ["requests"] => {
+            let count = view.shared.connections.snapshot();
+            one(&requests(
+                &resets.with(|bases| count.since(&bases.requests)),
+            ))
+        }
         ["server_zones"] => named(servers.iter().map(|name| (text(name), server(name)))),
         ["server_zones", name] => {
             let name = servers.iter().find(|known| *known == name.as_bytes());
@@ -274,28 +350,25 @@ fn http(view: &View, path: &[&str]) -> Result<Found, Refusal> {
             named(groups.map(|group| (group.name.clone(), upstream(group))))
         }
         ["upstreams", name, rest @ ..] => {
-            let mut groups = view.conf.declared.upstreams.iter();
-            let group = groups.find(|group| group.name == *name);
-            let group = group.ok_or(Refusal::Name("upstream", "Upstream"))?;
-            return servers_of(group, rest);
+            return servers_of(group(view, name)?, rest);
         }
         _ => return Err(Refusal::Path),
     })
 }
 
+fn group<'a>(view: &'a View, name: &str) -> Result<&'a Group, Refusal> {
+    let mut groups = view.conf.declared.upstreams.iter();
+    let group = groups.find(|group| group.name == name);
+    Ok(group.ok_or(Refusal::Name("upstream", "Upstream"))?)
+}
+
 fn servers_of(group: &Group, path: &[&str]) -> Result<Found, Refusal> {
-    let roster = group.roster();
-    let mut servers = roster
-        .peers()
-        .enumerate()
-        .map(|(id, peer)| server(id, peer));
     Ok(match path {
         [] => one(&upstream(group)),
-        ["servers"] => one(&servers.collect::<Vec<_>>()),
+        ["servers"] => one(&server::all(group)),
         ["servers", id] => {
-            let id: usize = id.parse().map_err(|_| Refusal::ServerId)?;
-            let server = servers.nth(id);
-            one(&server.ok_or(Refusal::Name("server", "UpstreamServer"))?)
+            let peer = group.peer(server::number(id)?);
+            one(&server::one(&*peer.ok_or(server::UNKNOWN)?))
         }
         _ => return Err(Refusal::Path),
     })
@@ -335,6 +408,7 @@ fn workers(view: &View) -> Vec<Worker> {
     let workers = 0..worker_count(&view.conf);
     let worker = |id| {
         let count = view.shared.connections.of_worker(id);
+        let count = view.shared.resets.with(|bases| bases.worker(id, &count));
         Worker {
             id,
             pid: std::process::id(),
@@ -350,6 +424,8 @@ fn workers(view: &View) -> Vec<Worker> {
 fn cache(view: &View, name: &str) -> Option<Cache> {
     let zone = view.conf.zones.get(name.as_bytes())?;
     let counts = view.shared.cache_zones.snapshot(name.as_bytes());
+    let resets = &view.shared.resets;
+    let counts = resets.with(|bases| bases.cache(name.as_bytes(), counts));
     let of = |status: &str| -> ZoneStatusCount {
         let found = counts.iter().find(|(known, _)| *known == status);
         found.map(|(_, count)| *count).unwrap_or_default()
@@ -371,23 +447,24 @@ fn cache(view: &View, name: &str) -> Option<Cache> {
 
 fn upstream(group: &Group) -> Upstream {
     let roster = group.roster();
-    let peers = roster.peers().enumerate();
+    let keeps = group.keep_alive.connections > 0;
     Upstream {
-        peers: peers.map(|(id, it)| peer(id, it)).collect(),
+        peers: roster.peers().map(|it| peer(it)).collect(),
+        keepalive: keeps.then(|| group.idle.load(Ordering::Relaxed)),
         zombies: 0,
         zone: group.zone.clone(),
     }
 }
 
-fn peer(id: usize, peer: &peer::Peer) -> Peer {
-    let count = peer.tally().snapshot(clock::now_ms());
+fn peer(peer: &peer::Peer) -> Peer {
+    let count = peer.tally().since_reset(clock::now_ms());
     let settings = &peer.settings;
     let time = |time: &crate::stats::peer::TimeCount| {
         let average = u64::try_from(time.average.as_millis()).unwrap_or(u64::MAX);
         (time.count > 0).then_some(average)
     };
     Peer {
-        id,
+        id: peer.number,
         server: peer.name.clone(),
         name: settings.server.to_string(),
         backup: settings.is_backup,
@@ -412,31 +489,6 @@ fn peer(id: usize, peer: &peer::Peer) -> Peer {
         selected: count.selected_ms.map(timestamp),
         header_time: time(&count.header_time),
         response_time: time(&count.response_time),
-    }
-}
-
-fn server(id: usize, peer: &peer::Peer) -> Server {
-    let settings = &peer.settings;
-    Server {
-        id,
-        server: peer.name.clone(),
-        weight: settings.weight,
-        max_conns: settings.max_conns,
-        max_fails: settings.max_fails,
-        fail_timeout: seconds(settings.fail_timeout),
-        slow_start: "0s",
-        route: settings.route.to_string(),
-        backup: settings.is_backup,
-        down: settings.availability == Availability::Down,
-        drain: settings.availability == Availability::Draining,
-    }
-}
-
-/// A time in nginx's form.
-fn seconds(time: std::time::Duration) -> String {
-    match time.subsec_millis() {
-        0 => format!("{}s", time.as_secs()),
-        _ => format!("{}ms", time.as_millis()),
     }
 }
 

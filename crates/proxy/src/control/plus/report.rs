@@ -1,7 +1,7 @@
 //! The objects of NGINX Plus's API, as they are written.
 //!
 //! Members have the names, types and meanings of version 9 of that API. What this server has not
-//! (health checks, TLS, keep-alive connections of a group) is zero or left out, as `docs/api.md`
+//! (health checks, TLS, queues of groups) is zero or left out, as `docs/api.md`
 //! says.
 
 use std::collections::BTreeMap;
@@ -14,6 +14,7 @@ use crate::stats::status_zone::ZoneCount;
 
 /// `/nginx`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct Nginx {
     pub(super) version: &'static str,
     pub(super) build: &'static str,
@@ -27,12 +28,14 @@ pub(super) struct Nginx {
 
 /// `/processes`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct Processes {
     pub(super) respawned: u64,
 }
 
 /// `/connections`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct Connections {
     pub(super) accepted: u64,
     pub(super) dropped: u64,
@@ -42,6 +45,7 @@ pub(super) struct Connections {
 
 /// `/http/requests`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct Requests {
     pub(super) total: u64,
     pub(super) current: u64,
@@ -49,6 +53,7 @@ pub(super) struct Requests {
 
 /// `/ssl`.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct Ssl {
     pub(super) handshakes: u64,
     pub(super) handshakes_failed: u64,
@@ -57,6 +62,7 @@ pub(super) struct Ssl {
 
 /// One of `/workers`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct Worker {
     pub(super) id: usize,
     pub(super) pid: u32,
@@ -66,12 +72,14 @@ pub(super) struct Worker {
 
 /// What a worker answers.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct WorkerHttp {
     pub(super) requests: Requests,
 }
 
 /// Answers by status.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct Responses {
     #[serde(rename = "1xx")]
     informational: u64,
@@ -111,6 +119,7 @@ impl From<&ResponseCount> for Responses {
 
 /// One of `/http/server_zones` or, without `processing`, of `/http/location_zones`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct Zone {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) processing: Option<u64>,
@@ -122,9 +131,9 @@ pub(super) struct Zone {
 }
 
 impl Zone {
-    pub(super) fn server(count: &ZoneCount) -> Self {
+    pub(super) fn server(count: &ZoneCount, processing: u64) -> Self {
         Zone {
-            processing: Some(count.processing()),
+            processing: Some(processing),
             ..Zone::location(count)
         }
     }
@@ -143,6 +152,7 @@ impl Zone {
 
 /// One of `/http/caches`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct Cache {
     pub(super) size: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -159,6 +169,7 @@ pub(super) struct Cache {
 
 /// Answers from the cache.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct Served {
     responses: u64,
     bytes: u64,
@@ -166,6 +177,7 @@ pub(super) struct Served {
 
 /// Answers from the origin.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct Fetched {
     responses: u64,
     bytes: u64,
@@ -195,8 +207,12 @@ impl From<ZoneStatusCount> for Fetched {
 
 /// One of `/http/upstreams`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
+#[cfg_attr(test, serde(bound(deserialize = "'de: 'static")))]
 pub(super) struct Upstream {
     pub(super) peers: Vec<Peer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) keepalive: Option<usize>,
     pub(super) zombies: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) zone: Option<String>,
@@ -204,6 +220,7 @@ pub(super) struct Upstream {
 
 /// A server of a group and what was counted of it.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct Peer {
     pub(super) id: usize,
     pub(super) server: String,
@@ -234,6 +251,7 @@ pub(super) struct Peer {
 
 /// There are none.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct HealthChecks {
     checks: u64,
     fails: u64,
@@ -242,6 +260,7 @@ pub(super) struct HealthChecks {
 
 /// One of `/http/upstreams/NAME/servers`: how it is configured.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct Server {
     pub(super) id: usize,
     pub(super) server: String,
@@ -259,6 +278,7 @@ pub(super) struct Server {
 
 /// Why there is no such answer.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct Failure<'a> {
     pub(super) error: Why<'a>,
     pub(super) request_id: &'a str,
@@ -267,8 +287,38 @@ pub(super) struct Failure<'a> {
 
 /// The same for programs and people.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct Why<'a> {
     pub(super) status: u16,
     pub(super) text: &'a str,
     pub(super) code: &'a str,
+}
+
+/// Each schema of the document with members, and those of its type.
+#[cfg(test)]
+pub(in crate::control) fn described() -> Vec<(&'static str, Vec<&'static str>)> {
+    use crate::control::document::members;
+    let without =
+        |all: Vec<&'static str>, one: &str| all.into_iter().filter(|it| *it != one).collect();
+    vec![
+        ("Nginx", members::<Nginx>()),
+        ("Processes", members::<Processes>()),
+        ("Connections", members::<Connections>()),
+        ("Requests", members::<Requests>()),
+        ("Ssl", members::<Ssl>()),
+        ("Worker", members::<Worker>()),
+        ("WorkerHttp", members::<WorkerHttp>()),
+        ("Responses", members::<Responses>()),
+        ("ServerZone", members::<Zone>()),
+        ("LocationZone", without(members::<Zone>(), "processing")),
+        ("Cache", members::<Cache>()),
+        ("CacheServed", members::<Served>()),
+        ("CacheFetched", members::<Fetched>()),
+        ("Upstream", members::<Upstream>()),
+        ("Peer", members::<Peer>()),
+        ("HealthChecks", members::<HealthChecks>()),
+        ("UpstreamServer", members::<Server>()),
+        ("Failure", members::<Failure<'static>>()),
+        ("FailureCause", members::<Why<'static>>()),
+    ]
 }

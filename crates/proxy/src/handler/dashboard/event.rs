@@ -13,7 +13,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millpond_cache::purge::Mode;
 use millpond_store::Held;
 use serde::{Serialize, Serializer};
 
@@ -346,10 +345,7 @@ fn purges(scene: &Scene) -> Vec<PurgeRow> {
             zone: found.zone.name.clone(),
             time: purge.at_ms,
             kind: purge.kind,
-            mode: match purge.mode {
-                Mode::Hard => "hard",
-                Mode::Soft => "soft",
-            },
+            mode: purge.mode.word(),
             what: shown(&purge.what),
             number: purge.serial,
         }));
