@@ -11,6 +11,7 @@
 //! Invariants:
 //! 1. After a failed reload the same configuration, logs and sockets are in force as before.
 //! 2. All mistakes of a configuration are logged, not only the first.
+//! 3. A reload that changes nothing is counted as such; metrics tell it.
 
 use std::path::{Path, PathBuf};
 
@@ -117,33 +118,49 @@ impl Reading {
 /// Reads the configuration again and puts it into force, if there is nothing wrong with it.
 pub fn reload(server: &mut Server, source: &ConfSource, process: &mut Process) {
     error::process(Level::Notice, format_args!("reconfiguring"));
+    if take(server, source, process) == Outcome::Unchanged {
+        server.note_failed_load();
+    }
+}
+
+/// What a reload came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Taken,
+    Unchanged,
+}
+
+fn take(server: &mut Server, source: &ConfSource, process: &mut Process) -> Outcome {
     let reading = source.read();
     reading.log();
-    let Some(conf) = reading.conf else { return };
+    let Some(conf) = reading.conf else {
+        return Outcome::Unchanged;
+    };
     if !file::open_all() {
-        return;
+        return Outcome::Unchanged;
     }
     let logs = source.process_logs(&conf);
     let pid_path = source.prefix.join(&conf.main.process.pid);
     let control = match server.prepare_control(&Wanted::of(&conf, &source.prefix)) {
         Ok(control) => control,
-        Err(failure) => return error::process(Level::Emerg, format_args!("{failure}")),
+        Err(failure) => {
+            error::process(Level::Emerg, format_args!("{failure}"));
+            return Outcome::Unchanged;
+        }
     };
-    match server.change(conf) {
-        Ok(()) => {
-            server.adopt_control(control);
-            server.serve_control();
-            error::set_process_logs(logs);
-            // nginx: a new configuration writes to the files that have the names now.
-            file::reopen_all();
-            if let Err(failure) = process.pid_file.move_to(&pid_path) {
-                error::process(Level::Alert, format_args!("{failure}"));
-            }
+    if let Err(errors) = server.change(conf) {
+        for failure in errors {
+            error::process(Level::Emerg, format_args!("{failure}"));
         }
-        Err(errors) => {
-            for failure in errors {
-                error::process(Level::Emerg, format_args!("{failure}"));
-            }
-        }
+        return Outcome::Unchanged;
     }
+    server.adopt_control(control);
+    server.serve_control();
+    error::set_process_logs(logs);
+    // nginx: a new configuration writes to the files that have the names now.
+    file::reopen_all();
+    if let Err(failure) = process.pid_file.move_to(&pid_path) {
+        error::process(Level::Alert, format_args!("{failure}"));
+    }
+    Outcome::Taken
 }

@@ -267,6 +267,11 @@ impl Server {
         Ok(())
     }
 
+    /// Notes that a configuration was not taken.
+    pub fn note_failed_load(&self) {
+        self.shared.loads.note_failure();
+    }
+
     /// Answers on the control socket from what is in force now.
     pub fn serve_control(&mut self) {
         self.shared.loads.note(&self.conf);

@@ -25,7 +25,7 @@ use crate::stats::{CacheSnapshot, STATUSES};
 use crate::upstream::group::Group;
 use crate::upstream::peer::{Availability, Peer};
 use crate::upstream::trace::Why;
-use crate::worker::Shared;
+use crate::worker::{LastLoad, Shared};
 use crate::{clock, log};
 
 /// All counters at about one moment.
@@ -33,6 +33,7 @@ use crate::{clock, log};
 pub struct Facts {
     /// What the kernel knows.
     pub(super) process: ProcessFacts,
+    pub(super) load: LastLoad,
     pub(super) connections: ConnectionCount,
     /// Answers by cache status, and by status code.
     pub(super) answers: CacheSnapshot,
@@ -61,6 +62,8 @@ pub(super) struct ZoneFacts {
     pub(super) disks: Vec<DiskUsage>,
     pub(super) fills: u64,
     pub(super) purges: u64,
+    /// How many were acknowledged, by kind and mode.
+    pub(super) purged: Vec<((&'static str, &'static str), u64)>,
     pub(super) statuses: Vec<(&'static str, ZoneStatusCount)>,
 }
 
@@ -97,6 +100,7 @@ impl Facts {
         let zones = &shared.status_zones;
         Facts {
             process: process::read(),
+            load: shared.loads.outcome(),
             connections: shared.connections.snapshot(),
             answers: shared.cache.snapshot(),
             responses: shared.times.responses(),
@@ -168,6 +172,7 @@ fn read_zones(conf: &Conf, shared: &Shared) -> Vec<ZoneFacts> {
             disks: zone.store.disks(),
             fills: zone.fills.len() as u64,
             purges: zone.purges.rule_count() as u64,
+            purged: zone.recent_purges.totals(),
             statuses: shared.cache_zones.snapshot(declared.name.as_bytes()),
         })
     });

@@ -42,6 +42,20 @@ pub(super) const METRICS: &[Metric] = &[
     metric("millpond_build_info", Info, &["version"], (
         "The version that runs.",
         |_, out| out.add(&[env!("CARGO_PKG_VERSION")], true))),
+    metric("millpond_config_last_reload_successful", Gauge, &[], (
+        "1 if the configuration that was last read is in force, 0 if it was refused and the one \
+         before it still is.",
+        |facts, out| out.add(&[], facts.load.is_taken))),
+    metric("millpond_config_last_reload_success_timestamp_seconds", Gauge, &[], (
+        "When a configuration was last taken, seconds since 1970.",
+        |facts, out| out.add(&[], seconds(facts.load.taken_ms)))),
+    metric("millpond_config_reloads_total", Counter, &["result"], (
+        "Configurations that were read since the process began, the first included: `success` if \
+         they were taken, else `failure`.",
+        |facts, out| {
+            out.add(&["success"], facts.load.taken);
+            out.add(&["failure"], facts.load.failed);
+        })),
     metric("millpond_log_lost_lines_total", Counter, &["reason"], (
         "Lines that logs lost: the file refused them, the queue before a slow file was full, the \
          syslog server was away.",
@@ -142,6 +156,14 @@ pub(super) const METRICS: &[Metric] = &[
     metric("millpond_zone_purge_rules", Gauge, &["zone"], (
         "Purges in force whose entries are not all removed yet.",
         |facts, out| zones(facts, out, |it| it.purges))),
+    metric("millpond_zone_purges_total", Counter, &["zone", "kind", "mode"], (
+        "Purges that were acknowledged since the process opened the zone, by what they were about \
+         (`key`, `prefix`, `wildcard`, `host`, `site`, `tag`, `all`) and how (`hard`, `soft`).",
+        |facts, out| facts.zones.iter().for_each(|zone| {
+            for ((kind, mode), count) in &zone.purged {
+                out.add(&[zone.name(), kind, mode], *count);
+            }
+        }))),
     metric("millpond_zone_evicted_total", Counter, &["zone"], (
         "Records removed for space.",
         |facts, out| zones(facts, out, |it| it.usage.evicted))),
@@ -207,6 +229,30 @@ pub(super) const METRICS: &[Metric] = &[
     metric("millpond_disk_failures_total", Counter, &["zone", "disk"], (
         "How often a disk was given up.",
         |facts, out| disks(facts, |names, disk| out.add(&names, disk.failures)))),
+
+    metric("millpond_disk_scrub_running", Gauge, &["zone", "disk"], (
+        "1 while a scrub of a disk runs; missing where there is none (`scrub`), as for the others.",
+        |facts, out| scrubs(facts, |names, scrub| out.add(&names, scrub.is_running)))),
+    metric("millpond_disk_scrub_interval_seconds", Gauge, &["zone", "disk"], (
+        "Time between the beginnings of two passes of a scrub (`scrub`).",
+        |facts, out| scrubs(facts, |names, scrub| out.add(&names, scrub.every.as_secs_f64())))),
+    metric("millpond_disk_scrub_last_completed_timestamp_seconds", Gauge, &["zone", "disk"], (
+        "When a pass was last ended that compared everything, seconds since 1970; missing before \
+         the first.",
+        |facts, out| scrubs(facts, |names, scrub| {
+            if scrub.ended_ms > 0 {
+                out.add(&names, scrub.ended_ms as f64 / 1000.0);
+            }
+        }))),
+    metric("millpond_disk_scrub_passes_total", Counter, &["zone", "disk"], (
+        "Passes of a scrub that compared everything.",
+        |facts, out| scrubs(facts, |names, scrub| out.add(&names, scrub.passes)))),
+    metric("millpond_disk_scrub_corrupt_total", Counter, &["zone", "disk"], (
+        "Records that a scrub found not to be what was written, and removed.",
+        |facts, out| scrubs(facts, |names, scrub| out.add(&names, scrub.corrupt)))),
+    metric("millpond_disk_scrub_unread_total", Counter, &["zone", "disk"], (
+        "Records that a disk did not give to a scrub.",
+        |facts, out| scrubs(facts, |names, scrub| out.add(&names, scrub.unread)))),
 
     metric("millpond_site_requests_total", Counter, &["site", "status"], (
         "Answers to a site's clients by cache status, since the file of the site counters was \
@@ -404,6 +450,19 @@ fn disks(facts: &Facts, mut add: impl FnMut([&str; 2], &millpond_store::DiskUsag
             add([zone.name(), &disk.path.to_string_lossy()], disk);
         }
     }
+}
+
+fn scrubs(facts: &Facts, mut add: impl FnMut([&str; 2], &millpond_store::Scrub)) {
+    disks(facts, |names, disk| {
+        if !disk.scrub.every.is_zero() {
+            add(names, &disk.scrub);
+        }
+    });
+}
+
+/// Milliseconds since 1970 as Prometheus has times.
+fn seconds(ms: i64) -> f64 {
+    ms as f64 / 1000.0
 }
 
 fn sites(facts: &Facts, mut add: impl FnMut(&str, &SiteCount)) {
