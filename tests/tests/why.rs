@@ -27,6 +27,11 @@ http {
         location /free { proxy_pass http://%%ORIGIN%%; proxy_cache off; }
         location /own { return 204; }
     }
+    server {
+        listen 127.0.0.1:%%PORT_NAMELESS%%;
+        proxy_cache pond;
+        location / { proxy_pass http://%%ORIGIN%%; }
+    }
 }
 ";
 
@@ -61,7 +66,10 @@ impl Bench {
     }
 
     fn run(&self, path: &str, words: &[&str]) -> Result<Output> {
-        let url = format!("http://shop:{}{path}", self.proxy.port());
+        let url = match path.starts_with('/') {
+            true => format!("http://shop:{}{path}", self.proxy.port()),
+            false => path.to_string(),
+        };
         let program = binary(Kind::Millpond).context("the binary")?;
         let dir = self.proxy.dir();
         let mut command = Command::new(program);
@@ -82,13 +90,16 @@ impl Bench {
         Ok(said)
     }
 
-    /// What is told in lines of which each expected one must be the beginning of one.
+    /// What is told, once all of this is in it: a client may have its answer before it is stored.
     fn tells(&self, path: &str, words: &[&str], expected: &[&str]) -> Result<String> {
-        let said = self.said(path, words)?;
-        for text in expected {
-            ensure!(said.contains(text), "{path}: no \"{text}\" in\n{said}");
-        }
-        Ok(said)
+        let mut said = String::new();
+        let look = || {
+            said = self.said(path, words).ok()?;
+            let is_all = expected.iter().all(|text| said.contains(text));
+            is_all.then(|| said.clone())
+        };
+        let told = Deadline::after(WAIT).poll(look);
+        told.with_context(|| format!("{path}: not all of {expected:?} in\n{said}"))
     }
 }
 
@@ -101,6 +112,7 @@ fn what_is_held_and_what_is_not_is_told() -> Result<()> {
     bench.tells("/a", &[], &["nothing is stored: the origin is asked"])?;
     assert_eq!(bench.run("/a", &[])?.status.code(), Some(1));
     bench.get("/a", &[])?;
+    bench.tells("/a", &[], &["it is answered from the cache\n"])?;
     bench.get("/a", &[])?;
     let lines = [
         "it is answered from the cache\n",
@@ -183,6 +195,24 @@ fn fields_choose_the_variant() -> Result<()> {
         "variants  accept: text/html\n",
     ];
     bench.tells("/varies", &["-H", "Accept: image/png"], &lines)?;
+    Ok(())
+}
+
+#[test]
+fn the_method_decides_too_and_a_site_without_a_name_is_a_dash() -> Result<()> {
+    let bench = Bench::start()?;
+    bench.origin.route("/a", Answer::new(200).body("page"));
+    let port = bench.proxy.named_port("PORT_NAMELESS");
+    let response = Client::new(port).send(&Request::get("/a").host("nobody"))?;
+    ensure!(response.status == 200, "{}", response.status);
+    let url = format!("http://nobody:{port}/a");
+    let lines = ["it is answered from the cache\n", "  site      -\n"];
+    bench.tells(&url, &[], &lines)?;
+    bench.tells(&url, &["--method", "HEAD"], &lines)?;
+    bench.tells(&url, &["--method", "post"], &["no cache takes part: "])?;
+    let output = bench.run(&url, &["--method", "G T"])?;
+    let said = String::from_utf8(output.stderr)?;
+    ensure!(said.contains("is no method"), "{said}");
     Ok(())
 }
 
