@@ -13,6 +13,8 @@
 //! | [`load`] | users, and what they saw |
 //! | [`module`] | what users do |
 //! | [`report`] | what came of it |
+//! | [`plan`] | a document that says what is wanted |
+//! | [`process`] | what the kernel knows of a server's processes |
 //! | `compare` | two servers in turn on one configuration |
 //! | `command`, `unit` | the command line |
 //!
@@ -25,8 +27,11 @@ pub mod content;
 pub mod load;
 pub mod module;
 pub mod origin;
+pub mod plan;
+pub mod process;
 pub mod report;
 pub mod resource;
 mod unit;
 
-pub use command::run;
+pub use command::{compare, run};
+pub use compare::{Comparison, Round};

@@ -75,6 +75,20 @@ pub enum Fault {
     },
 }
 
+/// Kinds of faults that are about the bytes of an answer, whatever a cache may or may not do.
+pub(crate) const OF_BYTES: &[&str] = &[
+    "mixed",
+    "shifted",
+    "zeros",
+    "wrong",
+    "truncated",
+    "too long",
+    "chunked",
+    "behind",
+    "head",
+    "field",
+];
+
 impl Fault {
     /// The kind, as a word for counting.
     pub fn kind(&self) -> &'static str {

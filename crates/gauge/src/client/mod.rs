@@ -27,6 +27,7 @@ use tokio::net::TcpStream;
 
 use self::body::{Body, Next};
 pub use self::fault::Fault;
+pub(crate) use self::fault::OF_BYTES;
 pub use self::head::{Framing, Head};
 use crate::content::Content;
 use crate::resource::Resource;

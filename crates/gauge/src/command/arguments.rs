@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand};
 
 use crate::load::Load;
-use crate::module::{Kind, Knobs};
+use crate::module::{Kind, Knobs, Module};
 use crate::origin::OriginConf;
-use crate::report::Limit;
+use crate::report::{Claims, Limit};
 use crate::unit;
 
 /// Loads, verifies and compares caching HTTP proxies.
@@ -18,6 +19,7 @@ use crate::unit;
 /// what is mixed, stale, shifted, cut or made up is found, and its place is named.
 #[derive(Debug, Parser)]
 #[command(name = "gauge", version)]
+#[command(args_override_self = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) task: Task,
@@ -26,11 +28,27 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
     /// Asks a server that runs already.
+    #[command(args_override_self = true)]
     Run(RunArguments),
     /// Is an origin, until it is interrupted.
     Origin(OriginArguments),
     /// Starts two servers in turn on one configuration, and compares them.
-    Compare(CompareArguments),
+    #[command(args_override_self = true)]
+    Compare(Box<CompareArguments>),
+}
+
+/// A document that says what is wanted.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PlanArguments {
+    /// A plan, in TOML; what is said here beside it stands above it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plan: Option<PathBuf>,
+    /// A case of the plan; without it all, one after another.
+    #[arg(long = "case", value_name = "NAME", action = clap::ArgAction::Append)]
+    pub(crate) cases: Vec<String>,
+    /// The short form of the plan: its cases that have one.
+    #[arg(long)]
+    pub(crate) brief: bool,
 }
 
 /// What users do, and how many of them.
@@ -38,7 +56,7 @@ pub(crate) enum Task {
 pub(crate) struct LoadArguments {
     /// What users do.
     #[arg(value_enum)]
-    pub(crate) module: Kind,
+    pub(crate) module: Option<Kind>,
     /// Users: connections at one time.
     #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
     users: u16,
@@ -70,6 +88,12 @@ pub(crate) struct LoadArguments {
     /// The longest time of a first byte behind the first of all (coalesce).
     #[arg(long, default_value = "100ms", value_parser = duration)]
     behind: Duration,
+    /// How often the origin may be asked for one resource that all ask for at once (coalesce).
+    #[arg(long, default_value_t = 1)]
+    asks: u64,
+    /// How often all ask at once for the same resource (coalesce).
+    #[arg(long, default_value_t = 1)]
+    repeats: u64,
     /// The method that purges (purge).
     #[arg(long, default_value = "PURGE")]
     purge_method: String,
@@ -104,14 +128,24 @@ impl LoadArguments {
         }
     }
 
+    /// The module, made ready; `run` is part of all paths.
+    pub(crate) fn module(&self, run: &str) -> Result<Module> {
+        let Some(kind) = self.module else {
+            bail!("which module? Name one, or a plan that does");
+        };
+        Ok(Module::new(kind, self.knobs(run.to_owned())))
+    }
+
     /// What can be chosen about the module; `run` is part of all paths.
-    pub(crate) fn knobs(&self, run: String) -> Knobs {
+    fn knobs(&self, run: String) -> Knobs {
         Knobs {
             size: self.size,
             objects: self.objects,
             ttl: self.ttl,
             alpha: self.alpha,
             behind: self.behind,
+            asks: self.asks,
+            repeats: self.repeats,
             purge_method: self.purge_method.clone(),
             run,
         }
@@ -198,11 +232,27 @@ pub(crate) struct OutputArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// A limit, as 'ttfb.p99 > 5ms' or 'hit_ratio < 90%'; above or below it the run has failed.
-    #[arg(long = "fail-if", value_name = "LIMIT")]
+    #[arg(long = "fail-if", value_name = "LIMIT", action = clap::ArgAction::Append)]
     pub(crate) limits: Vec<Limit>,
+    /// Only answers and limits count, and not what the module says must be true of all.
+    #[arg(long)]
+    pub(crate) no_claims: bool,
     /// No bar.
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    /// Nothing is printed: a program reads what comes of it.
+    #[arg(skip)]
+    pub(crate) is_mute: bool,
+}
+
+impl OutputArguments {
+    /// Whether claims count.
+    pub(crate) fn claims(&self) -> Claims {
+        match self.no_claims {
+            true => Claims::Ignored,
+            false => Claims::Held,
+        }
+    }
 }
 
 /// `gauge run`.
@@ -210,9 +260,11 @@ pub(crate) struct OutputArguments {
 pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) load: LoadArguments,
+    #[command(flatten)]
+    pub(crate) plan: PlanArguments,
     /// The server, as http://127.0.0.1:8080.
     #[arg(long)]
-    pub(crate) url: String,
+    pub(crate) url: Option<String>,
     /// What Host says; without it what the URL says.
     #[arg(long)]
     pub(crate) host: Option<String>,
@@ -222,24 +274,53 @@ pub(crate) struct RunArguments {
     pub(crate) output: OutputArguments,
 }
 
+/// Servers of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Sides {
+    A,
+    B,
+    Both,
+}
+
+impl Sides {
+    /// Whether one of both is among them.
+    pub(crate) fn has(self, side: Sides) -> bool {
+        self == Sides::Both || self == side
+    }
+}
+
 /// `gauge compare`.
 ///
 /// In commands and configuration {port} stands for where the server shall listen, {origin} for the
 /// address of the built-in origin, {dir} for a directory of its own, and {conf} for the
 /// configuration with all this put in. Servers must stay in the foreground.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct CompareArguments {
     #[command(flatten)]
     pub(crate) load: LoadArguments,
+    #[command(flatten)]
+    pub(crate) plan: PlanArguments,
     /// Command of the first server, as 'nginx -c {conf} -p {dir}'.
     #[arg(long)]
-    pub(crate) a: String,
+    pub(crate) a: Option<String>,
     /// Command of the second.
     #[arg(long)]
-    pub(crate) b: String,
+    pub(crate) b: Option<String>,
+    /// The servers that are started.
+    #[arg(long, value_enum, default_value_t = Sides::Both)]
+    pub(crate) only: Sides,
+    /// The servers whose claims and limits count; wrong bytes count always.
+    #[arg(long, value_enum, default_value_t = Sides::Both)]
+    pub(crate) judge: Sides,
     /// The configuration of both.
     #[arg(long)]
-    pub(crate) conf: PathBuf,
+    pub(crate) conf: Option<PathBuf>,
+    /// The text of it, where a plan has it.
+    #[arg(skip)]
+    pub(crate) conf_text: Option<String>,
+    /// NAME=TEXT: what {NAME} stands for in commands and configuration.
+    #[arg(long, value_name = "NAME=TEXT", action = clap::ArgAction::Append)]
+    pub(crate) put: Vec<String>,
     /// How often each is measured, in turn.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,

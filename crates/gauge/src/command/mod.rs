@@ -1,6 +1,7 @@
 //! The command line.
 //!
 //! - `arguments` – words to what is wanted
+//! - `planned` – a plan's words before those of the command line
 //! - `single` – `gauge run`: one server that runs already
 //! - `progress` – the bar
 //!
@@ -8,19 +9,21 @@
 //! be done.
 
 mod arguments;
+mod planned;
 mod progress;
 mod single;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
+use anyhow::{Result, bail};
+use clap::{CommandFactory, Parser};
 
-pub(crate) use self::arguments::CompareArguments;
 use self::arguments::{Arguments, Task};
+pub(crate) use self::arguments::{CompareArguments, Sides};
 pub(crate) use self::progress::watch;
-pub(crate) use self::single::{judge, measure, print, write_files};
-use crate::compare;
+pub(crate) use self::single::{broken_limits, measure, print, write_files};
+use crate::compare::{self, Comparison};
 
 /// What came of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +34,18 @@ pub(crate) enum Verdict {
     Wrong,
 }
 
+/// All flags of a task, to check those of a plan.
+pub(crate) fn flags(task: &str) -> Vec<clap::Arg> {
+    let all = Arguments::command();
+    let task = all.find_subcommand(task);
+    task.map(|task| task.get_arguments().cloned().collect())
+        .unwrap_or_default()
+}
+
 /// Does what the words say; the first is the program's name.
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
-    let arguments = match Arguments::try_parse_from(words) {
+    let words: Vec<OsString> = words.collect();
+    let arguments = match Arguments::try_parse_from(&words) {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help is no failure. Nobody reads what cannot be printed.
@@ -41,12 +53,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    let done = match &arguments.task {
-        Task::Run(wanted) => single::run(wanted),
-        Task::Origin(wanted) => single::serve(wanted),
-        Task::Compare(wanted) => compare::run(wanted),
-    };
-    match done {
+    match done(&words, arguments) {
         Ok(Verdict::Right) => ExitCode::SUCCESS,
         Ok(Verdict::Wrong) => ExitCode::from(1),
         Err(error) => {
@@ -54,4 +61,40 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+fn done(words: &[OsString], arguments: Arguments) -> Result<Verdict> {
+    let mut verdict = Verdict::Right;
+    for (name, arguments) in planned::cases(words, arguments)? {
+        if !name.is_empty() {
+            eprintln!("== {name}");
+        }
+        let one = match &arguments.task {
+            Task::Run(wanted) => single::run(wanted)?,
+            Task::Origin(wanted) => single::serve(wanted)?,
+            Task::Compare(wanted) => compare::run(wanted)?,
+        };
+        if one == Verdict::Wrong {
+            verdict = one;
+        }
+    }
+    Ok(verdict)
+}
+
+/// What `gauge compare` finds, case by case, without a word: for programs. The words are those
+/// behind `compare`.
+pub fn compare(words: &[OsString]) -> Result<Vec<(String, Comparison)>> {
+    let program = ["gauge", "compare"].map(OsString::from);
+    let words: Vec<OsString> = program.into_iter().chain(words.iter().cloned()).collect();
+    let arguments = Arguments::try_parse_from(&words)?;
+    let mut all = Vec::new();
+    for (name, arguments) in planned::cases(&words, arguments)? {
+        let Task::Compare(mut wanted) = arguments.task else {
+            bail!("another task than compare");
+        };
+        wanted.output.is_mute = true;
+        wanted.output.quiet = true;
+        all.push((name, compare::take(&wanted)?));
+    }
+    Ok(all)
 }

@@ -16,7 +16,10 @@ use crate::report::{self, Report};
 
 /// Asks a server that runs.
 pub(crate) fn run(wanted: &RunArguments) -> Result<Verdict> {
-    let (address, host) = server(&wanted.url)?;
+    let Some(url) = &wanted.url else {
+        bail!("where is the server? Say --url http://HOST[:PORT]");
+    };
+    let (address, host) = server(url)?;
     let host = wanted.host.clone().unwrap_or(host);
     let origin = match wanted.origin.listen {
         Some(_) => Some(Origin::start(wanted.origin.conf(wanted.load.load().seed))?),
@@ -25,10 +28,7 @@ pub(crate) fn run(wanted: &RunArguments) -> Result<Verdict> {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    let module = Module::new(
-        wanted.load.module,
-        wanted.load.knobs(format!("{:x}", since.as_millis())),
-    );
+    let module = wanted.load.module(&format!("{:x}", since.as_millis()))?;
     if module.needs_origin() && origin.is_none() {
         bail!(
             "this module needs the built-in origin: give --origin ADDRESS:PORT, and have the server ask there"
@@ -59,24 +59,26 @@ pub(crate) fn measure(
 }
 
 /// Whether a report is right and within its limits; what is not is told.
-pub(crate) fn judge(output: &OutputArguments, name: &str, report: &Report) -> Verdict {
-    let broken = output
-        .limits
-        .iter()
-        .filter_map(|limit| limit.broken(report));
-    let broken: Vec<String> = broken.collect();
+fn judge(output: &OutputArguments, name: &str, report: &Report) -> Verdict {
+    let broken = broken_limits(output, report);
     for text in &broken {
         eprintln!("gauge: {name}: limit broken: {text}");
     }
-    match report.is_right() && broken.is_empty() {
+    match report.is_right(output.claims()) && broken.is_empty() {
         true => Verdict::Right,
         false => Verdict::Wrong,
     }
 }
 
+/// The limits that a report is not within.
+pub(crate) fn broken_limits(output: &OutputArguments, report: &Report) -> Vec<String> {
+    let limits = output.limits.iter();
+    limits.filter_map(|limit| limit.broken(report)).collect()
+}
+
 /// Prints what a person reads, unless the standard output has the JSON.
 pub(crate) fn print(output: &OutputArguments, text: &str) {
-    if output.json.as_deref() != Some(Path::new("-")) {
+    if !output.is_mute && output.json.as_deref() != Some(Path::new("-")) {
         println!("{text}");
     }
 }

@@ -5,13 +5,12 @@
 //! ```
 //!
 //! - `server` – a server in a directory of its own
-//! - `process` – what the kernel knows of its processes
 //! - `ratio` – figures of both, their ratio and its spread
 //!
 //! 1. Both get the same requests: seed, paths and order of chances are the same.
 //! 2. A server never meets another's files, and is ended by its own process id.
+//! 3. A wrong byte counts whoever sent it; all else counts for the servers that are judged.
 
-mod process;
 mod ratio;
 mod server;
 
@@ -19,11 +18,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use self::ratio::Figures;
 use self::server::Server;
-use crate::command::{CompareArguments, Verdict, judge, measure, print, write_files};
+use crate::command::{
+    CompareArguments, Sides, Verdict, broken_limits, measure, print, write_files,
+};
 use crate::load::Shared;
 use crate::module::Module;
 use crate::origin::Origin;
@@ -32,38 +33,143 @@ use crate::report::{Report, ServerUse, table};
 /// Time between two looks at memory and disk.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Starts both in turn, loads and compares them.
-pub(crate) fn run(wanted: &CompareArguments) -> Result<Verdict> {
-    let output = &wanted.output;
-    let (mut rounds, mut reports) = (Vec::new(), Vec::new());
-    let mut verdict = Verdict::Right;
-    for round in 1..=wanted.rounds {
-        let mut figures = [Figures::default(); 2];
-        let servers = [("a", &wanted.a), ("b", &wanted.b)];
-        for ((name, command), figures) in servers.into_iter().zip(&mut figures) {
-            let report = side(wanted, command)?;
-            *figures = Figures::new(&report);
-            let name = format!("{name}, round {round}: {command}");
-            eprintln!("{name}: {figures}");
-            let judged = judge(output, &name, &report);
-            if judged == Verdict::Wrong {
-                verdict = judged;
-            }
-            // What was wrong is shown with its round, and the last round for all.
-            if judged == Verdict::Wrong || round == wanted.rounds {
-                print(output, &format!("{name}\n{}", table(&report)));
-            }
-            reports.push((name, report));
-        }
-        rounds.push((figures[0], figures[1]));
-    }
-    print(output, &ratio::table(&rounds));
-    write_files(output, "gauge compare", &reports)?;
-    Ok(verdict)
+/// One server in one round.
+#[derive(Debug)]
+pub struct Round {
+    /// `a` or `b`.
+    pub side: &'static str,
+    /// From 1.
+    pub number: u32,
+    /// What came of it.
+    pub report: Report,
+    /// What was wrong with it, and counts.
+    pub wrong: Vec<String>,
 }
 
-/// One server, once.
-fn side(wanted: &CompareArguments, command: &str) -> Result<Report> {
+/// What came of a comparison, in the order in which it was measured.
+#[derive(Debug, Default)]
+pub struct Comparison {
+    /// All rounds of all servers.
+    pub rounds: Vec<Round>,
+}
+
+impl Comparison {
+    /// Reports of one server.
+    pub fn of(&self, side: &str) -> impl Iterator<Item = &Report> {
+        let rounds = self.rounds.iter().filter(move |round| round.side == side);
+        rounds.map(|round| &round.report)
+    }
+
+    /// What was wrong in any round.
+    pub fn wrong(&self) -> impl Iterator<Item = String> {
+        let of_round = |round: &Round| {
+            let (side, number) = (round.side, round.number);
+            let texts = round.wrong.iter();
+            let named = texts.map(move |text| format!("{side}, round {number}: {text}"));
+            named.collect::<Vec<_>>()
+        };
+        self.rounds.iter().flat_map(of_round)
+    }
+}
+
+/// Starts both in turn, loads and compares them, and prints what came.
+pub(crate) fn run(wanted: &CompareArguments) -> Result<Verdict> {
+    let output = &wanted.output;
+    let comparison = take(wanted)?;
+    let pairs: Vec<(Figures, Figures)> = comparison
+        .of("a")
+        .zip(comparison.of("b"))
+        .map(|(a, b)| (Figures::new(a), Figures::new(b)))
+        .collect();
+    if !pairs.is_empty() {
+        print(output, &ratio::table(&pairs));
+    }
+    let is_wrong = comparison.wrong().next().is_some();
+    let reports: Vec<(String, Report)> = comparison
+        .rounds
+        .into_iter()
+        .map(|round| {
+            (
+                format!("{}, round {}", round.side, round.number),
+                round.report,
+            )
+        })
+        .collect();
+    write_files(output, "gauge compare", &reports)?;
+    Ok(match is_wrong {
+        true => Verdict::Wrong,
+        false => Verdict::Right,
+    })
+}
+
+/// Starts both in turn, and loads them.
+pub(crate) fn take(wanted: &CompareArguments) -> Result<Comparison> {
+    let sides = [("a", Sides::A, &wanted.a), ("b", Sides::B, &wanted.b)];
+    let mut chosen = Vec::new();
+    for (name, side, command) in sides {
+        match command {
+            _ if !wanted.only.has(side) => {}
+            Some(command) => chosen.push((name, side, command)),
+            None => bail!("which server? Say --{name} 'COMMAND', or --only the other"),
+        }
+    }
+    let mut comparison = Comparison::default();
+    for number in 1..=wanted.rounds {
+        for (name, side, command) in &chosen {
+            let (report, checked) = measured_side(wanted, command)?;
+            let mut wrong = wrong(wanted, *side, &report);
+            wrong.extend(checked);
+            // What was wrong is shown with its round, and the last round for all.
+            let is_shown = !wrong.is_empty() || number == wanted.rounds;
+            let told = format!("{name}, round {number}: {command}");
+            tell(wanted, &told, &report, &wrong);
+            if is_shown && !wanted.output.is_mute {
+                print(&wanted.output, &format!("{told}\n{}", table(&report)));
+            }
+            comparison.rounds.push(Round {
+                side: name,
+                number,
+                report,
+                wrong,
+            });
+        }
+    }
+    Ok(comparison)
+}
+
+/// What is wrong in a report, and counts.
+fn wrong(wanted: &CompareArguments, side: Sides, report: &Report) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let is_judged = wanted.judge.has(side);
+    if !report.has_right_bytes() || is_judged && !report.faults.is_empty() {
+        let kinds: Vec<&str> = report.faults.keys().copied().collect();
+        wrong.push(format!("wrong answers: {}", kinds.join(", ")));
+    }
+    if !is_judged {
+        return wrong;
+    }
+    let claims = report.claims.iter().filter(|claim| !claim.is_kept);
+    if !wanted.output.no_claims {
+        wrong.extend(claims.map(|claim| format!("{} (found {})", claim.text, claim.found)));
+    }
+    let limits = broken_limits(&wanted.output, report).into_iter();
+    wrong.extend(limits.map(|limit| format!("limit broken: {limit}")));
+    wrong
+}
+
+/// Tells how a round went.
+fn tell(wanted: &CompareArguments, name: &str, report: &Report, wrong: &[String]) {
+    if wanted.output.is_mute {
+        return;
+    }
+    eprintln!("{name}: {}", Figures::new(report));
+    for text in wrong {
+        eprintln!("gauge: {name}: {text}");
+    }
+}
+
+/// One server, once; and what its checker found.
+fn measured_side(wanted: &CompareArguments, command: &str) -> Result<(Report, Option<String>)> {
     let load = wanted.load.load();
     let origin = Origin::start(wanted.origin.conf(load.seed))?;
     let server = Server::start(wanted, command, origin.address())?;
@@ -72,19 +178,16 @@ fn side(wanted: &CompareArguments, command: &str) -> Result<Report> {
         .load
         .target(server.address(), server.address().to_string());
     let share = |origin| Arc::new(Shared::new(target.clone(), origin, load.clone()));
-    let module = || {
-        Arc::new(Module::new(
-            wanted.load.module,
-            wanted.load.knobs("gauge".to_owned()),
-        ))
-    };
+    let module = || wanted.load.module("gauge").map(Arc::new);
     if wanted.warm {
         let warming = share(origin.take());
-        measure(&warming, &module(), true)?;
+        measure(&warming, &module()?, true)?;
         // Nobody else has it any more: the users are gone.
         origin = Arc::into_inner(warming).and_then(|shared| shared.origin);
     }
-    measured(wanted, &server, &share(origin), &module())
+    let report = measured(wanted, &server, &share(origin), &module()?)?;
+    let checked = server.end(wanted.output.is_mute)?;
+    Ok((report, checked))
 }
 
 fn measured(

@@ -1,5 +1,6 @@
 //! A server in a directory of its own.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -9,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::process::Usage;
 use crate::command::CompareArguments;
+use crate::process::Usage;
 
 /// How long a server may take to listen, and to end; a checker makes it slow.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -35,12 +36,16 @@ impl Server {
         command: &str,
         origin: SocketAddr,
     ) -> Result<Self> {
-        let template = fs::read_to_string(&wanted.conf)
-            .with_context(|| format!("cannot read {}", wanted.conf.display()))?;
+        let template = template(wanted)?;
+        let values = values(&wanted.put)?;
         let address = free_address()?;
         let dir = new_dir()?;
         let conf = dir.join("gauge.conf");
         let put_in = |text: &str| {
+            let mut text = text.to_owned();
+            for (name, value) in &values {
+                text = text.replace(&format!("{{{name}}}"), value);
+            }
             text.replace("{port}", &address.port().to_string())
                 .replace("{origin}", &origin.to_string())
                 .replace("{dir}", &dir.display().to_string())
@@ -110,11 +115,26 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
+impl Server {
+    /// Ends it. With a checker, what that wrote is printed, and its displeasure told.
+    pub(super) fn end(mut self, is_mute: bool) -> Result<Option<String>> {
+        self.stop();
+        if !self.has_checker {
+            return Ok(None);
+        }
+        let found = tail(&self.dir.join("checker.log"));
+        if !is_mute {
+            eprintln!("{found}");
+        }
+        let status = self.child.wait()?;
+        let wrong = || format!("the checker ended with {status}:\n{found}");
+        Ok((!status.success()).then(wrong))
+    }
+
+    fn stop(&mut self) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        if let Some(pid) = pid {
-            // It may have ended by itself.
+        // It may have ended by itself.
+        if let Some(pid) = pid.filter(|_| matches!(self.child.try_wait(), Ok(None))) {
             let _ = kill_process(pid, Signal::TERM);
         }
         let deadline = Instant::now() + PATIENCE;
@@ -126,13 +146,39 @@ impl Drop for Server {
             }
             std::thread::sleep(TICK);
         }
-        if self.has_checker {
-            eprintln!("{}", tail(&self.dir.join("checker.log")));
-        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
         if let Err(error) = fs::remove_dir_all(&self.dir) {
             eprintln!("gauge: {} stays: {error}", self.dir.display());
         }
     }
+}
+
+/// The text of the configuration.
+fn template(wanted: &CompareArguments) -> Result<String> {
+    match (&wanted.conf, &wanted.conf_text) {
+        (Some(path), _) => {
+            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+        }
+        (None, Some(text)) => Ok(text.clone()),
+        (None, None) => bail!("which configuration? Say --conf FILE, or a plan that has one"),
+    }
+}
+
+/// Names and what is put in for them; of two of one name the later.
+fn values(put: &[String]) -> Result<BTreeMap<&str, &str>> {
+    let mut values = BTreeMap::new();
+    for text in put {
+        let Some((name, value)) = text.split_once('=') else {
+            bail!("--put {text}: wanted NAME=TEXT");
+        };
+        values.insert(name, value);
+    }
+    Ok(values)
 }
 
 /// The last lines of a file.

@@ -45,6 +45,10 @@ pub struct Record {
     pub total: Histogram<u64>,
     /// Microseconds of a first byte behind the first of those who asked for the same at one time.
     pub behind: Histogram<u64>,
+    /// Microseconds of what a module tells apart, by its name for it.
+    pub phases: BTreeMap<&'static str, Histogram<u64>>,
+    /// The largest of what a module counts, by its name for it.
+    pub amounts: BTreeMap<&'static str, u64>,
     /// Answers.
     pub requests: u64,
     /// Bytes of their bodies.
@@ -67,6 +71,8 @@ impl Record {
             first_byte: histogram(),
             total: histogram(),
             behind: histogram(),
+            phases: BTreeMap::new(),
+            amounts: BTreeMap::new(),
             requests: 0,
             bytes: 0,
             statuses: BTreeMap::new(),
@@ -113,6 +119,18 @@ impl Record {
         self.behind.saturating_record(micros(time));
     }
 
+    /// Something that the module tells apart took so long.
+    pub fn phase(&mut self, name: &'static str, time: Duration) {
+        let times = self.phases.entry(name).or_insert_with(histogram);
+        times.saturating_record(micros(time));
+    }
+
+    /// So much was counted of something.
+    pub fn amount(&mut self, name: &'static str, amount: u64) {
+        let most = self.amounts.entry(name).or_default();
+        *most = amount.max(*most);
+    }
+
     /// Faults of all kinds.
     pub fn fault_count(&self) -> u64 {
         self.faults.values().map(|faults| faults.count).sum()
@@ -127,6 +145,12 @@ impl Record {
             (&mut self.behind, &other.behind),
         ] {
             let _ = own.add(other);
+        }
+        for (name, other) in &other.phases {
+            let _ = self.phases.entry(name).or_insert_with(histogram).add(other);
+        }
+        for (name, amount) in &other.amounts {
+            self.amount(name, *amount);
         }
         self.requests += other.requests;
         self.bytes += other.bytes;

@@ -3,6 +3,8 @@
 //!
 //! In rounds: users meet, one of them says whether there is another round, they meet again, and ask
 //! for the same new resource. How far each first byte is behind the first of its round is recorded.
+//! A resource may be asked for in several rounds (`--repeats`): the times of the first one are
+//! recorded as `first`, those of later ones as `then`.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,11 +51,17 @@ pub(super) async fn run(user: &mut User, knobs: &Knobs, rounds: &Rounds) {
         if user.turn().await.is_none() {
             continue;
         }
-        let name = format_args!("coalesce-{round}").to_string();
+        let repeats = knobs.repeats.max(1);
+        let name = format_args!("coalesce-{}", round / repeats).to_string();
         let resource = Resource::new(&knobs.run, name, knobs.size);
         let began = Instant::now();
         if let Some(answer) = user.ask(&Ask::get(&resource)).await {
             let users = user.shared.load.users;
+            let phase = match round % repeats {
+                0 => "first",
+                _ => "then",
+            };
+            user.record.phase(phase, answer.first_byte);
             if let Some(all) = rounds.came(round, began + answer.first_byte, users) {
                 record(&mut user.record, &all);
             }
@@ -78,7 +86,7 @@ pub(super) fn claims(origin: &Origin, record: &Record, knobs: &Knobs) -> Vec<Cla
         Claim::at_most(
             "requests at the origin for one resource",
             most.unwrap_or(0),
-            1,
+            knobs.asks,
         ),
         Claim {
             text: format!(

@@ -7,6 +7,7 @@
 //! 1. A module that needs the built-in origin says so ([`Module::needs_origin`]) before it runs.
 
 mod coalesce;
+mod cold;
 mod micro;
 mod placement;
 mod purge;
@@ -19,6 +20,7 @@ mod zipf;
 
 use std::time::Duration;
 
+pub(crate) use self::cold::{FETCHED, SENT_AHEAD};
 use crate::load::{Record, Shared, User};
 
 /// What can be chosen about a module; each uses what it needs.
@@ -34,6 +36,10 @@ pub struct Knobs {
     pub alpha: f64,
     /// The longest time of a waiter's first byte behind the leader's.
     pub behind: Duration,
+    /// How often the origin may be asked for one resource that all ask for at once.
+    pub asks: u64,
+    /// How often all ask at once for the same.
+    pub repeats: u64,
     /// The method that purges.
     pub purge_method: String,
     /// Told apart from other runs: part of all paths, so that a run begins cold.
@@ -62,13 +68,15 @@ impl Claim {
     }
 }
 
-/// What users do.
+/// What users do, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
     /// Each resource twice: right, and from the cache the second time.
     Simple,
     /// A whole resource, then about a hundred ranges of it at random.
     Range,
+    /// A range of a large resource: cold, while it comes, and when it is there.
+    Cold,
     /// All users ask at once for what nobody has asked for.
     Coalesce,
     /// Ranges far apart of large resources: no byte is fetched twice.
@@ -87,56 +95,105 @@ pub enum Kind {
     Soak,
 }
 
+/// What users do, with what they share for it.
+#[derive(Debug)]
+enum Does {
+    Simple,
+    Range,
+    Cold,
+    Coalesce(coalesce::Rounds),
+    Slice,
+    Micro,
+    Stale,
+    Purge,
+    Placement,
+    Zipf(zipf::Catalogue),
+    Soak(zipf::Catalogue),
+}
+
+impl Does {
+    fn new(kind: Kind, knobs: &Knobs) -> Self {
+        match kind {
+            Kind::Simple => Self::Simple,
+            Kind::Range => Self::Range,
+            Kind::Cold => Self::Cold,
+            Kind::Coalesce => Self::Coalesce(coalesce::Rounds::default()),
+            Kind::Slice => Self::Slice,
+            Kind::Micro => Self::Micro,
+            Kind::Stale => Self::Stale,
+            Kind::Purge => Self::Purge,
+            Kind::Placement => Self::Placement,
+            Kind::Zipf => Self::Zipf(zipf::Catalogue::new(knobs)),
+            Kind::Soak => Self::Soak(zipf::Catalogue::new(knobs)),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Simple => "simple",
+            Self::Range => "range",
+            Self::Cold => "cold",
+            Self::Coalesce(_) => "coalesce",
+            Self::Slice => "slice",
+            Self::Micro => "micro",
+            Self::Stale => "stale",
+            Self::Purge => "purge",
+            Self::Placement => "placement",
+            Self::Zipf(_) => "zipf",
+            Self::Soak(_) => "soak",
+        }
+    }
+}
+
 /// What users do, and how.
 #[derive(Debug)]
 pub struct Module {
-    /// What.
-    pub kind: Kind,
+    does: Does,
     knobs: Knobs,
-    state: State,
-}
-
-/// What users of a module share.
-#[derive(Debug)]
-enum State {
-    None,
-    Coalesce(coalesce::Rounds),
-    Zipf(zipf::Catalogue),
 }
 
 impl Module {
     /// Makes it ready.
     pub fn new(kind: Kind, knobs: Knobs) -> Self {
-        let state = match kind {
-            Kind::Coalesce => State::Coalesce(coalesce::Rounds::default()),
-            Kind::Zipf | Kind::Soak => State::Zipf(zipf::Catalogue::new(&knobs)),
-            _ => State::None,
-        };
-        Self { kind, knobs, state }
+        Self {
+            does: Does::new(kind, &knobs),
+            knobs,
+        }
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &'static str {
+        self.does.name()
     }
 
     /// Whether it works with the built-in origin alone.
     pub fn needs_origin(&self) -> bool {
-        matches!(
-            self.kind,
-            Kind::Coalesce | Kind::Slice | Kind::Micro | Kind::Stale | Kind::Purge
-        )
+        match self.does {
+            Does::Cold
+            | Does::Coalesce(_)
+            | Does::Slice
+            | Does::Micro
+            | Does::Stale
+            | Does::Purge => true,
+            Does::Simple | Does::Range | Does::Placement | Does::Zipf(_) | Does::Soak(_) => false,
+        }
     }
 
     /// What one user does.
     pub async fn run(&self, user: &mut User) {
         let knobs = &self.knobs;
-        match (self.kind, &self.state) {
-            (Kind::Coalesce, State::Coalesce(rounds)) => coalesce::run(user, knobs, rounds).await,
-            (Kind::Zipf, State::Zipf(catalogue)) => zipf::run(user, knobs, catalogue).await,
-            (Kind::Soak, State::Zipf(catalogue)) => soak::run(user, knobs, catalogue).await,
-            (Kind::Range, _) => range::run(user, knobs).await,
-            (Kind::Slice, _) => slice::run(user, knobs).await,
-            (Kind::Micro, _) => micro::run(user, knobs).await,
-            (Kind::Stale, _) => stale::run(user, knobs).await,
-            (Kind::Purge, _) => purge::run(user, knobs).await,
-            (Kind::Placement, _) => placement::run(user, knobs).await,
-            _ => simple::run(user, knobs).await,
+        match &self.does {
+            Does::Simple => simple::run(user, knobs).await,
+            Does::Range => range::run(user, knobs).await,
+            Does::Cold => cold::run(user, knobs).await,
+            Does::Coalesce(rounds) => coalesce::run(user, knobs, rounds).await,
+            Does::Slice => slice::run(user, knobs).await,
+            Does::Micro => micro::run(user, knobs).await,
+            Does::Stale => stale::run(user, knobs).await,
+            Does::Purge => purge::run(user, knobs).await,
+            Does::Placement => placement::run(user, knobs).await,
+            Does::Zipf(catalogue) => zipf::run(user, knobs, catalogue).await,
+            Does::Soak(catalogue) => soak::run(user, knobs, catalogue).await,
         }
     }
 
@@ -145,10 +202,11 @@ impl Module {
         let Some(origin) = &shared.origin else {
             return Vec::new();
         };
-        match (self.kind, &self.state) {
-            (Kind::Coalesce, _) => coalesce::claims(origin, record, &self.knobs),
-            (Kind::Slice, _) => slice::claims(origin),
-            (Kind::Micro, _) => micro::claims(origin, &self.knobs, elapsed),
+        match &self.does {
+            Does::Cold => cold::claims(record, &self.knobs),
+            Does::Coalesce(_) => coalesce::claims(origin, record, &self.knobs),
+            Does::Slice => slice::claims(origin),
+            Does::Micro => micro::claims(origin, &self.knobs, elapsed),
             _ => Vec::new(),
         }
     }

@@ -79,6 +79,8 @@ mod tests {
             ttl: Duration::from_secs(1),
             alpha: 1.0,
             behind: Duration::from_secs(1),
+            asks: 1,
+            repeats: 1,
             purge_method: "PURGE".to_owned(),
             run: "run".to_owned(),
         }

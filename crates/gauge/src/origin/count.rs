@@ -25,6 +25,8 @@ pub struct Counts {
     pub connections: u64,
     /// The most requests at one time.
     pub most_at_once: u64,
+    /// The most requests for one path.
+    pub most_asked: u64,
 }
 
 /// What was asked about one path.
@@ -68,7 +70,9 @@ impl Counters {
             state.running += 1;
             state.counts.most_at_once = state.counts.most_at_once.max(state.running);
             if state.paths.len() < PATHS_MAX || state.paths.contains_key(path) {
-                state.paths.entry(path.to_owned()).or_default().requests += 1;
+                let asked = state.paths.entry(path.to_owned()).or_default();
+                asked.requests += 1;
+                state.counts.most_asked = state.counts.most_asked.max(asked.requests);
             }
         });
         Running { counters: self }

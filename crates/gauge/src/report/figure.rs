@@ -1,6 +1,7 @@
 //! The figures of a report by name, for limits and tables.
 
-use super::{Report, ServerUse, Times};
+use super::{Report, ServerUse, Times, bytes, time};
+use crate::module::{FETCHED, SENT_AHEAD};
 use crate::origin::Counts;
 
 type TimesOf = fn(&Report) -> Option<&Times>;
@@ -14,39 +15,112 @@ const TIMES: &[Named<TimesOf>] = &[
     ("ttfb", |report| Some(&report.ttfb)),
     ("total", |report| Some(&report.total)),
     ("behind", |report| report.behind.as_ref()),
+    ("cold", |report| report.phases.get("cold")),
+    ("again", |report| report.phases.get("again")),
+    ("filled", |report| report.phases.get("filled")),
+    ("suffix", |report| report.phases.get("suffix")),
+    ("first", |report| report.phases.get("first")),
+    ("then", |report| report.phases.get("then")),
 ];
 
 /// Their figures, by the second part.
 const OF_TIMES: &[Named<OfTimes>] = &[
+    ("min", |times| times.min as f64),
     ("p50", |times| times.p50 as f64),
     ("p90", |times| times.p90 as f64),
+    ("p95", |times| times.p95 as f64),
     ("p99", |times| times.p99 as f64),
     ("p99.9", |times| times.p999 as f64),
     ("max", |times| times.max as f64),
     ("mean", |times| times.mean),
 ];
 
+/// What a plain figure counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    Count,
+    Bytes,
+    BytesASecond,
+    Share,
+    Micros,
+}
+
 /// All others.
-const PLAIN: &[Named<Plain>] = &[
-    ("requests", |report| Some(report.requests as f64)),
-    ("rate", |report| Some(a_second(report, report.requests))),
-    ("bytes", |report| Some(report.bytes as f64)),
-    ("throughput", |report| Some(a_second(report, report.bytes))),
-    ("faults", |report| Some(faults(report) as f64)),
-    ("hit_ratio", |report| Some(report.hit_ratio())),
-    ("origin.requests", |report| origin(report, |it| it.requests)),
-    ("origin.bytes", |report| origin(report, |it| it.body_bytes)),
-    ("server.cpu_us", |report| server(report, |it| it.cpu_us)),
-    ("server.memory", |report| {
-        server(report, |it| it.memory as f64)
-    }),
-    ("server.growth", |report| {
-        server(report, |it| it.growth as f64)
-    }),
-    ("server.disk", |report| server(report, |it| it.disk as f64)),
-    ("server.written", |report| {
-        server(report, |it| it.written as f64)
-    }),
+const PLAIN: &[Named<(Unit, Plain)>] = &[
+    (
+        "requests",
+        (Unit::Count, |report| Some(report.requests as f64)),
+    ),
+    (
+        "rate",
+        (Unit::Count, |report| {
+            Some(a_second(report, report.requests))
+        }),
+    ),
+    ("bytes", (Unit::Bytes, |report| Some(report.bytes as f64))),
+    (
+        "throughput",
+        (Unit::BytesASecond, |report| {
+            Some(a_second(report, report.bytes))
+        }),
+    ),
+    (
+        "faults",
+        (Unit::Count, |report| Some(faults(report) as f64)),
+    ),
+    (
+        "hit_ratio",
+        (Unit::Share, |report| Some(report.hit_ratio())),
+    ),
+    ("fetched", (Unit::Bytes, |report| amount(report, FETCHED))),
+    (
+        "sent_ahead",
+        (Unit::Bytes, |report| amount(report, SENT_AHEAD)),
+    ),
+    (
+        "origin.requests",
+        (Unit::Count, |report| origin(report, |it| it.requests)),
+    ),
+    (
+        "origin.bytes",
+        (Unit::Bytes, |report| origin(report, |it| it.body_bytes)),
+    ),
+    (
+        "origin.most_asked",
+        (Unit::Count, |report| origin(report, |it| it.most_asked)),
+    ),
+    (
+        "origin.most_at_once",
+        (Unit::Count, |report| origin(report, |it| it.most_at_once)),
+    ),
+    (
+        "origin.connections",
+        (Unit::Count, |report| origin(report, |it| it.connections)),
+    ),
+    (
+        "server.cpu_us",
+        (Unit::Micros, |report| server(report, |it| it.cpu_us)),
+    ),
+    (
+        "server.calls",
+        (Unit::Count, |report| server(report, |it| it.calls)),
+    ),
+    (
+        "server.memory",
+        (Unit::Bytes, |report| server(report, |it| it.memory as f64)),
+    ),
+    (
+        "server.growth",
+        (Unit::Bytes, |report| server(report, |it| it.growth as f64)),
+    ),
+    (
+        "server.disk",
+        (Unit::Bytes, |report| server(report, |it| it.disk as f64)),
+    ),
+    (
+        "server.written",
+        (Unit::Bytes, |report| server(report, |it| it.written as f64)),
+    ),
 ];
 
 /// A figure that reports may have.
@@ -54,8 +128,8 @@ const PLAIN: &[Named<Plain>] = &[
 pub(super) enum Figure {
     /// A time, in microseconds.
     Time(TimesOf, OfTimes),
-    /// A number, or bytes.
-    Plain(Plain),
+    /// Something else.
+    Plain(Unit, Plain),
 }
 
 impl Figure {
@@ -63,15 +137,27 @@ impl Figure {
     pub(super) fn of(self, report: &Report) -> Option<f64> {
         match self {
             Self::Time(times, figure) => times(report).map(figure),
-            Self::Plain(figure) => figure(report),
+            Self::Plain(_, figure) => figure(report),
+        }
+    }
+
+    /// An amount of it as people read it.
+    pub(super) fn show(self, amount: f64) -> String {
+        match self {
+            Self::Time(..) | Self::Plain(Unit::Micros, _) => time(amount),
+            Self::Plain(Unit::Count, _) if amount.fract() == 0.0 => format!("{amount:.0}"),
+            Self::Plain(Unit::Count, _) => format!("{amount:.1}"),
+            Self::Plain(Unit::Bytes, _) => bytes(amount),
+            Self::Plain(Unit::BytesASecond, _) => format!("{}/s", bytes(amount)),
+            Self::Plain(Unit::Share, _) => format!("{:.1} %", amount * 100.0),
         }
     }
 }
 
 /// The figure of that name.
 pub(super) fn find(name: &str) -> Option<Figure> {
-    if let Some(figure) = named(PLAIN, name) {
-        return Some(Figure::Plain(figure));
+    if let Some((unit, figure)) = named(PLAIN, name) {
+        return Some(Figure::Plain(unit, figure));
     }
     let (times, figure) = name.split_once('.')?;
     Some(Figure::Time(named(TIMES, times)?, named(OF_TIMES, figure)?))
@@ -100,6 +186,10 @@ fn a_second(report: &Report, count: u64) -> f64 {
 
 fn faults(report: &Report) -> u64 {
     report.faults.values().map(|faults| faults.count).sum()
+}
+
+fn amount(report: &Report, name: &str) -> Option<f64> {
+    report.amounts.get(name).map(|amount| *amount as f64)
 }
 
 fn origin(report: &Report, figure: fn(&Counts) -> u64) -> Option<f64> {

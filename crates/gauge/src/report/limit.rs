@@ -55,7 +55,7 @@ impl FromStr for Limit {
         let value = text[at + 1..].trim();
         let bound = match found {
             Figure::Time(..) => micros(value),
-            Figure::Plain(_) => plain_number(value),
+            Figure::Plain(..) => plain_number(value),
         };
         Ok(Self {
             text: text.trim().to_owned(),

@@ -19,6 +19,7 @@ use serde::Serialize;
 pub use self::limit::Limit;
 pub use self::page::page;
 pub use self::table::{bytes, table, time};
+use crate::client::OF_BYTES;
 use crate::load::{Faults, Record, Second, Shared};
 use crate::module::{Claim, Module};
 use crate::origin::Counts;
@@ -29,10 +30,14 @@ const CURVE: usize = 60;
 /// Times, in microseconds.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Times {
+    /// The shortest.
+    pub min: u64,
     /// Half of all are shorter.
     pub p50: u64,
     /// Nine of ten.
     pub p90: u64,
+    /// 95 of 100.
+    pub p95: u64,
     /// 99 of 100.
     pub p99: u64,
     /// 999 of 1000.
@@ -51,8 +56,10 @@ impl Times {
         // Each point halves what is left, four points at a time: 0, 16, 29, … 99.9969 %.
         let quantile = |step: usize| 1.0 - 0.5_f64.powf(step as f64 / 4.0);
         Self {
+            min: histogram.min(),
             p50: at(0.5),
             p90: at(0.9),
+            p95: at(0.95),
             p99: at(0.99),
             p999: at(0.999),
             max: histogram.max(),
@@ -79,6 +86,15 @@ pub struct ServerUse {
     pub disk: u64,
     /// Bytes that were given to disks.
     pub written: u64,
+}
+
+/// Whether what a module says of all answers counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claims {
+    /// It must be true.
+    Held,
+    /// It is told, and does not matter.
+    Ignored,
 }
 
 /// What came of a run.
@@ -108,6 +124,10 @@ pub struct Report {
     pub total: Times,
     /// First bytes behind the first of those who asked at one time; none but for `coalesce`.
     pub behind: Option<Times>,
+    /// What the module tells apart.
+    pub phases: BTreeMap<&'static str, Times>,
+    /// The largest of what the module counts.
+    pub amounts: BTreeMap<&'static str, u64>,
     /// What was wrong, by kind.
     pub faults: BTreeMap<&'static str, Faults>,
     /// What must be true of all.
@@ -125,7 +145,7 @@ impl Report {
     pub fn new(module: &Module, shared: &Shared, record: &Record, elapsed: Duration) -> Self {
         let load = &shared.load;
         Self {
-            module: format!("{:?}", module.kind).to_lowercase(),
+            module: module.name().to_owned(),
             users: load.users,
             rate: load.rate,
             seed: load.seed,
@@ -137,6 +157,12 @@ impl Report {
             ttfb: Times::of(&record.first_byte),
             total: Times::of(&record.total),
             behind: (!record.behind.is_empty()).then(|| Times::of(&record.behind)),
+            phases: record
+                .phases
+                .iter()
+                .map(|(name, times)| (*name, Times::of(times)))
+                .collect(),
+            amounts: record.amounts.clone(),
             faults: record.faults.clone(),
             claims: module.claims(shared, record, elapsed),
             origin: shared.origin.as_ref().map(|origin| origin.counts()),
@@ -145,9 +171,16 @@ impl Report {
         }
     }
 
-    /// Whether all answers were right, and all claims are kept.
-    pub fn is_right(&self) -> bool {
-        self.faults.is_empty() && self.claims.iter().all(|claim| claim.is_kept)
+    /// Whether all answers were right, and all claims are kept as far as they count.
+    pub fn is_right(&self, claims: Claims) -> bool {
+        let is_kept = || self.claims.iter().all(|claim| claim.is_kept);
+        self.faults.is_empty() && (claims == Claims::Ignored || is_kept())
+    }
+
+    /// Whether every byte was right, whatever else was not.
+    pub fn has_right_bytes(&self) -> bool {
+        let kinds = self.faults.keys();
+        kinds.into_iter().all(|kind| !OF_BYTES.contains(kind))
     }
 
     /// The part of the answers that were hits.
@@ -159,5 +192,11 @@ impl Report {
     /// The figure of that name: times in microseconds. None if there is none in this run.
     pub fn figure(&self, name: &str) -> Option<f64> {
         figure::find(name).and_then(|figure| figure.of(self))
+    }
+
+    /// The figure of that name with its unit, for a table.
+    pub fn shown(&self, name: &str) -> Option<String> {
+        let figure = figure::find(name)?;
+        Some(figure.show(figure.of(self)?))
     }
 }

@@ -68,6 +68,9 @@ fn write_table(out: &mut String, report: &Report) -> std::fmt::Result {
     if let Some(behind) = &report.behind {
         row(out, "behind", behind)?;
     }
+    for (name, times) in &report.phases {
+        row(out, name, times)?;
+    }
     writeln!(out)?;
     let counted = |counts: Vec<String>| counts.join(", ");
     let statuses = report.statuses.iter();
@@ -86,6 +89,9 @@ fn write_table(out: &mut String, report: &Report) -> std::fmt::Result {
             origin.most_at_once,
             origin.connections,
         )?;
+    }
+    for (name, amount) in &report.amounts {
+        writeln!(out, "{name:<13} {amount}")?;
     }
     for claim in &report.claims {
         let word = if claim.is_kept { "kept  " } else { "BROKEN" };

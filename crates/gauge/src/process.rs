@@ -8,20 +8,20 @@ use anyhow::{Context, Result};
 
 /// What a process and its descendants used.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Usage {
+pub struct Usage {
     /// Seconds of CPU time, user and system.
-    pub(super) cpu: f64,
+    pub cpu: f64,
     /// Bytes of memory, as the kernel counts them for each process (shared pages more than once).
-    pub(super) memory: u64,
+    pub memory: u64,
     /// Bytes that were given to disks.
-    pub(super) written: u64,
+    pub written: u64,
     /// Calls that read or wrote.
-    pub(super) calls: u64,
+    pub calls: u64,
 }
 
 impl Usage {
     /// That of a process and its descendants so far.
-    pub(super) fn of(pid: u32) -> Result<Self> {
+    pub fn of(pid: u32) -> Result<Self> {
         let mut sum = Self::default();
         for pid in family(pid)? {
             // One that ended meanwhile counts for nothing.
@@ -68,7 +68,7 @@ fn number(text: &str, name: &str) -> Option<u64> {
 }
 
 /// A process and all its descendants.
-fn family(pid: u32) -> Result<Vec<u32>> {
+pub fn family(pid: u32) -> Result<Vec<u32>> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
