@@ -3,18 +3,18 @@
 //! `test` (also `ci`) runs every check and every test and ends with the line `N passed, N failed`.
 //! `tidy` enforces the style guide. `foreign` runs suites written by others against the binary.
 //! `fuzz` feeds parsers and store what nobody thought of. `bench` compares the cost of hits with
-//! nginx's. `store-bench` measures what the store promises. `experiments` prints what articles
-//! measured. `docs` writes the manual from the code.
+//! nginx's. `store-bench` measures what the store promises. `seeds` runs the experiments of articles
+//! on caching again. `docs` writes the manual from the code.
 //!
 //! This file reads the command line and nothing else; each task has a file of its own.
 
 mod bench;
 mod checks;
 mod documents;
-mod experiments;
 mod foreign;
 mod fuzz;
 mod packages;
+mod seeds;
 mod store_bench;
 mod tally;
 mod tidy;
@@ -41,9 +41,9 @@ const USAGE: &str = "usage: cargo xtask TASK
                          CPU time of hot hits that are counted by site against those that are not
   store-bench [NAME [ARG...]]
                          a figure of the store against its bound; without a name, the list of them
-  experiments [lock | ranges [--brief]]
-                         ranges of a cold, filling and filled file behind a slow line, with
-                         nginx beside it where it is installed
+  seeds [PLAN...] [--brief]
+                         the experiments of articles on caching, on nginx and the release binary;
+                         all of them together write docs/seeds.md
 ";
 
 fn main() -> ExitCode {
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
         "fuzz" => fuzz::run(rest),
         "bench" => bench::run(rest),
         "store-bench" => store_bench::run(rest),
-        "experiments" => experiments::run(rest),
+        "seeds" => seeds::run(rest),
         "docs" => documents::run(),
         _ => {
             eprint!("{USAGE}");

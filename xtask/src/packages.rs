@@ -23,6 +23,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("libfcgi-perl", "the foreign suite"),
     ("libprotocol-websocket-perl", "the foreign suite"),
     ("prometheus", "tests of metrics, alerts and the dashboard"),
+    ("strace", "the count of calls for a hit"),
     ("uwsgi-core", "the foreign suite"),
     ("uwsgi-plugin-python3", "the foreign suite"),
 ];
@@ -95,7 +96,8 @@ fn apt() -> Command {
     command
 }
 
-fn runs(program: &str, args: &[&str]) -> bool {
+/// Whether a program is there and runs.
+pub(crate) fn runs(program: &str, args: &[&str]) -> bool {
     Command::new(program)
         .args(args)
         .stdin(Stdio::null())

@@ -28,7 +28,7 @@ use crate::command::{
 use crate::load::Shared;
 use crate::module::Module;
 use crate::origin::Origin;
-use crate::report::{Report, ServerUse, table};
+use crate::report::{self, Report, ServerUse, table};
 
 /// Time between two looks at memory and disk.
 const LOOK: Duration = Duration::from_millis(100);
@@ -58,6 +58,13 @@ impl Comparison {
     pub fn of(&self, side: &str) -> impl Iterator<Item = &Report> {
         let rounds = self.rounds.iter().filter(move |round| round.side == side);
         rounds.map(|round| &round.report)
+    }
+
+    /// The median of a figure of one server, with its unit.
+    pub fn shown(&self, side: &str, figure: &str) -> Option<String> {
+        let mut amounts: Vec<f64> = self.of(side).filter_map(|it| it.figure(figure)).collect();
+        amounts.sort_by(f64::total_cmp);
+        report::shown(figure, *amounts.get(amounts.len() / 2)?)
     }
 
     /// What was wrong in any round.

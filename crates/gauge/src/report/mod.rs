@@ -71,6 +71,11 @@ impl Times {
     }
 }
 
+/// So much of a figure, with its unit.
+pub fn shown(name: &str, amount: f64) -> Option<String> {
+    Some(figure::find(name)?.show(amount))
+}
+
 /// What the processes of a server used, as far as the gauge started it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ServerUse {
@@ -192,11 +197,5 @@ impl Report {
     /// The figure of that name: times in microseconds. None if there is none in this run.
     pub fn figure(&self, name: &str) -> Option<f64> {
         figure::find(name).and_then(|figure| figure.of(self))
-    }
-
-    /// The figure of that name with its unit, for a table.
-    pub fn shown(&self, name: &str) -> Option<String> {
-        let figure = figure::find(name)?;
-        Some(figure.show(figure.of(self)?))
     }
 }

@@ -1,0 +1,144 @@
+//! The document: each experiment with its source's figures beside ours.
+
+use std::fmt::Write as _;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use millpond_testkit::{Kind, binary};
+
+use super::{Experiment, Row};
+
+/// Servers of a row, and what they are called.
+const SIDES: [(&str, &str); 2] = [("a", "nginx"), ("b", "Millpond")];
+
+const BEGINNING: &str = "\
+# What others measured, measured again
+
+Four articles on caching with nginx and a thesis on its cache have experiments in them. Each is a plan of
+`millpond gauge` in [bench/plans](../bench/plans), run here on nginx and on Millpond with the same lines of configuration
+and the same requests; where a row names a directive that nginx does not have, Millpond alone was measured. Every byte of
+every answer was compared with what it must be. What the plan claims of Millpond (requests and bytes at the origin, space of
+the disk, no answer older than it may be) was held against it; nginx is shown as it is.
+
+This page is written by
+
+```sh
+cargo xtask seeds
+```
+
+which builds the release binary, or takes the one that `MILLPOND_BIN` names, and fails if a byte of either server is wrong or a
+claim is broken. `cargo xtask seeds NAME` runs one plan, and `millpond gauge compare --plan bench/plans/NAME.toml` does so without
+this project. `cargo xtask test` runs the plans' short forms (`--brief`), which hold no clock against a loaded machine.
+";
+
+/// The whole document.
+pub(super) fn page(experiments: &[Experiment]) -> Result<String> {
+    let mut out = format!("{BEGINNING}\n{}", machine()?);
+    for experiment in experiments {
+        out += "\n";
+        out += &section(experiment);
+    }
+    Ok(out)
+}
+
+/// What it was measured on.
+fn machine() -> Result<String> {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let cores = std::thread::available_parallelism()?;
+    let nginx = match binary(Kind::Nginx) {
+        None => "none was installed".to_owned(),
+        Some(path) => {
+            let said = Command::new(path).arg("-v").output();
+            let said = said.context("nginx does not run")?.stderr;
+            let said = String::from_utf8_lossy(&said);
+            said.trim().trim_start_matches("nginx version: ").to_owned()
+        }
+    };
+    Ok(format!(
+        "Measured on a virtual machine with {cores} cores, Linux {}, over loopback, one worker each; nginx: {nginx}. Servers, \
+         origin and clients share the cores, so times are to be compared within a table only.\n",
+        kernel.trim()
+    ))
+}
+
+/// One experiment.
+pub(super) fn section(experiment: &Experiment) -> String {
+    let note = |name: &str| experiment.plan.note(name).unwrap_or_default().trim();
+    format!(
+        "## {}\n\n*{}*\n\n{}\n\nThe source found:\n\n{}\n\nHere:\n\n{}\n**It concluded:** {}\n\n**What holds for Millpond:** {}\n",
+        note("title"),
+        note("source"),
+        note("setup"),
+        note("theirs"),
+        table(experiment),
+        note("concluded"),
+        note("here"),
+    )
+}
+
+/// What came of it.
+pub(super) fn table(experiment: &Experiment) -> String {
+    let columns = experiment.plan.note("columns").unwrap_or_default();
+    let columns: Vec<&str> = columns.split_whitespace().collect();
+    let mut out = String::from("| case | server |");
+    // Writing to a string cannot fail.
+    for column in &columns {
+        let _ = write!(out, " {} |", title(column));
+    }
+    out += "\n|---|---|";
+    out += &"---|".repeat(columns.len());
+    out += "\n";
+    for row in &experiment.rows {
+        rows(&mut out, row, &columns);
+    }
+    out
+}
+
+fn rows(out: &mut String, row: &Row, columns: &[&str]) {
+    let comparison = match &row.outcome {
+        Ok(comparison) => comparison,
+        Err(error) => {
+            let first = error.lines().next().unwrap_or_default();
+            let _ = writeln!(out, "| {} | not measured: {first} |", row.case);
+            return;
+        }
+    };
+    for (side, name) in SIDES {
+        if comparison.of(side).next().is_none() {
+            continue;
+        }
+        let _ = write!(out, "| {} | {name} |", row.case);
+        for column in columns {
+            let shown = comparison.shown(side, column);
+            let _ = write!(out, " {} |", shown.as_deref().unwrap_or("-"));
+        }
+        out.push('\n');
+    }
+}
+
+/// What a figure is called in a table.
+fn title(figure: &str) -> String {
+    let (name, part) = figure.split_once('.').unwrap_or((figure, ""));
+    let part = match part {
+        "p50" => "50 %",
+        "p95" => "95 %",
+        "p99" => "99 %",
+        part => part,
+    };
+    match (name, part) {
+        ("ttfb", part) => format!("first byte, {part}"),
+        ("total", part) => format!("last byte, {part}"),
+        ("rate", _) => "requests a second".to_owned(),
+        ("fetched", _) => "from the origin".to_owned(),
+        ("throughput", _) => "bytes a second".to_owned(),
+        ("origin", "requests") => "requests to the origin".to_owned(),
+        ("origin", "bytes") => "from the origin".to_owned(),
+        ("origin", "most_asked") => "to the origin for one".to_owned(),
+        ("server", "cpu_us") => "CPU a request".to_owned(),
+        ("server", "written") => "written".to_owned(),
+        ("server", "disk") => "disk, at most".to_owned(),
+        ("server", "memory") => "memory, at most".to_owned(),
+        (name, "max") => name.to_owned(),
+        (name, part) => format!("{name}, {part}"),
+    }
+}
