@@ -35,10 +35,17 @@ pub struct Head {
     pub is_last: bool,
 }
 
+/// What matters of a request's method: whether its answer has a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    Head,
+    Other,
+}
+
 /// A head at the beginning of `bytes` and its length, if all of it is there.
 pub(super) fn parse(
     bytes: &[u8],
-    is_head: bool,
+    method: Method,
     status_field: &str,
 ) -> Result<Option<(Head, usize)>, Fault> {
     let mut fields = [httparse::EMPTY_HEADER; 256];
@@ -92,7 +99,9 @@ pub(super) fn parse(
         }
     }
     head.framing = match (length, is_chunked) {
-        _ if is_head || status == 304 || status == 204 || status < 200 => Framing::Empty,
+        _ if method == Method::Head || status == 304 || status == 204 || status < 200 => {
+            Framing::Empty
+        }
         (_, true) => Framing::Chunked,
         (Some(length), false) => Framing::Length(length),
         (None, false) => Framing::Close,
@@ -112,7 +121,7 @@ mod tests {
     use super::*;
 
     fn head(text: &str) -> Head {
-        let parsed = parse(text.as_bytes(), false, "X-Cache-Status").expect("readable");
+        let parsed = parse(text.as_bytes(), Method::Other, "X-Cache-Status").expect("readable");
         parsed.expect("whole").0
     }
 
@@ -149,11 +158,11 @@ mod tests {
     #[test]
     fn half_a_head_is_waited_for_and_a_broken_one_is_a_fault() {
         assert!(matches!(
-            parse(b"HTTP/1.1 200 OK\r\nA: b", false, "X"),
+            parse(b"HTTP/1.1 200 OK\r\nA: b", Method::Other, "X"),
             Ok(None)
         ));
-        assert!(parse(b"SMTP/1.1 200 OK\r\n\r\n", false, "X").is_err());
+        assert!(parse(b"SMTP/1.1 200 OK\r\n\r\n", Method::Other, "X").is_err());
         let text = b"HTTP/1.1 200 OK\r\nContent-Length: five\r\n\r\n";
-        assert!(parse(text, false, "X").is_err());
+        assert!(parse(text, Method::Other, "X").is_err());
     }
 }

@@ -28,12 +28,15 @@ use tokio::net::TcpStream;
 use self::body::{Body, Next};
 pub use self::fault::Fault;
 pub(crate) use self::fault::OF_BYTES;
+use self::head::Method;
 pub use self::head::{Framing, Head};
 use crate::content::Content;
 use crate::resource::Resource;
 
 /// Bytes that are read at one time.
 const READ: usize = 256 << 10;
+/// The longest body that is read whole.
+const FETCH_MAX: usize = 64 << 20;
 /// The longest head.
 const HEAD_MAX: usize = 256 << 10;
 
@@ -204,6 +207,43 @@ impl Client {
         Outcome { answer, fault }
     }
 
+    /// Asks for something that the server itself knows, and reads it whole: status and body.
+    pub async fn fetch(&mut self, method: &str, path: &str) -> Result<(u16, Vec<u8>), Fault> {
+        let timeout = self.target.timeout;
+        let host = &self.target.host;
+        let text = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        // What was kept may be closed by now, and is of no use afterwards.
+        self.hang_up();
+        let fetched = tokio::time::timeout(timeout, self.fetched(&text)).await;
+        self.hang_up();
+        fetched.unwrap_or(Err(Fault::Timeout(timeout)))
+    }
+
+    async fn fetched(&mut self, text: &str) -> Result<(u16, Vec<u8>), Fault> {
+        let mut reading = Reading::new(Instant::now());
+        self.send_and_wait(text, &mut reading).await?;
+        let head = self.read_head(Method::Other).await?;
+        let mut body = Body::new(head.framing);
+        let mut out = Vec::new();
+        loop {
+            match body.next(&mut self.buf)? {
+                Next::Over => break,
+                Next::Bytes(count) => out.extend_from_slice(&self.buf.split_to(count)),
+                Next::Read => match self.read().await {
+                    Ok(()) => {}
+                    Err(_) if body.may_end() => break,
+                    Err(error) => return Err(Fault::NoHead(error)),
+                },
+            }
+            if out.len() > FETCH_MAX {
+                return Err(Fault::TooLong {
+                    wanted: FETCH_MAX as u64,
+                });
+            }
+        }
+        Ok((head.status, out))
+    }
+
     async fn exchange(&mut self, ask: &Ask, reading: &mut Reading) -> Result<(), Fault> {
         let text = ask.text(&self.target.host);
         let is_kept = self.stream.is_some();
@@ -214,7 +254,11 @@ impl Client {
             sent = self.send_and_wait(&text, reading).await;
         }
         sent?;
-        let head = self.read_head(ask).await?;
+        let method = match &*ask.method {
+            "HEAD" => Method::Head,
+            _ => Method::Other,
+        };
+        let head = self.read_head(method).await?;
         let status = head.status;
         let checked = check_head(&head, ask);
         let mut body = Body::new(head.framing);
@@ -268,10 +312,10 @@ impl Client {
         }
     }
 
-    async fn read_head(&mut self, ask: &Ask) -> Result<Head, Fault> {
+    async fn read_head(&mut self, method: Method) -> Result<Head, Fault> {
         loop {
             let field = &self.target.status_field;
-            if let Some((head, used)) = head::parse(&self.buf, ask.method == "HEAD", field)? {
+            if let Some((head, used)) = head::parse(&self.buf, method, field)? {
                 // What was parsed is in the buffer.
                 drop(self.buf.split_to(used));
                 if head.status >= 200 {

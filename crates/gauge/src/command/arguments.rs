@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
 pub(crate) enum Task {
     /// Asks a server that runs already.
     #[command(args_override_self = true)]
-    Run(RunArguments),
+    Run(Box<RunArguments>),
     /// Is an origin, until it is interrupted.
     Origin(OriginArguments),
     /// Starts two servers in turn on one configuration, and compares them.
@@ -94,7 +94,16 @@ pub(crate) struct LoadArguments {
     /// How often all ask at once for the same resource (coalesce).
     #[arg(long, default_value_t = 1)]
     repeats: u64,
-    /// The method that purges (purge).
+    /// After how long the server drops what nobody asks for, if it does within a run (stats).
+    #[arg(long, default_value = "0s", value_parser = duration)]
+    inactive: Duration,
+    /// Where the server's API is (stats).
+    #[arg(long, default_value = "/api")]
+    api: String,
+    /// The zone that it is asked about (stats).
+    #[arg(long, default_value = "z")]
+    zone: String,
+    /// The method that purges (purge, stats).
     #[arg(long, default_value = "PURGE")]
     purge_method: String,
     /// Where chances begin; the same seed asks for the same.
@@ -146,6 +155,9 @@ impl LoadArguments {
             behind: self.behind,
             asks: self.asks,
             repeats: self.repeats,
+            inactive: self.inactive,
+            api: self.api.clone(),
+            zone: self.zone.clone(),
             purge_method: self.purge_method.clone(),
             run,
         }

@@ -1,7 +1,8 @@
 //! A plan's words before those of the command line.
 //!
-//! A key of a plan is a flag by another name, so a case is a command line: the plan's flags, then the
-//! case's, then what was said beside the plan. Of a flag that stands there twice the last counts.
+//! A key of a plan is a flag by another name, so a case is a command line: the plan's flags, then
+//! the case's, then what was said beside the plan. Of a flag that stands there twice the last
+//! counts.
 
 use std::ffi::OsString;
 

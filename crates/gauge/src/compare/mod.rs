@@ -179,12 +179,16 @@ fn tell(wanted: &CompareArguments, name: &str, report: &Report, wrong: &[String]
 fn measured_side(wanted: &CompareArguments, command: &str) -> Result<(Report, Option<String>)> {
     let load = wanted.load.load();
     let origin = Origin::start(wanted.origin.conf(load.seed))?;
-    let server = Server::start(wanted, command, origin.address())?;
+    let server = Arc::new(Server::start(wanted, command, origin.address())?);
     let mut origin = Some(origin);
     let target = wanted
         .load
         .target(server.address(), server.address().to_string());
-    let share = |origin| Arc::new(Shared::new(target.clone(), origin, load.clone()));
+    let share = |origin| {
+        let mut shared = Shared::new(target.clone(), origin, load.clone());
+        shared.server = Some(Arc::<Server>::clone(&server));
+        Arc::new(shared)
+    };
     let module = || wanted.load.module("gauge").map(Arc::new);
     if wanted.warm {
         let warming = share(origin.take());

@@ -5,16 +5,18 @@ use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::command::CompareArguments;
+use crate::load::Restart;
 use crate::process::Usage;
 
 /// How long a server may take to listen, and to end; a checker makes it slow.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// Time between two looks.
 const TICK: Duration = Duration::from_millis(20);
 /// Lines of a log that are shown.
@@ -23,7 +25,9 @@ const LOG_LINES: usize = 40;
 /// A running server.
 #[derive(Debug)]
 pub(super) struct Server {
-    child: Child,
+    child: Mutex<Child>,
+    /// The program and its arguments.
+    words: Vec<String>,
     address: SocketAddr,
     dir: PathBuf,
     has_checker: bool,
@@ -61,42 +65,38 @@ impl Server {
             words.extend(put_in(under).split_whitespace().map(str::to_owned));
         }
         words.extend(put_in(command).split_whitespace().map(str::to_owned));
-        let Some((program, words)) = words.split_first() else {
-            bail!("the command of a server is empty");
-        };
-        let log = fs::File::create(dir.join("server.log"))?;
-        let child = Command::new(program)
-            .args(words)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()
-            .with_context(|| format!("cannot start {program}"))?;
-        let mut server = Self {
-            child,
+        let server = Self {
+            child: Mutex::new(spawned(&words, &dir)?),
+            words,
             address,
             dir,
             has_checker: wanted.under.is_some(),
         };
-        server.wait_until_there(command)?;
+        server.wait_until_there()?;
         Ok(server)
     }
 
-    fn wait_until_there(&mut self, command: &str) -> Result<()> {
+    fn wait_until_there(&self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
+        let command = || self.words.join(" ");
         while TcpStream::connect(self.address).is_err() {
-            if let Some(status) = self.child.try_wait()? {
+            if let Some(status) = self.child().try_wait()? {
                 bail!(
-                    "{command}: ended with {status}\n{}",
+                    "{}: ended with {status}\n{}",
+                    command(),
                     tail(&self.dir.join("server.log"))
                 );
             }
             if Instant::now() > deadline {
-                bail!("{command}: does not listen on {}", self.address);
+                bail!("{}: does not listen on {}", command(), self.address);
             }
             std::thread::sleep(TICK);
         }
         Ok(())
+    }
+
+    fn child(&self) -> MutexGuard<'_, Child> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where it listens.
@@ -106,7 +106,7 @@ impl Server {
 
     /// What it used so far.
     pub(super) fn usage(&self) -> Result<Usage> {
-        Usage::of(self.child.id())
+        Usage::of(self.child().id())
     }
 
     /// Bytes of disk that its directory takes.
@@ -117,7 +117,7 @@ impl Server {
 
 impl Server {
     /// Ends it. With a checker, what that wrote is printed, and its displeasure told.
-    pub(super) fn end(mut self, is_mute: bool) -> Result<Option<String>> {
+    pub(super) fn end(&self, is_mute: bool) -> Result<Option<String>> {
         self.stop();
         if !self.has_checker {
             return Ok(None);
@@ -126,27 +126,54 @@ impl Server {
         if !is_mute {
             eprintln!("{found}");
         }
-        let status = self.child.wait()?;
+        let status = self.child().wait()?;
         let wrong = || format!("the checker ended with {status}:\n{found}");
         Ok((!status.success()).then(wrong))
     }
 
-    fn stop(&mut self) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+    fn stop(&self) {
+        let mut child = self.child();
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         // It may have ended by itself.
-        if let Some(pid) = pid.filter(|_| matches!(self.child.try_wait(), Ok(None))) {
+        if let Some(pid) = pid.filter(|_| matches!(child.try_wait(), Ok(None))) {
             let _ = kill_process(pid, Signal::TERM);
         }
         let deadline = Instant::now() + PATIENCE;
-        while matches!(self.child.try_wait(), Ok(None)) {
+        while matches!(child.try_wait(), Ok(None)) {
             if Instant::now() > deadline {
-                let _ = self.child.kill();
-                let _ = self.child.wait();
+                let _ = child.kill();
+                let _ = child.wait();
                 break;
             }
             std::thread::sleep(TICK);
         }
     }
+}
+
+impl Restart for Server {
+    fn restart(&self) -> Result<()> {
+        self.stop();
+        *self.child() = spawned(&self.words, &self.dir)?;
+        self.wait_until_there()
+    }
+}
+
+/// Starts a program whose output goes to the log in a directory.
+fn spawned(words: &[String], dir: &Path) -> Result<Child> {
+    let Some((program, words)) = words.split_first() else {
+        bail!("the command of a server is empty");
+    };
+    let log = fs::File::options()
+        .create(true)
+        .append(true)
+        .open(dir.join("server.log"))?;
+    Command::new(program)
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()
+        .with_context(|| format!("cannot start {program}"))
 }
 
 impl Drop for Server {

@@ -46,6 +46,13 @@ pub struct Load {
     pub seed: u64,
 }
 
+/// A server that the gauge started itself.
+pub trait Restart: std::fmt::Debug + Send + Sync {
+    /// Ends it as its operator would, and starts it again on what it left; it listens when this
+    /// returns.
+    fn restart(&self) -> Result<()>;
+}
+
 /// What all users share.
 #[derive(Debug)]
 pub struct Shared {
@@ -55,6 +62,8 @@ pub struct Shared {
     pub origin: Option<Origin>,
     /// How much is asked.
     pub load: Load,
+    /// The server, if the gauge started it.
+    pub server: Option<Arc<dyn Restart>>,
     /// Where all users meet.
     pub meeting: Barrier,
     tickets: AtomicU64,
@@ -84,6 +93,7 @@ impl Shared {
             origin,
             meeting: Barrier::new(load.users.max(1)),
             load,
+            server: None,
             tickets: AtomicU64::new(0),
             began: OnceLock::new(),
             is_over: AtomicBool::new(false),
@@ -208,6 +218,18 @@ impl User {
                 self.record.fault(fault.kind(), || {
                     format!("{} (before the load): {fault}", ask.resource.path())
                 });
+                None
+            }
+        }
+    }
+
+    /// Asks for something that the server itself knows: status and body.
+    pub async fn fetch(&mut self, method: &str, path: &str) -> Option<(u16, Vec<u8>)> {
+        match self.client.fetch(method, path).await {
+            Ok(fetched) => Some(fetched),
+            Err(fault) => {
+                self.record
+                    .fault(fault.kind(), || format!("{path}: {fault}"));
                 None
             }
         }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use crate::client::Answer;
+use crate::module::Claim;
 
 /// The longest time that is told apart, in microseconds: an hour.
 const LONGEST: u64 = 3_600_000_000;
@@ -49,6 +50,8 @@ pub struct Record {
     pub phases: BTreeMap<&'static str, Histogram<u64>>,
     /// The largest of what a module counts, by its name for it.
     pub amounts: BTreeMap<&'static str, u64>,
+    /// What a module found true or not on its way.
+    pub claims: Vec<Claim>,
     /// Answers.
     pub requests: u64,
     /// Bytes of their bodies.
@@ -73,6 +76,7 @@ impl Record {
             behind: histogram(),
             phases: BTreeMap::new(),
             amounts: BTreeMap::new(),
+            claims: Vec::new(),
             requests: 0,
             bytes: 0,
             statuses: BTreeMap::new(),
@@ -149,6 +153,7 @@ impl Record {
         for (name, other) in &other.phases {
             let _ = self.phases.entry(name).or_insert_with(histogram).add(other);
         }
+        self.claims.extend(other.claims.iter().cloned());
         for (name, amount) in &other.amounts {
             self.amount(name, *amount);
         }

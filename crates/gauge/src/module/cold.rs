@@ -1,9 +1,9 @@
-//! A range of a large resource that nobody has asked for: cold, again while the rest comes, and once
-//! more when nothing comes any more; then the end of another resource.
+//! A range of a large resource that nobody has asked for: cold, again while the rest comes, and
+//! once more when nothing comes any more; then the end of another resource.
 //!
-//! The experiment of "Smart and Efficient Byte-Range Caching with NGINX", with the suffix added. The
-//! origin must be slow, as that of the article is; ten bytes a little before the middle are asked
-//! for. How long each answer took is recorded by the names of [`PHASES`].
+//! The experiment of "Smart and Efficient Byte-Range Caching with NGINX", with the suffix added.
+//! The origin must be slow, as that of the article is; ten bytes a little before the middle are
+//! asked for. How long each answer took is recorded by the names of [`PHASES`].
 //!
 //! That a range comes at once is not held against a clock, which a loaded machine would not keep:
 //! when it is there, the origin must have sent less than what lies before it.
@@ -59,6 +59,8 @@ async fn timed(user: &mut User, phase: &'static str, ask: &Ask) {
     if let Some(answer) = user.ask(ask).await {
         user.record.phase(phase, answer.total);
     }
+    // A server may go on with the fill before it reads the connection's next request.
+    user.hang_up();
 }
 
 fn sent(user: &User, resource: &Resource) -> u64 {

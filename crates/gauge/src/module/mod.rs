@@ -16,6 +16,7 @@ mod simple;
 mod slice;
 mod soak;
 mod stale;
+mod stats;
 mod zipf;
 
 use std::time::Duration;
@@ -40,6 +41,12 @@ pub struct Knobs {
     pub asks: u64,
     /// How often all ask at once for the same.
     pub repeats: u64,
+    /// After how long the server's configuration drops what nobody asks for; zero: not in a run.
+    pub inactive: Duration,
+    /// Where the server's API is.
+    pub api: String,
+    /// The zone that it is asked about.
+    pub zone: String,
     /// The method that purges.
     pub purge_method: String,
     /// Told apart from other runs: part of all paths, so that a run begins cold.
@@ -93,6 +100,8 @@ pub enum Kind {
     Zipf,
     /// All of it, for as long as wanted.
     Soak,
+    /// What the server says of its cache is what it was asked for.
+    Stats,
 }
 
 /// What users do, with what they share for it.
@@ -109,6 +118,7 @@ enum Does {
     Placement,
     Zipf(zipf::Catalogue),
     Soak(zipf::Catalogue),
+    Stats,
 }
 
 impl Does {
@@ -125,6 +135,7 @@ impl Does {
             Kind::Placement => Self::Placement,
             Kind::Zipf => Self::Zipf(zipf::Catalogue::new(knobs)),
             Kind::Soak => Self::Soak(zipf::Catalogue::new(knobs)),
+            Kind::Stats => Self::Stats,
         }
     }
 
@@ -141,6 +152,7 @@ impl Does {
             Self::Placement => "placement",
             Self::Zipf(_) => "zipf",
             Self::Soak(_) => "soak",
+            Self::Stats => "stats",
         }
     }
 }
@@ -175,7 +187,12 @@ impl Module {
             | Does::Micro
             | Does::Stale
             | Does::Purge => true,
-            Does::Simple | Does::Range | Does::Placement | Does::Zipf(_) | Does::Soak(_) => false,
+            Does::Simple
+            | Does::Range
+            | Does::Placement
+            | Does::Zipf(_)
+            | Does::Soak(_)
+            | Does::Stats => false,
         }
     }
 
@@ -194,11 +211,15 @@ impl Module {
             Does::Placement => placement::run(user, knobs).await,
             Does::Zipf(catalogue) => zipf::run(user, knobs, catalogue).await,
             Does::Soak(catalogue) => soak::run(user, knobs, catalogue).await,
+            Does::Stats => stats::run(user, knobs).await,
         }
     }
 
     /// What must be true in the end.
     pub fn claims(&self, shared: &Shared, record: &Record, elapsed: Duration) -> Vec<Claim> {
+        if let Does::Stats = self.does {
+            return record.claims.clone();
+        }
         let Some(origin) = &shared.origin else {
             return Vec::new();
         };

@@ -81,6 +81,9 @@ mod tests {
             behind: Duration::from_secs(1),
             asks: 1,
             repeats: 1,
+            inactive: Duration::ZERO,
+            api: "/api".to_owned(),
+            zone: "z".to_owned(),
             purge_method: "PURGE".to_owned(),
             run: "run".to_owned(),
         }

@@ -21,12 +21,11 @@
 //! lines = ""
 //!
 //! [notes]                            # texts for people and programs that read plans
-//!
 //! [brief]                            # what is different in the short form: tables as above
 //! [brief.load]
 //! size = "1m"
 //!
-//! [[case]]                           # the same with some of it different; without cases there is one
+//! [[case]]                           # the same with some of it different; none: one case
 //! name = "lock"
 //! brief = true                       # part of the short form
 //! [case.put]
@@ -35,9 +34,10 @@
 //!
 //! - `layer` – keys to flags
 //!
-//! 1. A key that is not known, a value that its flag would not take, and a table in the wrong place
-//!    are refused, with their line; a plan is used whole or not at all.
-//! 2. Of what is said twice the later counts: the plan, its short form, the case, the command line.
+//! 1. A key that is not known, a value that its flag would not take, and a table in the wrong
+//!    place are refused, with their line; a plan is used whole or not at all.
+//! 2. Of what is said twice the later counts: the plan, its short form, the case, the command
+//!    line.
 
 mod layer;
 

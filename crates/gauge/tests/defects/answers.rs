@@ -39,6 +39,9 @@ fn measured(defect: Defect, kind: Kind) -> Report {
         behind: Duration::from_secs(10),
         asks: 1,
         repeats: 1,
+        inactive: Duration::ZERO,
+        api: "/api".to_owned(),
+        zone: "z".to_owned(),
         purge_method: "PURGE".to_owned(),
         run: "test".to_owned(),
     };
