@@ -1,15 +1,15 @@
-//! `cargo xtask seeds [PLAN...] [--brief]`: what articles and a thesis on caching measured, measured
-//! again.
+//! `cargo xtask seeds [PLAN...] [--brief]`: what articles and a thesis on caching measured,
+//! measured again.
 //!
 //! ```text
 //! bench/plans/NAME.toml ──► gauge: nginx and Millpond, every body compared ──► docs/seeds.md
 //! ```
 //!
-//! A plan has the experiment, what its source found and concluded, and what must be true of Millpond.
-//! The long form runs all cases on nginx, where it is installed, and on the release binary (or
-//! `MILLPOND_BIN`), one after another, and writes the document if it ran all plans. `--brief` runs
-//! the plans' short forms on the binary under test, side by side, for the run of all tests: what it
-//! holds Millpond to are bytes and counts, and no times.
+//! A plan has the experiment, what its source found and concluded, and what must be true of
+//! Millpond. The long form runs all cases on nginx, where it is installed, and on the release
+//! binary (or `MILLPOND_BIN`), one after another, and writes the document if it ran all plans.
+//! `--brief` runs the plans' short forms on the binary under test, side by side, for the run of
+//! all tests: what it holds Millpond to are bytes and counts, and no times.
 //!
 //! - `page` – the document
 //!

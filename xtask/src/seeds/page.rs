@@ -11,25 +11,7 @@ use super::{Experiment, Row};
 /// Servers of a row, and what they are called.
 const SIDES: [(&str, &str); 2] = [("a", "nginx"), ("b", "Millpond")];
 
-const BEGINNING: &str = "\
-# What others measured, measured again
-
-Four articles on caching with nginx and a thesis on its cache have experiments in them. Each is a plan of
-`millpond gauge` in [bench/plans](../bench/plans), run here on nginx and on Millpond with the same lines of configuration
-and the same requests; where a row names a directive that nginx does not have, Millpond alone was measured. Every byte of
-every answer was compared with what it must be. What the plan claims of Millpond (requests and bytes at the origin, space of
-the disk, no answer older than it may be) was held against it; nginx is shown as it is.
-
-This page is written by
-
-```sh
-cargo xtask seeds
-```
-
-which builds the release binary, or takes the one that `MILLPOND_BIN` names, and fails if a byte of either server is wrong or a
-claim is broken. `cargo xtask seeds NAME` runs one plan, and `millpond gauge compare --plan bench/plans/NAME.toml` does so without
-this project. `cargo xtask test` runs the plans' short forms (`--brief`), which hold no clock against a loaded machine.
-";
+const BEGINNING: &str = include_str!("beginning.md");
 
 /// The whole document.
 pub(super) fn page(experiments: &[Experiment]) -> Result<String> {
