@@ -1,14 +1,14 @@
 //! `cargo xtask test`: every check and every test, in the order in which they fail cheapest.
 //!
 //! packages → fmt → clippy → tidy → binary → documents → tests → doc build → fuzz targets
-//! → seeds → foreign suite
+//! → seeds → hit-cost → foreign suite
 //!
 //! 1. A failed check does not stop the later ones: a run reports everything that is wrong.
 //! 2. The last line of standard output is `N passed, N failed`, printed by `main`.
 //! 3. Tests of behaviour get the binary's path in `MILLPOND_BIN`, and it is built before they run.
 
 use crate::tally::Tally;
-use crate::{documents, foreign, fuzz, packages, seeds, tidy, workspace};
+use crate::{documents, foreign, fuzz, hit_cost, packages, seeds, tidy, workspace};
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -27,6 +27,7 @@ pub(crate) fn run_all() -> Result<Tally> {
     sum += check("doc", docs())?;
     sum += timed("fuzz", fuzz::run_briefly)?;
     sum += timed("seeds", seeds::run_briefly)?;
+    sum += timed("hit-cost", hit_cost::run)?;
     sum += timed("foreign", || foreign::run(&[]))?;
     Ok(sum)
 }

@@ -3,7 +3,8 @@
 //! `test` (also `ci`) runs every check and every test and ends with the line `N passed, N failed`.
 //! `tidy` enforces the style guide. `foreign` runs suites written by others against the binary.
 //! `fuzz` feeds parsers and store what nobody thought of. `bench` compares the cost of hits with
-//! nginx's. `store-bench` measures what the store promises. `seeds` runs the experiments of articles
+//! nginx's. `hit-cost` guards what one costs, by counts. `store-bench`
+//! measures what the store promises. `seeds` runs the experiments of articles
 //! on caching again. `docs` writes the manual from the code.
 //!
 //! This file reads the command line and nothing else; each task has a file of its own.
@@ -13,6 +14,7 @@ mod checks;
 mod documents;
 mod foreign;
 mod fuzz;
+mod hit_cost;
 mod packages;
 mod seeds;
 mod store_bench;
@@ -33,14 +35,15 @@ const USAGE: &str = "usage: cargo xtask TASK
   nginx-tests DIR        the same with the suite in DIR: foreign --suite DIR
   fuzz [TARGET...] [--seconds N]
                          fuzz targets under libFuzzer, each for N seconds (60)
-  bench [--rounds N] [--seconds N] [--row NAME] [--log FILE]
+  bench [table] [--rounds N] [--seconds N] [--row NAME] [--wrk-alone]
                          CPU time of hot hits against nginx's, with the release binary
-                         (set MILLPOND_BIN), without an access log or with one; needs nginx, wrk
-                         and taskset
+                         (set MILLPOND_BIN); needs nginx, wrk and taskset
   bench sites [--rounds N] [--seconds N]
                          CPU time of hot hits that are counted by site against those that are not
   store-bench [NAME [ARG...]]
                          a figure of the store against its bound; without a name, the list of them
+  hit-cost               instructions and system calls of a hot hit, inside valgrind, held
+                         against bounds
   seeds [PLAN...] [--brief]
                          the experiments of articles on caching, on nginx and the release binary;
                          all of them together write docs/seeds.md
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         "fuzz" => fuzz::run(rest),
         "bench" => bench::run(rest),
         "store-bench" => store_bench::run(rest),
+        "hit-cost" => hit_cost::run(),
         "seeds" => seeds::run(rest),
         "docs" => documents::run(),
         _ => {

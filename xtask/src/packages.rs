@@ -23,9 +23,9 @@ const PACKAGES: &[(&str, &str)] = &[
     ("libfcgi-perl", "the foreign suite"),
     ("libprotocol-websocket-perl", "the foreign suite"),
     ("prometheus", "tests of metrics, alerts and the dashboard"),
-    ("strace", "the count of calls for a hit"),
     ("uwsgi-core", "the foreign suite"),
     ("uwsgi-plugin-python3", "the foreign suite"),
+    ("valgrind", "the guard of what a hit costs"),
 ];
 
 /// Installs what is missing when it may, else names it.

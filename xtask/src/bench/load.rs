@@ -1,4 +1,5 @@
-//! The load: wrk, on the core that the servers do not have.
+//! The load, on the core that the servers do not have: wrk, or the gauge, which compares every
+//! byte.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use millpond_testkit::Proxy;
 
 use super::cpu::CLIENT_CORE;
+use crate::workspace;
 
 /// Drives a path and returns how many requests were answered with 200.
 pub(crate) fn run(proxy: &Proxy, path: &str, connections: u32, time: Duration) -> Result<u64> {
@@ -25,6 +27,43 @@ pub(crate) fn run_script(
     let url = format!("http://127.0.0.1:{}", proxy.port());
     let script = script.to_str().context("a path that is not text")?;
     drive(&["-s", script, &url], connections, time)
+}
+
+/// Has the gauge ask for one body again and again; returns how many answers were right.
+pub(crate) fn run_gauge(
+    proxy: &Proxy,
+    body_bytes: u64,
+    connections: u32,
+    time: Duration,
+) -> Result<u64> {
+    let output = Command::new("taskset")
+        .args(["-c", CLIENT_CORE])
+        .arg(workspace::binary())
+        .args([
+            "gauge",
+            "run",
+            "simple",
+            "-q",
+            "--objects",
+            "1",
+            "--json",
+            "-",
+        ])
+        .args(["--url", &format!("http://127.0.0.1:{}", proxy.port())])
+        .args(["--size", &body_bytes.to_string()])
+        .args(["--users", &connections.to_string()])
+        .args(["--time", &format!("{}s", time.as_secs())])
+        .output()
+        .context("the gauge does not run")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(
+        output.status.success(),
+        "the gauge found something wrong: {text}"
+    );
+    let report: serde_json::Value = serde_json::from_str(&text)?;
+    report["requests"]
+        .as_u64()
+        .context("the gauge told no requests")
 }
 
 fn drive(what: &[&str], connections: u32, time: Duration) -> Result<u64> {

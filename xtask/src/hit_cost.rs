@@ -1,0 +1,138 @@
+//! `cargo xtask hit-cost`: instructions, system calls and looks at the clock of a hot hit, held
+//! against bounds.
+//!
+//! The binary under test runs inside valgrind (callgrind, with its system calls traced), which
+//! needs no rights and counts the same on a loaded machine. One user asks the gauge's cache
+//! configuration for one object of 1 KiB, over one connection, some hundred times and then many
+//! more times; the difference of both runs is the cost of the further hits, without that of the
+//! start.
+//!
+//! 1. A bound is what was measured when it was written, and a tenth more. Whoever makes hits
+//!    cheaper lowers it; whoever raises it says in the commit what is gained for it.
+//! 2. No time is measured.
+//!
+//! Outside of valgrind the clock is read without a system call, so its reads are counted by
+//! themselves. With one connection each hit waits for its request: one `recvfrom`, one `sendmsg`,
+//! one `epoll_wait`.
+//!
+//! The quick build has bounds of its own: its instructions are some thirty times as many as those
+//! of the release build, but come and go with them.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::tally::Tally;
+use crate::{packages, workspace};
+
+/// Requests of the two runs.
+const FEW: u64 = 50;
+const MANY: u64 = 250;
+
+/// The most that a hit may cost.
+struct Bounds {
+    instructions: f64,
+    calls: f64,
+    clock_reads: f64,
+}
+
+/// Of the quick build.
+const QUICK: Bounds = Bounds {
+    instructions: 446_000.0,
+    calls: 3.3,
+    clock_reads: 13.2,
+};
+/// Of the release build.
+const RELEASE: Bounds = Bounds {
+    instructions: 18_000.0,
+    calls: 3.3,
+    clock_reads: 13.2,
+};
+
+/// What all requests of a run cost, and its start.
+#[derive(Clone, Copy)]
+struct Cost {
+    instructions: u64,
+    calls: u64,
+    clock_reads: u64,
+}
+
+/// Measures, and compares with the bounds.
+pub(crate) fn run() -> Result<Tally> {
+    if !packages::runs("valgrind", &["--version"]) {
+        println!("hit-cost: skipped, valgrind is not installed");
+        return Ok(Tally::default());
+    }
+    let dir = std::env::temp_dir().join(format!("millpond-hit-cost-{}", std::process::id()));
+    std::fs::create_dir(&dir)?;
+    let measured = cost(&dir, FEW).and_then(|few| Ok((few, cost(&dir, MANY)?)));
+    std::fs::remove_dir_all(&dir)?;
+    let (few, many) = measured?;
+    let each = |few: u64, many: u64| many.saturating_sub(few) as f64 / (MANY - FEW) as f64;
+    let bounds = match workspace::is_release() {
+        true => RELEASE,
+        false => QUICK,
+    };
+    let mut tally = Tally::default();
+    for (what, found, bound) in [
+        (
+            "instructions",
+            each(few.instructions, many.instructions),
+            bounds.instructions,
+        ),
+        ("system calls", each(few.calls, many.calls), bounds.calls),
+        (
+            "clock reads",
+            each(few.clock_reads, many.clock_reads),
+            bounds.clock_reads,
+        ),
+    ] {
+        println!("a hot hit takes {found:.2} {what}; at most {bound} are allowed");
+        tally += match found <= bound {
+            true => Tally::PASS,
+            false => Tally::FAIL,
+        };
+    }
+    Ok(tally)
+}
+
+/// Runs the server inside valgrind, for so many requests.
+fn cost(dir: &Path, requests: u64) -> Result<Cost> {
+    let counted: PathBuf = dir.join(format!("counted-{requests}"));
+    let traced: PathBuf = dir.join(format!("traced-{requests}"));
+    let under = format!(
+        "valgrind --tool=callgrind --callgrind-out-file={} --trace-syscalls=yes --log-file={}",
+        counted.display(),
+        traced.display()
+    );
+    let conf = workspace::root().join("bench/cache.conf");
+    let server = format!("{} -c {{conf}} -p {{dir}}", workspace::binary().display());
+    let requests = requests.to_string();
+    let mut words: Vec<OsString> = ["simple", "--only", "b", "--rounds", "1", "--users", "1"]
+        .map(OsString::from)
+        .to_vec();
+    words.extend(["--objects", "1", "--size", "1k", "-n", &requests].map(OsString::from));
+    words.extend(["--b", &server, "--under", &under].map(OsString::from));
+    words.extend(["--conf".into(), conf.into()]);
+    for (_, comparison) in millpond_gauge::compare(&words)? {
+        let wrong: Vec<String> = comparison.wrong().collect();
+        ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+    let counted = std::fs::read_to_string(counted).context("callgrind wrote nothing")?;
+    let total = counted
+        .lines()
+        .find_map(|line| line.strip_prefix("totals: "));
+    let traced = std::fs::read(traced).context("valgrind wrote nothing")?;
+    let traced = String::from_utf8_lossy(&traced);
+    // A call that blocks has a second line, without its name.
+    let calls = traced.split("SYSCALL[").skip(1);
+    let calls = calls.filter_map(|line| Some(line.split_once(") sys_")?.1));
+    let (clock, others): (Vec<&str>, Vec<&str>) =
+        calls.partition(|call| call.starts_with("clock_gettime"));
+    Ok(Cost {
+        instructions: total.context("callgrind told no total")?.trim().parse()?,
+        calls: others.len() as u64,
+        clock_reads: clock.len() as u64,
+    })
+}
