@@ -660,7 +660,11 @@ impl Inner {
         self.disk.queue.push(Job::Record {
             place,
             bufs: vec![record],
-            then: Then::Land(key, entry.fill.clone()),
+            then: Then::Land {
+                key,
+                fill: entry.fill.clone(),
+                older: older.map(|slot| slot.place()),
+            },
         });
         Ok(Some(entry))
     }

@@ -87,6 +87,8 @@ pub(crate) struct JournalFile {
     size: u32,
     /// Where the next record goes; `size` when nothing is appended any more.
     tail: u32,
+    /// Whether its name is on the device, as far as is known.
+    is_named: bool,
     /// What was there at the start.
     found: Journal,
 }
@@ -158,6 +160,11 @@ impl Inner {
         if size > u64::from(journal.size - tail) {
             return Err(JournalError::NoRoom);
         }
+        if !journal.is_named {
+            // INVARIANT 1, for a file whose name a dead process may have given it only just.
+            let named = self.disk.io.sync_dir(&self.disk.dir);
+            named.map_err(|error| self.refused(error))?;
+        }
         let bytes = Bytes::from(encode_record((&payload, count), tail, self.disk.seed));
         let wrote = self.disk.io.write_at(file, &[bytes], u64::from(tail));
         let synced = wrote.and_then(|()| self.disk.io.sync(file));
@@ -166,6 +173,7 @@ impl Inner {
             journal.tail = journal.size;
             return Err(self.refused(error));
         }
+        journal.is_named = true;
         // It fits the file, so it fits 32 bits.
         journal.tail = tail + size as u32;
         Ok(())
@@ -206,7 +214,12 @@ impl Inner {
         }
         // INVARIANT 1: without its name the file is not there.
         let named = self.disk.io.sync_dir(&self.disk.dir);
-        named.map_err(|error| self.refused(error))
+        journal.is_named = named.is_ok();
+        named.map_err(|error| {
+            // INVARIANT 3.
+            journal.tail = journal.size;
+            self.refused(error)
+        })
     }
 
     /// Writes a whole file and gives it its name. The file, and where the next record goes.
@@ -276,6 +289,7 @@ impl Inner {
             file: Some(file),
             size: header.size,
             tail: scanned.tail,
+            is_named: false,
             found: Journal {
                 records: scanned.records,
                 is_damaged: scanned.has_hole || (scanned.has_rest && !is_torn),

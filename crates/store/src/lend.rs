@@ -29,6 +29,7 @@ use arc_swap::ArcSwapOption;
 use crate::admit::{EXTENT, Hold};
 use crate::disk::ready::SegmentFile;
 use crate::disk::segment::{Place, Plan};
+use crate::disk::writer::Job;
 use crate::fill::{Fill, ViewState};
 use crate::history::History;
 use crate::key::Key;
@@ -195,6 +196,8 @@ impl Inner {
             lock(&self.disk.log).fill_active();
         }
         self.shut_down();
+        // The thread ends with the last fill, and with it what the index takes.
+        self.disk.queue.push(Job::Part);
     }
 
     /// Space for the rest of a body; none if it is not needed or cannot be had.

@@ -59,6 +59,8 @@ use crate::volume::{Counters, Event, Inner, Platform, ZoneConf};
 const PROBERS: usize = 4;
 /// Attempts to find a name for a file to be set aside.
 const MAX_SET_ASIDE: u32 = 10_000;
+/// How much of a segment is read at a time to see whether there is anything.
+const BLANK_BLOCK: usize = 64 << 10;
 /// Segments are not continued with less room than this.
 const WORTH_CONTINUING: u32 = 1024;
 
@@ -529,32 +531,53 @@ impl Inner {
     /// Puts a segment aside that could not be loaded, or removes it if nothing was ever in it.
     fn put_away(&self, opening: &Opening, id: u32) -> Result<(), StoreError> {
         let path = self.disk.segment_path(id);
-        let io = &self.disk.io;
-        let mut block = [0; SEGMENT_HEADER as usize];
-        let read = io
-            .open(&path)
-            .and_then(|file| io.read_at(&file, &mut block, 0));
-        let is_short = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
-        // The process ended between creating the file and writing its header.
-        if read
-            .as_ref()
-            .map_or_else(is_short, |()| block.iter().all(|byte| *byte == 0))
-        {
-            let removed = io.unlink(&path);
-            return removed.map_err(|error| StoreError::io("remove", &path, error));
-        }
         let name = crate::disk::segment_name(id);
         let len = opening
             .list()?
             .iter()
             .find(|entry| *entry.name == *name)
             .map_or(0, |e| e.len);
+        if self.is_blank(&path, len) {
+            let removed = self.disk.io.unlink(&path);
+            return removed.map_err(|error| StoreError::io("remove", &path, error));
+        }
         let to = opening.set_aside(&name)?;
         let mut log = lock(&self.disk.log);
         log.file_bytes += len;
         log.set_aside.push((to, len));
         log.next_segment = log.next_segment.max(id.saturating_add(1));
         Ok(())
+    }
+
+    /// Whether the process ended between creating the file of a segment and the end of writing its
+    /// header: what comes behind that is nothing.
+    fn is_blank(&self, path: &Path, len: u64) -> bool {
+        let io = &self.disk.io;
+        let Ok(file) = io.open(path) else {
+            return false;
+        };
+        let mut header = [0; SEGMENT_HEADER as usize];
+        match io.read_at(&file, &mut header, 0) {
+            Ok(()) if header.iter().all(|byte| *byte == 0) => return true,
+            Ok(()) => {}
+            Err(error) => return error.kind() == io::ErrorKind::UnexpectedEof,
+        }
+        if len > u64::from(MAX_SEGMENT) {
+            return false;
+        }
+        let mut block = vec![0; BLANK_BLOCK];
+        let mut at = u64::from(SEGMENT_HEADER);
+        while at < len {
+            let size = (len - at).min(BLANK_BLOCK as u64);
+            let Some(part) = block.get_mut(..size as usize) else {
+                return false;
+            };
+            if io.read_at(&file, part, at).is_err() || part.iter().any(|byte| *byte != 0) {
+                return false;
+            }
+            at += size;
+        }
+        true
     }
 
     /// Puts a segment in the log.

@@ -14,10 +14,11 @@
 //!
 //! What keeps entries in use through eviction is in `rewrite`.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
 
@@ -82,6 +83,12 @@ enum Creation {
 /// of one stays one.
 fn is_idle(retired: &Retired) -> bool {
     Arc::strong_count(&retired.file) == 1
+}
+
+/// Held while a file is allocated on a file system of which `min_free` is to stay.
+fn alone_on(device: u64) -> Arc<Mutex<()>> {
+    static DEVICES: Mutex<BTreeMap<u64, Arc<Mutex<()>>>> = Mutex::new(BTreeMap::new());
+    Arc::clone(lock(&DEVICES).entry(device).or_default())
 }
 
 impl Inner {
@@ -280,6 +287,10 @@ impl Inner {
     /// Evicts a segment if it still is the oldest one.
     pub(crate) fn evict_if_oldest(&self, id: u32) {
         let _turn = lock(&self.disk.turning);
+        // Whoever has the directory now has its segments, too.
+        if self.is_shut() {
+            return;
+        }
         let oldest = lock(&self.disk.log).segments.keys().next().copied();
         if oldest == Some(id) {
             self.evict_oldest();
@@ -322,6 +333,10 @@ impl Inner {
 
     fn create_file(&self, id: u32, size: u32) -> io::Result<()> {
         let min_free = self.limits.min_free();
+        let device = (min_free > 0).then(|| self.disk.io.device(&self.disk.dir));
+        let alone = device.flatten().map(alone_on);
+        // What is free for one zone is not free for another one by the time that it is taken.
+        let _alone = alone.as_ref().map(|alone| lock(alone));
         if min_free > 0 {
             let available = self.disk.io.available(&self.disk.dir)?;
             if available < min_free.saturating_add(u64::from(size)) {

@@ -38,6 +38,7 @@ use crate::disk::Disk;
 use crate::disk::io::File;
 use crate::disk::reader::ReadError;
 use crate::disk::segment::Place;
+use crate::disk::writer::Job;
 use crate::entry::{Body, Entry, Pins, Slice, Stored};
 pub use crate::event::{Event, Platform};
 use crate::fill::Fill;
@@ -600,8 +601,7 @@ impl Inner {
         let stored = match read {
             Ok(stored) => stored,
             Err(ReadError::Gone) => {
-                self.index
-                    .remove_at(&slot.key, slot.place(), Leave::Evicted);
+                self.drop_gone(slot);
                 return None;
             }
             Err(ReadError::Corrupt) => {
@@ -620,6 +620,17 @@ impl Inner {
         }
         self.index.keep(&entry.stored);
         Some(entry)
+    }
+
+    /// Takes out an entry whose segment is gone, or whose record is its own tombstone by now: a
+    /// power failure kept that and lost the summary that says so.
+    fn drop_gone(&self, slot: &Slot) {
+        let _open = read(&self.door);
+        let place = slot.place();
+        let removed = self.index.remove_at(&slot.key, place, Leave::Evicted);
+        if removed.is_some() && !self.is_closed() && self.disk.file(place.segment).is_some() {
+            self.disk.queue.push(Job::Void(slot.key, place));
+        }
     }
 
     /// Compares all slices with their checksums, and removes the doubt.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use millpond_store::{
-    Event, Fault, JournalError, Key, Platform, Review, SimIo, SystemClock, Zone, ZoneConf,
+    Event, Fault, JournalError, Key, Platform, PowerIo, Review, SimIo, SystemClock, Zone, ZoneConf,
 };
 
 /// Names the directory to the child.
@@ -179,6 +179,42 @@ fn a_journal_that_is_not_understood_is_set_aside_and_reported() {
         assert!(events.lock().expect("whole").iter().any(is_told));
         assert!(!path.exists());
         zone.rewrite_journal(&[record(2)]).expect("a new one");
+    }
+}
+
+/// Whichever step of a rewriting the disk refuses, what is acknowledged afterwards outlives the
+/// power: nothing is appended to a file whose name may be lost.
+#[test]
+fn what_is_noted_after_a_refused_rewriting_outlives_the_power() {
+    for (refused, seed) in (0..7).flat_map(|refused| (0..6).map(move |seed| (refused, seed))) {
+        let home = tempfile::tempdir().expect("directory");
+        let path = home.path().join("zone");
+        let open_on = |io: &Arc<PowerIo>| {
+            let platform = Platform {
+                io: io.clone(),
+                ..Platform::default()
+            };
+            Zone::open_on(conf(&path), Arc::new(SystemClock), platform).expect("open")
+        };
+        let power = || Arc::new(PowerIo::new(seed, home.path().join("graves")));
+        let io = power();
+        let zone = open_on(&io);
+        let mut all = Vec::new();
+        note(&zone, &mut all, 0).expect("noted");
+        io.fail(refused..refused + 1, 5);
+        let records = [&all[..], &[record(1)]].concat();
+        if zone.rewrite_journal(&records).is_ok() {
+            all = records;
+        }
+        io.fail(0..0, 5);
+        note(&zone, &mut all, 2).expect("noted");
+        io.cut();
+        zone.close();
+        io.lose().expect("lost");
+        let journal = open_on(&power()).take_journal();
+        let is_there = |record: &Bytes| journal.records.contains(record);
+        assert!(all.iter().all(is_there), "step {refused}, seed {seed}");
+        assert!(!journal.is_damaged, "step {refused}, seed {seed}");
     }
 }
 

@@ -4,6 +4,7 @@
 mod read;
 
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use millpond_store::{
@@ -14,6 +15,8 @@ use read::read;
 
 const MIB: u64 = 1 << 20;
 const PIECE: u64 = 64 << 10;
+/// Nothing takes so long, unless a test fails.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Bench {
     dir: tempfile::TempDir,
@@ -219,6 +222,49 @@ fn fill_that_needs_too_much_is_given_up() {
     let appended = append(&mut writer, 7, MIB, 40 * MIB);
     assert_eq!(appended, Err(NotStored::Full));
     assert_eq!(writer.view().state(), ViewState::Abandoned(NotStored::Full));
+}
+
+/// Threads of this process that write for zones.
+fn writing_threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("tasks");
+    let names =
+        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.trim() == "disk threads").count()
+}
+
+fn until_they_are(count: usize, what: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    while writing_threads() > count {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Whatever `flush` is, the thread of a directory that was lent ends with its last fill.
+#[test]
+fn thread_of_a_lent_directory_ends_with_its_fills() {
+    for flush in [0, 3600] {
+        let bench = Bench::new();
+        let conf = ZoneConf {
+            flush: Duration::from_secs(flush),
+            name: "threads".to_string(),
+            ..bench.conf()
+        };
+        let zone = Zone::open(conf, Arc::new(SystemClock)).expect("open");
+        let mut writer = zone.begin(key("long"), None).expect("begin");
+        append(&mut writer, 7, 0, MIB).expect("append");
+        for lent in 1..4 {
+            zone.lend();
+            zone.take_back().expect("take back");
+            // That of the fill, and the one of the directory.
+            until_they_are(2, &format!("lent {lent}, flush {flush}"));
+        }
+        append(&mut writer, 7, MIB, 2 * MIB).expect("append");
+        drop(writer);
+        until_they_are(1, &format!("flush {flush}"));
+        zone.close();
+        until_they_are(0, "closed");
+    }
 }
 
 /// Other limits are in force at once, and entries stay.

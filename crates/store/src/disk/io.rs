@@ -107,6 +107,10 @@ pub trait DiskIo: Send + Sync {
     }
     /// Bytes that an ordinary process may still allocate on the file system of `dir`.
     fn available(&self, dir: &Path) -> io::Result<u64>;
+    /// What names the file system of `dir`, where others may allocate on it, too.
+    fn device(&self, _dir: &Path) -> Option<u64> {
+        None
+    }
     /// Sixteen bytes that nobody can guess.
     fn random(&self) -> [u8; 16];
 }
@@ -255,6 +259,10 @@ impl DiskIo for RealIo {
     fn available(&self, dir: &Path) -> io::Result<u64> {
         let stat = rustix::fs::statvfs(dir)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn device(&self, dir: &Path) -> Option<u64> {
+        Some(fs::metadata(dir).ok()?.dev())
     }
 
     fn random(&self) -> [u8; 16] {

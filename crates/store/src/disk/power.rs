@@ -9,8 +9,8 @@
 //!   the names in a directory that were not synced (created, renamed, unlinked) the first few
 //!   operations survive, none, or all: journaling file systems keep their order. A file whose name
 //!   survived and that was never synced may be empty.
-//! - **A kill** ([`PowerIo::cut`] alone) lets nothing happen any more, but for the first part of
-//!   one write.
+//! - **A kill** ([`PowerIo::cut`] alone) lets nothing happen any more, but for the first sectors
+//!   of one write.
 //! - **Errors** come at the operations that the test says.
 //!
 //! 1. After the cut nothing is written, created, renamed or removed through this disk.
@@ -167,6 +167,12 @@ impl State {
         let (bufs, offset) = write;
         let whole = bufs.concat();
         let end = self.below(whole.len() as u64 + 1) as usize;
+        // The kernel looks whether its caller is to die between pages, not within a sector.
+        let cut = (offset + end as u64) / SECTOR as u64 * SECTOR as u64;
+        let end = match end == whole.len() {
+            true => end,
+            false => cut.saturating_sub(offset) as usize,
+        };
         let part = Bytes::copy_from_slice(whole.get(..end).unwrap_or_default());
         self.remember(file, offset..offset + part.len() as u64)?;
         real.write_at(file, &[part], offset)

@@ -44,11 +44,21 @@ const FLUSH_ROUNDS: u32 = 64;
 /// rest of the time.
 const SYNC_SHARE: u32 = 2;
 
+/// How often it is looked whether fills still run, when the directory is lent.
+const SHORT_PATIENCE: Duration = Duration::from_millis(100);
+
 /// What follows a record's writing.
 #[derive(Debug)]
 pub(crate) enum Then {
-    /// The entry can be read from the disk. The fill, if it has one, must not have failed.
-    Land(Key, Option<Arc<Fill>>),
+    /// The entry can be read from the disk.
+    Land {
+        /// Its key.
+        key: Key,
+        /// The fill, if it has one, must not have failed.
+        fill: Option<Arc<Fill>>,
+        /// Where the record stands of what it has replaced, if that was known.
+        older: Option<Place>,
+    },
 }
 
 /// Something for the disk thread to do.
@@ -90,6 +100,8 @@ pub(crate) enum Job {
     Turn,
     /// Sync what was rewritten, before the segment is evicted.
     Settle,
+    /// Look soon, and then often, whether there is still something to write: the directory is lent.
+    Part,
 }
 
 /// Jobs in order, and how many bytes they carry.
@@ -270,7 +282,12 @@ impl Inner {
         let interval_ms = interval.as_millis() as u64;
         let mut synced_ms = self.clock.now();
         loop {
-            let is_due = match self.disk.queue.next(patience) {
+            let patience_now = if self.is_shut() {
+                Some(SHORT_PATIENCE)
+            } else {
+                patience
+            };
+            let is_due = match self.disk.queue.next(patience_now) {
                 Next::Do(job) => {
                     let is_asked = matches!(job, Job::Settle);
                     self.do_job(job);
@@ -281,7 +298,10 @@ impl Inner {
                 }
                 // Nobody has anything for us any more.
                 Next::Idle if self.is_shut() && !self.has_fills() => return,
-                Next::Idle => true,
+                Next::Idle => {
+                    let unsynced_ms = self.clock.now().saturating_sub(synced_ms);
+                    patience.is_some() && (!self.is_shut() || unsynced_ms >= interval_ms)
+                }
                 Next::Stop => return,
             };
             if is_due {
@@ -304,6 +324,7 @@ impl Inner {
             Job::GiveBack(places) => self.give_back(&places),
             Job::Turn => self.turn(),
             Job::Settle => self.note_copies(),
+            Job::Part => {}
         }
     }
 
@@ -378,7 +399,7 @@ impl Inner {
     }
 
     fn write_entry(&self, place: Place, bufs: &[Bytes], then: Then) {
-        let Then::Land(key, fill) = then;
+        let Then::Land { key, fill, older } = then;
         let failed = fill.and_then(|fill| fill.state().failed);
         let wrote = failed.is_none() && self.write_record(place, bufs);
         self.disk.queue.discharge(u64::from(place.size));
@@ -388,9 +409,20 @@ impl Inner {
             self.index.remove_at(&key, place, Leave::Lost);
             self.counters.lost();
             self.void_row(place);
+            self.bury_older(&key, older);
         }
         self.end_reservation(place.segment);
         self.health.note(key);
+    }
+
+    /// INVARIANT 3: the row of what could not be written is not on the disk yet, and its segment may
+    /// never be.
+    fn bury_older(&self, key: &Key, older: Option<Place>) {
+        match older {
+            Some(_) => self.void(key, older),
+            None if self.loading.is_done() => {}
+            None => self.bury_late(key),
+        }
     }
 
     /// Writes a record to its segment. INVARIANT 3.
