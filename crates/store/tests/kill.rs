@@ -1,7 +1,8 @@
 //! A process that fills a zone is killed in the middle of it.
 //!
 //! The test starts itself again as the child. The child reports each key when it is finished or
-//! removed; the parent kills it, opens the zone and compares.
+//! removed, and now and then that all of it is written; the parent kills it, opens the zone and
+//! compares.
 
 #[path = "support/read.rs"]
 mod read;
@@ -10,7 +11,6 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use millpond_store::{Key, SystemClock, Zone, ZoneConf};
@@ -20,6 +20,10 @@ use read::read;
 /// Names the directory to the child.
 const ZONE: &str = "MILLPOND_KILL_TEST_ZONE";
 const KEYS: u64 = 200;
+/// How many steps the child makes before it sees to it that all is written.
+const STEPS: u64 = 60;
+/// How often it has seen to that when it is killed.
+const FLUSHES: usize = 8;
 
 fn conf(path: &str) -> ZoneConf {
     ZoneConf {
@@ -48,12 +52,23 @@ fn child_that_is_killed() {
         return;
     };
     let zone = Zone::open(conf(&path), Arc::new(SystemClock)).expect("open");
-    let mut report = std::io::stderr();
+    // One write for each line, so that none is cut off.
+    let report = |what: &str, number: u64, round: u64| {
+        let line = format!("{what} {number} {round}\n");
+        std::io::stderr()
+            .write_all(line.as_bytes())
+            .expect("reported");
+    };
     for step in 0.. {
+        if step % STEPS == STEPS - 1 {
+            zone.flush();
+            report("flushed", 0, 0);
+        }
         let (number, round) = (step * 7 % KEYS, step / KEYS);
         if step % 13 == 12 {
+            // Before it is done: the last one of all may be or not.
+            report("removed", number, round);
             zone.remove(&key(number));
-            writeln!(report, "removed {number} {round}").expect("reported");
             continue;
         }
         let mut writer = zone.begin(key(number), None).expect("begun");
@@ -63,15 +78,15 @@ fn child_that_is_killed() {
             writer.append(whole.slice(start..whole.len().min(start + 10_000)))
         });
         if appended.and_then(|()| writer.finish().map(|_| ())).is_ok() {
-            writeln!(report, "stored {number} {round}").expect("reported");
+            report("stored", number, round);
         }
     }
 }
 
-/// Last report on a key: whether it was stored, in which round, and when.
-type Reports = HashMap<u64, Vec<(bool, u64, Instant)>>;
+/// Reports on each key: whether it was stored, in which round, and how often all was written then.
+type Reports = HashMap<u64, Vec<(bool, u64, usize)>>;
 
-fn run_child(path: &str) -> (Reports, Instant) {
+fn run_child(path: &str) -> Reports {
     let mut child = Command::new(std::env::current_exe().expect("own name"))
         .args(["--exact", "child_that_is_killed", "--nocapture"])
         .env(ZONE, path)
@@ -79,45 +94,46 @@ fn run_child(path: &str) -> (Reports, Instant) {
         .stderr(Stdio::piped())
         .spawn()
         .expect("child");
-    let began = Instant::now();
     let mut reports = Reports::new();
+    let mut flushes = 0;
     let lines = BufReader::new(child.stderr.take().expect("stderr")).lines();
     for line in lines {
         let line = line.expect("line");
         let fields: Vec<&str> = line.split(' ').collect();
-        let [what @ ("stored" | "removed"), number, round] = fields[..] else {
+        let [what, number, round] = fields[..] else {
             panic!("child said {line}");
         };
         let number = number.parse().expect("number");
         let round = round.parse().expect("round");
-        reports
-            .entry(number)
-            .or_default()
-            .push((what == "stored", round, Instant::now()));
-        if began.elapsed() > Duration::from_millis(2500) {
-            break;
+        match what {
+            "flushed" => flushes += 1,
+            "stored" | "removed" => {
+                let reports = reports.entry(number).or_default();
+                reports.push((what == "stored", round, flushes));
+            }
+            _ => panic!("child said {line}"),
+        }
+        // What it has said by then is still to be heard.
+        if flushes == FLUSHES {
+            child.kill().expect("killed");
         }
     }
-    child.kill().expect("killed");
-    let killed = Instant::now();
     child.wait().expect("gone");
-    (reports, killed)
+    reports
 }
 
-/// Every byte that is found is right; what was complete for a second is found; what was removed
-/// is not.
+/// Every byte that is found is right; what was written is found; what was removed is not.
 #[test]
 fn killed_zone_has_what_was_complete() {
     let dir = tempfile::tempdir().expect("directory");
     let path = dir.path().join("zone").display().to_string();
-    let (reports, killed) = run_child(&path);
+    let reports = run_child(&path);
     let zone = Zone::open(conf(&path), Arc::new(SystemClock)).expect("open");
     let mut old = 0;
     for number in 0..KEYS {
         let reports = reports.get(&number).map_or(&[][..], Vec::as_slice);
-        let is_old = |at: &Instant| killed.duration_since(*at) > Duration::from_secs(1);
         // What the child did last may not have been reported or not have been written.
-        let settled = reports.iter().rposition(|(_, _, at)| is_old(at));
+        let settled = reports.iter().rposition(|(_, _, at)| *at < FLUSHES);
         let possible = &reports[settled.unwrap_or(0)..];
         let Some(entry) = zone.find(&key(number)) else {
             let may_be_absent = settled.is_none() || possible.iter().any(|(stored, ..)| !stored);
@@ -142,9 +158,6 @@ fn killed_zone_has_what_was_complete() {
         );
         old += usize::from(settled.is_some());
     }
-    assert!(
-        old > KEYS as usize / 2,
-        "only {old} keys were complete for a second"
-    );
+    assert!(old > KEYS as usize / 2, "only {old} keys were written");
     assert_eq!(zone.usage().corrupt, 0);
 }
