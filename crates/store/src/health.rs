@@ -53,7 +53,7 @@ pub(crate) enum Tried {
     Create,
 }
 
-/// Keys whose changes may not be on the device.
+/// Keys of which something may not be on the device, up to a bound.
 #[derive(Debug, Default)]
 pub(crate) struct Changed {
     keys: HashSet<Key>,
@@ -62,7 +62,13 @@ pub(crate) struct Changed {
 }
 
 impl Changed {
-    fn add(&mut self, key: Key) {
+    /// Whether there is nothing in it, for sure.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.is_over && self.keys.is_empty()
+    }
+
+    /// Adds a key.
+    pub(crate) fn add(&mut self, key: Key) {
         if self.is_over {
             return;
         }
@@ -72,7 +78,8 @@ impl Changed {
         }
     }
 
-    fn unknown() -> Self {
+    /// Too many of them.
+    pub(crate) fn unknown() -> Self {
         Self {
             keys: HashSet::new(),
             is_over: true,

@@ -213,7 +213,7 @@ pub(crate) fn open(
         is_turn_queued: AtomicBool::new(false),
         is_retry_queued: AtomicBool::new(false),
         rewrite_credit: AtomicU64::new(0),
-        has_unburied: AtomicBool::new(false),
+        unburied: Mutex::default(),
         health: Health::default(),
         serial: SERIALS.fetch_add(1, Ordering::Relaxed),
         this: this.clone(),
@@ -747,6 +747,7 @@ impl Inner {
         let turn = lock(&self.disk.turning);
         self.unlink_retired();
         drop(turn);
+        self.disk.sync_damaged_again();
         let are_synced = self.sync_segments();
         self.close_journal();
         let is_whole = {

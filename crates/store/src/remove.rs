@@ -8,18 +8,18 @@
 //! 1. When the index does not have the entry any more, its tombstone is in the queue. So who finds
 //!    it gone and flushes the queue knows that the removal is in the kernel.
 //! 2. A tombstone is later in the log than all that it is about, and before all that came after.
-//! 3. Where neither a tombstone nor its substitute can be written, the zone says from then on that
-//!    it cannot be synced: what is forgotten after a sync must not be.
+//! 3. Where neither a tombstone nor its substitute can be written, the zone says that it cannot be
+//!    synced, until one can: what is forgotten after a sync must not be. Each sweep tries, and so
+//!    does who syncs.
 //!
 //! Removals of many at once, by who may wait, are in `sweep` and `review`.
-
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
 use crate::disk::format::{Kind, RECORD_HEADER, RecordHeader, Row, payload_sum};
 use crate::disk::segment::Place;
 use crate::disk::writer::Job;
+use crate::health::Changed;
 use crate::key::Key;
 use crate::lock::lock;
 use crate::site::{Account, Leave};
@@ -93,7 +93,7 @@ impl Inner {
                 self.mark_dirty(old.segment);
             }
             // INVARIANT 3.
-            _ => self.has_unburied.store(true, Ordering::Release),
+            _ => lock(&self.unburied).add(*key),
         }
         self.health.note(*key);
     }
@@ -103,8 +103,12 @@ impl Inner {
     pub(crate) fn bury_late(&self, key: &Key) {
         for _ in 0..MAX_ATTEMPTS {
             let shard = self.index.shard(key);
-            if shard.table.get(key).is_some() {
-                // INVARIANT 2: what has come meanwhile is newer than what was taken out.
+            if let Some(newer) = shard.table.get(key) {
+                // INVARIANT 2: what has come meanwhile is newer than what was taken out, once it is
+                // written.
+                if newer.is_in_flight() {
+                    lock(&self.unburied).add(*key);
+                }
                 return;
             }
             let mut row = [tombstone_row(*key, RECORD_HEADER)];
@@ -119,6 +123,30 @@ impl Inner {
             }
         }
         self.void(key, None);
+    }
+
+    /// Writes down what could not be; waits for the disk. Whether nothing is left of it.
+    pub(crate) fn bury_again(&self) -> bool {
+        let unburied = std::mem::take(&mut *lock(&self.unburied));
+        if unburied.is_empty() {
+            return lock(&self.unburied).is_empty();
+        }
+        let Some(keys) = unburied.into_keys() else {
+            // Nobody knows what it is about.
+            *lock(&self.unburied) = Changed::unknown();
+            return false;
+        };
+        let mut is_refused = false;
+        for key in keys {
+            // A disk that refuses one is not asked for all the others.
+            if is_refused || self.is_closed() {
+                lock(&self.unburied).add(key);
+                continue;
+            }
+            self.bury_late(&key);
+            is_refused = !lock(&self.unburied).is_empty();
+        }
+        lock(&self.unburied).is_empty()
     }
 
     /// Writes a tombstone over whatever stands at `place`, unless its segment is gone; false if the

@@ -105,6 +105,7 @@ impl Inner {
         self.sweep_uses();
         self.sweep_min_free(&mut swept);
         self.retry();
+        self.bury_again();
         swept
     }
 

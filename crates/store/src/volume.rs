@@ -42,7 +42,7 @@ use crate::disk::writer::Job;
 use crate::entry::{Body, Entry, Pins, Slice, Stored};
 pub use crate::event::{Event, Platform};
 use crate::fill::Fill;
-use crate::health::{Health, Tried};
+use crate::health::{Changed, Health, Tried};
 use crate::index::{Found, Index, Slot, UseTime};
 use crate::journal::JournalFile;
 use crate::key::Key;
@@ -268,8 +268,8 @@ pub(crate) struct Inner {
     pub(crate) is_retry_queued: AtomicBool,
     /// Bytes that may be written again.
     pub(crate) rewrite_credit: AtomicU64,
-    /// Set once something was taken out and the disk did not let that be written down.
-    pub(crate) has_unburied: AtomicBool,
+    /// What was taken out and the disk did not let that be written down.
+    pub(crate) unburied: Mutex<Changed>,
     /// How the disk is.
     pub(crate) health: Health,
     /// A number that no other possession of a directory has in this process.
@@ -440,8 +440,8 @@ impl Volume {
     pub(crate) fn sync(&self) -> bool {
         let inner = &self.inner;
         inner.disk.queue.flush();
+        let are_buried = inner.bury_again();
         inner.disk.sync_damaged_again();
-        let are_buried = !inner.has_unburied.load(Ordering::Acquire);
         inner.sync_segments() && are_buried && !inner.health.is_failed()
     }
 

@@ -322,6 +322,38 @@ fn disks_are_given_up_for_errors_in_a_row_but_not_for_want_of_space() {
     }
 }
 
+/// A disk that did not let a removal be written down is not worse for it once it does.
+#[test]
+fn removal_that_was_refused_is_made_up_for_and_costs_no_disk_its_entries() {
+    for is_swept in [true, false] {
+        let bench = Bench::new();
+        let disk = bench.disk("c");
+        let zone = bench.open(THREE);
+        fill(&zone, 1);
+        let of_c = |number: &u64| {
+            let glance = zone.glance(&key(*number));
+            glance.is_some_and(|glance| glance.dir() == bench.path("c"))
+        };
+        let gone = (0..KEYS).find(of_c).expect("a key of its own");
+        disk.set(Fault::WriteError);
+        assert!(zone.remove(&key(gone)));
+        zone.flush();
+        assert!(!zone.sync(), "it is not written down");
+        disk.set(Fault::None);
+        if is_swept {
+            zone.sweep();
+        }
+        assert!(zone.sync(), "it is by now");
+        assert_eq!(state(&zone, "c"), DiskState::Live);
+        drop(zone);
+        let zone = bench.open(THREE);
+        assert_eq!(version(&zone, gone), None);
+        assert_eq!(found(&zone).len() as u64, KEYS - 1);
+        let is_cleared = |event: &Event| matches!(event, Event::DiskCleared { .. });
+        assert_eq!((bench.told(is_cleared), bench.failures_told()), (0, 0));
+    }
+}
+
 #[test]
 fn directory_that_is_pulled_comes_back_as_it_was_and_removed_one_empty() {
     let bench = Bench::new();
