@@ -521,8 +521,8 @@ impl Run {
         // Entries that are inactive and not swept yet count, and are not found.
         assert!(present <= entries, "{present} found, {entries} counted");
         let mut counts = (0, 0);
-        // A disk that has refused a file takes the tombstones of the next sweep; and the thread that
-        // syncs may evict at any moment.
+        // A disk that has refused a file takes the tombstones of the next sweep; and the thread
+        // that syncs may evict at any moment.
         eventually(|| {
             self.zone.sweep();
             // The sweep may have made the disk thread evict.

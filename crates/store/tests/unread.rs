@@ -135,7 +135,8 @@ fn all(zone: &Zone) -> BTreeMap<u64, u64> {
     let version = |number: u64| {
         let entry = zone.find(&key(number))?;
         let head = std::str::from_utf8(entry.head()).expect("text");
-        Some((number, head.parse().expect("number")))
+        let version = head.split(' ').next().expect("a version");
+        Some((number, version.parse().expect("number")))
     };
     (0..NUMBERS + 10).filter_map(version).collect()
 }
@@ -219,6 +220,83 @@ fn what_cannot_be_read_at_the_start_is_found_when_it_can() {
             bench.io.set(Fault::None);
             assert_eq!(all(&bench.open()), expected, "{what}");
         }
+    }
+}
+
+/// Where some bytes stand among the segments.
+fn place_of(bench: &Bench, mark: &[u8]) -> (PathBuf, u64) {
+    let find = |path: PathBuf| {
+        let bytes = std::fs::read(&path).expect("read");
+        let at = bytes.windows(mark.len()).position(|it| it == mark)?;
+        Some((path, at as u64))
+    };
+    bench
+        .segments()
+        .into_iter()
+        .find_map(find)
+        .expect("it is there")
+}
+
+/// A bad block costs what is in it, in a segment that must be read as a whole: a body, a record
+/// with its older version, or, where nobody knows what was there, all that may be older.
+#[test]
+fn bad_block_of_a_segment_without_summary_costs_what_is_in_it() {
+    for what in ["body", "head", "records"] {
+        let bench = Bench::new();
+        let zone = bench.open();
+        (0..NUMBERS).for_each(|number| store(&zone, number, 1, 300));
+        let marked = b"<mark>".repeat(3000);
+        let (head, body) = match what {
+            "body" => (b"2".to_vec(), &marked[..]),
+            _ => ([b"2 ", &marked[..]].concat(), &b"short"[..]),
+        };
+        let mut writer = zone.begin(key(7), None).expect("begun");
+        writer.set_head(Bytes::from(head));
+        writer.append(Bytes::copy_from_slice(body)).expect("taken");
+        writer.finish().expect("finished");
+        (20..30).for_each(|number| store(&zone, number, 3, 300));
+        zone.flush();
+        let left = bench.dies();
+        let (path, at) = place_of(&left, &marked);
+        // A page that is within the mark, or one behind it.
+        let page = match what {
+            "records" => at + marked.len() as u64 + 4096,
+            _ => at + 4096,
+        };
+        let page = page / 4096 * 4096;
+        left.io.damage(&path, page..page + 512).expect("damaged");
+        left.io.set(Fault::BadSectors);
+        let zone = left.open();
+        assert_eq!(zone.loaded(), what != "records", "{what}");
+        let version = |number: u64| -> Option<u64> {
+            let entry = zone.find(&key(number))?;
+            let head = std::str::from_utf8(entry.head()).expect("text");
+            let number = head.split(' ').next().expect("a number");
+            Some(number.parse().expect("number"))
+        };
+        for number in (0..NUMBERS).filter(|number| *number != 7) {
+            let newest = if (20..30).contains(&number) { 3 } else { 1 };
+            match version(number) {
+                Some(found) => assert_eq!(found, newest, "{what} {number}"),
+                None => assert_eq!(what, "records", "{number} is lost"),
+            }
+        }
+        // Not the one before it either.
+        assert_eq!(version(7), None, "{what}");
+        zone.close();
+        // It was found out once; a summary says so by now.
+        let zone = left.open();
+        assert_eq!(zone.loaded(), what != "records", "{what}");
+        zone.close();
+        left.io.set(Fault::None);
+        // What was lost stays lost, what was only not given is there.
+        let zone = left.open();
+        assert_eq!(zone.find(&key(7)).is_some(), what != "head", "{what}");
+        let found = all(&zone);
+        assert!(
+            (20..30).all(|number| found.get(&number) == Some(&3)),
+            "{what}"
+        );
     }
 }
 

@@ -11,6 +11,7 @@
 //! Locks are taken in this order: turning, shard, log, files.
 
 pub(crate) mod format;
+pub(crate) mod hole;
 pub(crate) mod io;
 pub(crate) mod pool;
 pub(crate) mod power;

@@ -21,6 +21,7 @@ use super::format::{
     ALIGN, FOOTER, Footer, KEY, Kind, RECORD_HEADER, RecordHeader, Row, SEGMENT_HEADER, SLICE_REF,
     SliceRef, decode_sites, payload_sum,
 };
+use super::hole::Holes;
 use super::segment::Place;
 use crate::disk::io::{DiskIo, File};
 use crate::entry::{Body, Slice, Sliced, Stored, segments_of, unchecked};
@@ -167,22 +168,39 @@ impl Disk {
             rows: Vec::new(),
         };
         let mut bytes = vec![0; range.end.saturating_sub(start) as usize];
-        if !is_there(self.io.read_at(file, &mut bytes, u64::from(start)))? {
-            return Ok(found);
-        }
+        let (mut holes, refused) = match self.read_around(file, start, &mut bytes) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(found),
+            Err(error) => return Err(error),
+        };
         let mut position = 0;
         while let Some(rest) = bytes.get(position..).filter(|rest| !rest.is_empty()) {
-            let offset = start + position as u32;
-            match valid_record(rest, self.seed, (id, offset)) {
+            let at = (id, start + position as u32);
+            let header = match valid_record(rest, self.seed, at) {
                 Some(header) => {
                     self.add_rows(&mut found.rows, &header, rest);
-                    found.tail = offset + header.size;
-                    position += header.size as usize;
+                    holes.know_slices(id, &slices(rest, &header));
+                    header
                 }
-                None => position += ALIGN as usize,
-            }
+                None => match lost_record(rest, self.seed, at, &holes) {
+                    Some(header) => {
+                        found.rows.push(lost_row(&header));
+                        header
+                    }
+                    None => {
+                        position += ALIGN as usize;
+                        continue;
+                    }
+                },
+            };
+            holes.know_record(&header);
+            found.tail = header.offset + header.size;
+            position += header.size as usize;
         }
-        Ok(found)
+        match refused {
+            Some(error) if !holes.are_known() => Err(error),
+            _ => Ok(found),
+        }
     }
 
     /// Adds the summary rows of a valid record.
@@ -201,8 +219,8 @@ impl Disk {
         match header.kind {
             Kind::Entry => {
                 let table = header.count as usize * SLICE_REF as usize;
-                let (table, rest) = payload.split_at_checked(table).unwrap_or_default();
-                let slices = Slice::from_table(&SliceRef::decode_table(table));
+                let rest = payload.get(table..).unwrap_or_default();
+                let slices = slices(record, header);
                 let head = rest.get(..header.head_len as usize).unwrap_or_default();
                 let needs = segments_of(&slices).into_iter();
                 rows.push(Row {
@@ -295,6 +313,39 @@ fn valid_record(bytes: &[u8], seed: u64, at: (u32, u32)) -> Option<RecordHeader>
     let sum = payload(bytes, &header).map(payload_sum)?;
     // The padding may be cut off nowhere: a record lies within the file.
     (sum == header.payload_sum && header.size as usize <= bytes.len()).then_some(header)
+}
+
+/// The header of an entry of whose payload the disk does not give all.
+fn lost_record(bytes: &[u8], seed: u64, at: (u32, u32), holes: &Holes) -> Option<RecordHeader> {
+    let header = RecordHeader::decode(bytes, seed, at)?;
+    let is_lost = holes.touch(&(header.offset..header.offset + header.size));
+    let is_entry = header.kind == Kind::Entry && header.size as usize <= bytes.len();
+    (is_lost && is_entry).then_some(header)
+}
+
+/// What is left of such an entry: nothing that it has replaced is found in its place.
+fn lost_row(header: &RecordHeader) -> Row {
+    Row {
+        kind: Kind::Tombstone,
+        key: header.key,
+        offset: header.offset,
+        size: header.size,
+        body_len: 0,
+        is_sliced: false,
+        account: Account::default(),
+        needs: Vec::new(),
+    }
+}
+
+/// The slices of an entry whose record is valid.
+fn slices(record: &[u8], header: &RecordHeader) -> Box<[Slice]> {
+    let table = match header.kind {
+        Kind::Entry => header.count as usize * SLICE_REF as usize,
+        Kind::Tombstone => 0,
+    };
+    let payload = payload(record, header).unwrap_or_default();
+    let table = payload.get(..table).unwrap_or_default();
+    Slice::from_table(&SliceRef::decode_table(table))
 }
 
 /// Takes a verified record apart. `None` if its slices do not add up to its body.

@@ -415,8 +415,8 @@ impl Inner {
         self.health.note(key);
     }
 
-    /// INVARIANT 3: the row of what could not be written is not on the disk yet, and its segment may
-    /// never be.
+    /// INVARIANT 3: the row of what could not be written is not on the disk yet, and its segment
+    /// may never be.
     fn bury_older(&self, key: &Key, older: Option<Place>) {
         match older {
             Some(_) => self.void(key, older),
