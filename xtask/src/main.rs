@@ -40,6 +40,11 @@ const USAGE: &str = "usage: cargo xtask TASK
                          (set MILLPOND_BIN); needs nginx, wrk and taskset
   bench sites [--rounds N] [--seconds N]
                          CPU time of hot hits that are counted by site against those that are not
+  bench idle [--connections N]
+                         resident memory of a server for each idle connection
+  bench waiters [--rounds N]
+                         how far behind the first of many that ask for a missing object at once
+                         the others get their first byte
   store-bench [NAME [ARG...]]
                          a figure of the store against its bound; without a name, the list of them
   hit-cost               instructions and system calls of a hot hit, inside valgrind, held

@@ -4,15 +4,19 @@
 //! |---|---|
 //! | `table`, or none | hot hits of Millpond against nginx's: `table.rs`, `rows.rs` |
 //! | `sites` | Millpond against itself, counting by site or not |
+//! | `idle` | memory of idle connections, with nginx beside |
+//! | `waiters` | who asks for what is being fetched, with nginx beside |
 //!
 //! - `cpu` – CPU time of processes, and their cores
 //! - `load` – what drives servers
 
 pub(crate) mod cpu;
+mod idle;
 pub(crate) mod load;
 mod rows;
 mod sites;
 mod table;
+mod waiters;
 
 use anyhow::Result;
 
@@ -23,6 +27,8 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
     match args.split_first().map(|(name, rest)| (name.as_str(), rest)) {
         Some(("sites", rest)) => sites::run(rest),
         Some(("table", rest)) => table::run(rest),
+        Some(("idle", rest)) => idle::run(rest),
+        Some(("waiters", rest)) => waiters::run(rest),
         _ => table::run(args),
     }
 }

@@ -1,0 +1,151 @@
+//! `cargo xtask bench idle`: memory of a server for each idle connection.
+//!
+//! Every client asks for one small object, has its answer, and keeps its connection; the figure is
+//! by how much the server's resident memory has grown since it had a tenth of them, over the
+//! connections opened since then. What the kernel holds for a socket is not in it. nginx sets its
+//! connections up in advance, as many as `worker_connections` says: that is counted by starting
+//! another one without.
+//!
+//! A client looks like a browser: a request line and six fields.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use millpond_testkit::{Answer, Kind, Origin, Proxy, binary};
+
+use super::cpu;
+use crate::tally::Tally;
+
+const CONF: &str = r"
+%%GLOBALS%%
+worker_processes 1;
+events { worker_connections %%ROOM%%; }
+http {
+    %%HTTP%%
+    access_log off;
+    keepalive_timeout 600s;
+    proxy_cache_path %%DIR%%/cache keys_zone=bench:10m max_size=1g inactive=1h;
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location / {
+            proxy_pass http://%%ORIGIN%%;
+            proxy_cache bench;
+            proxy_cache_valid 200 1h;
+        }
+    }
+}
+";
+
+const PATH: &str = "/1k";
+/// Connections, where the limit of open files allows them.
+const CONNECTIONS: usize = 10_000;
+/// The most that one may take.
+const BOUND_BYTES: f64 = 2048.0;
+
+/// Measures both servers; Millpond above the bound counts as failed.
+pub(super) fn run(args: &[String]) -> Result<Tally> {
+    let wanted = match args {
+        [] => CONNECTIONS,
+        [flag, value] if flag == "--connections" => value.parse::<usize>()?.max(100),
+        [other, ..] => bail!("unknown option {other}"),
+    };
+    let origin = Origin::start()?;
+    let answer = Answer::new(200).header("Content-Type", "text/plain");
+    origin.route(PATH, answer.body(vec![b'x'; 1 << 10]));
+    println!("resident memory of idle connections, bytes each\n");
+    println!("{:<10} {:>12} {:>8}", "server", "connections", "bytes");
+    let mut tally = Tally::default();
+    for kind in Kind::both().filter(|kind| binary(*kind).is_some()) {
+        let proxy = start(kind, &origin, wanted)?;
+        let (count, mut bytes) = grown(&proxy, wanted)?;
+        if kind == Kind::Nginx {
+            bytes += in_advance(&proxy, &origin, wanted)?;
+        }
+        println!("{:<10} {count:>12} {bytes:>8.0}", format!("{kind:?}"));
+        tally += match kind == Kind::Nginx || bytes <= BOUND_BYTES {
+            true => Tally::PASS,
+            false => Tally::FAIL,
+        };
+    }
+    Ok(tally)
+}
+
+fn start(kind: Kind, origin: &Origin, room: usize) -> Result<Proxy> {
+    let conf = CONF.replace("%%ROOM%%", &(room + 200).to_string());
+    Proxy::new(kind, &conf).origin(origin).start()
+}
+
+/// Opens connections and leaves them idle: how many, and by how many bytes each of those after the
+/// first tenth made the server grow.
+fn grown(proxy: &Proxy, wanted: usize) -> Result<(usize, f64)> {
+    let mut open = Vec::new();
+    let first = wanted / 10;
+    while open.len() < first {
+        open.push(idle(proxy)?);
+    }
+    let before = resident(proxy)?;
+    while open.len() < wanted {
+        match idle(proxy) {
+            Ok(connection) => open.push(connection),
+            Err(error) => {
+                println!(
+                    "{} connections are as many as can be: {error:#}",
+                    open.len()
+                );
+                break;
+            }
+        }
+    }
+    ensure!(open.len() > first, "no more connections can be opened");
+    let growth = resident(proxy)?.saturating_sub(before);
+    Ok((open.len(), growth as f64 / (open.len() - first) as f64))
+}
+
+/// Bytes for each connection that the server took when it started.
+fn in_advance(proxy: &Proxy, origin: &Origin, room: usize) -> Result<f64> {
+    let small = start(proxy.kind(), origin, 0)?;
+    let large = start(proxy.kind(), origin, room)?;
+    let more = resident(&large)?.saturating_sub(resident(&small)?);
+    Ok(more as f64 / room as f64)
+}
+
+/// A connection that has had its answer.
+fn idle(proxy: &Proxy) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect(("127.0.0.1", proxy.port()))?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let request = format!(
+        "GET {PATH} HTTP/1.1\r\nHost: localhost\r\n\
+         User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\
+         Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n\
+         Accept-Language: en-GB,en;q=0.5\r\nAccept-Encoding: gzip, deflate, br, zstd\r\n\
+         Connection: keep-alive\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes())?;
+    let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let end = answer.windows(4).position(|window| window == b"\r\n\r\n");
+        // The object is one KiB long.
+        if end.is_some_and(|end| answer.len() >= end + 4 + (1 << 10)) {
+            ensure!(answer.starts_with(b"HTTP/1.1 200"), "not answered with 200");
+            return Ok(stream);
+        }
+        let count = stream.read(&mut piece)?;
+        ensure!(count > 0, "the server closed a connection");
+        answer.extend_from_slice(piece.get(..count).unwrap_or_default());
+    }
+}
+
+/// Resident memory of a server's processes, bytes.
+fn resident(proxy: &Proxy) -> Result<u64> {
+    let pid = proxy.pid().context("the server is not running")?;
+    let mut sum = 0;
+    for pid in cpu::family(pid)? {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        sum += kib.context("no VmRSS")?.trim().parse::<u64>()? << 10;
+    }
+    Ok(sum)
+}

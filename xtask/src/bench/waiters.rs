@@ -1,0 +1,137 @@
+//! `cargo xtask bench waiters`: how far behind the first of many that ask for a missing object at
+//! once the others get their first byte.
+//!
+//! The origin thinks for 100 ms, so that all have asked before there is anything; the lock is on.
+//! Each round asks for an object of its own. One thread has all clients and looks at them in turn,
+//! so that the figure holds no wake-ups but the server's: a look at two hundred takes a tenth of a
+//! millisecond. A figure is over all waiters of all rounds.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use millpond_testkit::{Answer, Kind, Origin, Proxy, binary};
+
+use super::{cpu, sorted};
+use crate::tally::Tally;
+
+const CONF: &str = r"
+%%GLOBALS%%
+worker_processes 1;
+events { worker_connections 4096; }
+http {
+    %%HTTP%%
+    access_log off;
+    proxy_cache_path %%DIR%%/cache keys_zone=bench:10m max_size=1g inactive=1h;
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location / {
+            proxy_pass http://%%ORIGIN%%;
+            proxy_cache bench;
+            proxy_cache_valid 200 1h;
+            proxy_cache_lock on;
+        }
+    }
+}
+";
+
+/// How long the origin thinks.
+const THINKS: Duration = Duration::from_millis(100);
+/// Longest wait for all answers of a round; nginx polls every half second.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Clients at once, and how many milliseconds behind the first the 99th of 100 may be.
+const ROWS: [(usize, f64); 2] = [(10, 2.0), (200, 10.0)];
+
+/// Measures both rows with both servers; Millpond above a bound counts as failed.
+pub(super) fn run(args: &[String]) -> Result<Tally> {
+    let rounds = match args {
+        [] => 10,
+        [flag, value] if flag == "--rounds" => value.parse::<usize>()?.max(1),
+        [other, ..] => bail!("unknown option {other}"),
+    };
+    let origin = Origin::start()?;
+    origin.route("/*", Answer::new(200).body("hello\n").delay_head(THINKS));
+    println!("first byte behind the first client's, ms ({rounds} rounds)\n");
+    println!(
+        "{:<10} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9}",
+        "server", "clients", "p50", "p99", "max", "bound", "to origin"
+    );
+    let mut tally = Tally::default();
+    for kind in Kind::both().filter(|kind| binary(*kind).is_some()) {
+        let proxy = Proxy::new(kind, CONF).origin(&origin).start()?;
+        cpu::pin(
+            proxy.pid().context("the server is not running")?,
+            cpu::SERVER_CORE,
+        )?;
+        for (clients, bound) in ROWS {
+            let before = origin.requests().len();
+            let mut behind = Vec::new();
+            for round in 0..rounds {
+                behind.extend(ask_at_once(
+                    &proxy,
+                    clients,
+                    &format!("/{clients}/{round}"),
+                )?);
+            }
+            let asked = (origin.requests().len() - before) as f64 / rounds as f64;
+            let behind = sorted(behind.into_iter());
+            let at = |share: f64| behind[((behind.len() - 1) as f64 * share).round() as usize];
+            println!(
+                "{:<10} {clients:>8} {:>8.2} {:>8.2} {:>8.2} {bound:>8.2} {asked:>9.1}",
+                format!("{kind:?}"),
+                at(0.5),
+                at(0.99),
+                at(1.0)
+            );
+            tally += match kind == Kind::Nginx || (at(0.99) < bound && asked == 1.0) {
+                true => Tally::PASS,
+                false => Tally::FAIL,
+            };
+        }
+    }
+    Ok(tally)
+}
+
+/// One round: milliseconds from the first client's first byte to each of the others'.
+fn ask_at_once(proxy: &Proxy, clients: usize, path: &str) -> Result<Vec<f64>> {
+    let mut open = Vec::new();
+    for _ in 0..clients {
+        open.push(TcpStream::connect(("127.0.0.1", proxy.port()))?);
+    }
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    for stream in &mut open {
+        stream.write_all(request.as_bytes())?;
+        stream.set_nonblocking(true)?;
+    }
+    let started = Instant::now();
+    let mut came = Vec::new();
+    while !open.is_empty() {
+        ensure!(started.elapsed() < PATIENCE, "a client was not answered");
+        let mut error = None;
+        open.retain_mut(|stream| {
+            let mut answer = [0; 1024];
+            match stream.read(&mut answer) {
+                Ok(count) if answer[..count].starts_with(b"HTTP/1.1 200") => {
+                    came.push(started.elapsed().as_secs_f64() * 1e3);
+                    false
+                }
+                Err(why) if why.kind() == ErrorKind::WouldBlock => true,
+                other => {
+                    error = Some(format!("not answered with 200: {other:?}"));
+                    false
+                }
+            }
+        });
+        if let Some(error) = error {
+            bail!(error);
+        }
+    }
+    let first = came.iter().copied().fold(f64::INFINITY, f64::min);
+    let mut behind: Vec<f64> = came.into_iter().map(|time| time - first).collect();
+    // The first is behind nobody.
+    behind.sort_by(f64::total_cmp);
+    behind.remove(0);
+    Ok(behind)
+}
