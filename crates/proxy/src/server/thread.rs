@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::task::{AbortHandle, LocalSet, spawn_local};
+use tokio::task::{AbortHandle, spawn_local};
 
 use super::sockets::Listening;
 use crate::cache::site::SiteNumbers;
@@ -66,21 +66,31 @@ impl WorkerThread {
     /// Starts a worker that serves nothing yet.
     pub fn start(index: usize, shared: Arc<Shared>) -> io::Result<WorkerThread> {
         let (sender, receiver) = mpsc::channel(COMMANDS);
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let (begun, begins) = std::sync::mpsc::sync_channel(1);
         let thread = std::thread::Builder::new()
             .name(format!("worker {index}"))
             .spawn(move || {
+                // It belongs to its thread, and so do its tasks.
+                let built = tokio::runtime::LocalRuntime::new();
+                let (runtime, outcome) = match built {
+                    Ok(runtime) => (Some(runtime), Ok(())),
+                    Err(error) => (None, Err(error)),
+                };
+                // Who waits for this is in this function.
+                let _ = begun.send(outcome);
+                let Some(runtime) = runtime else { return };
                 let worker = Rc::new(Worker {
                     index,
                     shared,
                     site_numbers: SiteNumbers::default(),
                     idle_peers: IdlePeers::default(),
                 });
-                LocalSet::new().block_on(&runtime, Thread::new(worker).run(receiver));
+                runtime.block_on(Thread::new(worker).run(receiver));
+                // What still runs may write a line when it is dropped.
+                drop(runtime);
                 access::flush_all();
             })?;
+        begins.recv().map_err(io::Error::other)??;
         Ok(WorkerThread {
             commands: sender,
             thread,
