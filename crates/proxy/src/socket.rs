@@ -2,22 +2,34 @@
 //!
 //! The calls follow readiness strictly: a read that returned less than was asked for clears it, so
 //! that the next read waits for the kernel instead of asking it for nothing. A hit on a kept-alive
-//! connection costs one `recv` and one `sendmsg`.
+//! connection costs one `recv` and one `send`.
 //!
 //! Invariants:
 //! 1. The descriptor is non-blocking.
 //! 2. Readiness is cleared only after the kernel said, or implied by a short count, that there is
 //!    no more.
 
+use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use rustix::net::{RecvFlags, SendFlags};
 use tokio::io::unix::AsyncFd;
 
 use crate::body::FileRegion;
+
+/// Bytes that are copied together and sent as one piece: up to here the copy costs less than what
+/// the kernel does to read a list of pieces (measured over loopback: 180 ns less for 1 KiB, 120 for
+/// 4 KiB, nothing for 8 KiB).
+const JOINED: usize = 4 * 1024;
+
+thread_local! {
+    /// Where they are copied together.
+    static TOGETHER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// Whether more bytes follow at once (the kernel may hold back a short packet).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +49,11 @@ impl Socket {
     /// Takes a connected or connecting socket onto the current runtime.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&fd, true)?;
+        Socket::accepted(fd)
+    }
+
+    /// Takes a socket that was accepted as a non-blocking one.
+    pub fn accepted(fd: OwnedFd) -> io::Result<Self> {
         Ok(Socket { fd: watch(fd)? })
     }
 
@@ -81,10 +98,23 @@ impl Socket {
             More::Follows => SendFlags::NOSIGNAL | SendFlags::MORE,
             More::Nothing => SendFlags::NOSIGNAL,
         };
-        self.poll_write(cx, |fd| {
-            if let [one] = slices {
-                return rustix::net::send(fd, one, flags);
+        let len: usize = slices.iter().map(|slice| slice.len()).sum();
+        if let [first, rest @ ..] = slices
+            && (rest.is_empty() || len <= JOINED)
+        {
+            if rest.is_empty() {
+                return self.poll_write(cx, |fd| rustix::net::send(fd, first, flags));
             }
+            let mut joined = TOGETHER.take();
+            joined.clear();
+            for slice in slices {
+                joined.extend_from_slice(slice);
+            }
+            let sent = self.poll_write(cx, |fd| rustix::net::send(fd, &joined, flags));
+            TOGETHER.set(joined);
+            return sent;
+        }
+        self.poll_write(cx, |fd| {
             let mut control = rustix::net::SendAncillaryBuffer::default();
             rustix::net::sendmsg(fd, slices, &mut control, flags)
         })
@@ -153,24 +183,35 @@ impl Socket {
         let _ = rustix::net::shutdown(self.fd.as_fd(), rustix::net::Shutdown::Write);
     }
 
+    /// Makes the close a reset: what was sent and not yet received is thrown away, and the kernel
+    /// keeps nothing of the connection.
+    pub fn reset_on_close(&self) {
+        // A socket that is in trouble already is closed in any case.
+        let _ = rustix::net::sockopt::set_socket_linger(self.fd.as_fd(), Some(Duration::ZERO));
+    }
+
     /// The descriptor, for socket options.
     pub fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
+    /// Writes first and asks for readiness only when the socket is full, which it seldom is.
     fn poll_write(
         &self,
         cx: &mut Context<'_>,
         mut call: impl FnMut(std::os::fd::BorrowedFd<'_>) -> rustix::io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            let mut guard = ready!(self.fd.poll_write_ready(cx))?;
             match call(self.fd.as_fd()) {
                 Ok(count) => return Poll::Ready(Ok(count)),
-                Err(rustix::io::Errno::AGAIN) => guard.clear_ready(),
-                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => {}
+                Err(rustix::io::Errno::INTR) => continue,
                 Err(errno) => return Poll::Ready(Err(errno.into())),
             }
+            // INVARIANT 2: readiness that is known by now is older than the kernel's word, since
+            // the event loop runs on this thread, and not during a call.
+            ready!(self.fd.poll_write_ready(cx))?.clear_ready();
+            ready!(self.fd.poll_write_ready(cx))?.retain_ready();
         }
     }
 }

@@ -53,7 +53,19 @@ pub fn bind(address: &Address, options: &ListenOptions, port_use: PortUse) -> io
     }
     socket.set_nonblocking(true)?;
     socket.listen(options.backlog)?;
-    Ok(socket.into())
+    let socket = socket.into();
+    prepare(&socket, address)?;
+    Ok(socket)
+}
+
+/// Sets what accepted connections take over from their listening socket, also on one that another
+/// process has bound: answers go out in whole packets, and to wait until those are full only delays
+/// them (nginx: `tcp_nodelay on`).
+pub fn prepare(fd: &OwnedFd, address: &Address) -> io::Result<()> {
+    if let Address::Inet(_) = address {
+        rustix::net::sockopt::set_tcp_nodelay(fd, true)?;
+    }
+    Ok(())
 }
 
 fn bind_inet(
@@ -165,12 +177,9 @@ fn start(
 ) {
     let peer = peer.map_or(Address::Unix(Default::default()), |any| address_of(&any));
     let local = local_address(&fd, &binding.bound);
-    if matches!(local, Address::Inet(_)) {
-        // Answers go out in whole packets; waiting to fill them only delays (nginx: tcp_nodelay
-        // on).
-        let _ = rustix::net::sockopt::set_tcp_nodelay(&fd, true);
-    }
-    let Ok(socket) = Socket::new(fd) else { return };
+    let Ok(socket) = Socket::accepted(fd) else {
+        return;
+    };
     let now = clock::instant();
     let down = Rc::new(Downstream {
         socket,

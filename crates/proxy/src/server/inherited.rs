@@ -7,7 +7,7 @@
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::downstream::address::Address;
-use crate::downstream::listener::address_of;
+use crate::downstream::listener::{self, address_of};
 
 /// The listening socket that a descriptor number is, if it is one that another process left us.
 pub(super) fn listener(number: RawFd) -> Option<(Address, OwnedFd)> {
@@ -22,6 +22,7 @@ pub(super) fn listener(number: RawFd) -> Option<(Address, OwnedFd)> {
         // So that sockets of further workers may join it.
         rustix::net::sockopt::set_socket_reuseport(&fd, true).ok()?;
     }
+    listener::prepare(&fd, &address).ok()?;
     Some((address, fd))
 }
 
