@@ -350,12 +350,7 @@ fn request(
         Progress::NeedMore => return Err("the request has no end".to_string()),
     };
     let down = connection(conf, local).map_err(|error| format!("no connection: {error}"))?;
-    Ok(Request::new(
-        Arc::clone(conf),
-        Rc::new(down),
-        Rc::new(head),
-        server,
-    ))
+    Ok(Request::new(Arc::clone(conf), Rc::new(down), head, server))
 }
 
 fn connection(conf: &Arc<Conf>, local: Address) -> std::io::Result<Downstream> {
@@ -365,6 +360,7 @@ fn connection(conf: &Arc<Conf>, local: Address) -> std::io::Result<Downstream> {
         shared: Arc::default(),
         site_numbers: SiteNumbers::default(),
         idle_peers: IdlePeers::default(),
+        arrivals: Default::default(),
     });
     let peer = Address::Inet(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
     let now = clock::instant();

@@ -14,6 +14,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Waker;
 
+use bytes::BytesMut;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
@@ -148,6 +149,9 @@ pub struct Worker {
     pub site_numbers: SiteNumbers,
     /// Idle connections to upstream peers.
     pub idle_peers: IdlePeers,
+    /// Where the first bytes of requests arrive, for all connections: one that waits holds no
+    /// memory, and what is written to is in the processor's cache.
+    pub arrivals: RefCell<BytesMut>,
 }
 
 /// A configuration on a worker.

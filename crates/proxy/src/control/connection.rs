@@ -9,6 +9,7 @@
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -66,7 +67,7 @@ fn converse(stream: &UnixStream, answer: &dyn Fn(&Ask) -> Answer) -> io::Result<
 }
 
 /// The head of a request, or the status of its refusal.
-fn read_head(mut stream: &UnixStream) -> io::Result<Result<RequestHead, u16>> {
+fn read_head(mut stream: &UnixStream) -> io::Result<Result<Rc<RequestHead>, u16>> {
     let limits = Limits {
         line: LINE_MAX,
         total: HEAD_MAX,

@@ -17,10 +17,11 @@
 //! 3. One request at a time: what a pipelining client sent ahead waits in the inbox, which is
 //!    bounded.
 
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -177,7 +178,10 @@ enum Arrival {
     /// Something that is none, or not one for us.
     Refused(Refused),
     /// Part of a request, and then no more.
-    Broken { head: RequestHead, gone: ClientGone },
+    Broken {
+        head: Rc<RequestHead>,
+        gone: ClientGone,
+    },
     /// Nothing: it is to be closed.
     Nothing,
 }
@@ -263,6 +267,9 @@ async fn read_head(
     let limits = limits(policy);
     let since = idle.since.unwrap_or_else(clock::instant);
     let mut deadline = since + idle.timeout;
+    // Good for the first wait, which begins before the task sleeps.
+    let mut now = Some(since);
+    let mut has_begun = false;
     let mut reading = None;
     let mut watch = Some(member);
     let is_first = down.requests.get() == 0;
@@ -270,9 +277,9 @@ async fn read_head(
         .set(!is_first && !down.inbox.borrow().is_empty());
     loop {
         if !down.inbox.borrow().is_empty() {
-            if reading.is_none() {
+            if !has_begun {
+                has_begun = true;
                 counters.requests.fetch_add(1, Ordering::Relaxed);
-                reading = Some(Counted::new(&counters.reading));
                 let now = clock::instant();
                 down.request_started.set(now);
                 deadline = now + policy.timeout;
@@ -280,10 +287,12 @@ async fn read_head(
             match parser.parse(&mut down.inbox.borrow_mut(), &limits) {
                 Progress::Done(head) => {
                     down.request_bytes.set(head.head_len() as u64);
-                    return Arrival::Head(Rc::new(head));
+                    return Arrival::Head(head);
                 }
                 Progress::Refuse(refused) => return Arrival::Refused(refused),
-                Progress::NeedMore => {}
+                Progress::NeedMore => {
+                    reading.get_or_insert_with(|| Counted::new(&counters.reading));
+                }
             }
         } else if down.generation.is_closing() && down.socket.has_unread() {
             // The client was told that it may go on before this generation began to close.
@@ -296,11 +305,10 @@ async fn read_head(
             deadline = deadline.min(at_least);
             watch = None;
         }
-        let read = match reading {
-            None => recv_head(down, policy.buffer_size.as_usize(), watch),
-            Some(_) => recv_head(down, LARGE_READ, None),
-        };
-        let gone = match down.timer.guard(deadline, read).await {
+        let watch = watch.filter(|_| !has_begun);
+        let read = recv_head(down, policy.buffer_size.as_usize(), watch);
+        let now = now.take().filter(|_| !has_begun);
+        let gone = match down.timer.guard_idle((now, deadline), read).await {
             Ok(Ok(())) => continue,
             Ok(Err(gone)) => gone,
             Err(_) => ClientGone::TimedOut,
@@ -322,24 +330,30 @@ async fn recv_head(
     size: usize,
     watch: Option<&Member>,
 ) -> Result<(), ClientGone> {
-    std::future::poll_fn(|cx| {
-        let mut inbox = down.inbox.borrow_mut();
-        if inbox.capacity() == inbox.len() {
-            inbox.reserve(size.max(256));
-        }
-        match (down.socket.poll_recv(cx, &mut inbox), watch) {
-            (Poll::Ready(Ok(0)), _) => Poll::Ready(Err(ClientGone::Closed)),
-            (Poll::Ready(Ok(_)), _) => Poll::Ready(Ok(())),
-            (Poll::Ready(Err(error)), _) => Poll::Ready(Err(ClientGone::Io(error))),
-            (Poll::Pending, None) => Poll::Pending,
-            (Poll::Pending, Some(_)) if down.generation.is_closing() => Poll::Ready(Ok(())),
-            (Poll::Pending, Some(member)) => {
-                member.register(cx.waker());
-                Poll::Pending
-            }
+    std::future::poll_fn(|cx| match (poll_recv_head(cx, down, size), watch) {
+        (Poll::Ready(Ok(0)), _) => Poll::Ready(Err(ClientGone::Closed)),
+        (Poll::Ready(Ok(_)), _) => Poll::Ready(Ok(())),
+        (Poll::Ready(Err(error)), _) => Poll::Ready(Err(ClientGone::Io(error))),
+        (Poll::Pending, None) => Poll::Pending,
+        (Poll::Pending, Some(_)) if down.generation.is_closing() => Poll::Ready(Ok(())),
+        (Poll::Pending, Some(member)) => {
+            member.register(cx.waker());
+            Poll::Pending
         }
     })
     .await
+}
+
+/// One read for a head.
+fn poll_recv_head(cx: &mut Context<'_>, down: &Downstream, size: usize) -> Poll<io::Result<usize>> {
+    if down.inbox.borrow().is_empty() {
+        return down.poll_arrival(cx, size);
+    }
+    let mut inbox = down.inbox.borrow_mut();
+    if inbox.capacity() == inbox.len() {
+        inbox.reserve(LARGE_READ);
+    }
+    down.socket.poll_recv(cx, &mut inbox)
 }
 
 /// Why a connection without a request ended, for those who log everything.
@@ -363,11 +377,11 @@ fn log_idle_end(down: &Downstream, gone: &ClientGone) {
 
 /// Logs a request whose head did not come whole. nginx: 408 when it took too long, else 400;
 /// neither is sent.
-fn record_broken(down: &Rc<Downstream>, listen: &Listen, head: RequestHead, gone: &ClientGone) {
+fn record_broken(down: &Rc<Downstream>, listen: &Listen, head: Rc<RequestHead>, gone: &ClientGone) {
     down.requests.set(down.requests.get() + 1);
     let conf = Arc::clone(&down.generation.conf);
     let server = Arc::clone(listen.names.default_server());
-    let mut req = Request::new(conf, Rc::clone(down), Rc::new(head), server);
+    let mut req = Request::new(conf, Rc::clone(down), head, server);
     req.sent.status = match gone {
         ClientGone::TimedOut => 408,
         ClientGone::Closed | ClientGone::Io(_) => 400,
@@ -406,7 +420,7 @@ async fn exchange(down: &Rc<Downstream>, listen: &Listen, head: Head) -> After {
     let server = std::sync::Arc::clone(listen.names.default_server());
     let (head, refusal) = match head {
         Ok(head) => (head, None),
-        Err(refused) => (Rc::new(refused.head), Some(refused.why)),
+        Err(refused) => (refused.head, Some(refused.why)),
     };
     let mut req = Request::new(conf, Rc::clone(down), head, server);
     let refused = match refusal {

@@ -12,7 +12,9 @@ pub mod timer;
 pub mod writer;
 
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -62,7 +64,27 @@ pub struct Downstream {
     pub generation: Rc<Generation>,
 }
 
+/// Bytes that the begin of a request is read with at most; larger ones than most, so that a head
+/// with cookies comes in one read.
+const ARRIVAL: usize = 16 * 1024;
+
 impl Downstream {
+    /// Reads the begin of a request, of which nothing is there yet, into the inbox; 0 at the
+    /// client's end of stream. At least `size` bytes are asked for, within reason.
+    ///
+    /// While there is nothing, the connection holds no memory for it.
+    pub fn poll_arrival(&self, cx: &mut Context<'_>, size: usize) -> Poll<io::Result<usize>> {
+        let mut inbox = self.inbox.borrow_mut();
+        *inbox = BytesMut::new();
+        let mut arrivals = self.generation.worker.arrivals.borrow_mut();
+        if arrivals.capacity() < size.clamp(256, ARRIVAL) {
+            arrivals.reserve(ARRIVAL);
+        }
+        let count = ready!(self.socket.poll_recv(cx, &mut arrivals))?;
+        *inbox = arrivals.split();
+        Poll::Ready(Ok(count))
+    }
+
     /// Reads more bytes into the inbox within `timeout`.
     ///
     /// Returns false at the client's end of stream.

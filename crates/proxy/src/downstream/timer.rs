@@ -4,9 +4,15 @@
 //! deadline later costs a comparison here: the sleeping timer fires early, sees that the deadline
 //! has moved, and sleeps again.
 //!
-//! Invariant: `guard` never reports expiry before its deadline.
+//! The wait for the next request is the one that nearly every request has. It leaves the timer alone
+//! as long as that sleeps on for it ([`Timer::guard_idle`]).
+//!
+//! Invariants:
+//! 1. `guard` never reports expiry before its deadline.
+//! 2. `armed` is an instant at which the timer wakes the connection's own task, unless that instant
+//!    has passed.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -19,6 +25,8 @@ use crate::clock::{self, Instant};
 /// The timer of one connection.
 pub struct Timer {
     sleep: RefCell<Option<Pin<Box<Sleep>>>>,
+    /// When it fires, if it was last set by [`Timer::guard_idle`].
+    armed: Cell<Option<Instant>>,
 }
 
 /// The deadline passed before the future was ready.
@@ -31,6 +39,7 @@ impl Timer {
     pub fn new() -> Self {
         Timer {
             sleep: RefCell::new(None),
+            armed: Cell::new(None),
         }
     }
 
@@ -44,6 +53,31 @@ impl Timer {
         std::future::poll_fn(move |cx| match future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
             Poll::Pending => self.poll_expired(cx, deadline).map(Err),
+        })
+        .await
+    }
+
+    /// As [`Timer::guard`], for what a connection's own task does between two requests. `now` is
+    /// given if it was read since that task was woken.
+    pub async fn guard_idle<F: Future>(
+        &self,
+        (now, deadline): (Option<Instant>, Instant),
+        future: F,
+    ) -> Result<F::Output, Expired> {
+        let mut future = std::pin::pin!(future);
+        // INVARIANT 2: the timer has not fired before `now`, and cannot while the task runs.
+        let mut is_set = now
+            .zip(self.armed.get())
+            .is_some_and(|(now, at)| now < at && at <= deadline);
+        std::future::poll_fn(move |cx| match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending if std::mem::take(&mut is_set) => Poll::Pending,
+            Poll::Pending => {
+                let expired = self.poll_expired(cx, deadline);
+                let sleep = self.sleep.borrow();
+                self.armed.set(sleep.as_ref().map(|sleep| sleep.deadline()));
+                expired.map(Err)
+            }
         })
         .await
     }
@@ -68,6 +102,7 @@ impl Timer {
 
     /// Ready when `deadline` has passed.
     pub fn poll_expired(&self, cx: &mut Context<'_>, deadline: Instant) -> Poll<Expired> {
+        self.armed.set(None);
         let mut slot = self.sleep.borrow_mut();
         let sleep = slot.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
         if sleep.deadline() > deadline {
@@ -90,5 +125,69 @@ impl Timer {
 impl Default for Timer {
     fn default() -> Self {
         Timer::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEVER: Duration = Duration::from_secs(1000);
+
+    /// One wait of `timeout` for something that comes after `event`; the second at which it ended,
+    /// and whether by expiry.
+    async fn wait(timer: &Timer, (timeout, event): (u64, Duration)) -> (u64, bool) {
+        let now = clock::instant();
+        let deadline = now + Duration::from_secs(timeout);
+        let came = clock::pause(event);
+        let ended = timer.guard_idle((Some(now), deadline), came).await;
+        (elapsed(now), ended.is_err())
+    }
+
+    fn elapsed(since: Instant) -> u64 {
+        (clock::instant() - since).as_secs()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_waits_expire_at_their_own_deadline() {
+        let seconds = Duration::from_secs;
+        // Timeout and event of the waits, one after another, and how the last one ends.
+        let cases: [(&[(u64, Duration)], (u64, bool)); 6] = [
+            (&[(10, NEVER)], (10, true)),
+            // The timer is still set for the first wait.
+            (&[(10, seconds(4)), (10, NEVER)], (10, true)),
+            (&[(10, seconds(4)), (10, seconds(8))], (8, false)),
+            // A shorter wait than the one before.
+            (&[(10, seconds(4)), (3, NEVER)], (3, true)),
+            // The timer has fired when the next wait begins, and nobody has looked at it.
+            (&[(10, seconds(10)), (10, NEVER)], (10, true)),
+            (
+                &[
+                    (2, seconds(1)),
+                    (2, seconds(1)),
+                    (2, seconds(1)),
+                    (5, NEVER),
+                ],
+                (5, true),
+            ),
+        ];
+        for (waits, expected) in cases {
+            let timer = Timer::new();
+            let mut last = (0, false);
+            for each in waits {
+                last = wait(&timer, *each).await;
+            }
+            assert_eq!(last, expected, "{waits:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_wait_between_takes_the_timer() {
+        let timer = Timer::new();
+        let seconds = Duration::from_secs;
+        assert_eq!(wait(&timer, (10, seconds(1))).await, (1, false));
+        let between = timer.guard_for(seconds(20), clock::pause(seconds(2)));
+        assert_eq!(between.await, Ok(()));
+        assert_eq!(wait(&timer, (10, NEVER)).await, (10, true));
     }
 }

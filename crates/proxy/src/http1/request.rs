@@ -26,6 +26,8 @@
 //!
 //! Sources: RFC 9112 §2, §3, §5, §6, §9.3; nginx's request line grammar.
 
+use std::rc::Rc;
+
 use bytes::{Buf, BytesMut};
 
 use super::Version;
@@ -126,7 +128,7 @@ pub struct Refused {
     pub why: Refusal,
     /// What was understood before the fault. Its request line is whatever came up to the first
     /// line end; its version is `Http11` unless another one was read.
-    pub head: RequestHead,
+    pub head: Rc<RequestHead>,
 }
 
 impl Refused {
@@ -143,7 +145,7 @@ pub enum Progress {
     /// The head is not complete.
     NeedMore,
     /// The head; its bytes were taken from the buffer.
-    Done(RequestHead),
+    Done(Rc<RequestHead>),
     /// No request; all bytes were taken from the buffer. The connection cannot go on.
     Refuse(Refused),
 }
@@ -200,7 +202,9 @@ pub struct RequestParser {
     stage: Stage,
     scanner: LineScanner,
     budget: Budget,
-    parts: Parts,
+    /// The head as far as it was read, without its bytes. Made where it will stay: it is long, and
+    /// a parser that waits for a request does without.
+    draft: Option<Rc<RequestHead>>,
 }
 
 impl RequestParser {
@@ -232,22 +236,16 @@ impl RequestParser {
                 return Progress::Refuse(self.refuse(buf, Refusal::InvalidMethod));
             }
         }
-        while let Some(range) = self.scanner.next_line(buf) {
-            match self.handle_line(buf, range, limits) {
-                Ok(Step::More) => {}
-                Ok(Step::End) => return Progress::Done(self.take_head(buf)),
-                Err(why) => return Progress::Refuse(self.refuse(buf, why)),
-            }
-        }
-        match self.check_unfinished(buf, limits) {
-            Ok(()) => Progress::NeedMore,
+        match self.handle_lines(buf, limits) {
+            Ok(Step::More) => Progress::NeedMore,
+            Ok(Step::End) => Progress::Done(self.take_head(buf)),
             Err(why) => Progress::Refuse(self.refuse(buf, why)),
         }
     }
 
     /// Ends a request whose rest does not come: what was read of it, for the logs; none when
     /// nothing was.
-    pub fn give_up(&mut self, buf: &mut BytesMut) -> Option<RequestHead> {
+    pub fn give_up(&mut self, buf: &mut BytesMut) -> Option<Rc<RequestHead>> {
         if self.is_idle(buf) {
             return None;
         }
@@ -255,12 +253,30 @@ impl RequestParser {
         Some(self.refuse(buf, Refusal::InvalidRequest).head)
     }
 
+    /// Takes all whole lines, up to the end of the head.
+    fn handle_lines(&mut self, buf: &[u8], limits: &Limits) -> Result<Step, Refusal> {
+        let mut draft = self.draft.take().unwrap_or_default();
+        // Nobody else has it, so nothing is copied.
+        let parts = &mut Rc::make_mut(&mut draft).parts;
+        let mut step = Ok(Step::More);
+        while let Ok(Step::More) = step
+            && let Some(range) = self.scanner.next_line(buf)
+        {
+            step = self.handle_line(buf, range, (limits, parts));
+        }
+        self.draft = Some(draft);
+        if let Ok(Step::More) = step {
+            self.check_unfinished(buf, limits)?;
+        }
+        step
+    }
+
     /// Takes one whole line.
     fn handle_line(
         &mut self,
         buf: &[u8],
         range: std::ops::Range<usize>,
-        limits: &Limits,
+        (limits, parts): (&Limits, &mut Parts),
     ) -> Result<Step, Refusal> {
         let start = range.start;
         let whole = buf.get(range).unwrap_or_default();
@@ -270,9 +286,9 @@ impl RequestParser {
         let line = line::without_end(whole);
         match self.stage {
             Stage::Line => {
-                target::parse_request_line(line, &mut self.parts)?;
+                target::parse_request_line(line, parts)?;
                 self.stage = Stage::Fields;
-                Ok(match self.parts.version {
+                Ok(match parts.version {
                     Version::Http09 => Step::End,
                     _ => Step::More,
                 })
@@ -281,44 +297,10 @@ impl RequestParser {
             Stage::Fields => {
                 let parsed =
                     line::parse_field_line(line).map_err(|BadLine| Refusal::InvalidField)?;
-                self.handle_field(line, start, &parsed, limits)?;
+                handle_field(line, (start, &parsed), limits, parts)?;
                 Ok(Step::More)
             }
         }
-    }
-
-    /// Keeps a field, unless its name is to be ignored.
-    fn handle_field(
-        &mut self,
-        line: &[u8],
-        start: usize,
-        parsed: &FieldLine,
-        limits: &Limits,
-    ) -> Result<(), Refusal> {
-        let is_valid = match parsed.kind {
-            NameKind::Plain => true,
-            NameKind::Underscored => limits.underscores == Underscores::Allow,
-            NameKind::Odd => false,
-        };
-        if !is_valid && limits.invalid == InvalidNames::Ignore {
-            return Ok(());
-        }
-        if self.parts.spans.len() >= limits.fields {
-            return Err(Refusal::TooManyFields);
-        }
-        let known = Known::of(line.get(..parsed.name_len).unwrap_or_default());
-        if self.parts.present.contains(known) && UNIQUE.contains(known) {
-            return Err(Refusal::DuplicateField(known));
-        }
-        if known == Known::Host
-            && Host::parse(line.get(parsed.value.clone()).unwrap_or_default()).is_none()
-        {
-            return Err(Refusal::InvalidHost);
-        }
-        let span = Span::new(start, parsed, known).ok_or(Refusal::HeaderTooLarge)?;
-        self.parts.present.insert(known);
-        self.parts.spans.push(span);
-        Ok(())
     }
 
     /// Refuses early what no further byte can make good.
@@ -339,38 +321,70 @@ impl RequestParser {
     }
 
     /// Cuts the head from the buffer and goes to the begin.
-    fn take_head(&mut self, buf: &mut BytesMut) -> RequestHead {
-        let buf = buf.split_to(self.scanner.taken()).freeze();
-        RequestHead {
-            buf,
-            parts: self.restart(),
-        }
+    fn take_head(&mut self, buf: &mut BytesMut) -> Rc<RequestHead> {
+        // What is taken whole is not shared first.
+        let bytes = match buf.len() == self.scanner.taken() {
+            true => std::mem::take(buf),
+            false => buf.split_to(self.scanner.taken()),
+        };
+        let mut head = self.restart();
+        Rc::make_mut(&mut head).buf = bytes.freeze();
+        head
     }
 
     /// Cuts all bytes from the buffer and goes to the begin.
     fn refuse(&mut self, buf: &mut BytesMut, why: Refusal) -> Refused {
-        let buf = buf.split().freeze();
         let stage = self.stage;
-        let mut parts = self.restart();
+        let mut head = self.restart();
+        let read = Rc::make_mut(&mut head);
+        read.buf = buf.split().freeze();
         if stage == Stage::Line {
-            let end = memchr::memchr2(b'\r', b'\n', &buf).unwrap_or(buf.len());
-            parts.line = Extent {
+            let end = memchr::memchr2(b'\r', b'\n', &read.buf).unwrap_or(read.buf.len());
+            read.parts.line = Extent {
                 start: 0,
                 end: u32::try_from(end).unwrap_or(u32::MAX),
             };
         }
-        let head = RequestHead { buf, parts };
         Refused { why, head }
     }
 
-    /// Goes to the begin of the next request; gives out the parts of this one. Field by field,
-    /// since the parts are long and a copy of the whole parser shows in the cost of a request.
-    fn restart(&mut self) -> Parts {
-        self.stage = Stage::default();
-        self.scanner = LineScanner::default();
-        self.budget = Budget::default();
-        std::mem::take(&mut self.parts)
+    /// Goes to the begin of the next request; gives out what was read of this one.
+    fn restart(&mut self) -> Rc<RequestHead> {
+        std::mem::take(self).draft.unwrap_or_default()
     }
+}
+
+/// Keeps a field, unless its name is to be ignored.
+fn handle_field(
+    line: &[u8],
+    (start, parsed): (usize, &FieldLine),
+    limits: &Limits,
+    parts: &mut Parts,
+) -> Result<(), Refusal> {
+    let is_valid = match parsed.kind {
+        NameKind::Plain => true,
+        NameKind::Underscored => limits.underscores == Underscores::Allow,
+        NameKind::Odd => false,
+    };
+    if !is_valid && limits.invalid == InvalidNames::Ignore {
+        return Ok(());
+    }
+    if parts.spans.len() >= limits.fields {
+        return Err(Refusal::TooManyFields);
+    }
+    let known = Known::of(line.get(..parsed.name_len).unwrap_or_default());
+    if parts.present.contains(known) && UNIQUE.contains(known) {
+        return Err(Refusal::DuplicateField(known));
+    }
+    if known == Known::Host
+        && Host::parse(line.get(parsed.value.clone()).unwrap_or_default()).is_none()
+    {
+        return Err(Refusal::InvalidHost);
+    }
+    let span = Span::new(start, parsed, known).ok_or(Refusal::HeaderTooLarge)?;
+    parts.present.insert(known);
+    parts.spans.push(span);
+    Ok(())
 }
 
 /// Drops the CR and LF before a request line (RFC 9112 §2.2).

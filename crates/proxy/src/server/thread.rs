@@ -84,6 +84,7 @@ impl WorkerThread {
                     shared,
                     site_numbers: SiteNumbers::default(),
                     idle_peers: IdlePeers::default(),
+                    arrivals: Default::default(),
                 });
                 runtime.block_on(Thread::new(worker).run(receiver));
                 // What still runs may write a line when it is dropped.

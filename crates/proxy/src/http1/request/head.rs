@@ -78,7 +78,7 @@ impl Default for Parts {
 }
 
 /// The head of a request.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RequestHead {
     pub(super) buf: Bytes,
     pub(super) parts: Parts,

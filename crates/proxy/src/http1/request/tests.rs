@@ -65,7 +65,7 @@ fn parse(input: &[u8], limits: &Limits) -> Progress {
     RequestParser::new().parse(&mut BytesMut::from(input), limits)
 }
 
-fn head(input: &str) -> RequestHead {
+fn head(input: &str) -> Rc<RequestHead> {
     match parse(input.as_bytes(), &Limits::default()) {
         Progress::Done(head) => head,
         other => panic!("{input:?}: {other:?}"),
