@@ -144,6 +144,8 @@ pub async fn send(
     sent: &mut SentBytes,
 ) -> Result<(), SendError> {
     let mut out = Outbox::new(answer.head, answer.framing);
+    // Bytes that went out since others had their turn.
+    let mut in_a_row = 0;
     // Time counts only for a rate.
     let started = (limits.rate > 0).then(clock::instant);
     loop {
@@ -170,6 +172,12 @@ pub async fn send(
         out.head_left -= of_head;
         sent.head += of_head;
         sent.body += count - of_head;
+        in_a_row += count;
+        if in_a_row >= limits.file_chunk {
+            // A client that takes all at once is not to hold the worker.
+            in_a_row = 0;
+            tokio::task::yield_now().await;
+        }
     }
 }
 
