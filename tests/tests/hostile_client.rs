@@ -3,6 +3,8 @@
 
 use anyhow::{Context, Result};
 use millpond_testkit::{Answer, Client, Deadline, Kind, Origin, Proxy, Request};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 const CONF: &str = "
@@ -56,6 +58,47 @@ fn wait_for_calm(client: &Client) -> Result<()> {
 fn open_files(proxy: &Proxy) -> Result<usize> {
     let pid = proxy.pid().context("it runs")?;
     Ok(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count())
+}
+
+/// A client that is too slow with its head, or gets no answer, sees a reset only where that is asked
+/// for.
+#[test]
+fn timed_out_connections_are_reset_where_that_is_wanted() -> Result<()> {
+    let start = |reset: &str| {
+        // Long enough that what is sent at once comes in time.
+        let conf = format!(
+            "client_header_timeout 3s; reset_timedout_connection {reset};
+            server {{ listen 127.0.0.1:%%PORT%%; location / {{ return 444; }} }}"
+        );
+        Proxy::new(Kind::Millpond, &conf).start()
+    };
+    let (on, off) = (start("on")?, start("off")?);
+    let (begun, whole) = (
+        "GET / HTTP/1.1\r\nHost",
+        "GET / HTTP/1.1\r\nHost: h\r\n\r\n",
+    );
+    let reset = Some(ErrorKind::ConnectionReset);
+    // Without a byte, no request has begun.
+    let cases = [
+        (&on, begun, reset),
+        (&on, whole, reset),
+        (&on, "", None),
+        (&off, begun, None),
+        (&off, whole, None),
+    ];
+    let mut open = Vec::new();
+    for (proxy, sent, expected) in cases {
+        let mut stream = TcpStream::connect(("127.0.0.1", proxy.port()))?;
+        stream.set_read_timeout(Some(WAIT))?;
+        stream.write_all(sent.as_bytes())?;
+        open.push((stream, sent, expected));
+    }
+    for (number, (mut stream, sent, expected)) in open.into_iter().enumerate() {
+        let ended = stream.read(&mut [0]);
+        let ended = ended.map_err(|error| error.kind());
+        assert_eq!(ended, expected.map_or(Ok(0), Err), "{number}: {sent:?}");
+    }
+    Ok(())
 }
 
 /// Framing that two parties could read in two ways.

@@ -29,6 +29,7 @@ use millpond_conf::ByteSize;
 
 use super::behind::Patience;
 use super::body::{self, Incoming, RequestBody};
+use super::writer::SendError;
 use super::{ClientGone, Downstream};
 use crate::clock::{self, Instant};
 use crate::header::Known;
@@ -39,7 +40,7 @@ use crate::http1::request::{
 };
 use crate::phase;
 use crate::request::Request;
-use crate::respond;
+use crate::respond::{self, CLOSE_WITHOUT_ANSWER};
 use crate::route::listen::{Binding, Listen};
 use crate::route::target;
 use crate::stats::status_zone::{self, Visit};
@@ -130,11 +131,9 @@ pub struct KeepAlivePolicy {
     /// The longest wait for more in such reading.
     #[directive(name = "lingering_timeout", default = "5s")]
     pub lingering_timeout: Duration,
-    /// Whether a timed-out connection is closed with a reset.
-    ///
-    /// # Differs from nginx
-    ///
-    /// Connections are always closed in the ordinary way; the value is only checked.
+    /// Whether a connection whose request timed out, or was answered with 444, is closed with a
+    /// reset, so that nothing of it stays in the kernel. Idle connections are closed in the
+    /// ordinary way.
     #[directive(name = "reset_timedout_connection", default = "off")]
     pub reset_timed_out: bool,
 }
@@ -390,6 +389,24 @@ fn record_broken(down: &Rc<Downstream>, listen: &Listen, head: Rc<RequestHead>, 
     crate::log::error::refused(&req, &gone.to_string());
     crate::log::access::write(&mut req);
     status_zone::ended(&req, visit);
+    if let ClientGone::TimedOut = gone {
+        reset(&req);
+    }
+}
+
+/// Has the connection closed with a reset, if that is wanted.
+fn reset(req: &Request) {
+    if req.location.settings.keep_alive.reset_timed_out {
+        req.down.socket.reset_on_close();
+    }
+}
+
+/// Whether an answer was not sent because of the time that its client took, or on purpose.
+fn is_for_reset(req: &Request, error: &SendError) -> bool {
+    match error {
+        SendError::Client(ClientGone::TimedOut) => true,
+        _ => matches!(req.sent.status, CLOSE_WITHOUT_ANSWER | 408) && req.sent.head_bytes == 0,
+    }
 }
 
 /// The bounds of a request head.
@@ -453,6 +470,11 @@ async fn exchange(down: &Rc<Downstream>, listen: &Listen, head: Head) -> After {
     }
     crate::log::access::write(&mut req);
     status_zone::ended(&req, visit);
+    if let Err(error) = &sent
+        && is_for_reset(&req, error)
+    {
+        reset(&req);
+    }
     if sent.is_err() || was_switched {
         return After::Close(Patience::Brief);
     }
