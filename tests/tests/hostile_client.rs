@@ -60,8 +60,8 @@ fn open_files(proxy: &Proxy) -> Result<usize> {
     Ok(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count())
 }
 
-/// A client that is too slow with its head, or gets no answer, sees a reset only where that is asked
-/// for.
+/// A client that is too slow with its head, or gets no answer, sees a reset only where that is
+/// asked for.
 #[test]
 fn timed_out_connections_are_reset_where_that_is_wanted() -> Result<()> {
     let start = |reset: &str| {

@@ -51,6 +51,8 @@ pub(super) fn run(args: &[String]) -> Result<Tally> {
         [flag, value] if flag == "--rounds" => value.parse::<usize>()?.max(1),
         [other, ..] => bail!("unknown option {other}"),
     };
+    // The clients' thread is never idle, and is not to take the server's core.
+    cpu::pin(std::process::id(), cpu::CLIENT_CORE)?;
     let origin = Origin::start()?;
     origin.route("/*", Answer::new(200).body("hello\n").delay_head(THINKS));
     println!("first byte behind the first client's, ms ({rounds} rounds)\n");
@@ -127,6 +129,8 @@ fn ask_at_once(proxy: &Proxy, clients: usize, path: &str) -> Result<Vec<f64>> {
         if let Some(error) = error {
             bail!(error);
         }
+        // The origin's threads have this core, too.
+        std::thread::yield_now();
     }
     let first = came.iter().copied().fold(f64::INFINITY, f64::min);
     let mut behind: Vec<f64> = came.into_iter().map(|time| time - first).collect();

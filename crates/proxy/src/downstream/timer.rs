@@ -4,8 +4,8 @@
 //! deadline later costs a comparison here: the sleeping timer fires early, sees that the deadline
 //! has moved, and sleeps again.
 //!
-//! The wait for the next request is the one that nearly every request has. It leaves the timer alone
-//! as long as that sleeps on for it ([`Timer::guard_idle`]).
+//! The wait for the next request is the one that nearly every request has. It leaves the timer
+//! alone as long as that sleeps on for it ([`Timer::guard_idle`]).
 //!
 //! Invariants:
 //! 1. `guard` never reports expiry before its deadline.
@@ -134,9 +134,11 @@ mod tests {
 
     const NEVER: Duration = Duration::from_secs(1000);
 
-    /// One wait of `timeout` for something that comes after `event`; the second at which it ended,
-    /// and whether by expiry.
-    async fn wait(timer: &Timer, (timeout, event): (u64, Duration)) -> (u64, bool) {
+    /// The timeout of a wait, in seconds, and when what it waits for comes.
+    type Wait = (u64, Duration);
+
+    /// One wait; the second at which it ended, and whether by expiry.
+    async fn wait(timer: &Timer, (timeout, event): Wait) -> (u64, bool) {
         let now = clock::instant();
         let deadline = now + Duration::from_secs(timeout);
         let came = clock::pause(event);
@@ -152,7 +154,7 @@ mod tests {
     async fn idle_waits_expire_at_their_own_deadline() {
         let seconds = Duration::from_secs;
         // Timeout and event of the waits, one after another, and how the last one ends.
-        let cases: [(&[(u64, Duration)], (u64, bool)); 6] = [
+        let cases: [(&[Wait], (u64, bool)); 6] = [
             (&[(10, NEVER)], (10, true)),
             // The timer is still set for the first wait.
             (&[(10, seconds(4)), (10, NEVER)], (10, true)),
