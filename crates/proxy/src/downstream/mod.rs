@@ -64,9 +64,9 @@ pub struct Downstream {
     pub generation: Rc<Generation>,
 }
 
-/// Bytes that the begin of a request is read with at most; larger ones than most, so that a head
-/// with cookies comes in one read.
-const ARRIVAL: usize = 16 * 1024;
+/// Bytes of the buffer that requests arrive in, and so the most that a request that takes long may
+/// keep of it: some heads of the usual length, and most of those with cookies.
+const ARRIVAL: usize = 4 * 1024;
 
 impl Downstream {
     /// Reads the begin of a request, of which nothing is there yet, into the inbox; 0 at the
