@@ -18,9 +18,13 @@ http {
     proxy_cache_path %%DIR%%/cache keys_zone=z:1m max_size=100m;
     proxy_cache_valid 200 1h;
     proxy_cache_key $host$uri;
+    cache_site_info sites.toml;
     server {
         listen 127.0.0.1:%%PORT%%;
-        location / { proxy_pass http://%%ORIGIN%%; proxy_cache z; cache_site $host; }
+        location / {
+            status_zone pages;
+            proxy_pass http://%%ORIGIN%%; proxy_cache z; cache_site $host;
+        }
         location = /look { dashboard; }
         location = /purge { proxy_cache_purge z a.example/page; }
         location /closed { dashboard; deny all; }
@@ -35,6 +39,7 @@ fn start(origin: &Origin) -> Result<Proxy> {
     Proxy::new(Kind::Millpond, CONF)
         .origin(origin)
         .log_check(LogCheck::Off)
+        .file("sites.toml", "[\"a.example\"]\nowner = \"ann\"\n")
         .start()
 }
 
@@ -64,7 +69,7 @@ fn next_event(stream: &mut TcpStream) -> Result<Value> {
     loop {
         let came = read_until(stream, "\n\n")?;
         let line = came.lines().rev().find_map(|it| it.strip_prefix("data: "));
-        if let Some(line) = line {
+        if let Some(line) = line.filter(|_| !came.contains("event: history")) {
             return Ok(serde_json::from_str(line)?);
         }
     }
@@ -116,7 +121,15 @@ fn events_tell_what_was_counted() -> Result<()> {
     ask(&proxy, "a.example", 5)?;
     let mut stream = look(&proxy)?;
     // An answer is counted after its last byte.
-    let is_whole = |event: &Value| event["answers"][0][0] == 4;
+    let is_whole = |event: &Value| {
+        event["answers"][0][0] == 4
+            && event["answers"][1][0] == 4
+            && event["origin"]["requests"] == 4
+            && event["upstreams"][0]["peers"][0]["requests"] == 4
+            && event["sites"][0][8] == 1
+            && event["status_zones"][0]["requests"] == 8
+            && event["zones"][0]["records"] == 1
+    };
     let deadline = Deadline::after(WAIT);
     let event = deadline.poll(|| next_event(&mut stream).ok().filter(is_whole));
     let event = event.context("an event with four hits")?;
@@ -126,7 +139,20 @@ fn events_tell_what_was_counted() -> Result<()> {
     );
     let site = &event["sites"][0];
     ensure!(
-        *site == json!(["a.example", 5, 100, 5, 4, 80, 1, site[7], 1, site[9]]),
+        *site
+            == json!([
+                "a.example",
+                5,
+                100,
+                5,
+                4,
+                80,
+                1,
+                site[7],
+                1,
+                site[9],
+                ["ann"]
+            ]),
         "{site}"
     );
     ensure!(event["origin"]["requests"] == 4, "{event}");
@@ -138,6 +164,13 @@ fn events_tell_what_was_counted() -> Result<()> {
     let peers = event["upstreams"][0]["peers"].as_array().context("peers")?;
     ensure!(peers.len() == 1 && peers[0]["requests"] == 4, "{event}");
     ensure!(event["fills"] == json!([]) && event["purges"] == json!([]));
+    ensure!(event["descriptions"] == json!(["owner"]), "{event}");
+    let zone = &event["status_zones"][0];
+    ensure!(
+        zone["name"] == "pages" && zone["kind"] == "location",
+        "{zone}"
+    );
+    ensure!(zone["classes"] == json!([0, 8, 0, 0, 0]) && zone["processing"].is_null());
     let purged = Client::new(proxy.port()).get("/purge")?;
     ensure!(purged.status == 200, "{}", purged.status);
     let is_there = |event: &Value| event["purges"][0]["what"] == "a.example/page";
@@ -147,12 +180,50 @@ fn events_tell_what_was_counted() -> Result<()> {
     let sum = |name: &str| -> u64 { numbers(name).iter().filter_map(Value::as_u64).sum() };
     ensure!(numbers("bounds_us").len() + 1 == numbers("origin").len());
     ensure!(sum("cached") == 4 && sum("origin") == 4, "{event}");
-    // Who looks costs a thread, and nobody costs nothing.
+    ends_with_its_viewer(&proxy, stream)
+}
+
+/// Who looks costs a thread, and nobody costs none.
+fn ends_with_its_viewer(proxy: &Proxy, stream: TcpStream) -> Result<()> {
     let pid = proxy.pid().context("a process")?;
     ensure!(has_thread(pid)?);
     drop(stream);
     let is_gone = || (!has_thread(pid).ok()?).then_some(());
     Deadline::after(WAIT).poll(is_gone).context("no thread")?;
+    Ok(())
+}
+
+#[test]
+fn a_page_that_is_opened_is_told_of_the_last_minutes() -> Result<()> {
+    let origin = Origin::start()?;
+    let proxy = start(&origin)?;
+    let mut stream = look(&proxy)?;
+    let mut came = String::new();
+    while !came.contains("\ndata: ") {
+        came = read_until(&mut stream, "\n\n")?;
+    }
+    ensure!(came.contains("event: history\n"), "{came}");
+    let line = came.lines().find_map(|it| it.strip_prefix("data: "));
+    let told: Value = serde_json::from_str(line.context("a line")?)?;
+    let notes = told["totals"].as_array().context("notes")?;
+    ensure!(!notes.is_empty() && told["statuses"][0] == "HIT", "{told}");
+    let names = |value: &Value| -> Vec<String> {
+        value
+            .as_object()
+            .into_iter()
+            .flat_map(|it| it.keys().cloned())
+            .collect()
+    };
+    // What charts are drawn of is the same in notes and in events.
+    let event = next_event(&mut stream)?;
+    for name in names(&notes[0]) {
+        ensure!(
+            names(&notes[0][&name]) == names(&event[&name]),
+            "{name}: {event}"
+        );
+        ensure!(event.get(&name).is_some(), "{name}: {event}");
+    }
+    ensure!(event["started"] == told["started"] && event["pid"] == told["pid"]);
     Ok(())
 }
 
@@ -195,7 +266,7 @@ fn viewers_are_few_and_a_reload_sends_them_to_the_new_configuration() -> Result<
 
 /// The names of the sites that are shown.
 const SITES: &str = "[...document.querySelectorAll('#sites tbody tr')]\
-                     .map(row => row.cells[0].textContent + ' ' + row.cells[7].textContent)\
+                     .map(row => row.cells[0].textContent + ' ' + row.cells[8].textContent)\
                      .filter(row => row.includes('.example')).join()";
 const STATE: &str = "document.getElementById('state').dataset.state";
 

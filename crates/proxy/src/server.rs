@@ -31,7 +31,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::AbortHandle;
+
 use crate::control::{Control, ControlError, ControlSocket, Wanted};
+use crate::handler::dashboard::history;
 use crate::handler::limit_zone;
 use crate::log::error::{self, Level};
 use crate::log::file;
@@ -83,6 +86,8 @@ pub struct Server {
     /// True when we were told to accept beside the successor.
     accepts_beside: bool,
     control: Control,
+    /// Notes what dashboards begin with.
+    notes: Option<AbortHandle>,
 }
 
 /// Where the process runs.
@@ -133,6 +138,7 @@ impl Server {
             is_accepting: true,
             accepts_beside: false,
             control: Control::default(),
+            notes: None,
         })
     }
 
@@ -276,6 +282,12 @@ impl Server {
     pub fn serve_control(&mut self) {
         self.shared.loads.note(&self.conf);
         self.control.serve(&self.conf, &self.shared);
+        let notes = self.conf.declared.has_dashboard.then(|| {
+            let (conf, shared) = (Arc::downgrade(&self.conf), Arc::clone(&self.shared));
+            tokio::spawn(history::keep(conf, shared)).abort_handle()
+        });
+        self.stop_notes();
+        self.notes = notes;
     }
 
     /// Starts workers until there are `count`.
@@ -365,8 +377,15 @@ impl Server {
         }
     }
 
+    fn stop_notes(&mut self) {
+        if let Some(notes) = self.notes.take() {
+            notes.abort();
+        }
+    }
+
     fn lend_caches(&mut self) {
         self.control.pause();
+        self.stop_notes();
         self.shared.zones.lend();
         if let Some(successor) = &mut self.successor {
             successor.give_store();

@@ -22,6 +22,7 @@ use crate::cache::site::SiteNumbers;
 use crate::cache::zones::Registry;
 use crate::clock;
 use crate::handler::dashboard::feed::Feed;
+use crate::handler::dashboard::history::History;
 use crate::handler::open_file::OpenFiles;
 use crate::scope::Conf;
 use crate::stats::CacheCounters;
@@ -67,6 +68,8 @@ pub struct Shared {
     pub missing: MissingUrls,
     /// What dashboards are fed with.
     pub feed: Feed,
+    /// What they begin with.
+    pub history: History,
 }
 
 /// How many configurations were taken, and the last one's time.

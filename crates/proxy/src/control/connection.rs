@@ -15,7 +15,8 @@ use std::time::Duration;
 use bytes::BytesMut;
 use rustix::net::{RecvFlags, recv};
 
-use super::api::{Answer, Ask, Body, Lines, Verb};
+use super::api::{Answer, Ask, Body, Verb};
+use super::lines::{PIECE, Pieces, Sink};
 use super::query;
 use super::report;
 use crate::clock;
@@ -34,8 +35,6 @@ const FIELDS_MAX: usize = 100;
 const READ_WAIT: Duration = Duration::from_secs(10);
 /// How long a client may leave an answer unread: somebody may be paging through a list.
 const WRITE_WAIT: Duration = Duration::from_secs(600);
-/// What is sent at once.
-const PIECE: usize = 64 << 10;
 
 /// Reads a request and sends the answer; who goes away in between is not told of.
 pub(super) fn serve(stream: &UnixStream, answer: &dyn Fn(&Ask) -> Answer) {
@@ -137,58 +136,30 @@ fn send(mut stream: &UnixStream, answer: Answer) -> io::Result<()> {
             encode::write_field(&mut out, b"Transfer-Encoding", b"chunked");
             encode::end_head(&mut out);
             stream.write_all(&out)?;
-            out.clear();
-            let mut lines = Chunks { stream, out };
-            make(&mut lines)?;
-            lines.flush()?;
+            let mut pieces = Pieces::new(Chunks(stream));
+            make(&mut pieces)?;
+            pieces.end()?;
             stream.write_all(b"0\r\n\r\n")
         }
     }
 }
 
-/// Lines as chunks.
-struct Chunks<'a> {
-    stream: &'a UnixStream,
-    out: BytesMut,
-}
+/// Pieces as chunks.
+struct Chunks<'a>(&'a UnixStream);
 
-impl Chunks<'_> {
-    fn flush(&mut self) -> io::Result<()> {
-        if self.out.is_empty() {
-            return Ok(());
-        }
-        let mut stream = self.stream;
-        stream.write_all(chunk_head(self.out.len() as u64).as_ref())?;
-        stream.write_all(&self.out)?;
+impl Sink for Chunks<'_> {
+    fn send(&mut self, piece: &mut BytesMut) -> io::Result<()> {
+        let mut stream = self.0;
+        stream.write_all(chunk_head(piece.len() as u64).as_ref())?;
+        stream.write_all(piece)?;
         stream.write_all(CHUNK_END)?;
-        self.out.clear();
+        piece.clear();
         Ok(())
-    }
-}
-
-impl Lines for Chunks<'_> {
-    fn push(&mut self, line: &str) -> io::Result<()> {
-        self.out.extend_from_slice(line.as_bytes());
-        self.out.extend_from_slice(b"\n");
-        match self.out.len() < PIECE {
-            true => Ok(()),
-            false => self.flush(),
-        }
-    }
-
-    fn push_now(&mut self, line: &str) -> io::Result<()> {
-        self.push(line)?;
-        self.flush()
     }
 
     fn is_wanted(&mut self) -> bool {
         let mut byte = [0; 1];
-        let peeked = recv(
-            self.stream,
-            &mut byte,
-            RecvFlags::PEEK | RecvFlags::DONTWAIT,
-        );
-        match peeked {
+        match recv(self.0, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
             Ok((count, _)) => count > 0,
             Err(errno) => errno == rustix::io::Errno::WOULDBLOCK,
         }
@@ -268,13 +239,10 @@ mod tests {
     #[test]
     fn a_list_ends_when_nobody_wants_it() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let mut chunks = Chunks {
-            stream: &ours,
-            out: BytesMut::new(),
-        };
+        let mut chunks = Chunks(&ours);
         assert!(chunks.is_wanted());
         drop(theirs);
         assert!(!chunks.is_wanted());
-        assert!(chunks.push_now("line").is_err());
+        assert!(chunks.send(&mut BytesMut::from("line\n")).is_err());
     }
 }

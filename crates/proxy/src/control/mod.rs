@@ -27,6 +27,7 @@ mod connection;
 #[cfg(test)]
 mod document;
 pub mod holdings;
+pub(crate) mod lines;
 pub mod plus;
 pub mod query;
 pub mod report;

@@ -29,7 +29,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::ContentHandler;
 use crate::body::{Body, BodyError, BodyStream, Piece};
-use crate::control::api::{self, Answer, Ask, Lines, MakeLines, Verb};
+use crate::control::api::{self, Answer, Ask, MakeLines, Verb};
+use crate::control::lines::{Pieces, Sink};
 use crate::control::plus::{self, BODY_MAX, Payload, Refusal, View};
 use crate::control::{query, report, scene};
 use crate::downstream::body::{self, RequestBody};
@@ -46,8 +47,6 @@ use crate::var::request::random_id;
 pub const OPENAPI: &str = include_str!("../../../../docs/openapi.json");
 /// Requests at once (arbitrary: dashboards ask for a dozen things at a time).
 const PLACES: usize = 32;
-/// Bytes that are handed over at once.
-const PIECE: usize = 32 << 10;
 /// Pieces that may wait for the client.
 const PIECES: usize = 2;
 
@@ -318,50 +317,25 @@ enum Part {
 }
 
 fn write_lines(make: MakeLines, send: mpsc::Sender<Part>) {
-    let mut pieces = Pieces {
-        send,
-        out: BytesMut::new(),
-    };
-    let made = make(&mut pieces).and_then(|()| pieces.flush());
-    if made.is_ok() {
-        let _ = pieces.send.blocking_send(Part::End);
+    let mut pieces = Pieces::new(Channel(send));
+    let made = make(&mut pieces).and_then(|()| pieces.end());
+    if let Ok(Channel(send)) = made {
+        let _ = send.blocking_send(Part::End);
     }
 }
 
-/// Lines as pieces; waits for the client.
-struct Pieces {
-    send: mpsc::Sender<Part>,
-    out: BytesMut,
-}
+/// Pieces for the worker; waits for the client.
+struct Channel(mpsc::Sender<Part>);
 
-impl Pieces {
-    fn flush(&mut self) -> io::Result<()> {
-        if self.out.is_empty() {
-            return Ok(());
-        }
-        let piece = Part::Bytes(self.out.split().freeze());
-        let sent = self.send.blocking_send(piece);
+impl Sink for Channel {
+    fn send(&mut self, piece: &mut BytesMut) -> io::Result<()> {
+        let piece = Part::Bytes(piece.split().freeze());
+        let sent = self.0.blocking_send(piece);
         sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
-    }
-}
-
-impl Lines for Pieces {
-    fn push(&mut self, line: &str) -> io::Result<()> {
-        self.out.extend_from_slice(line.as_bytes());
-        self.out.extend_from_slice(b"\n");
-        match self.out.len() < PIECE {
-            true => Ok(()),
-            false => self.flush(),
-        }
-    }
-
-    fn push_now(&mut self, line: &str) -> io::Result<()> {
-        self.push(line)?;
-        self.flush()
     }
 
     fn is_wanted(&mut self) -> bool {
-        !self.send.is_closed()
+        !self.0.is_closed()
     }
 }
 

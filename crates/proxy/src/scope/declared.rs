@@ -31,6 +31,8 @@ pub struct Declared {
     pub status_zones: crate::stats::status_zone::ZoneNames,
     /// `cache_site_info`.
     pub site_info: Option<PathBuf>,
+    /// Whether a location has `dashboard`.
+    pub has_dashboard: bool,
     /// `limit_req_zone`.
     pub limit_req: Vec<Arc<RequestZone>>,
     /// `limit_conn_zone`.

@@ -9,18 +9,21 @@
 //! 1. An event is bounded: every list in it is.
 //! 2. What is made here waits for no disk.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_store::Held;
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use crate::clock;
 use crate::control::api::{self, Scene};
 use crate::control::report::ZoneReport;
 use crate::scope::Conf;
 use crate::stats::site::SiteCount;
+use crate::stats::site_info::Words;
+use crate::stats::status_zone::ZoneCount;
 use crate::stats::times::{BOUNDS_US, Histogram};
 use crate::stats::{self, STATUSES};
 use crate::upstream::group::Group;
@@ -29,6 +32,13 @@ use crate::worker::Shared;
 
 /// Sites in an event: those with the most requests (arbitrary: what a browser draws in passing).
 const SITES_MAX: usize = 1000;
+/// Status zones in an event.
+const STATUS_ZONES_MAX: usize = 500;
+/// Columns of what is said of sites, and which come first.
+const COLUMNS_MAX: usize = 4;
+const FIRST_COLUMNS: [&str; 2] = ["owner", "plan"];
+/// Letters of a word of it.
+const WORD_MAX: usize = 60;
 /// Peers in an event.
 const PEERS_MAX: usize = 500;
 /// Missing URLs in an event.
@@ -47,22 +57,21 @@ const NAMELESS: &[u8] = b"-";
 /// All that the page shows.
 #[derive(Serialize)]
 struct Event {
-    /// When it was made, and when the process began; milliseconds since 1970.
-    time: i64,
+    #[serde(flatten)]
+    totals: Totals,
+    /// When the process began, milliseconds since 1970.
     started: i64,
     version: &'static str,
     pid: u32,
     viewers: usize,
-    /// Cache statuses, and answers with each.
     statuses: [&'static str; STATUSES.len()],
-    answers: Vec<Pair>,
-    connections: Connections,
-    /// What origins were asked for all sites together.
-    origin: Origin,
-    times: Times,
     zones: Vec<ZoneReport>,
     sites: Vec<SiteRow>,
     sites_left_out: usize,
+    /// What the columns of the descriptions of sites are called.
+    descriptions: Vec<String>,
+    /// Status zones of servers, then of locations.
+    status_zones: Vec<StatusZoneRow>,
     upstreams: Vec<Upstream>,
     fills: Vec<FillRow>,
     missing: Missing,
@@ -70,11 +79,37 @@ struct Event {
     lost_lines: u64,
 }
 
+/// What charts are drawn of.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Totals {
+    /// When this was, milliseconds since 1970.
+    pub(super) time: i64,
+    /// Answers with each cache status.
+    answers: Vec<Pair>,
+    connections: Connections,
+    /// What origins were asked for all sites together.
+    origin: Origin,
+    times: Times,
+    /// Bytes of all zones.
+    stored: u64,
+}
+
+#[cfg(test)]
+impl Totals {
+    /// Nothing, at this time.
+    pub(super) fn at(time: i64) -> Totals {
+        Totals {
+            time,
+            ..Totals::default()
+        }
+    }
+}
+
 /// Answers, and bytes of their bodies.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Pair(u64, u64);
 
-#[derive(Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Connections {
     accepted: u64,
     active: u64,
@@ -82,15 +117,23 @@ struct Connections {
     current: u64,
 }
 
-#[derive(Default, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Origin {
     requests: u64,
     received: u64,
     sent: u64,
 }
 
+impl Origin {
+    fn add(&mut self, count: &SiteCount) {
+        self.requests += count.exchanges;
+        self.received += count.received;
+        self.sent += count.asked;
+    }
+}
+
 /// Histograms of times to the first byte: how many fell below each bound, and above all.
-#[derive(Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Times {
     bounds_us: &'static [u64],
     /// Of all answers.
@@ -115,6 +158,8 @@ struct SiteRow {
     exchanges: u64,
     received: u64,
     held: Held,
+    /// What is said of it, by the columns of the event.
+    description: Vec<String>,
 }
 
 impl Serialize for SiteRow {
@@ -130,9 +175,26 @@ impl Serialize for SiteRow {
             self.received,
             self.held.entries,
             self.held.disk_bytes,
+            &self.description,
         );
         row.serialize(serializer)
     }
+}
+
+/// A status zone.
+#[derive(Serialize)]
+struct StatusZoneRow {
+    name: String,
+    /// `server` or `location`.
+    kind: &'static str,
+    requests: u64,
+    /// Requests that are being answered; none for a location.
+    processing: Option<u64>,
+    /// Answers by class of status, 1xx first.
+    classes: Vec<u64>,
+    discarded: u64,
+    received: u64,
+    sent: u64,
 }
 
 /// A group of peers.
@@ -194,30 +256,37 @@ struct PurgeRow {
 
 /// Makes an event, with what stands around it in the stream.
 pub(super) fn make(conf: &Arc<Conf>, shared: &Arc<Shared>) -> Bytes {
-    let event = event(conf, shared);
-    let mut text = b"data: ".to_vec();
-    // Maps have texts for keys and no type refuses to be written, so there is no error.
-    let _ = serde_json::to_writer(&mut text, &event);
-    text.extend_from_slice(b"\n\n");
-    Bytes::from(text)
+    Bytes::from(framed("data: ", &event(conf, shared)))
 }
 
-fn event(conf: &Arc<Conf>, shared: &Arc<Shared>) -> Event {
-    let scene = crate::control::scene(Some(conf), Some(shared), "");
+/// A value as one line of the stream, and the empty line behind it.
+pub(super) fn framed(before: &str, value: &impl Serialize) -> Vec<u8> {
+    let mut text = before.as_bytes().to_vec();
+    // Maps have texts for keys and no type refuses to be written, so there is no error.
+    let _ = serde_json::to_writer(&mut text, value);
+    text.extend_from_slice(b"\n\n");
+    text
+}
+
+/// What charts are drawn of, now.
+pub(super) fn totals(conf: &Conf, shared: &Shared) -> Totals {
+    let declared = conf.declared.zones.iter();
+    let zones = declared.filter_map(|it| conf.zones.get(it.name.as_bytes()));
+    let stored = zones.map(|zone| zone.store.usage().bytes).sum();
+    let mut origin = Origin::default();
+    for (_, count) in shared.sites.snapshot() {
+        origin.add(&count);
+    }
+    totals_with(shared, origin, stored)
+}
+
+fn totals_with(shared: &Shared, origin: Origin, stored: u64) -> Totals {
     let connections = shared.connections.snapshot();
     let answers = shared.cache.snapshot();
-    let (sites, origin, sites_left_out) = sites(shared, held(&scene));
-    let missing = shared.missing.top(MISSING_MAX);
-    let lost = stats::lost_lines();
-    Event {
+    let answers = answers.by_status();
+    Totals {
         time: clock::now_ms(),
-        started: shared.feed.started_ms(),
-        version: env!("CARGO_PKG_VERSION"),
-        pid: std::process::id(),
-        viewers: shared.feed.viewers(),
-        statuses: STATUSES,
         answers: answers
-            .by_status()
             .map(|(_, count)| Pair(count.requests, count.bytes))
             .collect(),
         connections: Connections {
@@ -227,9 +296,30 @@ fn event(conf: &Arc<Conf>, shared: &Arc<Shared>) -> Event {
         },
         origin,
         times: times(shared),
-        zones: api::zone_reports(&scene),
+        stored,
+    }
+}
+
+fn event(conf: &Arc<Conf>, shared: &Arc<Shared>) -> Event {
+    let scene = crate::control::scene(Some(conf), Some(shared), "");
+    let (mut sites, origin, sites_left_out) = sites(shared, held(&scene));
+    let descriptions = describe(&mut sites, shared);
+    let zones = api::zone_reports(&scene);
+    let stored = zones.iter().map(|zone| zone.bytes).sum();
+    let missing = shared.missing.top(MISSING_MAX);
+    let lost = stats::lost_lines();
+    Event {
+        totals: totals_with(shared, origin, stored),
+        started: shared.feed.started_ms(),
+        version: env!("CARGO_PKG_VERSION"),
+        pid: std::process::id(),
+        viewers: shared.feed.viewers(),
+        statuses: STATUSES,
+        zones,
         sites,
         sites_left_out,
+        descriptions,
+        status_zones: status_zones(conf, shared),
         upstreams: upstreams(conf),
         fills: fills(&scene),
         purges: purges(&scene),
@@ -243,6 +333,51 @@ fn event(conf: &Arc<Conf>, shared: &Arc<Shared>) -> Event {
         },
         lost_lines: lost.file + lost.queue + lost.syslog,
     }
+}
+
+/// Writes what is said of the sites to their rows; gives the names of the columns.
+fn describe(sites: &mut [SiteRow], shared: &Shared) -> Vec<String> {
+    let said: Vec<Option<Words>> = sites
+        .iter()
+        .map(|site| shared.site_info.of(&site.name))
+        .collect();
+    let names = said.iter().flatten().flat_map(Words::keys);
+    let names: BTreeSet<&String> = names.collect();
+    let mut columns: Vec<String> = names.into_iter().cloned().collect();
+    // The others are in the order of their names.
+    columns.sort_by_key(|name| FIRST_COLUMNS.iter().position(|it| it == name).unwrap_or(9));
+    columns.truncate(COLUMNS_MAX);
+    if columns.is_empty() {
+        return columns;
+    }
+    for (site, said) in sites.iter_mut().zip(&said) {
+        let of = |column: &String| match said.as_ref().and_then(|said| said.get(column)) {
+            None => String::new(),
+            Some(Value::String(text)) => text.chars().take(WORD_MAX).collect(),
+            Some(other) => other.to_string().chars().take(WORD_MAX).collect(),
+        };
+        site.description = columns.iter().map(of).collect();
+    }
+    columns
+}
+
+fn status_zones(conf: &Conf, shared: &Shared) -> Vec<StatusZoneRow> {
+    let (names, zones) = (&conf.declared.status_zones, &shared.status_zones);
+    let row = |name: &Bytes, kind, count: ZoneCount| StatusZoneRow {
+        name: shown(name),
+        kind,
+        requests: count.requests,
+        processing: (kind == "server").then(|| count.processing()),
+        classes: count.responses.classes.to_vec(),
+        discarded: count.discarded,
+        received: count.received,
+        sent: count.sent,
+    };
+    let servers = names.servers.iter();
+    let servers = servers.map(|name| row(name, "server", zones.server(name)));
+    let locations = names.locations.iter();
+    let locations = locations.map(|name| row(name, "location", zones.location(name)));
+    servers.chain(locations).take(STATUS_ZONES_MAX).collect()
 }
 
 fn times(shared: &Shared) -> Times {
@@ -286,9 +421,7 @@ fn sites(shared: &Shared, mut held: HashMap<Bytes, Held>) -> (Vec<SiteRow>, Orig
     let mut origin = Origin::default();
     let mut rows = Vec::new();
     for (name, count) in shared.sites.snapshot() {
-        origin.requests += count.exchanges;
-        origin.received += count.received;
-        origin.sent += count.asked;
+        origin.add(&count);
         let held = held.remove(&name).unwrap_or_default();
         if count != SiteCount::default() || held != Held::default() {
             rows.push(site(name, &count, held));
@@ -315,6 +448,7 @@ fn site(name: Bytes, count: &SiteCount, held: Held) -> SiteRow {
         exchanges: count.exchanges,
         received: count.received,
         held,
+        description: Vec::new(),
     }
 }
 

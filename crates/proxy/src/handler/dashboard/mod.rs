@@ -3,6 +3,7 @@
 //! ```text
 //! GET /dashboard         ─► page.rs: one page, with all that it needs
 //! GET /dashboard?events  ─► server-sent events, one a second ◄── feed.rs ◄── event.rs (a thread)
+//!                                └─ before them the last ten minutes ◄── history.rs
 //! ```
 //!
 //! The handler answers for every path of its location. The page asks only for the events, at its
@@ -10,7 +11,7 @@
 //! to that.
 //!
 //! Invariants:
-//! 1. Without viewers nothing is made; with many, each event is made once.
+//! 1. Without viewers no event is made; with many, each is made once.
 //! 2. There are at most [`feed::VIEWERS_MAX`] viewers, and what one does not take in time is not
 //!    kept for it.
 //! 3. Events end when their generation closes; the page asks again, and is answered by the next.
@@ -19,6 +20,7 @@
 
 mod event;
 pub mod feed;
+pub mod history;
 mod page;
 
 use std::pin::Pin;
@@ -63,6 +65,7 @@ const RETRY_AFTER: &[u8] = b"10";
 
 fn dashboard(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     if builder.has_arguments(statement, 0..=0) {
+        builder.declared.has_dashboard = true;
         draft.handler = Some(ContentHandler::Dashboard);
     }
 }
@@ -157,8 +160,10 @@ impl BodyStream for Events {
         self.member.register(cx.waker());
         if !self.is_greeted {
             self.is_greeted = true;
-            let greeting = Piece::Memory(Bytes::from_static(GREETING));
-            return Poll::Ready(Some(Ok(greeting)));
+            let shared = &self.generation.worker.shared;
+            let history = shared.history.event(shared.feed.started_ms());
+            let greeting = Bytes::from([GREETING, &history].concat());
+            return Poll::Ready(Some(Ok(Piece::Memory(greeting))));
         }
         let (viewer, event) = std::task::ready!(self.next.as_mut().poll(cx));
         self.next = Box::pin(wait(viewer));

@@ -93,6 +93,7 @@
   const TIMES = [["first_byte", "All answers"], ["cached", "From the cache"], ["origin", "Origins"]];
 
   let last = null;             // the last event
+  let past = null;             // the last of the notes that were there when this page was opened
   const samples = [];          // differences: {t, seconds, requests{}, bytes{}, origin…, times{}}
   const sites = new Map();     // name → {now: row, past: [[t, row]…]}
   const counts = new Map();    // other things that rates are wanted of: key → [[t, numbers]…]
@@ -121,10 +122,21 @@
     return rates(list);
   }
 
+  /// The server's notes of the last minutes, where this page has seen none itself.
+  function begin({ totals, ...facts }) {
+    if (last !== null) return;
+    samples.length = 0;
+    past = null;
+    for (const note of totals.map((one) => ({ ...facts, ...one }))) {
+      if (past !== null && note.time > past.time) samples.push(difference(note, past, false));
+      past = note;
+    }
+  }
   function take(event) {
     const isNew = last !== null && (last.started !== event.started || last.pid !== event.pid);
     if (isNew) { sites.clear(); counts.clear(); }
-    if (last !== null && (isNew || event.time > last.time)) samples.push(difference(event, last, isNew));
+    const before = last ?? past;
+    if (before !== null && (isNew || event.time > before.time)) samples.push(difference(event, before, isNew));
     while (samples.length > KEPT) samples.shift();
     const seen = new Set();
     for (const [name, ...row] of event.sites ?? []) {
@@ -132,13 +144,12 @@
       let site = sites.get(name);
       if (!site) sites.set(name, site = { name, past: [] });
       site.row = row;
-      remember(site.past, event.time, row, SPARK);
+      remember(site.past, event.time, row.slice(0, SAID), SPARK);
     }
     for (const name of sites.keys()) if (!seen.has(name)) sites.delete(name);
     last = event;
   }
 
-  const stored = (event) => (event.zones ?? []).reduce((sum, zone) => sum + zone.bytes, 0);
   function difference(event, before, isNew) {
     const sample = { t: event.time, seconds: Math.max((event.time - before.time) / 1000, 0.001), requests: {}, bytes: {}, isNew };
     if (isNew) sample.seconds = Math.max((event.time - event.started) / 1000, 0.001);
@@ -152,7 +163,7 @@
     sample.origin = more(event.origin.requests, before.origin.requests);
     sample.received = more(event.origin.received, before.origin.received);
     sample.connections = event.connections.active;
-    sample.stored = stored(event);
+    sample.stored = event.stored;
     if (isNew) sample.origin = sample.received = 0;
     sample.times = {};
     for (const [name] of TIMES) {
@@ -480,7 +491,7 @@
     tile("Connections", grouped.format(last.connections.active), `${grouped.format(last.connections.current)} with a request`,
       (sample) => sample.connections, "stale");
     const entries = (last.zones ?? []).reduce((sum, zone) => sum + zone.records, 0);
-    tile("Stored", bytes(stored(last)), `${short(entries)} entries`, (sample) => sample.stored, "updating");
+    tile("Stored", bytes(last.stored), `${short(entries)} entries`, (sample) => sample.stored, "updating");
   }
 
   // ---- tables ----------------------------------------------------------------------------------
@@ -496,7 +507,7 @@
       box.append(this.table);
       this.table.addEventListener("pointerenter", () => this.isHeld = true);
       this.table.addEventListener("pointerleave", () => this.isHeld = false);
-      more?.addEventListener("click", () => { this.isAll = !this.isAll; this.sorted = 0; this.show(this.given); });
+      if (more) more.onclick = () => { this.isAll = !this.isAll; this.sorted = 0; this.show(this.given); };
       this.tell();
     }
     head(column, index) {
@@ -606,14 +617,25 @@
     say(node, text);
   }
 
-  // Rows of sites: requests, bytes, asked, hits, bytes from the cache, exchanges, bytes received, entries, bytes held.
-  const [REQUESTS, BYTES, ASKED, HITS, CACHED, EXCHANGES, RECEIVED, ENTRIES, HELD] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
+  // Rows of sites: requests, bytes, asked, hits, bytes from the cache, exchanges, bytes received, entries, bytes held, what is said of them.
+  const [REQUESTS, BYTES, ASKED, HITS, CACHED, EXCHANGES, RECEIVED, ENTRIES, HELD, SAID] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
   const siteName = (site) => site.name === "-" ? "(no name)" : site.name === "*" ? "(all others)" : site.name;
-  const siteTable = new Table($("sites").querySelector(".scroll"), {
-    caption: "Sites", key: (site) => site.name, sort: { column: "Requests", way: -1 }, most: 50,
-    none: "No site.", more: $("sites").querySelector(".more"),
+  let siteTable = null, described = null;
+  /// The table, with a column for each word that is said of sites.
+  function makeSiteTable(words) {
+    const box = $("sites").querySelector(".scroll");
+    const sort = siteTable?.sort ?? { column: "Requests", way: -1 };
+    described = words.join();
+    box.replaceChildren();
+    siteTable = new Table(box, {
+    caption: "Sites", key: (site) => site.name, sort, most: 50,
+    none: "No site.", more: $("sites-more"),
     columns: [
       { title: "Site", class: "text", text: siteName, sort: siteName },
+      ...words.map((word, index) => {
+        const said = (site) => site.row[SAID]?.[index] ?? "";
+        return { title: word.slice(0, 1).toUpperCase() + word.slice(1), class: "text said", text: said, sort: said };
+      }),
       { title: "Requests", text: (site) => perSecond(site.rates[REQUESTS]), sort: (site) => site.rates[REQUESTS] },
       { title: "Hit ratio", text: (site) => percent(site.ratio), sort: (site) => site.ratio ?? -1 },
       { title: "Last minute", class: "spark", fill: (cell, site) => {
@@ -629,13 +651,17 @@
       { title: "Held", text: (site) => bytes(site.row[HELD]), sort: (site) => site.row[HELD] },
       { title: "Of bytes cached", text: (site) => percent(ratio(site.row[CACHED], site.row[BYTES])), sort: (site) => ratio(site.row[CACHED], site.row[BYTES]) ?? -1 },
     ],
-  });
+    });
+  }
   function showSites() {
     $("sites").hidden = !last.sites;
     if (!last.sites) return;
     const wanted = $("filter").value.trim().toLowerCase();
     const all = [...sites.values()];
-    const list = wanted ? all.filter((site) => siteName(site).toLowerCase().includes(wanted)) : all;
+    if (siteTable === null || described !== (last.descriptions ?? []).join()) makeSiteTable(last.descriptions ?? []);
+    const words = (site) => [siteName(site), ...site.row[SAID] ?? []];
+    const has = (site) => words(site).some((word) => word.toLowerCase().includes(wanted));
+    const list = wanted ? all.filter(has) : all;
     for (const site of list) {
       site.rates = rates(site.past);
       site.ratio = ratio(site.rates[HITS], site.rates[ASKED]) ?? ratio(site.row[HITS], site.row[ASKED]);
@@ -644,10 +670,35 @@
         return more(row[REQUESTS], was[REQUESTS]) / Math.max((t - before) / 1000, 0.001);
       });
     }
-    siteTable.none = wanted ? "No site has that in its name." : "No site was asked for anything yet.";
+    siteTable.none = wanted ? "No site has that in its name or description." : "No site was asked for anything yet.";
     siteTable.show(list);
     const left = last.sites_left_out ? `, ${grouped.format(last.sites_left_out)} with fewer requests left out` : "";
     say($("sites-count"), (wanted ? `${list.length} of ${all.length}` : `${all.length}`) + left);
+  }
+
+  const zoneTable = new Table($("status-zones").querySelector(".scroll"), {
+    caption: "Status zones", key: (zone) => zone.kind + " " + zone.name, sort: { column: "Requests", way: -1 }, none: "No status zone.",
+    columns: [
+      { title: "Zone", class: "text", text: (zone) => zone.name, sort: (zone) => zone.name },
+      { title: "Of", class: "text", text: (zone) => zone.kind + "s", sort: (zone) => zone.kind },
+      { title: "Requests", text: (zone) => perSecond(zone.rates[0]), sort: (zone) => zone.rates[0] },
+      { title: "Now", text: (zone) => zone.processing === null ? "–" : grouped.format(zone.processing), sort: (zone) => zone.processing ?? -1 },
+      { title: "4xx", text: (zone) => perSecond(zone.rates[1]), sort: (zone) => zone.rates[1] },
+      { title: "5xx", text: (zone) => perSecond(zone.rates[2]), sort: (zone) => zone.rates[2] },
+      { title: "Sent", text: (zone) => bytesPerSecond(zone.rates[3]), sort: (zone) => zone.rates[3] },
+      { title: "Received", text: (zone) => bytesPerSecond(zone.rates[4]), sort: (zone) => zone.rates[4] },
+      { title: "All requests", text: (zone) => short(zone.requests), sort: (zone) => zone.requests },
+      { title: "Discarded", text: (zone) => short(zone.discarded), sort: (zone) => zone.discarded },
+    ],
+  });
+  function showStatusZones() {
+    const zones = last.status_zones ?? [];
+    $("status-zones").hidden = zones.length === 0;
+    for (const zone of zones) {
+      const numbers = [zone.requests, zone.classes[3], zone.classes[4], zone.sent, zone.received];
+      zone.rates = rateOf("status zone " + zoneTable.key(zone), last.time, numbers);
+    }
+    zoneTable.show(zones);
   }
 
   const PEER = { up: ["up", "good"], unavailable: ["failing", "bad"], draining: ["draining", "warn"], down: ["down", "warn"] };
@@ -818,6 +869,7 @@
     for (const chart of Object.values(charts)) if (!chart.node.hidden) chart.show();
     showZones();
     showSites();
+    showStatusZones();
     showAttention(showPeers());
     showLists();
     say($("about"), `version ${last.version}, up ${span((last.time - last.started) / 1000)}`);
@@ -850,6 +902,7 @@
       setState("live", isPaused ? "Paused" : "Live");
       maybeShow();
     };
+    source.addEventListener("history", (message) => begin(JSON.parse(message.data)));
     source.onerror = () => {
       if (!lostAt) lostAt = performance.now();
       look();
@@ -893,7 +946,7 @@
     maybeShow();
   }
   $("pause").addEventListener("click", pause);
-  $("filter").addEventListener("input", () => { siteTable.sorted = 0; if (last) showSites(); });
+  $("filter").addEventListener("input", () => { if (siteTable) siteTable.sorted = 0; if (last) showSites(); });
   document.addEventListener("keydown", (event) => {
     if (event.target.matches("input") || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "/") { event.preventDefault(); $("filter").focus(); }
