@@ -388,12 +388,23 @@ pub struct PurgeBook {
 struct Fleet {
     next: u64,
     fills: HashMap<u64, Arc<Running>>,
+    /// Whether purges are taken by another process, of which nobody hears here.
+    is_apart: bool,
 }
 
 impl PurgeBook {
+    /// Purges are taken by another process from now on, so nobody may join a fill any more: what it
+    /// fetched may be purged by then. Until a journal is read again.
+    pub(crate) fn part(&self) {
+        let mut fleet = lock(&self.running);
+        fleet.is_apart = true;
+        fleet.fills.values().for_each(|running| running.part());
+    }
+
     /// Reads what a journal holds.
     pub fn load(&self, journal: &Journal) {
         self.orders.alone(|| self.load_alone(journal));
+        lock(&self.running).is_apart = false;
     }
 
     fn load_alone(&self, journal: &Journal) {
@@ -546,6 +557,9 @@ impl PurgeBook {
         let number = fleet.next;
         fleet.next += 1;
         fleet.fills.insert(number, Arc::clone(&running));
+        if fleet.is_apart {
+            running.part();
+        }
         RunningFill::new(Arc::clone(self), running, number)
     }
 

@@ -170,6 +170,13 @@ impl CacheZone {
     pub fn reload_purges(&self) {
         self.purges.load(&self.store.take_journal());
     }
+
+    /// Lets the zone go to another process, until it is taken back. Who is reading goes on; nobody
+    /// joins what is being fetched here, because the other process takes the purges.
+    pub fn lend(&self) {
+        self.store.lend();
+        self.purges.part();
+    }
 }
 
 #[cfg(test)]

@@ -74,8 +74,13 @@ impl Running {
     /// It stores nothing and nobody joins it, if it is of this key.
     pub(super) fn outdate(&self, text: &[u8]) {
         if self.text == text {
-            self.is_outdated.store(true, Ordering::Release);
+            self.part();
         }
+    }
+
+    /// It stores nothing and nobody joins it.
+    pub(super) fn part(&self) {
+        self.is_outdated.store(true, Ordering::Release);
     }
 
     /// Up to which serial rules need not wait for it.

@@ -237,7 +237,7 @@ impl Registry {
     /// Lets all folders go, for another process to open them.
     pub fn lend(&self) {
         for zone in self.alive() {
-            zone.store.lend();
+            zone.lend();
         }
     }
 

@@ -301,3 +301,32 @@ fn a_zone_that_is_opened_again_obeys_its_purges() {
         });
     }
 }
+
+/// Who has the zone takes the purges, and here nobody hears of them: so nobody joins what is being
+/// fetched here, whenever it began; who reads it already goes on.
+#[test]
+fn nobody_joins_a_fill_while_the_zone_is_lent() {
+    run(|bench| async move {
+        bench.script([
+            ok("1").pause(1000).piece("2"),
+            ok("3").pause(1000).piece("4"),
+            ok("5"),
+            ok("6").pause(1000).piece("7"),
+        ]);
+        let before = bench.start(client("k"));
+        pass_time(SECOND / 2).await;
+        bench.zone.lend();
+        let meanwhile = bench.start(client("k"));
+        pass_time(SECOND / 4).await;
+        assert_eq!(bench.get("k").await, "MISS 5");
+        assert_eq!(before.await.unwrap().text(), "MISS 12");
+        assert_eq!(meanwhile.await.unwrap().text(), "MISS 34");
+        bench.zone.store.take_back().unwrap();
+        bench.zone.reload_purges();
+        let first = bench.start(client("k"));
+        pass_time(SECOND / 4).await;
+        let second = bench.start(client("k"));
+        assert_eq!(first.await.unwrap().text(), "MISS 67");
+        assert!(second.await.unwrap().text().ends_with(" 67"), "joined");
+    });
+}
