@@ -1,7 +1,10 @@
 //! What it takes to open a zone of many small entries, and what its index costs.
 //!
-//! `cargo xtask store-bench open` and `… index`, or
-//! `cargo run --release -p millpond-store --example open_index -- open|index [ENTRIES] [DIR]`
+//! `cargo xtask store-bench open`, `… index` and `… slices`, or
+//! `cargo run --release -p millpond-store --example open_index -- WHAT [ENTRIES] [DIR]`
+//!
+//! `slices` is the memory of entries whose bodies are slices, and whose heads stand in another
+//! segment than those because they were all replaced: each is known to two segments.
 //!
 //! The zone is made once in DIR (a temporary one if there is none, removed in the end) and opened
 //! by processes of their own, so that what is measured of memory is the zone's alone: after a
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
     match word(0).unwrap_or("open") {
         "child-open" => child_open(&conf(&dir.expect("a directory"), entries), entries),
         "child-index" => child_index(&conf(&dir.expect("a directory"), entries), entries),
+        "child-slices" => child_slices(&sliced(&dir.expect("a directory"), entries), entries),
         "child-killed" => child_killed(&conf(&dir.expect("a directory"), entries)),
         what => parent(what, entries, dir),
     }
@@ -49,11 +53,24 @@ fn conf(dir: &Path, entries: u64) -> ZoneConf {
     }
 }
 
+/// No body stands in a record.
+fn sliced(dir: &Path, entries: u64) -> ZoneConf {
+    ZoneConf {
+        small: 0,
+        memory: 0,
+        max_size: Some(entries * 800 + (1 << 30)),
+        ..conf(dir, entries)
+    }
+}
+
 fn parent(what: &str, entries: u64, given: Option<PathBuf>) -> ExitCode {
     let own = std::env::temp_dir().join(format!("open-index-{}", std::process::id()));
     let dir = given.clone().unwrap_or_else(|| own.clone());
     if !dir.join("millpond.zone").exists() {
-        fill(&conf(&dir, entries), entries);
+        match what {
+            "slices" => fill(&sliced(&dir, entries), entries, true),
+            _ => fill(&conf(&dir, entries), entries, false),
+        }
     }
     let run = |word: &str| {
         let this = std::env::current_exe().expect("this program");
@@ -63,6 +80,7 @@ fn parent(what: &str, entries: u64, given: Option<PathBuf>) -> ExitCode {
     };
     let is_fine = match what {
         "index" => run("child-index"),
+        "slices" => run("child-slices"),
         _ => {
             println!("after a close:");
             let closed = run("child-open");
@@ -85,11 +103,14 @@ fn key(number: u64) -> Key {
     Key::of(&number.to_le_bytes())
 }
 
-fn fill(conf: &ZoneConf, entries: u64) {
+fn fill(conf: &ZoneConf, entries: u64, are_replaced: bool) {
     let began = Instant::now();
     let zone = Zone::open(conf.clone(), Arc::new(SystemClock)).expect("open");
     for number in 0..entries {
         store(&zone, number);
+    }
+    for number in (0..entries).filter(|_| are_replaced) {
+        replace(&zone, number);
     }
     zone.close();
     println!("{entries} entries made in {:.1?}", began.elapsed());
@@ -102,6 +123,18 @@ fn store(zone: &Arc<Zone>, number: u64) {
         let body = Bytes::from_static(&[b'x'; BODY]);
         let stored = writer.append(body).and_then(|()| writer.finish());
         if stored.is_ok() {
+            return;
+        }
+        zone.flush();
+    }
+}
+
+/// Gives an entry another head.
+fn replace(zone: &Arc<Zone>, number: u64) {
+    loop {
+        let entry = zone.find(&key(number)).expect("it is there");
+        let head = Bytes::from_static(&[b'i'; HEAD]);
+        if zone.replace_head(&entry, head).is_ok() {
             return;
         }
         zone.flush();
@@ -208,6 +241,26 @@ fn child_index(conf: &ZoneConf, entries: u64) -> ExitCode {
     );
     println!("bounds: 64 bytes and 200 ns: {}", verdict(is_fine));
     match is_fine {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+fn child_slices(conf: &ZoneConf, entries: u64) -> ExitCode {
+    let zone = Zone::open(conf.clone(), Arc::new(SystemClock)).expect("open");
+    assert!(zone.loaded());
+    let usage = zone.usage();
+    assert_eq!(usage.entries, entries);
+    let each = |bytes: u64| bytes as f64 / entries as f64;
+    let (all, peak) = (memory("VmRSS"), memory("VmHWM"));
+    println!(
+        "memory of the process: {:.1} bytes an entry ({:.1} of it tables), at its peak {:.1}",
+        each(all),
+        each(usage.index_bytes),
+        each(peak)
+    );
+    println!("bound: 64 bytes: {}", verdict(each(all) <= 64.0));
+    match each(all) <= 64.0 {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }

@@ -50,6 +50,11 @@ const BENCHES: &[Bench] = &[
         run: |args| example("open_index", &with("index", args)),
     },
     Bench {
+        name: "slices",
+        about: "memory an entry of slices whose heads were all replaced (64 bytes)",
+        run: |args| example("open_index", &with("slices", args)),
+    },
+    Bench {
         name: "disks",
         about: "shares of disks within 0.02 of their weights; a lookup with one disk and three",
         run: |args| example("disks_cost", args),
