@@ -42,7 +42,7 @@ mod target;
 pub use head::{FieldRef, Framing, RequestHead};
 pub use refusal::Refusal;
 
-use head::{Extent, Parts};
+use head::{Extent, HostPlace, Parts};
 
 /// Fields that a request may have once only. Two of them would leave it to each reader which one
 /// counts. (nginx refuses the same.)
@@ -376,10 +376,11 @@ fn handle_field(
     if parts.present.contains(known) && UNIQUE.contains(known) {
         return Err(Refusal::DuplicateField(known));
     }
-    if known == Known::Host
-        && Host::parse(line.get(parsed.value.clone()).unwrap_or_default()).is_none()
-    {
-        return Err(Refusal::InvalidHost);
+    if known == Known::Host {
+        let host = Host::parse(line.get(parsed.value.clone()).unwrap_or_default());
+        let Host { name, port } = host.ok_or(Refusal::InvalidHost)?;
+        let name_len = u32::try_from(name.len()).map_err(|_| Refusal::HeaderTooLarge)?;
+        parts.host = HostPlace { name_len, port };
     }
     let span = Span::new(start, parsed, known).ok_or(Refusal::HeaderTooLarge)?;
     parts.present.insert(known);

@@ -43,6 +43,13 @@ impl Extent {
     }
 }
 
+/// The name at the begin of the value of the Host field, and the port.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HostPlace {
+    pub(super) name_len: u32,
+    pub(super) port: Option<u16>,
+}
+
 /// The parts of a head, by place.
 #[derive(Clone, Debug)]
 pub(super) struct Parts {
@@ -56,6 +63,8 @@ pub(super) struct Parts {
     pub(super) uri: Extent,
     pub(super) protocol: Extent,
     pub(super) present: KnownSet,
+    /// What the Host field was found to be.
+    pub(super) host: HostPlace,
     pub(super) spans: SmallVec<[Span; 16]>,
 }
 
@@ -72,6 +81,7 @@ impl Default for Parts {
             uri: Extent::default(),
             protocol: Extent::default(),
             present: KnownSet::default(),
+            host: HostPlace::default(),
             spans: SmallVec::new(),
         }
     }
@@ -156,9 +166,16 @@ impl RequestHead {
     #[must_use]
     pub fn host(&self) -> Option<Host<'_>> {
         match self.authority() {
-            [] => self.get(Known::Host).and_then(Host::parse),
+            [] => self.host_of_field(),
             authority => Host::parse(authority),
         }
+    }
+
+    /// The host of the Host field, which was read with the field.
+    fn host_of_field(&self) -> Option<Host<'_>> {
+        let HostPlace { name_len, port } = self.parts.host;
+        let name = self.get(Known::Host)?.get(..name_len as usize)?;
+        Some(Host { name, port })
     }
 
     /// The version.
