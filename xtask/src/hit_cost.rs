@@ -21,7 +21,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::tally::Tally;
 use crate::{packages, workspace};
@@ -66,9 +66,16 @@ pub(crate) fn run() -> Result<Tally> {
     }
     let dir = std::env::temp_dir().join(format!("millpond-hit-cost-{}", std::process::id()));
     std::fs::create_dir(&dir)?;
-    let measured = cost(&dir, FEW).and_then(|few| Ok((few, cost(&dir, MANY)?)));
+    let (few, many) = std::thread::scope(|scope| {
+        let few = scope.spawn(|| cost(&dir, FEW));
+        let many = cost(&dir, MANY);
+        (few.join(), many)
+    });
     std::fs::remove_dir_all(&dir)?;
-    let (few, many) = measured?;
+    let Ok(few) = few else {
+        bail!("the run of few requests panicked");
+    };
+    let (few, many) = (few?, many?);
     let each = |few: u64, many: u64| many.saturating_sub(few) as f64 / (MANY - FEW) as f64;
     let bounds = match workspace::is_release() {
         true => RELEASE,

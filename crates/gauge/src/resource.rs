@@ -21,6 +21,14 @@ impl Resource {
         }
     }
 
+    /// One of an origin that is not the gauge's.
+    pub fn given(path: &str, len: u64) -> Self {
+        Self {
+            path: path.to_owned(),
+            len,
+        }
+    }
+
     /// What a path names; none if it says no length.
     pub fn of_path(path: &str) -> Option<Self> {
         let last = path.rsplit('/').next()?;

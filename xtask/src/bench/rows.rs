@@ -27,7 +27,7 @@ impl Setup {
         let lines = match self {
             Setup::Plain => "access_log off; sendfile on;",
             Setup::OpenFiles => {
-                "access_log off; sendfile on; open_file_cache max=200000 inactive=1h; \
+                "access_log off; sendfile on; open_file_cache max=10000 inactive=1h; \
                  open_file_cache_valid 1h;"
             }
             Setup::Logged => "access_log %%DIR%%/access.log; sendfile on;",
@@ -40,7 +40,6 @@ impl Setup {
 const CONF: &str = r"
 %%GLOBALS%%
 worker_processes 1;
-worker_rlimit_nofile 250000;
 events { worker_connections 4096; }
 http {
     %%HTTP%%

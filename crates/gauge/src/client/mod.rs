@@ -6,8 +6,9 @@
 //!
 //! - `head`, `body` – HTTP/1.1 as it comes
 //! - `fault` – what can be wrong
+//! - `truth` – what a body must be
 //!
-//! 1. A body is compared with `content.rs` as it arrives, and never held.
+//! 1. A body is compared as it arrives, and never held.
 //! 2. A request is sent again only if a kept connection ended before any byte of an answer, as
 //!    RFC 9112, section 9.3.1 allows; times count from the first attempt.
 //! 3. After a fault the connection is not used again.
@@ -15,6 +16,7 @@
 mod body;
 mod fault;
 mod head;
+mod truth;
 
 use std::io;
 use std::net::SocketAddr;
@@ -30,7 +32,7 @@ pub use self::fault::Fault;
 pub(crate) use self::fault::OF_BYTES;
 use self::head::Method;
 pub use self::head::{Framing, Head};
-use crate::content::Content;
+use self::truth::{Piece, Truth};
 use crate::resource::Resource;
 
 /// Bytes that are read at one time.
@@ -105,6 +107,8 @@ pub struct Ask {
     pub statuses: &'static [&'static str],
     /// The oldest generation that is right.
     pub oldest: u64,
+    /// What the whole body is, if it is not the built-in origin's.
+    pub given: Option<Arc<Vec<u8>>>,
 }
 
 impl Ask {
@@ -117,6 +121,7 @@ impl Ask {
             fields: String::new(),
             statuses: &[],
             oldest: 0,
+            given: None,
         }
     }
 
@@ -263,13 +268,13 @@ impl Client {
         let checked = check_head(&head, ask);
         let mut body = Body::new(head.framing);
         reading.head = Some(head);
-        let content = match checked {
-            Ok(content) => content,
+        let piece = match checked {
+            Ok(piece) => piece,
             // An error page is read to its end, so that the connection can be used again.
             Err(Fault::Status(_)) => None,
             Err(fault) => return Err(fault),
         };
-        self.read_body(&mut body, content.as_ref(), reading).await?;
+        self.read_body(&mut body, piece.as_ref(), reading).await?;
         if !self.buf.is_empty() {
             return Err(Fault::Behind);
         }
@@ -333,7 +338,7 @@ impl Client {
     async fn read_body(
         &mut self,
         body: &mut Body,
-        content: Option<&(Content, u64, u64)>,
+        piece: Option<&Piece>,
         reading: &mut Reading,
     ) -> Result<(), Fault> {
         loop {
@@ -341,20 +346,18 @@ impl Client {
                 Next::Over => break,
                 Next::Bytes(count) => {
                     let bytes = self.buf.split_to(count);
-                    reading.take(&bytes, content)?;
+                    reading.take(&bytes, piece)?;
                     self.hold_back(reading).await;
                 }
                 Next::Read => match self.read().await {
                     Ok(()) => {}
                     Err(_) if body.may_end() => break,
-                    Err(_) => return Err(reading.truncated(content)),
+                    Err(_) => return Err(reading.truncated(piece)),
                 },
             }
         }
-        match content {
-            Some((_, start, end)) if reading.body_bytes != end - start => {
-                Err(reading.truncated(content))
-            }
+        match piece {
+            Some(wanted) if reading.body_bytes != wanted.len() => Err(reading.truncated(piece)),
             _ => Ok(()),
         }
     }
@@ -387,22 +390,22 @@ impl Reading {
         }
     }
 
-    fn take(&mut self, bytes: &[u8], content: Option<&(Content, u64, u64)>) -> Result<(), Fault> {
-        if let Some((content, start, end)) = content {
-            let wanted = end - start;
+    fn take(&mut self, bytes: &[u8], piece: Option<&Piece>) -> Result<(), Fault> {
+        if let Some(piece) = piece {
+            let wanted = piece.len();
             if self.body_bytes + bytes.len() as u64 > wanted {
                 return Err(Fault::TooLong { wanted });
             }
-            content.check(start + self.body_bytes, bytes)?;
+            piece.check(self.body_bytes, bytes)?;
         }
         self.body_bytes += bytes.len() as u64;
         Ok(())
     }
 
-    fn truncated(&self, content: Option<&(Content, u64, u64)>) -> Fault {
+    fn truncated(&self, piece: Option<&Piece>) -> Fault {
         Fault::Truncated {
             got: self.body_bytes,
-            wanted: content.map_or(0, |(_, start, end)| end - start),
+            wanted: piece.map_or(0, Piece::len),
         }
     }
 }
@@ -416,8 +419,8 @@ fn checked_status(status: u16, ask: &Ask) -> bool {
     }
 }
 
-/// Checks a head; returns what the body must be: content, start and end (excluded).
-fn check_head(head: &Head, ask: &Ask) -> Result<Option<(Content, u64, u64)>, Fault> {
+/// Checks a head; returns what must come of the body.
+fn check_head(head: &Head, ask: &Ask) -> Result<Option<Piece>, Fault> {
     if !checked_status(head.status, ask) {
         return Err(Fault::Status(head.status));
     }
@@ -433,23 +436,10 @@ fn check_head(head: &Head, ask: &Ask) -> Result<Option<(Content, u64, u64)>, Fau
     if ask.method != "GET" {
         return Ok(None);
     }
-    let Some(generation) = head.generation else {
-        return Err(Fault::Field {
-            name: crate::origin::GENERATION_FIELD,
-            found: "nothing".to_owned(),
-            wanted: "the generation that the origin said".to_owned(),
-        });
-    };
-    if generation < ask.oldest {
-        return Err(Fault::TooOld {
-            found: generation,
-            wanted: ask.oldest,
-        });
-    }
-    let content = ask.resource.content(generation);
-    let (start, end) = ask.want.piece(content.len());
+    let truth = truth(head, ask)?;
+    let (start, end) = ask.want.piece(truth.len());
     let wanted = match head.status {
-        206 => Some((start, end.saturating_sub(1), content.len())),
+        206 => Some((start, end.saturating_sub(1), truth.len())),
         _ => None,
     };
     if head.content_range != wanted {
@@ -465,6 +455,27 @@ fn check_head(head: &Head, ask: &Ask) -> Result<Option<(Content, u64, u64)>, Fau
             found: length.to_string(),
             wanted: (end - start).to_string(),
         }),
-        _ => Ok(Some((content, start, end))),
+        _ => Ok(Some(Piece { truth, start, end })),
+    }
+}
+
+/// What the whole body is.
+fn truth(head: &Head, ask: &Ask) -> Result<Truth, Fault> {
+    if let Some(body) = &ask.given {
+        return Ok(Truth::Given(Arc::clone(body)));
+    }
+    let Some(generation) = head.generation else {
+        return Err(Fault::Field {
+            name: crate::origin::GENERATION_FIELD,
+            found: "nothing".to_owned(),
+            wanted: "the generation that the origin said".to_owned(),
+        });
+    };
+    match generation < ask.oldest {
+        true => Err(Fault::TooOld {
+            found: generation,
+            wanted: ask.oldest,
+        }),
+        false => Ok(Truth::Computed(ask.resource.content(generation))),
     }
 }

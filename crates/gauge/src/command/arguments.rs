@@ -103,6 +103,12 @@ pub(crate) struct LoadArguments {
     /// The zone that it is asked about (stats).
     #[arg(long, default_value = "z")]
     zone: String,
+    /// A path of an origin that is not the gauge's; may be given more than once (given).
+    #[arg(long = "path", value_name = "PATH", action = clap::ArgAction::Append)]
+    paths: Vec<String>,
+    /// That origin; without it the server's first answers are taken for right (given).
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    against: Option<SocketAddr>,
     /// The method that purges (purge, stats).
     #[arg(long, default_value = "PURGE")]
     purge_method: String,
@@ -158,6 +164,8 @@ impl LoadArguments {
             inactive: self.inactive,
             api: self.api.clone(),
             zone: self.zone.clone(),
+            paths: self.paths.clone(),
+            against: self.against,
             purge_method: self.purge_method.clone(),
             run,
         }

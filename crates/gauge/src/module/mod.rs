@@ -8,6 +8,7 @@
 
 mod coalesce;
 mod cold;
+mod given;
 mod micro;
 mod placement;
 mod purge;
@@ -19,6 +20,7 @@ mod stale;
 mod stats;
 mod zipf;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 pub(crate) use self::cold::{FETCHED, SENT_AHEAD};
@@ -47,6 +49,10 @@ pub struct Knobs {
     pub api: String,
     /// The zone that it is asked about.
     pub zone: String,
+    /// Paths of an origin that is not the gauge's.
+    pub paths: Vec<String>,
+    /// That origin; without it the server's first answers are taken for right.
+    pub against: Option<SocketAddr>,
     /// The method that purges.
     pub purge_method: String,
     /// Told apart from other runs: part of all paths, so that a run begins cold.
@@ -102,6 +108,8 @@ pub enum Kind {
     Soak,
     /// What the server says of its cache is what it was asked for.
     Stats,
+    /// Named paths of an origin that is not the gauge's.
+    Given,
 }
 
 /// What users do, with what they share for it.
@@ -119,6 +127,7 @@ enum Does {
     Zipf(zipf::Catalogue),
     Soak(zipf::Catalogue),
     Stats,
+    Given(given::Bodies),
 }
 
 impl Does {
@@ -136,6 +145,7 @@ impl Does {
             Kind::Zipf => Self::Zipf(zipf::Catalogue::new(knobs)),
             Kind::Soak => Self::Soak(zipf::Catalogue::new(knobs)),
             Kind::Stats => Self::Stats,
+            Kind::Given => Self::Given(given::Bodies::default()),
         }
     }
 
@@ -153,6 +163,7 @@ impl Does {
             Self::Zipf(_) => "zipf",
             Self::Soak(_) => "soak",
             Self::Stats => "stats",
+            Self::Given(_) => "given",
         }
     }
 }
@@ -192,7 +203,8 @@ impl Module {
             | Does::Placement
             | Does::Zipf(_)
             | Does::Soak(_)
-            | Does::Stats => false,
+            | Does::Stats
+            | Does::Given(_) => false,
         }
     }
 
@@ -212,6 +224,7 @@ impl Module {
             Does::Zipf(catalogue) => zipf::run(user, knobs, catalogue).await,
             Does::Soak(catalogue) => soak::run(user, knobs, catalogue).await,
             Does::Stats => stats::run(user, knobs).await,
+            Does::Given(bodies) => given::run(user, knobs, bodies).await,
         }
     }
 

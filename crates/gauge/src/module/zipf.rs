@@ -84,6 +84,8 @@ mod tests {
             inactive: Duration::ZERO,
             api: "/api".to_owned(),
             zone: "z".to_owned(),
+            paths: Vec::new(),
+            against: None,
             purge_method: "PURGE".to_owned(),
             run: "run".to_owned(),
         }

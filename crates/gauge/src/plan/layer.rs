@@ -63,6 +63,8 @@ const KEYS: &[Key] = &[
     Key("load", "inactive", "inactive", Form::Value),
     Key("load", "api", "api", Form::Value),
     Key("load", "zone", "zone", Form::Value),
+    Key("load", "paths", "path", Form::List),
+    Key("load", "against", "against", Form::Value),
     Key("load", "purge-method", "purge-method", Form::Value),
     Key("load", "timeout", "timeout", Form::Value),
     Key("load", "read-rate", "read-rate", Form::Value),

@@ -31,6 +31,7 @@ fn measured(defect: Defect, kind: Kind) -> Report {
         },
         read_rate: None,
     };
+    let path = "/somewhere/else-20000.bin".to_owned();
     let knobs = Knobs {
         size: 20_000,
         objects: 5,
@@ -42,6 +43,8 @@ fn measured(defect: Defect, kind: Kind) -> Report {
         inactive: Duration::ZERO,
         api: "/api".to_owned(),
         zone: "z".to_owned(),
+        paths: vec![path],
+        against: Some(origin.address()),
         purge_method: "PURGE".to_owned(),
         run: "test".to_owned(),
     };
@@ -68,6 +71,7 @@ fn a_cache_without_a_defect_is_right() {
         Kind::Purge,
         Kind::Zipf,
         Kind::Soak,
+        Kind::Given,
     ] {
         let report = measured(Defect::None, kind);
         assert!(
@@ -119,6 +123,12 @@ fn every_defect_of_an_answer_is_found_and_named() {
             Kind::Range,
             "shifted",
             "belongs to offset",
+        ),
+        (
+            Defect::WrongByte,
+            Kind::Given,
+            "wrong",
+            "wrong byte at 10000",
         ),
         (Defect::PurgeForgotten, Kind::Purge, "too old", "too old"),
         (
