@@ -1,8 +1,8 @@
-//! An origin that is not the gauge's: wholes and ranges of the paths that are named, compared with what
-//! that origin gives itself (`--against`), or with the first answer of the server.
+//! An origin that is not the gauge's: wholes and ranges of the paths that are named, compared with
+//! what that origin gives itself (`--against`), or with the first answer of the server.
 //!
-//! All bodies are read before users begin, and held. What changes meanwhile is a wrong byte, so this is
-//! for what stands still.
+//! All bodies are read before users begin, and held. What changes meanwhile is a wrong byte, so
+//! this is for what stands still.
 
 use std::sync::{Arc, OnceLock};
 
