@@ -35,7 +35,7 @@ const USAGE: &str = "usage: cargo xtask TASK
   nginx-tests DIR        the same with the suite in DIR: foreign --suite DIR
   fuzz [TARGET...] [--seconds N]
                          fuzz targets under libFuzzer, each for N seconds (60)
-  bench [table] [--rounds N] [--seconds N] [--row NAME] [--wrk-alone]
+  bench [table | all] [--rounds N] [--seconds N] [--row NAME] [--wrk-alone]
                          CPU time of hot hits against nginx's, with the release binary
                          (set MILLPOND_BIN); needs nginx, wrk and taskset
   bench sites [--rounds N] [--seconds N]

@@ -3,6 +3,7 @@
 //! | name | what |
 //! |---|---|
 //! | `table`, or none | hot hits of Millpond against nginx's: `table.rs`, `rows.rs` |
+//! | `all` | `table`, `waiters` and `idle`, one after another |
 //! | `sites` | Millpond against itself, counting by site or not |
 //! | `idle` | memory of idle connections, with nginx beside |
 //! | `waiters` | who asks for what is being fetched, with nginx beside |
@@ -27,6 +28,12 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
     match args.split_first().map(|(name, rest)| (name.as_str(), rest)) {
         Some(("sites", rest)) => sites::run(rest),
         Some(("table", rest)) => table::run(rest),
+        Some(("all", rest)) => {
+            let mut sum = table::run(rest)?;
+            sum += waiters::run(&[])?;
+            sum += idle::run(&[])?;
+            Ok(sum)
+        }
         Some(("idle", rest)) => idle::run(rest),
         Some(("waiters", rest)) => waiters::run(rest),
         _ => table::run(args),

@@ -25,7 +25,8 @@ pub(super) fn page(experiments: &[Experiment]) -> Result<String> {
 
 /// What it was measured on.
 fn machine() -> Result<String> {
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let load = std::fs::read_to_string("/proc/loadavg")?;
+    let load = load.split(' ').next().unwrap_or_default();
     let cores = std::thread::available_parallelism()?;
     let nginx = match binary(Kind::Nginx) {
         None => "none was installed".to_owned(),
@@ -37,9 +38,9 @@ fn machine() -> Result<String> {
         }
     };
     Ok(format!(
-        "Measured on a virtual machine with {cores} cores, Linux {}, over loopback, one worker each; nginx: {nginx}. Servers, \
-         origin and clients share the cores, so times are to be compared within a table only.\n",
-        kernel.trim()
+        "Measured on a virtual machine with {cores} cores over loopback, one worker each; nginx: \
+         {nginx}. Servers,\norigin and clients share the cores with whatever else runs (load at \
+         the end: {load}), so times are to be\ncompared within a table only.\n",
     ))
 }
 

@@ -11,8 +11,8 @@
 //! the disk only. One user does all of it, since it must know all that is stored. A claim is made
 //! for each step.
 //!
-//! What is stored is stored a moment after its last byte was sent, so numbers have time to come
-//! true, and none to stay wrong.
+//! What is stored is stored a moment after its last byte was sent, so numbers have as much time to
+//! come true as an answer has to come (`--timeout`).
 
 use std::time::{Duration, Instant};
 
@@ -23,8 +23,6 @@ use crate::client::Ask;
 use crate::load::User;
 use crate::resource::Resource;
 
-/// How long numbers may take to come true.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(100);
 /// The largest cache that is overfilled.
@@ -98,6 +96,7 @@ async fn come_true(
     (held, used): (&[Resource], &[Resource]),
 ) -> Option<Held> {
     let wanted = (held.len() as u64, held.iter().map(Resource::len).sum());
+    let patience = user.shared.target.timeout;
     let began = Instant::now();
     loop {
         for resource in used {
@@ -108,7 +107,7 @@ async fn come_true(
             Some(bodies) => bodies == wanted,
             None => told.bytes >= wanted.1,
         });
-        if is_true || began.elapsed() > PATIENCE + 4 * knobs.inactive {
+        if is_true || began.elapsed() > patience + 4 * knobs.inactive {
             let wanted = format!("wanted {wanted:?}, told {told:?}");
             claim(user, text, is_true.then_some(()), wanted);
             return told;
@@ -136,6 +135,7 @@ async fn overfill(user: &mut User, knobs: &Knobs, max_size: u64) {
         }
     }
     let text = format!("bytes told of an overfilled cache: at most {max_size}");
+    let patience = user.shared.target.timeout;
     let is_kept = most > 0 && most <= max_size;
     claim(user, &text, is_kept.then_some(()), most.to_string());
     let began = Instant::now();
@@ -143,7 +143,7 @@ async fn overfill(user: &mut User, knobs: &Knobs, max_size: u64) {
         let told = told(user, knobs).await.and_then(|told| told.bodies);
         let listed = listed(user, knobs).await;
         let is_same = listed.is_none() || told == listed;
-        if is_same || began.elapsed() > PATIENCE {
+        if is_same || began.elapsed() > patience {
             let found = format!("told {told:?}, listed {listed:?}");
             let text = "an overfilled cache tells what it lists";
             claim(user, text, is_same.then_some(()), found);

@@ -26,7 +26,7 @@ fn measured(defect: Defect, kind: Kind) -> Report {
         host: "gauge.test".to_owned(),
         status_field: "X-Cache-Status".to_owned(),
         timeout: match defect {
-            Defect::LostWaiter => Duration::from_millis(500),
+            Defect::LostWaiter | Defect::Miscounts => Duration::from_millis(500),
             _ => Duration::from_secs(30),
         },
         read_rate: None,
@@ -72,6 +72,7 @@ fn a_cache_without_a_defect_is_right() {
         Kind::Zipf,
         Kind::Soak,
         Kind::Given,
+        Kind::Stats,
     ] {
         let report = measured(Defect::None, kind);
         assert!(
@@ -79,7 +80,9 @@ fn a_cache_without_a_defect_is_right() {
             "{}",
             millpond_gauge::report::table(&report)
         );
-        assert!(report.requests >= 64, "{kind:?}: {}", report.requests);
+        // One user knows what is stored, and asks for each once.
+        let least = if kind == Kind::Stats { 5 } else { 64 };
+        assert!(report.requests >= least, "{kind:?}: {}", report.requests);
         assert!(report.bytes > 0);
     }
 }
@@ -164,6 +167,18 @@ fn a_cache_that_asks_twice_breaks_the_claim_of_coalescing() {
     assert!(
         broken.len() == 1 && broken[0].text.contains("requests at the origin"),
         "{broken:?}"
+    );
+}
+
+#[test]
+fn a_cache_that_miscounts_breaks_the_claims_about_its_numbers() {
+    let report = measured(Defect::Miscounts, Kind::Stats);
+    let broken = report.claims.iter().filter(|claim| !claim.is_kept);
+    let broken: Vec<&str> = broken.map(|claim| claim.text.as_str()).collect();
+    assert!(
+        broken.contains(&"what was filled is told"),
+        "{:?}",
+        report.claims
     );
 }
 

@@ -33,6 +33,8 @@ pub(crate) enum Defect {
     LostWaiter,
     /// Each request for what is missing goes to the origin.
     AsksForEach,
+    /// What it tells of itself counts one entry too many.
+    Miscounts,
 }
 
 /// What is stored under a path.
@@ -128,6 +130,15 @@ impl Cache {
                 out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")?;
                 continue;
             }
+            if request.path.starts_with("/api/") {
+                let told = self.told();
+                let len = told.len();
+                write!(
+                    out,
+                    "HTTP/1.1 200 OK\r\nContent-Length: {len}\r\n\r\n{told}"
+                )?;
+                continue;
+            }
             let (is_hit, generation, body) = self.find(&request.path);
             let body = match is_hit {
                 true => self.spoiled(&request.path, generation, &body),
@@ -139,6 +150,23 @@ impl Cache {
             }
         }
         Ok(())
+    }
+
+    /// What it holds: a zone and its sites in one.
+    fn told(&self) -> String {
+        let entries = self.entries.lock().expect("whole");
+        let (mut count, mut bytes) = (0, 0);
+        for state in entries.values() {
+            if let State::Stored(_, body) = state {
+                count += 1;
+                bytes += body.len();
+            }
+        }
+        count += usize::from(self.defect == Defect::Miscounts);
+        format!(
+            "{{\"bytes\":{bytes},\"max_size\":null,\
+             \"sites\":[{{\"entries\":{count},\"body_bytes\":{bytes}}}]}}"
+        )
     }
 
     /// What is stored, or is then.
