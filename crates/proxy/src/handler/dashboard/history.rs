@@ -4,7 +4,7 @@
 //! same counters as in an event, without those of single sites, zones and peers. A viewer is sent
 //! them once, before its first event, so that its charts begin ten minutes ago.
 //!
-//! 1. There are at most [`KEPT`] notes, of about a kilobyte.
+//! 1. There are at most `KEPT` notes, of about a kilobyte.
 //! 2. Noting waits for no disk and no worker.
 //!
 //! What it does not do: outliving the process.
