@@ -77,7 +77,8 @@ like that, `allow` and `deny`, or `auth_basic`.
   alerts for those go on working; two locations can have different names. Those pages are always
   Prometheus text.
 - **Traces.** `traceparent` and `tracestate` of a request go on to the origin that is asked for it,
-  as they came; `$http_traceparent` writes them to a log.
+  as they came; `$http_traceparent` writes them to a log. Spans are not
+  sent to a collector: there is no OTLP.
 ";
 
 /// Whose metrics, and what is said of them.
