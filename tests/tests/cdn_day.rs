@@ -229,12 +229,14 @@ impl Bench {
         Ok(())
     }
 
-    /// Waits until what was counted is in the file of the counters: a moment without a write.
+    /// Waits until what was counted is in the file of the counters, which is written ten times a
+    /// second while there is something new: a moment without a write, long enough for a thread
+    /// that waits for its turn.
     fn quiesce(&self) -> Result<()> {
         let file = self.proxy.dir().join("a.sites");
         let is_quiet = || {
             let modified = std::fs::metadata(&file).ok()?.modified().ok()?;
-            (modified.elapsed().ok()? > Duration::from_millis(400)).then_some(())
+            (modified.elapsed().ok()? > Duration::from_millis(1500)).then_some(())
         };
         Deadline::after(WAIT).poll(is_quiet).context("a quiet file")
     }
