@@ -270,6 +270,11 @@ impl StoredHead {
         usize::from(self.field_count)
     }
 
+    /// How long the encoded fields are; no shorter than as lines of a message.
+    pub(crate) fn fields_len(&self) -> usize {
+        self.fields.len()
+    }
+
     /// The first value of a field, by its name in any case.
     pub fn field(&self, name: &[u8]) -> Option<Bytes> {
         self.fields()

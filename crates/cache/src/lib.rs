@@ -35,6 +35,7 @@ pub mod reason;
 mod recent;
 pub mod refresh_backoff;
 pub mod revalidate;
+pub mod shared_head;
 pub mod site;
 pub mod slice;
 pub mod status;

@@ -20,12 +20,12 @@ use millpond_store::{Admission, Cold, DiskConf, Entry, Key, Look, MAX_DISKS, Zon
 
 use crate::admit::Uses;
 use crate::fill::Fills;
-use crate::head::StoredHead;
 use crate::hit_for_pass::Unstorable;
 use crate::max_variants::{Admitted, MaxVariantsPolicy, Standing, Variants};
 use crate::purge::recent::RecentPurges;
 use crate::purge::{Judged, PurgeBook, Target};
 use crate::refresh_backoff::Backoffs;
+use crate::shared_head::SharedHead;
 use crate::slice::table::Slices;
 use crate::variant::{RequestFields, Siblings, VariantKey};
 use crate::why::LastUnstored;
@@ -267,7 +267,7 @@ pub struct FoundEntry {
     /// The entry.
     pub entry: Entry,
     /// Its head.
-    pub head: StoredHead,
+    pub head: SharedHead,
 }
 
 impl FoundEntry {
@@ -419,13 +419,13 @@ impl CacheZone {
     }
 
     fn found(&self, key: &Key, entry: Entry, text: &[u8]) -> Option<FoundEntry> {
-        let mut head = StoredHead::decode(entry.head())?;
+        let mut head = SharedHead::of(&self.store, &entry)?;
         if head.key != text {
             return None;
         }
         match self.purges.judge(&head.subject()) {
             Judged::Untouched => {}
-            Judged::Stale { since, .. } => head.expire(since),
+            Judged::Stale { since, .. } => head.change().expire(since),
             Judged::Gone => return None,
         }
         Some(FoundEntry {

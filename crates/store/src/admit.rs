@@ -21,8 +21,8 @@
 //!
 //! It never waits for the disk.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use xxhash_rust::xxh3::Xxh3;
@@ -694,6 +694,7 @@ impl Inner {
             body,
             len: publish.body_len(),
             created_ms: publish.created_ms,
+            reading: OnceLock::new(),
         };
         Entry {
             zone: self.zone_of(&stored),

@@ -4,11 +4,13 @@
 //!    given to anyone else, whatever happens to the entry in the index.
 //! 2. A region of a slice whose checksum is in doubt is not ready before it was compared.
 //!
-//! An entry does not change: a new head makes a new entry.
+//! An entry does not change: a new head makes a new entry. What a reader makes of the head can be
+//! kept with an entry of the memory tier ([`Reading`]), and goes with it.
 
+use std::any::Any;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 
@@ -24,6 +26,9 @@ use crate::volume::Inner;
 /// holds the entry, a row of a map that has just grown (94), and its name in queues that have
 /// (80), and among those of entries that left (16).
 const MEMORY_OVERHEAD: usize = 310;
+
+/// What a reader made of an entry's head, whatever that is.
+pub type Reading = Arc<dyn Any + Send + Sync>;
 
 /// A stretch of a body.
 #[derive(Clone, Debug)]
@@ -144,6 +149,8 @@ pub(crate) struct Stored {
     pub(crate) body: Body,
     pub(crate) len: u64,
     pub(crate) created_ms: u64,
+    /// Kept for readers; its bytes were counted by the memory tier.
+    pub(crate) reading: OnceLock<Reading>,
 }
 
 impl Stored {
@@ -162,6 +169,7 @@ impl Stored {
             len: body.len() as u64,
             body: Body::Inline(body),
             created_ms,
+            reading: OnceLock::new(),
         }
     }
 
@@ -269,6 +277,11 @@ impl Entry {
     /// The head, as it was given to the writer.
     pub fn head(&self) -> &Bytes {
         &self.stored.head
+    }
+
+    /// What was kept of its head by [`crate::Zone::keep_reading`].
+    pub fn reading(&self) -> Option<&Reading> {
+        self.stored.reading.get()
     }
 
     /// Whether it is the same one, and not another of the same key.

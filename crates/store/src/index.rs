@@ -31,7 +31,7 @@ use hashbrown::HashMap;
 pub(crate) use self::slot::{Cell, Slot};
 use self::table::Table;
 use crate::disk::segment::Place;
-use crate::entry::{Entry, Stored};
+use crate::entry::{Entry, Reading, Stored};
 use crate::key::Key;
 use crate::lock::{read, write};
 use crate::memory::Memory;
@@ -255,6 +255,15 @@ impl Index {
             if !is_current() {
                 self.memory.remove(&stored.key);
             }
+        }
+    }
+
+    /// Keeps what a reader made of an entry's head with the entry, for as long as that is in memory;
+    /// it takes so many bytes.
+    pub(crate) fn keep_reading(&self, stored: &Arc<Stored>, (reading, bytes): (Reading, u64)) {
+        if stored.reading.get().is_none() && self.memory.grow(stored, bytes) {
+            // Someone else's is as good; then the entry counts for more than it takes.
+            let _ = stored.reading.set(reading);
         }
     }
 

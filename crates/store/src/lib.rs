@@ -70,7 +70,7 @@ pub use disk::power::PowerIo;
 pub use disk::ready::{HeldFile, LoadError, Loading, WINDOW};
 pub use disk::sim::{Fault, SimIo};
 pub use disk::still::Touch;
-pub use entry::{Entry, Region};
+pub use entry::{Entry, Reading, Region};
 pub use fill::{View, ViewState};
 pub use inspect::{Checked, Glance, Looked, Record};
 pub use journal::{Journal, JournalError};

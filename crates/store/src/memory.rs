@@ -84,6 +84,21 @@ impl Memory {
         }
     }
 
+    /// Counts `bytes` more for an entry, for what is kept with it. False if it is not here, or was
+    /// not looked up since it came: what is asked for once costs no more than itself.
+    pub(crate) fn grow(&self, stored: &Arc<Stored>, bytes: u64) -> bool {
+        let shard = self.shard(&stored.key);
+        if !read(shard).is_used(stored) || !self.reserve(bytes, &stored.key) {
+            return false;
+        }
+        // It may have left for the bytes that it asked for.
+        let has_grown = write(shard).grow(stored, bytes);
+        if !has_grown {
+            self.release(bytes);
+        }
+        has_grown
+    }
+
     /// Forgets an entry.
     pub(crate) fn remove(&self, key: &Key) {
         let shard = self.shard(key);
@@ -184,6 +199,26 @@ impl Tier {
             kept.uses.store(uses + 1, Ordering::Relaxed);
         }
         Some(Arc::clone(&kept.stored))
+    }
+
+    fn is_used(&self, stored: &Arc<Stored>) -> bool {
+        self.kept.get(&stored.key).is_some_and(|kept| {
+            Arc::ptr_eq(&kept.stored, stored) && kept.uses.load(Ordering::Relaxed) > 0
+        })
+    }
+
+    /// Counts more for an entry; false if it is not here.
+    fn grow(&mut self, stored: &Arc<Stored>, bytes: u64) -> bool {
+        let kept = self.kept.get_mut(&stored.key);
+        let Some(kept) = kept.filter(|kept| Arc::ptr_eq(&kept.stored, stored)) else {
+            return false;
+        };
+        kept.cost += bytes;
+        self.used += bytes;
+        if kept.queue == Queue::Young {
+            self.young_used += bytes;
+        }
+        true
     }
 
     /// What the entry that was replaced had cost.
@@ -396,6 +431,22 @@ mod tests {
         };
         assert!(memory.touch(&key(1), elsewhere).is_none());
         assert!(memory.touch(&key(1), PLACE).is_some());
+        memory.remove(&key(1));
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
+    fn what_is_kept_with_an_entry_is_counted_and_goes_with_it() {
+        let memory = Memory::new(1 << 20);
+        let entry = stored(1);
+        assert!(!memory.grow(&entry, 10), "it is not here");
+        memory.insert(&entry);
+        assert!(!memory.grow(&entry, 10), "it was not looked up");
+        memory.touch(&key(1), PLACE);
+        assert!(!memory.grow(&stored(1), 10), "it is another one");
+        assert!(memory.grow(&entry, 10));
+        assert_eq!(memory.used(), entry.memory() + 10);
+        assert!(!memory.grow(&entry, 2 << 20), "more than the limit");
         memory.remove(&key(1));
         assert_eq!(memory.used(), 0);
     }

@@ -406,16 +406,17 @@ pub(super) fn renew<X: Exchange, F: Fetched>(
     let now = x.now();
     x.note(Note::Because(Reason::NotModified));
     if walk.rules.is_rfc() {
-        stale.head = freshened(&stale.head, fetched);
+        stale.head = freshened(&stale.head, fetched).into();
     }
     let end = match Lifetime::renewed(&Given::of(x, walk), fetched, (&stale.head, now)) {
         // It is served once more and stays as stale as it is: each waiter must ask for itself.
         None => FillEnd::NotStorable,
         Some(life) => {
-            stale.head.stored_at = now;
-            life.apply(&mut stale.head);
+            let head = stale.head.change();
+            head.stored_at = now;
+            life.apply(head);
+            head.serial = lead.serial();
             walk.zone.backoffs.forget(lead.key());
-            stale.head.serial = lead.serial();
             replace(walk, &lead, &mut stale)
         }
     };

@@ -22,7 +22,7 @@ pub fn learn_from_head<X: Exchange>(x: &X, walk: &Walk, fetched: &X::Fetched) {
         lookup: &|name| x.field(name),
         spelling: walk.rules.spelling(),
     };
-    let LookedUp::Found(mut found) = walk.zone.look_up(&walk.key, &fields) else {
+    let LookedUp::Found(found) = walk.zone.look_up(&walk.key, &fields) else {
         return;
     };
     if found.head.status != 200 {
@@ -30,14 +30,14 @@ pub fn learn_from_head<X: Exchange>(x: &X, walk: &Walk, fetched: &X::Fetched) {
     }
     let (now, given) = (x.now(), Given::of(x, walk));
     let is_same = is_same(&found, fetched);
-    found.head = freshened(&found.head, fetched);
-    let life = Lifetime::renewed(&given, fetched, (&found.head, now)).filter(|_| is_same);
+    let mut head = freshened(&found.head, fetched);
+    let life = Lifetime::renewed(&given, fetched, (&head, now)).filter(|_| is_same);
     let Some(life) = life else {
         return walk.zone.invalidate(&walk.key);
     };
-    found.head.stored_at = now;
-    life.apply(&mut found.head);
-    let head = found.head.encode();
+    head.stored_at = now;
+    life.apply(&mut head);
+    let head = head.encode();
     // What cannot be written stays as it is, and grows stale as it would have.
     let _ = walk.zone.store.replace_head(&found.entry, head);
 }

@@ -80,13 +80,16 @@ impl Lookup {
         match self.look_up(x, walk) {
             LookedUp::Missing(wanted) => self.missing(x, walk, wanted.key),
             LookedUp::Unread(wanted, unread) => self.unread(x, walk, (wanted.key, unread)),
-            LookedUp::Found(found) => match judge(x, walk, &found) {
-                Verdict::Fresh => {
-                    x.note(Note::Hit(why_served(x.now(), &found)));
-                    Ok(Step::Done(Served::Entry(found, CacheStatus::Hit)))
+            LookedUp::Found(found) => {
+                let now = x.now();
+                match judge(now, walk, &found) {
+                    Verdict::Fresh => {
+                        x.note(Note::Hit(why_served(now, &found)));
+                        Ok(Step::Done(Served::Entry(found, CacheStatus::Hit)))
+                    }
+                    Verdict::Stale(rules) => self.stale(x, walk, Stale { found, rules }),
                 }
-                Verdict::Stale(rules) => self.stale(x, walk, Stale { found, rules }),
-            },
+            }
         }
     }
 
@@ -351,8 +354,8 @@ fn may_fill<X: Exchange>(x: &X, walk: &Walk) -> bool {
     walk.policies.range.may_fill(range)
 }
 
-fn judge<X: Exchange>(x: &X, walk: &Walk, found: &FoundEntry) -> Verdict {
-    verdict(&found.head, x.now(), &walk.policies.stale, &walk.rules)
+fn judge(now: i64, walk: &Walk, found: &FoundEntry) -> Verdict {
+    verdict(&found.head, now, &walk.policies.stale, &walk.rules)
 }
 
 /// RFC 9111 §5.2.1.7: without a stored answer, `only-if-cached` is answered by 504.
@@ -362,7 +365,7 @@ fn wants_stored_only(walk: &Walk) -> bool {
 
 fn is_fresh_now<X: Exchange>(looked_up: &LookedUp, x: &X, walk: &Walk) -> bool {
     match looked_up {
-        LookedUp::Found(found) => judge(x, walk, found) == Verdict::Fresh,
+        LookedUp::Found(found) => judge(x.now(), walk, found) == Verdict::Fresh,
         LookedUp::Missing(_) | LookedUp::Unread(..) => false,
     }
 }

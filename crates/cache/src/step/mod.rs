@@ -13,7 +13,8 @@
 //!    └─ stored; other variant ───┘  └─ timed out, not storable ► Pass (MISS)
 //! ```
 //!
-//! Each step is a struct with a `run` that consumes it; [`serve`] is the driver. The trail of steps
+//! Each step is a struct with a `run` that consumes it; [`serve`] is the driver, in two parts: what
+//! does not wait, and the rest. The trail of steps
 //! is kept for tests and logs.
 //!
 //! Invariants:
@@ -321,14 +322,54 @@ impl<X: Exchange> Step<X> {
 /// The names of the steps that a walk took, for tests and debug logs.
 pub type Trail = Vec<&'static str>;
 
+/// How far a walk came without waiting.
+pub enum Begun<X: Exchange> {
+    /// To its end: an entry.
+    Found(Box<FoundEntry>, CacheStatus),
+    /// [`finish`] walks on.
+    Waits(Rest<X>),
+}
+
+/// What is left of a walk.
+pub struct Rest<X: Exchange>(Box<Step<X>>);
+
 /// Walks a request to what it is answered with; `note` gets the name of each step.
 pub async fn serve<X: Exchange>(
     x: &mut X,
     walk: &Walk,
     note: &mut dyn FnMut(&'static str),
 ) -> Result<Served<X::Fetched>, X::Failure> {
-    let mut step = Step::Lookup(Lookup::new());
-    for _ in 0..STEPS_MAX {
+    match begin(x, walk, note)? {
+        Begun::Found(found, status) => Ok(Served::Entry(found, status)),
+        Begun::Waits(rest) => finish(x, walk, note, rest).await,
+    }
+}
+
+/// Walks as far as nothing is to be waited for: most walks are over then.
+pub fn begin<X: Exchange>(
+    x: &mut X,
+    walk: &Walk,
+    note: &mut dyn FnMut(&'static str),
+) -> Result<Begun<X>, X::Failure> {
+    note("lookup");
+    Ok(match Lookup::new().run(x, walk)? {
+        Step::Done(Served::Entry(found, status)) => {
+            note("deliver");
+            Begun::Found(found, status)
+        }
+        step => Begun::Waits(Rest(Box::new(step))),
+    })
+}
+
+/// Walks on to the end.
+pub async fn finish<X: Exchange>(
+    x: &mut X,
+    walk: &Walk,
+    note: &mut dyn FnMut(&'static str),
+    rest: Rest<X>,
+) -> Result<Served<X::Fetched>, X::Failure> {
+    let mut step = *rest.0;
+    for _ in 1..STEPS_MAX {
         note(step.name());
         if let Some(status) = step.label() {
             x.label(status);
@@ -392,7 +433,7 @@ fn found(entry: Entry, head: StoredHead) -> Box<FoundEntry> {
     Box::new(FoundEntry {
         key: *entry.key(),
         entry,
-        head,
+        head: head.into(),
     })
 }
 

@@ -12,6 +12,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -373,6 +374,7 @@ fn stored(header: &RecordHeader, place: Place, record: Bytes, slot: &Slot) -> Op
         head: Bytes::copy_from_slice(&head),
         len: header.body_len,
         created_ms,
+        reading: OnceLock::new(),
         body: Body::Sliced(Sliced {
             segments: segments_of(&slices),
             slices,

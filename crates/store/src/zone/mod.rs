@@ -44,7 +44,7 @@ use crate::clock::Clock;
 use crate::cold::Look;
 use crate::disk::io::DiskIo;
 use crate::disk::still::{StillIo, Touch};
-use crate::entry::Entry;
+use crate::entry::{Entry, Reading};
 use crate::inspect::Glance;
 use crate::key::Key;
 use crate::lock::{lock, read};
@@ -196,6 +196,18 @@ impl Zone {
         match self.live.load().of(key) {
             Some(volume) => volume.look(key),
             None => Look::Missing,
+        }
+    }
+
+    /// Keeps with an entry what was made of its head, as long as the entry is in memory; `bytes` is
+    /// what that takes. Without effect for an entry that is not, was not found there since it came,
+    /// or has one already.
+    pub fn keep_reading(&self, entry: &Entry, reading: Reading, bytes: u64) {
+        if let Some(volume) = self.live.load().of(entry.key()) {
+            volume
+                .inner
+                .index
+                .keep_reading(&entry.stored, (reading, bytes));
         }
     }
 
