@@ -18,6 +18,9 @@
 //! 2. [`answer`] always returns an answer; a connection that must close without one gets status
 //!    444.
 
+use std::future::Future;
+use std::pin::Pin;
+
 use crate::downstream::body;
 use crate::failure::Failure;
 use crate::handler::{self, error_page, redirect as client_redirect};
@@ -61,7 +64,7 @@ pub enum Flow {
     Respond(Box<Response>),
 }
 
-/// The handlers; dispatched by one `match` in [`run_handler`].
+/// The handlers; dispatched by one `match` in [`begin_handler`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handler {
     StartRealIp,
@@ -189,7 +192,11 @@ async fn run(req: &mut Request, start: Phase) -> Result<Box<Response>, Failure> 
     let mut at = first_of(start);
     // Every jump back spends one of the request's redirects, so this loop ends.
     while let Some((phase, handler)) = HANDLERS.get(at) {
-        match run_handler(req, *handler).await? {
+        let flow = match begin_handler(req, *handler)? {
+            Begun::Done(flow) => flow,
+            Begun::Waits(rest) => rest.await?,
+        };
+        match flow {
             Flow::Next => at += 1,
             Flow::EndPhase => at = after(*phase),
             Flow::Jump(phase) => at = first_of(phase),
@@ -213,20 +220,41 @@ fn after(phase: Phase) -> usize {
         .unwrap_or(HANDLERS.len())
 }
 
-async fn run_handler(req: &mut Request, handler: Handler) -> Result<Flow, Failure> {
-    match handler {
-        Handler::LimitReq if !handler::limit_req::is_due(req) => Ok(Flow::Next),
-        // What seldom waits stays out of the size of every request's future.
-        Handler::LimitReq => Box::pin(handler::limit_req::run(req)).await,
-        Handler::LimitConn => handler::limit_conn::run(req),
-        // nginx: who may ask for the whole may ask for its parts.
-        Handler::Access if req.is_subrequest() || !handler::access::is_due(req) => Ok(Flow::Next),
-        Handler::Access => Box::pin(handler::access::run(req)).await,
-        Handler::Mirror if !handler::mirror::is_due(req) => Ok(Flow::Next),
-        Handler::Mirror => Box::pin(handler::mirror::run(req)).await,
-        Handler::Content => handler::content(req).await,
-        routing => run_routing(req, routing),
+/// How far a handler came without waiting.
+pub enum Begun<'a> {
+    /// To its end.
+    Done(Flow),
+    /// The rest, on the heap: what seldom waits is no part of every request's future.
+    Waits(Pin<Box<dyn Future<Output = Result<Flow, Failure>> + 'a>>),
+}
+
+impl<'a> Begun<'a> {
+    /// What waits: its time is not that of the request's head any more.
+    pub fn waits<F>(req: &'a mut Request, begin: impl FnOnce(&'a mut Request) -> F) -> Self
+    where
+        F: Future<Output = Result<Flow, Failure>> + 'a,
+    {
+        req.has_waited = true;
+        Begun::Waits(Box::pin(begin(req)))
     }
+}
+
+/// Runs a handler as far as it does not wait.
+fn begin_handler(req: &mut Request, handler: Handler) -> Result<Begun<'_>, Failure> {
+    Ok(match handler {
+        Handler::LimitReq if handler::limit_req::is_due(req) => {
+            Begun::waits(req, handler::limit_req::run)
+        }
+        // nginx: who may ask for the whole may ask for its parts.
+        Handler::Access if !req.is_subrequest() && handler::access::is_due(req) => {
+            Begun::waits(req, handler::access::run)
+        }
+        Handler::Mirror if handler::mirror::is_due(req) => Begun::waits(req, handler::mirror::run),
+        Handler::LimitReq | Handler::Access | Handler::Mirror => Begun::Done(Flow::Next),
+        Handler::LimitConn => Begun::Done(handler::limit_conn::run(req)?),
+        Handler::Content => handler::content(req)?,
+        routing => Begun::Done(run_routing(req, routing)?),
+    })
 }
 
 /// Runs a handler that says where a request goes: it neither counts nor waits.

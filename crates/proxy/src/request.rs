@@ -43,6 +43,55 @@ thread_local! {
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
+/// What is written, in one piece of the right size.
+pub fn put_together(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    with_scratch(|scratch| {
+        write(scratch);
+        Bytes::copy_from_slice(scratch)
+    })
+}
+
+/// Short values that were evaluated last: the same few come again and again.
+const RECENT_VALUES: usize = 32;
+/// Bytes of a value that is kept at most.
+const RECENT_LEN: usize = 32;
+
+thread_local! {
+    static RECENT: RefCell<[Bytes; RECENT_VALUES]> =
+        const { RefCell::new([const { Bytes::new() }; RECENT_VALUES]) };
+}
+
+/// The value as bytes of their own, or those of the same value that was made before.
+fn kept_or_copied(value: &[u8]) -> Bytes {
+    let (Some(first), Some(last)) = (value.first(), value.last()) else {
+        return Bytes::new();
+    };
+    if value.len() > RECENT_LEN {
+        return Bytes::copy_from_slice(value);
+    }
+    let sum = value.len() * 7 + usize::from(*first) + usize::from(*last) * 3;
+    RECENT.with_borrow_mut(|recent| {
+        // The remainder is below the number of places.
+        let place = &mut recent[sum % RECENT_VALUES];
+        if place.as_ref() != value {
+            *place = Bytes::copy_from_slice(value);
+        }
+        place.clone()
+    })
+}
+
+/// Lends an empty buffer.
+pub fn with_scratch<T>(work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    // Taken, not borrowed: a value may be made from others.
+    let mut scratch = SCRATCH.take();
+    let value = work(&mut scratch);
+    if scratch.capacity() <= SCRATCH_KEPT {
+        scratch.clear();
+        SCRATCH.set(scratch);
+    }
+    value
+}
+
 /// What a variable's evaluation found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
@@ -222,6 +271,8 @@ pub struct Request {
     pub started_ms: i64,
     /// The same in microseconds.
     pub started_us: i64,
+    /// True once something was waited for since then.
+    pub has_waited: bool,
     /// What was answered.
     pub sent: Sent,
     /// True for a request that no client waits for.
@@ -282,6 +333,7 @@ impl Request {
             limits: LimitState::default(),
             upstream: Rc::default(),
             limit_rate: None,
+            has_waited: false,
             sent: Sent::default(),
             is_background: false,
             keep_alive: false,
@@ -304,6 +356,7 @@ impl Request {
             started: crate::clock::instant(),
             started_ms: started_us.div_euclid(1000),
             started_us,
+            has_waited: true,
             is_background: true,
             role: None,
             ..self.fork()
@@ -349,12 +402,21 @@ impl Request {
             started: self.started,
             started_ms: self.started_ms,
             started_us: self.started_us,
+            has_waited: true,
             sent: Sent::default(),
             is_background: self.is_background,
             keep_alive: false,
             request_id: self.request_id.clone(),
             slice_range: self.slice_range.clone(),
             role: self.role.clone(),
+        }
+    }
+
+    /// Wall time in seconds; that of its head as long as nothing was waited for.
+    pub fn now_s(&self) -> i64 {
+        match self.has_waited {
+            true => crate::clock::now_ms().div_euclid(1000),
+            false => self.started_us.div_euclid(1_000_000),
         }
     }
 
@@ -402,15 +464,10 @@ impl Request {
         if let Some(literal) = template.as_literal() {
             return Bytes::copy_from_slice(literal);
         }
-        // Taken, not borrowed: a variable may be made from another template.
-        let mut scratch = SCRATCH.take();
-        self.eval_into(template, &mut scratch);
-        let value = Bytes::copy_from_slice(&scratch);
-        if scratch.capacity() <= SCRATCH_KEPT {
-            scratch.clear();
-            SCRATCH.set(scratch);
-        }
-        value
+        with_scratch(|out| {
+            self.eval_into(template, out);
+            kept_or_copied(out)
+        })
     }
 
     /// Appends the template's value to `out`.
@@ -424,6 +481,22 @@ impl Request {
                 Part::Capture(group) => out.extend_from_slice(self.capture(*group)),
             }
         }
+    }
+
+    /// Appends the template's value to `out`, if its variables need no more than the request as it
+    /// is; false, and `out` is to be forgotten, if they do.
+    pub fn eval_plain(&self, template: &Template, out: &mut Vec<u8>) -> bool {
+        template.parts.iter().all(|part| match part {
+            Part::Literal(text) => {
+                out.extend_from_slice(text);
+                true
+            }
+            Part::Variable(id) => var::write_plain(self, *id, out).is_some(),
+            Part::Capture(group) => {
+                out.extend_from_slice(self.capture(*group));
+                true
+            }
+        })
     }
 
     /// True when the template's value is neither empty nor "0" (nginx: `proxy_no_cache`, `if=`).

@@ -9,9 +9,10 @@
 //!    that.
 //! 3. `req.sent` is right when this returns, also after an error.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 use crate::body::{Body, BodyError};
 use crate::clock;
@@ -69,7 +70,7 @@ pub async fn send(req: &mut Request, response: &mut Response) -> Result<(), Send
     let mut body = std::mem::take(&mut response.body);
     let mut trailers = |own: Option<Fields>| filter::trailers(req, own);
     let answer = Answer {
-        head: head.freeze(),
+        head,
         body: &mut body,
         framing,
         trailers: &mut trailers,
@@ -163,16 +164,19 @@ fn may_chunk(req: &Request) -> bool {
 }
 
 fn limits(req: &mut Request) -> SendLimits {
-    let location = std::sync::Arc::clone(&req.location);
-    let policy = &location.settings.send;
-    let rate = match req.limit_rate {
-        Some(rate) => rate,
-        None => eval_size(req, policy.rate.as_ref()),
-    };
+    let policy = &req.location.settings.send;
+    let (mut rate, mut rate_after) = (req.limit_rate, 0);
+    if policy.rate.is_some() || policy.rate_after.is_some() {
+        let location = std::sync::Arc::clone(&req.location);
+        let policy = &location.settings.send;
+        rate = rate.or_else(|| Some(eval_size(req, policy.rate.as_ref())));
+        rate_after = eval_size(req, policy.rate_after.as_ref());
+    }
+    let policy = &req.location.settings.send;
     SendLimits {
         timeout: policy.timeout,
-        rate,
-        rate_after: eval_size(req, policy.rate_after.as_ref()),
+        rate: rate.unwrap_or(0),
+        rate_after,
         file_chunk: match policy.sendfile_max_chunk.0 {
             0 => u64::MAX,
             chunk => chunk,
@@ -189,37 +193,62 @@ fn eval_size(req: &mut Request, template: Option<&millpond_conf::Template>) -> u
         .unwrap_or(0)
 }
 
-fn encode_head(req: &mut Request, response: &mut Response, framing: OutFraming) -> BytesMut {
-    let mut head = BytesMut::with_capacity(512);
+/// Bytes of the block that heads are written into, one behind the other; it is used again when they
+/// were all sent. (Arbitrary: some heads' worth, and no more than a slow client may keep.)
+const HEADS_BLOCK: usize = 4096;
+/// Space for all of a head but the fields that it shares with others: most fit without growing.
+const HEAD_RESERVE: usize = 512;
+
+thread_local! {
+    static HEADS: RefCell<BytesMut> = RefCell::default();
+}
+
+fn encode_head(req: &mut Request, response: &mut Response, framing: OutFraming) -> Bytes {
+    HEADS.with_borrow_mut(|heads| {
+        let (shared, _) = response.fields.parts();
+        let needed = HEAD_RESERVE + shared.map_or(0, |shared| shared.lines().len());
+        if heads.capacity() < needed {
+            heads.reserve(needed.max(HEADS_BLOCK));
+        }
+        write_head(req, response, framing, heads);
+        heads.split().freeze()
+    })
+}
+
+fn write_head(
+    req: &mut Request,
+    response: &mut Response,
+    framing: OutFraming,
+    head: &mut BytesMut,
+) {
     let now_us = clock::now_us();
     // A wall clock that was set back meanwhile says nothing.
     let first_byte = u64::try_from(now_us - req.started_us).unwrap_or(0);
     req.sent.first_byte = Duration::from_micros(first_byte);
     if req.head.version() == Version::Http09 {
         req.sent.status = response.status;
-        return head;
+        return;
     }
     match &response.status_text {
-        Some(text) => encode::write_status_text(&mut head, text),
-        None => encode::write_status(&mut head, response.status),
+        Some(text) => encode::write_status_text(head, text),
+        None => encode::write_status(head, response.status),
     }
     let fields = &mut response.fields;
     if !response.hides_server && fields.get(Known::Server).is_none() {
-        encode::write_line(&mut head, req.location.settings.tokens.server_line());
+        encode::write_line(head, req.location.settings.tokens.server_line());
     }
     if !response.hides_date && fields.get(Known::Date).is_none() {
         let now_ms = now_us.div_euclid(1000);
-        clock::with_date_line(now_ms, |line| encode::write_line(&mut head, line));
+        clock::with_date_line(now_ms, |line| encode::write_line(head, line));
     }
-    encode::write_fields(&mut head, fields);
-    encode_framing(&mut head, response, framing);
-    encode_connection(req, &mut head, response.status);
-    encode::end_head(&mut head);
+    encode::write_fields(head, fields);
+    encode_framing(head, response, framing);
+    encode_connection(req, head, response.status);
+    encode::end_head(head);
     req.sent.status = response.status;
     req.sent.length = response.length;
     req.sent.is_chunked = framing == OutFraming::Chunked;
     req.sent.fields = std::mem::take(&mut response.fields);
-    head
 }
 
 fn encode_framing(head: &mut BytesMut, response: &Response, framing: OutFraming) {

@@ -27,7 +27,6 @@ use super::by_rfc;
 use super::purge;
 use super::site;
 use crate::body::{BodyError, BodyStream, Piece};
-use crate::clock;
 use crate::downstream::behind;
 use crate::failure::{Failure, UpstreamKind};
 use crate::header::Known;
@@ -61,6 +60,11 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
         self.req.borrow_mut()
     }
 
+    /// The request, and where it is passed.
+    pub fn parts(&mut self) -> (&mut Request, &Arc<PassTarget>) {
+        (self.req.borrow_mut(), &self.target)
+    }
+
     /// nginx: other protocols have no method but what their parameters say.
     fn converts_head(&self) -> bool {
         let settings = &self.req.borrow().location.settings;
@@ -86,6 +90,13 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
             .iter()
             .flatten()
             .any(|template| req.is_true(template))
+    }
+}
+
+impl<'a> PassExchange<&'a mut Request> {
+    /// Gives the request back.
+    pub fn into_request(self) -> &'a mut Request {
+        self.req
     }
 }
 
@@ -125,7 +136,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     type Background = PassExchange<Box<Request>>;
 
     fn now(&self) -> i64 {
-        clock::now_ms().div_euclid(1000)
+        self.req.borrow().now_s()
     }
 
     fn is_background(&self) -> bool {

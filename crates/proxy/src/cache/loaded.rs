@@ -27,8 +27,12 @@ use crate::response::Response;
 pub fn is_begun(req: &Request, response: &Response) -> bool {
     match response.body.pieces().next() {
         None | Some(Piece::Memory(_)) => true,
-        Some(Piece::File(region)) => {
-            req.field(Known::Range).is_none() && ready_len(region, WINDOW) > 0
+        Some(Piece::File(region)) if req.field(Known::Range).is_none() => {
+            ready_len(region, WINDOW) > 0
+        }
+        Some(Piece::File(_)) => {
+            let wanted = first_region(req, response);
+            wanted.is_none_or(|region| ready_len(&region, 1) > 0)
         }
     }
 }

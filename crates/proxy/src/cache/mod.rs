@@ -18,4 +18,5 @@ pub mod purge;
 pub mod site;
 pub mod slice;
 pub mod status_header;
+mod view;
 pub mod zones;

@@ -14,7 +14,7 @@ use millpond_cache::head::StoredHead;
 use millpond_cache::reason::{Brought, FillRole};
 use millpond_cache::slice::reader::SliceFailure;
 use millpond_cache::status::CacheStatus;
-use millpond_cache::step::{self, Served, Walk};
+use millpond_cache::step::{self, Policies, Served, Walk};
 use millpond_cache::why::NotStoredNote;
 use millpond_cache::zone::{CacheZone, FoundEntry, PrimaryKey};
 
@@ -26,79 +26,207 @@ use super::loaded;
 use super::provenance::{Provenance, Whence};
 use super::slice;
 use super::status_header::{self, Told};
+use super::view;
 use super::zones::LocationCache;
 use crate::body::Body;
 use crate::clock;
 use crate::downstream::{self, body::RequestBody};
 use crate::failure::Failure;
+use crate::handler;
 use crate::header::{Field, Fields, Known};
 use crate::http1;
-use crate::request::Request;
+use crate::phase::{Begun, Flow};
+use crate::request::{Request, put_together};
 use crate::response::Response;
 use crate::upstream::answer::{self, AnswerHead, Stored};
-use crate::upstream::pass::{PassTarget, fetch};
+use crate::upstream::pass::{PassTarget, Resolved, fetch};
 use crate::upstream::trace::Freshness;
 use crate::upstream::{http, protocol::Protocol};
 
-/// Answers from the zone, or from the origin through it.
-pub async fn run(
-    req: &mut Request,
+/// Answers from the zone, or from the origin through it; a hit at once.
+pub fn begin<'a>(
+    req: &'a mut Request,
     target: &Arc<PassTarget>,
     cache: &LocationCache,
     zone: Arc<CacheZone>,
-) -> Result<Response, Failure> {
-    read_body(req, target.protocol).await?;
+) -> Result<Begun<'a>, Failure> {
+    if must_read_body(req, target.protocol) {
+        let (target, policies) = (Arc::clone(target), Arc::clone(&cache.policies));
+        return Ok(Begun::waits(req, async move |req| {
+            downstream::body::read_all(req).await?;
+            let walk = walk(req, &target, policies, zone)?;
+            let rest = Rest::of(PassExchange::new(req, target), walk);
+            rest.run(None).await
+        }));
+    }
+    let walk = walk(req, target, Arc::clone(&cache.policies), zone)?;
+    let mut rest = Rest::of(PassExchange::new(req, Arc::clone(target)), walk);
+    let begun = step::begin(&mut rest.exchange, &rest.walk, &mut |_| {});
+    match begun.map_err(|Failed(failure)| failure)? {
+        step::Begun::Found(found, status) if found.head.sliced.is_none() => {
+            let response = rest.answer_with(&found, status);
+            let req = rest.exchange.request();
+            if !loaded::is_begun(req, &response) {
+                let first = First::Loading(found, response);
+                return Ok(rest.wait(first));
+            }
+            handler::respond(rest.exchange.into_request(), response).map(Begun::Done)
+        }
+        begun => Ok(rest.wait(First::Walk(begun))),
+    }
+}
+
+/// The walk of a request.
+fn walk(
+    req: &mut Request,
+    target: &PassTarget,
+    policies: Arc<Policies>,
+    zone: Arc<CacheZone>,
+) -> Result<Walk, Failure> {
     // All slices are one entry: of that range the key says nothing.
     req.slice_range = None;
     let text = key(req, target)?;
-    let mut walk = Walk {
+    Ok(Walk {
         zone,
         key: PrimaryKey::new(text),
-        policies: Arc::clone(&cache.policies),
+        policies,
         rules: by_rfc::rules(req, target),
         slicing: slice::slicing(req, target),
         past: None,
-    };
-    let tries_before = status_header::tries(req);
-    for _ in 0..WALKS_MAX {
-        let mut exchange = PassExchange::new(&mut *req, Arc::clone(target));
-        let served = step::serve(&mut exchange, &walk, &mut |_| {}).await;
-        let served = served.map_err(|Failed(failure)| failure)?;
-        if let Served::Passed(fetched, _) = &served
-            && exchange.is_head_by_rfc()
-        {
-            step::learn_from_head(&exchange, &walk, fetched);
-        }
-        if let Served::Passed(fetched, _) = &served {
-            note_unstored(req, &walk, fetched.fetched.head.status);
-        }
-        let Served::Entry(found, status) = &served else {
-            return answer_from_origin(req, target, (served, &walk), tries_before).await;
-        };
-        if found.head.sliced.is_none() {
-            let response = answer_with_entry(req, target, (found, *status, &walk), tries_before);
-            if loaded::is_begun(req, &response)
-                || Box::pin(loaded::begin(req, &response, cache.policies.disk.timeout)).await
-            {
-                return Ok(response);
-            }
-            walk.past = Some(found.entry.clone());
-            continue;
-        }
-        let opened = from_slices(req, target, (&walk, tries_before), (found, *status));
-        match Box::pin(opened).await {
-            Ok(response) => return Ok(response),
-            // The version is gone: what is there now is looked up, or fetched.
-            Err(SliceFailure::Changed) => {}
-            Err(SliceFailure::Refused) => break,
-            Err(SliceFailure::Failed { status, .. }) => return Err(Failure::Status(status)),
+    })
+}
+
+/// An exchange of the client's own request.
+type Own<'a> = PassExchange<&'a mut Request>;
+
+/// What a request goes through in its cache, as far as it takes longer.
+struct Rest<'a> {
+    exchange: Own<'a>,
+    walk: Walk,
+    tries_before: usize,
+}
+
+/// What was done already.
+enum First<'a> {
+    /// A part of the walk.
+    Walk(step::Begun<Own<'a>>),
+    /// All but for the disk, which is asked for the first bytes.
+    Loading(Box<FoundEntry>, Box<Response>),
+}
+
+impl<'a> Rest<'a> {
+    fn of(mut exchange: Own<'a>, walk: Walk) -> Self {
+        let tries_before = status_header::tries(exchange.request());
+        Rest {
+            exchange,
+            walk,
+            tries_before,
         }
     }
+
+    fn answer_with(&mut self, found: &FoundEntry, status: CacheStatus) -> Box<Response> {
+        let (req, target) = self.exchange.parts();
+        answer_with_entry(req, target, (found, status, &self.walk), self.tries_before)
+    }
+
+    fn wait(mut self, first: First<'a>) -> Begun<'a> {
+        self.exchange.request().has_waited = true;
+        Begun::Waits(Box::pin(self.run(Some(first))))
+    }
+
+    /// Goes on to the answer.
+    async fn run(mut self, first: Option<First<'a>>) -> Result<Flow, Failure> {
+        let response = self.answer(first).await?;
+        handler::respond(self.exchange.into_request(), response)
+    }
+
+    async fn answer(&mut self, mut first: Option<First<'a>>) -> Result<Box<Response>, Failure> {
+        for _ in 0..WALKS_MAX {
+            let served = match first.take() {
+                Some(First::Loading(found, response)) => {
+                    if self.has_loaded(&response).await {
+                        return Ok(response);
+                    }
+                    self.walk.past = Some(found.entry.clone());
+                    continue;
+                }
+                Some(First::Walk(begun)) => self.walk_on(begun).await,
+                None => step::serve(&mut self.exchange, &self.walk, &mut |_| {}).await,
+            };
+            let served = served.map_err(|Failed(failure)| failure)?;
+            let (found, status) = match served {
+                Served::Entry(found, status) => (found, status),
+                other => return self.answer_unfound(other).await,
+            };
+            if found.head.sliced.is_none() {
+                let response = self.answer_with(&found, status);
+                if self.has_loaded(&response).await {
+                    return Ok(response);
+                }
+                self.walk.past = Some(found.entry.clone());
+                continue;
+            }
+            let (req, target) = self.exchange.parts();
+            let opened = from_slices(
+                req,
+                target,
+                (&self.walk, self.tries_before),
+                (&found, status),
+            );
+            match opened.await {
+                Ok(response) => return Ok(Box::new(response)),
+                // The version is gone: what is there now is looked up, or fetched.
+                Err(SliceFailure::Changed) => {}
+                Err(SliceFailure::Refused) => break,
+                Err(SliceFailure::Failed { status, .. }) => return Err(Failure::Status(status)),
+            }
+        }
+        let (req, target) = self.exchange.parts();
+        pass_on(req, target, &told(&self.walk, self.tries_before)).await
+    }
+
+    async fn walk_on(&mut self, begun: step::Begun<Own<'a>>) -> Result<Served<Origin>, Failed> {
+        match begun {
+            step::Begun::Found(found, status) => Ok(Served::Entry(found, status)),
+            step::Begun::Waits(rest) => {
+                step::finish(&mut self.exchange, &self.walk, &mut |_| {}, rest).await
+            }
+        }
+    }
+
+    /// Waits for the first bytes of an answer.
+    async fn has_loaded(&mut self, response: &Response) -> bool {
+        let timeout = self.walk.policies.disk.timeout;
+        let req = self.exchange.request();
+        loaded::is_begun(req, response) || loaded::begin(req, response, timeout).await
+    }
+
+    /// The answer when there is no entry to answer with.
+    async fn answer_unfound(&mut self, served: Served<Origin>) -> Result<Box<Response>, Failure> {
+        if let Served::Passed(fetched, _) = &served {
+            if self.exchange.is_head_by_rfc() {
+                step::learn_from_head(&self.exchange, &self.walk, fetched);
+            }
+            let status = fetched.fetched.head.status;
+            note_unstored(self.exchange.request(), &self.walk, status);
+        }
+        let (req, target) = self.exchange.parts();
+        let answer = answer_from_origin(req, target, (served, &self.walk), self.tries_before);
+        answer.await.map(Box::new)
+    }
+}
+
+/// Passes a request on as it is.
+async fn pass_on(
+    req: &mut Request,
+    target: &Arc<PassTarget>,
+    told: &Told<'_>,
+) -> Result<Box<Response>, Failure> {
     note(req, CacheStatus::Miss);
     req.slice_range = clients_range(req);
     let mut response = fetch(req, target).await?;
-    status_header::tell(req, target, &mut response, &told(&walk, tries_before));
-    Ok(response)
+    status_header::tell(req, target, &mut response, told);
+    Ok(Box::new(response))
 }
 
 /// How often a request begins anew because the version that it found is gone at the origin; then
@@ -121,7 +249,7 @@ async fn from_slices(
     (found, mut status): (&FoundEntry, CacheStatus),
 ) -> Result<Response, SliceFailure> {
     note_hits(req, walk, found);
-    let mut response = from_head(req, target, &found.head, Stored::Yes);
+    let mut response = from_found(req, target, found);
     let answer = (&mut response, &mut status);
     slice::open(req, target, (&walk.zone, found), answer).await?;
     note(req, status);
@@ -165,12 +293,8 @@ pub fn answer_with(
     let mut told = told(walk, tries_before);
     let mut response = match served {
         Served::Entry(found, status) => {
-            return Ok(answer_with_entry(
-                req,
-                target,
-                (&found, status, walk),
-                tries_before,
-            ));
+            let found = (&*found, status, walk);
+            return Ok(*answer_with_entry(req, target, found, tries_before));
         }
         Served::Filling(streaming, reader, status) => {
             told.valid_until = Some(streaming.head.valid_until);
@@ -191,9 +315,10 @@ fn answer_with_entry(
     target: &PassTarget,
     (found, status, walk): (&FoundEntry, CacheStatus, &Walk),
     tries_before: usize,
-) -> Response {
+) -> Box<Response> {
     note_hits(req, walk, found);
-    let mut response = from_entry(req, target, found, status);
+    let mut response = Box::new(from_found(req, target, found));
+    complete(req, target, (found, status), &mut response);
     let mut told = told(walk, tries_before);
     told.valid_until = Some(found.head.valid_until);
     status_header::tell(req, target, &mut response, &told);
@@ -201,12 +326,9 @@ fn answer_with_entry(
 }
 
 /// nginx: a body that is not passed on while it comes is read first, so that the key may name it.
-async fn read_body(req: &mut Request, protocol: Protocol) -> Result<(), Failure> {
+fn must_read_body(req: &Request, protocol: Protocol) -> bool {
     let buffers = req.location.settings.pass(protocol).request.buffering;
-    if buffers && matches!(req.body, RequestBody::Unread { .. }) {
-        Box::pin(downstream::body::read_all(req)).await?;
-    }
-    Ok(())
+    buffers && matches!(req.body, RequestBody::Unread { .. })
 }
 
 /// The key's text.
@@ -214,16 +336,31 @@ async fn read_body(req: &mut Request, protocol: Protocol) -> Result<(), Failure>
 /// nginx: the usual key has the URI that is passed on, so that a page or a path that the server
 /// goes on with inside is another entry than what the client asked for.
 pub fn key(req: &mut Request, target: &PassTarget) -> Result<Bytes, Failure> {
-    let location = Arc::clone(&req.location);
-    if let Some(template) = &location.settings.pass(target.protocol).key.key {
-        return Ok(req.eval(template));
+    if req
+        .location
+        .settings
+        .pass(target.protocol)
+        .key
+        .key
+        .is_some()
+    {
+        let location = Arc::clone(&req.location);
+        let template = location.settings.pass(target.protocol).key.key.as_ref();
+        return Ok(template.map(|it| req.eval(it)).unwrap_or_default());
+    }
+    if let Some(resolved) = target.fixed() {
+        return Ok(usual_key(req, target, resolved));
     }
     let (resolved, _) = target.locate(req)?;
-    let mut text = Vec::with_capacity(128);
-    text.extend_from_slice(b"http");
-    text.extend_from_slice(resolved.host.as_bytes());
-    http::write_uri(req, target, &resolved, &mut text);
-    Ok(Bytes::from(text))
+    Ok(usual_key(req, target, &resolved))
+}
+
+fn usual_key(req: &Request, target: &PassTarget, resolved: &Resolved) -> Bytes {
+    put_together(|text| {
+        text.extend_from_slice(b"http");
+        text.extend_from_slice(resolved.host.as_bytes());
+        http::write_uri(req, target, resolved, text);
+    })
 }
 
 fn note(req: &Request, status: CacheStatus) {
@@ -249,28 +386,26 @@ fn note_hits(req: &Request, walk: &Walk, found: &FoundEntry) {
     }
 }
 
-fn from_entry(
+/// Adds to the answer from an entry's head what depends on the request, and the body.
+fn complete(
     req: &mut Request,
     target: &PassTarget,
-    found: &FoundEntry,
-    status: CacheStatus,
-) -> Response {
+    (found, status): (&FoundEntry, CacheStatus),
+    response: &mut Response,
+) {
     note(req, status);
-    let mut response = from_head(req, target, &found.head, Stored::Yes);
     // What a stored answer to HEAD announced is the length of a body that is not there.
-    let announced = found.head.field(b"content-length");
+    let announced = req.is_head().then(|| found.head.field(b"content-length"));
+    let announced = announced.flatten();
     let announced = announced.and_then(|value| http1::content_length(&value));
-    response.length = announced
-        .filter(|_| req.is_head())
-        .or(Some(found.entry.len()));
+    response.length = announced.or(Some(found.entry.len()));
     if by_rfc::is_on(req, target) {
-        by_rfc::tell_age(&mut response, &found.head, status);
+        by_rfc::tell_age(response, &found.head, status);
     }
     if req.upstream.borrow().account.brought != Brought::Nothing {
         response.provenance = Provenance::One(Whence::Origin);
     }
     response.body = body::of_entry(&found.entry);
-    response
 }
 
 fn from_fill(
@@ -298,6 +433,32 @@ fn from_fill(
     response
 }
 
+/// The head for the client, from an entry.
+fn from_found(req: &mut Request, target: &PassTarget, found: &FoundEntry) -> Response {
+    let head = &found.head;
+    // Who asks for the fields of the upstream gets them all.
+    if req.conf.uses_upstream_fields {
+        return from_head(req, target, head, Stored::Yes);
+    }
+    if let Some(response) = view::find(req, target, head) {
+        note_freshness(req, target, head);
+        return response;
+    }
+    let response = from_head(req, target, head, Stored::Yes);
+    if found.entry.reading().is_some() {
+        view::keep(req, target, head, &response);
+    }
+    response
+}
+
+fn note_freshness(req: &Request, target: &PassTarget, head: &StoredHead) {
+    let now = req.now_s();
+    req.upstream.borrow_mut().freshness = Some(Freshness {
+        age: i64::try_from(head.age(now)).unwrap_or(i64::MAX),
+        ttl: status_header::left(req, target, (head.valid_until, now)),
+    });
+}
+
 /// The head for the client, from what was stored.
 fn from_head(
     req: &mut Request,
@@ -305,10 +466,7 @@ fn from_head(
     head: &StoredHead,
     stored: Stored,
 ) -> Response {
-    req.upstream.borrow_mut().freshness = Some(Freshness {
-        age: i64::try_from(head.age(clock::now_ms().div_euclid(1000))).unwrap_or(i64::MAX),
-        ttl: status_header::left(req, target, head.valid_until),
-    });
+    note_freshness(req, target, head);
     // Room for what the configuration adds.
     let mut fields = Fields::with_capacity(head.field_count() + 4);
     for (name, value) in head.fields() {

@@ -4,14 +4,14 @@
 //! another site there.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 use millpond_cache::site::clean;
-use millpond_conf::OffOr;
+use millpond_conf::{OffOr, Template};
 
-use crate::request::Request;
+use crate::request::{Request, with_scratch};
 use crate::stats::site::{SITES_MAX, SiteId, Sites};
 use crate::var::ComposedVariable;
 
@@ -47,16 +47,34 @@ fn given(req: &mut Request) -> Option<Bytes> {
 
 /// The number of the site that a request is counted for; none with `cache_site off`.
 pub fn id(req: &mut Request) -> Option<SiteId> {
-    if let Some(OffOr::Off) = &req.location.settings.cache_site.site {
-        return None;
-    }
-    if let Some(name) = given(req) {
-        let worker = &req.down.generation.worker;
-        return Some(worker.site_numbers.of(&name, &worker.shared.sites));
+    let number = match &req.location.settings.cache_site.site {
+        Some(OffOr::Off) => return None,
+        None => None,
+        Some(OffOr::On(template)) => match plain_number(req, template) {
+            Some(number) => number,
+            None => given(req).map(|name| number(req, &name)),
+        },
+    };
+    if number.is_some() {
+        return number;
     }
     let sites = &req.down.generation.worker.shared.sites;
     let number = || sites.id(named(&clean(&req.server.name)));
     Some(*req.server.site.get_or_init(number))
+}
+
+/// The number of what `cache_site` says, if that is anything; `None` when it takes more than the
+/// request as it is to tell.
+fn plain_number(req: &Request, template: &Template) -> Option<Option<SiteId>> {
+    with_scratch(|name| {
+        let is_known = req.eval_plain(template, name);
+        is_known.then(|| (!name.is_empty()).then(|| number(req, name)))
+    })
+}
+
+fn number(req: &Request, name: &[u8]) -> SiteId {
+    let worker = &req.down.generation.worker;
+    worker.site_numbers.of(name, &worker.shared.sites)
 }
 
 /// The numbers of names that a worker has met, as `cache_site` gives them: asked for without
@@ -65,7 +83,7 @@ pub fn id(req: &mut Request) -> Option<SiteId> {
 pub struct SiteNumbers(RefCell<HashMap<Bytes, SiteId>>);
 
 impl SiteNumbers {
-    fn of(&self, name: &Bytes, sites: &Sites) -> SiteId {
+    fn of(&self, name: &[u8], sites: &Sites) -> SiteId {
         let mut known = self.0.borrow_mut();
         if let Some(number) = known.get(name) {
             return *number;

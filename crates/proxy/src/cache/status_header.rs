@@ -88,6 +88,10 @@ pub fn tries(req: &Request) -> usize {
 
 /// Adds this cache's member to an answer.
 pub fn tell(req: &mut Request, target: &PassTarget, response: &mut Response, told: &Told<'_>) {
+    let settings = req.location.settings.pass(target.protocol);
+    if settings.status_header.header.on().is_none() {
+        return;
+    }
     let location = std::sync::Arc::clone(&req.location);
     let settings = location.settings.pass(target.protocol);
     let OffOr::On(header) = &settings.status_header.header else {
@@ -104,7 +108,10 @@ pub fn tell(req: &mut Request, target: &PassTarget, response: &mut Response, tol
     let member = Member {
         cache: &name,
         handling,
-        ttl: told.valid_until.map(|until| left(req, target, until)),
+        ttl: told.valid_until.map(|until| {
+            let now = clock::now_ms().div_euclid(1000);
+            left(req, target, (until, now))
+        }),
         key: told.key.filter(|_| header.key == KeyShown::Yes),
         detail: detail.filter(|word| !matches!(*word, "fresh" | "not-modified")),
     };
@@ -135,8 +142,7 @@ fn handling(req: &Request, account: &Account, told: &Told<'_>) -> Handling {
 
 /// Seconds of freshness that are left. Under the RFC's rules the last fresh second is the one
 /// before the lifetime is over, under nginx's it is that one itself.
-pub(super) fn left(req: &Request, target: &PassTarget, valid_until: i64) -> i64 {
-    let now = clock::now_ms().div_euclid(1000);
+pub(super) fn left(req: &Request, target: &PassTarget, (valid_until, now): (i64, i64)) -> i64 {
     let left = valid_until.saturating_sub(now);
     match by_rfc::is_on(req, target) {
         true => left.saturating_add(1),

@@ -607,7 +607,7 @@ impl KeepAlivePolicy {
         let down = &req.down;
         !self.idle_timeout().is_zero()
             && down.requests.get() < self.requests
-            && down.request_started.get() - down.accepted < self.time
+            && is_younger(down, self.time)
             && (!down.generation.is_closing() || !self.min_timeout.is_zero())
             && !is_body_in_doubt(down)
             && !self.distrusts(req)
@@ -629,6 +629,12 @@ impl KeepAlivePolicy {
             && has(b"Mac OS X")
             && !has(b"Chrome/")
     }
+}
+
+/// Whether a connection was not older than that when its request began.
+fn is_younger(down: &Downstream, time: Duration) -> bool {
+    let end = down.accepted.checked_add(time);
+    end.is_none_or(|end| down.request_started.get() < end)
 }
 
 /// True when the client was not asked for its body: nobody knows whether it will send it (RFC 9110

@@ -76,6 +76,8 @@ pub struct AddedField {
     name: Bytes,
     known: Known,
     value: Template,
+    /// The value, when it is the same for all.
+    fixed: Option<Bytes>,
     on: Statuses,
 }
 
@@ -101,11 +103,13 @@ impl FromArgs for AddedField {
         };
         let name = Bytes::from(name.text.clone());
         let known = Known::of(&name);
-        let value = args.word(1)?;
+        let value: Template = args.word(1)?;
+        let fixed = value.as_literal().map(Bytes::copy_from_slice);
         Ok(AddedField {
             name,
             known,
             value,
+            fixed,
             on,
         })
     }
@@ -281,7 +285,7 @@ pub fn run(req: &mut Request, response: &mut Response) {
         add_expires(req, response.last_modified, &policy.expires);
     }
     for field in policy.fields.iter().filter(|field| field.applies(is_safe)) {
-        let value = req.eval(&field.value);
+        let value = field.value(req);
         if field.known == Known::LastModified {
             response.last_modified = parse_http_date(&value);
         }
@@ -309,7 +313,7 @@ pub fn trailers(req: &mut Request, own: Option<Fields>) -> Option<Fields> {
     req.sent.trailers = own.unwrap_or_default();
     for field in location.settings.headers.trailers.iter() {
         if field.applies(is_safe) {
-            let value = req.eval(&field.value);
+            let value = field.value(req);
             if !value.is_empty() {
                 req.sent.trailers.push(field.with(value));
             }
@@ -321,6 +325,13 @@ pub fn trailers(req: &mut Request, own: Option<Fields>) -> Option<Fields> {
 impl AddedField {
     fn applies(&self, is_safe: bool) -> bool {
         is_safe || self.on == Statuses::All
+    }
+
+    fn value(&self, req: &mut Request) -> Bytes {
+        match &self.fixed {
+            Some(value) => value.clone(),
+            None => req.eval(&self.value),
+        }
     }
 
     fn with(&self, value: Bytes) -> Field {
@@ -515,6 +526,7 @@ mod tests {
                 name: Bytes::from_static(name.as_bytes()),
                 known: Known::Other,
                 value: Template::literal("x"),
+                fixed: None,
                 on: Statuses::Safe,
             },
             span: Span::NONE,

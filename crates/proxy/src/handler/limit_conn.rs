@@ -205,11 +205,12 @@ impl Drop for Held {
 
 /// Refuses the request where too many are being answered.
 pub fn run(req: &mut Request) -> Result<Flow, Failure> {
-    let location = Arc::clone(&req.location);
-    let policy = &location.settings.limit_conn;
-    if policy.limits.is_empty() || req.limits.conn_status.is_some() {
+    let has_limits = !req.location.settings.limit_conn.limits.is_empty();
+    if !has_limits || req.limits.conn_status.is_some() {
         return Ok(Flow::Next);
     }
+    let location = Arc::clone(&req.location);
+    let policy = &location.settings.limit_conn;
     let conf = Arc::clone(&req.conf);
     for limit in &policy.limits {
         let limit = &limit.value;

@@ -36,8 +36,9 @@ use crate::cache::purge::{self, form::PurgeLocation};
 use crate::downstream::body;
 use crate::failure::Failure;
 use crate::http1::Method;
-use crate::phase::{self, Flow};
+use crate::phase::{self, Begun, Flow};
 use crate::request::Request;
+use crate::response::Response;
 use crate::route::location::Found;
 use crate::upstream::pass;
 
@@ -94,25 +95,44 @@ pub fn limit_method(req: &mut Request) {
 }
 
 /// Runs the location's handler.
-pub async fn content(req: &mut Request) -> Result<Flow, Failure> {
-    let handler = req.location.handler.clone();
-    let response = match handler {
-        Some(ContentHandler::Pass(target)) => pass::run(req, &target).await?,
+pub fn content(req: &mut Request) -> Result<Begun<'_>, Failure> {
+    let response = match req.location.handler.clone() {
+        Some(ContentHandler::Pass(target)) => return pass::begin(req, target),
         Some(ContentHandler::Purge(location)) => {
-            Box::pin(purge::run_location(req, &location)).await?
+            return Ok(Begun::waits(req, async move |req| {
+                let response = purge::run_location(req, &location).await?;
+                Ok(Flow::Respond(Box::new(response)))
+            }));
         }
-        Some(ContentHandler::Metrics(page)) => Box::pin(metrics::run(req, page)).await?,
+        Some(ContentHandler::Metrics(page)) => {
+            return Ok(Begun::waits(req, async move |req| {
+                let response = metrics::run(req, page).await?;
+                Ok(Flow::Respond(Box::new(response)))
+            }));
+        }
+        Some(ContentHandler::Api(rights)) => {
+            return Ok(Begun::waits(req, async move |req| {
+                let response = api::run(req, rights).await?;
+                Ok(Flow::Respond(Box::new(response)))
+            }));
+        }
         Some(ContentHandler::StubStatus) => stub_status::run(req)?,
-        Some(ContentHandler::Api(rights)) => Box::pin(api::run(req, rights)).await?,
         Some(ContentHandler::Dashboard) => dashboard::run(req)?,
-        None if req.uri.last() == Some(&b'/') => return index::run(req),
+        None if req.uri.last() == Some(&b'/') => return index::run(req).map(Begun::Done),
         None => static_file::run(req)?,
     };
-    if let Some(to) = response.accel_redirect.clone() {
-        drop(response);
-        return accel_redirect(req, &to);
+    Ok(Begun::Done(Flow::Respond(Box::new(response))))
+}
+
+/// Responds with what an upstream or the cache answered, unless that names another path.
+pub fn respond(req: &mut Request, mut response: Box<Response>) -> Result<Flow, Failure> {
+    match response.accel_redirect.take() {
+        Some(to) => {
+            drop(response);
+            accel_redirect(req, &to)
+        }
+        None => Ok(Flow::Respond(response)),
     }
-    Ok(Flow::Respond(Box::new(response)))
 }
 
 /// X-Accel-Redirect: the upstream names a path or a named location of this server.

@@ -171,7 +171,11 @@ pub fn write_known_number(out: &mut BytesMut, known: Known, value: u64) {
 
 /// Writes all fields in order.
 pub fn write_fields(out: &mut BytesMut, fields: &Fields) {
-    for field in fields {
+    let (shared, own) = fields.parts();
+    if let Some(shared) = shared {
+        out.put_slice(shared.lines());
+    }
+    for field in own {
         match field.known {
             Known::Other => write_field(out, &field.name, &field.value),
             // A known name is a good one.

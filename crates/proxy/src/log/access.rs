@@ -67,11 +67,12 @@ pub fn complete(policy: &mut AccessLogPolicy, logs: &mut Logs, cx: &mut ParseCon
 
 /// Writes the request's lines.
 pub fn write(req: &mut Request) {
-    let location = Arc::clone(&req.location);
-    let policy = &location.settings.access_log;
-    if policy.logs.iter().any(|log| matches!(log, OffOr::Off)) {
+    let logs = &req.location.settings.access_log.logs;
+    if logs.iter().any(|log| matches!(log, OffOr::Off)) {
         return;
     }
+    let location = Arc::clone(&req.location);
+    let policy = &location.settings.access_log;
     for AccessLog(log) in policy.logs.iter().filter_map(OffOr::on) {
         log.write(req, policy.files.on());
     }

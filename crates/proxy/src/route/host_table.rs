@@ -8,10 +8,9 @@
 //! 1. A pattern is in the table once; the first value stays.
 //! 2. A wildcard stands for one label or more, never for nothing.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-
 use bytes::Bytes;
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 
 /// Values by host name.
 #[derive(Clone, Debug)]

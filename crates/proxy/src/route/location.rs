@@ -10,10 +10,11 @@
 //!    prefix, so that the search is one binary search and a walk up.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 
 use super::regex::Regex;
 use crate::request::Request;

@@ -33,6 +33,16 @@ pub fn apply(req: &mut Request) -> Result<(), (u16, String)> {
 
 /// Makes `raw` (a path, maybe with a query) the request's URI; the error is a status and why.
 pub fn set_path(req: &mut Request, raw: &Bytes) -> Result<(), (u16, String)> {
+    if is_plain(raw) {
+        req.uri = raw.clone();
+        req.args = Bytes::new();
+        req.unparsed_uri = raw.clone();
+        req.uri_is_complex = false;
+        req.uri_is_quoted = false;
+        req.uri_has_escapes = false;
+        req.uri_is_changed = false;
+        return Ok(());
+    }
     let (path, query) = split(raw);
     let merge = match req.server.settings.head.merge_slashes {
         true => MergeSlashes::On,
@@ -59,6 +69,20 @@ pub fn set_path(req: &mut Request, raw: &Bytes) -> Result<(), (u16, String)> {
     Ok(())
 }
 
+/// Whether a target is a path alone that is normal and has nothing to be unescaped, or that looks
+/// like it. Most are.
+fn is_plain(raw: &[u8]) -> bool {
+    let mut before = 0;
+    for &byte in raw {
+        let is_marked = matches!(byte, b'%' | b'+' | b'?' | b'#' | 0);
+        if is_marked || (before == b'/' && matches!(byte, b'/' | b'.')) {
+            return false;
+        }
+        before = byte;
+    }
+    raw.first() == Some(&b'/')
+}
+
 /// Path and query; a fragment is part of neither.
 fn split(raw: &[u8]) -> (&[u8], &[u8]) {
     let end = memchr::memchr(b'#', raw).unwrap_or(raw.len());
@@ -71,7 +95,36 @@ fn split(raw: &[u8]) -> (&[u8], &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::split;
+    use millpond_semantics::uri::{MergeSlashes, normalize};
+
+    use super::{is_plain, split};
+
+    #[test]
+    fn a_plain_target_is_its_own_path() {
+        for (raw, expected) in [
+            ("/", true),
+            ("/a/b.c~d:e", true),
+            ("/\u{e4}", true),
+            ("", false),
+            ("a", false),
+            ("/a//b", false),
+            ("/a/.b", false),
+            ("/%41", false),
+            ("/a+b", false),
+            ("/a?b", false),
+            ("/a#b", false),
+            ("/a\0", false),
+        ] {
+            assert_eq!(is_plain(raw.as_bytes()), expected, "{raw}");
+            if expected {
+                for merge in [MergeSlashes::On, MergeSlashes::Off] {
+                    let normal = normalize(raw.as_bytes(), merge);
+                    assert_eq!(normal.as_deref(), Ok(raw.as_bytes()), "{raw}");
+                }
+                assert_eq!(split(raw.as_bytes()), (raw.as_bytes(), &b""[..]));
+            }
+        }
+    }
 
     #[test]
     fn targets_are_split_at_the_first_mark_and_end_at_the_fragment() {

@@ -23,8 +23,9 @@ use crate::cache::status_header::{self, Told};
 use crate::cache::{self, by_rfc, post};
 use crate::downstream::address::Address;
 use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
-use crate::handler::ContentHandler;
+use crate::handler::{self, ContentHandler};
 use crate::http1::Method;
+use crate::phase::{Begun, Flow};
 use crate::request::Request;
 use crate::response::Response;
 use crate::scope::block::{Draft, Pass, Row};
@@ -438,31 +439,56 @@ impl PassTarget {
     }
 }
 
-/// Answers from the upstream, through the cache where there is one.
-pub async fn run(req: &mut Request, target: &Arc<PassTarget>) -> Result<Response, Failure> {
+/// Answers from the upstream, through the cache where there is one; a hit at once.
+pub fn begin(req: &mut Request, target: Arc<PassTarget>) -> Result<Begun<'_>, Failure> {
     cdn_loop::check(req, target.protocol)?;
+    note_host(req, &target);
     if cache::purge::is_due(req, target.protocol) {
-        note_host(req, target);
-        // Seldom, and it waits for the disk.
-        if let Some(response) = Box::pin(cache::purge::take(req, target)).await? {
-            return Ok(response);
-        }
+        return Ok(Begun::waits(req, |req| purge_or_run(req, target)));
     }
+    run(req, target)
+}
+
+/// Takes a request for a purge as that, and any other as it is.
+async fn purge_or_run(req: &mut Request, target: Arc<PassTarget>) -> Result<Flow, Failure> {
+    match cache::purge::take(req, &target).await? {
+        Some(response) => handler::respond(req, Box::new(response)),
+        None => match run(req, target)? {
+            Begun::Done(flow) => Ok(flow),
+            Begun::Waits(rest) => rest.await,
+        },
+    }
+}
+
+fn run(req: &mut Request, target: Arc<PassTarget>) -> Result<Begun<'_>, Failure> {
     let location = Arc::clone(&req.location);
-    note_host(req, target);
-    if let Some(cache) = location.cache(target.protocol)
+    let cache = location.cache(target.protocol);
+    if let Some(cache) = cache
         && may_cache(req, target.protocol)
         && let Some(zone) = cache.zone_for(req)?
     {
-        return cache::pass::run(req, target, cache, zone).await;
+        return cache::pass::begin(req, &target, cache, zone);
     }
-    if post::is_one(req, target)
-        && let Some(cache) = location.cache(target.protocol)
+    if post::is_one(req, &target)
+        && let Some(cache) = cache
         && let Some(zone) = cache.zone_for(req)?
     {
         note_unasked(req, Forward::Method);
-        return Box::pin(cache::post::run(req, target, cache, zone)).await;
+        let cache = cache.clone();
+        return Ok(Begun::waits(req, async move |req| {
+            let response = cache::post::run(req, &target, &cache, zone).await?;
+            handler::respond(req, Box::new(response))
+        }));
     }
+    Ok(Begun::waits(req, async move |req| {
+        let response = run_uncached(req, &target).await?;
+        handler::respond(req, Box::new(response))
+    }))
+}
+
+/// Answers from the upstream what no cache is asked for.
+async fn run_uncached(req: &mut Request, target: &Arc<PassTarget>) -> Result<Response, Failure> {
+    let location = Arc::clone(&req.location);
     let tries_before = status_header::tries(req);
     let has_cache = location.cache(target.protocol).is_some();
     if has_cache {

@@ -227,23 +227,39 @@ pub fn write_named(req: &mut Request, name: &str, out: &mut Vec<u8>) -> bool {
     }
 }
 
-/// Appends a variable's value to `out`; false when there is none.
-pub fn write(req: &mut Request, id: VarId, out: &mut Vec<u8>) -> bool {
+/// Whether a variable has a value, when that can be told without a change of the request.
+pub type Plain = Option<bool>;
+
+/// Appends the value of a variable that needs no more than the request as it is; `None` for one
+/// that may compute and keep others, of which nothing is appended.
+pub fn write_plain(req: &Request, id: VarId, out: &mut Vec<u8>) -> Plain {
     if let Some(value) = req.values.find(id) {
-        return match &*value {
-            Value::Found(bytes) => {
-                out.extend_from_slice(bytes);
-                true
-            }
-            Value::NotFound => false,
-        };
+        return Some(append_value(&value, out));
     }
     match req.conf.variables.meanings.get(id.0 as usize) {
-        Some(Meaning::Builtin(variable)) => (variable.write)(req, out),
-        Some(Meaning::Member(family, rest)) => {
-            let rest = Arc::clone(rest);
-            (family.write)(req, &rest, out)
+        Some(Meaning::Builtin(variable)) => Some((variable.write)(req, out)),
+        Some(Meaning::Member(family, rest)) => Some((family.write)(req, rest, out)),
+        Some(Meaning::Composed(_) | Meaning::Lookup(_) | Meaning::Set) => None,
+        Some(Meaning::Stored | Meaning::Absent) | None => Some(false),
+    }
+}
+
+fn append_value(value: &Value, out: &mut Vec<u8>) -> bool {
+    match value {
+        Value::Found(bytes) => {
+            out.extend_from_slice(bytes);
+            true
         }
+        Value::NotFound => false,
+    }
+}
+
+/// Appends a variable's value to `out`; false when there is none.
+pub fn write(req: &mut Request, id: VarId, out: &mut Vec<u8>) -> bool {
+    if let Some(is_found) = write_plain(req, id, out) {
+        return is_found;
+    }
+    match req.conf.variables.meanings.get(id.0 as usize) {
         Some(Meaning::Composed(variable)) => {
             let write = variable.write;
             guarded(req, id, |req| write(req, out)).unwrap_or(false)
@@ -257,7 +273,8 @@ pub fn write(req: &mut Request, id: VarId, out: &mut Vec<u8>) -> bool {
             req.set_value(id, Value::Found(Bytes::new()));
             true
         }
-        Some(Meaning::Stored | Meaning::Absent) | None => false,
+        Some(Meaning::Builtin(_) | Meaning::Member(..) | Meaning::Stored | Meaning::Absent)
+        | None => false,
     }
 }
 
