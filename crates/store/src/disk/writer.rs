@@ -14,7 +14,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -105,21 +105,28 @@ pub(crate) enum Job {
 }
 
 /// Jobs in order, and how many bytes they carry.
+///
+/// Telling a condition variable is a call into the kernel even where nobody waits for it, so who
+/// waits is noted.
 pub(crate) struct Queue {
     state: Mutex<QueueState>,
     arrived: Condvar,
     emptied: Condvar,
+    bytes: AtomicU64,
     limit: u64,
 }
 
 struct QueueState {
     jobs: VecDeque<Job>,
-    bytes: u64,
     /// How many jobs were pushed, and how many of them are done.
     pushed: u64,
     done: u64,
     is_busy: bool,
     is_closed: bool,
+    /// Whether the disk thread waits for a job, and has not been told of one.
+    is_asleep: bool,
+    /// How many wait for jobs to be done.
+    flushers: u32,
 }
 
 /// What the disk thread is to do next.
@@ -135,32 +142,34 @@ impl Queue {
         Self {
             state: Mutex::new(QueueState {
                 jobs: VecDeque::new(),
-                bytes: 0,
                 pushed: 0,
                 done: 0,
                 is_busy: false,
                 is_closed: false,
+                is_asleep: false,
+                flushers: 0,
             }),
             arrived: Condvar::new(),
             emptied: Condvar::new(),
+            bytes: AtomicU64::new(0),
             limit,
         }
     }
 
     /// Whether `size` more bytes may wait. A single one that is larger than the limit may, alone.
     pub(crate) fn has_room(&self, size: u64) -> bool {
-        let state = lock(&self.state);
-        state.bytes == 0 || state.bytes + size <= self.limit
+        let bytes = self.bytes();
+        bytes == 0 || bytes + size <= self.limit
     }
 
     /// Whether the disk is behind by so much that fills should not run ahead of it.
     pub(crate) fn is_half_full(&self) -> bool {
-        lock(&self.state).bytes > self.limit / 2
+        self.bytes() > self.limit / 2
     }
 
     /// Counts bytes that wait from now on.
     pub(crate) fn charge(&self, size: u64) {
-        lock(&self.state).bytes += size;
+        self.bytes.fetch_add(size, Ordering::AcqRel);
     }
 
     /// Adds a job; drops it if nobody will do it any more.
@@ -171,8 +180,11 @@ impl Queue {
         }
         state.jobs.push_back(job);
         state.pushed += 1;
+        let wakes = std::mem::take(&mut state.is_asleep);
         drop(state);
-        self.arrived.notify_one();
+        if wakes {
+            self.arrived.notify_one();
+        }
     }
 
     /// Waits until everything that was pushed before is done, and what that pushed.
@@ -189,10 +201,12 @@ impl Queue {
                 rounds -= 1;
                 wanted = state.pushed;
             }
+            state.flushers += 1;
             state = self
                 .emptied
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
+            state.flushers -= 1;
         }
     }
 
@@ -205,22 +219,28 @@ impl Queue {
 
     /// Bytes that wait.
     pub(crate) fn bytes(&self) -> u64 {
-        lock(&self.state).bytes
+        self.bytes.load(Ordering::Acquire)
     }
 
     /// Counts bytes that wait no longer.
     pub(crate) fn discharge(&self, size: u64) {
-        let mut state = lock(&self.state);
-        state.bytes = state.bytes.saturating_sub(size);
+        let less = |bytes: u64| Some(bytes.saturating_sub(size));
+        // Always changed: the closure gives a value.
+        let _ = self
+            .bytes
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
     }
 
     fn next(&self, patience: Option<Duration>) -> Next {
         let mut state = lock(&self.state);
         if std::mem::take(&mut state.is_busy) {
             state.done += 1;
-            self.emptied.notify_all();
+            if state.flushers > 0 {
+                self.emptied.notify_all();
+            }
         }
         loop {
+            state.is_asleep = false;
             if let Some(job) = state.jobs.pop_front() {
                 state.is_busy = true;
                 return Next::Do(job);
@@ -228,6 +248,7 @@ impl Queue {
             if state.is_closed {
                 return Next::Stop;
             }
+            state.is_asleep = true;
             let Some(patience) = patience else {
                 state = self
                     .arrived
