@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use rustix::net::{RecvFlags, SendFlags};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::body::FileRegion;
@@ -78,6 +79,24 @@ impl Socket {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => guard.clear_ready(),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Reads into `room`, which is not empty; 0 at the peer's end.
+    pub fn poll_recv_into(&self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
+        loop {
+            let mut guard = ready!(self.fd.poll_read_ready(cx))?;
+            match rustix::net::recv(&self.fd, &mut *room, RecvFlags::empty()) {
+                Ok((count, _)) => {
+                    if count > 0 && count < room.len() {
+                        guard.clear_ready();
+                    }
+                    return Poll::Ready(Ok(count));
+                }
+                Err(rustix::io::Errno::AGAIN) => guard.clear_ready(),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Poll::Ready(Err(errno.into())),
             }
         }
     }
@@ -163,6 +182,16 @@ impl Socket {
         let mut byte = [0u8; 1];
         rustix::net::recv(self.fd.as_fd(), &mut byte[..], RecvFlags::PEEK)
             != Err(rustix::io::Errno::AGAIN)
+    }
+
+    /// As [`Self::has_news`], as far as the event loop has heard by now: a socket that is quiet
+    /// costs no call. What arrived since the loop was last asked is not known.
+    pub fn has_heard(&self) -> bool {
+        let mut byte = [0u8; 1];
+        let peeked = self.fd.try_io(Interest::READABLE, |fd| {
+            Ok(rustix::net::recv(fd, &mut byte[..], RecvFlags::PEEK)?)
+        });
+        !matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Waits until the peer closes its side or sends something.

@@ -32,6 +32,7 @@ use super::ended::Ended;
 use super::group::Group;
 use super::head::{BodyPlan, Coding, HeadReader, HeadStep, Switching};
 use super::hints::Hints;
+use super::keepalive::Proof;
 use super::next::{NextCause, Tries};
 use super::pass::{PassTarget, Resolved};
 use super::peer::Peer;
@@ -371,10 +372,15 @@ impl Try<'_> {
     }
 
     async fn ask(&mut self, started: Instant) -> Result<Fetched, UpstreamFailure> {
+        // What may be repeated is, if the connection turns out dead.
+        let proof = match self.may_repeat_sent() {
+            true => Proof::Quiet,
+            false => Proof::Asked,
+        };
         let idle = self.req.down.generation.worker.idle_peers.take(
             self.group,
             &self.peer,
-            &self.req.location,
+            (&self.req.location, proof),
         );
         if let Some(connection) = idle {
             self.note_connected(started);
@@ -402,8 +408,13 @@ impl Try<'_> {
     /// RFC 9110 §9.2.2: a connection that dies does not tell whether the request was acted on, so
     /// one that changes something is not repeated by itself.
     fn may_retry_idle(&self) -> bool {
-        let may_repeat = !self.was_sent || self.pass.next.may_repeat(self.req.method);
-        may_repeat && !matches!(self.prepared.body, OutBody::Client { .. })
+        let has_body_left = !matches!(self.prepared.body, OutBody::Client { .. });
+        self.may_repeat_sent() || (!self.was_sent && has_body_left)
+    }
+
+    fn may_repeat_sent(&self) -> bool {
+        let has_body_left = !matches!(self.prepared.body, OutBody::Client { .. });
+        has_body_left && self.pass.next.may_repeat(self.req.method)
     }
 
     /// An address that cannot be read is none, as in nginx.

@@ -4,15 +4,19 @@
 //! Each worker keeps its own, most recently used first. A connection that the peer has closed, or
 //! on which it has said something unasked, is dropped when it would be used.
 //!
-//! Invariant: a worker keeps at most `connections` idle ones of a group; the least recently used
-//! goes first.
+//! Invariants:
+//! 1. A worker keeps at most `connections` idle ones of a group; the least recently used goes
+//!    first.
+//! 2. What is not sent again when its connection turns out dead goes out on one of which the kernel
+//!    said just now that it lives. The rest costs no call: what the event loop knows will do.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use hashbrown::HashMap;
 use millpond_conf::Statement;
 use millpond_conf::value::parse_duration;
 
@@ -90,6 +94,15 @@ impl KeepAliveLimits {
     }
 }
 
+/// How it is found out whether an idle connection is alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// The event loop has heard nothing of it.
+    Quiet,
+    /// The kernel is asked.
+    Asked,
+}
+
 /// Idle connections of one worker.
 #[derive(Default)]
 pub struct IdlePeers {
@@ -126,7 +139,7 @@ impl IdlePeers {
         &self,
         group: &Arc<Group>,
         peer: &Arc<Peer>,
-        location: &Arc<Location>,
+        (location, proof): (&Arc<Location>, Proof),
     ) -> Option<Connection> {
         let is_usable = |connection: &Connection| {
             connection.peer.address == peer.address
@@ -140,7 +153,11 @@ impl IdlePeers {
         while let Some(at) = idle.iter().position(is_usable) {
             let mut connection = idle.remove(at)?.into_connection()?;
             let is_young = now - connection.idle_since < group.keep_alive.timeout;
-            if is_young && !connection.socket.has_news() {
+            let has_news = match proof {
+                Proof::Quiet => connection.socket.has_heard(),
+                Proof::Asked => connection.socket.has_news(),
+            };
+            if is_young && !has_news {
                 // The same address may be another peer after its name was resolved again.
                 connection.peer = Arc::clone(peer);
                 return Some(connection);
