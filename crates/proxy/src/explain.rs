@@ -43,6 +43,7 @@ use crate::scope::Conf;
 use crate::socket::Socket;
 use crate::upstream::keepalive::IdlePeers;
 use crate::upstream::pass::{self, PassTarget};
+use crate::upstream::receive_buffer::ReceiveBuffers;
 use crate::upstream::{http, protocol::Protocol};
 use crate::worker::{Generation, Worker};
 
@@ -361,6 +362,7 @@ fn connection(conf: &Arc<Conf>, local: Address) -> std::io::Result<Downstream> {
         site_numbers: SiteNumbers::default(),
         idle_peers: IdlePeers::default(),
         arrivals: Default::default(),
+        receive_buffers: ReceiveBuffers::default(),
     });
     let peer = Address::Inet(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
     let now = clock::instant();

@@ -36,6 +36,7 @@ use crate::stats::site_info::SiteInfo;
 use crate::stats::status_zone::StatusZones;
 use crate::stats::times::Times;
 use crate::upstream::keepalive::IdlePeers;
+use crate::upstream::receive_buffer::ReceiveBuffers;
 
 /// What all workers of the process share.
 #[derive(Debug, Default)]
@@ -155,6 +156,8 @@ pub struct Worker {
     /// Where the first bytes of requests arrive, for all connections: one that waits holds no
     /// memory, and what is written to is in the processor's cache.
     pub arrivals: RefCell<BytesMut>,
+    /// What large bodies of upstreams are received into.
+    pub receive_buffers: ReceiveBuffers,
 }
 
 /// A configuration on a worker.

@@ -31,6 +31,7 @@ use crate::log::access;
 use crate::log::error::{self, Level};
 use crate::scope::Conf;
 use crate::upstream::keepalive::IdlePeers;
+use crate::upstream::receive_buffer::ReceiveBuffers;
 use crate::upstream::refresh;
 use crate::worker::{Generation, Shared, Worker};
 
@@ -85,6 +86,7 @@ impl WorkerThread {
                     site_numbers: SiteNumbers::default(),
                     idle_peers: IdlePeers::default(),
                     arrivals: Default::default(),
+                    receive_buffers: ReceiveBuffers::default(),
                 });
                 runtime.block_on(Thread::new(worker).run(receiver));
                 // What still runs may write a line when it is dropped.

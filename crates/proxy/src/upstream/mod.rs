@@ -27,6 +27,7 @@ pub mod pass;
 pub mod peer;
 pub mod protocol;
 pub mod receive;
+pub mod receive_buffer;
 pub mod redirect;
 pub mod refresh;
 pub mod request;

@@ -9,7 +9,8 @@
 //! 1. A connection is kept only when the request was sent whole, the answer was read whole, and the
 //!    peer agreed.
 //! 2. No byte beyond the announced end is handed out; a connection that has more is closed.
-//! 3. What was read ahead is bounded by one read.
+//! 3. What was read ahead is bounded by one read. A body that comes faster than it is read goes
+//!    past the inbox, into buffers that are used again, and never more of it than is announced.
 //! 4. Only the time that a peer is waited for counts as its silence, not that in which the client
 //!    took nothing.
 
@@ -48,6 +49,8 @@ pub struct UpstreamBody {
     may_reuse: bool,
     /// Until when the peer may be silent; set when it is first waited for.
     deadline: Option<Instant>,
+    /// How fast it comes, as far as the last read tells.
+    pace: Pace,
     context: BodyContext,
     attempt: usize,
     trailers: Option<Fields>,
@@ -55,6 +58,15 @@ pub struct UpstreamBody {
     lesson: Option<Lesson>,
     /// Dropped when the body is given up, whole or not.
     ended: Option<Ended>,
+}
+
+/// How much the peer had sent when it was last read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pace {
+    /// Less than could be read.
+    Slow,
+    /// As much or more.
+    Fast,
 }
 
 enum State {
@@ -111,6 +123,7 @@ impl UpstreamBody {
             length,
             may_reuse: may_reuse && !is_switched,
             deadline: None,
+            pace: Pace::Slow,
             context,
             attempt,
             trailers: None,
@@ -242,6 +255,19 @@ impl UpstreamBody {
         });
     }
 
+    /// Hands out bytes that came past the inbox, of so many that were asked for.
+    fn hand_out(&mut self, bytes: Bytes, asked: usize) -> Poll<Option<Result<Piece, BodyError>>> {
+        self.note_bytes(bytes.len());
+        self.pace = match bytes.len() < asked / 2 {
+            true => Pace::Slow,
+            false => Pace::Fast,
+        };
+        if matches!(self.state, State::Length(0)) {
+            self.finish();
+        }
+        Poll::Ready(Some(Ok(Piece::Memory(bytes))))
+    }
+
     /// What the inbox has of the body.
     fn take(&mut self) -> Result<Taken, BodyError> {
         let Some(connection) = &mut self.connection else {
@@ -280,6 +306,24 @@ impl UpstreamBody {
     fn is_whole(&self) -> bool {
         matches!(&self.state, State::Records(body) if body.is_whole())
     }
+}
+
+/// Reads into the inbox.
+fn receive(
+    connection: &mut Connection,
+    cx: &mut Context<'_>,
+    pace: &mut Pace,
+) -> Poll<std::io::Result<usize>> {
+    let inbox = &mut connection.inbox;
+    if inbox.capacity() - inbox.len() < READ_SIZE / 4 {
+        inbox.reserve(READ_SIZE);
+    }
+    let received = connection.socket.poll_recv(cx, inbox);
+    *pace = match inbox.capacity() == inbox.len() {
+        true => Pace::Fast,
+        false => Pace::Slow,
+    };
+    received
 }
 
 /// What the inbox has of a body in records. A message of the application is logged.
@@ -352,10 +396,22 @@ impl BodyStream for UpstreamBody {
             let Some(connection) = &mut this.connection else {
                 return Poll::Ready(None);
             };
-            if connection.inbox.capacity() - connection.inbox.len() < READ_SIZE / 4 {
-                connection.inbox.reserve(READ_SIZE);
-            }
-            match connection.socket.poll_recv(cx, &mut connection.inbox) {
+            let received = match &mut this.state {
+                State::Length(left) if this.pace == Pace::Fast && *left >= READ_SIZE as u64 => {
+                    let mut buffer = this.context.generation.worker.receive_buffers.take();
+                    let room = buffer.room(*left);
+                    let asked = room.len();
+                    let received = connection.socket.poll_recv_into(cx, room);
+                    if let Poll::Ready(Ok(count @ 1..)) = received {
+                        *left -= count as u64;
+                        this.deadline = None;
+                        return this.hand_out(buffer.received(count), asked);
+                    }
+                    received
+                }
+                _ => receive(connection, cx, &mut this.pace),
+            };
+            match received {
                 Poll::Pending => {
                     let timeout = this.context.timeout;
                     let deadline = this
