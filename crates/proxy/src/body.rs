@@ -115,6 +115,10 @@ pub trait BodyStream {
         false
     }
 
+    /// Says that files are sent without being read: a stream that will soon have its bytes in files
+    /// may wait for that.
+    fn prefer_files(self: Pin<&mut Self>) {}
+
     /// Whether [`Self::fork`] gives streams.
     fn can_fork(&self) -> bool {
         false
@@ -269,6 +273,13 @@ impl Body {
         }
     }
 
+    /// As [`BodyStream::prefer_files`].
+    pub fn prefer_files(&mut self) {
+        if let Body::Stream(stream) = self {
+            stream.as_mut().prefer_files();
+        }
+    }
+
     /// Waits for the next piece; `None` at the end.
     pub async fn next(&mut self) -> Option<Result<Piece, BodyError>> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
@@ -310,6 +321,10 @@ impl BodyStream for Cut {
             }
         }
         Poll::Ready(None)
+    }
+
+    fn prefer_files(mut self: Pin<&mut Self>) {
+        self.stream.as_mut().prefer_files();
     }
 }
 

@@ -272,32 +272,40 @@ impl Fill {
     pub(crate) fn regions(&self, range: Range<u64>) -> Vec<Region> {
         let mut state = self.state();
         let end = range.end.min(self.len());
-        let mut regions = Vec::new();
-        let mut position = range.start;
-        while position < end.min(state.written) {
-            let Some(slice) = slice_at(&state.slices, position) else {
-                break;
-            };
-            let stop = end
-                .min(state.written)
-                .min(slice.start + u64::from(slice.len));
-            let Some((_, file)) = state.files.iter().find(|(id, _)| *id == slice.segment) else {
-                break;
-            };
-            let file = HeldFile::written(file, written_ms(&state.marks, position));
-            file_region(&mut regions, file, slice, position..stop);
-            position = stop;
-        }
-        if !regions.is_empty() {
-            // INVARIANT 5.
-            state.handed = state.handed.max(position);
-        }
+        let mut regions = state.written_regions(range.start..end);
+        let position = range.start + regions.iter().map(Region::len).sum::<u64>();
         if position < end && position >= state.written {
             let from = state.written;
             let memory = collect(&state.tail, position - from..end - from);
             regions.extend(memory.into_iter().map(Region::Memory));
         }
         regions
+    }
+
+    /// Regions of files of a range, as far as the kernel has it.
+    fn written(&self, range: Range<u64>) -> Written {
+        let mut state = self.state();
+        let regions = state.written_regions(range.start..range.end.min(self.len()));
+        if !regions.is_empty() {
+            return Written::Regions(regions);
+        }
+        match state.will_be_written(range.start) {
+            true if range.start < state.allocated => Written::Queued,
+            true => Written::Gathering,
+            false => Written::No,
+        }
+    }
+
+    /// Waits until the byte at `position` is in the kernel, or will not come there.
+    async fn until_written(&self, position: u64) {
+        loop {
+            let mut drained = std::pin::pin!(self.drained.notified());
+            drained.as_mut().enable();
+            if !self.state().will_be_written(position) {
+                return;
+            }
+            drained.await;
+        }
     }
 
     /// Waits until the backlog is below `window` as it is at that moment, or the fill has ended.
@@ -368,6 +376,58 @@ impl Fill {
             changed.await;
         }
     }
+}
+
+impl FillState {
+    /// Whether the byte at a position is not in the kernel yet, and will be.
+    fn will_be_written(&self, position: u64) -> bool {
+        if position < self.written || self.failed.is_some() || !matches!(self.lease, Lease::None) {
+            return false;
+        }
+        match self.view {
+            ViewState::Filling => true,
+            // What has no place by now is part of the record.
+            ViewState::Complete => position < self.allocated,
+            ViewState::Abandoned(_) => false,
+        }
+    }
+
+    /// Regions of files of a range, up to what is written.
+    fn written_regions(&mut self, range: Range<u64>) -> Vec<Region> {
+        let end = range.end.min(self.written);
+        let mut regions = Vec::new();
+        let mut position = range.start;
+        while position < end {
+            let Some(slice) = slice_at(&self.slices, position) else {
+                break;
+            };
+            let stop = end.min(slice.start + u64::from(slice.len));
+            let Some((_, file)) = self.files.iter().find(|(id, _)| *id == slice.segment) else {
+                break;
+            };
+            let file = HeldFile::written(file, written_ms(&self.marks, position));
+            file_region(&mut regions, file, slice, position..stop);
+            position = stop;
+        }
+        if !regions.is_empty() {
+            // INVARIANT 5.
+            self.handed = self.handed.max(position);
+        }
+        regions
+    }
+}
+
+/// What of a running fill can be read from files.
+#[derive(Debug)]
+pub enum Written {
+    /// So much, from the first byte on.
+    Regions(Vec<Region>),
+    /// Nothing: the first byte has its place, and the disk is to write it.
+    Queued,
+    /// Nothing: the first byte gets its place when more bytes have come.
+    Gathering,
+    /// Nothing, and it is not waited for: the bytes stay in memory.
+    No,
 }
 
 /// Bytes with a place, to be written.
@@ -463,6 +523,18 @@ impl View {
     /// regions for the rest.
     pub fn regions(&self, range: Range<u64>) -> Vec<Region> {
         self.fill.regions(range)
+    }
+
+    /// As [`View::regions`], but only what the kernel has by now: it goes to a socket without a
+    /// copy.
+    pub fn written(&self, range: Range<u64>) -> Written {
+        self.fill.written(range)
+    }
+
+    /// Waits until the byte at a position is written, or stays in memory. How long the origin and
+    /// the disk take is not known: not to be called without a deadline.
+    pub async fn until_written(&self, position: u64) {
+        self.fill.until_written(position).await;
     }
 
     /// Waits until more than `seen` bytes can be read, or the fill has ended.

@@ -71,7 +71,7 @@ pub use disk::ready::{HeldFile, LoadError, Loading, WINDOW};
 pub use disk::sim::{Fault, SimIo};
 pub use disk::still::Touch;
 pub use entry::{Entry, Reading, Region};
-pub use fill::{View, ViewState};
+pub use fill::{View, ViewState, Written};
 pub use inspect::{Checked, Glance, Looked, Record};
 pub use journal::{Journal, JournalError};
 pub use key::Key;

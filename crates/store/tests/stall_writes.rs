@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_store::{
-    Entry, Fault, Key, Look, ManualClock, NotStored, Platform, SimIo, Zone, ZoneConf,
+    Entry, Fault, Key, Look, ManualClock, NotStored, Platform, Region, SimIo, Written, Zone,
+    ZoneConf,
 };
 
 const MIB: usize = 1 << 20;
@@ -236,4 +237,54 @@ fn what_was_removed_is_gone_after_a_kill_once_that_was_flushed() {
     for number in 0..10 {
         assert_eq!(is_found(&killed, number), number >= 5, "{number}");
     }
+}
+
+/// What a view says of the files that hold a position: how many bytes from there on, or why none.
+fn written(zone: &Zone, view: &millpond_store::View, positions: &[u64]) -> Vec<String> {
+    let say = |position: &u64| match view.written(*position..u64::MAX) {
+        Written::Regions(regions) => {
+            assert!(regions.iter().all(|it| matches!(it, Region::File { .. })));
+            regions.iter().map(Region::len).sum::<u64>().to_string()
+        }
+        other => format!("{other:?}"),
+    };
+    let said = positions.iter().map(say).collect();
+    // A look changes nothing of the zone.
+    assert_eq!(zone.usage().entries, 0);
+    said
+}
+
+#[test]
+fn a_view_says_what_of_it_is_in_files_and_what_is_to_be_waited_for() {
+    let bench = Bench::new();
+    let zone = bench.open();
+    let stalled = bench.stall();
+    let mut writer = zone.begin(key(1), None).expect("begun");
+    let view = writer.view();
+    // Two places and something that has none yet.
+    let placed = 512 << 10;
+    writer.append(body(1, placed + 100)).expect("taken");
+    bench.until_stalled();
+    let (start, end) = (0, placed as u64);
+    let said = written(&zone, &view, &[start, end - 1, end]);
+    assert_eq!(said, ["Queued", "Queued", "Gathering"]);
+    drop(stalled);
+    zone.flush();
+    let said = written(&zone, &view, &[start, end - 1, end]);
+    assert_eq!(said, [placed.to_string().as_str(), "1", "Gathering"]);
+    drop(writer);
+    // What was given up stays where it is.
+    assert_eq!(written(&zone, &view, &[end - 1, end]), ["1", "No"]);
+}
+
+#[test]
+fn a_small_body_is_not_waited_for_in_files() {
+    let bench = Bench::new();
+    let zone = bench.open();
+    let mut writer = zone.begin(key(1), None).expect("begun");
+    writer.set_head(Bytes::from_static(b"head"));
+    let view = writer.view();
+    writer.append(body(1, 100)).expect("taken");
+    writer.finish().expect("stored");
+    assert!(matches!(view.written(0..100), Written::No));
 }

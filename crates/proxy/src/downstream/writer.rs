@@ -146,6 +146,7 @@ pub async fn send(
     let mut out = Outbox::new(answer.head, answer.framing);
     // Bytes that went out since others had their turn.
     let mut in_a_row = 0;
+    answer.body.prefer_files();
     // Time counts only for a rate.
     let started = (limits.rate > 0).then(clock::instant);
     loop {
