@@ -6,9 +6,10 @@
 //! 2. A key keeps its place in the queue while its value changes, so that one that is noted all the
 //!    time pushes no other out.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use hashbrown::HashMap;
 use millpond_store::Key;
 
 /// Locks that the map is split into (arbitrary: a few more than workers that meet).

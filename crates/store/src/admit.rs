@@ -157,12 +157,19 @@ impl Writer {
     /// Waits until the fill is less than 4 MiB ahead of the disk, or has failed. If much waits for
     /// the disk, also of others, it is less, so that what was begun can be stored to its end.
     pub async fn room(&self) {
-        let queue = &self.inner.disk.queue;
-        let window = || match queue.is_half_full() {
+        self.fill.room(|| self.window()).await;
+    }
+
+    /// True if [`Writer::room`] does not wait: to be asked first, for each piece.
+    pub fn has_room(&self) -> bool {
+        self.fill.backlog() < self.window()
+    }
+
+    fn window(&self) -> u64 {
+        match self.inner.disk.queue.is_half_full() {
             true => NARROW_WINDOW,
             false => WINDOW,
-        };
-        self.fill.room(window).await;
+        }
     }
 
     /// A reader of this fill.

@@ -9,8 +9,7 @@
 //!
 //! An end is `Complete` or says why not. [`Fills::enter`] gives [`Ticket::Lead`] to the first and
 //! [`Ticket::Wait`] to the others. The [`Lead`] is a guard: dropped in any way it ends the fill and
-//! wakes every waiter. The state is a `watch` channel, so waiters on other threads are woken at
-//! once and none polls.
+//! wakes every waiter. Waiters on other threads are woken at once, and none polls (`told.rs`).
 //!
 //! Invariants:
 //! 1. A key has at most one fill in the table. A fill that has not moved for `proxy_cache_lock_age`
@@ -25,6 +24,7 @@
 
 pub mod lock;
 pub mod pump;
+mod told;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -34,9 +34,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_store::{Key, View};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
+use self::told::Told;
 use crate::head::StoredHead;
 use crate::purge::PurgeBook;
 use crate::purge::running::{Running, RunningFill};
@@ -134,7 +134,7 @@ type Shard = HashMap<Key, Arc<Fill>, BuildHasherDefault<KeyHasher>>;
 
 #[derive(Debug)]
 struct Fill {
-    state: watch::Sender<FillState>,
+    state: Told<FillState>,
     /// What purges see of it.
     running: Arc<Running>,
     started: Instant,
@@ -168,7 +168,6 @@ pub struct Lead {
 #[derive(Debug)]
 pub struct Waiter {
     key: Key,
-    state: watch::Receiver<FillState>,
     fill: Arc<Fill>,
 }
 
@@ -206,11 +205,7 @@ impl Fills {
             && fill.idle() < age
             && !fill.running.is_purged(&self.purges)
         {
-            return Ticket::Wait(Waiter {
-                key,
-                state: fill.state.subscribe(),
-                fill: Arc::clone(fill),
-            });
+            return Ticket::Wait(Waiter::new(key, fill));
         }
         let (lead, fill) = self.new_lead(key, text);
         shard.insert(key, fill);
@@ -259,7 +254,7 @@ impl Fills {
     /// The fill of a key, if one runs.
     pub fn running(&self, key: &Key) -> Option<why::Running> {
         let fill = Arc::clone(self.shard(key).get(key)?);
-        let (at, end) = match &*fill.state.borrow() {
+        let (at, end) = match &*fill.state.look() {
             FillState::Streaming(streaming) => (streaming.view.len(), streaming.length),
             FillState::Requested | FillState::Ended(_) => (0, None),
         };
@@ -297,7 +292,7 @@ fn guard(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 impl Fill {
     fn new(running: Arc<Running>) -> Self {
         Fill {
-            state: watch::Sender::new(FillState::Requested),
+            state: Told::new(FillState::Requested),
             running,
             started: crate::clock::now(),
             moved_ms: AtomicU64::new(0),
@@ -307,8 +302,7 @@ impl Fill {
     }
 
     fn summary(&self) -> FillSummary {
-        let waiting = u32::try_from(self.state.receiver_count()).unwrap_or(u32::MAX);
-        let state = self.state.borrow().clone();
+        let state = self.state.look().clone();
         let streaming = match state {
             FillState::Streaming(streaming) => Some(streaming),
             FillState::Requested | FillState::Ended(_) => None,
@@ -322,7 +316,7 @@ impl Fill {
             tags: head.map(|head| head.tags.clone()),
             received: streaming.as_ref().map_or(0, |it| it.view.len()),
             length: streaming.as_ref().and_then(|it| it.length),
-            followers: self.joined.load(Ordering::Relaxed).saturating_add(waiting),
+            followers: self.followers(),
         }
     }
 
@@ -333,9 +327,8 @@ impl Fill {
 
     /// How many read along or wait.
     fn followers(&self) -> u32 {
-        let waiting = u32::try_from(self.state.receiver_count()).unwrap_or(u32::MAX);
         let joined = self.joined.load(Ordering::Relaxed);
-        joined.saturating_add(waiting)
+        joined.saturating_add(self.state.listeners())
     }
 
     /// How long it has stood still.
@@ -396,9 +389,8 @@ impl Lead {
     pub fn begin(&self, streaming: Arc<Streaming>) {
         self.moved();
         self.know(&streaming.head);
-        self.fill
-            .state
-            .send_replace(FillState::Streaming(streaming));
+        let streaming = FillState::Streaming(streaming);
+        self.fill.state.tell(streaming, |_| true);
     }
 
     /// More of the body has come: the fill does not grow old.
@@ -422,13 +414,8 @@ impl Lead {
     fn finish(&self, end: FillEnd) {
         // Out of the table first: who is woken must not find it there again.
         self.fills.leave(&self.key, &self.fill);
-        self.fill.state.send_if_modified(|state| match state {
-            FillState::Ended(_) => false,
-            _ => {
-                *state = FillState::Ended(end);
-                true
-            }
-        });
+        let has_not_ended = |state: &FillState| !matches!(state, FillState::Ended(_));
+        self.fill.state.tell(FillState::Ended(end), has_not_ended);
     }
 }
 
@@ -439,6 +426,14 @@ impl Drop for Lead {
 }
 
 impl Waiter {
+    fn new(key: Key, fill: &Arc<Fill>) -> Self {
+        fill.state.enter();
+        Waiter {
+            key,
+            fill: Arc::clone(fill),
+        }
+    }
+
     /// The key that is filled.
     pub fn key(&self) -> &Key {
         &self.key
@@ -451,7 +446,7 @@ impl Waiter {
 
     /// What is known without waiting; `None` while the origin has not answered.
     pub fn now(&self) -> Option<Waited> {
-        match &*self.state.borrow() {
+        match &*self.fill.state.look() {
             FillState::Requested => None,
             FillState::Streaming(streaming) => Some(Waited::Streaming(Arc::clone(streaming))),
             FillState::Ended(end) => Some(Waited::Ended(*end)),
@@ -470,19 +465,22 @@ impl Waiter {
     }
 
     /// Waits for the head, if the body will end by itself, or else for the end.
-    pub async fn wait(&mut self, deadline: Instant) -> Waited {
-        let known = self.state.wait_for(|state| match state {
-            FillState::Requested => false,
-            FillState::Streaming(streaming) => streaming.is_delimited,
-            FillState::Ended(_) => true,
+    pub async fn wait(&self, deadline: Instant) -> Waited {
+        let known = self.fill.state.until(|state| match state {
+            FillState::Streaming(streaming) if streaming.is_delimited => {
+                Some(Waited::Streaming(Arc::clone(streaming)))
+            }
+            FillState::Requested | FillState::Streaming(_) => None,
+            FillState::Ended(end) => Some(Waited::Ended(*end)),
         });
-        match tokio::time::timeout_at(deadline, known).await {
-            Err(_) => return Waited::TimedOut,
-            // The lead says its end before it goes, and the sender is not gone before it.
-            Ok(Err(_)) => return Waited::Ended(FillEnd::Abandoned),
-            Ok(Ok(_)) => {}
-        }
-        self.now().unwrap_or(Waited::Ended(FillEnd::Abandoned))
+        let waited = tokio::time::timeout_at(deadline, known).await;
+        waited.unwrap_or(Waited::TimedOut)
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.fill.state.leave();
     }
 }
 
@@ -536,7 +534,7 @@ mod tests {
     async fn a_dropped_lead_wakes_its_waiters_and_leaves_the_table() {
         let fills = Arc::new(Fills::default());
         let first = lead(fills.enter(key(), &text(), AGE));
-        let mut second = wait(fills.enter(key(), &text(), AGE));
+        let second = wait(fills.enter(key(), &text(), AGE));
         drop(first);
         let waited = second.wait(Instant::now() + AGE).await;
         assert!(matches!(waited, Waited::Ended(FillEnd::Abandoned)));
@@ -548,7 +546,7 @@ mod tests {
     async fn the_end_that_was_said_first_counts() {
         let fills = Arc::new(Fills::default());
         let first = lead(fills.enter(key(), &text(), AGE));
-        let mut second = wait(fills.enter(key(), &text(), AGE));
+        let second = wait(fills.enter(key(), &text(), AGE));
         first.end(FillEnd::KeptStale(503));
         let waited = second.wait(Instant::now() + AGE).await;
         assert!(matches!(waited, Waited::Ended(FillEnd::KeptStale(503))));
@@ -558,7 +556,7 @@ mod tests {
     async fn a_waiter_times_out_at_its_deadline() {
         let fills = Arc::new(Fills::default());
         let _first = lead(fills.enter(key(), &text(), AGE));
-        let mut second = wait(fills.enter(key(), &text(), AGE));
+        let second = wait(fills.enter(key(), &text(), AGE));
         let before = Instant::now();
         let waited = second.wait(before + Duration::from_millis(200)).await;
         assert!(matches!(waited, Waited::TimedOut));
@@ -586,7 +584,7 @@ mod tests {
         let third = fills.beside(key(), &text());
         assert!(second.claim(AGE));
         assert!(!first.claim(AGE) && !third.claim(AGE));
-        let mut waiter = wait(fills.enter(key(), &text(), AGE));
+        let waiter = wait(fills.enter(key(), &text(), AGE));
         first.end(FillEnd::Complete);
         second.end(FillEnd::Complete);
         let waited = waiter.wait(Instant::now() + AGE).await;

@@ -387,7 +387,7 @@ pub struct PurgeBook {
 #[derive(Debug, Default)]
 struct Fleet {
     next: u64,
-    fills: HashMap<u64, Arc<Running>>,
+    fills: hashbrown::HashMap<u64, Arc<Running>>,
     /// Whether purges are taken by another process, of which nobody hears here.
     is_apart: bool,
 }
