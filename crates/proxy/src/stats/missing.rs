@@ -17,7 +17,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 /// URLs that a worker remembers (arbitrary: a page shows a dozen, and the sketch is exact for what
 /// is more than one in so many misses).
@@ -42,8 +42,13 @@ struct Shard(Mutex<Sketch>);
 
 #[derive(Debug, Default)]
 struct Sketch {
-    places: HashMap<Bytes, usize>,
+    /// Hashes of the rows' URLs, in their order: a URL is looked for in one go through them.
+    hashes: Vec<u64>,
     rows: Vec<SketchRow>,
+    /// No row was seen less often than that.
+    least: u64,
+    /// Where the next rarest row is looked for.
+    next: usize,
     /// Misses since the last halving.
     since_halved: u64,
     /// All misses, halved as the counts are.
@@ -52,7 +57,7 @@ struct Sketch {
 
 #[derive(Debug)]
 struct SketchRow {
-    url: Bytes,
+    url: Vec<u8>,
     count: u64,
     excess: u64,
 }
@@ -81,13 +86,10 @@ impl MissingUrls {
         let Some(shard) = self.shards.get(worker % SHARDS) else {
             return;
         };
-        let mut url = BytesMut::with_capacity((host.len() + uri.len()).min(URL_LEN_MAX));
-        for part in [host, uri] {
-            let room = URL_LEN_MAX.saturating_sub(url.len());
-            url.extend_from_slice(part.get(..room).unwrap_or(part));
-        }
+        let host = host.get(..URL_LEN_MAX).unwrap_or(host);
+        let uri = uri.get(..URL_LEN_MAX - host.len()).unwrap_or(uri);
         let mut sketch = shard.0.lock().unwrap_or_else(PoisonError::into_inner);
-        sketch.record(url.freeze());
+        sketch.record(host, uri);
     }
 
     /// The URLs that were missing most, each more than once.
@@ -99,7 +101,7 @@ impl MissingUrls {
             all += sketch.all;
             for row in &sketch.rows {
                 let sure = row.count.saturating_sub(row.excess);
-                *sums.entry(row.url.clone()).or_default() += sure;
+                *sums.entry(Bytes::copy_from_slice(&row.url)).or_default() += sure;
             }
         }
         let mut urls: Vec<MissingUrl> = sums
@@ -113,51 +115,96 @@ impl MissingUrls {
     }
 }
 
+impl SketchRow {
+    /// Whether it is of the URL of these two parts.
+    fn is_of(&self, host: &[u8], uri: &[u8]) -> bool {
+        self.url.strip_prefix(host) == Some(uri)
+    }
+}
+
 impl Sketch {
-    fn record(&mut self, url: Bytes) {
+    fn record(&mut self, host: &[u8], uri: &[u8]) {
         self.all += 1;
         self.since_halved += 1;
-        let place = self.places.get(&url).copied();
+        let hash = hash(host, uri);
+        // Two URLs of one hash share a row in turn, as if the other were not there.
+        let place = self.hashes.iter().position(|other| *other == hash);
         match place.and_then(|place| self.rows.get_mut(place)) {
-            Some(row) => row.count += 1,
-            None => self.enter(url),
+            Some(row) if row.is_of(host, uri) => row.count += 1,
+            _ => self.enter(hash, host, uri),
         }
         if self.since_halved >= HALVE_AFTER {
             self.halve();
         }
     }
 
-    fn enter(&mut self, url: Bytes) {
+    fn enter(&mut self, hash: u64, host: &[u8], uri: &[u8]) {
         if self.rows.len() < SKETCH_LEN {
-            self.places.insert(url.clone(), self.rows.len());
+            self.hashes.push(hash);
             self.rows.push(SketchRow {
-                url,
+                url: [host, uri].concat(),
                 count: 1,
                 excess: 0,
             });
             return;
         }
-        let rows = self.rows.iter_mut().enumerate();
-        let Some((place, rarest)) = rows.min_by_key(|(_, row)| row.count) else {
+        let place = self.rarest();
+        let rarest = self.hashes.get_mut(place).zip(self.rows.get_mut(place));
+        let Some((its_hash, row)) = rarest else {
             return;
         };
-        self.places.remove(&rarest.url);
-        self.places.insert(url.clone(), place);
-        *rarest = SketchRow {
-            url,
-            count: rarest.count + 1,
-            excess: rarest.count,
+        *its_hash = hash;
+        row.url.clear();
+        row.url.extend_from_slice(host);
+        row.url.extend_from_slice(uri);
+        row.excess = row.count;
+        row.count += 1;
+    }
+
+    /// The place of a row that was seen as seldom as any. Counts only grow between two halvings, so
+    /// that all rows are gone through once for each step of the least.
+    fn rarest(&mut self) -> usize {
+        let from = self.next;
+        let mut rows = self.rows.iter().skip(from);
+        let place = match rows.position(|row| row.count <= self.least) {
+            Some(further) => from + further,
+            None => {
+                let rows = self.rows.iter().enumerate();
+                let rarest = rows.min_by_key(|(_, row)| row.count);
+                self.least = rarest.map_or(0, |(_, row)| row.count);
+                rarest.map_or(0, |(place, _)| place)
+            }
         };
+        self.next = place + 1;
+        place
     }
 
     fn halve(&mut self) {
         self.since_halved = 0;
         self.all /= 2;
+        self.least /= 2;
+        self.next = 0;
         for row in &mut self.rows {
             row.count /= 2;
             row.excess /= 2;
         }
     }
+}
+
+/// FNV-1a over words: who makes two URLs of one hash gains nothing but a wrong count of them.
+fn hash(host: &[u8], uri: &[u8]) -> u64 {
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    let mut hash = 0xcbf2_9ce4_8422_2325 ^ host.len() as u64;
+    let mut add = |word: u64| {
+        hash = (hash ^ word).wrapping_mul(PRIME);
+        hash ^= hash >> 29;
+    };
+    for part in [host, uri] {
+        let (words, rest) = part.as_chunks::<8>();
+        words.iter().for_each(|word| add(u64::from_le_bytes(*word)));
+        rest.iter().for_each(|byte| add(u64::from(*byte)));
+    }
+    hash
 }
 
 #[cfg(test)]
