@@ -6,6 +6,7 @@
 //! | `all` | `table`, `waiters` and `idle`, one after another |
 //! | `sites` | Millpond against itself, counting by site or not |
 //! | `idle` | memory of idle connections, with nginx beside |
+//! | `misses` | misses that are not stored, against nginx's |
 //! | `waiters` | who asks for what is being fetched, with nginx beside |
 //!
 //! - `cpu` – CPU time of processes, and their cores
@@ -14,6 +15,7 @@
 pub(crate) mod cpu;
 mod idle;
 pub(crate) mod load;
+mod misses;
 mod rows;
 mod sites;
 mod table;
@@ -35,6 +37,7 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
             Ok(sum)
         }
         Some(("idle", rest)) => idle::run(rest),
+        Some(("misses", rest)) => misses::run(rest),
         Some(("waiters", rest)) => waiters::run(rest),
         _ => table::run(args),
     }

@@ -9,7 +9,7 @@
 
 mod list;
 mod small;
-mod stored;
+pub(crate) mod stored;
 
 use std::process::Command;
 
