@@ -258,8 +258,8 @@ impl Index {
         }
     }
 
-    /// Keeps what a reader made of an entry's head with the entry, for as long as that is in memory;
-    /// it takes so many bytes.
+    /// Keeps what a reader made of an entry's head with the entry, for as long as that is in
+    /// memory; it takes so many bytes.
     pub(crate) fn keep_reading(&self, stored: &Arc<Stored>, (reading, bytes): (Reading, u64)) {
         if stored.reading.get().is_none() && self.memory.grow(stored, bytes) {
             // Someone else's is as good; then the entry counts for more than it takes.
