@@ -39,7 +39,7 @@ struct Bounds {
 
 /// Of the quick build.
 const QUICK: Bounds = Bounds {
-    instructions: 210_000.0,
+    instructions: 121_000.0,
     calls: 3.45,
     clock_reads: 14.3,
 };
