@@ -9,8 +9,8 @@
 //! initialised: it is cleared once, when it is made.
 //!
 //! Invariants:
-//! 1. A worker keeps at most [`FREE_MAX`] buffers that nobody uses.
-//! 2. A buffer in use holds at least [`WORTH`] bytes of body, so that what waits for a disk takes
+//! 1. A worker keeps at most `FREE_MAX` buffers that nobody uses.
+//! 2. A buffer in use holds at least `WORTH` bytes of body, so that what waits for a disk takes
 //!    at most `BUFFER_SIZE / WORTH` times its size.
 
 use std::sync::{Arc, Mutex, PoisonError};
