@@ -158,6 +158,38 @@ fn a_failure_of_the_origin_is_shared() -> Result<()> {
     Ok(())
 }
 
+/// Without the lock, an answer that passes beside another one is cut into the range that its client
+/// wants, which the origin was not asked for.
+#[test]
+fn without_the_lock_each_gets_its_range() -> Result<()> {
+    let (origin, _proxy, client) = start()?;
+    let gate = Gate::new();
+    let answer = Answer::new(200).offset_body(LEN, 1).etag("\"a\"");
+    origin.route("/free", answer.ranges(Ranges::Supported).hold_head(&gate));
+    let request = Request::get("/free").header("Range", "bytes=1000-1009");
+    let mut connections = Vec::new();
+    for count in 1..=3 {
+        let mut connection = client.connect()?;
+        connection.send_raw(&request.encode())?;
+        connections.push(connection);
+        origin.wait_for_requests(count)?;
+    }
+    gate.open();
+    for mut connection in connections {
+        let response = connection.read_response("GET")?;
+        assert_eq!(response.status, 206);
+        let place = format!("bytes 1000-1009/{LEN}");
+        assert_eq!(response.header("Content-Range"), Some(place.as_str()));
+        assert!(response.body == offset_bytes(1000..1010, 1), "other bytes");
+    }
+    let ranges = origin
+        .requests()
+        .into_iter()
+        .map(|it| it.header("Range").map(str::to_string));
+    assert_eq!(ranges.collect::<Vec<_>>(), [None, None, None]);
+    Ok(())
+}
+
 /// Without the lock, an answer that comes while another is being written passes beside it, whole
 /// and unstored; one that comes later replaces it.
 #[test]

@@ -551,8 +551,10 @@ impl Inner {
     }
 
     fn unlink(&self, path: &Path) -> bool {
+        let unlinked = self.disk.io.unlink(path);
+        // Not before: a sync in between would clear it, and leave this name behind.
         self.disk.has_new_names.store(true, Ordering::Release);
-        match self.disk.io.unlink(path) {
+        match unlinked {
             Ok(()) => true,
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         }

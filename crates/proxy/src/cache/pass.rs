@@ -11,7 +11,7 @@ use millpond_cache::catalogue;
 use millpond_cache::fill::Streaming;
 use millpond_cache::fill::pump::Reader;
 use millpond_cache::head::StoredHead;
-use millpond_cache::reason::{Brought, FillRole};
+use millpond_cache::reason::{Brought, FillRole, Reason};
 use millpond_cache::slice::reader::SliceFailure;
 use millpond_cache::status::CacheStatus;
 use millpond_cache::step::{self, Policies, Served, Walk};
@@ -302,7 +302,13 @@ pub fn answer_with(
         }
         Served::Passed(fetched, status) => {
             note(req, status);
-            answer::from_fetched(req, target, fetched.fetched)?
+            // Its range and conditions were not sent with it, and it could be stored.
+            let is_beside = req.upstream.borrow().account.reason == Some(Reason::BeingStored);
+            let stored = match is_beside {
+                true => Stored::Filling,
+                false => Stored::No,
+            };
+            answer::from_fetched(req, target, fetched.fetched, stored)?
         }
     };
     status_header::tell(req, target, &mut response, &told);

@@ -73,11 +73,13 @@ pub struct AnswerHead {
     pub fields: Fields,
 }
 
-/// The answer for an upstream's answer.
+/// The answer for an upstream's answer, which is not stored: `stored` is [`Stored::No`], or
+/// [`Stored::Filling`] for one that was asked for as if it were.
 pub fn from_fetched(
     req: &mut Request,
     target: &PassTarget,
     fetched: Fetched,
+    stored: Stored,
 ) -> Result<Response, Failure> {
     let Fetched {
         head,
@@ -101,7 +103,7 @@ pub fn from_fetched(
     let is_buffered = buffer::is_buffered(req, target.protocol, &answer.fields);
     let last_modified = answer.fields.get(Known::LastModified);
     let last_modified = last_modified.and_then(|value| parse_http_date(value));
-    let mut response = from_head(req, target, answer, Stored::No);
+    let mut response = from_head(req, target, answer, stored);
     if response.status == 101 {
         response.tunnel = Tunnel::new(body, idle);
         return Ok(response);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millpond_conf::{Contexts, Span, Statement, Template};
 
-use super::answer;
+use super::answer::{self, Stored};
 use super::balance::Method as Balance;
 use super::cdn_loop;
 use super::exchange::{self, Ask, Fetched};
@@ -525,7 +525,7 @@ fn note_unasked(req: &Request, why: Forward) {
 pub async fn fetch(req: &mut Request, target: &Arc<PassTarget>) -> Result<Response, Failure> {
     let fetched = Box::pin(exchange::fetch(req, target, &Ask::default())).await?;
     invalidate(req, target, &fetched)?;
-    answer::from_fetched(req, target, fetched)
+    answer::from_fetched(req, target, fetched, Stored::No)
 }
 
 /// What the cache holds for a URI is wrong after an unsafe method has succeeded.
