@@ -1,5 +1,7 @@
 //! Heads of requests: the result does not depend on how the bytes arrive, and stays within limits.
 
+use std::rc::Rc;
+
 use millpond_proxy::http1::request::{
     Connect, InvalidNames, Limits, Progress, RequestHead, RequestParser, Underscores,
 };
@@ -57,7 +59,7 @@ fn parse(
     parser: &mut RequestParser,
     buf: &mut bytes::BytesMut,
     limits: &Limits,
-) -> Option<Result<RequestHead, String>> {
+) -> Option<Result<Rc<RequestHead>, String>> {
     match parser.parse(buf, limits) {
         Progress::NeedMore => None,
         Progress::Done(head) => Some(Ok(head)),

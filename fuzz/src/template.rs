@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use millpond_conf::{LoadOptions, ParseContext, Part, Span, Template, load_text};
-use millpond_proxy::cache::site::SiteNumbers;
 use millpond_proxy::clock;
 use millpond_proxy::downstream::Downstream;
 use millpond_proxy::downstream::address::Address;
@@ -18,7 +17,6 @@ use millpond_proxy::request::Request;
 use millpond_proxy::route::target;
 use millpond_proxy::scope::{self, Conf};
 use millpond_proxy::socket::Socket;
-use millpond_proxy::upstream::keepalive::IdlePeers;
 use millpond_proxy::worker::{Generation, Shared, Worker};
 use tokio::runtime::Runtime;
 
@@ -94,27 +92,22 @@ fn check_parts(template: &Template, text: &str, cx: &ParseContext) {
     assert!(len <= text.len());
 }
 
-fn head(bytes: &[u8]) -> Option<RequestHead> {
+fn head(bytes: &[u8]) -> Option<Rc<RequestHead>> {
     match RequestParser::new().parse(&mut BytesMut::from(bytes), &Limits::default()) {
         Progress::Done(head) => Some(head),
         _ => None,
     }
 }
 
-fn evaluate(template: &Template, conf: Arc<Conf>, head: RequestHead) {
+fn evaluate(template: &Template, conf: Arc<Conf>, head: Rc<RequestHead>) {
     let (ours, _theirs) = UnixStream::pair().expect("a pair of sockets");
     let server = Arc::clone(conf.bindings[0].listens[0].names.default_server());
-    let worker = Rc::new(Worker {
-        index: 0,
-        shared: Arc::new(Shared::default()),
-        idle_peers: IdlePeers::default(),
-        site_numbers: SiteNumbers::default(),
-    });
+    let worker = Rc::new(Worker::new(0, Arc::new(Shared::default())));
     let down = Rc::new(downstream(
         OwnedFd::from(ours),
         Generation::new(worker, Arc::clone(&conf)),
     ));
-    let mut req = Request::new(conf, down, Rc::new(head), server);
+    let mut req = Request::new(conf, down, head, server);
     if target::apply(&mut req).is_err() {
         return;
     }

@@ -25,7 +25,7 @@ use millpond_conf::Span;
 
 use crate::cache::by_rfc;
 use crate::cache::exchange::PassExchange;
-use crate::cache::site::{self, SiteNumbers};
+use crate::cache::site;
 use crate::clock;
 use crate::downstream::Downstream;
 use crate::downstream::address::Address;
@@ -41,9 +41,7 @@ use crate::route::listen::{Binding, Listen};
 use crate::route::location::{AfterPrefix, LocationKind};
 use crate::scope::Conf;
 use crate::socket::Socket;
-use crate::upstream::keepalive::IdlePeers;
 use crate::upstream::pass::{self, PassTarget};
-use crate::upstream::receive_buffer::ReceiveBuffers;
 use crate::upstream::{http, protocol::Protocol};
 use crate::worker::{Generation, Worker};
 
@@ -356,14 +354,7 @@ fn request(
 
 fn connection(conf: &Arc<Conf>, local: Address) -> std::io::Result<Downstream> {
     let (socket, _) = UnixStream::pair()?;
-    let worker = Rc::new(Worker {
-        index: 0,
-        shared: Arc::default(),
-        site_numbers: SiteNumbers::default(),
-        idle_peers: IdlePeers::default(),
-        arrivals: Default::default(),
-        receive_buffers: ReceiveBuffers::default(),
-    });
+    let worker = Rc::new(Worker::new(0, Arc::default()));
     let peer = Address::Inet(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
     let now = clock::instant();
     Ok(Downstream {

@@ -160,6 +160,20 @@ pub struct Worker {
     pub receive_buffers: ReceiveBuffers,
 }
 
+impl Worker {
+    /// A worker that has met nobody yet.
+    pub fn new(index: usize, shared: Arc<Shared>) -> Self {
+        Worker {
+            index,
+            shared,
+            site_numbers: SiteNumbers::default(),
+            idle_peers: IdlePeers::default(),
+            arrivals: RefCell::default(),
+            receive_buffers: ReceiveBuffers::default(),
+        }
+    }
+}
+
 /// A configuration on a worker.
 pub struct Generation {
     /// The worker.

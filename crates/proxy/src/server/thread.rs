@@ -24,14 +24,11 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, spawn_local};
 
 use super::sockets::Listening;
-use crate::cache::site::SiteNumbers;
 use crate::clock;
 use crate::downstream::listener;
 use crate::log::access;
 use crate::log::error::{self, Level};
 use crate::scope::Conf;
-use crate::upstream::keepalive::IdlePeers;
-use crate::upstream::receive_buffer::ReceiveBuffers;
 use crate::upstream::refresh;
 use crate::worker::{Generation, Shared, Worker};
 
@@ -80,14 +77,7 @@ impl WorkerThread {
                 // Who waits for this is in this function.
                 let _ = begun.send(outcome);
                 let Some(runtime) = runtime else { return };
-                let worker = Rc::new(Worker {
-                    index,
-                    shared,
-                    site_numbers: SiteNumbers::default(),
-                    idle_peers: IdlePeers::default(),
-                    arrivals: Default::default(),
-                    receive_buffers: ReceiveBuffers::default(),
-                });
+                let worker = Rc::new(Worker::new(index, shared));
                 runtime.block_on(Thread::new(worker).run(receiver));
                 // What still runs may write a line when it is dropped.
                 drop(runtime);
