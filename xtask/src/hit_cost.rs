@@ -41,13 +41,13 @@ struct Bounds {
 const QUICK: Bounds = Bounds {
     instructions: 121_000.0,
     calls: 3.45,
-    clock_reads: 14.3,
+    clock_reads: 10.0,
 };
 /// Of the release build.
 const RELEASE: Bounds = Bounds {
-    instructions: 24_400.0,
+    instructions: 17_000.0,
     calls: 3.45,
-    clock_reads: 14.3,
+    clock_reads: 10.0,
 };
 
 /// What all requests of a run cost, and its start.
