@@ -7,9 +7,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use millpond_testkit::{Answer, Kind, Origin, Proxy};
 
+use super::rounds::Rounds;
 use super::{cpu, load};
 use crate::store_bench::stored::unique_paths;
 use crate::tally::Tally;
@@ -50,45 +51,20 @@ const BOUND: f64 = 1.3;
 
 /// Measures the row; fails below its bound.
 pub(super) fn run(args: &[String]) -> Result<Tally> {
-    let (mut rounds, mut seconds) = (5, 2);
-    for pair in args.chunks(2) {
-        match pair {
-            [name, value] if name == "--rounds" => rounds = value.parse::<usize>()?.max(1),
-            [name, value] if name == "--seconds" => seconds = value.parse::<u64>()?.max(1),
-            _ => bail!("options are --rounds N and --seconds N"),
-        }
-    }
-    let time = Duration::from_secs(seconds);
+    let rounds = Rounds::from_args(args, 2)?;
     let origin = Origin::start()?;
     let answer = Answer::new(200).header("Cache-Control", "no-store");
     origin.route("/*", answer.body(vec![b'x'; BODY]));
     let nginx = Proxy::new(Kind::Nginx, CONF).origin(&origin).start()?;
     let millpond = Proxy::new(Kind::Millpond, CONF).origin(&origin).start()?;
-    let mut ratios = Vec::new();
-    for round in 0..=rounds {
+    let row = ("a miss of 1 KiB, not stored", "us a request", BOUND);
+    rounds.run(row, |round| {
         let script = unique_paths(round)?;
-        let (theirs, ours) = (
-            cost(&nginx, &script, time)?,
-            cost(&millpond, &script, time)?,
-        );
+        let theirs = cost(&nginx, &script, rounds.time)?;
+        let ours = cost(&millpond, &script, rounds.time)?;
         std::fs::remove_file(script)?;
         origin.forget_requests();
-        println!("round {round}: nginx {theirs:.2}, millpond {ours:.2} us a request");
-        // The first round opens the connections.
-        if round > 0 {
-            ratios.push(theirs / ours);
-        }
-    }
-    ratios.sort_by(f64::total_cmp);
-    let (ratio, last) = (ratios[ratios.len() / 2], ratios[ratios.len() - 1]);
-    println!(
-        "CPU for a miss of 1 KiB, not stored: nginx over millpond {ratio:.2} (median of {rounds} \
-         rounds of {seconds} s, {:.2} to {last:.2}; at least {BOUND})",
-        ratios[0]
-    );
-    Ok(match ratio >= BOUND {
-        true => Tally::PASS,
-        false => Tally::FAIL,
+        Ok((theirs, ours))
     })
 }
 

@@ -16,6 +16,7 @@ pub(crate) mod cpu;
 mod idle;
 pub(crate) mod load;
 mod misses;
+pub(crate) mod rounds;
 mod rows;
 mod sites;
 mod table;

@@ -9,9 +9,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use millpond_testkit::{Answer, Client, Kind, Origin, Proxy};
 
+use crate::bench::rounds::Rounds;
 use crate::bench::{cpu, load};
 use crate::tally::Tally;
 
@@ -51,45 +52,17 @@ const NEWEST: u64 = 800;
 
 /// Milliseconds of CPU for a stored gibibyte, of nginx and of Millpond: their ratio is at least 1.
 pub(crate) fn run(args: &[String]) -> Result<Tally> {
-    let (mut rounds, mut seconds) = (5, 3);
-    for pair in args.chunks(2) {
-        match pair {
-            [name, value] if name == "--rounds" => rounds = value.parse::<usize>()?.max(1),
-            [name, value] if name == "--seconds" => seconds = value.parse::<u64>()?.max(1),
-            _ => bail!("options are --rounds N and --seconds N"),
-        }
-    }
-    let time = Duration::from_secs(seconds);
+    let rounds = Rounds::from_args(args, 3)?;
     let origin = Origin::start()?;
     let answer = Answer::new(200).header("Content-Type", "video/mp4");
     origin.route("/*", answer.body(vec![b'x'; BODY]));
     let nginx = Proxy::new(Kind::Nginx, CONF).origin(&origin).start()?;
     let millpond = Proxy::new(Kind::Millpond, CONF).origin(&origin).start()?;
-    let mut pairs = Vec::new();
-    for round in 0..=rounds {
-        let pair = (cost(&nginx, round, time)?, cost(&millpond, round, time)?);
-        println!(
-            "round {round}: nginx {:.0}, millpond {:.0} ms/GiB",
-            pair.0, pair.1
-        );
-        // The first round fills the zone.
-        if round > 0 {
-            pairs.push(pair);
-        }
+    rounds.run(("a stored GiB", "ms/GiB", 1.0), |round| {
+        let theirs = cost(&nginx, round, rounds.time)?;
+        let ours = cost(&millpond, round, rounds.time)?;
         origin.forget_requests();
-    }
-    let mut ratios: Vec<f64> = pairs.iter().map(|(nginx, ours)| nginx / ours).collect();
-    ratios.sort_by(f64::total_cmp);
-    let ratio = ratios[ratios.len() / 2];
-    println!(
-        "CPU for a stored GiB: nginx over millpond {ratio:.2} (median of {rounds} rounds of \
-         {seconds} s, {:.2} to {:.2})",
-        ratios[0],
-        ratios[ratios.len() - 1]
-    );
-    Ok(match ratio >= 1.0 {
-        true => Tally::PASS,
-        false => Tally::FAIL,
+        Ok((theirs, ours))
     })
 }
 
