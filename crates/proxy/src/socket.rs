@@ -67,38 +67,15 @@ impl Socket {
     ///
     /// `buf` must have spare capacity.
     pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<usize>> {
-        loop {
-            let mut guard = ready!(self.fd.poll_read_ready(cx))?;
-            match recv_spare(&self.fd, buf) {
-                Ok((count, asked)) => {
-                    if count > 0 && count < asked {
-                        guard.clear_ready();
-                    }
-                    return Poll::Ready(Ok(count));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => guard.clear_ready(),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
+        self.poll_read(cx, |fd| recv_spare(fd, buf))
     }
 
     /// Reads into `room`, which is not empty; 0 at the peer's end.
     pub fn poll_recv_into(&self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
-        loop {
-            let mut guard = ready!(self.fd.poll_read_ready(cx))?;
-            match rustix::net::recv(&self.fd, &mut *room, RecvFlags::empty()) {
-                Ok((count, _)) => {
-                    if count > 0 && count < room.len() {
-                        guard.clear_ready();
-                    }
-                    return Poll::Ready(Ok(count));
-                }
-                Err(rustix::io::Errno::AGAIN) => guard.clear_ready(),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(errno) => return Poll::Ready(Err(errno.into())),
-            }
-        }
+        self.poll_read(cx, |fd| {
+            let (count, _) = rustix::net::recv(fd, &mut *room, RecvFlags::empty())?;
+            Ok((count, room.len()))
+        })
     }
 
     /// Reads into the spare capacity of `buf`; 0 at the peer's end.
@@ -224,6 +201,28 @@ impl Socket {
         self.fd.as_fd()
     }
 
+    /// Reads when the socket is ready; `call` says how much came, and how much was asked for.
+    fn poll_read(
+        &self,
+        cx: &mut Context<'_>,
+        mut call: impl FnMut(std::os::fd::BorrowedFd<'_>) -> rustix::io::Result<(usize, usize)>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let mut guard = ready!(self.fd.poll_read_ready(cx))?;
+            match call(self.fd.as_fd()) {
+                Ok((count, asked)) => {
+                    if count > 0 && count < asked {
+                        guard.clear_ready();
+                    }
+                    return Poll::Ready(Ok(count));
+                }
+                Err(rustix::io::Errno::AGAIN) => guard.clear_ready(),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Poll::Ready(Err(errno.into())),
+            }
+        }
+    }
+
     /// Writes first and asks for readiness only when the socket is full, which it seldom is.
     fn poll_write(
         &self,
@@ -255,11 +254,14 @@ pub fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 
 /// One `recv` into the spare capacity; returns the count and what was asked for.
 #[allow(unsafe_code)]
-fn recv_spare(fd: &AsyncFd<OwnedFd>, buf: &mut BytesMut) -> io::Result<(usize, usize)> {
+fn recv_spare(
+    fd: std::os::fd::BorrowedFd<'_>,
+    buf: &mut BytesMut,
+) -> rustix::io::Result<(usize, usize)> {
     let spare = buf.spare_capacity_mut();
     let asked = spare.len();
     debug_assert!(asked > 0, "the caller reserves space before it reads");
-    let ((filled, _), _) = rustix::net::recv(fd.as_fd(), spare, RecvFlags::empty())?;
+    let ((filled, _), _) = rustix::net::recv(fd, spare, RecvFlags::empty())?;
     let count = filled.len();
     let len = buf.len() + count;
     // SAFETY: `recv` has initialised the first `count` bytes of the spare capacity, which begins
