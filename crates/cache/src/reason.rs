@@ -4,7 +4,7 @@
 //! why the request was forwarded, why its answer was or was not stored, whether it was shared. It
 //! is what Cache-Status (RFC 9211) and logs are written from.
 //!
-//! 1. An account is for people. No step looks at it.
+//! 1. An account is for people. No step looks at it; how an answer is shown may depend on it.
 //! 2. What a later step notes stands in place of what an earlier one did: a request that looks
 //!    again is told of by its last look.
 
@@ -151,6 +151,22 @@ impl Reason {
             Reason::Superseded => "superseded",
             Reason::ZoneClosed => "zone-closed",
         }
+    }
+
+    /// Whether a field of the origin's answer keeps it from being stored.
+    pub fn is_of_fields(self) -> bool {
+        matches!(
+            self,
+            Reason::AccelRedirect
+                | Reason::AccelExpires
+                | Reason::NoCache
+                | Reason::NoStore
+                | Reason::Private
+                | Reason::SetCookie
+                | Reason::VaryStar
+                | Reason::Expired
+                | Reason::Malformed
+        )
     }
 
     /// What it means, for people.

@@ -302,9 +302,7 @@ pub fn answer_with(
         }
         Served::Passed(fetched, status) => {
             note(req, status);
-            // Its range and conditions were not sent with it, and it could be stored.
-            let is_beside = req.upstream.borrow().account.reason == Some(Reason::BeingStored);
-            let stored = match is_beside {
+            let stored = match is_kept_out_here(req) {
                 true => Stored::Filling,
                 false => Stored::No,
             };
@@ -313,6 +311,19 @@ pub fn answer_with(
     };
     status_header::tell(req, target, &mut response, &told);
     Ok(response)
+}
+
+/// Whether an answer was asked for as if it were to be stored, so that the client's range and
+/// conditions did not go with it, and is kept out by something else than its own fields.
+///
+/// nginx: `u->cacheable`, which fields clear before the head is passed on.
+fn is_kept_out_here(req: &Request) -> bool {
+    let account = req.upstream.borrow().account;
+    match account.reason {
+        Some(Reason::BeingStored) => true,
+        Some(reason) => account.role == FillRole::Leader && !reason.is_of_fields(),
+        None => false,
+    }
 }
 
 /// The answer from an entry.

@@ -99,8 +99,8 @@ pub struct Refusal {
 
 /// Runs all filters; after a refusal the answer must not be sent.
 pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
-    // nginx: an answer without content has no type but one that is added by name.
-    if response.status == 204 {
+    // nginx: an answer of its own without content has no type but one that is added by name.
+    if response.status == 204 && response.source == Source::Own {
         response.fields.remove(Known::ContentType);
     }
     let mut changes = BodyChanges::default();

@@ -24,7 +24,7 @@ use crate::body::Body;
 use crate::cache::by_rfc;
 use crate::cache::provenance::{Provenance, Whence};
 use crate::failure::Failure;
-use crate::handler::redirect as client_redirect;
+use crate::handler::{error_page, redirect as client_redirect};
 use crate::header::{Field, Fields, Known};
 use crate::http1;
 use crate::request::Request;
@@ -151,12 +151,13 @@ pub fn from_head(
             Stored::No | Stored::Filling => Whence::Origin,
         }),
         is_partial: head.status == 206,
-        // nginx: the conditions of a request that is passed are the upstream's to evaluate.
-        skip_conditionals: stored == Stored::No,
         may_be_intercepted: policy.intercept_errors,
         ..Response::default()
     };
-    act_on_accel(req, &mut response, &head.fields, ignore);
+    // nginx: an error page comes before where the upstream redirects to.
+    if !error_page::takes_over(req, &response) {
+        act_on_accel(req, &mut response, &head.fields, ignore);
+    }
     if policy.force_ranges {
         response.ranges = match stored {
             Stored::Yes => RangeRule::Allowed,

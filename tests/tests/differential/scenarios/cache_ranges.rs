@@ -12,6 +12,7 @@ pub fn scenarios() -> Vec<Scenario> {
         ranges_of_an_entry_without_length(),
         range_asked_first(),
         conditions_on_an_entry(),
+        conditions_on_what_is_not_stored(),
         force_ranges_on_entries(),
         max_range_offset(),
         partial_answers(),
@@ -118,6 +119,32 @@ fn conditions_on_an_entry() -> Scenario {
     scenario
         .get_with("/fresh", "If-None-Match", "\"e\"")
         .send(Request::head("/a").header("If-None-Match", "\"e\""))
+}
+
+/// What the configuration keeps out was asked for whole, without the client's conditions; what the
+/// origin keeps out is passed on as it is.
+fn conditions_on_what_is_not_stored() -> Scenario {
+    let body = || Answer::new(200).offset_body(100, 1).etag("\"e\"");
+    let body = || body().last_modified(MODIFIED);
+    let mut scenario = Scenario::cached("cache-conditions-unstored", "proxy_no_cache $arg_out;")
+        .answer("/*", body().header("Accept-Ranges", "bytes"))
+        .answer("/secret", body().header("Cache-Control", "no-store"));
+    let conditions = [
+        ("If-None-Match", "\"e\""),
+        ("If-None-Match", "*"),
+        ("If-None-Match", "\"x\""),
+        ("If-Modified-Since", MODIFIED),
+        ("If-Match", "\"x\""),
+        ("If-Unmodified-Since", "Sun, 06 Nov 1993 08:49:37 GMT"),
+        ("Range", "bytes=0-9"),
+        ("Range", "bytes=200-"),
+    ];
+    for (number, (name, value)) in conditions.into_iter().enumerate() {
+        for path in [format!("/a{number}?out=1"), "/secret".to_owned()] {
+            scenario = scenario.get_with(&path, name, value);
+        }
+    }
+    scenario
 }
 
 fn force_ranges_on_entries() -> Scenario {

@@ -9,6 +9,8 @@ pub fn scenarios() -> Vec<Scenario> {
     vec![
         accel_redirect(),
         accel_redirect_keeps_fields(),
+        accel_redirect_beside_error_page(),
+        no_content(),
         intercept_errors(),
         timeouts(),
         limit_rate(),
@@ -57,6 +59,38 @@ fn accel_redirect() -> Scenario {
         .send(Request::post("/file", "body"))
         .send(Request::post("/loc-args", "body"))
         .get_with("/file", "Range", "bytes=1-2")
+}
+
+/// An error that has a page is intercepted, whatever its answer redirects to.
+fn accel_redirect_beside_error_page() -> Scenario {
+    let answer = |status| {
+        Answer::new(status)
+            .header("X-Accel-Redirect", "/else")
+            .header("Cache-Control", "max-age=1")
+    };
+    Scenario::new("accel-redirect-error-page")
+        .server(
+            "location / { proxy_pass http://%%ORIGIN%%; proxy_intercept_errors on;
+                          error_page 404 /page; }
+             location /page { return 200 \"page\"; }
+             location /else { return 200 \"else\"; }",
+        )
+        .answer("/404", answer(404))
+        .answer("/403", answer(403))
+        .answer("/200", answer(200))
+        .gets(&["/404", "/403", "/200"])
+}
+
+/// Fields of an answer without content are passed on; of its own a server sends none.
+fn no_content() -> Scenario {
+    let answer = Answer::new(204).header("Content-Type", "text/x-origin");
+    Scenario::new("no-content")
+        .server(
+            "location / { proxy_pass http://%%ORIGIN%%; }
+             location /own { default_type text/x-own; return 204; }",
+        )
+        .answer("/a", answer)
+        .gets(&["/a", "/own"])
 }
 
 fn accel_redirect_keeps_fields() -> Scenario {
