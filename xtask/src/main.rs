@@ -15,6 +15,7 @@ mod documents;
 mod foreign;
 mod fuzz;
 mod hit_cost;
+mod machine;
 mod packages;
 mod seeds;
 mod store_bench;
@@ -35,23 +36,18 @@ const USAGE: &str = "usage: cargo xtask TASK
   nginx-tests DIR        the same with the suite in DIR: foreign --suite DIR
   fuzz [TARGET...] [--seconds N]
                          fuzz targets under libFuzzer, each for N seconds (60)
-  bench [table | all] [--rounds N] [--seconds N] [--row NAME] [--wrk-alone]
-                         CPU time of hot hits against nginx's, with the release binary
-                         (set MILLPOND_BIN); needs nginx, wrk and taskset
-  bench sites [--rounds N] [--seconds N]
-                         CPU time of hot hits that are counted by site against those that are not
-  bench idle [--connections N]
-                         resident memory of a server for each idle connection
-  bench waiters [--rounds N]
-                         how far behind the first of many that ask for a missing object at once
-                         the others get their first byte
+  bench [NAME] [OPTION...]
+                         what requests cost against nginx, with the release binary (set
+                         MILLPOND_BIN), as a table; needs nginx, wrk and taskset. NAME is table
+                         (hot hits, as without it), misses, waiters, idle, all (of these), or
+                         sites (counted by site or not); --help lists the options
   store-bench [NAME [ARG...]]
                          a figure of the store against its bound; without a name, the list of them
   hit-cost               instructions and system calls of a hot hit, inside valgrind, held
                          against bounds
   seeds [PLAN...] [--brief]
-                         the experiments of articles on caching, on nginx and the release binary;
-                         all of them together write docs/seeds.md
+                         the experiments of articles on caching, on nginx and the release binary
+                         (or MILLPOND_BIN); all of them together write docs/seeds.md
 ";
 
 fn main() -> ExitCode {

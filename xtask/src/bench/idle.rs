@@ -12,69 +12,50 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use millpond_testkit::{Answer, Kind, Origin, Proxy, binary};
 
+use super::conf::Conf;
 use super::cpu;
+use super::line::{Line, Wanted};
+use super::options::Options;
 use crate::tally::Tally;
 
-const CONF: &str = r"
-%%GLOBALS%%
-worker_processes 1;
-events { worker_connections %%ROOM%%; }
-http {
-    %%HTTP%%
-    access_log off;
-    keepalive_timeout 600s;
-    proxy_cache_path %%DIR%%/cache keys_zone=bench:10m max_size=1g inactive=1h;
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location / {
-            proxy_pass http://%%ORIGIN%%;
-            proxy_cache bench;
-            proxy_cache_valid 200 1h;
-        }
-    }
-}
-";
-
 const PATH: &str = "/1k";
-/// Connections, where the limit of open files allows them.
-const CONNECTIONS: usize = 10_000;
 /// The most that one may take.
 const BOUND_BYTES: f64 = 2048.0;
 
 /// Measures both servers; Millpond above the bound counts as failed.
-pub(super) fn run(args: &[String]) -> Result<Tally> {
-    let wanted = match args {
-        [] => CONNECTIONS,
-        [flag, value] if flag == "--connections" => value.parse::<usize>()?.max(100),
-        [other, ..] => bail!("unknown option {other}"),
-    };
+pub(super) fn run(options: &Options) -> Result<Tally> {
+    let wanted = options.connections();
     let origin = Origin::start()?;
     let answer = Answer::new(200).header("Content-Type", "text/plain");
     origin.route(PATH, answer.body(vec![b'x'; 1 << 10]));
-    println!("resident memory of idle connections, bytes each\n");
-    println!("{:<10} {:>12} {:>8}", "server", "connections", "bytes");
-    let mut tally = Tally::default();
-    for kind in Kind::both().filter(|kind| binary(*kind).is_some()) {
-        let proxy = start(kind, &origin, wanted)?;
-        let (count, mut bytes) = grown(&proxy, wanted)?;
-        if kind == Kind::Nginx {
-            bytes += in_advance(&proxy, &origin, wanted)?;
+    let nginx = match binary(Kind::Nginx) {
+        Some(_) => {
+            let proxy = start(Kind::Nginx, &origin, wanted)?;
+            Some(grown(&proxy, wanted)?.1 + in_advance(&proxy, &origin, wanted)?)
         }
-        println!("{:<10} {count:>12} {bytes:>8.0}", format!("{kind:?}"));
-        tally += match kind == Kind::Nginx || bytes <= BOUND_BYTES {
-            true => Tally::PASS,
-            false => Tally::FAIL,
-        };
-    }
-    Ok(tally)
+        None => None,
+    };
+    let proxy = start(Kind::Millpond, &origin, wanted)?;
+    let (count, millpond) = grown(&proxy, wanted)?;
+    let line = Line {
+        row: format!("memory of {count} idle connections"),
+        unit: "bytes each",
+        nginx,
+        millpond,
+        wanted: Wanted::AtMost(BOUND_BYTES),
+    };
+    Ok(line.print())
 }
 
 fn start(kind: Kind, origin: &Origin, room: usize) -> Result<Proxy> {
-    let conf = CONF.replace("%%ROOM%%", &(room + 200).to_string());
-    Proxy::new(kind, &conf).origin(origin).start()
+    let conf = Conf {
+        room: room + 200,
+        ..Conf::default()
+    };
+    Proxy::new(kind, &conf.text()).origin(origin).start()
 }
 
 /// Opens connections and leaves them idle: how many, and by how many bytes each of those after the
@@ -90,7 +71,7 @@ fn grown(proxy: &Proxy, wanted: usize) -> Result<(usize, f64)> {
         match idle(proxy) {
             Ok(connection) => open.push(connection),
             Err(error) => {
-                println!(
+                eprintln!(
                     "{} connections are as many as can be: {error:#}",
                     open.len()
                 );

@@ -3,19 +3,28 @@
 //! | name | what |
 //! |---|---|
 //! | `table`, or none | hot hits of Millpond against nginx's: `table.rs`, `rows.rs` |
-//! | `all` | `table`, `waiters` and `idle`, one after another |
-//! | `sites` | Millpond against itself, counting by site or not |
-//! | `idle` | memory of idle connections, with nginx beside |
 //! | `misses` | misses that are not stored, against nginx's |
 //! | `waiters` | who asks for what is being fetched, with nginx beside |
+//! | `idle` | memory of idle connections, with nginx beside |
+//! | `all` | these four and bodies that are stored, as one table |
+//! | `sites` | Millpond against itself, counting by site or not |
 //!
+//! The tables are Markdown on the standard output; what is going on is told on the other one.
+//!
+//! - `conf` – the configuration
 //! - `cpu` – CPU time of processes, and their cores
+//! - `line` – a line of the table
 //! - `load` – what drives servers
+//! - `options` – the command line
+//! - `rounds` – rounds in which servers take turns
 
+pub(crate) mod conf;
 pub(crate) mod cpu;
 mod idle;
+pub(crate) mod line;
 pub(crate) mod load;
 mod misses;
+pub(crate) mod options;
 pub(crate) mod rounds;
 mod rows;
 mod sites;
@@ -24,24 +33,42 @@ mod waiters;
 
 use anyhow::Result;
 
+use self::line::Line;
+use self::options::{Name, Options};
+use crate::machine;
+use crate::store_bench::stored;
 use crate::tally::Tally;
+
+/// Bytes stored, as a row of the table of all: nginx's CPU time over Millpond's, at least.
+const STORED_BOUND: f64 = 1.3;
 
 /// Runs the benchmark that the arguments name.
 pub(crate) fn run(args: &[String]) -> Result<Tally> {
-    match args.split_first().map(|(name, rest)| (name.as_str(), rest)) {
-        Some(("sites", rest)) => sites::run(rest),
-        Some(("table", rest)) => table::run(rest),
-        Some(("all", rest)) => {
-            let mut sum = table::run(rest)?;
-            sum += waiters::run(&[])?;
-            sum += idle::run(&[])?;
-            Ok(sum)
-        }
-        Some(("idle", rest)) => idle::run(rest),
-        Some(("misses", rest)) => misses::run(rest),
-        Some(("waiters", rest)) => waiters::run(rest),
-        _ => table::run(args),
+    let options = Options::of_bench(args);
+    if options.name == Name::Sites {
+        return sites::run(&options);
     }
+    let begun = machine::Begun::now()?;
+    println!("{}", Line::heading());
+    let sum = match options.name {
+        Name::Idle => idle::run(&options)?,
+        Name::Misses => misses::run(&options)?,
+        Name::Waiters => waiters::run(&options)?,
+        Name::All => all(&options)?,
+        Name::Table | Name::Sites => table::run(&options)?,
+    };
+    println!("\n({}.)\n", begun.told()?);
+    Ok(sum)
+}
+
+fn all(options: &Options) -> Result<Tally> {
+    let mut sum = table::run(options)?;
+    sum += misses::run(options)?;
+    sum += stored::measured(options, STORED_BOUND)?.print();
+    // The last ones, since the first of them stays on one core.
+    sum += waiters::run(options)?;
+    sum += idle::run(options)?;
+    Ok(sum)
 }
 
 /// Values in rising order.

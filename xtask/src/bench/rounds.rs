@@ -1,10 +1,12 @@
-//! Rounds in which nginx and Millpond take turns, and the ratio that they come to.
+//! Rounds in which nginx and Millpond take turns.
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
+use millpond_testkit::Proxy;
 
-use crate::tally::Tally;
+use super::cpu;
+use super::options::Options;
 
 /// How often, and for how long.
 pub(crate) struct Rounds {
@@ -14,50 +16,37 @@ pub(crate) struct Rounds {
 
 impl Rounds {
     /// As options say: five rounds, each of so many seconds, unless told.
-    pub(crate) fn from_args(args: &[String], mut seconds: u64) -> Result<Self> {
-        let mut count = 5;
-        for pair in args.chunks(2) {
-            match pair {
-                [name, value] if name == "--rounds" => count = value.parse::<usize>()?.max(1),
-                [name, value] if name == "--seconds" => seconds = value.parse::<u64>()?.max(1),
-                _ => bail!("options are --rounds N and --seconds N"),
-            }
+    pub(crate) fn of(options: &Options, seconds: u64) -> Self {
+        Rounds {
+            count: options.rounds(5),
+            time: options.time(seconds),
         }
-        Ok(Rounds {
-            count,
-            time: Duration::from_secs(seconds),
-        })
     }
 
-    /// Runs them, and tells what each cost nginx and Millpond in `unit`, and the median of nginx
-    /// over Millpond for `what`; below `bound` it counts as failed. One round more comes before
-    /// them, which opens connections and fills caches.
+    /// Runs them: what each cost nginx and Millpond. One round more comes before them, which opens
+    /// connections and fills caches.
     pub(crate) fn run(
         &self,
-        (what, unit, bound): (&str, &str, f64),
+        what: &str,
         mut costs: impl FnMut(usize) -> Result<(f64, f64)>,
-    ) -> Result<Tally> {
-        let mut ratios = Vec::new();
+    ) -> Result<Vec<(f64, f64)>> {
+        let mut rounds = Vec::new();
         for round in 0..=self.count {
             let (nginx, millpond) = costs(round)?;
-            println!("round {round}: nginx {nginx:.1}, millpond {millpond:.1} {unit}");
+            eprintln!("{what}, round {round}: nginx {nginx:.1}, Millpond {millpond:.1}");
             if round > 0 {
-                ratios.push(nginx / millpond);
+                rounds.push((nginx, millpond));
             }
         }
-        ratios.sort_by(f64::total_cmp);
-        let ratio = ratios[ratios.len() / 2];
-        println!(
-            "CPU for {what}: nginx over millpond {ratio:.2} (median of {} rounds of {:?}, {:.2} to \
-             {:.2}; at least {bound})",
-            self.count,
-            self.time,
-            ratios[0],
-            ratios[ratios.len() - 1]
-        );
-        Ok(match ratio >= bound {
-            true => Tally::PASS,
-            false => Tally::FAIL,
-        })
+        Ok(rounds)
     }
+}
+
+/// What is done, and the CPU time that the server spent on it on its own core.
+pub(crate) fn spent<T>(proxy: &Proxy, drive: impl FnOnce() -> Result<T>) -> Result<(T, Duration)> {
+    let pid = proxy.pid().context("the server is not running")?;
+    cpu::pin(pid, cpu::SERVER_CORE)?;
+    let before = cpu::spent(pid)?;
+    let done = drive()?;
+    Ok((done, cpu::spent(pid)? - before))
 }

@@ -1,5 +1,7 @@
 //! The rows of the table: what is asked for, on which configuration, and the least ratio.
 
+use super::conf::Conf;
+
 /// A configuration that both servers run: lines that differ from row to row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Setup {
@@ -24,7 +26,7 @@ impl Setup {
 
     /// The configuration, for the test kit.
     pub(super) fn conf(self) -> String {
-        let lines = match self {
+        let http = match self {
             Setup::Plain => "access_log off; sendfile on;",
             Setup::OpenFiles => {
                 "access_log off; sendfile on; open_file_cache max=10000 inactive=1h; \
@@ -33,32 +35,13 @@ impl Setup {
             Setup::Logged => "access_log %%DIR%%/access.log; sendfile on;",
             Setup::NoSendfile => "access_log off; sendfile off;",
         };
-        CONF.replace("%%LINES%%", lines)
+        let conf = Conf {
+            http,
+            ..Conf::default()
+        };
+        conf.text()
     }
 }
-
-const CONF: &str = r"
-%%GLOBALS%%
-worker_processes 1;
-events { worker_connections 4096; }
-http {
-    %%HTTP%%
-    %%LINES%%
-    tcp_nopush on;
-    keepalive_timeout 600s;
-    keepalive_requests 1000000000;
-    proxy_cache_path %%DIR%%/cache levels=1:2 keys_zone=bench:32m max_size=2g inactive=1h;
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location / {
-            proxy_pass http://%%ORIGIN%%;
-            proxy_cache bench;
-            proxy_cache_valid 200 1h;
-            add_header X-Cache-Status $upstream_cache_status;
-        }
-    }
-}
-";
 
 /// What clients ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,35 +99,45 @@ const fn with(name: &'static str, field: &'static str) -> Row {
 /// All rows of hits. Large bodies have few connections, so that a short run on a busy machine ends
 /// enough of them.
 pub(super) const ROWS: &[Row] = &[
-    whole("1 KiB, 64 connections", Setup::Plain, (KIB, 64), 2.2),
-    whole("1 KiB, 1000 connections", Setup::Plain, (KIB, 1000), 2.8),
+    whole("hit, 1 KiB, 64 connections", Setup::Plain, (KIB, 64), 2.2),
+    whole(
+        "hit, 1 KiB, 1000 connections",
+        Setup::Plain,
+        (KIB, 1000),
+        2.8,
+    ),
     Row {
-        name: "1 KiB of 100,000 objects, Zipf",
+        name: "hit, 1 KiB of 100,000 objects, Zipf",
         setup: Setup::Plain,
         asked: Asked::Zipf { objects: 100_000 },
         body_bytes: KIB,
         connections: 64,
         bound: 2.2,
     },
-    whole("64 KiB", Setup::Plain, (64 * KIB, 64), 1.3),
-    whole("10 MiB", Setup::Plain, (10 * MIB, 8), 1.0),
+    whole("hit, 64 KiB", Setup::Plain, (64 * KIB, 64), 1.3),
+    whole("hit, 10 MiB", Setup::Plain, (10 * MIB, 8), 1.0),
     with("304 of 10 MiB", "If-None-Match: \"g-0\""),
     with("10 bytes of 10 MiB", "Range: bytes=5000000-5000009"),
     whole(
-        "1 KiB, 64 connections, open_file_cache",
+        "hit, 1 KiB, 64 connections, `open_file_cache`",
         Setup::OpenFiles,
         (KIB, 64),
         1.7,
     ),
     whole(
-        "1 KiB, 1000 connections, open_file_cache",
+        "hit, 1 KiB, 1000 connections, `open_file_cache`",
         Setup::OpenFiles,
         (KIB, 1000),
         1.9,
     ),
-    whole("1 KiB, access_log", Setup::Logged, (KIB, 64), 2.2),
     whole(
-        "10 MiB, sendfile off",
+        "hit, 1 KiB, `access_log` in the default format",
+        Setup::Logged,
+        (KIB, 64),
+        2.2,
+    ),
+    whole(
+        "hit, 10 MiB, `sendfile off`",
         Setup::NoSendfile,
         (10 * MIB, 8),
         1.2,

@@ -14,10 +14,12 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use millpond_testkit::{Answer, Kind, Origin, Proxy};
 
-use super::{cpu, load, sorted};
+use super::options::Options;
+use super::rounds::spent;
+use super::{load, sorted};
 use crate::tally::Tally;
 
 const HTTP: &str = r"
@@ -99,19 +101,8 @@ fn host(number: usize) -> String {
 }
 
 /// Measures both rows; one above the bound counts as failed.
-pub(super) fn run(args: &[String]) -> Result<Tally> {
-    let (mut rounds, mut seconds) = (11, 2);
-    let mut rest = args.iter();
-    while let Some(arg) = rest.next() {
-        let value = rest
-            .next()
-            .with_context(|| format!("{arg} needs a value"))?;
-        match arg.as_str() {
-            "--rounds" => rounds = value.parse::<usize>()?.max(1),
-            "--seconds" => seconds = value.parse::<u64>()?.max(1),
-            other => bail!("unknown option {other}"),
-        }
-    }
+pub(super) fn run(options: &Options) -> Result<Tally> {
+    let (rounds, time) = (options.rounds(11), options.time(2));
     let origin = Origin::start()?;
     let answer = Answer::new(200).header("Content-Type", "text/plain");
     origin.route(PATH, answer.body(vec![b'x'; 1 << 10]));
@@ -128,7 +119,6 @@ pub(super) fn run(args: &[String]) -> Result<Tally> {
             proxy.origin(&origin).start()
         };
         let (without, with) = (start(Counting::Off)?, start(Counting::On)?);
-        let time = Duration::from_secs(seconds);
         let costs = measure((&without, &with), &script, (rounds, time))?;
         let ratios = sorted(costs.iter().map(|(without, with)| with / without));
         let middle = ratios.len() / 2;
@@ -160,11 +150,8 @@ fn measure(
         load::run_script(proxy, script, CONNECTIONS, Duration::from_secs(1))?;
     }
     let cost = |proxy: &Proxy| -> Result<f64> {
-        let pid = proxy.pid().context("the server is not running")?;
-        cpu::pin(pid, cpu::SERVER_CORE)?;
-        let before = cpu::spent(pid)?;
-        let requests = load::run_script(proxy, script, CONNECTIONS, time)?;
-        let spent = cpu::spent(pid)? - before;
+        let drive = || load::run_script(proxy, script, CONNECTIONS, time);
+        let (requests, spent) = spent(proxy, drive)?;
         Ok(spent.as_secs_f64() * 1e6 / requests as f64)
     };
     let mut costs = Vec::new();

@@ -11,23 +11,17 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use millpond_gauge::origin::{Origin, OriginConf};
 use millpond_gauge::resource::Resource;
 use millpond_testkit::{Client, Kind, Proxy};
 
+use super::line::{Line, Wanted, ratios};
+use super::load;
+use super::options::Options;
+use super::rounds::spent;
 use super::rows::{Asked, ROWS, Row, Setup};
-use super::{cpu, load, sorted};
 use crate::tally::Tally;
-
-/// Options of the task.
-struct Options {
-    rounds: usize,
-    time: Duration,
-    only: Option<String>,
-    /// Whether the gauge is asked, too.
-    has_witness: bool,
-}
 
 /// The two servers on one configuration.
 struct Pair {
@@ -35,19 +29,12 @@ struct Pair {
     millpond: Proxy,
 }
 
-/// Runs the table; a row below its bound counts as failed.
-pub(super) fn run(args: &[String]) -> Result<Tally> {
-    let options = options(args)?;
-    println!(
-        "hot hits, CPU µs a request, wrk (median of {} rounds of {:?})\n",
-        options.rounds, options.time
-    );
-    println!("| row | nginx | Millpond | ratio | rounds | by gauge | at least | met |");
-    println!("|---|---|---|---|---|---|---|---|");
+/// Measures the rows; one below its bound counts as failed.
+pub(super) fn run(options: &Options) -> Result<Tally> {
     let mut tally = Tally::default();
     for setup in Setup::ALL {
         let wanted = |row: &&Row| {
-            let only = options.only.as_deref();
+            let only = options.row.as_deref();
             row.setup == setup && only.is_none_or(|only| row.name.contains(only))
         };
         let rows: Vec<&Row> = ROWS.iter().filter(wanted).collect();
@@ -66,41 +53,14 @@ pub(super) fn run(args: &[String]) -> Result<Tally> {
             millpond: start(Kind::Millpond)?,
         };
         for row in rows {
-            let is_met = measure(row, &pair, &options)?;
-            tally += if is_met { Tally::PASS } else { Tally::FAIL };
+            tally += measure(row, &pair, options)?.print();
         }
     }
     Ok(tally)
 }
 
-fn options(args: &[String]) -> Result<Options> {
-    let mut options = Options {
-        rounds: 5,
-        time: Duration::from_secs(2),
-        only: None,
-        has_witness: true,
-    };
-    let mut rest = args.iter();
-    while let Some(arg) = rest.next() {
-        if arg == "--wrk-alone" {
-            options.has_witness = false;
-            continue;
-        }
-        let value = rest
-            .next()
-            .with_context(|| format!("{arg} needs a value"))?;
-        match arg.as_str() {
-            "--rounds" => options.rounds = value.parse::<usize>()?.max(1),
-            "--seconds" => options.time = Duration::from_secs(value.parse::<u64>()?.max(1)),
-            "--row" => options.only = Some(value.clone()),
-            other => bail!("unknown option {other}"),
-        }
-    }
-    Ok(options)
-}
-
-/// Measures a row and prints it; whether its bound is met.
-fn measure(row: &Row, pair: &Pair, options: &Options) -> Result<bool> {
+/// Measures a row.
+fn measure(row: &Row, pair: &Pair, options: &Options) -> Result<Line> {
     let script = script(row)?;
     let by_wrk = |proxy: &Proxy, time: Duration| match &script {
         Some(script) => load::run_script(proxy, script, row.connections, time),
@@ -111,35 +71,19 @@ fn measure(row: &Row, pair: &Pair, options: &Options) -> Result<bool> {
         by_wrk(proxy, Duration::from_secs(1))?;
     }
     let costs = rounds(pair, options, &by_wrk)?;
-    let witness = match row.asked {
-        Asked::Whole if options.has_witness => {
-            let by_gauge =
-                |proxy: &Proxy, time| load::run_gauge(proxy, row.body_bytes, row.connections, time);
-            Some(ratios(&rounds(pair, options, &by_gauge)?))
-        }
-        _ => None,
-    };
+    let mut line = Line::of_rounds(row.name, "µs", row.bound, &costs);
+    if row.asked == Asked::Whole
+        && !options.wrk_alone
+        && let Wanted::AtLeast { by_gauge, .. } = &mut line.wanted
+    {
+        let drive =
+            |proxy: &Proxy, time| load::run_gauge(proxy, row.body_bytes, row.connections, time);
+        *by_gauge = Some(ratios(&rounds(pair, options, &drive)?));
+    }
     if let Some(script) = script {
         std::fs::remove_file(script)?;
     }
-    let ratios = ratios(&costs);
-    let middle = ratios[ratios.len() / 2];
-    let is_met = middle >= row.bound;
-    println!(
-        "| {} | {:.2} | {:.2} | {middle:.2} | {:.2} to {:.2} | {} | {} | {} |",
-        row.name,
-        median(costs.iter().map(|pair| pair.0)),
-        median(costs.iter().map(|pair| pair.1)),
-        ratios[0],
-        ratios[ratios.len() - 1],
-        witness.map_or("-".to_owned(), |ratios| format!(
-            "{:.2}",
-            ratios[ratios.len() / 2]
-        )),
-        row.bound,
-        if is_met { "yes" } else { "no" },
-    );
-    Ok(is_met)
+    Ok(line)
 }
 
 /// A load: how many requests were answered in a time.
@@ -148,8 +92,8 @@ type Drive<'a> = &'a dyn Fn(&Proxy, Duration) -> Result<u64>;
 /// CPU microseconds a request, nginx's and Millpond's, round by round.
 fn rounds(pair: &Pair, options: &Options, drive: Drive<'_>) -> Result<Vec<(f64, f64)>> {
     let mut rounds = Vec::new();
-    for round in 0..options.rounds {
-        let cost = |proxy| cost(proxy, options.time, drive);
+    for round in 0..options.rounds(5) {
+        let cost = |proxy| cost(proxy, options.time(2), drive);
         // Who begins has the warmer machine.
         rounds.push(match round % 2 {
             0 => (cost(&pair.nginx)?, cost(&pair.millpond)?),
@@ -164,21 +108,8 @@ fn rounds(pair: &Pair, options: &Options, drive: Drive<'_>) -> Result<Vec<(f64, 
 
 /// CPU microseconds of the server for a request.
 fn cost(proxy: &Proxy, time: Duration, drive: Drive<'_>) -> Result<f64> {
-    let pid = proxy.pid().context("the server is not running")?;
-    cpu::pin(pid, cpu::SERVER_CORE)?;
-    let before = cpu::spent(pid)?;
-    let requests = drive(proxy, time)?;
-    let spent = cpu::spent(pid)? - before;
+    let (requests, spent) = spent(proxy, || drive(proxy, time))?;
     Ok(spent.as_secs_f64() * 1e6 / requests as f64)
-}
-
-fn ratios(rounds: &[(f64, f64)]) -> Vec<f64> {
-    sorted(rounds.iter().map(|(nginx, millpond)| nginx / millpond))
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let values = sorted(values);
-    values[values.len() / 2]
 }
 
 /// The body of a row that has one.

@@ -13,28 +13,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use millpond_testkit::{Answer, Kind, Origin, Proxy, binary};
 
+use super::conf::Conf;
+use super::line::{Line, Wanted};
+use super::options::Options;
 use super::{cpu, sorted};
 use crate::tally::Tally;
-
-const CONF: &str = r"
-%%GLOBALS%%
-worker_processes 1;
-events { worker_connections 4096; }
-http {
-    %%HTTP%%
-    access_log off;
-    proxy_cache_path %%DIR%%/cache keys_zone=bench:10m max_size=1g inactive=1h;
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location / {
-            proxy_pass http://%%ORIGIN%%;
-            proxy_cache bench;
-            proxy_cache_valid 200 1h;
-            proxy_cache_lock on;
-        }
-    }
-}
-";
 
 /// How long the origin thinks.
 const THINKS: Duration = Duration::from_millis(100);
@@ -44,56 +27,70 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Clients at once, and how many milliseconds behind the first the 99th of 100 may be.
 const ROWS: [(usize, f64); 2] = [(10, 2.0), (200, 10.0)];
 
-/// Measures both rows with both servers; Millpond above a bound counts as failed.
-pub(super) fn run(args: &[String]) -> Result<Tally> {
-    let rounds = match args {
-        [] => 10,
-        [flag, value] if flag == "--rounds" => value.parse::<usize>()?.max(1),
-        [other, ..] => bail!("unknown option {other}"),
-    };
+/// Measures both rows with both servers; Millpond above a bound counts as failed, and so does a
+/// second request to the origin.
+pub(super) fn run(options: &Options) -> Result<Tally> {
     // The clients' thread is never idle, and is not to take the server's core.
     cpu::pin(std::process::id(), cpu::CLIENT_CORE)?;
     let origin = Origin::start()?;
     origin.route("/*", Answer::new(200).body("hello\n").delay_head(THINKS));
-    println!("first byte behind the first client's, ms ({rounds} rounds)\n");
-    println!(
-        "{:<10} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9}",
-        "server", "clients", "p50", "p99", "max", "bound", "to origin"
-    );
+    let conf = Conf {
+        location: "proxy_cache_lock on;",
+        ..Conf::default()
+    };
+    let start = |kind| -> Result<Proxy> {
+        let proxy = Proxy::new(kind, &conf.text()).origin(&origin).start()?;
+        let pid = proxy.pid().context("the server is not running")?;
+        cpu::pin(pid, cpu::SERVER_CORE)?;
+        Ok(proxy)
+    };
+    let nginx = binary(Kind::Nginx)
+        .map(|_| start(Kind::Nginx))
+        .transpose()?;
+    let millpond = start(Kind::Millpond)?;
     let mut tally = Tally::default();
-    for kind in Kind::both().filter(|kind| binary(*kind).is_some()) {
-        let proxy = Proxy::new(kind, CONF).origin(&origin).start()?;
-        cpu::pin(
-            proxy.pid().context("the server is not running")?,
-            cpu::SERVER_CORE,
-        )?;
-        for (clients, bound) in ROWS {
-            let before = origin.requests().len();
-            let mut behind = Vec::new();
-            for round in 0..rounds {
-                behind.extend(ask_at_once(
-                    &proxy,
-                    clients,
-                    &format!("/{clients}/{round}"),
-                )?);
-            }
-            let asked = (origin.requests().len() - before) as f64 / rounds as f64;
-            let behind = sorted(behind.into_iter());
-            let at = |share: f64| behind[((behind.len() - 1) as f64 * share).round() as usize];
-            println!(
-                "{:<10} {clients:>8} {:>8.2} {:>8.2} {:>8.2} {bound:>8.2} {asked:>9.1}",
-                format!("{kind:?}"),
-                at(0.5),
-                at(0.99),
-                at(1.0)
-            );
-            tally += match kind == Kind::Nginx || (at(0.99) < bound && asked == 1.0) {
-                true => Tally::PASS,
-                false => Tally::FAIL,
-            };
+    for (clients, bound) in ROWS {
+        let measured = |proxy| measured(proxy, &origin, (clients, options.rounds(10)));
+        let (millpond, asked) = measured(&millpond)?;
+        let line = Line {
+            row: format!("{clients} waiters: first byte behind the leader's, 99 %"),
+            unit: "ms",
+            nginx: nginx.as_ref().map(measured).transpose()?.map(|it| it.0),
+            millpond,
+            wanted: Wanted::AtMost(bound),
+        };
+        tally += line.print();
+        if asked != 1.0 {
+            eprintln!("the origin was asked {asked:.1} times in each round");
+            tally += Tally::FAIL;
         }
     }
     Ok(tally)
+}
+
+/// Milliseconds that 99 of 100 waiters come behind the first at the most, and requests to the
+/// origin in a round.
+fn measured(
+    proxy: &Proxy,
+    origin: &Origin,
+    (clients, rounds): (usize, usize),
+) -> Result<(f64, f64)> {
+    origin.forget_requests();
+    let mut behind = Vec::new();
+    for round in 0..rounds {
+        let path = format!("/{:?}/{clients}/{round}", proxy.kind());
+        behind.extend(ask_at_once(proxy, clients, &path)?);
+    }
+    let asked = origin.requests().len() as f64 / rounds as f64;
+    let behind = sorted(behind.into_iter());
+    let at = |share: f64| behind[((behind.len() - 1) as f64 * share).round() as usize];
+    eprintln!(
+        "{:?}, {clients} clients: {:.2} ms in the middle, {:.2} at the most",
+        proxy.kind(),
+        at(0.5),
+        at(1.0)
+    );
+    Ok((at(0.99), asked))
 }
 
 /// One round: milliseconds from the first client's first byte to each of the others'.

@@ -26,6 +26,7 @@ use millpond_gauge::Comparison;
 use millpond_gauge::plan::{Case, Plan};
 use millpond_testkit::{Kind, binary};
 
+use crate::machine;
 use crate::packages;
 use crate::tally::Tally;
 use crate::workspace;
@@ -86,6 +87,7 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
         nginx: binary(Kind::Nginx).map(|path| command(&path)),
         millpond: command(&release_binary()?),
     };
+    let begun = machine::Begun::now()?;
     let mut sum = Tally::default();
     let mut experiments = Vec::new();
     for name in names {
@@ -96,7 +98,7 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
     }
     if is_whole {
         let path = workspace::root().join("docs").join("seeds.md");
-        std::fs::write(&path, page::page(&experiments)?)?;
+        std::fs::write(&path, page::page(&experiments, &begun.told()?))?;
     }
     Ok(sum)
 }

@@ -1,10 +1,6 @@
 //! The document: each experiment with its source's figures beside ours.
 
 use std::fmt::Write as _;
-use std::process::Command;
-
-use anyhow::{Context, Result};
-use millpond_testkit::{Kind, binary};
 
 use super::{Experiment, Row};
 
@@ -14,34 +10,17 @@ const SIDES: [(&str, &str); 2] = [("a", "nginx"), ("b", "Millpond")];
 const BEGINNING: &str = include_str!("beginning.md");
 
 /// The whole document.
-pub(super) fn page(experiments: &[Experiment]) -> Result<String> {
-    let mut out = format!("{BEGINNING}\n{}", machine()?);
+pub(super) fn page(experiments: &[Experiment], machine: &str) -> String {
+    let mut out = format!(
+        "{BEGINNING}\nMeasured on a virtual machine over loopback, one worker each ({machine}).\n\
+         Servers, origin and clients share the cores with whatever else runs, so times are to be\n\
+         compared within a table only.\n"
+    );
     for experiment in experiments {
         out += "\n";
         out += &section(experiment);
     }
-    Ok(out)
-}
-
-/// What it was measured on.
-fn machine() -> Result<String> {
-    let load = std::fs::read_to_string("/proc/loadavg")?;
-    let load = load.split(' ').next().unwrap_or_default();
-    let cores = std::thread::available_parallelism()?;
-    let nginx = match binary(Kind::Nginx) {
-        None => "none was installed".to_owned(),
-        Some(path) => {
-            let said = Command::new(path).arg("-v").output();
-            let said = said.context("nginx does not run")?.stderr;
-            let said = String::from_utf8_lossy(&said);
-            said.trim().trim_start_matches("nginx version: ").to_owned()
-        }
-    };
-    Ok(format!(
-        "Measured on a virtual machine with {cores} cores over loopback, one worker each; nginx: \
-         {nginx}. Servers,\norigin and clients share the cores with whatever else runs (load at \
-         the end: {load}), so times are to be\ncompared within a table only.\n",
-    ))
+    out
 }
 
 /// One experiment.

@@ -24,7 +24,7 @@ const CONF: &str = r"
             proxy_set_header Connection '';
             proxy_cache small;
             proxy_cache_valid 200 1h;
-            add_header X-Cache $upstream_cache_status;
+            add_header X-Cache-Status $upstream_cache_status;
         }
     }
 ";

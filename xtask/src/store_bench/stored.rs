@@ -9,39 +9,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use millpond_testkit::{Answer, Client, Kind, Origin, Proxy};
 
-use crate::bench::rounds::Rounds;
-use crate::bench::{cpu, load};
+use crate::bench::conf::Conf;
+use crate::bench::line::Line;
+use crate::bench::load;
+use crate::bench::options::Options;
+use crate::bench::rounds::{Rounds, spent};
 use crate::tally::Tally;
-
-const CONF: &str = r"
-%%GLOBALS%%
-worker_processes 1;
-events { worker_connections 4096; }
-http {
-    %%HTTP%%
-    access_log off;
-    sendfile on;
-    tcp_nopush on;
-    keepalive_timeout 600s;
-    keepalive_requests 1000000000;
-    proxy_cache_path %%DIR%%/cache levels=1:2 keys_zone=bench:10m max_size=1g inactive=1h
-                     use_temp_path=off;
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location / {
-            proxy_pass http://%%ORIGIN%%;
-            proxy_http_version 1.1;
-            proxy_set_header Connection '';
-            proxy_cache bench;
-            proxy_cache_valid 200 1h;
-            add_header X-Cache $upstream_cache_status;
-        }
-    }
-}
-";
 
 const CONNECTIONS: u32 = 8;
 const BODY: usize = 1 << 20;
@@ -50,33 +26,43 @@ const SAMPLE: u64 = 40;
 /// The newest bodies, which fit the zone however many of a round are stored.
 const NEWEST: u64 = 800;
 
-/// Milliseconds of CPU for a stored gibibyte, of nginx and of Millpond: their ratio is at least 1.
+/// nginx's CPU time over Millpond's, at least.
+const BOUND: f64 = 1.0;
+
+/// Measures it, and prints a table with one line.
 pub(crate) fn run(args: &[String]) -> Result<Tally> {
-    let rounds = Rounds::from_args(args, 3)?;
+    let line = measured(&Options::of(args)?, BOUND)?;
+    println!("{}", Line::heading());
+    Ok(line.print())
+}
+
+/// The line of a table: milliseconds of CPU for a stored gibibyte.
+pub(crate) fn measured(options: &Options, bound: f64) -> Result<Line> {
+    let rounds = Rounds::of(options, 3);
     let origin = Origin::start()?;
     let answer = Answer::new(200).header("Content-Type", "video/mp4");
     origin.route("/*", answer.body(vec![b'x'; BODY]));
-    let nginx = Proxy::new(Kind::Nginx, CONF).origin(&origin).start()?;
-    let millpond = Proxy::new(Kind::Millpond, CONF).origin(&origin).start()?;
-    rounds.run(("a stored GiB", "ms/GiB", 1.0), |round| {
+    let conf = Conf::default().text();
+    let start = |kind| Proxy::new(kind, &conf).origin(&origin).start();
+    let (nginx, millpond) = (start(Kind::Nginx)?, start(Kind::Millpond)?);
+    let costs = rounds.run("a stored GiB", |round| {
         let theirs = cost(&nginx, round, rounds.time)?;
         let ours = cost(&millpond, round, rounds.time)?;
         origin.forget_requests();
         Ok((theirs, ours))
-    })
+    })?;
+    let row = "miss, 1 MiB, stored";
+    Ok(Line::of_rounds(row, "ms a GiB", bound, &costs))
 }
 
 /// Milliseconds of the server for a gibibyte.
 fn cost(proxy: &Proxy, round: usize, time: Duration) -> Result<f64> {
-    let pid = proxy.pid().context("the server is not running")?;
-    cpu::pin(pid, cpu::SERVER_CORE)?;
     let script = unique_paths(round)?;
-    let before = cpu::spent(pid)?;
-    let bodies = load::run_script(proxy, &script, CONNECTIONS, time)?;
-    let spent = cpu::spent(pid)? - before;
+    let drive = || load::run_script(proxy, &script, CONNECTIONS, time);
+    let (bodies, spent) = spent(proxy, drive)?;
     std::fs::remove_file(script)?;
     let share = share_of_hits(proxy, round, bodies)?;
-    println!(
+    eprintln!(
         "  {:?}: {bodies} bodies, {:.0} % stored",
         proxy.kind(),
         share * 100.0
@@ -94,7 +80,7 @@ pub(crate) fn share_of_hits(proxy: &Proxy, round: usize, bodies: u64) -> Result<
     let (mut hits, mut asked) = (0, 0);
     for number in newest {
         let response = client.get(&format!("/{round}/{number}"))?;
-        hits += u64::from(response.header("X-Cache") == Some("HIT"));
+        hits += u64::from(response.header("X-Cache-Status") == Some("HIT"));
         asked += 1;
     }
     ensure!(hits > 0, "nothing was stored");

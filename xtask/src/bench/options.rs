@@ -1,0 +1,77 @@
+//! Options of `cargo xtask bench`, and of benchmarks of the store that drive the binary.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Parser, ValueEnum};
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Name {
+    /// Hot hits.
+    Table,
+    /// Everything that has nginx beside it.
+    All,
+    /// Counting by site.
+    Sites,
+    /// Memory of idle connections.
+    Idle,
+    /// Misses that are not stored.
+    Misses,
+    /// Who asks for what is being fetched.
+    Waiters,
+}
+
+/// `cargo xtask bench [NAME] [OPTION...]`; a benchmark takes what it has a use for.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask bench", disable_version_flag = true)]
+pub(crate) struct Options {
+    /// What is measured.
+    #[arg(value_enum, default_value = "table")]
+    pub(crate) name: Name,
+    /// How often, in turn.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
+    /// Seconds of a round.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: Option<u64>,
+    /// Only rows of hits whose name has this in it.
+    #[arg(long)]
+    pub(crate) row: Option<String>,
+    /// The gauge is not asked for a second opinion.
+    #[arg(long)]
+    pub(crate) wrk_alone: bool,
+    /// Idle connections.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..))]
+    connections: u32,
+}
+
+impl Options {
+    /// Those of `cargo xtask bench`; wrong ones are told, and the program ends.
+    pub(crate) fn of_bench(args: &[String]) -> Self {
+        let words = std::iter::once("bench").chain(args.iter().map(String::as_str));
+        Options::parse_from(words)
+    }
+
+    /// Those of another task, which has no name behind it.
+    pub(crate) fn of(args: &[String]) -> Result<Self> {
+        let words = ["bench", "all"].into_iter();
+        let words = words.chain(args.iter().map(String::as_str));
+        Ok(Options::try_parse_from(words)?)
+    }
+
+    /// How often, where a benchmark usually takes so many rounds.
+    pub(crate) fn rounds(&self, usual: u32) -> usize {
+        self.rounds.unwrap_or(usual) as usize
+    }
+
+    /// How long a round takes, where a benchmark usually takes so many seconds.
+    pub(crate) fn time(&self, usual: u64) -> Duration {
+        Duration::from_secs(self.seconds.unwrap_or(usual))
+    }
+
+    /// Idle connections.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections as usize
+    }
+}
