@@ -319,6 +319,52 @@ fn a_zone_that_is_too_small_counts_what_is_left() -> Result<()> {
     bench.proxy.quit()
 }
 
+/// Slices go with their entries: with those that are evicted or replaced, over restarts and crashes.
+#[test]
+fn no_slice_counts_whose_entry_is_gone() -> Result<()> {
+    let mut bench = Bench::start("max_size=4m inactive=1d")?;
+    let mut dice = Dice(7);
+    let mut watch = |bench: &Bench, videos: std::ops::Range<u64>| -> Result<()> {
+        let client = Client::new(bench.proxy.port());
+        for number in videos {
+            let start = dice.roll(VIDEO - 1);
+            let end = (start + dice.roll(40_000)).min(VIDEO - 1);
+            let request = Request::get(&format!("/video/{number}"))
+                .host(&format!("site{}.example", number % 3))
+                .header("Range", &format!("bytes={start}-{end}"));
+            // One that had begun when the version changed is cut off.
+            let _ = client.send(&request);
+        }
+        Ok(())
+    };
+    watch(&bench, 0..200)?;
+    let held = bench.settle_held()?;
+    ensure!(held.values().all(|it| it.body_bytes > 0) && held.len() == 3);
+    let evicted: u64 = bench
+        .sites()?
+        .values()
+        .map(|it| it.removed["evicted"])
+        .sum();
+    ensure!(evicted > 20, "{evicted}");
+    // Another version: parts of entries are asked for that are not held.
+    let video = Answer::new(200)
+        .offset_body(VIDEO, 3)
+        .etag("\"w\"")
+        .ranges(Ranges::Supported);
+    bench.origin.route("/video/*", video);
+    watch(&bench, 180..200)?;
+    watch(&bench, 180..200)?;
+    bench.settle_held()?;
+    bench.proxy.quit()?;
+    bench.proxy.restart()?;
+    bench.settle_held()?;
+    watch(&bench, 200..300)?;
+    bench.proxy.kill9()?;
+    bench.proxy.restart()?;
+    bench.settle_held()?;
+    bench.proxy.quit()
+}
+
 /// What a client got of a site.
 fn ask(bench: &Bench, seed: u64, (requests, sites): (u64, u64)) -> Result<BySite<Bill>> {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);

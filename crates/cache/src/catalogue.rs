@@ -250,7 +250,7 @@ impl CacheZone {
     }
 
     fn held_slices(&self, set: SliceSet) -> impl Iterator<Item = Range<u64>> {
-        let count = set.total.div_ceil(set.size.max(1));
+        let count = set.count();
         let is_held = move |index: &u64| self.store.peek(&set.key(*index));
         (0..count).filter(is_held).map(move |index| set.span(index))
     }

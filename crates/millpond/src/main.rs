@@ -24,6 +24,7 @@ mod daemon;
 mod demo;
 mod explain;
 mod identity;
+mod options;
 mod pid;
 mod start;
 mod terminal;

@@ -77,7 +77,7 @@ impl Shard {
 
     /// Takes an entry out.
     pub(crate) fn remove(&mut self, key: &Key, why: Leave) -> Option<Slot> {
-        self.flights.remove(key);
+        let flight = self.flights.remove(key);
         self.memory.remove(key);
         let removed = match self.is_loading {
             // INVARIANT 4.
@@ -86,17 +86,19 @@ impl Shard {
         };
         if let Some(slot) = &removed {
             self.holdings.left(slot, why);
+            self.holdings.gone.note(slot, flight.as_ref(), why);
         }
         removed
     }
 
     /// Puts an entry in, in place of whatever had its key, which leaves as `why` says.
     pub(crate) fn insert(&mut self, slot: Slot, why: Leave) {
-        self.flights.remove(&slot.key);
+        let flight = self.flights.remove(&slot.key);
         self.memory.remove(&slot.key);
         self.oldest_used = self.oldest_used.min(slot.used);
         if let Some(replaced) = self.table.insert(slot) {
             self.holdings.left(&replaced, why);
+            self.holdings.gone.note(&replaced, flight.as_ref(), why);
         }
         self.holdings.came(&slot);
     }

@@ -21,6 +21,7 @@
 //! - `review` – looking at every head, to remove or change it
 //! - `inspect` – looking at every entry, to tell what there is
 //! - `verify` – comparing everything with its checksums
+//! - `gone` – which entries left whose parts may be there
 //! - `site` – whose entries are, and what each site holds
 //! - `lend` – letting another process have the directory, and other limits while it is open
 //! - `disk` – formats, segments, queue and files
@@ -39,6 +40,7 @@ mod fill;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzz;
+mod gone;
 mod health;
 mod history;
 mod index;
@@ -72,6 +74,7 @@ pub use disk::sim::{Fault, SimIo};
 pub use disk::still::Touch;
 pub use entry::{Entry, Reading, Region};
 pub use fill::{View, ViewState, Written};
+pub use gone::Gone;
 pub use inspect::{Checked, Glance, Looked, Record};
 pub use journal::{Journal, JournalError};
 pub use key::Key;

@@ -405,6 +405,9 @@ impl Inner {
         self.disk.has_legacy.store(is_much, Ordering::Release);
         self.loading
             .begin(self.clock.now(), superblock.shutdown == Shutdown::Unclean);
+        if superblock.shutdown == Shutdown::Unclean {
+            self.index.holdings().gone.note_unknown();
+        }
         self.expect_rows();
         match opening.how.start {
             // INVARIANT 4.

@@ -11,6 +11,7 @@
 //!
 //! It does not sync: see [`Volume::sync`].
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -19,7 +20,7 @@ use crate::disk::format::{RECORD_HEADER, ROW, Row, aligned};
 use crate::disk::reader::ReadError;
 use crate::disk::segment::Place;
 use crate::entry::Stored;
-use crate::index::Slot;
+use crate::index::{Index, Slot};
 use crate::key::Key;
 use crate::lock::{lock, read, write};
 use crate::remove::tombstone_row;
@@ -152,6 +153,30 @@ impl Volume {
             _ => inner.pin(stored),
         };
         entry.is_some_and(|entry| self.replace_head(&entry, head).is_ok())
+    }
+}
+
+impl Volume {
+    /// Removes entries, many with one record where that can be; how many were there.
+    pub(crate) fn remove_all(&self, keys: &mut dyn Iterator<Item = Key>) -> u64 {
+        let inner = &self.inner;
+        let mut by_shard = BTreeMap::<usize, Vec<(Key, Place)>>::new();
+        for key in keys {
+            if let Some(slot) = inner.index.get(&key) {
+                let shard = by_shard.entry(Index::position(&key)).or_default();
+                shard.push((key, slot.place()));
+            }
+        }
+        let mut removed = Reviewed::default();
+        let mut others = Vec::new();
+        for (position, mut doomed) in by_shard {
+            let doomed = (&mut doomed, Leave::Removed);
+            inner.bury(position, doomed, (&mut others, &mut removed));
+        }
+        for key in &others {
+            removed.removed += u64::from(self.remove(key, Leave::Removed));
+        }
+        removed.removed
     }
 }
 

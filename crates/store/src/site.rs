@@ -26,6 +26,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use bytes::Bytes;
 use hashbrown::HashMap;
 
+use crate::gone::GoneHeads;
 use crate::index::Slot;
 use crate::lock::lock;
 
@@ -347,6 +348,8 @@ fn sum_of(slot: &Slot) -> Sum {
 #[derive(Debug)]
 pub(crate) struct Holdings {
     book: Arc<SiteBook>,
+    /// Entries that left and may have slices.
+    pub(crate) gone: GoneHeads,
     rows: Box<[OnceLock<Box<[AtomicU64; 4]>>]>,
 }
 
@@ -355,6 +358,7 @@ impl Holdings {
     pub(crate) fn new(book: Arc<SiteBook>) -> Self {
         Self {
             book,
+            gone: GoneHeads::default(),
             rows: (0..SITES_MAX).map(|_| OnceLock::new()).collect(),
         }
     }
@@ -386,6 +390,9 @@ impl Holdings {
         let Some(row) = self.rows.get(number) else {
             return;
         };
+        if sum[1] > 0 {
+            self.gone.watch();
+        }
         let row = row.get_or_init(Box::default);
         for (counter, value) in row.iter().zip(sum) {
             counter.fetch_add(*value, Ordering::Relaxed);

@@ -439,6 +439,7 @@ impl Inner {
             }
             None => dropped += self.drop_all_in(id),
         }
+        self.save_gone(id, file);
         dropped
     }
 

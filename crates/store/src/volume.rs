@@ -187,6 +187,8 @@ pub struct EntrySummary {
     pub disk_size: u64,
     /// When it was last used, milliseconds since 1970, to the second.
     pub used_ms: u64,
+    /// Whether it is a part of another entry.
+    pub is_slice: bool,
     /// Whether it was found since it was written.
     pub is_hit: bool,
     /// How often it was found; 65535 stands for more, too. Halved each time that it is written
@@ -714,6 +716,7 @@ pub(crate) fn summary(slot: &Slot) -> EntrySummary {
         record_size: u64::from(slot.place().size),
         disk_size: slot.disk_size(),
         used_ms: u64::from(slot.used) * 1000,
+        is_slice: slot.account().is_slice(),
         is_hit: slot.hits() > 0,
         hits: u32::from(slot.hits()),
     }

@@ -37,6 +37,7 @@ pub use rule::{Mode, Target};
 use crate::head::StoredHead;
 use crate::zone::CacheZone;
 use orphans::Orphans;
+pub use orphans::Readers;
 use rule::Matter;
 
 /// What a purge came to.
@@ -174,8 +175,22 @@ impl CacheZone {
     /// Lets the zone go to another process, until it is taken back. Who is reading goes on; nobody
     /// joins what is being fetched here, because the other process takes the purges.
     pub fn lend(&self) {
+        self.settle_orphans();
         self.store.lend();
         self.purges.part();
+    }
+
+    /// Removes what nobody will know of that the next owner of the zone could miss; for who is
+    /// about to close it or to let it go.
+    pub fn settle_orphans(&self) {
+        self.sweep_orphans(Readers::Part);
+        if self.slices.take_unknown() {
+            // It is about no entry, and has all of them looked at.
+            let nothing = Matter::Key(Key([0; 16]));
+            let order = (Mode::Hard, nothing);
+            // A disk that does not take it has more to lose.
+            let _ = self.purges.enforce(&self.store, order, 0);
+        }
     }
 }
 

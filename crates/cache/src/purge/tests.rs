@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millpond_store::{Key, ManualClock, SimIo, Zone, ZoneConf};
+use millpond_store::{Key, ManualClock, SimIo, SiteBook, Zone, ZoneConf};
 
 use super::book::{Judged, PurgeBook, Subject};
 use super::rule::{Matter, Mode, Rule, Target, is_match};
 use super::tag;
-use crate::head::{FieldsWriter, SliceSet, StoredHead};
-use crate::zone::CacheZone;
+use crate::head::{FieldsWriter, SliceSet, StoredHead, classify};
+use crate::purge::Readers;
+use crate::shared_head::SharedHead;
+use crate::zone::{CacheZone, FoundEntry};
 
 /// A small generator; the seed is printed when a test fails.
 struct Dice(u64);
@@ -78,6 +80,7 @@ fn zone(dir: &std::path::Path, max_size: u64) -> Arc<Zone> {
     };
     let platform = millpond_store::Platform {
         io: Arc::new(SimIo::new()),
+        sites: Arc::new(SiteBook::new(classify)),
         ..Default::default()
     };
     Zone::open_on(conf, Arc::new(ManualClock::new(1000)), platform).unwrap()
@@ -343,4 +346,79 @@ fn slices_go_with_their_entry() {
         [false, false, true]
     );
     assert_eq!(zone.store.usage().entries, 3);
+}
+
+#[test]
+fn slices_of_what_left_are_removed_when_nobody_reads_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let zone = CacheZone::new("z".to_string(), zone(dir.path(), 8 << 20));
+    let set = |generation: u8| SliceSet {
+        generation: [generation; 16],
+        total: 25,
+        size: 10,
+    };
+    let owner = Key::of(b"/a");
+    let put = |key: &Key, head: Bytes, body: &'static [u8]| {
+        let mut writer = zone.store.begin(*key, None).unwrap();
+        writer.set_head(head);
+        writer.append(Bytes::from_static(body)).unwrap();
+        writer.finish().unwrap();
+    };
+    let put_version = |generation: u8| {
+        let set = set(generation);
+        let mut head = StoredHead::new(200, FieldsWriter::default());
+        head.key = Bytes::from_static(b"/a");
+        head.sliced = Some(set);
+        put(&owner, head.encode(), b"");
+        for index in [0, 2] {
+            let record = set.record_head((&owner, b""), index);
+            put(&set.key(index), record, b"0123456789");
+        }
+    };
+    let held = |generation: u8| {
+        let set = set(generation);
+        let is_held = |index: &u64| zone.store.peek(&set.key(*index));
+        (0..3).filter(is_held).count()
+    };
+    put_version(1);
+    let found = || {
+        let entry = zone.store.find(&owner).unwrap();
+        let head = SharedHead::of(&zone.store, &entry).unwrap();
+        FoundEntry {
+            key: owner,
+            entry,
+            head,
+        }
+    };
+    let first = found();
+    let read = zone.slices.open(&zone.store, &first).unwrap();
+    put_version(2);
+    // Somebody reads the first version.
+    assert_eq!(zone.sweep_orphans(Readers::Stay), 0);
+    drop(read);
+    zone.store.flush();
+    assert_eq!(zone.sweep_orphans(Readers::Stay), 2);
+    assert_eq!((held(1), held(2)), (0, 2));
+    // It is opened again by who found it before.
+    drop(zone.slices.open(&zone.store, &first).unwrap());
+    put(
+        &set(1).key(1),
+        set(1).record_head((&owner, b""), 1),
+        b"0123456789",
+    );
+    assert_eq!(zone.sweep_orphans(Readers::Stay), 1);
+    assert_eq!((held(1), held(2)), (0, 2));
+    // Nobody was told of these.
+    put(
+        &set(3).key(1),
+        set(3).record_head((&owner, b""), 1),
+        b"0123456789",
+    );
+    assert_eq!(zone.review_orphans(&|| false), None);
+    zone.slices.note_unknown();
+    assert_eq!(zone.review_orphans(&|| false), Some(1));
+    assert_eq!((held(2), held(3)), (2, 0));
+    zone.store.remove(&owner);
+    assert_eq!(zone.sweep_orphans(Readers::Stay), 2);
+    assert_eq!(zone.store.usage().entries, 0);
 }

@@ -24,6 +24,11 @@ const NAMELESS_VERSION: u8 = 129;
 const SITE_AT: usize = 41;
 
 impl SliceSet {
+    /// How many slices the body has.
+    pub fn count(&self) -> u64 {
+        self.total.div_ceil(self.size.max(1))
+    }
+
     /// The slice that holds a byte.
     pub fn index_of(&self, position: u64) -> u64 {
         // A size is never 0 (`StoredHead::decode`, `Slicing`).

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use millpond_store::{Key, Zone};
@@ -21,6 +22,9 @@ const REMEMBERED_MAX: usize = 4096;
 /// For how long answers of a key are not tried to be kept in slices again, in seconds (arbitrary:
 /// an origin's habits seldom change).
 const UNSLICED_SECONDS: i64 = 60;
+/// Versions that are remembered because their slices are to go (arbitrary; beyond it the records of
+/// all slices are looked at).
+const LEAVING_MAX: usize = 1 << 14;
 /// Requests in order before slices are fetched in advance.
 const ORDERLY: u64 = 2;
 
@@ -31,6 +35,11 @@ pub struct Slices {
     tails: TailMemory,
     orders: Mutex<HashMap<[u8; 16], Order>>,
     unsliced: Mutex<HashMap<Key, (Habit, i64)>>,
+    /// Versions, and the keys of their entries: their slices are to go when nobody uses them, unless
+    /// an entry has them.
+    leaving: Mutex<Vec<(Key, SliceSet)>>,
+    /// Whether there may be others.
+    is_unknown: AtomicBool,
 }
 
 /// What is done with requests for answers that cannot be kept in slices.
@@ -66,6 +75,12 @@ impl Slices {
         let generation = generation::of_entry(store, found)?;
         let generation = Arc::new(generation.sharing(&self.tails));
         open.insert(set.generation, Arc::downgrade(&generation));
+        drop(open);
+        // In this order: an entry that leaves from now on is told.
+        store.watch_gone();
+        if !store.is_current(&found.entry) {
+            self.note_leaving(found.key, set);
+        }
         Some(generation)
     }
 
@@ -92,9 +107,36 @@ impl Slices {
             let owner = PrimaryKey::new(streaming.head.key.clone()).key;
             let store = Arc::clone(&zone.store);
             let generation = Generation::new(store, owner, &streaming.head, set);
-            Arc::new(generation.sharing(&self.tails).wanted_first())
+            let generation = Arc::new(generation.sharing(&self.tails).wanted_first());
+            lock(&self.open).insert(set.generation, Arc::downgrade(&generation));
+            self.note_leaving(owner, set);
+            generation
         };
         Arc::clone(streaming.ahead.get_or_init(make))
+    }
+
+    /// No entry has these slices, or none may have them by now.
+    pub(crate) fn note_leaving(&self, owner: Key, set: SliceSet) {
+        let mut leaving = lock(&self.leaving);
+        match leaving.len() < LEAVING_MAX {
+            true => leaving.push((owner, set)),
+            false => self.note_unknown(),
+        }
+    }
+
+    /// Some slices may have no entry; nobody knows which.
+    pub(crate) fn note_unknown(&self) {
+        self.is_unknown.store(true, Ordering::Release);
+    }
+
+    /// What was noted since this was called last.
+    pub(crate) fn take_leaving(&self) -> Vec<(Key, SliceSet)> {
+        std::mem::take(&mut *lock(&self.leaving))
+    }
+
+    /// Whether some slices may have no entry that were not noted one by one.
+    pub(crate) fn take_unknown(&self) -> bool {
+        self.is_unknown.swap(false, Ordering::AcqRel)
     }
 
     /// Notes that a range of a body was asked for; how many slices behind it are worth fetching,

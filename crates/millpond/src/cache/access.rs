@@ -28,7 +28,6 @@ use serde::de::DeserializeOwned;
 
 use super::client;
 use super::options::Options;
-use crate::check;
 
 /// Where the control socket is if the configuration says nothing of it nor of the pid file.
 const USUAL: &str = "/run/millpond.control";
@@ -57,8 +56,7 @@ pub(super) enum Refusal {
 impl Site {
     /// Reads a configuration, and looks for the process.
     pub(super) fn open(options: &Options) -> Result<Site> {
-        let mut source = check::source(options.file.as_deref(), options.prefix.as_deref());
-        source.globals.clone_from(&options.globals);
+        let source = options.process.source();
         let path = source.path.display().to_string();
         let salvage = salvage(&source);
         let is_mistake =

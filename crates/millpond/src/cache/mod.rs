@@ -75,16 +75,9 @@ enum Outcome {
 /// Does what the words say.
 pub(crate) fn run(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     let words: Vec<OsString> = words.collect();
-    if words.iter().any(|word| word == "-h" || word == "--help") {
-        print!("{USAGE}");
-        return Ok(ExitCode::SUCCESS);
-    }
-    let options = match options::parse(words.into_iter()) {
+    let options = match crate::options::read(words, USAGE, options::parse) {
         Ok(options) => options,
-        Err(error) => {
-            eprint!("millpond: {error}\n{USAGE}");
-            return Ok(ExitCode::from(2));
-        }
+        Err(code) => return Ok(code),
     };
     match obey(&options) {
         Ok(Outcome::Done) => Ok(ExitCode::SUCCESS),

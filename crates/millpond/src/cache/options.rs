@@ -12,6 +12,7 @@ use millpond_conf::value::{parse_duration, parse_offset};
 use millpond_proxy::control::query::Parameters;
 
 use super::columns::{self, Column};
+use crate::options::{OfProcess, OptionError};
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,12 +134,8 @@ pub(super) enum Corrupt {
 #[derive(Clone, Debug)]
 pub(super) struct Options {
     pub(super) command: Command,
-    /// The main file of the configuration.
-    pub(super) file: Option<String>,
-    /// Where relative paths start.
-    pub(super) prefix: Option<String>,
-    /// Directives besides those of the file, as of `millpond -g`.
-    pub(super) globals: Option<String>,
+    /// Whose caches.
+    pub(super) process: OfProcess,
     /// The zone; all without it.
     pub(super) zone: Option<String>,
     pub(super) format: Format,
@@ -161,30 +158,7 @@ pub(super) struct Options {
     pub(super) from: Option<PathBuf>,
 }
 
-/// A command line that is wrong.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum OptionError {
-    /// No command, or none that there is.
-    #[error("a command is needed: stat, ls, show, verify, purge, export, sql or why")]
-    NoCommand,
-    /// Not an option of this command, or one too many.
-    #[error("invalid option: \"{0}\"")]
-    Invalid(String),
-    /// An option without its value.
-    #[error("option \"{0}\" requires a value")]
-    Missing(String),
-    /// A value that is not understood.
-    #[error("\"{value}\" is no value of \"{option}\": {expected}")]
-    Value {
-        option: String,
-        value: String,
-        expected: &'static str,
-    },
-    /// Nothing is named.
-    #[error("{0}")]
-    Nothing(&'static str),
-}
-
+const NO_COMMAND: &str = "a command is needed: stat, ls, show, verify, purge, export, sql or why";
 const TIME: &str = "write a time such as 90s, 10m, 2h or 7d";
 const SIZE: &str = "write a size such as 4096, 10k, 5m or 1g";
 const NUMBER: &str = "write a number";
@@ -197,10 +171,8 @@ pub(super) fn parse(words: impl Iterator<Item = OsString>) -> Result<Options, Op
     let mut words = words.map(|word| Bytes::from(word.into_vec()));
     let command = words.next().and_then(|word| Command::named(&text(&word)));
     let mut options = Options {
-        command: command.ok_or(OptionError::NoCommand)?,
-        file: None,
-        prefix: None,
-        globals: None,
+        command: command.ok_or(OptionError::Nothing(NO_COMMAND))?,
+        process: OfProcess::default(),
         zone: None,
         format: Format::Text,
         about: About::Zones,
@@ -234,9 +206,7 @@ impl Options {
         let option = text(word);
         let mut value = || words.next().ok_or(OptionError::Missing(option.clone()));
         match (option.as_str(), self.command) {
-            ("-c", _) => self.file = Some(text(&value()?)),
-            ("-p", _) => self.prefix = Some(text(&value()?)),
-            ("-g", _) => self.globals = Some(text(&value()?)),
+            _ if self.process.apply(&option, &mut || Ok(text(&value()?)))? => {}
             ("--zone", command) if command != Command::Why => self.zone = Some(text(&value()?)),
             ("--json", command) if command != Command::Export => self.format = Format::Json,
             ("--sites", Command::Stat) => self.about = About::Sites,

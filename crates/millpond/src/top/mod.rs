@@ -42,7 +42,7 @@ use options::{Options, Shape};
 use screen::Palette;
 use view::{Event, Next, View};
 
-use crate::{cache, check, terminal};
+use crate::{cache, terminal};
 
 /// The screen of `--once` where there is no terminal.
 const SIZE: (u16, u16) = (80, 24);
@@ -57,16 +57,9 @@ keys: q ends, ? tells of the others
 /// Does what the words say.
 pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<ExitCode> {
     let words: Vec<String> = words.collect();
-    if words.iter().any(|word| word == "-h" || word == "--help") {
-        print!("{USAGE}");
-        return Ok(ExitCode::SUCCESS);
-    }
-    let options = match options::parse(words.into_iter()) {
+    let options = match crate::options::read(words, USAGE, options::parse) {
         Ok(options) => options,
-        Err(error) => {
-            eprint!("millpond: {error}\n{USAGE}");
-            return Ok(ExitCode::from(2));
-        }
+        Err(code) => return Ok(code),
     };
     match obey(&options) {
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -93,9 +86,7 @@ fn socket(options: &Options) -> Result<PathBuf> {
     if let Some(socket) = &options.socket {
         return Ok(socket.clone());
     }
-    let mut source = check::source(options.file.as_deref(), options.prefix.as_deref());
-    source.globals.clone_from(&options.globals);
-    cache::socket_for(&source)
+    cache::socket_for(&options.process.source())
 }
 
 fn live(options: &Options, socket: PathBuf) -> Result<()> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use millpond_conf::value::parse_duration;
 
 use super::view::{Pane, Sort};
+use crate::options::{OfProcess, OptionError};
 
 /// The shortest time between two looks; each costs the process well below a millisecond.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -26,9 +27,7 @@ pub(super) enum Shape {
 /// The arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Options {
-    pub(super) file: Option<String>,
-    pub(super) prefix: Option<String>,
-    pub(super) globals: Option<String>,
+    pub(super) process: OfProcess,
     /// The control socket; that of the configuration without it.
     pub(super) socket: Option<PathBuf>,
     pub(super) every: Duration,
@@ -39,30 +38,10 @@ pub(super) struct Options {
     pub(super) sort: Sort,
 }
 
-/// A command line that is wrong.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum OptionError {
-    /// Not an option.
-    #[error("invalid option: \"{0}\"")]
-    Invalid(String),
-    /// An option without its value.
-    #[error("option \"{0}\" requires a value")]
-    Missing(String),
-    /// A value that is not understood.
-    #[error("\"{value}\" is no value of \"{option}\": {expected}")]
-    Value {
-        option: String,
-        value: String,
-        expected: &'static str,
-    },
-}
-
 /// Reads the words behind `top`.
 pub(super) fn parse(mut words: impl Iterator<Item = String>) -> Result<Options, OptionError> {
     let mut options = Options {
-        file: None,
-        prefix: None,
-        globals: None,
+        process: OfProcess::default(),
         socket: None,
         every: Duration::from_secs(1),
         shape: Shape::Live,
@@ -78,9 +57,7 @@ pub(super) fn parse(mut words: impl Iterator<Item = String>) -> Result<Options, 
             expected,
         };
         match option.as_str() {
-            "-c" => options.file = Some(value()?),
-            "-p" => options.prefix = Some(value()?),
-            "-g" => options.globals = Some(value()?),
+            _ if options.process.apply(&option, &mut value)? => {}
             "--socket" => options.socket = Some(PathBuf::from(value()?)),
             "--json" => options.shape = Shape::Json,
             "--once" => options.is_once = true,

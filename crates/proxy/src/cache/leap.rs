@@ -2,8 +2,7 @@
 //!
 //! The fill goes on and keeps the whole. Meanwhile, ranges that lie ahead of it are read through
 //! slices of the same version, which all requests that wait for this fill share: overlapping ranges
-//! are asked for once. The slices are of no use any more when the fill has ended; nothing points to
-//! them, and they leave the store like what is not used.
+//! are asked for once. The slices are of no use any more when the fill has ended, and are removed.
 //!
 //! Whatever goes wrong with a range before its first byte, it comes from the fill after all.
 //!

@@ -262,6 +262,7 @@ impl Registry {
             let _ = sweeper.thread.join();
         }
         for zone in self.alive() {
+            zone.settle_orphans();
             zone.store.close();
             sites.gather(&zone.store);
         }

@@ -18,7 +18,7 @@ use crate::stats::departed::NAMELESS;
 pub struct HeldReport {
     /// Entries; one whose body is in slices is one.
     pub entries: u64,
-    /// Slices that are held of them, and of such as are gone.
+    /// Slices that are held of them.
     pub slices: u64,
     /// Bytes of the disk: records, with heads and padding, and bodies.
     pub bytes: u64,

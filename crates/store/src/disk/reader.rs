@@ -86,6 +86,17 @@ impl Disk {
         stored(&header, place, Bytes::from(record), slot).ok_or(ReadError::Corrupt)
     }
 
+    /// Reads the head of an entry's record, whether or not it counts still.
+    pub(crate) fn read_head(&self, key: &Key, place: Place, file: &File) -> Option<Bytes> {
+        let mut record = vec![0; place.size as usize];
+        let read = self.io.read_at(file, &mut record, place.offset.into());
+        let header = valid_record(&record, self.seed, (place.segment, place.offset))?;
+        let is_it = read.is_ok() && header.kind == Kind::Entry && header.key == *key;
+        let start = RECORD_HEADER as usize + header.count as usize * SLICE_REF as usize;
+        let head = start..start + header.head_len as usize;
+        (is_it && head.end <= record.len()).then(|| Bytes::from(record).slice(head))
+    }
+
     /// Whether a tombstone stands at a place.
     pub(crate) fn is_tombstone(&self, place: Place, file: &File) -> bool {
         let mut record = vec![0; place.size as usize];

@@ -45,6 +45,7 @@ use crate::cold::Look;
 use crate::disk::io::DiskIo;
 use crate::disk::still::{StillIo, Touch};
 use crate::entry::{Entry, Reading};
+use crate::gone::Gone;
 use crate::inspect::Glance;
 use crate::key::Key;
 use crate::lock::{lock, read};
@@ -414,6 +415,51 @@ impl Zone {
         }
         all.is_complete &= Arc::ptr_eq(&live, &self.live.load());
         all
+    }
+
+    /// Removes entries whose keys are given, many with one record; how many were there. Waits for
+    /// the disk.
+    pub fn remove_all(&self, keys: &[Key]) -> u64 {
+        let live = self.live.load_full();
+        keys.iter().for_each(|key| live.note(key));
+        let of_volume = |(position, volume): (usize, &Arc<Volume>)| {
+            let own = keys.iter().filter(|key| live.placement.of(key) == position);
+            volume.remove_all(&mut own.copied())
+        };
+        live.volumes.iter().enumerate().map(of_volume).sum()
+    }
+
+    /// Entries without a body that are gone since this was called last, and may have slices; those
+    /// that left after the first slice came or [`Zone::watch_gone`]. Waits for the disk.
+    pub fn take_gone(&self) -> Gone {
+        let live = self.live.load_full();
+        let mut all = Gone::default();
+        for volume in &live.volumes {
+            let mut one = volume.inner.take_gone();
+            all.heads.append(&mut one.heads);
+            // The entries of slices may come back with a disk.
+            match one.is_partial && !live.absent.is_empty() {
+                true => volume.inner.index.holdings().gone.note_unknown(),
+                false => all.is_partial |= one.is_partial,
+            }
+        }
+        all
+    }
+
+    /// From now on, entries that leave are told by [`Zone::take_gone`]; there will be slices.
+    pub fn watch_gone(&self) {
+        let live = self.live.load();
+        let volumes = live.volumes.iter();
+        volumes.for_each(|volume| volume.inner.index.holdings().gone.watch());
+    }
+
+    /// Whether an entry that was found is what would be found now, with the same head.
+    pub fn is_current(&self, entry: &Entry) -> bool {
+        let live = self.live.load();
+        let slot = live
+            .of(entry.key())
+            .and_then(|it| it.inner.index.get(entry.key()));
+        slot.is_some_and(|slot| slot.place() == entry.stored.place)
     }
 
     /// Waits until everything that was finished is in the kernel. For tests and tools.

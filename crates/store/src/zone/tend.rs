@@ -168,6 +168,12 @@ impl Zone {
             volume.inner.health.set_company(plan.volumes.len() > 1);
         }
         let leaving = control.placed();
+        // What is whose on other disks is not known.
+        let has_left = !self.live.load().volumes.is_empty();
+        if has_left || control.members.len() > plan.volumes.len() {
+            let volumes = plan.volumes.iter();
+            volumes.for_each(|volume| volume.inner.index.holdings().gone.note_unknown());
+        }
         self.live.store(Arc::new(plan.live));
         drop(control);
         for event in &plan.news {

@@ -1,11 +1,13 @@
-//! When purged entries are removed: by the thread that sweeps, a little at a time.
+//! When purged entries are removed, and slices whose entries are gone: by the thread that sweeps,
+//! a little at a time.
 //!
 //! A sweep of purges reads the head of every entry of a zone, so after one the zone is left alone
-//! for many times as long as it took.
+//! for many times as long as it took. Slices of entries that were seen to leave go at once.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use millpond_cache::purge::Readers;
 use millpond_cache::zone::CacheZone;
 
 use crate::clock;
@@ -25,20 +27,24 @@ pub struct PurgeSweeps {
 impl PurgeSweeps {
     /// Sweeps a zone if that is due; gives up as soon as the process wants to stop.
     pub fn run(&mut self, zone: &CacheZone, must_stop: &AtomicBool) {
+        zone.sweep_orphans(Readers::Stay);
         let began = now_ms();
         let rests_until = self.rests_until.get(&zone.name).copied().unwrap_or(0);
         if began < rests_until {
             return;
         }
         let is_over = || must_stop.load(Ordering::Relaxed);
-        let Some(swept) = zone.sweep_purges(began, &is_over) else {
+        let reviewed = zone.review_orphans(&is_over);
+        let swept = zone.sweep_purges(began, &is_over);
+        if reviewed.is_none() && swept.is_none() {
             return;
-        };
+        }
         let ended = now_ms();
         let rest = ended.saturating_sub(began).saturating_mul(REST);
         let until = ended.saturating_add(rest);
         self.rests_until.insert(zone.name.clone(), until);
-        if swept.removed > 0 || swept.changed > 0 {
+        let swept = swept.filter(|swept| swept.removed > 0 || swept.changed > 0);
+        if let Some(swept) = swept {
             error::process(
                 Level::Notice,
                 format_args!(

@@ -1,0 +1,84 @@
+//! What command lines of `millpond cache` and `millpond top` have in common: which process is
+//! meant, mistakes, and how help and mistakes are told.
+
+use std::process::ExitCode;
+
+use millpond_proxy::reload::ConfSource;
+
+use crate::check;
+
+/// A command line that is wrong.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum OptionError {
+    /// Not an option of this command, or one too many.
+    #[error("invalid option: \"{0}\"")]
+    Invalid(String),
+    /// An option without its value.
+    #[error("option \"{0}\" requires a value")]
+    Missing(String),
+    /// A value that is not understood.
+    #[error("\"{value}\" is no value of \"{option}\": {expected}")]
+    Value {
+        /// The option.
+        option: String,
+        /// What stands behind it.
+        value: String,
+        /// What should.
+        expected: &'static str,
+    },
+    /// Something is missing, or too much.
+    #[error("{0}")]
+    Nothing(&'static str),
+}
+
+/// The configuration of the process that is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OfProcess {
+    /// The main file.
+    pub(crate) file: Option<String>,
+    /// Where relative paths start.
+    pub(crate) prefix: Option<String>,
+    /// Directives besides those of the file, as of `millpond -g`.
+    pub(crate) globals: Option<String>,
+}
+
+impl OfProcess {
+    /// Takes an option that is about it; false for any other.
+    pub(crate) fn apply(
+        &mut self,
+        option: &str,
+        value: &mut dyn FnMut() -> Result<String, OptionError>,
+    ) -> Result<bool, OptionError> {
+        let field = match option {
+            "-c" => &mut self.file,
+            "-p" => &mut self.prefix,
+            "-g" => &mut self.globals,
+            _ => return Ok(false),
+        };
+        *field = Some(value()?);
+        Ok(true)
+    }
+
+    /// Where the configuration is read.
+    pub(crate) fn source(&self) -> ConfSource {
+        let mut source = check::source(self.file.as_deref(), self.prefix.as_deref());
+        source.globals.clone_from(&self.globals);
+        source
+    }
+}
+
+/// Reads the words of a command, or tells how it is used: then with what the process ends.
+pub(crate) fn read<W: PartialEq<str>, O>(
+    words: Vec<W>,
+    usage: &str,
+    parse: impl FnOnce(std::vec::IntoIter<W>) -> Result<O, OptionError>,
+) -> Result<O, ExitCode> {
+    if words.iter().any(|word| word == "-h" || word == "--help") {
+        print!("{usage}");
+        return Err(ExitCode::SUCCESS);
+    }
+    parse(words.into_iter()).map_err(|error| {
+        eprint!("millpond: {error}\n{usage}");
+        ExitCode::from(2)
+    })
+}
