@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Where it is not known what left (after a crash, or when a disk was lost), the records of all
-//! slices are looked at: each names its entry and the generation of that. One whose generation is read or
-//! fetched at the moment is left alone: its readers may go on with what is held.
+//! slices are looked at: each names its entry and the generation of that. One whose generation is
+//! read or fetched at the moment is left alone: its readers may go on with what is held.
 //!
 //! 1. An entry is stored before its slices, so a slice that was seen before its entry is missing is
 //!    an orphan for good.

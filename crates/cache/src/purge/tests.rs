@@ -381,16 +381,12 @@ fn slices_of_what_left_are_removed_when_nobody_reads_them() {
         (0..3).filter(is_held).count()
     };
     put_version(1);
-    let found = || {
-        let entry = zone.store.find(&owner).unwrap();
-        let head = SharedHead::of(&zone.store, &entry).unwrap();
-        FoundEntry {
-            key: owner,
-            entry,
-            head,
-        }
+    let entry = zone.store.find(&owner).unwrap();
+    let first = FoundEntry {
+        key: owner,
+        head: SharedHead::of(&zone.store, &entry).unwrap(),
+        entry,
     };
-    let first = found();
     let read = zone.slices.open(&zone.store, &first).unwrap();
     put_version(2);
     // Somebody reads the first version.

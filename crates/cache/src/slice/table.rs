@@ -22,8 +22,8 @@ const REMEMBERED_MAX: usize = 4096;
 /// For how long answers of a key are not tried to be kept in slices again, in seconds (arbitrary:
 /// an origin's habits seldom change).
 const UNSLICED_SECONDS: i64 = 60;
-/// Versions that are remembered because their slices are to go (arbitrary; beyond it the records of
-/// all slices are looked at).
+/// Versions that are remembered because their slices are to go (arbitrary; beyond it the records
+/// of all slices are looked at).
 const LEAVING_MAX: usize = 1 << 14;
 /// Requests in order before slices are fetched in advance.
 const ORDERLY: u64 = 2;
@@ -35,8 +35,8 @@ pub struct Slices {
     tails: TailMemory,
     orders: Mutex<HashMap<[u8; 16], Order>>,
     unsliced: Mutex<HashMap<Key, (Habit, i64)>>,
-    /// Versions, and the keys of their entries: their slices are to go when nobody uses them, unless
-    /// an entry has them.
+    /// Versions, and the keys of their entries: their slices are to go when nobody uses them,
+    /// unless an entry has them.
     leaving: Mutex<Vec<(Key, SliceSet)>>,
     /// Whether there may be others.
     is_unknown: AtomicBool,
