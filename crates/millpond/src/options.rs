@@ -1,5 +1,8 @@
 //! What command lines of `millpond cache` and `millpond top` have in common: which process is
 //! meant, mistakes, and how help and mistakes are told.
+//!
+//! What nobody knows is a mistake, told with the usage on the standard error stream, with the exit
+//! status 2; help is on the standard output, with 0.
 
 use std::process::ExitCode;
 
