@@ -251,6 +251,41 @@ fn the_trace_of_a_request_reaches_the_origin_as_it_came() -> Result<()> {
     proxy.quit()
 }
 
+/// As the documentation has it.
+#[test]
+fn a_trace_begins_where_a_request_has_none() -> Result<()> {
+    let origin = Origin::start()?;
+    origin.route("/*", Answer::new(200).body("x"));
+    let conf = "
+%%GLOBALS%%
+events { }
+http {
+    %%HTTP%%
+    map $request_id $span { \"~^(?<begin>.{16})\" $begin; }
+    map $http_traceparent $trace { \"\" \"00-$request_id-$span-01\"; default $http_traceparent; }
+    proxy_set_header traceparent $trace;
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location / { proxy_pass http://%%ORIGIN%%; }
+    }
+}
+";
+    let mut proxy = Proxy::new(Kind::Millpond, conf).origin(&origin).start()?;
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let client = Client::new(proxy.port());
+    client.send(&Request::get("/a"))?;
+    client.send(&Request::get("/b").header("traceparent", parent))?;
+    let requests = origin.wait_for_requests(2)?;
+    let traces = requests.iter().map(|it| it.header("traceparent"));
+    let [Some(begun), Some(passed)] = traces.collect::<Vec<_>>()[..] else {
+        anyhow::bail!("{requests:?}");
+    };
+    let shape = regex::Regex::new("^00-[0-9a-f]{32}-[0-9a-f]{16}-01$")?;
+    ensure!(shape.is_match(begun), "{begun}");
+    assert_eq!(passed, parent);
+    proxy.quit()
+}
+
 #[test]
 fn a_page_tells_how_the_last_reload_and_the_last_purges_went() -> Result<()> {
     let (_origin, mut proxy) = start()?;

@@ -77,8 +77,20 @@ like that, `allow` and `deny`, or `auth_basic`.
   alerts for those go on working; two locations can have different names. Those pages are always
   Prometheus text.
 - **Traces.** `traceparent` and `tracestate` of a request go on to the origin that is asked for it,
-  as they came; `$http_traceparent` writes them to a log. Spans are not
-  sent to a collector: there is no OTLP.
+  as they came; `$http_traceparent` writes them to a log. None begins here by itself; where one
+  should, three lines do it ([below](#a-trace-for-each-request)). Spans are not sent to a collector:
+  there is no OTLP.
+
+## A trace for each request
+
+```nginx
+map $request_id $span { \"~^(?<begin>.{16})\" $begin; }
+map $http_traceparent $trace { \"\" \"00-$request_id-$span-01\"; default $http_traceparent; }
+proxy_set_header traceparent $trace;
+```
+
+A request that comes without a trace begins one, which the origin is told; `$trace` in a log names
+it. As ever, a `proxy_set_header` in a location takes the place of those around it.
 ";
 
 /// Whose metrics, and what is said of them.
