@@ -593,7 +593,7 @@
         if (column.fill) return column.fill(cell, row);
         const text = column.text(row);
         say(cell, text);
-        if (index === 0) mark(cell, "title", text);
+        if (index === 0 || column.class?.includes("said")) mark(cell, "title", text);
       });
     }
   }
