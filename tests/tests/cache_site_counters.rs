@@ -1,7 +1,10 @@
 //! Counters of sites: equal to what clients got and origins were asked, over restarts and kills.
 
 use anyhow::{Context, Result, ensure};
-use millpond_testkit::{Answer, Client, Deadline, Kind, LogCheck, Origin, Proxy, Request};
+use millpond_testkit::{
+    Answer, Client, Deadline, Kind, LogCheck, Origin, Proxy, Request, sites_in_answer,
+    sites_in_file,
+};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -38,7 +41,8 @@ struct Account {
     exchanges: u64,
 }
 
-fn sites(proxy: &Proxy) -> Result<BTreeMap<String, Account>> {
+/// What the API says of sites.
+fn answer(proxy: &Proxy) -> Result<Value> {
     let mut stream = UnixStream::connect(proxy.dir().join("control"))?;
     stream
         .write_all(b"GET /api/millpond/1/sites HTTP/1.1\r\nHost: m\r\nConnection: close\r\n\r\n")?;
@@ -49,7 +53,11 @@ fn sites(proxy: &Proxy) -> Result<BTreeMap<String, Account>> {
         .find('{')
         .and_then(|start| said.get(start..))
         .context("a body")?;
-    let body: Value = serde_json::from_str(body)?;
+    Ok(serde_json::from_str(body)?)
+}
+
+fn sites(proxy: &Proxy) -> Result<BTreeMap<String, Account>> {
+    let body = answer(proxy)?;
     let found = body["sites"]
         .as_array()
         .context("sites")?
@@ -126,16 +134,14 @@ fn counters_are_exact_and_outlive_restarts_and_kills() -> Result<()> {
     settle(&proxy, &account)?;
     drive(proxy.port(), 1, &mut account)?;
     settle(&proxy, &account)?;
-    // What was counted is in the file a moment later, which other requests let pass.
     let file = proxy.dir().join("cache.sites");
-    let written = || {
-        let modified = std::fs::metadata(&file).ok()?.modified().ok()?;
-        let age = modified.elapsed().ok()?;
-        (age > Duration::from_millis(150)).then_some(())
+    let is_written = || {
+        let counted = sites_in_answer(&answer(&proxy).ok()?);
+        (counted == sites_in_file(&file).ok()?).then_some(())
     };
     Deadline::after(WAIT)
-        .poll(written)
-        .context("a quiet file")?;
+        .poll(is_written)
+        .context("what was counted is written")?;
     proxy.kill9()?;
     proxy.restart()?;
     settle(&proxy, &account)?;

@@ -7,6 +7,7 @@
 use anyhow::{Context, Result, ensure};
 use millpond_testkit::{
     Answer, Client, Deadline, Kind, LogCheck, Origin, Proxy, Ranges, Recorded, Request, binary,
+    sites_in_answer, sites_in_file,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -229,16 +230,19 @@ impl Bench {
         Ok(())
     }
 
-    /// Waits until what was counted is in the file of the counters, which is written ten times a
-    /// second while there is something new: a moment without a write, long enough for a thread
-    /// that waits for its turn.
-    fn quiesce(&self) -> Result<()> {
+    /// Waits until all that was counted is in the file of the counters.
+    fn settle_file(&self) -> Result<()> {
         let file = self.proxy.dir().join("a.sites");
-        let is_quiet = || {
-            let modified = std::fs::metadata(&file).ok()?.modified().ok()?;
-            (modified.elapsed().ok()? > Duration::from_millis(1500)).then_some(())
+        let mut last = None;
+        let is_written = || {
+            let counted = sites_in_answer(&self.api("GET", "sites").ok()?);
+            let written = sites_in_file(&file).ok()?;
+            let is_same = counted == written;
+            last = Some((counted, written));
+            is_same.then_some(())
         };
-        Deadline::after(WAIT).poll(is_quiet).context("a quiet file")
+        let settled = Deadline::after(WAIT).poll(is_written);
+        settled.with_context(|| format!("counted, written: {last:?}"))
     }
 }
 
@@ -319,7 +323,8 @@ fn a_zone_that_is_too_small_counts_what_is_left() -> Result<()> {
     bench.proxy.quit()
 }
 
-/// Slices go with their entries: with those that are evicted or replaced, over restarts and crashes.
+/// Slices go with their entries: with those that are evicted or replaced, over restarts and
+/// crashes.
 #[test]
 fn no_slice_counts_whose_entry_is_gone() -> Result<()> {
     let mut bench = Bench::start("max_size=4m inactive=1d")?;
@@ -535,7 +540,7 @@ fn the_bills_of_a_day_are_right() -> Result<()> {
                 bench.proxy.restart()?;
             }
             2 => {
-                bench.quiesce()?;
+                bench.settle_file()?;
                 bench.proxy.kill9()?;
                 bench.proxy.restart()?;
             }

@@ -42,6 +42,7 @@ mod dns;
 mod message;
 mod origin;
 mod proxy;
+mod site_counters;
 mod wire;
 
 pub use application::{Application, Asked, Reply, record};
@@ -55,3 +56,4 @@ pub use origin::{
     Turn, Validator, offset_bytes,
 };
 pub use proxy::{Kind, LogCheck, Proxy, ProxyBuilder, ProxyError, binary, free_port};
+pub use site_counters::{sites_in_answer, sites_in_file};
