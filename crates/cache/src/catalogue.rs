@@ -17,7 +17,7 @@ use millpond_store::{EntrySummary, Glance, Key, Looked};
 
 use crate::head::{SliceSet, StoredHead};
 use crate::purge::{Judged, tag};
-use crate::slice;
+use crate::slice::{self, SLICES_MAX};
 use crate::zone::CacheZone;
 
 /// An entry as it is listed.
@@ -250,7 +250,7 @@ impl CacheZone {
     }
 
     fn held_slices(&self, set: SliceSet) -> impl Iterator<Item = Range<u64>> {
-        let count = set.count();
+        let count = set.count().min(SLICES_MAX);
         let is_held = move |index: &u64| self.store.peek(&set.key(*index));
         (0..count).filter(is_held).map(move |index| set.span(index))
     }

@@ -25,14 +25,11 @@ use millpond_store::{Key, Looked};
 
 use super::Judged;
 use crate::head::{SliceSet, StoredHead};
-use crate::slice::set;
+use crate::slice::{SLICES_MAX, set};
 use crate::zone::CacheZone;
 
 /// Generations that are remembered (arbitrary: a megabyte or two).
 const REMEMBERED_MAX: usize = 1 << 16;
-/// Slices that are looked for one by one (arbitrary: a body of a terabyte); the records of all are
-/// looked at instead where a head says that there are more.
-const COUNTED_MAX: u64 = 1 << 20;
 /// Slices that are removed together (arbitrary).
 const AT_ONCE: usize = 1024;
 
@@ -118,15 +115,15 @@ impl CacheZone {
     }
 
     fn remove_slices(&self, set: SliceSet) -> u64 {
-        let count = set.count();
-        if count > COUNTED_MAX {
-            self.slices.note_unknown();
-            return 0;
-        }
+        let count = set.count().min(SLICES_MAX);
         let mut removed = 0;
-        let keys: Vec<Key> = (0..count).map(|index| set.key(index)).collect();
-        for some in keys.chunks(AT_ONCE) {
-            removed += self.store.remove_all(some);
+        let mut keys = Vec::new();
+        for index in 0..count {
+            keys.push(set.key(index));
+            if keys.len() >= AT_ONCE || index + 1 == count {
+                removed += self.store.remove_all(&keys);
+                keys.clear();
+            }
         }
         removed
     }

@@ -60,6 +60,10 @@ pub const RUN_BYTES: u64 = 16 << 20;
 /// The most slices that one request to an origin asks for (arbitrary: small slices are looked up
 /// one by one).
 pub const RUN_SLICES: u64 = 64;
+/// The most slices of a body (arbitrary: four terabytes of the usual size). Who lists an entry
+/// looks for each of them, so what an origin says of a length must not decide how many there are.
+/// Ranges of longer bodies pass.
+pub const SLICES_MAX: u64 = 1 << 22;
 /// A range that begins this deep in a slice is asked for before the rest of the slice: less is
 /// sooner read than asked for twice.
 pub const DEEP: u64 = 64 << 10;

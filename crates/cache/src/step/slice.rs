@@ -26,7 +26,7 @@ use crate::slice::generation::Purpose;
 use crate::slice::pump::{self, Answer, adopt};
 use crate::slice::table::Habit;
 use crate::slice::version::Validator;
-use crate::slice::{ClientWish, DEEP, First, RUN_BYTES, RUN_SLICES, Slicing};
+use crate::slice::{ClientWish, DEEP, First, RUN_BYTES, RUN_SLICES, SLICES_MAX, Slicing};
 use crate::variant::VariantKey;
 use crate::zone::FoundEntry;
 
@@ -131,6 +131,9 @@ pub(super) fn take<X: Exchange>(
             give_up(x.now(), walk, (place, stale), Habit::Pass)
         }
         Judged::Unusable(_) => give_up(x.now(), walk, (place, stale), Habit::Whole),
+        Judged::Range { total, .. } if total.div_ceil(slicing.size.max(1)) > SLICES_MAX => {
+            give_up(x.now(), walk, (place, stale), Habit::Pass)
+        }
         Judged::Range { start, end, total } => {
             let got = Got { start, end, total };
             take_range(x, walk, (place, stale), (fetched, got))
