@@ -18,6 +18,7 @@
 //! 2. A record that was acknowledged is never lost silently: damage that is no torn tail is told
 //!    ([`Journal::is_damaged`]), and so is a file that is not understood.
 //! 3. After a write that went wrong nothing more is appended: the next record goes into a new file.
+//! 4. A zone that is marked as closed has no torn tail: what stands there then is damage.
 //!
 //! A zone whose limit allows no files keeps nothing over a restart, so it needs no journal either.
 
@@ -87,6 +88,8 @@ pub(crate) struct JournalFile {
     size: u32,
     /// Where the next record goes; `size` when nothing is appended any more.
     tail: u32,
+    /// Where what is no record begins: one that was torn, or that the disk refused.
+    torn: Option<u32>,
     /// Whether its name is on the device, as far as is known.
     is_named: bool,
     /// What was there at the start.
@@ -170,6 +173,7 @@ impl Inner {
         let synced = wrote.and_then(|()| self.disk.io.sync(file));
         if let Err(error) = synced {
             // INVARIANT 3.
+            journal.torn.get_or_insert(tail);
             journal.tail = journal.size;
             return Err(self.refused(error));
         }
@@ -200,7 +204,7 @@ impl Inner {
         match self.write_journal(records, size) {
             Ok((file, tail)) => {
                 let old = std::mem::replace(&mut journal.size, size);
-                journal.tail = tail;
+                (journal.tail, journal.torn) = (tail, None);
                 if journal.file.replace(file).is_some() {
                     self.discharge_journal(old);
                 }
@@ -289,6 +293,7 @@ impl Inner {
             file: Some(file),
             size: header.size,
             tail: scanned.tail,
+            torn: is_torn.then_some(scanned.tail),
             is_named: false,
             found: Journal {
                 records: scanned.records,
@@ -312,6 +317,21 @@ impl Inner {
     /// There was a journal, and it cannot be read.
     pub(crate) fn lost_journal(&self) {
         lock(&self.journal).found.is_damaged = true;
+    }
+
+    /// Wipes a torn tail out; false if one stays. INVARIANT 4.
+    pub(crate) fn settle_journal(&self) -> bool {
+        let mut journal = lock(&self.journal);
+        let (Some(file), Some(torn)) = (&journal.file, journal.torn) else {
+            return true;
+        };
+        let zeros = Bytes::from(vec![0; journal.size.saturating_sub(torn) as usize]);
+        let wrote = self.disk.io.write_at(file, &[zeros], u64::from(torn));
+        match wrote.and_then(|()| self.disk.io.sync(file)) {
+            Ok(()) => journal.torn = None,
+            Err(error) => self.report(&Event::WriteFailed(error.to_string())),
+        }
+        journal.torn.is_none()
     }
 
     /// Lets the file go.

@@ -751,7 +751,7 @@ impl Inner {
         self.unlink_retired();
         drop(turn);
         self.disk.sync_damaged_again();
-        let are_synced = self.sync_segments();
+        let are_synced = self.sync_segments() & self.settle_journal();
         self.close_journal();
         let is_whole = {
             let log = lock(&self.disk.log);

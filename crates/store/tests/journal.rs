@@ -159,6 +159,13 @@ fn a_torn_tail_is_nothing_and_a_hole_is_damage() {
             (left, is_damaged)
         );
         assert!(matches!(zone.note(&record(9)), Err(JournalError::NoRoom)));
+        // What is damage stays damage; what is none does not become it by an orderly stop.
+        drop(zone);
+        let again = open(dir.path()).take_journal();
+        assert_eq!(
+            (again.records, again.is_damaged),
+            (journal.records, is_damaged)
+        );
     }
 }
 
@@ -240,6 +247,28 @@ fn a_record_that_the_disk_refused_is_no_record_and_hides_none() {
     let zone = open(dir.path());
     assert_eq!(zone.take_journal().records, all);
     assert_eq!(zone.usage().bytes, bytes, "what was refused is not counted");
+}
+
+/// The bytes are in the file, the sync behind them failed, and nothing is noted any more.
+#[test]
+fn a_record_that_was_not_synced_is_wiped_out_by_a_close() {
+    let home = tempfile::tempdir().expect("directory");
+    let path = home.path().join("zone");
+    let io = Arc::new(PowerIo::new(1, home.path().join("graves")));
+    let platform = Platform {
+        io: io.clone(),
+        ..Platform::default()
+    };
+    let zone = Zone::open_on(conf(&path), Arc::new(SystemClock), platform).expect("open");
+    let mut all = Vec::new();
+    note(&zone, &mut all, 0).expect("noted");
+    // The write goes well.
+    io.fail(1..2, 5);
+    assert!(note(&zone, &mut all, 1).is_err());
+    assert_eq!(io.injected(), 1);
+    zone.close();
+    let journal = open(&path).take_journal();
+    assert_eq!((journal.records, journal.is_damaged), (all, false));
 }
 
 #[test]
