@@ -34,8 +34,8 @@ use crate::lock::{lock, read};
 use crate::volume::{Inner, Volume};
 use crate::zone::placement::Share;
 
-/// Writes, or reads, that must go wrong one after the other. Arbitrary: a sector that cannot be
-/// read is one entry; a device that is gone answers each time.
+/// Writes, syncs, or reads, that must go wrong one after the other. Arbitrary: a sector that cannot
+/// be read is one entry; a device that is gone answers each time.
 const ERRORS_IN_A_ROW: u32 = 5;
 /// Keys that are remembered: about ten megabytes.
 const MAX_CHANGED: usize = 256 << 10;
@@ -47,8 +47,10 @@ pub(crate) enum Tried {
     Read,
     /// To read or send a body: records are found in memory long after a disk is gone.
     Body,
-    /// To write to a file that is open, or to sync it.
+    /// To write to a file that is open.
     Write,
+    /// To sync a file or names: the kernel takes what is written long after a disk is gone.
+    Sync,
     /// To make a file.
     Create,
 }
@@ -100,6 +102,7 @@ pub(crate) struct Health {
     reads: AtomicU32,
     bodies: AtomicU32,
     writes: AtomicU32,
+    syncs: AtomicU32,
     /// Whether there are other disks to take over.
     has_company: AtomicBool,
     /// Set while the file system has no room for a segment that the limit allows.
@@ -133,6 +136,11 @@ impl Health {
         reset(&self.writes);
     }
 
+    /// A file was synced.
+    pub(crate) fn synced(&self) {
+        reset(&self.syncs);
+    }
+
     /// Something was read.
     pub(crate) fn has_read(&self) {
         reset(&self.reads);
@@ -149,6 +157,7 @@ impl Health {
             Tried::Read => &self.reads,
             Tried::Body => &self.bodies,
             Tried::Write | Tried::Create => &self.writes,
+            Tried::Sync => &self.syncs,
         };
         let must_fail = match severity(error, tried) {
             Severity::Fatal => true,
@@ -340,6 +349,7 @@ mod tests {
             (Errno::NOENT, Tried::Write, 1, false),
             (Errno::IO, Tried::Write, ERRORS_IN_A_ROW - 1, false),
             (Errno::IO, Tried::Write, ERRORS_IN_A_ROW, true),
+            (Errno::IO, Tried::Sync, ERRORS_IN_A_ROW, true),
             (Errno::IO, Tried::Read, ERRORS_IN_A_ROW, true),
             (Errno::IO, Tried::Body, ERRORS_IN_A_ROW, true),
             (Errno::NOSPC, Tried::Create, 100, false),
@@ -365,6 +375,24 @@ mod tests {
             health.has_read();
             health.met(&Errno::IO.into(), Tried::Write);
             health.wrote();
+        }
+        assert!(!health.is_failed());
+    }
+
+    #[test]
+    fn writes_that_go_well_hide_no_syncs_that_do_not() {
+        let health = Health::default();
+        health.set_company(true);
+        for is_given_up in [false, false, false, false, true] {
+            health.wrote();
+            health.met(&Errno::IO.into(), Tried::Sync);
+            assert_eq!(health.is_failed(), is_given_up);
+        }
+        let health = Health::default();
+        health.set_company(true);
+        for _ in 0..100 {
+            health.met(&Errno::IO.into(), Tried::Sync);
+            health.synced();
         }
         assert!(!health.is_failed());
     }

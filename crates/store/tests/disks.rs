@@ -322,6 +322,33 @@ fn disks_are_given_up_for_errors_in_a_row_but_not_for_want_of_space() {
     }
 }
 
+#[test]
+fn disk_whose_syncs_all_fail_is_given_up_though_it_takes_what_is_written() {
+    let bench = Bench::new();
+    let failing = bench.disk("b");
+    let zone = bench.open(THREE);
+    fill(&zone, 1);
+    failing.set(Fault::SyncError);
+    for round in 2..50 {
+        for number in 0..KEYS {
+            // At the moment at which it is given up it takes nothing.
+            let _ = store(&zone, number, round);
+        }
+        zone.sync();
+        if state(&zone, "b") == DiskState::Failed {
+            break;
+        }
+    }
+    assert_eq!(state(&zone, "b"), DiskState::Failed);
+    bench.pass(&zone);
+    fill(&zone, 99);
+    failing.set(Fault::None);
+    bench.until_back(&zone, "b");
+    // What comes back is no older than what was stored last.
+    let versions: HashSet<u64> = (0..KEYS).filter_map(|it| version(&zone, it)).collect();
+    assert_eq!(versions, HashSet::from([99]));
+}
+
 /// A disk that did not let a removal be written down is not worse for it once it does.
 #[test]
 fn removal_that_was_refused_is_made_up_for_and_costs_no_disk_its_entries() {

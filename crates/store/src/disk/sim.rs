@@ -24,6 +24,8 @@ pub enum Fault {
     None,
     /// Every write answers EIO.
     WriteError,
+    /// Every sync answers EIO; what is written stays in the page cache.
+    SyncError,
     /// The device is gone: every call answers ENODEV.
     Gone,
     /// Every read answers EIO.
@@ -276,7 +278,7 @@ impl DiskIo for SimIo {
 
     fn sync(&self, _: &File) -> io::Result<()> {
         self.stall(Fault::StallWrites);
-        if self.fault() == Fault::WriteError {
+        if matches!(self.fault(), Fault::WriteError | Fault::SyncError) {
             return Err(self.inject(rustix::io::Errno::IO));
         }
         self.present().map(|_| ())
@@ -294,7 +296,7 @@ impl DiskIo for SimIo {
 
     fn sync_dir(&self, _: &Path) -> io::Result<()> {
         self.stall(Fault::StallWrites);
-        if self.fault() == Fault::WriteError {
+        if matches!(self.fault(), Fault::WriteError | Fault::SyncError) {
             return Err(self.inject(rustix::io::Errno::IO));
         }
         self.present().map(|_| ())

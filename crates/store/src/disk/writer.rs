@@ -601,10 +601,13 @@ impl Inner {
             let Some(file) = read(&self.disk.files).get(&id).map(Arc::clone) else {
                 continue;
             };
-            if let Err(error) = self.disk.io.sync(&file) {
-                self.report_write(&error);
-                self.mark_damaged(id);
-                are_synced = false;
+            match self.disk.io.sync(&file) {
+                Ok(()) => self.health.synced(),
+                Err(error) => {
+                    self.report_failed(&error, Tried::Sync);
+                    self.mark_damaged(id);
+                    are_synced = false;
+                }
             }
         }
         // What a write did not bring to a segment is only known here, and what a sync did not is
@@ -637,7 +640,7 @@ impl Inner {
             let synced = sync();
             if let Err(error) = &synced {
                 flag.store(true, Ordering::Release);
-                self.report_write(error);
+                self.report_failed(error, Tried::Sync);
             }
             synced.is_ok()
         };
@@ -652,7 +655,11 @@ impl Inner {
     }
 
     fn report_write(&self, error: &io::Error) {
-        self.health.met(error, Tried::Write);
+        self.report_failed(error, Tried::Write);
+    }
+
+    fn report_failed(&self, error: &io::Error, tried: Tried) {
+        self.health.met(error, tried);
         self.counters.write_failed();
         self.report(&Event::WriteFailed(error.to_string()));
     }
