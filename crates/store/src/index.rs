@@ -2,9 +2,10 @@
 //!
 //! Shards, each a lock around an open-addressing table and around the entries whose records are
 //! still on their way to the disk; beside them the memory tier, which has locks of its own. A
-//! lookup shares the lock of a shard with other lookups for the time of one probe, notes the use
-//! in the slot itself, and allocates nothing.
+//! lookup takes no lock, unless the shard is changed just then or the entry is on its way to the
+//! disk; it notes the use in the slot itself, and allocates nothing.
 //!
+//! - `field` – the memory of all tables, and how it is read without a lock
 //! - `slot` – an index entry
 //! - `table` – the slots of one shard
 //!
@@ -20,6 +21,7 @@
 //!
 //! It does not know how records look, and reads no files.
 
+mod field;
 mod slot;
 mod table;
 
@@ -28,6 +30,7 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use hashbrown::HashMap;
 
+use self::field::Field;
 pub(crate) use self::slot::{Cell, Slot};
 use self::table::Table;
 use crate::disk::segment::Place;
@@ -62,8 +65,6 @@ pub(crate) struct Shard {
     pub(crate) flights: HashMap<Key, Entry>,
     /// No slot was last used before this second, as of the last sweep.
     pub(crate) oldest_used: u32,
-    /// Whether older slots may still come.
-    is_loading: bool,
     memory: Arc<Memory>,
     holdings: Arc<Holdings>,
 }
@@ -79,7 +80,7 @@ impl Shard {
     pub(crate) fn remove(&mut self, key: &Key, why: Leave) -> Option<Slot> {
         let flight = self.flights.remove(key);
         self.memory.remove(key);
-        let removed = match self.is_loading {
+        let removed = match self.table.is_loading() {
             // INVARIANT 4.
             true => self.table.insert(Slot::grave(*key, LAST)),
             false => self.table.remove(key),
@@ -107,7 +108,7 @@ impl Shard {
     pub(crate) fn may_have(&self, key: &Key) -> bool {
         match self.table.cell(key) {
             Some(cell) => !cell.slot().is_grave(),
-            None => self.is_loading,
+            None => self.table.is_loading(),
         }
     }
 
@@ -156,6 +157,16 @@ pub(crate) enum Found {
     Stored(Slot),
 }
 
+/// What a look without a lock has shown.
+enum Glance {
+    /// There is no entry that may be found.
+    Nothing,
+    /// Its record is on the disk.
+    Stored(Slot),
+    /// Whoever has the lock knows.
+    Unsure,
+}
+
 /// When an entry must have been used last to be found, and what time it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UseTime {
@@ -167,6 +178,7 @@ pub(crate) struct UseTime {
 
 /// All shards.
 pub(crate) struct Index {
+    field: Arc<Field>,
     shards: Box<[RwLock<Shard>]>,
     /// While segments are loaded: what stands before this one may have been replaced or removed in
     /// one that was not loaded yet.
@@ -180,18 +192,19 @@ impl Index {
     pub(crate) fn new(memory_limit: u64, book: Arc<SiteBook>) -> Self {
         let memory = Arc::new(Memory::new(memory_limit));
         let holdings = Arc::new(Holdings::new(book));
-        let shard = || {
+        let field = Arc::new(Field::new());
+        let shard = |position| {
             RwLock::new(Shard {
-                table: Table::default(),
+                table: Table::new(&field, position),
                 flights: HashMap::new(),
                 oldest_used: u32::MAX,
-                is_loading: true,
                 memory: Arc::clone(&memory),
                 holdings: Arc::clone(&holdings),
             })
         };
         Self {
-            shards: (0..SHARDS).map(|_| shard()).collect(),
+            shards: (0..SHARDS).map(shard).collect(),
+            field,
             shown_from: AtomicU32::new(0),
             memory,
             holdings,
@@ -205,27 +218,60 @@ impl Index {
 
     /// Looks an entry up and marks it used.
     pub(crate) fn touch(&self, key: &Key, time: UseTime) -> Option<Found> {
-        let slot = {
-            let shard = self.shared(key);
-            let cell = shard.table.cell(key)?;
-            let slot = cell.slot();
-            if slot.used < time.oldest || slot.is_grave() {
-                return None;
-            }
-            // INVARIANT 5.
-            if shard.is_loading && slot.place().segment < self.shown_from.load(Ordering::Acquire) {
-                return None;
-            }
-            cell.touch(time.now);
-            if slot.is_in_flight()
-                && let Some(entry) = shard.flights.get(key)
-            {
-                return Some(Found::Flight(entry.clone()));
-            }
-            slot
+        let slot = match self.glance(key, time) {
+            Glance::Nothing => return None,
+            Glance::Stored(slot) => slot,
+            Glance::Unsure => match self.touch_locked(key, time)? {
+                Found::Stored(slot) => slot,
+                found => return Some(found),
+            },
         };
         match self.memory.touch(key, slot.place()) {
             Some(stored) => Some(Found::Kept(stored)),
+            None => Some(Found::Stored(slot)),
+        }
+    }
+
+    /// As [`Index::touch`] but for the memory tier, without a lock.
+    fn glance(&self, key: &Key, time: UseTime) -> Glance {
+        let Some(look) = self.field.look(Self::position(key)) else {
+            return Glance::Unsure;
+        };
+        let found = look.find(key);
+        // INVARIANT 5: both belong to what is looked at.
+        let from = match look.is_loading() {
+            true => self.shown_from(),
+            false => 0,
+        };
+        if !look.is_true() {
+            return Glance::Unsure;
+        }
+        match found {
+            Some((_, slot)) if slot.is_in_flight() => Glance::Unsure,
+            Some((cell, slot)) if slot.is_shown(time.oldest, from) => {
+                cell.touch(time.now);
+                Glance::Stored(slot)
+            }
+            _ => Glance::Nothing,
+        }
+    }
+
+    /// As [`Index::touch`] but for the memory tier.
+    fn touch_locked(&self, key: &Key, time: UseTime) -> Option<Found> {
+        let shard = self.shared(key);
+        let cell = shard.table.cell(key)?;
+        let slot = cell.slot();
+        // INVARIANT 5.
+        let from = match shard.table.is_loading() {
+            true => self.shown_from(),
+            false => 0,
+        };
+        if !slot.is_shown(time.oldest, from) {
+            return None;
+        }
+        cell.touch(time.now);
+        match shard.flights.get(key).filter(|_| slot.is_in_flight()) {
+            Some(entry) => Some(Found::Flight(entry.clone())),
             None => Some(Found::Stored(slot)),
         }
     }
@@ -242,6 +288,12 @@ impl Index {
 
     /// The slot of an entry; marks nothing.
     pub(crate) fn get(&self, key: &Key) -> Option<Slot> {
+        if let Some(look) = self.field.look(Self::position(key)) {
+            let found = look.find(key).map(|(_, slot)| slot);
+            if look.is_true() {
+                return found.filter(|slot| !slot.is_grave());
+            }
+        }
         self.shared(key).table.get(key)
     }
 
@@ -277,7 +329,7 @@ impl Index {
     /// Notes that the record at `place` reached the disk.
     pub(crate) fn land(&self, key: &Key, place: Place) {
         let mut shard = self.shard(key);
-        if let Some(cell) = shard.table.cell_mut(key)
+        if let Some(cell) = shard.table.cell(key)
             && cell.slot().place() == place
         {
             cell.land();
@@ -287,7 +339,8 @@ impl Index {
 
     /// Notes that the slices of the entry at `place` were compared with their checksums.
     pub(crate) fn verified(&self, key: &Key, place: Place) {
-        if let Some(cell) = self.shard(key).table.cell_mut(key)
+        let shard = self.shard(key);
+        if let Some(cell) = shard.table.cell(key)
             && cell.slot().place() == place
         {
             cell.verified();
@@ -357,9 +410,7 @@ impl Index {
     /// Notes that nothing older comes any more.
     pub(crate) fn is_loaded(&self) {
         for shard in self.shards() {
-            let mut shard = write(shard);
-            shard.is_loading = false;
-            shard.table.clear_graves();
+            write(shard).table.end_loading();
         }
     }
 

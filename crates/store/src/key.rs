@@ -19,6 +19,7 @@ impl Key {
     }
 
     /// Sixty-four well mixed bits, also of keys that were not made by [`Key::of`].
+    #[inline]
     pub(crate) fn mixed(&self) -> u64 {
         let all = u128::from_le_bytes(self.0);
         let folded = (all as u64) ^ ((all >> 64) as u64).rotate_left(32);

@@ -421,7 +421,7 @@ impl Inner {
 }
 
 /// What is to be written of a cell. INVARIANT 3.
-fn of(cell: &Cell, which: Which) -> Option<Slot> {
+fn of(cell: Cell<'_>, which: Which) -> Option<Slot> {
     match (cell.take_unsaved(), which) {
         (Some(slot), _) => Some(slot),
         (None, Which::Changed) => None,

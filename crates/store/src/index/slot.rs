@@ -1,7 +1,7 @@
 //! An index entry: forty bytes that say where a record stands, how large it is, and its use.
 //!
-//! A [`Slot`] is a copy; the table holds [`Cell`]s, whose use can be noted through a shared
-//! reference. Both have the same fields:
+//! A [`Slot`] is a copy; the table holds [`Cell`]s: five words that are read and changed one by
+//! one, through shared references. Both have the same fields:
 //!
 //! | field | bits | meaning |
 //! |---|---|---|
@@ -12,12 +12,12 @@
 //! | used | 32 | seconds since 1970 of the last use |
 //! | state | 16 + 16 | uses, up to 65535; flags |
 //!
-//! 1. Flags other than `UNSAVED` change only with the table locked for writing, so that
-//!    a use that is noted meanwhile cannot bring an older one back.
+//! 1. Flags other than `UNSAVED` change only with the table locked for writing; a use that is
+//!    noted meanwhile, without a lock, brings no older one back.
 //! 2. A use that is noted is saved: `UNSAVED` is set after it, and taken away before it is read.
 //! 3. Two uses at one time may count as one.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::disk::segment::Place;
 use crate::key::Key;
@@ -49,8 +49,10 @@ const GRAVE: u32 = 1 << 5;
 const SLICE: u32 = 1 << 6;
 /// One use.
 const ONE_USE: u32 = 1 << 16;
+/// How often it is tried to note a use. Arbitrary: it fails when another use is noted meanwhile.
+const TOUCHES: usize = 4;
 
-const _: () = assert!(size_of::<Slot>() == 40 && size_of::<Cell>() == 40);
+const _: () = assert!(size_of::<Slot>() == 40 && size_of::<Words>() == 40);
 const _: () = assert!(SITES_MAX == 1 << (u64::BITS - SITE_AT));
 
 /// A copy of an index entry.
@@ -187,6 +189,11 @@ impl Slot {
         self.state & GRAVE != 0
     }
 
+    /// Whether an entry that was not used before a second, and does not stand before a segment.
+    pub(crate) fn is_shown(&self, oldest: u32, from: u32) -> bool {
+        self.used >= oldest && !self.is_grave() && self.segment >= from
+    }
+
     /// Whether its record stands behind that of `other` in the log.
     pub(crate) fn is_newer_than(&self, other: &Self) -> bool {
         let order = |slot: &Self| (slot.segment, slot.extent & UNIT_MASK);
@@ -194,98 +201,117 @@ impl Slot {
     }
 }
 
-/// An index entry as the table holds it.
-#[derive(Debug)]
-pub(crate) struct Cell {
-    key: Key,
-    extent: u64,
-    segment: u32,
-    body_low: u32,
-    used: AtomicU32,
-    state: AtomicU32,
-}
+/// The words of a [`Cell`]: the key's halves, the extent, segment and low body length, use and
+/// state.
+pub(crate) type Words = [AtomicU64; 5];
 
-impl Cell {
-    /// An empty slot.
-    pub(crate) const fn empty() -> Self {
-        Self {
-            key: Key([0; 16]),
-            extent: 0,
-            segment: 0,
-            body_low: 0,
-            used: AtomicU32::new(0),
-            state: AtomicU32::new(0),
-        }
-    }
+/// An index entry as the table holds it. The words may be read while someone changes them; then
+/// they may belong to two entries, and who reads them has to find that out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cell<'a>(pub(crate) &'a Words);
 
+impl Cell<'_> {
     /// The entry's name.
-    pub(crate) fn key(&self) -> &Key {
-        &self.key
+    #[inline]
+    pub(crate) fn key(&self) -> Key {
+        let [low, high, ..] = self.0;
+        let half = |word: &AtomicU64| u128::from(word.load(Ordering::Relaxed));
+        Key((half(low) | half(high) << 64).to_le_bytes())
     }
 
     /// Whether nothing is here, not even a grave.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.segment == 0
+        // The low half is the segment.
+        self.0[3].load(Ordering::Relaxed) as u32 == 0
     }
 
     /// A copy.
+    #[inline]
     pub(crate) fn slot(&self) -> Slot {
+        let [_, _, extent, position, usage] = self.0;
+        let position = position.load(Ordering::Relaxed);
+        let usage = usage.load(Ordering::Relaxed);
+        // Each is made of two halves.
         Slot {
-            key: self.key,
-            extent: self.extent,
-            segment: self.segment,
-            body_low: self.body_low,
-            used: self.used.load(Ordering::Relaxed),
-            state: self.state.load(Ordering::Relaxed),
+            key: self.key(),
+            extent: extent.load(Ordering::Relaxed),
+            segment: position as u32,
+            body_low: (position >> 32) as u32,
+            used: usage as u32,
+            state: (usage >> 32) as u32,
         }
     }
 
-    /// Notes a use at `now`.
+    /// Puts a slot here; by whoever has the table for writing.
+    pub(crate) fn put(&self, slot: &Slot) {
+        let [low, high, extent, position, usage] = self.0;
+        let key = u128::from_le_bytes(slot.key.0);
+        // The halves of the key.
+        low.store(key as u64, Ordering::Relaxed);
+        high.store((key >> 64) as u64, Ordering::Relaxed);
+        extent.store(slot.extent, Ordering::Relaxed);
+        let halves = |low, high| u64::from(low) | u64::from(high) << 32;
+        position.store(halves(slot.segment, slot.body_low), Ordering::Relaxed);
+        usage.store(halves(slot.used, slot.state), Ordering::Relaxed);
+    }
+
+    /// Takes away what is here; by whoever has the table for writing.
+    pub(crate) fn clear(&self) {
+        self.0[3].store(0, Ordering::Relaxed);
+    }
+
+    /// Notes a use at `now`. If the cell has got another slot meanwhile, the use may count for
+    /// that.
     pub(crate) fn touch(&self, now: u32) {
-        // Writes that change nothing would take the line away from other cores.
-        if self.used.load(Ordering::Relaxed) < now {
-            self.used.store(now, Ordering::Relaxed);
-        }
-        let state = self.state.load(Ordering::Relaxed);
-        let more = state.checked_add(ONE_USE).unwrap_or(state) | UNSAVED;
-        if more != state {
-            // INVARIANT 2.
-            self.state.store(more, Ordering::Release);
+        let [.., usage] = self.0;
+        let noted = |word: u64| {
+            // The lower half.
+            let used = (word as u32).max(now);
+            let state = (word >> 32) as u32;
+            let more = state.checked_add(ONE_USE).unwrap_or(state) | UNSAVED;
+            let new = u64::from(used) | u64::from(more) << 32;
+            // Writes that change nothing would take the line away from other cores.
+            (new != word).then_some(new)
+        };
+        // INVARIANTS 1 and 2: what others changed meanwhile stays, and comes before it.
+        let mut word = usage.load(Ordering::Relaxed);
+        for _ in 0..TOUCHES {
+            let Some(new) = noted(word) else {
+                return;
+            };
+            match usage.compare_exchange(word, new, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(other) => word = other,
+            }
         }
     }
 
     /// A copy of what must be saved, which from now on counts as saved; none if it is already.
     pub(crate) fn take_unsaved(&self) -> Option<Slot> {
-        let is_due = |state: u32| state & (UNSAVED | GRAVE) == UNSAVED;
-        if self.is_empty() || !is_due(self.state.load(Ordering::Relaxed)) {
+        let [.., usage] = self.0;
+        let is_due = |word: u64| (word >> 32) as u32 & (UNSAVED | GRAVE) == UNSAVED;
+        if self.is_empty() || !is_due(usage.load(Ordering::Relaxed)) {
             return None;
         }
         // INVARIANT 2.
-        self.state.fetch_and(!UNSAVED, Ordering::AcqRel);
+        self.take_flag(UNSAVED);
         Some(self.slot())
     }
 
-    /// Notes that the record is on the disk.
-    pub(crate) fn land(&mut self) {
-        *self.state.get_mut() &= !IN_FLIGHT;
+    /// Notes that the record is on the disk; by whoever has the table for writing.
+    pub(crate) fn land(&self) {
+        self.take_flag(IN_FLIGHT);
     }
 
-    /// Notes that the slices have their checksums.
-    pub(crate) fn verified(&mut self) {
-        *self.state.get_mut() &= !UNVERIFIED;
+    /// Notes that the slices have their checksums; by whoever has the table for writing.
+    pub(crate) fn verified(&self) {
+        self.take_flag(UNVERIFIED);
     }
-}
 
-impl From<Slot> for Cell {
-    fn from(slot: Slot) -> Self {
-        Self {
-            key: slot.key,
-            extent: slot.extent,
-            segment: slot.segment,
-            body_low: slot.body_low,
-            used: AtomicU32::new(slot.used),
-            state: AtomicU32::new(slot.state),
-        }
+    fn take_flag(&self, flag: u32) {
+        let [.., usage] = self.0;
+        usage.fetch_and(!(u64::from(flag) << 32), Ordering::AcqRel);
     }
 }
 
@@ -325,27 +351,31 @@ mod tests {
 
     #[test]
     fn uses_are_counted_until_the_count_is_full() {
-        let mut cell = Cell::from(Slot::new(Key([1; 16]), PLACE, 0, 7).with_hits(u16::MAX - 1));
+        let words = Words::default();
+        let cell = Cell(&words);
+        let slot = Slot::new(Key([1; 16]), PLACE, 0, 7).in_flight();
+        cell.put(&slot.with_hits(u16::MAX - 1));
         cell.land();
         cell.touch(9);
         cell.touch(8);
         cell.touch(8);
         let slot = cell.slot();
         assert_eq!((slot.hits(), slot.used), (u16::MAX, 9));
+        assert!(!slot.is_in_flight() && slot.place() == PLACE && slot.key == Key([1; 16]));
     }
 
     #[test]
     fn what_changed_is_taken_once() {
-        let cell = Cell::from(Slot::new(Key([1; 16]), PLACE, 0, 7));
+        let words = Words::default();
+        let cell = Cell(&words);
+        assert!(cell.is_empty());
+        cell.put(&Slot::new(Key([1; 16]), PLACE, 0, 7));
         assert_eq!(cell.take_unsaved().map(|slot| slot.used), Some(7));
         assert!(cell.take_unsaved().is_none());
         cell.touch(9);
         assert_eq!(cell.take_unsaved().map(|slot| slot.used), Some(9));
-        assert!(
-            Cell::from(Slot::grave(Key([1; 16]), PLACE))
-                .take_unsaved()
-                .is_none()
-        );
+        cell.put(&Slot::grave(Key([1; 16]), PLACE));
+        assert!(cell.take_unsaved().is_none());
     }
 
     #[test]

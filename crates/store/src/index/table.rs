@@ -5,103 +5,120 @@
 //! shrinks below half of that, so an entry costs 47 to 53 bytes, and there are no grave stones
 //! but those that the loading of a zone puts there on purpose.
 //!
+//! Its cells stand in the field, where others may look at them meanwhile without a lock.
+//!
 //! 1. At least one slot is empty, so every walk ends.
+//! 2. Slots are moved, put in and taken out only within a change of the shard's front.
 
-use super::slot::{Cell, Slot};
+use std::sync::Arc;
+
+use super::field::{Field, Front, Rows};
+use super::slot::{Cell, Slot, Words};
 use crate::key::Key;
 
 /// Slots of a table that holds its first entry.
 const FIRST_SLOTS: usize = 8;
 
 /// The slots of one shard.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Table {
-    cells: Vec<Cell>,
+    field: Arc<Field>,
+    shard: usize,
     count: usize,
     graves: usize,
+    /// The most positions that it had: their memory is still there.
+    most: usize,
 }
 
 impl Table {
+    /// The empty table of a shard.
+    pub(crate) fn new(field: &Arc<Field>, shard: usize) -> Self {
+        Self {
+            field: Arc::clone(field),
+            shard,
+            count: 0,
+            graves: 0,
+            most: 0,
+        }
+    }
+
     /// Puts a slot in, and returns the entry that it replaces.
     pub(crate) fn insert(&mut self, slot: Slot) -> Option<Slot> {
-        if let Some(position) = self.position(&slot.key) {
-            // `position` is that of a cell.
-            let replaced = std::mem::replace(&mut self.cells[position], slot.into()).slot();
-            self.graves -= usize::from(replaced.is_grave());
-            self.graves += usize::from(slot.is_grave());
-            return Some(replaced).filter(|slot| !slot.is_grave());
-        }
-        if (self.count + 1) * 20 > self.cells.len() * 17 {
-            self.resize((self.cells.len() * 9 / 8 + 1).max(FIRST_SLOTS));
-        }
-        self.place(slot);
-        self.count += 1;
+        self.front().begin();
+        let replaced = self.put(slot);
+        self.front().end();
         self.graves += usize::from(slot.is_grave());
-        None
+        let replaced = replaced?;
+        self.graves -= usize::from(replaced.is_grave());
+        Some(replaced).filter(|slot| !slot.is_grave())
     }
 
     /// Puts a slot in unless a newer one or a newer grave of its key is there; none if it did not,
     /// otherwise what [`Table::insert`] says.
     pub(crate) fn insert_older(&mut self, slot: Slot) -> Option<Option<Slot>> {
-        let is_older = |position: usize| slot.is_newer_than(&self.cells[position].slot());
-        let is_in = self.position(&slot.key).is_none_or(is_older);
+        let there = self.cell(&slot.key);
+        let is_in = there.is_none_or(|cell| slot.is_newer_than(&cell.slot()));
         is_in.then(|| self.insert(slot))
     }
 
     /// Reads where slots will stand, at one time rather than one after the other.
     pub(crate) fn warm(&self, slots: &[Slot]) {
-        let homes = slots
-            .iter()
-            .map(|slot| self.cells.get(self.home(&slot.key)));
-        let used = homes.flatten().filter(|cell| !cell.is_empty()).count();
-        // The count is of no use: the reads are.
-        std::hint::black_box(used);
+        let rows = self.rows();
+        for slot in slots {
+            std::hint::black_box(rows.at(rows.home(&slot.key)).is_empty());
+        }
     }
 
     /// Takes a slot out.
     pub(crate) fn remove(&mut self, key: &Key) -> Option<Slot> {
-        let gap = self.position(key)?;
+        let gap = self.rows().position(key)?;
+        self.front().begin();
         let removed = self.close(gap);
         self.count -= 1;
         self.graves -= usize::from(removed.is_grave());
-        if self.cells.len() > FIRST_SLOTS && self.count * 20 < self.cells.len() * 8 {
-            self.shrink();
+        if self.len() > FIRST_SLOTS && self.count * 20 < self.len() * 8 {
+            self.resize(self.fitting());
         }
+        self.front().end();
         Some(removed).filter(|slot| !slot.is_grave())
     }
 
-    /// Takes all graves out, and gives back memory that is not needed.
-    pub(crate) fn clear_graves(&mut self) {
+    /// Whether older slots may still come.
+    pub(crate) fn is_loading(&self) -> bool {
+        self.front().is_loading()
+    }
+
+    /// Nothing older comes any more: takes all graves out, and the positions that are not needed.
+    pub(crate) fn end_loading(&mut self) {
+        self.front().begin();
+        self.front().end_loading();
         if self.graves > 0 {
-            let cells = std::mem::take(&mut self.cells);
-            let is_entry = |cell: &Cell| !cell.is_empty() && !cell.slot().is_grave();
+            let held = self.take_all();
             self.count -= self.graves;
             self.graves = 0;
-            self.fill_again(self.fitting(), cells.into_iter().filter(is_entry));
-        } else if self.fitting() * 8 / 7 < self.cells.len() {
-            self.shrink();
+            let entries = held.into_iter().filter(|slot| !slot.is_grave());
+            self.fill_again(self.fitting(), entries);
+        } else if self.fitting() * 8 / 7 < self.len() {
+            self.resize(self.fitting());
         }
+        self.front().end();
     }
 
     /// Makes room for `count` slots altogether.
     pub(crate) fn reserve(&mut self, count: usize) {
         let wanted = count * 20 / 17 + 2;
-        if wanted > self.cells.len() {
+        if wanted > self.len() {
+            self.front().begin();
             self.resize(wanted.max(FIRST_SLOTS));
+            self.front().end();
         }
     }
 
-    /// The cell of an entry, for changes that leave the key as it is.
-    pub(crate) fn cell_mut(&mut self, key: &Key) -> Option<&mut Cell> {
-        let position = self.position(key)?;
-        self.cells
-            .get_mut(position)
-            .filter(|cell| !cell.slot().is_grave())
-    }
-
-    /// The cell of an entry.
-    pub(crate) fn cell(&self, key: &Key) -> Option<&Cell> {
-        self.cells.get(self.position(key)?)
+    /// The cell of an entry or a grave. Its flags may be changed by whoever has the table for
+    /// writing.
+    pub(crate) fn cell(&self, key: &Key) -> Option<Cell<'_>> {
+        let rows = self.rows();
+        rows.position(key).map(|position| rows.at(position))
     }
 
     /// The slot of an entry.
@@ -112,13 +129,13 @@ impl Table {
 
     /// All entries.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Slot> {
-        let slots = self.cells().map(Cell::slot);
+        let slots = self.cells().map(|cell| cell.slot());
         slots.filter(|slot| !slot.is_grave())
     }
 
     /// All cells that are not empty, graves included.
-    pub(crate) fn cells(&self) -> impl Iterator<Item = &Cell> {
-        self.cells.iter().filter(|cell| !cell.is_empty())
+    pub(crate) fn cells(&self) -> impl Iterator<Item = Cell<'_>> {
+        self.rows().iter().filter(|cell| !cell.is_empty())
     }
 
     /// How many entries there are.
@@ -128,22 +145,51 @@ impl Table {
 
     /// Bytes of memory that the table takes.
     pub(crate) fn memory(&self) -> usize {
-        self.cells.capacity() * size_of::<Cell>()
+        self.most * size_of::<Words>()
+    }
+
+    fn front(&self) -> &Front {
+        self.field.front(self.shard)
+    }
+
+    fn rows(&self) -> Rows<'_> {
+        self.field.rows(self.shard)
+    }
+
+    fn len(&self) -> usize {
+        self.front().len()
+    }
+
+    /// Puts a slot in; what had its key, entry or grave.
+    fn put(&mut self, slot: Slot) -> Option<Slot> {
+        if let Some(cell) = self.cell(&slot.key) {
+            let replaced = cell.slot();
+            cell.put(&slot);
+            return Some(replaced);
+        }
+        if (self.count + 1) * 20 > self.len() * 17 {
+            self.resize((self.len() * 9 / 8 + 1).max(FIRST_SLOTS));
+        }
+        self.place(slot);
+        self.count += 1;
+        None
     }
 
     /// Empties the cell at `gap`, which has a slot.
-    fn close(&mut self, mut gap: usize) -> Slot {
-        // Indexes stay below `cells.len()`: `next` wraps, and the table is never full.
-        let removed = self.cells[gap].slot();
+    fn close(&self, mut gap: usize) -> Slot {
+        let rows = self.rows();
+        let removed = rows.at(gap).slot();
+        // INVARIANT 1: it ends before an empty cell, or before one that is at home.
         loop {
-            let following = self.next(gap);
-            if self.cells[following].is_empty() || self.distance(following) == 0 {
+            let following = rows.next(gap);
+            let cell = rows.at(following);
+            if cell.is_empty() || rows.distance(following) == 0 {
                 break;
             }
-            self.cells.swap(gap, following);
+            rows.at(gap).put(&cell.slot());
             gap = following;
         }
-        self.cells[gap] = Cell::empty();
+        rows.at(gap).clear();
         removed
     }
 
@@ -152,88 +198,50 @@ impl Table {
         (self.count * 5 / 4 + 1).max(FIRST_SLOTS)
     }
 
-    fn shrink(&mut self) {
-        self.resize(self.fitting());
-    }
-
     fn resize(&mut self, slots: usize) {
-        let old = std::mem::take(&mut self.cells);
-        self.fill_again(slots, old.into_iter().filter(|cell| !cell.is_empty()));
+        let held = self.take_all();
+        self.fill_again(slots, held.into_iter());
     }
 
-    /// Begins again with `slots` slots and what `old` has.
-    fn fill_again(&mut self, slots: usize, old: impl Iterator<Item = Cell>) {
-        let mut cells = Vec::new();
-        cells.reserve_exact(slots);
-        cells.resize_with(slots, Cell::empty);
-        self.cells = cells;
-        for cell in old {
-            self.place(cell.slot());
+    /// Empties all cells, and returns what was there in the order of their hashes.
+    fn take_all(&self) -> Vec<Slot> {
+        let mut held = Vec::with_capacity(self.count);
+        for cell in self.cells() {
+            held.push(cell.slot());
+            cell.clear();
+        }
+        held
+    }
+
+    /// Begins again with `slots` slots and what `held` has.
+    fn fill_again(&mut self, slots: usize, held: impl Iterator<Item = Slot>) {
+        self.field.resize(self.shard, slots);
+        self.most = self.most.max(slots);
+        for slot in held {
+            self.place(slot);
         }
     }
 
     /// Puts a slot whose key is not in the table where robin-hood order wants it.
-    fn place(&mut self, slot: Slot) {
-        let mut cell = Cell::from(slot);
-        let mut position = self.home(cell.key());
+    fn place(&self, mut slot: Slot) {
+        let rows = self.rows();
+        let mut position = rows.home(&slot.key);
         let mut distance = 0;
-        // The caller left at least one slot empty, so the walk ends; positions are below `len`.
-        while !self.cells[position].is_empty() {
-            let theirs = self.distance(position);
+        // INVARIANT 1: the caller left at least one cell empty.
+        loop {
+            let cell = rows.at(position);
+            if cell.is_empty() {
+                return cell.put(&slot);
+            }
+            let theirs = rows.distance(position);
             if theirs < distance {
-                std::mem::swap(&mut cell, &mut self.cells[position]);
+                let displaced = cell.slot();
+                cell.put(&slot);
+                slot = displaced;
                 distance = theirs;
             }
-            position = self.next(position);
+            position = rows.next(position);
             distance += 1;
-        }
-        self.cells[position] = cell;
-    }
-
-    fn position(&self, key: &Key) -> Option<usize> {
-        if self.cells.is_empty() {
-            return None;
-        }
-        let mut position = self.home(key);
-        let mut distance = 0;
-        loop {
-            let cell = self.cells.get(position)?;
-            if cell.is_empty() {
-                return None;
-            }
-            if cell.key() == key {
-                return Some(position);
-            }
-            if self.distance(position) < distance {
-                return None;
-            }
-            position = self.next(position);
-            distance += 1;
-        }
-    }
-
-    /// Where a key would stand if it were alone.
-    fn home(&self, key: &Key) -> usize {
-        // The high bits chose the shard; shifting them out leaves the others for the position.
-        let bits = key.mixed() << super::SHARD_BITS;
-        ((u128::from(bits) * self.cells.len() as u128) >> 64) as usize
-    }
-
-    /// How far the slot at `position` stands from its home.
-    fn distance(&self, position: usize) -> usize {
-        let home = self.home(self.cells[position].key());
-        if position >= home {
-            position - home
-        } else {
-            position + self.cells.len() - home
-        }
-    }
-
-    fn next(&self, position: usize) -> usize {
-        if position + 1 == self.cells.len() {
-            0
-        } else {
-            position + 1
         }
     }
 }
@@ -242,6 +250,10 @@ impl Table {
 mod tests {
     use super::*;
     use crate::disk::segment::Place;
+
+    fn table() -> Table {
+        Table::new(&Arc::new(Field::new()), 3)
+    }
 
     fn slot(number: u64) -> Slot {
         slot_at(number, 1)
@@ -258,7 +270,7 @@ mod tests {
 
     #[test]
     fn table_agrees_with_a_map_under_inserts_and_removals() {
-        let mut table = Table::default();
+        let mut table = table();
         let mut map = std::collections::HashMap::new();
         let mut state = 1_u64;
         for step in 0..30_000 {
@@ -289,7 +301,7 @@ mod tests {
 
     #[test]
     fn an_entry_costs_at_most_54_bytes() {
-        let mut table = Table::default();
+        let mut table = table();
         for number in 0..50_000 {
             table.insert(slot(number));
             if number > 1000 {
@@ -299,12 +311,13 @@ mod tests {
         for number in 0..49_000 {
             table.remove(&slot(number).key);
         }
-        assert!(table.memory() <= 1000 * 120, "{}", table.memory());
+        // Memory stays, for the next ones; walks over it get shorter.
+        assert!(table.len() <= 1000 * 3, "{}", table.len());
     }
 
     #[test]
     fn older_slots_and_what_lies_under_a_grave_stay_out() {
-        let mut table = Table::default();
+        let mut table = table();
         table.insert(slot_at(1, 5));
         table.insert_older(slot_at(1, 4));
         assert_eq!(
@@ -327,7 +340,7 @@ mod tests {
         assert_eq!((table.count(), table.iter().count()), (0, 0));
         table.insert_older(slot_at(2, 4));
         assert_eq!(table.count(), 1);
-        table.clear_graves();
+        table.end_loading();
         assert_eq!((table.count(), table.cells().count()), (1, 1));
         table.insert_older(slot_at(1, 1));
         assert_eq!(table.count(), 2);
