@@ -455,3 +455,69 @@ impl Index {
         self.memory.used()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    const STAYING: u64 = 3_000;
+    const COMING: std::ops::Range<u64> = STAYING..12_000;
+
+    fn slot(number: u64) -> Slot {
+        let place = Place {
+            segment: 1 + number as u32,
+            offset: 64,
+            size: 96,
+        };
+        Slot::new(Key::of(&number.to_le_bytes()), place, number, 1)
+    }
+
+    /// What a look shows is whole, and what stays is always found, while tables grow and shrink.
+    #[test]
+    fn looks_without_a_lock_see_whole_slots_of_tables_that_change() {
+        let index = Index::new(0, Arc::default());
+        index.is_loaded();
+        let insert = |number| {
+            let slot = slot(number);
+            index.shard(&slot.key).insert(slot, Leave::Replaced);
+        };
+        (0..STAYING).for_each(insert);
+        let is_over = AtomicBool::new(false);
+        let look = |mut number: u64| {
+            let time = UseTime { now: 9, oldest: 0 };
+            let mut looks = 0;
+            while !is_over.load(Ordering::Acquire) || looks < 1_000 {
+                looks += 1;
+                number = (number + 7_919) % COMING.end;
+                let wanted = slot(number);
+                let found = match looks % 2 {
+                    0 => index.get(&wanted.key),
+                    _ => index.touch(&wanted.key, time).map(|found| match found {
+                        Found::Stored(slot) => slot,
+                        Found::Kept(_) | Found::Flight(_) => panic!("nothing is in memory"),
+                    }),
+                };
+                let place = found.map(|found| (found.key, found.place(), found.body_len()));
+                let whole = (wanted.key, wanted.place(), number);
+                assert!(place.is_none_or(|place| place == whole), "{place:?}");
+                assert!(place.is_some() || number >= STAYING, "{number} is lost");
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| look(0));
+            scope.spawn(|| look(5));
+            for _ in 0..3 {
+                COMING.for_each(insert);
+                for number in COMING {
+                    let key = slot(number).key;
+                    assert!(index.shard(&key).remove(&key, Leave::Removed).is_some());
+                }
+            }
+            is_over.store(true, Ordering::Release);
+        });
+        assert_eq!(index.count(), STAYING);
+        let uses = |number| index.get(&slot(number).key).map(|slot| slot.hits());
+        assert!((0..STAYING).any(|number| uses(number) > Some(0)));
+    }
+}
