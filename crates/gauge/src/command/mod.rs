@@ -19,11 +19,13 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::{CommandFactory, Parser};
 
-use self::arguments::{Arguments, Task};
+use self::arguments::{Arguments, OutputArguments, Task};
 pub(crate) use self::arguments::{CompareArguments, Sides};
-pub(crate) use self::progress::watch;
-pub(crate) use self::single::{broken_limits, measure, print, write_files};
+pub(crate) use self::progress::{is_interrupted, watch};
+use self::single::write_files;
+pub(crate) use self::single::{broken_limits, measure, print};
 use crate::compare::{self, Comparison};
+use crate::report::Report;
 
 /// What came of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +34,16 @@ pub(crate) enum Verdict {
     Right,
     /// Something was wrong, and was told.
     Wrong,
+}
+
+/// What came of one case.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) verdict: Verdict,
+    /// What a page says before all else.
+    pub(crate) summary: String,
+    /// Reports with their names.
+    pub(crate) reports: Vec<(String, Report)>,
 }
 
 /// All flags of a task, to check those of a plan.
@@ -64,21 +76,79 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn done(words: &[OsString], arguments: Arguments) -> Result<Verdict> {
-    let mut verdict = Verdict::Right;
+    if let Task::Origin(wanted) = &arguments.task {
+        return single::serve(wanted);
+    }
+    let mut all = All::default();
     for (name, arguments) in planned::cases(words, arguments)? {
         if !name.is_empty() {
             eprintln!("== {name}");
         }
-        let one = match &arguments.task {
-            Task::Run(wanted) => single::run(wanted)?,
-            Task::Origin(wanted) => single::serve(wanted)?,
-            Task::Compare(wanted) => compare::run(wanted)?,
+        let (output, outcome) = match &arguments.task {
+            Task::Origin(_) => continue,
+            Task::Run(wanted) => (&wanted.output, single::run(wanted)),
+            Task::Compare(wanted) => (&wanted.output, compare::run(wanted)),
         };
-        if one == Verdict::Wrong {
-            verdict = one;
+        match outcome {
+            Ok(outcome) => all.add(&name, output, outcome),
+            Err(error) => {
+                all.write()?;
+                return Err(error);
+            }
+        }
+        if is_interrupted() {
+            break;
         }
     }
-    Ok(verdict)
+    all.write()?;
+    Ok(all.verdict())
+}
+
+/// What came of all cases, for one report.
+#[derive(Default)]
+struct All {
+    /// Where it goes, as the first case says.
+    output: Option<OutputArguments>,
+    is_wrong: bool,
+    summary: String,
+    reports: Vec<(String, Report)>,
+}
+
+impl All {
+    fn add(&mut self, name: &str, output: &OutputArguments, outcome: Outcome) {
+        self.output.get_or_insert_with(|| output.clone());
+        self.is_wrong |= outcome.verdict == Verdict::Wrong;
+        let has_name = !name.is_empty();
+        if !outcome.summary.is_empty() {
+            let above = if has_name {
+                format!("{name}\n")
+            } else {
+                String::new()
+            };
+            self.summary += &format!("{above}{}\n", outcome.summary);
+        }
+        for (report_name, report) in outcome.reports {
+            let report_name = match has_name {
+                true => format!("{name}: {report_name}"),
+                false => report_name,
+            };
+            self.reports.push((report_name, report));
+        }
+    }
+
+    fn write(&self) -> Result<()> {
+        match &self.output {
+            Some(output) => write_files(output, &self.summary, &self.reports),
+            None => Ok(()),
+        }
+    }
+
+    fn verdict(&self) -> Verdict {
+        match self.is_wrong {
+            true => Verdict::Wrong,
+            false => Verdict::Right,
+        }
+    }
 }
 
 /// What `gauge compare` finds, case by case, without a word: for programs. The words are those
@@ -92,6 +162,9 @@ pub fn compare(words: &[OsString]) -> Result<Vec<(String, Comparison)>> {
         let Task::Compare(mut wanted) = arguments.task else {
             bail!("another task than compare");
         };
+        if is_interrupted() {
+            bail!("interrupted");
+        }
         wanted.output.is_mute = true;
         wanted.output.quiet = true;
         all.push((name, compare::take(&wanted)?));

@@ -13,6 +13,9 @@ use crate::report::bytes;
 /// Time between two looks.
 const TICK: Duration = Duration::from_millis(200);
 
+/// Set by the first interrupt, for the rest of the process.
+static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
 /// Runs something, with a bar on a terminal, until it is done; an interrupt stops the users, and
 /// what they did by then is reported.
 pub(crate) fn watch<T: Send>(
@@ -43,7 +46,10 @@ pub(crate) fn watch<T: Send>(
             while !is_done.load(Ordering::SeqCst) && !working.is_finished() {
                 tokio::select! {
                     () = tokio::time::sleep(TICK) => show(&bar, shared),
-                    _ = tokio::signal::ctrl_c() => shared.stop(),
+                    _ = tokio::signal::ctrl_c() => {
+                        IS_INTERRUPTED.store(true, Ordering::SeqCst);
+                        shared.stop();
+                    }
                 }
             }
         });
@@ -51,6 +57,11 @@ pub(crate) fn watch<T: Send>(
     });
     bar.finish_and_clear();
     done.map_err(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Whether someone pressed Ctrl-C: what was begun is told, and nothing else begins.
+pub(crate) fn is_interrupted() -> bool {
+    IS_INTERRUPTED.load(Ordering::SeqCst)
 }
 
 fn show(bar: &ProgressBar, shared: &Shared) {

@@ -8,14 +8,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 
 use super::arguments::{OriginArguments, OutputArguments, RunArguments};
-use super::{Verdict, watch};
+use super::{Outcome, Verdict, watch};
 use crate::load::{self, Shared};
 use crate::module::Module;
 use crate::origin::Origin;
 use crate::report::{self, Report};
 
 /// Asks a server that runs.
-pub(crate) fn run(wanted: &RunArguments) -> Result<Verdict> {
+pub(crate) fn run(wanted: &RunArguments) -> Result<Outcome> {
     let Some(url) = &wanted.url else {
         bail!("where is the server? Say --url http://HOST[:PORT]");
     };
@@ -38,9 +38,11 @@ pub(crate) fn run(wanted: &RunArguments) -> Result<Verdict> {
     let shared = Arc::new(Shared::new(target, origin, wanted.load.load()));
     let report = measure(&shared, &Arc::new(module), wanted.output.quiet)?;
     print(&wanted.output, &report::table(&report));
-    let verdict = judge(&wanted.output, "run", &report);
-    write_files(&wanted.output, "gauge", &[("run".to_owned(), report)])?;
-    Ok(verdict)
+    Ok(Outcome {
+        verdict: judge(&wanted.output, "run", &report),
+        summary: String::new(),
+        reports: vec![("run".to_owned(), report)],
+    })
 }
 
 /// Runs all users, and sums up.
@@ -83,10 +85,10 @@ pub(crate) fn print(output: &OutputArguments, text: &str) {
     }
 }
 
-/// Writes reports where they are wanted.
+/// Writes reports where they are wanted; a page begins with the summary.
 pub(crate) fn write_files(
     output: &OutputArguments,
-    title: &str,
+    summary: &str,
     reports: &[(String, Report)],
 ) -> Result<()> {
     if let Some(path) = &output.json {
@@ -100,7 +102,7 @@ pub(crate) fn write_files(
         }
     }
     match &output.html {
-        Some(path) => write(path, &report::page(title, reports)),
+        Some(path) => write(path, &report::page("gauge", summary, reports)),
         None => Ok(()),
     }
 }

@@ -23,7 +23,7 @@ use anyhow::{Result, bail};
 use self::ratio::Figures;
 use self::server::Server;
 use crate::command::{
-    CompareArguments, Sides, Verdict, broken_limits, measure, print, write_files,
+    CompareArguments, Outcome, Sides, Verdict, broken_limits, is_interrupted, measure, print,
 };
 use crate::load::Shared;
 use crate::module::Module;
@@ -80,7 +80,7 @@ impl Comparison {
 }
 
 /// Starts both in turn, loads and compares them, and prints what came.
-pub(crate) fn run(wanted: &CompareArguments) -> Result<Verdict> {
+pub(crate) fn run(wanted: &CompareArguments) -> Result<Outcome> {
     let output = &wanted.output;
     let comparison = take(wanted)?;
     let pairs: Vec<(Figures, Figures)> = comparison
@@ -88,8 +88,12 @@ pub(crate) fn run(wanted: &CompareArguments) -> Result<Verdict> {
         .zip(comparison.of("b"))
         .map(|(a, b)| (Figures::new(a), Figures::new(b)))
         .collect();
-    if !pairs.is_empty() {
-        print(output, &ratio::table(&pairs));
+    let summary = match pairs.is_empty() {
+        true => String::new(),
+        false => ratio::table(&pairs),
+    };
+    if !summary.is_empty() {
+        print(output, &summary);
     }
     let is_wrong = comparison.wrong().next().is_some();
     let reports: Vec<(String, Report)> = comparison
@@ -102,10 +106,13 @@ pub(crate) fn run(wanted: &CompareArguments) -> Result<Verdict> {
             )
         })
         .collect();
-    write_files(output, "gauge compare", &reports)?;
-    Ok(match is_wrong {
-        true => Verdict::Wrong,
-        false => Verdict::Right,
+    Ok(Outcome {
+        verdict: match is_wrong {
+            true => Verdict::Wrong,
+            false => Verdict::Right,
+        },
+        summary,
+        reports,
     })
 }
 
@@ -127,7 +134,7 @@ pub(crate) fn take(wanted: &CompareArguments) -> Result<Comparison> {
             let mut wrong = wrong(wanted, *side, &report);
             wrong.extend(checked);
             // What was wrong is shown with its round, and the last round for all.
-            let is_shown = !wrong.is_empty() || number == wanted.rounds;
+            let is_shown = !wrong.is_empty() || number == wanted.rounds || is_interrupted();
             let told = format!("{name}, round {number}: {command}");
             tell(wanted, &told, &report, &wrong);
             if is_shown && !wanted.output.is_mute {
@@ -139,6 +146,9 @@ pub(crate) fn take(wanted: &CompareArguments) -> Result<Comparison> {
                 report,
                 wrong,
             });
+            if is_interrupted() {
+                return Ok(comparison);
+            }
         }
     }
     Ok(comparison)

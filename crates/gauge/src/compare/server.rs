@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -170,6 +171,8 @@ fn spawned(words: &[String], dir: &Path) -> Result<Child> {
     Command::new(program)
         .args(words)
         .stdin(Stdio::null())
+        // Ctrl-C is the gauge's, which ends the server when its users are done.
+        .process_group(0)
         .stdout(log.try_clone()?)
         .stderr(log)
         .spawn()

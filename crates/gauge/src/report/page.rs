@@ -1,46 +1,59 @@
 //! A report as one page of HTML, charts included: nothing is loaded from elsewhere.
 //!
-//! Charts are SVG with a curve for each report: first and last byte by percentile (the axis is
-//! stretched towards 100 %, times are logarithmic), and requests second by second.
+//! Charts are SVG. First and last byte by percentile have a curve for each report (the axis is
+//! stretched towards 100 %, times are logarithmic), and so have requests second by second; what the
+//! origin sent is a bar for each report.
 
 use std::fmt::Write as _;
 
-use super::{Report, table};
+use super::{Report, bytes, table};
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 260.0;
 const MARGIN: f64 = 56.0;
+/// Height of a bar and what is below it.
+const BAR: f64 = 30.0;
+/// What is told of bars stands right of them.
+const BAR_TEXT: f64 = 160.0;
 const COLOURS: [&str; 6] = ["#0a7", "#d33", "#36c", "#b80", "#80a", "#555"];
 
 const STYLE: &str = "
 :root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 54rem; margin: 2rem auto; padding: 0 1rem; }
 svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: currentColor; }
 svg line { stroke: currentColor; opacity: .2; } pre { overflow-x: auto; }
-.key { display: inline-block; width: 1em; height: .3em; margin: 0 .4em .2em 1em; }
+.name { white-space: nowrap; } .key { display: inline-block; width: 1em; height: .3em; margin: 0 .4em .2em 1em; }
 ";
 
-/// One page about reports with their names.
-pub fn page(title: &str, reports: &[(String, Report)]) -> String {
+/// One page about reports with their names; the summary of them comes first.
+pub fn page(title: &str, summary: &str, reports: &[(String, Report)]) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
-    let _ = write_page(&mut out, title, reports);
+    let _ = write_page(&mut out, (title, summary), reports);
     out
 }
 
-fn write_page(out: &mut String, title: &str, reports: &[(String, Report)]) -> std::fmt::Result {
+fn write_page(
+    out: &mut String,
+    (title, summary): (&str, &str),
+    reports: &[(String, Report)],
+) -> std::fmt::Result {
     let title = escaped(title);
     write!(
         out,
         "<!doctype html><html lang=en><meta charset=utf-8>\
          <meta name=viewport content=\"width=device-width\"><title>{title}</title>\
-         <style>{STYLE}</style><h1>{title}</h1><p>"
+         <style>{STYLE}</style><h1>{title}</h1>"
     )?;
+    if !summary.is_empty() {
+        write!(out, "<pre>{}</pre>", escaped(summary))?;
+    }
+    write!(out, "<p>")?;
     for (index, (name, _)) in reports.iter().enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
         write!(
             out,
-            "<span class=key style=\"background:{colour}\"></span>{}",
+            "<span class=name><span class=key style=\"background:{colour}\"></span>{}</span> ",
             escaped(name)
         )?;
     }
@@ -61,6 +74,10 @@ fn write_page(out: &mut String, title: &str, reports: &[(String, Report)]) -> st
     }
     write!(out, "<h2>Requests a second</h2>")?;
     timeline(out, reports)?;
+    if reports.iter().any(|(_, report)| report.origin.is_some()) {
+        write!(out, "<h2>Bytes from the origin</h2>")?;
+        from_origin(out, reports)?;
+    }
     for (name, report) in reports {
         write!(
             out,
@@ -150,12 +167,51 @@ fn timeline(out: &mut String, reports: &[(String, Report)]) -> std::fmt::Result 
             at + 4.0
         )?;
     }
+    for part in [0.0, 0.5, 1.0] {
+        write!(
+            out,
+            "<text x={:.1} y={:.1} text-anchor=middle>{:.0} s</text>",
+            MARGIN + part * (WIDTH - 2.0 * MARGIN),
+            HEIGHT - 8.0,
+            part * longest
+        )?;
+    }
     for (index, (_, report)) in reports.iter().enumerate() {
         let seconds = report.timeline.iter().enumerate();
-        line(
+        let mut points: Vec<(f64, f64)> = seconds
+            .map(|(at, second)| (x(at), y(second.requests as f64)))
+            .collect();
+        // A single second is a line, too.
+        if let [(at, height)] = points[..] {
+            points.push((at + 8.0, height));
+        }
+        line(out, index, points.into_iter())?;
+    }
+    write!(out, "</svg>")
+}
+
+/// What the origin sent of bodies and how often it was asked, one bar for each report.
+fn from_origin(out: &mut String, reports: &[(String, Report)]) -> std::fmt::Result {
+    let counts = || {
+        reports
+            .iter()
+            .map(|(_, report)| report.origin.unwrap_or_default())
+    };
+    let most = counts().map(|it| it.body_bytes).max().unwrap_or(0).max(1) as f64;
+    let height = BAR * reports.len() as f64;
+    write!(out, "<svg viewBox=\"0 0 {WIDTH} {height}\" role=img>")?;
+    for (index, sent) in counts().enumerate() {
+        let (top, colour) = (BAR * index as f64, COLOURS[index % COLOURS.len()]);
+        let width = sent.body_bytes as f64 / most * (WIDTH - BAR_TEXT);
+        write!(
             out,
-            index,
-            seconds.map(|(at, second)| (x(at), y(second.requests as f64))),
+            "<rect x=0 y={top:.1} width={width:.1} height={:.1} fill=\"{colour}\" />\
+             <text x={:.1} y={:.1}>{}, {} requests</text>",
+            BAR - 8.0,
+            width + 6.0,
+            top + BAR / 2.0,
+            bytes(sent.body_bytes as f64),
+            sent.requests
         )?;
     }
     write!(out, "</svg>")

@@ -197,8 +197,9 @@ fn limits_judge_a_run() {
         let limit: millpond_gauge::report::Limit = limit.parse().expect(limit);
         assert_eq!(limit.broken(&report).is_some(), is_broken, "{limit:?}");
     }
-    let page = millpond_gauge::report::page("a <title>", &[("run".to_owned(), report)]);
+    let page = millpond_gauge::report::page("a <title>", "a / b", &[("run".to_owned(), report)]);
     assert!(page.contains("a &lt;title&gt;") && page.matches("<polyline").count() == 3);
+    assert!(page.contains("<pre>a / b</pre>") && page.matches("<rect").count() == 1);
     assert!(
         !page.contains("http://") && !page.contains("https://"),
         "nothing from elsewhere"
