@@ -30,24 +30,50 @@ const CONF: &str = "
         }
     }";
 
+const CACHED: &str = "
+    scgi_cache_path %%DIR%%/scgi keys_zone=s:1m;
+    uwsgi_cache_path %%DIR%%/uwsgi keys_zone=u:1m;
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location /scgi {
+            scgi_pass %%APP%%;
+            scgi_pass_request_headers off;
+            scgi_param SCGI 1;
+            scgi_cache s;
+            scgi_cache_key $uri;
+            scgi_cache_valid 1h;
+        }
+        location /uwsgi {
+            uwsgi_pass %%APP%%;
+            uwsgi_pass_request_headers off;
+            uwsgi_param A b;
+            uwsgi_cache u;
+            uwsgi_cache_key $uri;
+            uwsgi_cache_valid 1h;
+        }
+    }";
+
 /// Takes one request, which ends with `end`, and answers it.
+fn answer_one(listener: &TcpListener, end: &[u8], answer: &str) -> Result<Vec<u8>> {
+    let (mut stream, _) = listener.accept()?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let (mut asked, mut buf) = (Vec::new(), [0; 4096]);
+    while !asked.ends_with(end) {
+        let count = stream.read(&mut buf)?;
+        anyhow::ensure!(count > 0, "the request breaks off: {asked:?}");
+        asked.extend_from_slice(buf.get(..count).context("what was read")?);
+    }
+    stream.write_all(answer.as_bytes())?;
+    stream.shutdown(Shutdown::Write)?;
+    Ok(asked)
+}
+
+/// An application for one request.
 fn application(end: &[u8], answer: &str) -> Result<(String, JoinHandle<Result<Vec<u8>>>)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?.to_string();
     let (end, answer) = (end.to_vec(), answer.to_string());
-    let asked = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept()?;
-        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-        let (mut asked, mut buf) = (Vec::new(), [0; 4096]);
-        while !asked.ends_with(&end) {
-            let count = stream.read(&mut buf)?;
-            anyhow::ensure!(count > 0, "the request breaks off: {asked:?}");
-            asked.extend_from_slice(buf.get(..count).context("what was read")?);
-        }
-        stream.write_all(answer.as_bytes())?;
-        stream.shutdown(Shutdown::Write)?;
-        Ok(asked)
-    });
+    let asked = std::thread::spawn(move || answer_one(&listener, &end, &answer));
     Ok((address, asked))
 }
 
@@ -115,6 +141,31 @@ fn an_answer_that_is_shorter_than_announced_is_broken_off() -> Result<()> {
     everywhere(&Request::get("/scgi"), (b",", answer), |_, response| {
         assert!(!response.is_complete(), "{response:?}");
     })
+}
+
+/// An answer to HEAD is kept for GET only with the body that it announces.
+#[test]
+fn an_answer_to_head_is_none_to_get() -> Result<()> {
+    let whole = "Content-Length: 4\r\n\r\nbody";
+    for (path, end) in [("/scgi", &b","[..]), ("/uwsgi", b"b")] {
+        for to_head in ["Content-Length: 4\r\n\r\n", whole] {
+            for kind in Kind::both() {
+                let listener = TcpListener::bind("127.0.0.1:0")?;
+                let address = listener.local_addr()?.to_string();
+                // The second one may not be asked any more.
+                let answers = [to_head, whole];
+                std::thread::spawn(move || {
+                    answers.map(|answer| answer_one(&listener, end, answer).ok())
+                });
+                let proxy = Proxy::new(kind, CACHED).value("APP", &address);
+                let proxy = proxy.start()?;
+                let client = Client::new(proxy.port());
+                assert_eq!(client.send(&Request::head(path))?.status, 200, "{path}");
+                assert_eq!(client.get(path)?.text(), "body", "{kind:?} {path}");
+            }
+        }
+    }
+    Ok(())
 }
 
 #[test]

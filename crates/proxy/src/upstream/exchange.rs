@@ -47,6 +47,7 @@ use crate::clock::{self, Instant};
 use crate::downstream::body::{self, Remains};
 use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
 use crate::header::{Fields, Known, KnownSet};
+use crate::http1::Method;
 use crate::http1::response::ResponseHead;
 use crate::log::error::{self, Level};
 use crate::request::Request;
@@ -617,8 +618,14 @@ impl Try<'_> {
         is_sent: bool,
         started: Instant,
     ) -> Result<Fetched, Broken> {
+        let method = match self.protocol {
+            // nginx: what these answer is read to its end whatever was asked, since an answer to
+            // HEAD that is stored is served to GET.
+            Protocol::Scgi | Protocol::Uwsgi => Method::Get,
+            Protocol::Http | Protocol::FastCgi => self.prepared.method,
+        };
         let plan = coding
-            .plan(&head, self.prepared.method)
+            .plan(&head, method)
             .map_err(|fault| Broken::invalid(&format!("upstream sent invalid header: {fault}")))?;
         drop_duplicates(&mut head.fields);
         let rules = self.pass.conformance.rules;

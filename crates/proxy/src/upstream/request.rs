@@ -117,6 +117,8 @@ async fn out_body(req: &mut Request, protocol: Protocol) -> Result<OutBody, Fail
     if protocol == Protocol::Http
         && let Some(template) = &http.set_body
     {
+        // nginx: it may name the client's body, which is read whole for it.
+        body::read_all(req).await?;
         return Ok(OutBody::Memory(req.eval(template)));
     }
     if !policy.pass_body {

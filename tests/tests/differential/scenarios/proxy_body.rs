@@ -58,12 +58,18 @@ fn method_and_body() -> Scenario {
              location /body { proxy_pass http://%%ORIGIN%%;
                  proxy_set_body \"set $request_method\"; }
              location /empty { proxy_pass http://%%ORIGIN%%; proxy_set_body \"\"; }
+             location /around { proxy_pass http://%%ORIGIN%%;
+                 proxy_set_body \"<$request_body>\"; }
+             location /around/later { proxy_pass http://%%ORIGIN%%;
+                 proxy_request_buffering off; proxy_set_body \"<$request_body>\"; }
              location /head { proxy_pass http://%%ORIGIN%%; proxy_method HEAD; }",
         )
         .answer("/*", Answer::new(200).header("X-A", "1").body("ok"))
         .gets(&["/method", "/var?m=PATCH", "/body", "/empty"])
         .send(Request::post("/method", "body"))
         .send(Request::post("/body", "body"))
+        .send(Request::post("/around", "body"))
+        .send(Request::post("/around/later", "body"))
         .send(Request::new("PURGE", "/none"))
         .send(Request::new("FOO", "/method/foo"))
 }
