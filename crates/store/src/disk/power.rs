@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
@@ -41,6 +41,8 @@ const MAX_VERSIONS: usize = 3;
 pub struct PowerIo {
     real: RealIo,
     state: Mutex<State>,
+    /// Other devices, by the directories that are on them.
+    disks: Vec<(PathBuf, Arc<PowerIo>)>,
 }
 
 #[derive(Debug)]
@@ -217,7 +219,15 @@ impl PowerIo {
                 injected: 0,
                 syncs: 0,
             }),
+            disks: Vec::new(),
         }
+    }
+
+    /// With other devices, each with a power supply of its own, for these directories.
+    #[must_use]
+    pub fn with_disks(mut self, disks: Vec<(PathBuf, Arc<Self>)>) -> Self {
+        self.disks = disks;
+        self
     }
 
     /// INVARIANT 1. From now on nothing happens to the files, except that a part of one write may
@@ -316,6 +326,11 @@ impl DiskIo for PowerIo {
     fn make_dir(&self, dir: &Path) -> io::Result<()> {
         self.real.make_dir(dir)?;
         self.real.make_dir(&lock(&self.state).graves)
+    }
+
+    fn for_disk(&self, dir: &Path) -> Option<Arc<dyn DiskIo>> {
+        let (_, disk) = self.disks.iter().find(|(own, _)| own == dir)?;
+        Some(Arc::<Self>::clone(disk))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
