@@ -22,7 +22,8 @@ const STYLE: &str = "
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 54rem; margin: 2rem auto; padding: 0 1rem; }
 svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: currentColor; }
 svg line { stroke: currentColor; opacity: .2; } pre { overflow-x: auto; }
-.name { white-space: nowrap; } .key { display: inline-block; width: 1em; height: .3em; margin: 0 .4em .2em 1em; }
+.name { white-space: nowrap; }
+.key { display: inline-block; width: 1em; height: .3em; margin: 0 .4em .2em 1em; }
 ";
 
 /// One page about reports with their names; the summary of them comes first.
