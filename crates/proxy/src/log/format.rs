@@ -54,6 +54,9 @@ pub const ROWS: &[Row] = &[Row {
     apply: log_format,
 }];
 
+/// Bytes that are looked at together: as many as a register of any of the machines holds.
+const BLOCK: usize = 16;
+
 /// How values are made safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Words)]
 pub enum Escape {
@@ -185,6 +188,9 @@ fn escape_from(out: &mut Vec<u8>, start: usize, escape: Escape) {
         Escape::None => return,
     };
     let value = out.get(start..).unwrap_or_default();
+    if is_plain(value) {
+        return;
+    }
     let Some(clean) = value.iter().position(|byte| needs(*byte)) else {
         return;
     };
@@ -202,6 +208,14 @@ fn escape_from(out: &mut Vec<u8>, start: usize, escape: Escape) {
             byte => push_hex(out, b"\\u00", byte),
         }
     }
+}
+
+/// Whether a value holds nothing that is escaped in any way; looked at in blocks, since most do not.
+fn is_plain(value: &[u8]) -> bool {
+    let is_odd = |byte: u8| (byte < 0x20) | (byte == b'"') | (byte == b'\\') | (byte > 0x7e);
+    let (blocks, rest) = value.as_chunks::<BLOCK>();
+    let has_odd = |block: &[u8; BLOCK]| block.iter().fold(false, |any, it| any | is_odd(*it));
+    !blocks.iter().any(has_odd) && !rest.iter().any(|byte| is_odd(*byte))
 }
 
 fn push_hex(out: &mut Vec<u8>, before: &[u8], byte: u8) {
@@ -222,7 +236,19 @@ mod tests {
 
     #[test]
     fn escapes_are_nginxs() {
-        let cases: [(Escape, &[u8], &str); 7] = [
+        let long = "0123456789abcdef0123456789abcdef~";
+        let cases: [(Escape, &[u8], &str); 10] = [
+            (Escape::Default, long.as_bytes(), long),
+            (
+                Escape::Default,
+                b"0123456789abcde\x7f0123456789abcdef",
+                "0123456789abcde\\x7F0123456789abcdef",
+            ),
+            (
+                Escape::Json,
+                b"0123456789abcdef0123456789abcde\"",
+                "0123456789abcdef0123456789abcde\\\"",
+            ),
             (Escape::Default, b"plain", "plain"),
             (
                 Escape::Default,

@@ -3,7 +3,7 @@
 //! Addresses are written without a port, IPv6 without brackets; a Unix client is `unix:`. The
 //! numbers of connections are those of `stub_status`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::Variable;
 use super::request::{write_millis, write_number};
@@ -117,10 +117,32 @@ fn write_host(address: &Address, out: &mut Vec<u8>) -> bool {
     use std::io::Write as _;
     // Writing into a vector never fails.
     let _ = match address {
+        Address::Inet(SocketAddr::V4(address)) => {
+            write_ipv4(address.ip().octets(), out);
+            Ok(())
+        }
         Address::Inet(address) => write!(out, "{}", address.ip()),
         Address::Unix(_) => write!(out, "{}", address.host_text()),
     };
     true
+}
+
+/// Every line of most logs begins with one, and formatting it in general takes ten times as long.
+fn write_ipv4(octets: [u8; 4], out: &mut Vec<u8>) {
+    let digit = |value: u8| b'0' + value % 10;
+    let mut text = [b'.'; 16];
+    let mut at = 0;
+    for octet in octets {
+        let digits = [digit(octet / 100), digit(octet / 10), digit(octet)];
+        let skipped = usize::from(octet < 100) + usize::from(octet < 10);
+        // At most three digits and a dot for each of four.
+        for digit in &digits[skipped..] {
+            text[at] = *digit;
+            at += 1;
+        }
+        at += 1;
+    }
+    out.extend_from_slice(&text[..at - 1]);
 }
 
 fn write_port(address: &Address, out: &mut Vec<u8>) -> bool {
@@ -142,6 +164,24 @@ fn write_binary(address: &Address, out: &mut Vec<u8>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_are_written_as_they_are_read() {
+        for text in [
+            "0.0.0.0",
+            "1.2.3.4",
+            "10.20.99.100",
+            "127.0.0.1",
+            "255.255.255.255",
+            "::1",
+            "2001:db8::ff00:1",
+        ] {
+            let address = Address::Inet(SocketAddr::new(text.parse().unwrap(), 80));
+            let mut out = Vec::new();
+            assert!(write_host(&address, &mut out));
+            assert_eq!(String::from_utf8(out).unwrap(), text);
+        }
+    }
 
     #[test]
     fn binary_addresses_are_their_bytes() {
