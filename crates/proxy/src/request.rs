@@ -464,6 +464,11 @@ impl Request {
         if let Some(literal) = template.as_literal() {
             return Bytes::copy_from_slice(literal);
         }
+        if let [Part::Variable(id)] = &*template.parts
+            && let Some(word) = var::word(self, *id)
+        {
+            return Bytes::from_static(word.as_bytes());
+        }
         with_scratch(|out| {
             self.eval_into(template, out);
             kept_or_copied(out)

@@ -20,7 +20,7 @@ use crate::phase::Flow;
 use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
-use crate::var::Variable;
+use crate::var::WordVariable;
 
 /// The longest key that is counted (nginx's bound).
 const MAX_KEY: usize = 255;
@@ -37,16 +37,10 @@ pub const ROWS: &[Row] = &[Row {
 }];
 
 /// The variable.
-pub const VARIABLES: &[Variable] = &[Variable {
+pub const WORDS: &[WordVariable] = &[WordVariable {
     name: "limit_conn_status",
     doc: "What `limit_conn` did: PASSED, REJECTED or REJECTED_DRY_RUN.",
-    write: |req, out| match req.limits.conn_status {
-        Some(status) => {
-            out.extend_from_slice(status.as_bytes());
-            true
-        }
-        None => false,
-    },
+    word: |req| req.limits.conn_status,
 }];
 
 /// How many requests at a time.

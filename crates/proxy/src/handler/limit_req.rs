@@ -30,7 +30,7 @@ use crate::phase::Flow;
 use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
-use crate::var::Variable;
+use crate::var::WordVariable;
 
 /// The longest key that is counted (nginx's bound).
 const MAX_KEY: usize = 65_535;
@@ -53,16 +53,10 @@ pub const ROWS: &[Row] = &[Row {
 }];
 
 /// The variable.
-pub const VARIABLES: &[Variable] = &[Variable {
+pub const WORDS: &[WordVariable] = &[WordVariable {
     name: "limit_req_status",
     doc: "What `limit_req` did: PASSED, DELAYED, REJECTED, DELAYED_DRY_RUN or REJECTED_DRY_RUN.",
-    write: |req, out| match req.limits.req_status {
-        Some(status) => {
-            out.extend_from_slice(status.as_bytes());
-            true
-        }
-        None => false,
-    },
+    word: |req| req.limits.req_status,
 }];
 
 /// How many requests a second.

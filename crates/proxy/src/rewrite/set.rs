@@ -127,6 +127,7 @@ pub(crate) fn checked_name(text: &str) -> Result<String, String> {
     let lower = name.to_ascii_lowercase();
     let is_changeable = matches!(lower.as_str(), "args" | "limit_rate");
     let is_fixed = var::builtins().any(|variable| variable.name == lower)
+        || var::words().any(|variable| variable.name == lower)
         || var::composed().any(|variable| variable.name == lower)
         || var::absent::is_absent(&lower)
         || FIXED_MEMBERS.contains(&lower.as_str());

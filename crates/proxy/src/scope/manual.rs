@@ -184,9 +184,10 @@ const INCLUDE: &str = "Is replaced by the directives of a file, or of all files 
 pub fn variables() -> Vec<Entry> {
     let working = |name: String, doc: &str| Entry::new(&name, Standing::Works, doc);
     let plain = var::builtins().map(|it| working(format!("${}", it.name), it.doc));
+    let words = var::words().map(|it| working(format!("${}", it.name), it.doc));
     let composed = var::composed().map(|it| working(format!("${}", it.name), it.doc));
     let families = var::families().map(|it| working(format!("${}*", it.prefix), it.doc));
-    let mut entries: Vec<Entry> = plain.chain(composed).chain(families).collect();
+    let mut entries: Vec<Entry> = plain.chain(words).chain(composed).chain(families).collect();
     for absent in var::absent::ABSENT {
         let names = absent.names.split_ascii_whitespace();
         entries

@@ -39,6 +39,17 @@ pub struct Variable {
     pub write: fn(&Request, &mut Vec<u8>) -> bool,
 }
 
+/// A built-in variable whose value is one of a few words.
+#[derive(Debug)]
+pub struct WordVariable {
+    /// Name, without `$`.
+    pub name: &'static str,
+    /// What it is, for the manual.
+    pub doc: &'static str,
+    /// The value, if there is one.
+    pub word: fn(&Request) -> Option<&'static str>,
+}
+
 /// A built-in variable whose value is made from other variables, such as a path under `root`.
 #[derive(Debug)]
 pub struct ComposedVariable {
@@ -64,8 +75,6 @@ pub struct VariableFamily {
 /// All built-in variables.
 pub fn builtins() -> impl Iterator<Item = &'static Variable> {
     [
-        crate::handler::limit_conn::VARIABLES,
-        crate::handler::limit_req::VARIABLES,
         crate::handler::referer::VARIABLES,
         request::VARIABLES,
         connection::VARIABLES,
@@ -78,6 +87,16 @@ pub fn builtins() -> impl Iterator<Item = &'static Variable> {
     ]
     .into_iter()
     .flatten()
+}
+
+/// All built-in variables that are one of a few words.
+pub fn words() -> impl Iterator<Item = &'static WordVariable> {
+    let families = [
+        crate::handler::limit_conn::WORDS,
+        crate::handler::limit_req::WORDS,
+        upstream::WORDS,
+    ];
+    families.into_iter().flatten()
 }
 
 /// All built-in variables that are made from others.
@@ -101,6 +120,8 @@ pub fn families() -> impl Iterator<Item = &'static VariableFamily> {
 pub enum Meaning {
     /// A built-in record.
     Builtin(&'static Variable),
+    /// A built-in record of few words.
+    Word(&'static WordVariable),
     /// A built-in record that is made from other variables.
     Composed(&'static ComposedVariable),
     /// A member of a family, with the rest of its name.
@@ -193,14 +214,17 @@ pub fn is_known(name: &str) -> bool {
 
 /// The names without families, for suggestions.
 pub fn names<'a>() -> impl Iterator<Item = &'a str> {
-    builtins()
-        .map(|it| it.name)
-        .chain(composed().map(|it| it.name))
+    let words = words().map(|it| it.name);
+    let composed = composed().map(|it| it.name);
+    builtins().map(|it| it.name).chain(words).chain(composed)
 }
 
 fn builtin(name: &str) -> Option<Meaning> {
     if let Some(variable) = builtins().find(|variable| variable.name == name) {
         return Some(Meaning::Builtin(variable));
+    }
+    if let Some(variable) = words().find(|variable| variable.name == name) {
+        return Some(Meaning::Word(variable));
     }
     if let Some(variable) = composed().find(|variable| variable.name == name) {
         return Some(Meaning::Composed(variable));
@@ -221,6 +245,7 @@ pub fn write_named(req: &mut Request, name: &str, out: &mut Vec<u8>) -> bool {
     }
     match builtin(name) {
         Some(Meaning::Builtin(variable)) => (variable.write)(req, out),
+        Some(Meaning::Word(variable)) => append_word((variable.word)(req), out),
         Some(Meaning::Member(family, rest)) => (family.write)(req, &rest, out),
         Some(Meaning::Composed(variable)) => (variable.write)(req, out),
         _ => false,
@@ -238,10 +263,26 @@ pub fn write_plain(req: &Request, id: VarId, out: &mut Vec<u8>) -> Plain {
     }
     match req.conf.variables.meanings.get(id.0 as usize) {
         Some(Meaning::Builtin(variable)) => Some((variable.write)(req, out)),
+        Some(Meaning::Word(variable)) => Some(append_word((variable.word)(req), out)),
         Some(Meaning::Member(family, rest)) => Some((family.write)(req, rest, out)),
         Some(Meaning::Composed(_) | Meaning::Lookup(_) | Meaning::Set) => None,
         Some(Meaning::Stored | Meaning::Absent) | None => Some(false),
     }
+}
+
+/// The value of a variable that is one of a few words now; empty if it has none.
+pub fn word(req: &Request, id: VarId) -> Option<&'static str> {
+    match req.conf.variables.meanings.get(id.0 as usize) {
+        Some(Meaning::Word(variable)) if req.values.find(id).is_none() => {
+            Some((variable.word)(req).unwrap_or_default())
+        }
+        _ => None,
+    }
+}
+
+fn append_word(word: Option<&str>, out: &mut Vec<u8>) -> bool {
+    out.extend_from_slice(word.unwrap_or_default().as_bytes());
+    word.is_some()
 }
 
 fn append_value(value: &Value, out: &mut Vec<u8>) -> bool {
@@ -273,7 +314,13 @@ pub fn write(req: &mut Request, id: VarId, out: &mut Vec<u8>) -> bool {
             req.set_value(id, Value::Found(Bytes::new()));
             true
         }
-        Some(Meaning::Builtin(_) | Meaning::Member(..) | Meaning::Stored | Meaning::Absent)
+        Some(
+            Meaning::Builtin(_)
+            | Meaning::Word(_)
+            | Meaning::Member(..)
+            | Meaning::Stored
+            | Meaning::Absent,
+        )
         | None => false,
     }
 }

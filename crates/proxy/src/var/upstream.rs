@@ -5,10 +5,35 @@
 
 use std::time::Duration;
 
-use super::{Variable, VariableFamily};
+use super::{Variable, VariableFamily, WordVariable};
 use crate::header::Known;
 use crate::request::Request;
 use crate::upstream::trace::{Attempt, Freshness, asked};
+
+/// The variables that are one of a few words.
+pub const WORDS: &[WordVariable] = &[
+    WordVariable {
+        name: "upstream_cache_status",
+        doc: "What the cache did: MISS, BYPASS, EXPIRED, STALE, UPDATING, REVALIDATED or HIT.",
+        word: |req| req.upstream.borrow().cache_status,
+    },
+    WordVariable {
+        name: "cache_status_reason",
+        doc: "Why the cache did what it did, as one word: fresh, stale-while-revalidate, uri-miss, \
+              no-store, set-cookie, min-uses and others.",
+        word: |req| req.upstream.borrow().account.word(),
+    },
+    WordVariable {
+        name: "cache_fill_role",
+        doc: "The request's part in filling the cache: leader if its answer was fetched for all who \
+              want it, waiter if it waited for another's or read along, else none.",
+        word: |req| {
+            let trace = req.upstream.borrow();
+            let role = trace.account.role.as_str();
+            trace.cache_status.is_some().then_some(role)
+        },
+    },
+];
 
 /// The variables.
 pub const VARIABLES: &[Variable] = &[
@@ -150,26 +175,6 @@ pub const VARIABLES: &[Variable] = &[
         },
     },
     Variable {
-        name: "upstream_cache_status",
-        doc: "What the cache did: MISS, BYPASS, EXPIRED, STALE, UPDATING, REVALIDATED or HIT.",
-        write: |req, out| {
-            let Some(status) = req.upstream.borrow().cache_status else {
-                return false;
-            };
-            out.extend_from_slice(status.as_bytes());
-            true
-        },
-    },
-    Variable {
-        name: "cache_status_reason",
-        doc: "Why the cache did what it did, as one word: fresh, stale-while-revalidate, uri-miss, \
-              no-store, set-cookie, min-uses and others.",
-        write: |req, out| {
-            let word = req.upstream.borrow().account.word();
-            append(word.map(str::as_bytes), out)
-        },
-    },
-    Variable {
         name: "cache_age",
         doc: "How old the answer from the cache was when it was served, in seconds (RFC 9111 §4.2.3).",
         write: |req, out| freshness(req, out, |fresh| fresh.age),
@@ -192,16 +197,6 @@ pub const VARIABLES: &[Variable] = &[
                     .map(str::as_bytes),
                 out,
             )
-        },
-    },
-    Variable {
-        name: "cache_fill_role",
-        doc: "The request's part in filling the cache: leader if its answer was fetched for all who \
-              want it, waiter if it waited for another's or read along, else none.",
-        write: |req, out| {
-            let trace = req.upstream.borrow();
-            out.extend_from_slice(trace.account.role.as_str().as_bytes());
-            trace.cache_status.is_some()
         },
     },
     Variable {
