@@ -172,6 +172,18 @@ pub struct Sent {
     pub ended: Option<Instant>,
 }
 
+/// Where the path and query stand that a request was made of.
+#[derive(Clone, Debug, Default)]
+pub enum Unparsed {
+    /// There are none, or they were refused.
+    #[default]
+    None,
+    /// In its head.
+    Head,
+    /// Here.
+    Own(Bytes),
+}
+
 /// What limits said of a request, and what it holds of them until it ends.
 #[derive(Debug, Default)]
 pub struct LimitState {
@@ -208,8 +220,8 @@ pub struct Request {
     pub uri: Bytes,
     /// Query string now, without `?`.
     pub args: Bytes,
-    /// Path and query as the client wrote them; origin-form.
-    pub unparsed_uri: Bytes,
+    /// Where [`Request::unparsed_uri`] stands.
+    pub unparsed: Unparsed,
     /// Host of the request (lower case, no port); empty when there was none.
     pub host: Bytes,
     /// Port the client named in the Host field or the absolute target.
@@ -236,7 +248,8 @@ pub struct Request {
     pub adds_uri_to_alias: bool,
     /// Lengths of the compressed answer, when it is compressed.
     pub gzip_lens: Option<Rc<crate::filter::gzip::Lens>>,
-    /// True when the path needed unescaping or merging, so that `unparsed_uri` is not `uri`.
+    /// True when the path needed unescaping or merging, so that [`Request::unparsed_uri`]
+    /// is not `uri`.
     pub uri_is_complex: bool,
     /// True when the path that the client sent had escapes: it is escaped again where it goes on.
     pub uri_is_quoted: bool,
@@ -307,7 +320,7 @@ impl Request {
             head,
             uri: Bytes::new(),
             args: Bytes::new(),
-            unparsed_uri: Bytes::new(),
+            unparsed: Unparsed::None,
             host: Bytes::new(),
             host_port: None,
             body: RequestBody::none(),
@@ -373,7 +386,7 @@ impl Request {
             method: self.method,
             uri: self.uri.clone(),
             args: self.args.clone(),
-            unparsed_uri: self.unparsed_uri.clone(),
+            unparsed: self.unparsed.clone(),
             host: self.host.clone(),
             host_port: self.host_port,
             body: self.body.share(),
@@ -409,6 +422,15 @@ impl Request {
             request_id: self.request_id.clone(),
             slice_range: self.slice_range.clone(),
             role: self.role.clone(),
+        }
+    }
+
+    /// Path and query as the client wrote them; origin-form.
+    pub fn unparsed_uri(&self) -> &[u8] {
+        match &self.unparsed {
+            Unparsed::None => &[],
+            Unparsed::Head => self.head.uri(),
+            Unparsed::Own(raw) => raw,
         }
     }
 

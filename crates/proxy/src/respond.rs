@@ -144,7 +144,7 @@ fn count(req: &mut Request) {
     }
     if label.is_miss() {
         let missing = &worker.shared.missing;
-        missing.record(worker.index, &req.host, &req.unparsed_uri);
+        missing.record(worker.index, &req.host, req.unparsed_uri());
     }
 }
 

@@ -93,7 +93,7 @@ fn is_of_this_uri(req: &Request, fetched: &Origin) -> bool {
         return false;
     };
     let authority = req.field(Known::Host).unwrap_or_default();
-    path_of(location, authority).is_some_and(|path| *path == *req.unparsed_uri)
+    path_of(location, authority).is_some_and(|path| path == req.unparsed_uri())
 }
 
 /// Path and query of a reference that has this authority or none.

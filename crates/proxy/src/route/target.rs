@@ -13,7 +13,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use millpond_semantics::uri::{MergeSlashes, normalize};
 
-use crate::request::Request;
+use crate::request::{Request, Unparsed};
 
 /// What nginx says of every target that it cannot read.
 const INVALID: &str = "client sent invalid request";
@@ -23,7 +23,8 @@ const INVALID: &str = "client sent invalid request";
 /// The request's server must be the default one of its listener: its `merge_slashes` counts.
 pub fn apply(req: &mut Request) -> Result<(), (u16, String)> {
     let head = Rc::clone(&req.head);
-    set_path(req, &head.share(head.uri()))?;
+    put_path(req, head.share(head.uri()))?;
+    req.unparsed = Unparsed::Head;
     if let Some(host) = head.host() {
         req.host_port = host.port.filter(|port| *port > 0);
         req.host = host.write_lower(head.bytes());
@@ -33,17 +34,22 @@ pub fn apply(req: &mut Request) -> Result<(), (u16, String)> {
 
 /// Makes `raw` (a path, maybe with a query) the request's URI; the error is a status and why.
 pub fn set_path(req: &mut Request, raw: &Bytes) -> Result<(), (u16, String)> {
-    if is_plain(raw) {
-        req.uri = raw.clone();
+    put_path(req, raw.clone())?;
+    req.unparsed = Unparsed::Own(raw.clone());
+    Ok(())
+}
+
+fn put_path(req: &mut Request, raw: Bytes) -> Result<(), (u16, String)> {
+    if is_plain(&raw) {
+        req.uri = raw;
         req.args = Bytes::new();
-        req.unparsed_uri = raw.clone();
         req.uri_is_complex = false;
         req.uri_is_quoted = false;
         req.uri_has_escapes = false;
         req.uri_is_changed = false;
         return Ok(());
     }
-    let (path, query) = split(raw);
+    let (path, query) = split(&raw);
     let merge = match req.server.settings.head.merge_slashes {
         true => MergeSlashes::On,
         false => MergeSlashes::Off,
@@ -65,7 +71,6 @@ pub fn set_path(req: &mut Request, raw: &Bytes) -> Result<(), (u16, String)> {
         b"" => Bytes::new(),
         query => raw.slice_ref(query),
     };
-    req.unparsed_uri = raw.clone();
     Ok(())
 }
 

@@ -144,7 +144,7 @@ pub fn write_uri(req: &Request, target: &PassTarget, resolved: &Resolved, out: &
             };
             write_rest(req, skipped, out);
         }
-        None if !req.uri_is_changed => out.extend_from_slice(&req.unparsed_uri),
+        None if !req.uri_is_changed => out.extend_from_slice(req.unparsed_uri()),
         None => write_rest(req, 0, out),
     }
 }

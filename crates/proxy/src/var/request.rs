@@ -200,7 +200,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "request_uri",
         doc: "Path and query as the client wrote them.",
-        write: |req, out| write_some(&req.unparsed_uri, out),
+        write: |req, out| write_some(req.unparsed_uri(), out),
     },
     Variable {
         name: "scheme",

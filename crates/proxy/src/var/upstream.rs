@@ -103,7 +103,7 @@ pub const VARIABLES: &[Variable] = &[
         doc: "The path and query that each peer was sent.",
         write: |req, out| {
             each(req, out, |attempt, out| {
-                out.extend_from_slice(asked::target(&attempt.head).unwrap_or(&req.unparsed_uri))
+                out.extend_from_slice(asked::target(&attempt.head).unwrap_or(req.unparsed_uri()))
             })
         },
     },
