@@ -27,7 +27,8 @@ use crate::handler::{self, error_page, redirect as client_redirect};
 use crate::header::Known;
 use crate::request::Request;
 use crate::response::{Response, Source};
-use crate::rewrite;
+use crate::rewrite::{self, Script};
+use crate::scope::location::LocationSettings;
 
 /// The phases, in running order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,6 +98,49 @@ const HANDLERS: &[(Phase, Handler)] = &[
     (Phase::Content, Handler::Content),
 ];
 
+/// Which handlers may have something to do for requests of a location: a bit for each, by its place
+/// in the row of all. The others are passed over.
+#[derive(Clone, Copy, Debug)]
+pub struct Due(u16);
+
+impl Due {
+    /// Those of a location with these settings.
+    pub fn of(
+        settings: &LocationSettings,
+        script: &Script,
+        try_files: Option<&handler::try_files::TryFiles>,
+    ) -> Due {
+        let is_due = |handler: Handler| match handler {
+            Handler::Rewrite => !script.is_empty(),
+            Handler::RealIp => !settings.real_ip.from.is_empty(),
+            Handler::LimitReq => !settings.limit_req.limits.is_empty(),
+            Handler::LimitConn => !settings.limit_conn.limits.is_empty(),
+            Handler::Access => handler::access::has_gate(settings),
+            Handler::TryFiles => try_files.is_some(),
+            Handler::Mirror => handler::mirror::has_mirrors(settings),
+            // What these do is no matter of the location alone.
+            Handler::StartRealIp
+            | Handler::ServerRewrite
+            | Handler::FindLocation
+            | Handler::PostRewrite
+            | Handler::Content => true,
+        };
+        let places = HANDLERS.iter().enumerate();
+        let due = places.filter(|(_, (_, handler))| is_due(*handler));
+        Due(due.fold(0, |bits, (place, _)| bits | 1 << place))
+    }
+
+    /// The first one from a place on, with its place.
+    fn next(self, from: usize) -> Option<(usize, Phase, Handler)> {
+        // There are fewer handlers than bits, so a place can be shifted by.
+        let place = (u32::from(self.0) >> from).trailing_zeros() as usize + from;
+        let (phase, handler) = HANDLERS.get(place)?;
+        Some((place, *phase, *handler))
+    }
+}
+
+const _: () = assert!(HANDLERS.len() <= u16::BITS as usize);
+
 /// Runs a routed request to its answer, error pages included.
 pub async fn answer(req: &mut Request) -> Box<Response> {
     answer_from(req, Phase::PostRead).await
@@ -134,7 +178,14 @@ async fn answer_from(req: &mut Request, mut start: Phase) -> Box<Response> {
 }
 
 /// Gives the answer the status of the error that it answers, and the fields that the phases left.
-fn finish(req: &mut Request, mut response: Box<Response>) -> Box<Response> {
+fn finish(req: &mut Request, response: Box<Response>) -> Box<Response> {
+    match req.error_status == 0 && req.answer_fields.is_empty() {
+        true => response,
+        false => finish_with(req, response),
+    }
+}
+
+fn finish_with(req: &mut Request, mut response: Box<Response>) -> Box<Response> {
     if req.error_status != 0 && response.status != req.error_status {
         response.status = req.error_status;
         response.status_text = None;
@@ -190,15 +241,16 @@ pub async fn answer_refused(req: &mut Request, status: u16) -> Box<Response> {
 /// Runs the phases from the first handler of `start`.
 async fn run(req: &mut Request, start: Phase) -> Result<Box<Response>, Failure> {
     let mut at = first_of(start);
-    // Every jump back spends one of the request's redirects, so this loop ends.
-    while let Some((phase, handler)) = HANDLERS.get(at) {
-        let flow = match begin_handler(req, *handler)? {
+    // Every jump back spends one of the request's redirects, so this loop ends. A handler may have
+    // changed the location.
+    while let Some((place, phase, handler)) = req.location.due.next(at) {
+        let flow = match begin_handler(req, handler)? {
             Begun::Done(flow) => flow,
             Begun::Waits(rest) => rest.await?,
         };
         match flow {
-            Flow::Next => at += 1,
-            Flow::EndPhase => at = after(*phase),
+            Flow::Next => at = place + 1,
+            Flow::EndPhase => at = after(phase),
             Flow::Jump(phase) => at = first_of(phase),
             Flow::Respond(response) => return Ok(response),
         }

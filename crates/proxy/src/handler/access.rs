@@ -29,6 +29,7 @@ use crate::route::location::LocationKind;
 use crate::scope::Location;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
+use crate::scope::location::LocationSettings;
 
 /// Rows of this file.
 pub const ROWS: &[Row] = &[Row {
@@ -204,7 +205,11 @@ impl AddressRules {
 
 /// True when the location has a gate.
 pub fn is_due(req: &Request) -> bool {
-    let settings = &req.location.settings;
+    has_gate(&req.location.settings)
+}
+
+/// True for the settings of a location with a gate.
+pub fn has_gate(settings: &LocationSettings) -> bool {
     !settings.access.rules.is_empty()
         || !settings.auth_basic.is_off()
         || settings.auth_request.path.on().is_some()

@@ -24,6 +24,7 @@ use crate::failure::Failure;
 use crate::log::error::{self, Level};
 use crate::phase::Flow;
 use crate::request::Request;
+use crate::scope::location::LocationSettings;
 use crate::subrequest::{self, Kind, Target};
 
 /// Copies that one worker runs at a time (arbitrary: what a mirror that answers at all keeps up
@@ -69,8 +70,12 @@ impl Drop for Running {
 
 /// True when the location has mirrors.
 pub fn is_due(req: &Request) -> bool {
-    let policy = &req.location.settings.mirror;
-    policy.paths.iter().any(|path| path.on().is_some()) && !req.is_subrequest()
+    has_mirrors(&req.location.settings) && !req.is_subrequest()
+}
+
+/// True for the settings of a location with mirrors.
+pub fn has_mirrors(settings: &LocationSettings) -> bool {
+    settings.mirror.paths.iter().any(|path| path.on().is_some())
 }
 
 /// Sends the copies on their way.

@@ -39,7 +39,7 @@ use crate::http1::Method;
 use crate::phase::{self, Begun, Flow};
 use crate::request::Request;
 use crate::response::Response;
-use crate::route::location::Found;
+use crate::route::location::{Captured, Found};
 use crate::upstream::pass;
 
 /// The handler that a location names.
@@ -61,16 +61,20 @@ pub enum ContentHandler {
 
 /// Finds the location of the path and refuses what it does not allow.
 pub fn find_location(req: &mut Request) -> Result<Flow, Failure> {
-    let server = Arc::clone(&req.server);
     // nginx: what the server's rewrites changed is looked up now; that is no change of the
     // location's.
     req.uri_changed_in_location = false;
-    let found = server.location.children.find(req);
+    let mut captured = Captured::new();
+    let level = &req.server.location;
+    let found = level.children.find(&req.uri, &mut captured);
     let needs_slash = matches!(found, Found::AddSlash(_));
     req.location = match found {
-        Found::Nothing => Arc::clone(&server.location),
-        Found::Location(location) | Found::AddSlash(location) => location,
+        Found::Nothing => Arc::clone(level),
+        Found::Location(location) | Found::AddSlash(location) => Arc::clone(location),
     };
+    for (regex, captures) in captured {
+        regex.keep(req, captures);
+    }
     if req.location.is_internal && !req.is_internal {
         return Err(Failure::Status(404));
     }

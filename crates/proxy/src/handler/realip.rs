@@ -89,6 +89,10 @@ impl FromWord for AddressField {
 /// Gives the request the address of the connection's peer, and then the one that a trusted peer
 /// names.
 pub fn start(req: &Request) {
+    // Nobody has replaced it, and nobody will.
+    if !req.conf.uses_real_ip {
+        return;
+    }
     let is_peer = *req.down.remote.borrow() == req.down.peer;
     if !is_peer {
         // INVARIANT 1.

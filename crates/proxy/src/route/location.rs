@@ -10,14 +10,13 @@
 //!    prefix, so that the search is one binary search and a walk up.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
 
 use super::regex::Regex;
-use crate::request::Request;
+use crate::request::Captures;
 use crate::scope::Location;
 
 /// What a location's name is compared with.
@@ -52,7 +51,7 @@ pub struct LocationTree {
     regexes: Vec<(Arc<Regex>, Arc<Location>)>,
     named: HashMap<Bytes, Arc<Location>>,
     /// Slashless forms of names that are redirected to the names.
-    slashed: BTreeMap<Bytes, Arc<Location>>,
+    slashed: HashMap<Bytes, Arc<Location>>,
 }
 
 #[derive(Debug)]
@@ -65,23 +64,27 @@ struct PrefixEntry {
 
 /// What the search found.
 #[derive(Debug)]
-pub enum Found {
+pub enum Found<'t> {
     /// No location: the settings of the level above.
     Nothing,
     /// This one.
-    Location(Arc<Location>),
+    Location(&'t Arc<Location>),
     /// The path is this location's name without its last slash: redirect to the name.
-    AddSlash(Arc<Location>),
+    AddSlash(&'t Arc<Location>),
 }
 
+/// What the expressions captured that matched on the way, in order: the request's own from then on
+/// ([`Regex::keep`]).
+pub type Captured = Vec<(Arc<Regex>, Captures)>;
+
 /// What the search of one level found.
-enum Step {
+enum Step<'t> {
     Nothing,
     /// A prefix: a regular expression of the level above may still win.
-    Prefix(Arc<Location>),
+    Prefix(&'t Arc<Location>),
     /// The end of the search.
-    End(Arc<Location>),
-    AddSlash(Arc<Location>),
+    End(&'t Arc<Location>),
+    AddSlash(&'t Arc<Location>),
 }
 
 impl LocationTree {
@@ -99,8 +102,9 @@ impl LocationTree {
     fn add(&mut self, location: Arc<Location>) {
         let name = location.name.clone();
         let is_path = matches!(location.kind, LocationKind::Exact | LocationKind::Prefix(_));
-        if is_path && location.redirects_slashless() {
-            let slashless = name.slice(..name.len().saturating_sub(1));
+        let slashless = name.slice(..name.len().saturating_sub(1));
+        // No path is empty.
+        if is_path && location.redirects_slashless() && !slashless.is_empty() {
             self.slashed.insert(slashless, Arc::clone(&location));
         }
         match &location.kind {
@@ -143,28 +147,27 @@ impl LocationTree {
         }
     }
 
-    /// The location for `req.uri` at this level and below; sets the captures of a regular
-    /// expression.
-    pub fn find(&self, req: &mut Request) -> Found {
-        match self.search(req) {
+    /// The location for a path at this level and below.
+    pub fn find(&self, uri: &Bytes, captured: &mut Captured) -> Found<'_> {
+        match self.search(uri, captured) {
             Step::Nothing => Found::Nothing,
             Step::Prefix(location) | Step::End(location) => Found::Location(location),
             Step::AddSlash(location) => Found::AddSlash(location),
         }
     }
 
-    fn search(&self, req: &mut Request) -> Step {
-        if let Some(location) = self.exact.get(&req.uri) {
-            return Step::End(Arc::clone(location));
+    fn search(&self, uri: &Bytes, captured: &mut Captured) -> Step<'_> {
+        if let Some(location) = self.exact.get(uri) {
+            return Step::End(location);
         }
-        if let Some(location) = self.missing_slash(&req.uri) {
+        if let Some(location) = self.missing_slash(uri) {
             return Step::AddSlash(location);
         }
-        let prefix = self.longest_prefix(&req.uri);
+        let prefix = self.longest_prefix(uri);
         let mut best = Step::Nothing;
         if let Some(entry) = prefix {
-            best = match entry.location.children.search(req) {
-                Step::Nothing => Step::Prefix(Arc::clone(&entry.location)),
+            best = match entry.location.children.search(uri, captured) {
+                Step::Nothing => Step::Prefix(&entry.location),
                 Step::Prefix(inner) => Step::Prefix(inner),
                 end => return end,
             };
@@ -174,9 +177,10 @@ impl LocationTree {
             }
         }
         for (regex, location) in &self.regexes {
-            if regex.capture(req) {
-                return match location.children.search(req) {
-                    Step::Nothing => Step::End(Arc::clone(location)),
+            if let Some(captures) = regex.captures(uri) {
+                captured.push((Arc::clone(regex), captures));
+                return match location.children.search(uri, captured) {
+                    Step::Nothing => Step::End(location),
                     // nginx: inside of an expression's location nothing is redirected.
                     Step::Prefix(inner) | Step::End(inner) | Step::AddSlash(inner) => {
                         Step::End(inner)
@@ -193,13 +197,13 @@ impl LocationTree {
     }
 
     /// nginx: `location /dir/` with a proxying handler answers `/dir` with a redirect.
-    fn missing_slash(&self, uri: &[u8]) -> Option<Arc<Location>> {
+    fn missing_slash(&self, uri: &[u8]) -> Option<&Arc<Location>> {
         let location = self.slashed.get(uri)?;
         let is_taken = self
             .prefixes
             .binary_search_by(|entry| entry.name[..].cmp(uri))
             .is_ok();
-        (!is_taken).then(|| Arc::clone(location))
+        (!is_taken).then_some(location)
     }
 
     fn longest_prefix(&self, uri: &[u8]) -> Option<&PrefixEntry> {

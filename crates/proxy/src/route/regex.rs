@@ -164,27 +164,37 @@ impl Regex {
     /// Matches `subject` and, when it matches, makes its groups the request's captures and sets the
     /// variables of named groups.
     pub fn capture_from(&self, req: &mut Request, subject: Bytes) -> bool {
+        let captures = self.captures(&subject);
+        let is_match = captures.is_some();
+        if let Some(captures) = captures {
+            self.keep(req, captures);
+        }
+        is_match
+    }
+
+    /// The groups of the first match, for [`Regex::keep`].
+    pub fn captures(&self, subject: &Bytes) -> Option<Captures> {
         if self.group_count() == 0 {
-            let is_match = self.is_match(&subject);
-            if is_match {
-                req.captures = Captures::default();
-            }
-            return is_match;
+            return self.is_match(subject).then(Captures::default);
         }
-        let Some(groups) = self.groups(&subject) else {
-            return false;
-        };
+        Some(Captures {
+            groups: self.groups(subject)?,
+            subject: subject.clone(),
+        })
+    }
+
+    /// Makes the groups of a match the request's captures and sets the variables of named groups.
+    pub fn keep(&self, req: &mut Request, captures: Captures) {
         for (group, variable) in &self.names {
-            let span = groups.get(*group as usize).copied().flatten();
+            let span = captures.groups.get(*group as usize).copied().flatten();
             let value = match span {
-                Some((start, end)) => Value::Found(subject.slice(start as usize..end as usize)),
+                Some((start, end)) => captures.subject.slice(start as usize..end as usize),
                 // nginx: a group that took no part is an empty value.
-                None => Value::Found(Bytes::new()),
+                None => Bytes::new(),
             };
-            req.set_value(*variable, value);
+            req.set_value(*variable, Value::Found(value));
         }
-        req.captures = Captures { subject, groups };
-        true
+        req.captures = captures;
     }
 }
 

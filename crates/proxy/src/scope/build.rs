@@ -35,6 +35,7 @@ use super::{Conf, Location, Server, code, listen, no_effect, refused};
 use crate::cache::purge::form::PurgeLocation;
 use crate::cache::zones::{LocationCache, Zones};
 use crate::handler::{ContentHandler, limit_zone};
+use crate::phase::Due;
 use crate::rewrite::set::Variable;
 use crate::route::location::{AfterPrefix, LocationKind, LocationTree};
 use crate::route::regex::{Case, Regex};
@@ -114,6 +115,7 @@ pub struct Builder {
     purged_zones: Vec<(Protocol, Arc<PurgeLocation>)>,
     /// True when texts may ask for any variable.
     has_ssi: bool,
+    has_real_ip: bool,
     servers: Vec<(Arc<Server>, Vec<listen::ListenArgs>)>,
     has_http: bool,
     /// Groups whose resolver is not known yet.
@@ -133,6 +135,7 @@ pub fn build(tree: &Tree, cx: ParseContext) -> (Option<Conf>, ParseContext) {
         zones_used: Vec::new(),
         purged_zones: Vec::new(),
         has_ssi: false,
+        has_real_ip: false,
         servers: Vec::new(),
         has_http: false,
         resolving: Vec::new(),
@@ -457,6 +460,7 @@ impl Builder {
         crate::log::upstream::complete(&settings.upstream_log, logs, &mut self.cx);
         limit_zone::note_uses(self, &settings);
         self.has_ssi |= settings.ssi.enabled;
+        self.has_real_ip |= !settings.real_ip.from.is_empty();
         for variable in settings.auth_request.variables() {
             if let Variable::Stored(id) = variable {
                 self.defined.entry(id).or_insert(Definition::Stored);
@@ -469,6 +473,7 @@ impl Builder {
         self.zones_used.extend(caches.iter().cloned());
         self.check_level(&draft, &kind, &settings);
         Location {
+            due: Due::of(&settings, &draft.script, draft.try_files.as_ref()),
             caches,
             search: settings.sub.search(),
             name: Bytes::from(draft.name.into_bytes()),
@@ -648,10 +653,19 @@ impl Builder {
                 || self.uses_family("upstream_http_")
                 || self.uses_family("upstream_cookie_"),
             uses_cache_hits: self.cx.variables.lookup("cache_hits").is_some(),
+            uses_freshness: self.uses_any(&["cache_age", "cache_ttl"]),
+            uses_proxy_host: self.uses_any(&["proxy_host", "proxy_port"]),
+            uses_real_ip: self.has_real_ip,
             uses_slices: self.cx.variables.lookup("slice_range").is_some(),
             declared: self.declared,
         };
         (Some(conf), self.cx)
+    }
+
+    /// True when one of some variables may be used anywhere: pages with commands may name any.
+    fn uses_any(&self, names: &[&str]) -> bool {
+        let is_used = |name: &&str| self.cx.variables.lookup(name).is_some();
+        self.has_ssi || names.iter().any(is_used)
     }
 
     /// True when a variable of a family is used anywhere.

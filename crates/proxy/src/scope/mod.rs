@@ -57,6 +57,12 @@ pub struct Conf {
     pub zones: Zones,
     /// True when `$cache_hits` is used anywhere.
     pub uses_cache_hits: bool,
+    /// True when `$cache_age` or `$cache_ttl` is used anywhere.
+    pub uses_freshness: bool,
+    /// True when `$proxy_host` or `$proxy_port` is used anywhere.
+    pub uses_proxy_host: bool,
+    /// True when `set_real_ip_from` stands anywhere.
+    pub uses_real_ip: bool,
     /// True when `$slice_range` is used anywhere, so that `slice` acts.
     pub uses_slices: bool,
     /// True when a `$upstream_http_…` or `$upstream_cookie_…` variable is used anywhere.
@@ -105,6 +111,8 @@ pub struct Location {
     pub handler: Option<ContentHandler>,
     /// Where requests that end here are counted.
     pub status_zone: Option<crate::stats::status_zone::StatusZone>,
+    /// Which handlers of phases may have something to do for its requests.
+    pub due: crate::phase::Due,
     /// What it tries first.
     pub try_files: Option<crate::handler::try_files::TryFiles>,
     /// Methods and the settings of all others.
