@@ -277,15 +277,25 @@ impl FoundEntry {
     }
 }
 
-/// What a look-up came to.
+/// What a look-up came to; an entry is boxed where it is kept.
 #[derive(Debug)]
-pub enum LookedUp {
+pub enum LookedUp<F = Box<FoundEntry>> {
     /// This entry answers the request's variant.
-    Found(Box<FoundEntry>),
+    Found(F),
     /// There is none; it would be stored under this key.
     Missing(VariantKey),
     /// Whether there is one under this key is not known yet.
     Unread(VariantKey, Unread),
+}
+
+impl LookedUp<FoundEntry> {
+    pub(crate) fn boxed(self) -> LookedUp {
+        match self {
+            LookedUp::Found(found) => LookedUp::Found(Box::new(found)),
+            LookedUp::Missing(key) => LookedUp::Missing(key),
+            LookedUp::Unread(key, unread) => LookedUp::Unread(key, unread),
+        }
+    }
 }
 
 /// An entry that has not been read.
@@ -331,19 +341,31 @@ impl CacheZone {
 
     /// Looks an answer up by its key, and by the request's variant when it has several.
     pub fn look_up(&self, primary: &PrimaryKey, fields: &RequestFields<'_>) -> LookedUp {
-        let first = match self.find(&primary.key, &primary.text) {
+        let now = self.store.now_s();
+        self.seek((&primary.key, &primary.text), fields, now)
+            .boxed()
+    }
+
+    /// As [`CacheZone::look_up`], for a key and its text, at `now` (seconds).
+    pub(crate) fn seek(
+        &self,
+        (key, text): (&Key, &[u8]),
+        fields: &RequestFields<'_>,
+        now: u32,
+    ) -> LookedUp<FoundEntry> {
+        let first = match self.find(key, text, now) {
             Ok(Some(first)) => first,
-            Ok(None) => return LookedUp::Missing(VariantKey::first(primary.key)),
-            Err(unread) => return LookedUp::Unread(VariantKey::first(primary.key), unread),
+            Ok(None) => return LookedUp::Missing(VariantKey::first(*key)),
+            Err(unread) => return LookedUp::Unread(VariantKey::first(*key), unread),
         };
         if first.head.vary.is_empty() {
-            return LookedUp::Found(Box::new(first));
+            return LookedUp::Found(first);
         }
         let wanted = fields.variant(&first.head.vary);
         if wanted == first.head.variant {
-            return LookedUp::Found(Box::new(first));
+            return LookedUp::Found(first);
         }
-        self.find_variant(primary, first.head.seed, &wanted)
+        self.find_variant((key, text), (first.head.seed, &wanted), now)
     }
 
     /// Looks up the request's variant by siblings that are known from elsewhere, past the entry
@@ -355,13 +377,17 @@ impl CacheZone {
         fields: &RequestFields<'_>,
     ) -> LookedUp {
         let wanted = fields.variant(&siblings.vary);
-        self.find_variant(primary, siblings.seed, &wanted)
+        let now = self.store.now_s();
+        let primary = (&primary.key, &primary.text[..]);
+        self.find_variant(primary, (siblings.seed, &wanted), now)
+            .boxed()
     }
 
     /// What the keys of a key's variants are made with; none if it has no entry, or one for all, or
     /// one that has not been read.
     pub fn seed(&self, primary: &PrimaryKey) -> Option<u64> {
-        let head = self.find(&primary.key, &primary.text).ok()??.head;
+        let now = self.store.now_s();
+        let head = self.find(&primary.key, &primary.text, now).ok()??.head;
         (!head.vary.is_empty()).then_some(head.seed)
     }
 
@@ -398,10 +424,15 @@ impl CacheZone {
         self.random.hash_one(count).max(1)
     }
 
-    fn find_variant(&self, primary: &PrimaryKey, seed: u64, wanted: &[u8]) -> LookedUp {
-        let looked_up = VariantKey::of(&primary.key, seed, wanted);
-        match self.find(&looked_up.key, &primary.text) {
-            Ok(Some(found)) if found.head.variant == wanted => LookedUp::Found(Box::new(found)),
+    fn find_variant(
+        &self,
+        (key, text): (&Key, &[u8]),
+        (seed, wanted): (u64, &[u8]),
+        now: u32,
+    ) -> LookedUp<FoundEntry> {
+        let looked_up = VariantKey::of(key, seed, wanted);
+        match self.find(&looked_up.key, text, now) {
+            Ok(Some(found)) if found.head.variant == wanted => LookedUp::Found(found),
             Ok(_) => LookedUp::Missing(looked_up),
             Err(unread) => LookedUp::Unread(looked_up, unread),
         }
@@ -409,8 +440,8 @@ impl CacheZone {
 
     /// The entry under `key` whose own key text is `text`, unless it was purged; one with another
     /// text is a hash collision, hence a miss.
-    fn find(&self, key: &Key, text: &[u8]) -> Result<Option<FoundEntry>, Unread> {
-        match self.store.look(key) {
+    fn find(&self, key: &Key, text: &[u8], now: u32) -> Result<Option<FoundEntry>, Unread> {
+        match self.store.look_at(key, now) {
             Look::Found(entry) => Ok(self.found(key, entry, text)),
             Look::Missing => Ok(None),
             Look::Cold(cold) => Err(Unread::Cold(cold)),
@@ -437,7 +468,8 @@ impl CacheZone {
 
     /// Whether a key's text has an entry; one that cannot be read counts.
     pub(crate) fn has(&self, text: &[u8]) -> bool {
-        !matches!(self.find(&Key::of(text), text), Ok(None))
+        let now = self.store.now_s();
+        !matches!(self.find(&Key::of(text), text, now), Ok(None))
     }
 
     /// The status of a remembered failure; `text` is that of the cache key.

@@ -66,13 +66,13 @@ impl From<Option<Entry>> for Look {
 }
 
 impl Volume {
-    /// As `find`, without waiting for the disk.
-    pub(crate) fn look(&self, key: &Key) -> Look {
+    /// As `find` at `now` (seconds since 1970), without waiting for the disk.
+    pub(crate) fn look(&self, key: &Key, now: u32) -> Look {
         let inner = &self.inner;
         if !inner.is_found_in() {
             return Look::Missing;
         }
-        match inner.index.touch(key, inner.use_time()) {
+        match inner.index.touch(key, inner.use_time_at(now)) {
             None => Look::Missing,
             Some(Found::Flight(entry)) => Look::Found(entry),
             Some(Found::Kept(stored)) => inner.pin(stored).into(),

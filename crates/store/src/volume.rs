@@ -496,7 +496,11 @@ impl Inner {
 
     /// Now, and up to when entries are inactive.
     pub(crate) fn use_time(&self) -> UseTime {
-        let now = self.now_s();
+        self.use_time_at(self.now_s())
+    }
+
+    /// A time of use, and up to when entries are inactive then.
+    pub(crate) fn use_time_at(&self, now: u32) -> UseTime {
         // Uses are known to the second, so an entry may stay up to a second longer.
         let oldest = now.saturating_sub(self.limits.inactive_s());
         UseTime { now, oldest }

@@ -15,7 +15,8 @@ use millpond_store::{Cold, Key};
 use super::fetch::{Fetch, Stale};
 use super::read::Read;
 use super::wait::{Patience, Wait};
-use super::{Exchange, FetchFailure, Served, Step, Walk, update};
+use super::{Exchange, FetchFailure, Policies, Served, Step, Walk, update};
+use crate::conformance::Rules;
 use crate::disk_timeout::Disk;
 use crate::fill::{FillEnd, Lead, Ticket, Waited, Waiter};
 use crate::reason::{Note, Reason};
@@ -24,7 +25,48 @@ use crate::status::CacheStatus;
 use crate::use_stale::StaleCause;
 use crate::variant::{RequestFields, Siblings, VariantKey};
 use crate::verdict::{Verdict, verdict};
-use crate::zone::{FoundEntry, LookedUp, Unread};
+use crate::zone::{CacheZone, FoundEntry, LookedUp, Unread};
+
+/// What a request asks of a zone, as far as its first look-up needs to know. Most requests are over
+/// with that, so nothing of it is owned.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// The zone.
+    pub zone: &'a CacheZone,
+    /// The key.
+    pub key: &'a Key,
+    /// Its text.
+    pub text: &'a [u8],
+    /// The policies.
+    pub policies: &'a Policies,
+    /// Whose rules the request is under.
+    pub rules: &'a Rules,
+}
+
+/// What the answer to a [`Question`] is.
+#[derive(Debug)]
+pub enum Looked {
+    /// A fresh entry, and why it is served.
+    Fresh(FoundEntry, Reason),
+    /// Anything else, for [`super::begin_from`].
+    Other(LookedUp),
+}
+
+/// Looks up what a request asks for at `now` (seconds).
+pub fn look(question: &Question<'_>, fields: &RequestFields<'_>, now: i64) -> Looked {
+    let Question { key, text, .. } = *question;
+    let second = u32::try_from(now).unwrap_or(u32::MAX);
+    match question.zone.seek((key, text), fields, second) {
+        LookedUp::Found(found)
+            if verdict(&found.head, now, &question.policies.stale, question.rules)
+                == Verdict::Fresh =>
+        {
+            let why = why_served(now, &found);
+            Looked::Fresh(found, why)
+        }
+        other => Looked::Other(other.boxed()),
+    }
+}
 
 /// Looks the entry up.
 #[derive(Debug)]
@@ -77,7 +119,18 @@ impl Lookup {
         if self.is_first() && x.must_bypass() {
             return Ok(bypass(x, walk));
         }
-        match self.look_up(x, walk) {
+        let looked_up = self.look_up(x, walk);
+        self.go_on(x, walk, looked_up)
+    }
+
+    /// Goes on with what was found.
+    pub(super) fn go_on<X: Exchange>(
+        self,
+        x: &mut X,
+        walk: &Walk,
+        looked_up: LookedUp,
+    ) -> Result<Step<X>, X::Failure> {
+        match looked_up {
             LookedUp::Missing(wanted) => self.missing(x, walk, wanted.key),
             LookedUp::Unread(wanted, unread) => self.unread(x, walk, (wanted.key, unread)),
             LookedUp::Found(found) => {

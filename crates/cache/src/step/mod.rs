@@ -58,10 +58,10 @@ use crate::status::CacheStatus;
 use crate::targeted::TargetedPolicy;
 use crate::use_stale::{StaleCause, StalePolicy};
 use crate::valid::ValidPolicy;
-use crate::zone::{CacheZone, FoundEntry, PrimaryKey};
+use crate::zone::{CacheZone, FoundEntry, LookedUp, PrimaryKey};
 
 pub use learn::learn_from_head;
-pub use lookup::Lookup;
+pub use lookup::{Looked, Lookup, Question, look};
 pub use store::{Given, Kept, NotKept, judge};
 pub use wait::Wait;
 
@@ -357,6 +357,18 @@ pub fn begin<X: Exchange>(
             note("deliver");
             Begun::Found(found, status)
         }
+        step => Begun::Waits(Rest(Box::new(step))),
+    })
+}
+
+/// As [`begin`], for a walk whose first look-up was made by [`look`], without a bypass.
+pub fn begin_from<X: Exchange>(
+    x: &mut X,
+    walk: &Walk,
+    looked_up: LookedUp,
+) -> Result<Begun<X>, X::Failure> {
+    Ok(match Lookup::new().go_on(x, walk, looked_up)? {
+        Step::Done(Served::Entry(found, status)) => Begun::Found(found, status),
         step => Begun::Waits(Rest(Box::new(step))),
     })
 }

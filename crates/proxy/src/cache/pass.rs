@@ -11,12 +11,14 @@ use millpond_cache::catalogue;
 use millpond_cache::fill::Streaming;
 use millpond_cache::fill::pump::Reader;
 use millpond_cache::head::StoredHead;
-use millpond_cache::reason::{Brought, FillRole, Reason};
+use millpond_cache::reason::{Brought, FillRole, Note, Reason};
 use millpond_cache::slice::reader::SliceFailure;
 use millpond_cache::status::CacheStatus;
-use millpond_cache::step::{self, Policies, Served, Walk};
+use millpond_cache::step::{self, Looked, Policies, Question, Served, Walk};
+use millpond_cache::variant::RequestFields;
 use millpond_cache::why::NotStoredNote;
-use millpond_cache::zone::{CacheZone, FoundEntry, PrimaryKey};
+use millpond_cache::zone::{CacheZone, FoundEntry, LookedUp, PrimaryKey};
+use millpond_store::Key;
 
 use super::body::{self, FillBody};
 use super::by_rfc;
@@ -27,7 +29,7 @@ use super::provenance::{Provenance, Whence};
 use super::slice;
 use super::status_header::{self, Told};
 use super::view;
-use super::zones::LocationCache;
+use super::zones::{LocationCache, ZoneOf};
 use crate::body::Body;
 use crate::clock;
 use crate::downstream::{self, body::RequestBody};
@@ -36,8 +38,9 @@ use crate::handler;
 use crate::header::{Field, Fields, Known};
 use crate::http1;
 use crate::phase::{Begun, Flow};
-use crate::request::{Request, put_together};
+use crate::request::{Request, with_scratch};
 use crate::response::Response;
+use crate::scope::Location;
 use crate::upstream::answer::{self, AnswerHead, Stored};
 use crate::upstream::pass::{PassTarget, Resolved, fetch};
 use crate::upstream::trace::Freshness;
@@ -46,54 +49,122 @@ use crate::upstream::{http, protocol::Protocol};
 /// Answers from the zone, or from the origin through it; a hit at once.
 pub fn begin<'a>(
     req: &'a mut Request,
-    target: &Arc<PassTarget>,
+    (location, target): (&Location, &Arc<PassTarget>),
     cache: &LocationCache,
-    zone: Arc<CacheZone>,
+    zone: ZoneOf<'_>,
 ) -> Result<Begun<'a>, Failure> {
+    // All slices are one entry: of that range the key says nothing.
+    req.slice_range = None;
     if must_read_body(req, target.protocol) {
         let (target, policies) = (Arc::clone(target), Arc::clone(&cache.policies));
+        let zone = zone.into_arc();
         return Ok(Begun::waits(req, async move |req| {
             downstream::body::read_all(req).await?;
-            let walk = walk(req, &target, policies, zone)?;
+            let key = PrimaryKey::new(key(req, &target)?);
+            let walk = walk(req, &target, key, policies, zone);
             let rest = Rest::of(PassExchange::new(req, target), walk);
             rest.run(None).await
         }));
     }
-    let walk = walk(req, target, Arc::clone(&cache.policies), zone)?;
-    let mut rest = Rest::of(PassExchange::new(req, Arc::clone(target)), walk);
-    let begun = step::begin(&mut rest.exchange, &rest.walk, &mut |_| {});
-    match begun.map_err(|Failed(failure)| failure)? {
-        step::Begun::Found(found, status) if found.head.sliced.is_none() => {
-            let response = rest.answer_with(&found, status);
-            let req = rest.exchange.request();
-            if !loaded::is_begun(req, &response) {
-                let first = First::Loading(found, response);
-                return Ok(rest.wait(first));
-            }
-            handler::respond(rest.exchange.into_request(), response).map(Begun::Done)
-        }
-        begun => Ok(rest.wait(First::Walk(begun))),
+    let rest = |req: &'a mut Request, key, zone: ZoneOf<'_>| {
+        let walk = walk(
+            req,
+            target,
+            key,
+            Arc::clone(&cache.policies),
+            zone.into_arc(),
+        );
+        Rest::of(PassExchange::new(req, Arc::clone(target)), walk)
+    };
+    let may_bypass = &location.settings.pass(target.protocol).bypass.bypass;
+    if may_bypass.is_some() {
+        let key = PrimaryKey::new(key(req, target)?);
+        let mut rest = rest(req, key, zone);
+        let begun = step::begin(&mut rest.exchange, &rest.walk, &mut |_| {});
+        return rest.begin(begun);
     }
+    match look(req, (location, target), (cache, &zone))? {
+        Look::Fresh(found, why) => {
+            req.upstream.borrow_mut().account.note(Note::Hit(why));
+            let key = PrimaryKey {
+                key: found.key,
+                text: found.head.key.clone(),
+            };
+            if found.head.sliced.is_some() {
+                let begun = step::Begun::Found(Box::new(found), CacheStatus::Hit);
+                return Ok(rest(req, key, zone).wait(First::Walk(begun)));
+            }
+            let tries_before = status_header::tries(req);
+            let hit = (&found, CacheStatus::Hit, &*zone);
+            let response = answer_with_entry(req, target, hit, tries_before);
+            if loaded::is_begun(req, &response) {
+                return handler::respond(req, response).map(Begun::Done);
+            }
+            let first = First::Loading(Box::new(found), response);
+            Ok(rest(req, key, zone).wait(first))
+        }
+        Look::Other(key, looked_up) => {
+            let mut rest = rest(req, key, zone);
+            let begun = step::begin_from(&mut rest.exchange, &rest.walk, looked_up);
+            rest.begin(begun)
+        }
+    }
+}
+
+/// What a first look-up came to.
+enum Look {
+    /// A fresh entry, and why it is served.
+    Fresh(FoundEntry, Reason),
+    /// Anything else under this key.
+    Other(PrimaryKey, LookedUp),
+}
+
+/// Looks a request up. Most end with a hit, for which nothing is copied or counted.
+fn look(
+    req: &mut Request,
+    (location, target): (&Location, &PassTarget),
+    (cache, zone): (&LocationCache, &CacheZone),
+) -> Result<Look, Failure> {
+    with_scratch(|text| {
+        write_key(req, (location, target), text)?;
+        let (key, rules) = (Key::of(text), by_rfc::rules(req, target));
+        let fields = RequestFields {
+            lookup: &|name| req.head.find_all(name).collect(),
+            spelling: rules.spelling(),
+        };
+        let question = Question {
+            zone,
+            key: &key,
+            text,
+            policies: &cache.policies,
+            rules: &rules,
+        };
+        Ok(match step::look(&question, &fields, req.now_s()) {
+            Looked::Fresh(found, why) => Look::Fresh(found, why),
+            Looked::Other(looked_up) => {
+                let text = Bytes::copy_from_slice(text);
+                Look::Other(PrimaryKey { text, key }, looked_up)
+            }
+        })
+    })
 }
 
 /// The walk of a request.
 fn walk(
-    req: &mut Request,
+    req: &Request,
     target: &PassTarget,
+    key: PrimaryKey,
     policies: Arc<Policies>,
     zone: Arc<CacheZone>,
-) -> Result<Walk, Failure> {
-    // All slices are one entry: of that range the key says nothing.
-    req.slice_range = None;
-    let text = key(req, target)?;
-    Ok(Walk {
+) -> Walk {
+    Walk {
         zone,
-        key: PrimaryKey::new(text),
+        key,
         policies,
         rules: by_rfc::rules(req, target),
         slicing: slice::slicing(req, target),
         past: None,
-    })
+    }
 }
 
 /// An exchange of the client's own request.
@@ -126,7 +197,22 @@ impl<'a> Rest<'a> {
 
     fn answer_with(&mut self, found: &FoundEntry, status: CacheStatus) -> Box<Response> {
         let (req, target) = self.exchange.parts();
-        answer_with_entry(req, target, (found, status, &self.walk), self.tries_before)
+        let found = (found, status, &*self.walk.zone);
+        answer_with_entry(req, target, found, self.tries_before)
+    }
+
+    /// Answers what was found at once, and goes on with all else.
+    fn begin(mut self, begun: Result<step::Begun<Own<'a>>, Failed>) -> Result<Begun<'a>, Failure> {
+        match begun.map_err(|Failed(failure)| failure)? {
+            step::Begun::Found(found, status) if found.head.sliced.is_none() => {
+                let response = self.answer_with(&found, status);
+                if !loaded::is_begun(self.exchange.request(), &response) {
+                    return Ok(self.wait(First::Loading(found, response)));
+                }
+                handler::respond(self.exchange.into_request(), response).map(Begun::Done)
+            }
+            begun => Ok(self.wait(First::Walk(begun))),
+        }
     }
 
     fn wait(mut self, first: First<'a>) -> Begun<'a> {
@@ -248,7 +334,7 @@ async fn from_slices(
     (walk, tries_before): (&Walk, usize),
     (found, mut status): (&FoundEntry, CacheStatus),
 ) -> Result<Response, SliceFailure> {
-    note_hits(req, walk, found);
+    note_hits(req, &walk.zone, found);
     let mut response = from_found(req, target, found);
     let answer = (&mut response, &mut status);
     slice::open(req, target, (&walk.zone, found), answer).await?;
@@ -293,7 +379,7 @@ pub fn answer_with(
     let mut told = told(walk, tries_before);
     let mut response = match served {
         Served::Entry(found, status) => {
-            let found = (&*found, status, walk);
+            let found = (&*found, status, &*walk.zone);
             return Ok(*answer_with_entry(req, target, found, tries_before));
         }
         Served::Filling(streaming, reader, status) => {
@@ -330,14 +416,18 @@ fn is_kept_out_here(req: &Request) -> bool {
 fn answer_with_entry(
     req: &mut Request,
     target: &PassTarget,
-    (found, status, walk): (&FoundEntry, CacheStatus, &Walk),
+    (found, status, zone): (&FoundEntry, CacheStatus, &CacheZone),
     tries_before: usize,
 ) -> Box<Response> {
-    note_hits(req, walk, found);
+    note_hits(req, zone, found);
     let mut response = Box::new(from_found(req, target, found));
     complete(req, target, (found, status), &mut response);
-    let mut told = told(walk, tries_before);
-    told.valid_until = Some(found.head.valid_until);
+    let told = Told {
+        // The text is that of the walk: another one would not have been found.
+        key: Some(&found.head.key),
+        tries_before,
+        valid_until: Some(found.head.valid_until),
+    };
     status_header::tell(req, target, &mut response, &told);
     response
 }
@@ -353,31 +443,36 @@ fn must_read_body(req: &Request, protocol: Protocol) -> bool {
 /// nginx: the usual key has the URI that is passed on, so that a page or a path that the server
 /// goes on with inside is another entry than what the client asked for.
 pub fn key(req: &mut Request, target: &PassTarget) -> Result<Bytes, Failure> {
-    if req
-        .location
-        .settings
-        .pass(target.protocol)
-        .key
-        .key
-        .is_some()
-    {
-        let location = Arc::clone(&req.location);
-        let template = location.settings.pass(target.protocol).key.key.as_ref();
-        return Ok(template.map(|it| req.eval(it)).unwrap_or_default());
-    }
-    if let Some(resolved) = target.fixed() {
-        return Ok(usual_key(req, target, resolved));
-    }
-    let (resolved, _) = target.locate(req)?;
-    Ok(usual_key(req, target, &resolved))
+    let location = Arc::clone(&req.location);
+    with_scratch(|text| {
+        write_key(req, (&location, target), text)?;
+        Ok(Bytes::copy_from_slice(text))
+    })
 }
 
-fn usual_key(req: &Request, target: &PassTarget, resolved: &Resolved) -> Bytes {
-    put_together(|text| {
-        text.extend_from_slice(b"http");
-        text.extend_from_slice(resolved.host.as_bytes());
-        http::write_uri(req, target, resolved, text);
-    })
+fn write_key(
+    req: &mut Request,
+    (location, target): (&Location, &PassTarget),
+    text: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    if let Some(template) = &location.settings.pass(target.protocol).key.key {
+        req.eval_into(template, text);
+        return Ok(());
+    }
+    match target.fixed() {
+        Some(resolved) => write_usual_key(req, target, resolved, text),
+        None => {
+            let (resolved, _) = target.locate(req)?;
+            write_usual_key(req, target, &resolved, text);
+        }
+    }
+    Ok(())
+}
+
+fn write_usual_key(req: &Request, target: &PassTarget, resolved: &Resolved, text: &mut Vec<u8>) {
+    text.extend_from_slice(b"http");
+    text.extend_from_slice(resolved.host.as_bytes());
+    http::write_uri(req, target, resolved, text);
 }
 
 fn note(req: &Request, status: CacheStatus) {
@@ -395,9 +490,9 @@ fn note_unstored(req: &Request, walk: &Walk, status: u16) {
 }
 
 /// Notes how often the entry was found, where that is used.
-fn note_hits(req: &Request, walk: &Walk, found: &FoundEntry) {
+fn note_hits(req: &Request, zone: &CacheZone, found: &FoundEntry) {
     if req.conf.uses_cache_hits {
-        let glance = walk.zone.store.glance(&found.key);
+        let glance = zone.store.glance(&found.key);
         let hits = glance.map(|glance| catalogue::hits(&glance.summary()));
         req.upstream.borrow_mut().hits = hits;
     }
@@ -410,7 +505,11 @@ fn complete(
     (found, status): (&FoundEntry, CacheStatus),
     response: &mut Response,
 ) {
-    note(req, status);
+    let brought = {
+        let mut trace = req.upstream.borrow_mut();
+        trace.cache_status = Some(status.as_str());
+        trace.account.brought
+    };
     // What a stored answer to HEAD announced is the length of a body that is not there.
     let announced = req.is_head().then(|| found.head.field(b"content-length"));
     let announced = announced.flatten();
@@ -419,7 +518,7 @@ fn complete(
     if by_rfc::is_on(req, target) {
         by_rfc::tell_age(response, &found.head, status);
     }
-    if req.upstream.borrow().account.brought != Brought::Nothing {
+    if brought != Brought::Nothing {
         response.provenance = Provenance::One(Whence::Origin);
     }
     response.body = body::of_entry(&found.entry);
@@ -469,6 +568,9 @@ fn from_found(req: &mut Request, target: &PassTarget, found: &FoundEntry) -> Res
 }
 
 fn note_freshness(req: &Request, target: &PassTarget, head: &StoredHead) {
+    if !req.conf.uses_freshness {
+        return;
+    }
     let now = req.now_s();
     req.upstream.borrow_mut().freshness = Some(Freshness {
         age: i64::try_from(head.age(now)).unwrap_or(i64::MAX),

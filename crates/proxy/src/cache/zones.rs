@@ -8,6 +8,7 @@
 //! 3. A configuration that is not taken changes no zone.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -103,8 +104,9 @@ pub struct LocationCache {
     pub zone: Template,
     /// Where it was named.
     pub span: Span,
-    /// The number of its counters, once it is known; of a name without variables.
-    number: OnceLock<Number>,
+    /// What a name without variables means, once that is known. A location is part of one
+    /// configuration, whose zones stay the same.
+    named: OnceLock<Named>,
     /// The policies of the walk.
     pub policies: Arc<Policies>,
 }
@@ -120,7 +122,7 @@ impl LocationCache {
             protocol,
             zone: zone.value.clone(),
             span: zone.span,
-            number: OnceLock::new(),
+            named: OnceLock::new(),
             policies: Arc::new(Policies {
                 valid: settings.valid.clone(),
                 lock: settings.lock.clone(),
@@ -140,18 +142,23 @@ impl LocationCache {
 
     /// The zone for a request, which is counted there; `None` when the name's value is empty or
     /// `off`.
-    pub fn zone_for(&self, req: &mut Request) -> Result<Option<Arc<CacheZone>>, Failure> {
-        let zone = self.find(req)?;
-        if let Some(zone) = &zone {
-            let counters = &req.down.generation.worker.shared.cache_zones;
-            let number = || counters.number(zone.name.as_bytes());
-            let number = match self.zone.as_literal() {
-                Some(_) => *self.number.get_or_init(number),
-                None => number(),
-            };
-            req.upstream.borrow_mut().zone = Some(number);
+    pub fn zone_for(&self, req: &mut Request) -> Result<Option<ZoneOf<'_>>, Failure> {
+        if let Some(named) = self.named.get() {
+            req.upstream.borrow_mut().zone = Some(named.number);
+            return Ok(Some(ZoneOf::Location(&named.zone)));
         }
-        Ok(zone)
+        let Some(zone) = self.find(req)? else {
+            return Ok(None);
+        };
+        let counters = &req.down.generation.worker.shared.cache_zones;
+        let number = counters.number(zone.name.as_bytes());
+        if self.zone.as_literal().is_some() {
+            let zone = Arc::clone(&zone);
+            // Another worker's is the same.
+            let _ = self.named.set(Named { zone, number });
+        }
+        req.upstream.borrow_mut().zone = Some(number);
+        Ok(Some(ZoneOf::Request(zone)))
     }
 
     fn find(&self, req: &mut Request) -> Result<Option<Arc<CacheZone>>, Failure> {
@@ -168,6 +175,43 @@ impl LocationCache {
                 let name = String::from_utf8_lossy(&name);
                 Err(Failure::Internal(format!("cache \"{name}\" not found")))
             }
+        }
+    }
+}
+
+/// A zone, and the number of its counters.
+#[derive(Clone, Debug)]
+struct Named {
+    zone: Arc<CacheZone>,
+    number: Number,
+}
+
+/// The zone of a request.
+#[derive(Debug)]
+pub enum ZoneOf<'l> {
+    /// That of all requests of the location.
+    Location(&'l Arc<CacheZone>),
+    /// One that was found for this request.
+    Request(Arc<CacheZone>),
+}
+
+impl ZoneOf<'_> {
+    /// The zone, to be kept.
+    pub fn into_arc(self) -> Arc<CacheZone> {
+        match self {
+            ZoneOf::Location(zone) => Arc::clone(zone),
+            ZoneOf::Request(zone) => zone,
+        }
+    }
+}
+
+impl Deref for ZoneOf<'_> {
+    type Target = CacheZone;
+
+    fn deref(&self) -> &CacheZone {
+        match self {
+            ZoneOf::Location(zone) => zone,
+            ZoneOf::Request(zone) => zone,
         }
     }
 }

@@ -100,21 +100,25 @@ pub fn limit_method(req: &mut Request) {
 
 /// Runs the location's handler.
 pub fn content(req: &mut Request) -> Result<Begun<'_>, Failure> {
-    let response = match req.location.handler.clone() {
-        Some(ContentHandler::Pass(target)) => return pass::begin(req, target),
+    let location = Arc::clone(&req.location);
+    let response = match &location.handler {
+        Some(ContentHandler::Pass(target)) => return pass::begin(req, &location, target),
         Some(ContentHandler::Purge(location)) => {
+            let location = Arc::clone(location);
             return Ok(Begun::waits(req, async move |req| {
                 let response = purge::run_location(req, &location).await?;
                 Ok(Flow::Respond(Box::new(response)))
             }));
         }
         Some(ContentHandler::Metrics(page)) => {
+            let page = *page;
             return Ok(Begun::waits(req, async move |req| {
                 let response = metrics::run(req, page).await?;
                 Ok(Flow::Respond(Box::new(response)))
             }));
         }
         Some(ContentHandler::Api(rights)) => {
+            let rights = *rights;
             return Ok(Begun::waits(req, async move |req| {
                 let response = api::run(req, rights).await?;
                 Ok(Flow::Respond(Box::new(response)))

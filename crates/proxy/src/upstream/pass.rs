@@ -28,6 +28,7 @@ use crate::http1::Method;
 use crate::phase::{Begun, Flow};
 use crate::request::Request;
 use crate::response::Response;
+use crate::scope::Location;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
 use crate::scope::declared::Declared;
@@ -440,41 +441,52 @@ impl PassTarget {
 }
 
 /// Answers from the upstream, through the cache where there is one; a hit at once.
-pub fn begin(req: &mut Request, target: Arc<PassTarget>) -> Result<Begun<'_>, Failure> {
+pub fn begin<'a>(
+    req: &'a mut Request,
+    location: &Location,
+    target: &Arc<PassTarget>,
+) -> Result<Begun<'a>, Failure> {
     cdn_loop::check(req, target.protocol)?;
-    note_host(req, &target);
+    if req.conf.uses_proxy_host {
+        note_host(req, target);
+    }
     if cache::purge::is_due(req, target.protocol) {
+        let target = Arc::clone(target);
         return Ok(Begun::waits(req, |req| purge_or_run(req, target)));
     }
-    run(req, target)
+    run(req, location, target)
 }
 
 /// Takes a request for a purge as that, and any other as it is.
 async fn purge_or_run(req: &mut Request, target: Arc<PassTarget>) -> Result<Flow, Failure> {
     match cache::purge::take(req, &target).await? {
         Some(response) => handler::respond(req, Box::new(response)),
-        None => match run(req, target)? {
+        None => match run(req, &Arc::clone(&req.location), &target)? {
             Begun::Done(flow) => Ok(flow),
             Begun::Waits(rest) => rest.await,
         },
     }
 }
 
-fn run(req: &mut Request, target: Arc<PassTarget>) -> Result<Begun<'_>, Failure> {
-    let location = Arc::clone(&req.location);
+fn run<'a>(
+    req: &'a mut Request,
+    location: &Location,
+    target: &Arc<PassTarget>,
+) -> Result<Begun<'a>, Failure> {
     let cache = location.cache(target.protocol);
     if let Some(cache) = cache
         && may_cache(req, target.protocol)
         && let Some(zone) = cache.zone_for(req)?
     {
-        return cache::pass::begin(req, &target, cache, zone);
+        return cache::pass::begin(req, (location, target), cache, zone);
     }
+    let target = Arc::clone(target);
     if post::is_one(req, &target)
         && let Some(cache) = cache
         && let Some(zone) = cache.zone_for(req)?
     {
         note_unasked(req, Forward::Method);
-        let cache = cache.clone();
+        let (cache, zone) = (cache.clone(), zone.into_arc());
         return Ok(Begun::waits(req, async move |req| {
             let response = cache::post::run(req, &target, &cache, zone).await?;
             handler::respond(req, Box::new(response))
@@ -535,7 +547,7 @@ fn invalidate(req: &mut Request, target: &PassTarget, fetched: &Fetched) -> Resu
         && by_rfc::is_on(req, target)
         && let Some(zone) = cache.zone_for(req)?
     {
-        by_rfc::invalidate(req, target, &zone, &fetched.head);
+        by_rfc::invalidate(req, target, &zone.into_arc(), &fetched.head);
     }
     Ok(())
 }

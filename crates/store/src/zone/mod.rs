@@ -194,10 +194,20 @@ impl Zone {
 
     /// As [`Zone::find`], without waiting for the disk.
     pub fn look(&self, key: &Key) -> Look {
+        self.look_at(key, self.now_s())
+    }
+
+    /// As [`Zone::look`], for who knows what time it is: seconds since 1970.
+    pub fn look_at(&self, key: &Key, now: u32) -> Look {
         match self.live.load().of(key) {
-            Some(volume) => volume.look(key),
+            Some(volume) => volume.look(key, now),
             None => Look::Missing,
         }
+    }
+
+    /// The time by the zone's clock, in seconds since 1970.
+    pub fn now_s(&self) -> u32 {
+        u32::try_from(self.clock.now() / 1000).unwrap_or(u32::MAX)
     }
 
     /// Keeps with an entry what was made of its head, as long as the entry is in memory; `bytes` is

@@ -74,7 +74,7 @@ pub async fn take(
     let Some(zone) = cache.zone_for(req)? else {
         return Ok(None);
     };
-    let text = key(req, target)?;
+    let (zone, text) = (zone.into_arc(), key(req, target)?);
     purge(req, zone, text, allowed).await.map(Some)
 }
 
