@@ -210,7 +210,7 @@ fn escape_from(out: &mut Vec<u8>, start: usize, escape: Escape) {
     }
 }
 
-/// Whether a value holds nothing that is escaped in any way; looked at in blocks, since most do not.
+/// Whether a value holds nothing that any way escapes. Most do not, so it is looked at in blocks.
 fn is_plain(value: &[u8]) -> bool {
     let is_odd = |byte: u8| (byte < 0x20) | (byte == b'"') | (byte == b'\\') | (byte > 0x7e);
     let (blocks, rest) = value.as_chunks::<BLOCK>();
