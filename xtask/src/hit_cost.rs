@@ -12,9 +12,8 @@
 //!    the commit what is gained for it.
 //! 2. No time is measured.
 //!
-//! What counting by site takes is the difference of two such runs: with `cache_site $host`, and with
-//! `cache_site off`. It may be a part of what a hit takes, of which the program has about half and
-//! the kernel the other.
+//! What counting by site takes is the difference of two such runs: with `cache_site $host`, and
+//! with `cache_site off`.
 //!
 //! Outside of valgrind the clock is read without a system call, so its reads are counted by
 //! themselves. With one connection each hit waits for its request: one receive, one send, one
