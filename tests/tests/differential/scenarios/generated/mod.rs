@@ -6,6 +6,7 @@
 
 mod chance;
 mod freshness;
+mod history;
 mod inheritance;
 mod location;
 mod range;
@@ -30,5 +31,6 @@ pub fn scenarios() -> Vec<Scenario> {
         range::forms(),
         range::conditions(),
         redirect::policies(),
+        history::of_keys(),
     ]
 }
