@@ -3,7 +3,7 @@
 //! `now_ms` is wall time for freshness, dates and logs; `Instant` is tokio's, so a paused clock in
 //! tests moves both deadlines and waits. The Date header is formatted once a second per thread.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use millpond_semantics::date::format_http_date;
@@ -32,6 +32,29 @@ pub fn now_us() -> i64 {
 #[allow(clippy::disallowed_methods)]
 pub fn instant() -> Instant {
     Instant::now()
+}
+
+/// For how long the two clocks are taken to run alike: a wall clock that is set is followed after
+/// that. (Arbitrary: no date shows it.)
+const ALIKE: Duration = Duration::from_millis(50);
+
+thread_local! {
+    /// An instant, and its wall time in microseconds.
+    static PAIR: Cell<Option<(Instant, i64)>> = const { Cell::new(None) };
+}
+
+/// The wall time of an instant that has just been read, in microseconds since the epoch; hardly
+/// ever reads a clock.
+pub fn wall_us(at: Instant) -> i64 {
+    let pair = PAIR.get().and_then(|(base, wall_us)| {
+        let since = at.checked_duration_since(base)?;
+        (since < ALIKE).then(|| wall_us + i64::from(since.subsec_micros()))
+    });
+    pair.unwrap_or_else(|| {
+        let wall_us = now_us();
+        PAIR.set(Some((at, wall_us)));
+        wall_us
+    })
 }
 
 /// Waits until `deadline`.
@@ -66,4 +89,24 @@ pub fn with_date_line<T>(now_ms: i64, take: impl FnOnce(&[u8]) -> T) -> T {
         }
         take(line)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn wall_time_goes_on_with_the_instants_and_is_read_again() {
+        PAIR.set(None);
+        let begin = instant();
+        let wall = wall_us(begin);
+        assert_eq!(
+            wall_us(begin + Duration::from_micros(49_999)),
+            wall + 49_999
+        );
+        // Not after the clocks may have drifted apart, and not for what was before.
+        let late = begin + Duration::from_secs(3600);
+        assert!(wall_us(late) < wall + 3_600_000_000);
+        assert!(wall_us(begin) >= wall);
+    }
 }

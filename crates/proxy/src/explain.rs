@@ -29,7 +29,8 @@ use crate::cache::site;
 use crate::clock;
 use crate::downstream::Downstream;
 use crate::downstream::address::Address;
-use crate::downstream::connection::{find_server, limits};
+use crate::downstream::arrival::limits;
+use crate::downstream::exchange::find_server;
 use crate::downstream::timer::Timer;
 use crate::failure::Failure;
 use crate::handler::ContentHandler;
@@ -349,7 +350,13 @@ fn request(
         Progress::NeedMore => return Err("the request has no end".to_string()),
     };
     let down = connection(conf, local).map_err(|error| format!("no connection: {error}"))?;
-    Ok(Request::new(Arc::clone(conf), Rc::new(down), head, server))
+    let down = Rc::new(down);
+    Ok(Request::new(
+        Arc::clone(conf),
+        down,
+        (head, clock::instant()),
+        server,
+    ))
 }
 
 fn connection(conf: &Arc<Conf>, local: Address) -> std::io::Result<Downstream> {

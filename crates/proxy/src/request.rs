@@ -280,9 +280,9 @@ pub struct Request {
     pub limit_rate: Option<u64>,
     /// When the request's first byte was seen.
     pub started: Instant,
-    /// When its head was there, as wall time: milliseconds.
-    pub started_ms: i64,
-    /// The same in microseconds.
+    /// When its head was there.
+    pub head_at: Instant,
+    /// The same as wall time: microseconds.
     pub started_us: i64,
     /// True once something was waited for since then.
     pub has_waited: bool,
@@ -301,20 +301,20 @@ pub struct Request {
 }
 
 impl Request {
-    /// Starts the request of a parsed head. The caller routes it before it runs phases.
+    /// Starts the request of a head, and of the time when that was there. The caller routes it
+    /// before it runs phases.
     pub fn new(
         conf: Arc<Conf>,
         down: Rc<Downstream>,
-        head: Rc<RequestHead>,
+        (head, head_at): (Rc<RequestHead>, Instant),
         server: Arc<Server>,
     ) -> Self {
         let location = Arc::clone(&server.location);
-        let started_us = crate::clock::now_us();
         Request {
             method: head.method(),
             started: down.request_started.get(),
-            started_ms: started_us.div_euclid(1000),
-            started_us,
+            head_at,
+            started_us: crate::clock::wall_us(head_at),
             conf,
             down,
             head,
@@ -358,7 +358,7 @@ impl Request {
 
     /// A copy that runs without a client: its answer goes to the cache only.
     pub fn background(&self) -> Request {
-        let started_us = crate::clock::now_us();
+        let now = crate::clock::instant();
         Request {
             is_internal: true,
             values: self.values.detach(),
@@ -366,9 +366,9 @@ impl Request {
                 zone: self.upstream.borrow().zone,
                 ..UpstreamTrace::default()
             })),
-            started: crate::clock::instant(),
-            started_ms: started_us.div_euclid(1000),
-            started_us,
+            started: now,
+            head_at: now,
+            started_us: crate::clock::wall_us(now),
             has_waited: true,
             is_background: true,
             role: None,
@@ -413,7 +413,7 @@ impl Request {
             upstream: Rc::clone(&self.upstream),
             limit_rate: self.limit_rate,
             started: self.started,
-            started_ms: self.started_ms,
+            head_at: self.head_at,
             started_us: self.started_us,
             has_waited: true,
             sent: Sent::default(),

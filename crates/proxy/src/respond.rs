@@ -3,27 +3,35 @@
 //! `server_tokens`, `etag` and `chunked_transfer_encoding` are obeyed by the filters; here is only
 //! what every answer needs.
 //!
+//! ```text
+//! begin ─┬─ all of it is in memory, and the socket takes it ──────────────► Ended
+//!        └─ Refused ► BodyBegins ► Send: each only where it is needed (go_on) ──► Ended
+//! ```
+//!
 //! Invariants:
 //! 1. An answer to HEAD, and 204, 304 and 1xx, have no body (RFC 9112 §6.3).
 //! 2. A body whose length is unknown is chunked for HTTP/1.1 and ends with the connection before
 //!    that.
-//! 3. `req.sent` is right when this returns, also after an error.
+//! 3. `req.sent` is right when the answer has ended, also after an error.
 
-use std::cell::RefCell;
-use std::time::Duration;
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::body::{Body, BodyError};
+use crate::body::{Body, BodyError, Piece};
 use crate::clock;
 use crate::downstream::writer::{self, Answer, OutFraming, SendError, SendLimits, SentBytes};
-use crate::filter;
-use crate::filter::fragment::Begun;
+use crate::downstream::{ClientGone, Downstream};
+use crate::filter::fragment;
+use crate::filter::{self, Refusal};
 use crate::header::{Fields, Known};
 use crate::http1::Version;
 use crate::http1::encode;
 use crate::request::Request;
 use crate::response::{Response, Source};
+use crate::socket::JOINED;
 use crate::stats::Label;
 use crate::stats::site::Answered;
 use crate::stats::times::Timed;
@@ -31,61 +39,200 @@ use crate::stats::times::Timed;
 /// Status of an answer that is none: the connection is closed instead (nginx: `return 444`).
 pub const CLOSE_WITHOUT_ANSWER: u16 = 444;
 
-/// Filters and sends the answer; an error means that the connection must be closed.
-pub async fn send(req: &mut Request, response: &mut Response) -> Result<(), SendError> {
+/// How far an answer came without waiting.
+pub enum Begun {
+    /// To its end; an error means that the connection must be closed.
+    Ended(Result<(), SendError>),
+    /// The rest is for [`go_on`].
+    Waits(Rest),
+}
+
+/// What is left to do of an answer.
+pub enum Rest {
+    /// Another answer is to be made in its place.
+    Refused(Refusal),
+    /// The begin of its body is to be waited for.
+    BodyBegins(OutFraming),
+    /// It is to be sent.
+    Send(Unsent),
+}
+
+/// An answer whose head is written, and of which the socket has taken something, or nothing.
+pub struct Unsent {
+    head: Bytes,
+    framing: OutFraming,
+    limits: SendLimits,
+    /// Bytes that the socket has taken.
+    taken: u64,
+}
+
+/// Filters the answer, and sends it if its body is there and the socket takes all of it.
+pub fn begin(req: &mut Request, response: &mut Response) -> Begun {
     // An upstream may answer with these statuses; of our own they mean that nobody is to be told.
     let is_unspoken = matches!(response.status, CLOSE_WITHOUT_ANSWER | 408 | 499);
     if is_unspoken && response.source == Source::Own {
         req.sent.status = response.status;
         req.keep_alive = false;
-        return Err(crate::downstream::ClientGone::Closed.into());
+        return Begun::Ended(Err(ClientGone::Closed.into()));
     }
     if let Err(refusal) = filter::run(req, response) {
-        let kept = refusal.take_fields(response);
-        *response = *Box::pin(crate::phase::answer_refused(req, refusal.status)).await;
-        refusal.complete(response);
-        // The conditions and ranges of the answer are settled: nothing is refused twice.
-        let _ = filter::run(req, response);
-        for field in kept {
-            if response.fields.find(&field.name).is_none() {
-                response.fields.push(field);
-            }
-        }
+        return Begun::Waits(Rest::Refused(refusal));
     }
     let framing = framing(req, response);
     if response.waits_for_body && framing != OutFraming::NoBody {
+        return Begun::Waits(Rest::BodyBegins(framing));
+    }
+    match start(req, response, framing) {
+        Ok(sent) => Begun::Ended(sent),
+        Err(unsent) => Begun::Waits(Rest::Send(unsent)),
+    }
+}
+
+/// Does the rest; an error means that the connection must be closed.
+pub async fn go_on(
+    req: &mut Request,
+    response: &mut Response,
+    rest: Rest,
+) -> Result<(), SendError> {
+    let framing = match rest {
+        Rest::Send(unsent) => return finish(req, response, unsent).await,
+        Rest::BodyBegins(framing) => framing,
+        Rest::Refused(refusal) => {
+            replace(req, response, refusal).await;
+            framing(req, response)
+        }
+    };
+    if response.waits_for_body && framing != OutFraming::NoBody {
         begin_body(req, response).await?;
     }
+    match start(req, response, framing) {
+        Ok(sent) => sent,
+        Err(unsent) => finish(req, response, unsent).await,
+    }
+}
+
+/// Puts the answer to a refusal in the place of the refused one.
+async fn replace(req: &mut Request, response: &mut Response, refusal: Refusal) {
+    let kept = refusal.take_fields(response);
+    *response = *crate::phase::answer_refused(req, refusal.status).await;
+    refusal.complete(response);
+    // The conditions and ranges of the answer are settled: nothing is refused twice.
+    let _ = filter::run(req, response);
+    for field in kept {
+        if response.fields.find(&field.name).is_none() {
+            response.fields.push(field);
+        }
+    }
+}
+
+/// Writes the head, and has the socket take it, with the body if that is in memory. Comes back
+/// with what is left to be sent.
+fn start(
+    req: &mut Request,
+    response: &mut Response,
+    framing: OutFraming,
+) -> Result<Result<(), SendError>, Unsent> {
     let keep_alive_allowed = req.location.settings.keep_alive.allows(req);
     req.keep_alive &=
         keep_alive_allowed && !response.must_close && framing != OutFraming::UntilClose;
-    let head = encode_head(req, response, framing);
+    let mut block = HEADS.take();
+    reserve_head(&mut block, response);
+    write_head(req, response, framing, &mut block);
+    let head_len = block.len();
     let limits = limits(req);
-    let mut sent = SentBytes::default();
-    let down = std::rc::Rc::clone(&req.down);
-    let provenance = std::mem::take(&mut response.provenance);
-    if framing == OutFraming::Chunked {
-        provenance.is_changed();
+    let sent = match body_at_once(response, framing) {
+        Some(body) if limits.rate == 0 => send_at_once(&req.down, &mut block, body),
+        _ => Ok(0),
+    };
+    let whole = match framing {
+        OutFraming::Length(len) => Some(head_len as u64 + len),
+        OutFraming::NoBody => Some(head_len as u64),
+        OutFraming::Chunked | OutFraming::UntilClose => None,
+    };
+    match sent {
+        Ok(count) if Some(count as u64) != whole => {
+            block.truncate(head_len);
+            let head = block.split().freeze();
+            HEADS.set(block);
+            Err(Unsent {
+                head,
+                framing,
+                limits,
+                taken: count as u64,
+            })
+        }
+        sent => {
+            block.clear();
+            HEADS.set(block);
+            let count = *sent.as_ref().unwrap_or(&0);
+            let bytes = SentBytes::of(count as u64, head_len as u64);
+            let outcome = sent
+                .map(|_| ())
+                .map_err(|error| ClientGone::Io(error).into());
+            end(req, response, bytes, &outcome);
+            Ok(outcome)
+        }
     }
+}
+
+/// The body, if all of it is there and goes out as it is.
+fn body_at_once(response: &Response, framing: OutFraming) -> Option<&[u8]> {
+    match (framing, &response.body) {
+        (OutFraming::NoBody | OutFraming::Length(0), _) => Some(&[]),
+        (OutFraming::Length(len), Body::One(Piece::Memory(bytes))) => Some(bytes)
+            .filter(|bytes| bytes.len() as u64 == len)
+            .map(|bytes| &**bytes),
+        _ => None,
+    }
+}
+
+/// Sends a head and the body behind it, as far as the socket takes them; says how many bytes. A
+/// short body is in the block of the head then.
+fn send_at_once(down: &Downstream, head: &mut BytesMut, body: &[u8]) -> io::Result<usize> {
+    if head.len() + body.len() <= JOINED {
+        head.extend_from_slice(body);
+        return down.socket.try_send(head);
+    }
+    down.socket.try_send_both(head, body)
+}
+
+/// Sends what the socket has not taken, and what of the body is still to come.
+async fn finish(
+    req: &mut Request,
+    response: &mut Response,
+    unsent: Unsent,
+) -> Result<(), SendError> {
+    if unsent.framing == OutFraming::Chunked {
+        response.provenance.is_changed();
+    }
+    let down = Rc::clone(&req.down);
     let mut body = std::mem::take(&mut response.body);
     let mut trailers = |own: Option<Fields>| filter::trailers(req, own);
     let answer = Answer {
-        head,
+        head: unsent.head,
         body: &mut body,
-        framing,
+        framing: unsent.framing,
+        taken: unsent.taken,
         trailers: &mut trailers,
     };
-    let outcome = writer::send(&down, answer, &limits, &mut sent).await;
+    let mut sent = SentBytes::default();
+    let outcome = writer::send(&down, answer, &unsent.limits, &mut sent).await;
+    req.sent.ended = Some(clock::instant());
+    end(req, response, sent, &outcome);
+    outcome
+}
+
+/// Notes what was sent.
+fn end(req: &mut Request, response: &Response, sent: SentBytes, outcome: &Result<(), SendError>) {
     req.sent.head_bytes = sent.head;
     req.sent.body_bytes = sent.body;
-    req.sent.shares = provenance.shares(sent.body);
+    req.sent.shares = response.provenance.shares(sent.body);
     req.sent.is_complete = outcome.is_ok();
     count(req);
-    if let Err(error) = &outcome {
+    if let Err(error) = outcome {
         req.keep_alive = false;
         crate::log::error::send_failed(req, error);
     }
-    outcome
 }
 
 /// Waits for the begin of a page's body; a page whose part fails before that is not answered.
@@ -104,7 +251,7 @@ async fn begin_body(req: &mut Request, response: &mut Response) -> Result<(), Se
         first => first,
     };
     response.body = match first {
-        Some(first) => Body::stream(Begun::new(first, body)),
+        Some(first) => Body::stream(fragment::Begun::new(first, body)),
         None => Body::Empty,
     };
     Ok(())
@@ -128,14 +275,12 @@ fn count(req: &mut Request) {
     if let Some(site) = site {
         shared.sites.answered(worker.index, site, &answered);
     }
-    // The next request of the connection waits from here on: the clock is read for both.
-    let now = clock::instant();
-    req.sent.ended = Some(now);
+    let ended = req.sent.ended.unwrap_or_else(clock::instant);
     let timed = Timed {
         label,
         status: req.sent.status,
         first_byte: req.sent.first_byte,
-        whole: now - req.started,
+        whole: ended - req.started,
     };
     shared.times.answered(worker.index, &timed);
     if let Some(zone) = zone {
@@ -194,25 +339,26 @@ fn eval_size(req: &mut Request, template: Option<&millpond_conf::Template>) -> u
 }
 
 /// Bytes of the block that heads are written into, one behind the other; it is used again when they
-/// were all sent. (Arbitrary: some heads' worth, and no more than a slow client may keep.)
-const HEADS_BLOCK: usize = 4096;
+/// were all sent. (Arbitrary: a short answer or some heads, and no more than a slow client may
+/// keep.)
+const HEADS_BLOCK: usize = 8192;
 /// Space for all of a head but the fields that it shares with others: most fit without growing.
 const HEAD_RESERVE: usize = 512;
 
 thread_local! {
-    static HEADS: RefCell<BytesMut> = RefCell::default();
+    static HEADS: Cell<BytesMut> = Cell::default();
 }
 
-fn encode_head(req: &mut Request, response: &mut Response, framing: OutFraming) -> Bytes {
-    HEADS.with_borrow_mut(|heads| {
-        let (shared, _) = response.fields.parts();
-        let needed = HEAD_RESERVE + shared.map_or(0, |shared| shared.lines().len());
-        if heads.capacity() < needed {
-            heads.reserve(needed.max(HEADS_BLOCK));
-        }
-        write_head(req, response, framing, heads);
-        heads.split().freeze()
-    })
+/// Makes room for a head, and a short body.
+fn reserve_head(block: &mut BytesMut, response: &Response) {
+    let (shared, _) = response.fields.parts();
+    let mut needed = HEAD_RESERVE + shared.map_or(0, |shared| shared.lines().len());
+    if let Body::One(Piece::Memory(bytes)) = &response.body {
+        needed += bytes.len().min(JOINED);
+    }
+    if block.capacity() < needed {
+        block.reserve(needed.max(HEADS_BLOCK));
+    }
 }
 
 fn write_head(
@@ -221,10 +367,10 @@ fn write_head(
     framing: OutFraming,
     head: &mut BytesMut,
 ) {
-    let now_us = clock::now_us();
-    // A wall clock that was set back meanwhile says nothing.
-    let first_byte = u64::try_from(now_us - req.started_us).unwrap_or(0);
-    req.sent.first_byte = Duration::from_micros(first_byte);
+    let now = clock::instant();
+    req.sent.first_byte = now.saturating_duration_since(req.head_at);
+    // What goes out at once was sent now.
+    req.sent.ended = Some(now);
     if req.head.version() == Version::Http09 {
         req.sent.status = response.status;
         return;
@@ -238,7 +384,10 @@ fn write_head(
         encode::write_line(head, req.location.settings.tokens.server_line());
     }
     if !response.hides_date && fields.get(Known::Date).is_none() {
-        let now_ms = now_us.div_euclid(1000);
+        let now_ms = match req.has_waited {
+            true => clock::now_ms(),
+            false => (req.started_us + req.sent.first_byte.as_micros() as i64).div_euclid(1000),
+        };
         clock::with_date_line(now_ms, |line| encode::write_line(head, line));
     }
     encode::write_fields(head, fields);

@@ -252,7 +252,6 @@ impl Request {
             captures: Captures::default(),
             upstream: Rc::new(RefCell::new(UpstreamTrace::default())),
             started: clock::instant(),
-            started_ms: clock::now_ms(),
             slice_range: None,
             role: Some(Box::new(role)),
             ..self.fork()

@@ -202,6 +202,8 @@ struct Slot {
 pub struct Member {
     generation: Rc<Generation>,
     slot: usize,
+    /// Whether it has left word how to wake it.
+    is_registered: Cell<bool>,
 }
 
 impl Generation {
@@ -230,6 +232,7 @@ impl Generation {
         Member {
             generation: Rc::clone(self),
             slot,
+            is_registered: Cell::new(false),
         }
     }
 
@@ -287,8 +290,8 @@ impl Member {
 
     /// Leaves word how to wake the connection when the generation closes; once is enough.
     pub fn register(&self, waker: &Waker) {
-        if let Some(slot) = self.generation.connections.borrow_mut().get_mut(self.slot)
-            && slot.waker.is_none()
+        if !self.is_registered.replace(true)
+            && let Some(slot) = self.generation.connections.borrow_mut().get_mut(self.slot)
         {
             slot.waker = Some(waker.clone());
         }

@@ -4,9 +4,11 @@
 //! with the request that it is serving.
 
 pub mod address;
+pub(crate) mod arrival;
 pub mod behind;
 pub mod body;
 pub mod connection;
+pub(crate) mod exchange;
 pub mod listener;
 pub mod timer;
 pub mod writer;

@@ -5,7 +5,7 @@
 //! has moved, and sleeps again.
 //!
 //! The wait for the next request is the one that nearly every request has. It leaves the timer
-//! alone as long as that sleeps on for it ([`Timer::guard_idle`]).
+//! alone as long as that sleeps on for it ([`Timer::poll_idle`]).
 //!
 //! Invariants:
 //! 1. `guard` never reports expiry before its deadline.
@@ -25,7 +25,7 @@ use crate::clock::{self, Instant};
 /// The timer of one connection.
 pub struct Timer {
     sleep: RefCell<Option<Pin<Box<Sleep>>>>,
-    /// When it fires, if it was last set by [`Timer::guard_idle`].
+    /// When it fires, if it was last set by [`Timer::poll_idle`].
     armed: Cell<Option<Instant>>,
 }
 
@@ -57,29 +57,25 @@ impl Timer {
         .await
     }
 
-    /// As [`Timer::guard`], for what a connection's own task does between two requests. `now` is
-    /// given if it was read since that task was woken.
-    pub async fn guard_idle<F: Future>(
+    /// As [`Timer::poll_expired`], for what a connection's own task does between two requests.
+    /// `now` is given if it was read since that task was woken.
+    pub fn poll_idle(
         &self,
-        (now, deadline): (Option<Instant>, Instant),
-        future: F,
-    ) -> Result<F::Output, Expired> {
-        let mut future = std::pin::pin!(future);
+        cx: &mut Context<'_>,
+        now: Option<Instant>,
+        deadline: Instant,
+    ) -> Poll<Expired> {
         // INVARIANT 2: the timer has not fired before `now`, and cannot while the task runs.
-        let mut is_set = now
+        let is_set = now
             .zip(self.armed.get())
             .is_some_and(|(now, at)| now < at && at <= deadline);
-        std::future::poll_fn(move |cx| match future.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending if std::mem::take(&mut is_set) => Poll::Pending,
-            Poll::Pending => {
-                let expired = self.poll_expired(cx, deadline);
-                let sleep = self.sleep.borrow();
-                self.armed.set(sleep.as_ref().map(|sleep| sleep.deadline()));
-                expired.map(Err)
-            }
-        })
-        .await
+        if is_set {
+            return Poll::Pending;
+        }
+        let expired = self.poll_expired(cx, deadline);
+        let sleep = self.sleep.borrow();
+        self.armed.set(sleep.as_ref().map(|sleep| sleep.deadline()));
+        expired
     }
 
     /// Runs `future` for at most `timeout`; what is ready at once reads no clock.
@@ -141,8 +137,13 @@ mod tests {
     async fn wait(timer: &Timer, (timeout, event): Wait) -> (u64, bool) {
         let now = clock::instant();
         let deadline = now + Duration::from_secs(timeout);
-        let came = clock::pause(event);
-        let ended = timer.guard_idle((Some(now), deadline), came).await;
+        let mut came = std::pin::pin!(clock::pause(event));
+        let mut read = Some(now);
+        let ended = std::future::poll_fn(|cx| match came.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Ok(())),
+            Poll::Pending => timer.poll_idle(cx, read.take(), deadline).map(Err),
+        });
+        let ended = ended.await;
         (elapsed(now), ended.is_err())
     }
 

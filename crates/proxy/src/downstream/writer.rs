@@ -136,6 +136,17 @@ pub struct SentBytes {
     pub body: u64,
 }
 
+impl SentBytes {
+    /// The first `count` bytes of an answer with a head of that length.
+    pub fn of(count: u64, head_len: u64) -> Self {
+        let head = count.min(head_len);
+        SentBytes {
+            head,
+            body: count - head,
+        }
+    }
+}
+
 /// Sends head and body; `sent` is kept up to date, so that it is right after an error too.
 pub async fn send(
     down: &Downstream,
@@ -143,7 +154,10 @@ pub async fn send(
     limits: &SendLimits,
     sent: &mut SentBytes,
 ) -> Result<(), SendError> {
+    let mut taken = answer.taken;
+    *sent = SentBytes::of(taken, answer.head.len() as u64);
     let mut out = Outbox::new(answer.head, answer.framing);
+    out.head_left -= sent.head;
     // Bytes that went out since others had their turn.
     let mut in_a_row = 0;
     answer.body.prefer_files();
@@ -151,6 +165,7 @@ pub async fn send(
     let started = (limits.rate > 0).then(clock::instant);
     loop {
         out.gather(answer.body, answer.trailers).await;
+        out.consume(std::mem::take(&mut taken));
         if out.queue.is_empty() {
             return out.outcome();
         }
@@ -190,6 +205,8 @@ pub struct Answer<'a> {
     pub body: &'a mut Body,
     /// How it ends.
     pub framing: OutFraming,
+    /// Bytes that the socket has taken already, of the head and of a body in memory.
+    pub taken: u64,
     /// Gives the trailer fields of a chunked body when it has ended; gets the body's own.
     pub trailers: &'a mut dyn FnMut(Option<Fields>) -> Option<Fields>,
 }

@@ -47,6 +47,8 @@ pub struct ServerNames {
     default: Arc<Server>,
     hosts: HostTable<Arc<Server>>,
     regexes: Vec<(Arc<Regex>, Arc<Server>)>,
+    /// Whether a name may lead elsewhere than to the default server.
+    has_others: bool,
 }
 
 impl ServerNames {
@@ -56,6 +58,7 @@ impl ServerNames {
             default,
             hosts: HostTable::default(),
             regexes: Vec::new(),
+            has_others: false,
         }
     }
 
@@ -66,6 +69,9 @@ impl ServerNames {
 
     /// Adds a server's name; returns false when another server of the address has it.
     pub fn add(&mut self, name: &ServerName, server: &Arc<Server>) -> bool {
+        // A regular expression sets captures, wherever it leads.
+        self.has_others |=
+            matches!(name, ServerName::Regex(_)) || !Arc::ptr_eq(server, &self.default);
         let server = Arc::clone(server);
         match name {
             ServerName::Exact(text) => self.hosts.insert_exact(text, server),
@@ -85,19 +91,22 @@ impl ServerNames {
     }
 
     /// The server for the request's host; a regular expression sets its captures.
-    pub fn find(&self, req: &mut Request) -> Arc<Server> {
+    pub fn find(&self, req: &mut Request) -> &Arc<Server> {
+        if !self.has_others {
+            return &self.default;
+        }
         if let Some(server) = self.hosts.find(&req.host) {
-            return Arc::clone(server);
+            return server;
         }
         if req.host.is_empty() || self.regexes.is_empty() {
-            return Arc::clone(&self.default);
+            return &self.default;
         }
         let host = req.host.clone();
         for (regex, server) in &self.regexes {
             if regex.capture_from(req, host.clone()) {
-                return Arc::clone(server);
+                return server;
             }
         }
-        Arc::clone(&self.default)
+        &self.default
     }
 }

@@ -101,7 +101,8 @@ pub struct Timed {
     pub status: u16,
     /// The time from the request's head to the answer's.
     pub first_byte: Duration,
-    /// The time from the first byte of the request to the last of the answer.
+    /// The time from the first byte of the request to the last of the answer; what goes out with
+    /// its head at once has gone when that is written.
     pub whole: Duration,
 }
 
