@@ -2,7 +2,9 @@
 //! the cache.
 //!
 //! Each case is a key of its own. The origin's answers are drawn by case and step, so that both
-//! servers get the same at the same step whatever they asked before.
+//! servers get the same at the same step whatever they asked before. Only the last request of a case
+//! may have an answer that ends before the origin's does (HEAD, a range, 304): whether that was
+//! stored when the next one comes is a matter of luck.
 
 use super::chance::Chance;
 use crate::scenario::{Scenario, case_name};
@@ -56,13 +58,15 @@ const ASKED: &[(&str, &str)] = &[
     ("X-A", "1"),
     ("X-A", "2"),
 ];
+const VARYING: &[(&str, &str)] = &[("X-A", "1"), ("X-A", "2")];
 const STATUSES: &[u16] = &[200, 200, 200, 200, 404, 301, 500, 204];
 const ENDS: &[&str] = &["", "", "", "?bypass=1", "?out=1"];
-const METHODS: &[&str] = &["GET", "GET", "GET", "GET", "HEAD", "POST"];
+const METHODS: &[&str] = &["GET", "GET", "GET", "GET", "POST"];
+const LAST_METHODS: &[&str] = &["GET", "GET", "GET", "HEAD"];
 
 const LOCATIONS: usize = 12;
-const CASES: usize = 60;
-const STEPS: u16 = 5;
+const CASES: usize = 80;
+const STEPS: u16 = 4;
 
 fn answer(chance: &mut Chance, step: u16) -> Answer {
     let status = *chance.pick(STATUSES);
@@ -82,12 +86,17 @@ fn answer(chance: &mut Chance, step: u16) -> Answer {
 
 fn request(chance: &mut Chance, path: &str, step: u16) -> Request {
     let target = format!("{path}{}", chance.word(ENDS));
-    let request = match chance.word(METHODS) {
+    let is_last = step + 1 == STEPS;
+    let methods = if is_last { LAST_METHODS } else { METHODS };
+    let request = match chance.word(methods) {
         "HEAD" => Request::head(&target),
         "POST" => Request::post(&target, "body"),
         _ => Request::get(&target),
     };
-    let mut fields = chance.several(ASKED, 0, 2);
+    let mut fields = match is_last {
+        true => chance.several(ASKED, 1, 3),
+        false => chance.several(VARYING, 0, 1),
+    };
     fields.sort_unstable();
     fields.dedup_by_key(|field| field.0);
     let request = request.header("X-Step", &step.to_string());
