@@ -2,9 +2,9 @@
 //! the cache.
 //!
 //! Each case is a key of its own. The origin's answers are drawn by case and step, so that both
-//! servers get the same at the same step whatever they asked before. Only the last request of a case
-//! may have an answer that ends before the origin's does (HEAD, a range, 304): whether that was
-//! stored when the next one comes is a matter of luck.
+//! servers get the same at the same step whatever they asked before. Only the last request of a
+//! case may have an answer that ends before the origin's does (HEAD, a range, 304): whether that
+//! was stored when the next one comes is a matter of luck.
 
 use super::chance::Chance;
 use crate::scenario::{Scenario, case_name};
