@@ -37,6 +37,7 @@ use crate::stats::status_zone::StatusZones;
 use crate::stats::times::Times;
 use crate::upstream::keepalive::IdlePeers;
 use crate::upstream::receive_buffer::ReceiveBuffers;
+use crate::upstream::request::HeadBlock;
 
 /// What all workers of the process share.
 #[derive(Debug, Default)]
@@ -153,6 +154,8 @@ pub struct Worker {
     pub site_numbers: SiteNumbers,
     /// Idle connections to upstream peers.
     pub idle_peers: IdlePeers,
+    /// Where the heads of requests to upstreams are written.
+    pub upstream_heads: HeadBlock,
     /// Where the first bytes of requests arrive, for all connections: one that waits holds no
     /// memory, and what is written to is in the processor's cache.
     pub arrivals: RefCell<BytesMut>,
@@ -168,6 +171,7 @@ impl Worker {
             shared,
             site_numbers: SiteNumbers::default(),
             idle_peers: IdlePeers::default(),
+            upstream_heads: HeadBlock::default(),
             arrivals: RefCell::default(),
             receive_buffers: ReceiveBuffers::default(),
         }

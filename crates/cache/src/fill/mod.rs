@@ -162,6 +162,8 @@ pub struct Lead {
     running: RunningFill,
     fill: Arc<Fill>,
     fills: Arc<Fills>,
+    /// How it ends when it is dropped.
+    end: FillEnd,
 }
 
 /// A place among those who wait.
@@ -202,7 +204,7 @@ impl Fills {
     pub fn enter(self: &Arc<Self>, key: Key, text: &Bytes, age: Duration) -> Ticket {
         let mut shard = self.shard(&key);
         if let Some(fill) = shard.get(&key)
-            && fill.idle() < age
+            && fill.has_moved_within(age)
             && !fill.running.is_purged(&self.purges)
         {
             return Ticket::Wait(Waiter::new(key, fill));
@@ -226,6 +228,7 @@ impl Fills {
             running,
             fill: Arc::clone(&fill),
             fills: Arc::clone(self),
+            end: FillEnd::Abandoned,
         };
         (lead, fill)
     }
@@ -331,6 +334,11 @@ impl Fill {
         joined.saturating_add(self.state.listeners())
     }
 
+    /// Whether it has moved within `age`; for ever is asked of no clock.
+    fn has_moved_within(&self, age: Duration) -> bool {
+        age == Duration::MAX || self.idle() < age
+    }
+
     /// How long it has stood still.
     fn idle(&self) -> Duration {
         self.started.elapsed().saturating_sub(self.moved_after())
@@ -368,7 +376,7 @@ impl Lead {
         if let Some(other) = shard.get(&self.key)
             && !Arc::ptr_eq(other, &self.fill)
             && other.writes.load(Ordering::Relaxed)
-            && other.idle() < age
+            && other.has_moved_within(age)
             && !other.running.is_purged(&self.fills.purges)
         {
             return false;
@@ -390,7 +398,7 @@ impl Lead {
         self.moved();
         self.know(&streaming.head);
         let streaming = FillState::Streaming(streaming);
-        self.fill.state.tell(streaming, |_| true);
+        self.fill.state.tell(streaming);
     }
 
     /// More of the body has come: the fill does not grow old.
@@ -407,21 +415,17 @@ impl Lead {
     }
 
     /// The fill is over.
-    pub fn end(self, end: FillEnd) {
-        self.finish(end);
-    }
-
-    fn finish(&self, end: FillEnd) {
-        // Out of the table first: who is woken must not find it there again.
-        self.fills.leave(&self.key, &self.fill);
-        let has_not_ended = |state: &FillState| !matches!(state, FillState::Ended(_));
-        self.fill.state.tell(FillState::Ended(end), has_not_ended);
+    pub fn end(mut self, end: FillEnd) {
+        self.end = end;
     }
 }
 
 impl Drop for Lead {
     fn drop(&mut self) {
-        self.finish(FillEnd::Abandoned);
+        // Out of the table first: who is woken must not find it there again.
+        self.fills.leave(&self.key, &self.fill);
+        let end = FillState::Ended(self.end);
+        self.fill.state.tell(end);
     }
 }
 

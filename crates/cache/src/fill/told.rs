@@ -34,15 +34,9 @@ impl<T> Told<T> {
         self.value.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the value, unless `may` says no, and wakes who waits.
-    pub(super) fn tell(&self, value: T, may: impl FnOnce(&T) -> bool) {
-        {
-            let mut current = self.look();
-            if !may(&current) {
-                return;
-            }
-            *current = value;
-        }
+    /// Changes the value, and wakes who waits.
+    pub(super) fn tell(&self, value: T) {
+        *self.look() = value;
         self.changed.notify_waiters();
     }
 

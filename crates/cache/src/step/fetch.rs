@@ -174,7 +174,10 @@ impl Fetch {
             Some(_) => Note::Led,
             None => Note::Alone,
         });
-        let asked = self.asked(x.now(), walk);
+        let asked = match walk.slicing {
+            Some(_) => self.asked(x.now(), walk),
+            None => None,
+        };
         let ask = self.ask(walk, asked.as_ref());
         match x.fetch(&ask).await {
             Ok(fetched) => Ok(self.answered(x, walk, (fetched, asked.as_ref()))),

@@ -211,7 +211,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
                 Ok(Origin {
                     fetched,
                     is_unbuffered,
-                    pace: rate.map(buffer::Pace::new),
+                    pace: rate.map(buffer::Pace::new).map(Box::new),
                 })
             }
             Err(failure) => {
@@ -256,11 +256,11 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
 /// An answer of the origin.
 pub struct Origin {
     /// The answer.
-    pub fetched: Fetched,
+    pub fetched: Box<Fetched>,
     /// Whether it may not be read ahead of the client, and so not be stored.
     is_unbuffered: bool,
     /// How fast it is read into the cache.
-    pace: Option<buffer::Pace>,
+    pace: Option<Box<buffer::Pace>>,
 }
 
 impl step::Fetched for Origin {

@@ -260,7 +260,7 @@ impl<'a> Rest<'a> {
                 (&found, status),
             );
             match opened.await {
-                Ok(response) => return Ok(Box::new(response)),
+                Ok(response) => return Ok(response),
                 // The version is gone: what is there now is looked up, or fetched.
                 Err(SliceFailure::Changed) => {}
                 Err(SliceFailure::Refused) => break,
@@ -298,7 +298,7 @@ impl<'a> Rest<'a> {
         }
         let (req, target) = self.exchange.parts();
         let answer = answer_from_origin(req, target, (served, &self.walk), self.tries_before);
-        answer.await.map(Box::new)
+        answer.await
     }
 }
 
@@ -312,7 +312,7 @@ async fn pass_on(
     req.slice_range = clients_range(req);
     let mut response = fetch(req, target).await?;
     status_header::tell(req, target, &mut response, told);
-    Ok(Box::new(response))
+    Ok(response)
 }
 
 /// How often a request begins anew because the version that it found is gone at the origin; then
@@ -333,10 +333,10 @@ async fn from_slices(
     target: &Arc<PassTarget>,
     (walk, tries_before): (&Walk, usize),
     (found, mut status): (&FoundEntry, CacheStatus),
-) -> Result<Response, SliceFailure> {
+) -> Result<Box<Response>, SliceFailure> {
     note_hits(req, &walk.zone, found);
     let mut response = from_found(req, target, found);
-    let answer = (&mut response, &mut status);
+    let answer = (&mut *response, &mut status);
     slice::open(req, target, (&walk.zone, found), answer).await?;
     note(req, status);
     if by_rfc::is_on(req, target) {
@@ -354,7 +354,7 @@ async fn answer_from_origin(
     target: &Arc<PassTarget>,
     (served, walk): (Served<Origin>, &Walk),
     tries_before: usize,
-) -> Result<Response, Failure> {
+) -> Result<Box<Response>, Failure> {
     let filling = match &served {
         Served::Filling(streaming, ..) if req.field(Known::Range).is_some() => {
             Some(Arc::clone(streaming))
@@ -375,12 +375,12 @@ pub fn answer_with(
     target: &PassTarget,
     (served, walk): (Served<Origin>, &Walk),
     tries_before: usize,
-) -> Result<Response, Failure> {
+) -> Result<Box<Response>, Failure> {
     let mut told = told(walk, tries_before);
     let mut response = match served {
         Served::Entry(found, status) => {
             let found = (&*found, status, &*walk.zone);
-            return Ok(*answer_with_entry(req, target, found, tries_before));
+            return Ok(answer_with_entry(req, target, found, tries_before));
         }
         Served::Filling(streaming, reader, status) => {
             told.valid_until = Some(streaming.head.valid_until);
@@ -420,7 +420,7 @@ fn answer_with_entry(
     tries_before: usize,
 ) -> Box<Response> {
     note_hits(req, zone, found);
-    let mut response = Box::new(from_found(req, target, found));
+    let mut response = from_found(req, target, found);
     complete(req, target, (found, status), &mut response);
     let told = Told {
         // The text is that of the walk: another one would not have been found.
@@ -530,7 +530,7 @@ fn from_fill(
     streaming: &Streaming,
     reader: Reader,
     status: CacheStatus,
-) -> Response {
+) -> Box<Response> {
     note(req, status);
     let mut response = from_head(req, target, &streaming.head, Stored::Filling);
     if by_rfc::is_on(req, target) && status == CacheStatus::Hit {
@@ -550,7 +550,7 @@ fn from_fill(
 }
 
 /// The head for the client, from an entry.
-fn from_found(req: &mut Request, target: &PassTarget, found: &FoundEntry) -> Response {
+fn from_found(req: &mut Request, target: &PassTarget, found: &FoundEntry) -> Box<Response> {
     let head = &found.head;
     // Who asks for the fields of the upstream gets them all.
     if req.conf.uses_upstream_fields {
@@ -558,7 +558,7 @@ fn from_found(req: &mut Request, target: &PassTarget, found: &FoundEntry) -> Res
     }
     if let Some(response) = view::find(req, target, head) {
         note_freshness(req, target, head);
-        return response;
+        return Box::new(response);
     }
     let response = from_head(req, target, head, Stored::Yes);
     if found.entry.reading().is_some() {
@@ -584,7 +584,7 @@ fn from_head(
     target: &PassTarget,
     head: &StoredHead,
     stored: Stored,
-) -> Response {
+) -> Box<Response> {
     note_freshness(req, target, head);
     // Room for what the configuration adds.
     let mut fields = Fields::with_capacity(head.field_count() + 4);

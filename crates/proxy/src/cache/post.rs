@@ -38,7 +38,7 @@ pub async fn run(
     target: &Arc<PassTarget>,
     cache: &LocationCache,
     zone: Arc<CacheZone>,
-) -> Result<Response, Failure> {
+) -> Result<Box<Response>, Failure> {
     let walk = Walk {
         key: PrimaryKey::new(key(req, target)?),
         zone,

@@ -151,6 +151,15 @@ pub fn write_field(out: &mut BytesMut, name: &[u8], value: &[u8]) {
     out.put_slice(b"\r\n");
 }
 
+/// Writes one field as a parser of heads has read it: name and value are good ones.
+pub fn write_read_field(out: &mut BytesMut, name: &[u8], value: &[u8]) {
+    out.reserve(name.len() + value.len() + 4);
+    out.put_slice(name);
+    out.put_slice(b": ");
+    out.put_slice(value);
+    out.put_slice(b"\r\n");
+}
+
 /// Writes one field with a known name. `known` must not be `Other`.
 pub fn write_known(out: &mut BytesMut, known: Known, value: &[u8]) {
     write_checked(out, known.canonical().as_bytes(), value);

@@ -43,6 +43,20 @@ impl LineScanner {
     pub(super) fn taken(&self) -> usize {
         self.start
     }
+
+    /// The rest of the buffer, if nothing of the current line was looked at.
+    pub(super) fn unseen<'a>(&self, buf: &'a [u8]) -> Option<&'a [u8]> {
+        match self.scanned == self.start {
+            true => buf.get(self.start..),
+            false => None,
+        }
+    }
+
+    /// Takes a line of this length, its LF included, whose end was found otherwise.
+    pub(super) fn take(&mut self, len: usize) {
+        self.start += len;
+        self.scanned = self.start;
+    }
 }
 
 /// A line without its LF and without one CR before it.
@@ -158,6 +172,61 @@ const fn build_classes() -> [u8; 256] {
     classes
 }
 
+/// A field line as most are: a name, a colon, a value, CR LF.
+pub(super) struct UsualLine {
+    /// Length of the whole line.
+    pub(super) len: usize,
+    /// What it holds.
+    pub(super) line: FieldLine,
+}
+
+/// Reads a usual field line at the begin of `text`, with one look at each byte. `None`: it is
+/// unusual, bad or cut off, and [`parse_field_line`] says which.
+pub(super) fn parse_usual_line(text: &[u8]) -> Option<UsualLine> {
+    let (name_len, kind) = read_name(text);
+    if name_len == 0 || text.get(name_len) != Some(&b':') {
+        return None;
+    }
+    let after = text.get(name_len + 1..)?;
+    let end = memchr::memchr3(b'\0', b'\r', b'\n', after)?;
+    if after.get(end..end + 2) != Some(b"\r\n") {
+        return None;
+    }
+    let value = after.get(..end)?;
+    let spaces = value.iter().take_while(|byte| **byte == b' ').count();
+    let value = value.get(spaces..)?;
+    let behind = value.iter().rev().take_while(|byte| **byte == b' ').count();
+    let start = name_len + 1 + spaces;
+    Some(UsualLine {
+        len: name_len + 1 + end + 2,
+        line: FieldLine {
+            name_len,
+            kind,
+            value: start..start + value.len() - behind,
+        },
+    })
+}
+
+/// Length and kind of the name at the begin of a line.
+fn read_name(text: &[u8]) -> (usize, NameKind) {
+    let mut seen = 0;
+    let mut len = 0;
+    for byte in text {
+        let class = CLASSES[usize::from(*byte)];
+        if class == STOP {
+            break;
+        }
+        seen |= class;
+        len += 1;
+    }
+    let kind = match seen {
+        0 => NameKind::Plain,
+        UNDERSCORE => NameKind::Underscored,
+        _ => NameKind::Odd,
+    };
+    (len, kind)
+}
+
 /// Reads a field line that is not empty, without its line end.
 ///
 /// As in nginx, a line without a colon is a name with an empty value, and only spaces, not tabs,
@@ -165,24 +234,10 @@ const fn build_classes() -> [u8; 256] {
 /// RFC 9112 §5.2), a space before the colon (§5.1), an empty name and a NUL or CR anywhere are
 /// refused.
 pub(super) fn parse_field_line(line: &[u8]) -> Result<FieldLine, BadLine> {
-    let mut seen = 0;
-    let mut name_len = 0;
-    for byte in line {
-        let class = CLASSES[usize::from(*byte)];
-        if class == STOP {
-            break;
-        }
-        seen |= class;
-        name_len += 1;
-    }
+    let (name_len, kind) = read_name(line);
     if name_len == 0 {
         return Err(BadLine);
     }
-    let kind = match seen {
-        0 => NameKind::Plain,
-        UNDERSCORE => NameKind::Underscored,
-        _ => NameKind::Odd,
-    };
     let value = match line.get(name_len) {
         None => name_len..name_len,
         Some(b':') => trim_spaces(line, name_len + 1)?,
@@ -253,6 +308,32 @@ mod tests {
             assert_eq!(&line[..parsed.name_len], name, "{line:?}");
             assert_eq!(&line[parsed.value.clone()], value, "{line:?}");
             assert_eq!(parsed.kind, kind, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_usual_line_is_read_as_any_other_is() {
+        let names = ["A", "a_b", "a.b", "", "A ", "A\0", "HTTP/1.1"];
+        let values = [
+            "", "b", " b", "  b c  ", "   ", "\tb", "b\0c", "b\rc", "b\r", ":",
+        ];
+        for (name, value) in names
+            .iter()
+            .flat_map(|name| values.iter().map(move |value| (name, value)))
+        {
+            let line = format!("{name}:{value}");
+            for (end, may_be_usual) in [("\r\n", true), ("\n", false), ("", false)] {
+                let text = format!("{line}{end}");
+                let usual = parse_usual_line(text.as_bytes());
+                let expected = parse_field_line(line.as_bytes()).ok();
+                let expected = expected.filter(|_| may_be_usual);
+                assert_eq!(usual.map(|usual| usual.line), expected, "{text:?}");
+                let text = format!("{text}X: y\r\n");
+                if may_be_usual && let Some(usual) = parse_usual_line(text.as_bytes()) {
+                    assert_eq!(usual.len, line.len() + 2, "{text:?}");
+                    assert_eq!(Some(usual.line), parse_field_line(line.as_bytes()).ok());
+                }
+            }
         }
     }
 

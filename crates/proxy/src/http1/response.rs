@@ -33,6 +33,9 @@ use crate::header::{Fields, Known, list_has};
 /// long version numbers and further spaces are let through up to this, arbitrarily.
 const PREFIX_MAX: usize = 64;
 
+/// How a status line begins.
+const STATUS_LINE: &[u8] = b"HTTP/";
+
 /// Why an upstream's answer is refused. The text is what the error log says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
@@ -230,7 +233,13 @@ impl ResponseParser {
             }
             self.stage = Stage::StatusLine;
         }
-        while let Some(range) = self.scanner.next_line(buf) {
+        loop {
+            if self.stage == Stage::Fields {
+                self.take_usual_fields(buf, max);
+            }
+            let Some(range) = self.scanner.next_line(buf) else {
+                break;
+            };
             if range.end > max {
                 return Progress::Refuse(Fault::TooBig);
             }
@@ -246,6 +255,26 @@ impl ResponseParser {
             return Progress::Refuse(Fault::TooBig);
         }
         Progress::NeedMore
+    }
+
+    /// Takes field lines as most are, up to the first that must be looked at closely: the empty
+    /// one, in most heads.
+    fn take_usual_fields(&mut self, buf: &[u8], max: usize) {
+        // Each round takes a line from the buffer.
+        while let Some(text) = self.scanner.unseen(buf)
+            && let Some(usual) = line::parse_usual_line(text)
+        {
+            let start = self.scanner.taken();
+            let name = text.get(..usual.line.name_len).unwrap_or_default();
+            if start + usual.len > max || name.starts_with(STATUS_LINE) {
+                return;
+            }
+            let Some(span) = Span::new(start, &usual.line, Known::of(name)) else {
+                return;
+            };
+            self.spans.push(span);
+            self.scanner.take(usual.len);
+        }
     }
 
     fn handle_line(&mut self, buf: &[u8], range: Range<usize>) -> Result<Step, Fault> {
@@ -277,7 +306,7 @@ impl ResponseParser {
 
     fn handle_field(&mut self, whole: &[u8], start: usize) -> Result<Step, Fault> {
         // nginx: IIS may repeat the status line among the fields.
-        if whole.starts_with(b"HTTP/") {
+        if whole.starts_with(STATUS_LINE) {
             return Ok(Step::More);
         }
         let line = without_crs(whole);
@@ -290,23 +319,29 @@ impl ResponseParser {
 
     /// Cuts the head from the buffer and goes to the begin.
     fn take_head(&mut self, buf: &mut BytesMut) -> ResponseHead {
-        let done = std::mem::take(self);
-        let head = buf.split_to(done.scanner.taken()).freeze();
-        let status_line = head.slice(done.status_line);
+        let scanner = std::mem::take(&mut self.scanner);
+        let prefix = std::mem::take(&mut self.prefix);
+        self.stage = Stage::Prefix;
+        let head = buf.split_to(scanner.taken()).freeze();
+        let status_line = head.slice(std::mem::take(&mut self.status_line));
         let reason = match status_line.get(3) {
             Some(b' ') => status_line.slice(4..),
             Some(_) => status_line.slice(3..),
             None => Bytes::new(),
         };
         ResponseHead {
-            version: match done.prefix.is_http11 {
+            version: match prefix.is_http11 {
                 true => Version::Http11,
                 false => Version::Http10,
             },
-            status: done.prefix.status,
+            status: prefix.status,
             reason,
             status_line,
-            fields: done.spans.iter().map(|span| span.to_field(&head)).collect(),
+            fields: self
+                .spans
+                .drain(..)
+                .map(|span| span.to_field(&head))
+                .collect(),
             head_len: head.len(),
         }
     }
@@ -329,7 +364,7 @@ struct NotHttp;
 fn parse_prefix(buf: &[u8]) -> Result<Option<Prefix>, NotHttp> {
     let text = buf.get(..PREFIX_MAX).unwrap_or(buf);
     let is_cut = buf.len() < PREFIX_MAX;
-    let name = b"HTTP/";
+    let name = STATUS_LINE;
     let common = text.len().min(name.len());
     if text.get(..common) != name.get(..common) {
         return Err(NotHttp);

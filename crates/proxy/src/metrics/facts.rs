@@ -259,7 +259,7 @@ fn read_peers(conf: &Conf) -> Vec<PeerFacts> {
 
 /// The peer's address, with a number if it was there before.
 fn name_once(seen: &mut HashSet<(String, String)>, group: &Group, peer: &Peer) -> String {
-    let mut name = peer.name.clone();
+    let mut name = peer.name.to_string();
     // Each round takes another number, and there are as many as peers.
     for number in 2.. {
         if seen.insert((group.name.clone(), name.clone())) {

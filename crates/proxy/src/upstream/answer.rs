@@ -18,6 +18,7 @@ use millpond_semantics::date::parse_http_date;
 use super::exchange::Fetched;
 use super::pass::PassTarget;
 use super::protocol::Protocol;
+use super::store::StoreTarget;
 use super::tunnel::Tunnel;
 use super::{buffer, cookie, redirect, store};
 use crate::body::Body;
@@ -78,38 +79,38 @@ pub struct AnswerHead {
 pub fn from_fetched(
     req: &mut Request,
     target: &PassTarget,
-    fetched: Fetched,
+    mut fetched: Box<Fetched>,
     stored: Stored,
-) -> Result<Response, Failure> {
-    let Fetched {
-        head,
-        length,
-        mut body,
-    } = fetched;
+) -> Result<Box<Response>, Failure> {
+    let length = fetched.length;
     let settings = req.location.settings.pass(target.protocol);
     let idle = settings.exchange.read_timeout;
+    let keeps_file = settings.store.target != StoreTarget::Off;
     if !settings.answer.pass_trailers {
-        body.hide_trailers();
+        fetched.body.hide_trailers();
     }
-    let announced = head
-        .fields
-        .get(Known::ContentLength)
+    let head = &mut fetched.head;
+    let announced = head.fields.get(Known::ContentLength);
+    let announced = announced
+        .filter(|_| req.is_head())
         .and_then(|value| http1::content_length(value));
     let answer = AnswerHead {
         status: head.status,
-        status_text: Some(head.status_line).filter(|text| !text.is_empty()),
-        fields: head.fields,
+        status_text: Some(std::mem::take(&mut head.status_line)).filter(|text| !text.is_empty()),
+        fields: std::mem::take(&mut head.fields),
     };
     let is_buffered = buffer::is_buffered(req, target.protocol, &answer.fields);
     let last_modified = answer.fields.get(Known::LastModified);
-    let last_modified = last_modified.and_then(|value| parse_http_date(value));
+    let last_modified = last_modified
+        .filter(|_| keeps_file)
+        .and_then(|value| parse_http_date(value));
     let mut response = from_head(req, target, answer, stored);
     if response.status == 101 {
-        response.tunnel = Tunnel::new(body, idle);
+        response.tunnel = Tunnel::new(fetched.body, idle);
         return Ok(response);
     }
-    response.length = length.or(announced.filter(|_| req.is_head()));
-    response.body = Body::stream(body);
+    response.length = length.or(announced);
+    response.body = fetched.into_body();
     if !is_buffered {
         // nginx: what is not read ahead is not held back either.
         req.limit_rate = Some(0);
@@ -118,7 +119,7 @@ pub fn from_fetched(
     if let Some(rate) = buffer::limit_rate(req, target.protocol) {
         response.body = Body::stream(buffer::Paced::new(response.body, rate));
     }
-    if response.accel_redirect.is_none() {
+    if keeps_file && response.accel_redirect.is_none() {
         let answer = store::Answer {
             status: response.status,
             length,
@@ -138,11 +139,11 @@ pub fn from_head(
     target: &PassTarget,
     head: AnswerHead,
     stored: Stored,
-) -> Response {
+) -> Box<Response> {
     let location = Arc::clone(&req.location);
     let settings = location.settings.pass(target.protocol);
     let (policy, ignore) = (&settings.answer, &settings.ignore);
-    let mut response = Response {
+    let mut response = Box::new(Response {
         status: head.status,
         status_text: head.status_text,
         source: Source::Upstream,
@@ -153,7 +154,7 @@ pub fn from_head(
         is_partial: head.status == 206,
         may_be_intercepted: policy.intercept_errors,
         ..Response::default()
-    };
+    });
     // nginx: an error page comes before where the upstream redirects to.
     if !error_page::takes_over(req, &response) {
         act_on_accel(req, &mut response, &head.fields, ignore);

@@ -60,7 +60,7 @@ pub struct ConnectPolicy {
     pub keepalive: bool,
 }
 
-/// A connection to a peer.
+/// A connection to a peer. It is passed on in a box: an exchange hands it through many places.
 pub struct Connection {
     /// The socket.
     pub socket: Socket,
@@ -101,7 +101,7 @@ pub async fn connect(
     location: &Arc<Location>,
     policy: &ConnectPolicy,
     from: Option<SocketAddr>,
-) -> Result<Connection, ConnectError> {
+) -> Result<Box<Connection>, ConnectError> {
     let socket = start(&peer.address, policy, from).map_err(ConnectError::Io)?;
     let timer = Timer::new();
     let now = clock::instant();
@@ -110,7 +110,7 @@ pub async fn connect(
         Ok(Err(error)) => return Err(ConnectError::Io(error)),
         Ok(Ok(())) => {}
     }
-    Ok(Connection {
+    Ok(Box::new(Connection {
         socket,
         inbox: BytesMut::new(),
         timer,
@@ -120,7 +120,7 @@ pub async fn connect(
         requests: 0,
         opened: now,
         idle_since: now,
-    })
+    }))
 }
 
 fn start(

@@ -47,6 +47,11 @@ impl Ended {
         }
     }
 
+    /// True when a line is written of it.
+    pub fn is_logged(&self) -> bool {
+        self.logged.is_some()
+    }
+
     /// The head of the answer is there.
     pub fn head_came(&mut self, fields: &Rc<Fields>) {
         if let Some(logged) = &mut self.logged {

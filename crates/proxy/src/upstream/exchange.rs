@@ -13,12 +13,14 @@
 //! 2. A body that was read from the client while it was sent is never sent twice.
 //! 3. Every way out of a try is noted in the trace.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -42,6 +44,7 @@ use super::request::{self, OutBody, Prepared};
 use super::send::{Happened, Outgoing};
 use super::store::StoreTarget;
 use super::trace::{Attempt, UpstreamTrace, Why};
+use crate::body::{Body, BodyError, BodyStream, Piece};
 use crate::cache::by_rfc;
 use crate::clock::{self, Instant};
 use crate::downstream::body::{self, Remains};
@@ -117,9 +120,10 @@ impl Ask {
     }
 }
 
-/// An answer whose head was read.
+/// An answer whose head was read. It goes through many hands, in the box that is its body's in the
+/// end.
 pub struct Fetched {
-    /// The head.
+    /// The head, until it is taken.
     pub head: ResponseHead,
     /// Length of the body, when announced.
     pub length: Option<u64>,
@@ -127,16 +131,40 @@ pub struct Fetched {
     pub body: UpstreamBody,
 }
 
+impl Fetched {
+    /// The body for a client: one that is there whole gives its connection back at once.
+    pub fn into_body(mut self: Box<Self>) -> Body {
+        match self.body.take_whole() {
+            Some(bytes) => Body::from(bytes),
+            None => Body::Stream(Pin::from(self)),
+        }
+    }
+}
+
+impl BodyStream for Fetched {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Piece, BodyError>>> {
+        Pin::new(&mut self.body).poll_next(cx)
+    }
+
+    fn take_trailers(mut self: Pin<&mut Self>) -> Option<Fields> {
+        Pin::new(&mut self.body).take_trailers()
+    }
+}
+
 /// Asks the upstream, until the client leaves, unless the answer is wanted without it.
-pub async fn fetch(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result<Fetched, Failure> {
+pub async fn fetch(
+    req: &mut Request,
+    target: &PassTarget,
+    ask: &Ask,
+) -> Result<Box<Fetched>, Failure> {
     let settings = req.location.settings.pass(target.protocol);
     let ignores_client = ask.is_for_cache
         || req.is_background
         || settings.buffer.ignore_abort
         || settings.store.target != StoreTarget::Off;
-    if ignores_client {
-        return fetch_with(req, target, ask).await;
-    }
     let down = Rc::clone(&req.down);
     let mut left = std::pin::pin!(down.left());
     let mut fetching = std::pin::pin!(fetch_with(req, target, ask));
@@ -145,7 +173,7 @@ pub async fn fetch(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result<
             return Poll::Ready(outcome);
         }
         // While its body is still to come, the reader of the body sees that the client has left.
-        if !down.incoming.borrow().is_done() {
+        if ignores_client || !down.incoming.borrow().is_done() {
             return Poll::Pending;
         }
         left.as_mut()
@@ -161,9 +189,19 @@ const READY_MAX: usize = 32 * 1024;
 /// nginx's status of a request whose client left before its answer.
 const CLIENT_LEFT: u16 = 499;
 
-async fn fetch_with(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result<Fetched, Failure> {
-    let resolved = target.resolve(req).await?;
-    let prepared = request::prepare(req, target, &resolved, ask).await?;
+async fn fetch_with(
+    req: &mut Request,
+    target: &PassTarget,
+    ask: &Ask,
+) -> Result<Box<Fetched>, Failure> {
+    let resolved = match target.fixed() {
+        Some(resolved) => Cow::Borrowed(resolved),
+        None => Cow::Owned(Box::pin(target.resolve(req)).await?),
+    };
+    if request::must_read_body(req, target.protocol) {
+        Box::pin(body::read_all(req)).await?;
+    }
+    let prepared = request::prepare(req, target, &resolved, ask)?;
     begin_trace(req, &resolved);
     let location = Arc::clone(&req.location);
     let settings = location.settings.pass(target.protocol);
@@ -172,7 +210,8 @@ async fn fetch_with(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result
     let mut selection = Selection::new(group, wish);
     let mut tries = Tries::new(&settings.next, selection.tries());
     loop {
-        let Some(peer) = selection.pick() else {
+        let started = clock::instant();
+        let Some(peer) = selection.pick(started) else {
             return Err(no_live(req, group, ask.why(req.is_background)));
         };
         tries.spend();
@@ -187,9 +226,10 @@ async fn fetch_with(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result
             pass: settings,
             protocol: target.protocol,
             group,
-            peer: Arc::clone(&peer),
+            peer: &peer,
             prepared: &prepared,
             ask,
+            started,
             was_sent: false,
             client_failure: None,
         };
@@ -229,7 +269,11 @@ async fn fetch_with(req: &mut Request, target: &PassTarget, ask: &Ask) -> Result
 }
 
 /// Lets the group learn from an answer that the client gets.
-fn learnt(req: &mut Request, (group, peer): (&Group, &Peer), mut fetched: Fetched) -> Fetched {
+fn learnt(
+    req: &mut Request,
+    (group, peer): (&Group, &Peer),
+    mut fetched: Box<Fetched>,
+) -> Box<Fetched> {
     let lesson = group
         .sticky
         .as_ref()
@@ -246,7 +290,14 @@ fn begin_trace(req: &Request, resolved: &Resolved) {
         last.ends_group = true;
     }
     trace.fields = None;
-    trace.host = Some(Arc::clone(&resolved.host));
+    // Usually it was noted when the request was passed here.
+    if !trace
+        .host
+        .as_ref()
+        .is_some_and(|host| Arc::ptr_eq(host, &resolved.host))
+    {
+        trace.host = Some(Arc::clone(&resolved.host));
+    }
     trace.port = resolved.port;
 }
 
@@ -254,7 +305,7 @@ fn no_live(req: &Request, group: &Group, why: Why) -> Failure {
     let worker = &req.down.generation.worker;
     worker.shared.times.found_no_peer(worker.index, why);
     req.upstream.borrow_mut().attempts.push(Attempt {
-        peer: group.name.clone(),
+        peer: Arc::from(group.name.as_str()),
         status: 502,
         response: Some(Duration::ZERO),
         ..Attempt::default()
@@ -267,26 +318,26 @@ fn no_live(req: &Request, group: &Group, why: Why) -> Failure {
 
 /// A try's place among a peer's connections; given back however the try ends, with the time it
 /// took.
-struct Lease {
-    group: Option<Arc<Group>>,
-    peer: Arc<Peer>,
+struct Lease<'a> {
+    group: Option<&'a Group>,
+    peer: &'a Peer,
     trace: Rc<RefCell<UpstreamTrace>>,
     index: usize,
     started: Instant,
 }
 
-impl Lease {
+impl Lease<'_> {
     /// The answer's body gives the place back instead.
     fn hand_over(mut self) {
         self.group = None;
     }
 }
 
-impl Drop for Lease {
+impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        if let Some(group) = &self.group {
+        if let Some(group) = self.group {
             let took = clock::instant() - self.started;
-            group.ended(&self.peer, None, took);
+            group.ended(self.peer, None, took);
             if let Some(attempt) = self.trace.borrow_mut().attempts.get_mut(self.index) {
                 attempt.response = Some(took);
             }
@@ -301,45 +352,35 @@ struct Try<'a> {
     pass: &'a PassSettings,
     protocol: Protocol,
     group: &'a Arc<Group>,
-    peer: Arc<Peer>,
+    peer: &'a Arc<Peer>,
     prepared: &'a Prepared,
     ask: &'a Ask,
+    started: Instant,
     was_sent: bool,
     /// What went wrong with the client's body while it was sent.
     client_failure: Option<Failure>,
 }
 
 impl Try<'_> {
-    async fn run(&mut self) -> Result<Fetched, UpstreamFailure> {
-        let started = clock::instant();
+    async fn run(&mut self) -> Result<Box<Fetched>, UpstreamFailure> {
         let index = self.begin();
         // Before the lease, which drops first: what is logged has the time that it took.
-        let mut ended = Ended::begin(self.req, (self.group, &self.peer));
+        let ended = Ended::begin(self.req, (self.group, self.peer));
         let lease = Lease {
-            group: Some(Arc::clone(self.group)),
-            peer: Arc::clone(&self.peer),
+            group: Some(self.group),
+            peer: self.peer,
             trace: Rc::clone(&self.req.upstream),
             index,
-            started,
+            started: self.started,
         };
-        let mut outcome = self.ask(started).await;
-        let trace = Rc::clone(&self.req.upstream);
-        let mut trace = trace.borrow_mut();
+        let mut outcome = self.ask().await;
         match &mut outcome {
             Ok(fetched) => {
                 lease.hand_over();
-                self.group.head_came(&self.peer, clock::instant() - started);
-                let fields = Rc::new(fetched.head.fields.clone());
-                ended.head_came(&fields);
-                fetched.body.set_ended(ended);
-                trace.fields = Some(fields);
-                if let Some(attempt) = trace.attempts.get_mut(index) {
-                    attempt.status = fetched.head.status;
-                    attempt.header = Some(clock::instant() - started);
-                    attempt.bytes_received += fetched.head.head_len as u64;
-                }
+                self.head_came(fetched, ended);
             }
             Err(failure) => {
+                let mut trace = self.req.upstream.borrow_mut();
                 if let Some(attempt) = trace.attempts.get_mut(index) {
                     attempt.status = if failure.kind == UpstreamKind::Timeout {
                         504
@@ -352,6 +393,26 @@ impl Try<'_> {
         outcome
     }
 
+    /// Notes the head of the answer.
+    fn head_came(&self, fetched: &mut Fetched, mut ended: Ended) {
+        let took = fetched.body.read_at() - self.started;
+        self.group.head_came(self.peer, took);
+        let mut trace = self.req.upstream.borrow_mut();
+        // Variables read them, logs, and who made this request of his own.
+        let is_asked_for = self.req.conf.uses_upstream_fields || !self.req.is_clients_own();
+        if is_asked_for || ended.is_logged() {
+            let fields = Rc::new(fetched.head.fields.clone());
+            ended.head_came(&fields);
+            trace.fields = Some(fields);
+        }
+        fetched.body.set_ended(ended);
+        if let Some(attempt) = trace.attempts.last_mut() {
+            attempt.status = fetched.head.status;
+            attempt.header = Some(took);
+            attempt.bytes_received += fetched.head.head_len as u64;
+        }
+    }
+
     /// Begins the trace of the try; its place there.
     fn begin(&self) -> usize {
         let head = match self.protocol {
@@ -359,7 +420,7 @@ impl Try<'_> {
             Protocol::FastCgi | Protocol::Scgi | Protocol::Uwsgi => Bytes::new(),
         };
         let attempt = Attempt {
-            peer: self.peer.name.clone(),
+            peer: Arc::clone(&self.peer.name),
             why: self.ask.why(self.req.is_background),
             head,
             range: self.ask.range.clone(),
@@ -372,20 +433,20 @@ impl Try<'_> {
         attempts.len() - 1
     }
 
-    async fn ask(&mut self, started: Instant) -> Result<Fetched, UpstreamFailure> {
+    async fn ask(&mut self) -> Result<Box<Fetched>, UpstreamFailure> {
         // What may be repeated is, if the connection turns out dead.
         let proof = match self.may_repeat_sent() {
             true => Proof::Quiet,
             false => Proof::Asked,
         };
         let idle = self.req.down.generation.worker.idle_peers.take(
-            self.group,
-            &self.peer,
+            (self.group, self.peer),
             (&self.req.location, proof),
+            self.started,
         );
         if let Some(connection) = idle {
-            self.note_connected(started);
-            match self.talk(connection, started).await {
+            self.note_connected(self.started);
+            match self.talk(connection, self.started).await {
                 Ok(fetched) => return Ok(fetched),
                 // nginx: a kept connection that dies before it says anything is no failure of the
                 // peer.
@@ -395,15 +456,20 @@ impl Try<'_> {
                 Err(broken) => return Err(broken.failure),
             }
         }
+        let connection = Box::pin(self.connect()).await?;
+        let now = clock::instant();
+        self.note_connected(now);
+        self.talk(connection, now)
+            .await
+            .map_err(|broken| broken.failure)
+    }
+
+    async fn connect(&mut self) -> Result<Box<Connection>, UpstreamFailure> {
         let from = self.local_address();
         let location = Arc::clone(&self.req.location);
         let connected =
-            connect::connect(self.group, &self.peer, &location, &self.pass.connect, from).await;
-        let connection = connected.map_err(|error| self.connect_failed(error))?;
-        self.note_connected(started);
-        self.talk(connection, started)
-            .await
-            .map_err(|broken| broken.failure)
+            connect::connect(self.group, self.peer, &location, &self.pass.connect, from).await;
+        connected.map_err(|error| self.connect_failed(error))
     }
 
     /// RFC 9110 §9.2.2: a connection that dies does not tell whether the request was acted on, so
@@ -429,10 +495,10 @@ impl Try<'_> {
         bare.or_else(|| text.parse().ok())
     }
 
-    fn note_connected(&self, started: Instant) {
+    fn note_connected(&self, now: Instant) {
         let mut trace = self.req.upstream.borrow_mut();
         if let Some(attempt) = trace.attempts.last_mut() {
-            attempt.connect = Some(clock::instant() - started);
+            attempt.connect = Some(now - self.started);
         }
     }
 
@@ -453,63 +519,59 @@ impl Try<'_> {
         }
     }
 
-    /// Sends the request and reads the head of the answer, both as the peer lets it.
+    /// Sends the request and reads the head of the answer, both as the peer lets it; it is `now`.
     async fn talk(
         &mut self,
-        mut connection: Connection,
-        started: Instant,
-    ) -> Result<Fetched, Broken> {
+        mut connection: Box<Connection>,
+        mut now: Instant,
+    ) -> Result<Box<Fetched>, Broken> {
         connection.requests += 1;
+        let max = self.pass.exchange.head_size.as_usize();
         let mut outgoing = Outgoing::new(self.prepared);
         let mut reader = HeadReader::new(self.protocol, self.switching());
-        let mut hints = Hints::new(self.pass.exchange.head_size.as_usize());
+        let mut hints = Hints::new(max);
         let mut is_silent = true;
         loop {
-            let happened = self.step(&mut outgoing, &mut connection).await?;
+            // Each round but the last takes a record or an interim answer from the inbox.
+            while !is_silent {
+                match reader.read(&mut connection.inbox, max) {
+                    HeadStep::NeedMore => break,
+                    HeadStep::Done(head, coding) => {
+                        self.note_sent(&outgoing);
+                        return self.fetched((head, coding), connection, (&outgoing, now));
+                    }
+                    HeadStep::Refuse(what) => return Err(Broken::invalid(&what)),
+                    HeadStep::Interim(head) => {
+                        Box::pin(hints.pass_on(self.req, self.protocol, head)).await;
+                    }
+                    HeadStep::Stderr(message) => self.take_stderr(&message)?,
+                }
+            }
+            let happened = match outgoing.wants_client() {
+                true => Box::pin(self.step_with_client(&mut outgoing, &mut connection)).await,
+                false => self.step(&mut outgoing, &mut connection, now).await,
+            };
             self.was_sent |= outgoing.has_sent;
-            match happened {
+            now = clock::instant();
+            match happened? {
                 Happened::Sent | Happened::More => {}
                 Happened::Failed(error) => {
                     return Err(Broken::io(&error, is_silent, outgoing.has_sent));
                 }
                 Happened::Received(0) => return Err(Broken::closed(is_silent)),
-                Happened::Received(_) => {
-                    is_silent = false;
-                    let read = self.read_head(&mut reader, &mut connection, &mut hints);
-                    if let Some((head, coding)) = read.await? {
-                        self.note_sent(&outgoing);
-                        let is_sent = outgoing.is_done();
-                        return self.fetched((head, coding), connection, is_sent, started);
-                    }
-                }
+                Happened::Received(_) => is_silent = false,
             }
         }
     }
 
-    /// The head of the answer, once it is there.
-    async fn read_head(
-        &mut self,
-        reader: &mut HeadReader,
-        connection: &mut Connection,
-        hints: &mut Hints,
-    ) -> Result<Option<(ResponseHead, Coding)>, Broken> {
-        let max = self.pass.exchange.head_size.as_usize();
-        // Each round but the last takes a record or an interim answer from the inbox.
-        loop {
-            match reader.read(&mut connection.inbox, max) {
-                HeadStep::NeedMore => return Ok(None),
-                HeadStep::Done(head, coding) => return Ok(Some((head, coding))),
-                HeadStep::Refuse(what) => return Err(Broken::invalid(&what)),
-                HeadStep::Interim(head) => hints.pass_on(self.req, self.protocol, head).await,
-                HeadStep::Stderr(message) => {
-                    let text = StderrMessage(&message);
-                    let doing = "while reading response header from upstream";
-                    error::write(self.req, Level::Error, format_args!("{text} {doing}"));
-                    if self.settings.fastcgi_app.catches(&message) {
-                        return Err(Broken::invalid("FastCGI application sent a caught error"));
-                    }
-                }
-            }
+    /// Logs what an application wrote to its error stream; it may be one that fails the try.
+    fn take_stderr(&self, message: &[u8]) -> Result<(), Broken> {
+        let text = StderrMessage(message);
+        let doing = "while reading response header from upstream";
+        error::write(self.req, Level::Error, format_args!("{text} {doing}"));
+        match self.settings.fastcgi_app.catches(message) {
+            true => Err(Broken::invalid("FastCGI application sent a caught error")),
+            false => Ok(()),
         }
     }
 
@@ -523,41 +585,61 @@ impl Try<'_> {
         }
     }
 
-    /// Waits until something can be sent, something comes, or the client has more of its body.
+    /// Waits until something can be sent, or something comes; it is `now`. When everything could be
+    /// sent at once, what comes is waited for.
     async fn step(
-        &mut self,
+        &self,
         outgoing: &mut Outgoing,
         connection: &mut Connection,
+        now: Instant,
     ) -> Result<Happened, Broken> {
-        let location = Arc::clone(&self.req.location);
+        let policy = &self.pass.exchange;
         let Connection {
             socket,
             inbox,
             timer,
             ..
         } = connection;
-        if outgoing.wants_client() {
-            let down = Rc::clone(&self.req.down);
-            let timeout = location.settings.body.timeout;
-            let mut chunk = std::pin::pin!(body::next_chunk(&down, timeout));
-            let came = std::future::poll_fn(|cx| match outgoing.poll_talk(cx, socket, inbox) {
-                Poll::Ready(happened) => Poll::Ready(Err(happened)),
-                Poll::Pending => chunk.as_mut().poll(cx).map(Ok),
-            })
-            .await;
-            return match came {
-                Err(happened) => Ok(happened),
-                Ok(chunk) => self.take_chunk(outgoing, chunk),
+        let mut has_waited = false;
+        std::future::poll_fn(|cx| {
+            let mut happened = outgoing.poll_talk(cx, socket, inbox);
+            if !has_waited && matches!(happened, Poll::Ready(Happened::Sent)) && outgoing.is_done()
+            {
+                happened = outgoing.poll_talk(cx, socket, inbox);
+            }
+            if let Poll::Ready(happened) = happened {
+                return Poll::Ready(Ok(happened));
+            }
+            has_waited = true;
+            let timeout = match outgoing.is_done() {
+                true => policy.read_timeout,
+                false => policy.send_timeout,
             };
+            let expired = timer.poll_expired(cx, now + timeout);
+            expired.map(|_| Err(Broken::timed_out()))
+        })
+        .await
+    }
+
+    /// As [`Self::step`], while the client has more of its body.
+    async fn step_with_client(
+        &mut self,
+        outgoing: &mut Outgoing,
+        connection: &mut Connection,
+    ) -> Result<Happened, Broken> {
+        let Connection { socket, inbox, .. } = connection;
+        let down = Rc::clone(&self.req.down);
+        let timeout = self.settings.body.timeout;
+        let mut chunk = std::pin::pin!(body::next_chunk(&down, timeout));
+        let came = std::future::poll_fn(|cx| match outgoing.poll_talk(cx, socket, inbox) {
+            Poll::Ready(happened) => Poll::Ready(Err(happened)),
+            Poll::Pending => chunk.as_mut().poll(cx).map(Ok),
+        })
+        .await;
+        match came {
+            Err(happened) => Ok(happened),
+            Ok(chunk) => self.take_chunk(outgoing, chunk),
         }
-        let policy = &self.pass.exchange;
-        let timeout = match outgoing.is_done() {
-            true => policy.read_timeout,
-            false => policy.send_timeout,
-        };
-        let step = std::future::poll_fn(|cx| outgoing.poll_talk(cx, socket, inbox));
-        let happened = timer.guard(clock::instant() + timeout, step).await;
-        happened.map_err(|_| Broken::timed_out())
     }
 
     fn take_chunk(
@@ -614,10 +696,9 @@ impl Try<'_> {
     fn fetched(
         &self,
         (mut head, coding): (ResponseHead, Coding),
-        connection: Connection,
-        is_sent: bool,
-        started: Instant,
-    ) -> Result<Fetched, Broken> {
+        connection: Box<Connection>,
+        (outgoing, now): (&Outgoing, Instant),
+    ) -> Result<Box<Fetched>, Broken> {
         let method = match self.protocol {
             // nginx: what these answer is read to its end whatever was asked, since an answer to
             // HEAD that is stored is served to GET.
@@ -639,17 +720,18 @@ impl Try<'_> {
         };
         let context = BodyContext {
             trace: Rc::clone(&self.req.upstream),
-            started,
+            started: self.started,
             generation: Rc::clone(&self.req.down.generation),
             timeout: self.pass.exchange.read_timeout,
             log: matches!(plan, BodyPlan::Records(_)).then(|| error::remember(self.req)),
         };
-        let body = UpstreamBody::new(connection, plan, is_sent && keeps, context);
-        Ok(Fetched {
+        let may_reuse = outgoing.is_done() && keeps;
+        let body = UpstreamBody::new((connection, now), plan, may_reuse, context);
+        Ok(Box::new(Fetched {
             length: body.length(),
             head,
             body,
-        })
+        }))
     }
 }
 

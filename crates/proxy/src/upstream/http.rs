@@ -11,6 +11,7 @@
 //! 2. When the answer is for the cache, no condition or range of the client goes on; a range of the
 //!    cache's own stands above what the configuration says.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -27,7 +28,7 @@ use crate::failure::Failure;
 use crate::header::Known;
 use crate::http1::encode;
 use crate::http1::{Method, Version};
-use crate::request::Request;
+use crate::request::{Request, put_together};
 
 /// A field to send.
 #[derive(Clone, Debug)]
@@ -93,25 +94,30 @@ pub fn encode(
     let location = Arc::clone(&req.location);
     let policy = &location.settings.pass_http;
     let method = method(req, policy, ask);
-    let mut head = BytesMut::with_capacity(512);
-    let mut uri = Vec::with_capacity(64);
-    write_uri(req, target, resolved, &mut uri);
-    if uri.is_empty() {
+    let uri = match (&resolved.path, req.uri_is_changed) {
+        (None, false) => None,
+        _ => Some(put_together(|uri| write_uri(req, target, resolved, uri))),
+    };
+    if uri.as_deref().unwrap_or(req.unparsed_uri()).is_empty() {
         return Err(Failure::Internal("zero length URI to proxy".to_string()));
     }
     let version = match policy.version {
         UpstreamVersion::Http10 => Version::Http10,
         UpstreamVersion::Http11 => Version::Http11,
     };
-    encode::write_request_line(&mut head, &method, &uri, version);
-    write_fields(req, policy, resolved, ask, (&body, &mut head));
-    encode::end_head(&mut head);
+    let worker = Rc::clone(&req.down.generation.worker);
+    let head = worker.upstream_heads.write(|head| {
+        let uri = uri.as_deref().unwrap_or(req.unparsed_uri());
+        encode::write_request_line(head, &method, uri, version);
+        write_fields(req, policy, resolved, ask, (&body, head));
+        encode::end_head(head);
+    });
     let framing = match &body {
         OutBody::Client { length: None, .. } => OutFraming::Chunked,
         _ => OutFraming::Plain,
     };
     Ok(Prepared {
-        head: head.freeze(),
+        head,
         body,
         framing,
         method: Method::of(&method),
@@ -197,12 +203,10 @@ fn write_fields(
         .set_headers
         .iter()
         .find(|set| set.name.eq_ignore_ascii_case("host"));
-    let host = match host {
-        Some(set) => req.eval(&set.value),
-        None => Bytes::copy_from_slice(resolved.host.as_bytes()),
-    };
+    let host = host.map(|set| req.eval(&set.value));
+    let host = host.as_deref().unwrap_or(resolved.host.as_bytes());
     if !host.is_empty() {
-        encode::write_known(head, Known::Host, &host);
+        encode::write_known(head, Known::Host, host);
     } else if policy.version == UpstreamVersion::Http11 {
         encode::write_known(head, Known::Host, resolved.host.as_bytes());
     }
@@ -233,7 +237,7 @@ fn write_fields(
             || (ask.is_for_cache && is_condition(field.known))
             || is_set(field.name);
         if !is_dropped {
-            encode::write_field(head, field.name, field.value);
+            encode::write_read_field(head, field.name, field.value);
         }
     }
     if !is_set(b"cdn-loop") {

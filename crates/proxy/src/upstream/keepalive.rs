@@ -23,7 +23,7 @@ use millpond_conf::value::parse_duration;
 use super::connect::Connection;
 use super::group::Group;
 use super::peer::Peer;
-use crate::clock;
+use crate::clock::Instant;
 use crate::scope::Location;
 
 /// Which locations may use an idle connection.
@@ -110,15 +110,15 @@ pub struct IdlePeers {
 }
 
 /// A connection that counts among the idle ones of its group for as long as it is here.
-struct Idle(Option<Connection>);
+struct Idle(Option<Box<Connection>>);
 
 impl Idle {
-    fn new(connection: Connection) -> Idle {
+    fn new(connection: Box<Connection>) -> Idle {
         connection.group.idle.fetch_add(1, Relaxed);
         Idle(Some(connection))
     }
 
-    fn into_connection(mut self) -> Option<Connection> {
+    fn into_connection(mut self) -> Option<Box<Connection>> {
         let connection = self.0.take()?;
         connection.group.idle.fetch_sub(1, Relaxed);
         Some(connection)
@@ -134,13 +134,13 @@ impl Drop for Idle {
 }
 
 impl IdlePeers {
-    /// A live idle connection to a peer that this location may use.
+    /// A live idle connection to a peer that this location may use; it is `now`.
     pub fn take(
         &self,
-        group: &Arc<Group>,
-        peer: &Arc<Peer>,
+        (group, peer): (&Arc<Group>, &Arc<Peer>),
         (location, proof): (&Arc<Location>, Proof),
-    ) -> Option<Connection> {
+        now: Instant,
+    ) -> Option<Box<Connection>> {
         let is_usable = |connection: &Connection| {
             connection.peer.address == peer.address
                 && (group.keep_alive.sharing == Sharing::All
@@ -148,8 +148,7 @@ impl IdlePeers {
         };
         let mut groups = self.groups.borrow_mut();
         let idle = groups.get_mut(&id(group))?;
-        let now = clock::instant();
-        let is_usable = |idle: &Idle| idle.0.as_ref().is_some_and(is_usable);
+        let is_usable = |idle: &Idle| idle.0.as_deref().is_some_and(is_usable);
         while let Some(at) = idle.iter().position(is_usable) {
             let mut connection = idle.remove(at)?.into_connection()?;
             let is_young = now - connection.idle_since < group.keep_alive.timeout;
@@ -166,10 +165,9 @@ impl IdlePeers {
         None
     }
 
-    /// Keeps a connection that may serve another request.
-    pub fn put(&self, mut connection: Connection) {
+    /// Keeps a connection that may serve another request; it is `now`.
+    pub fn put(&self, mut connection: Box<Connection>, now: Instant) {
         let limits = connection.group.keep_alive;
-        let now = clock::instant();
         let is_spent =
             connection.requests >= limits.requests || now - connection.opened >= limits.time;
         if limits.connections == 0 || is_spent {

@@ -489,17 +489,20 @@ fn run<'a>(
         let (cache, zone) = (cache.clone(), zone.into_arc());
         return Ok(Begun::waits(req, async move |req| {
             let response = cache::post::run(req, &target, &cache, zone).await?;
-            handler::respond(req, Box::new(response))
+            handler::respond(req, response)
         }));
     }
     Ok(Begun::waits(req, async move |req| {
         let response = run_uncached(req, &target).await?;
-        handler::respond(req, Box::new(response))
+        handler::respond(req, response)
     }))
 }
 
 /// Answers from the upstream what no cache is asked for.
-async fn run_uncached(req: &mut Request, target: &Arc<PassTarget>) -> Result<Response, Failure> {
+async fn run_uncached(
+    req: &mut Request,
+    target: &Arc<PassTarget>,
+) -> Result<Box<Response>, Failure> {
     let location = Arc::clone(&req.location);
     let tries_before = status_header::tries(req);
     let has_cache = location.cache(target.protocol).is_some();
@@ -534,7 +537,7 @@ fn note_unasked(req: &Request, why: Forward) {
 }
 
 /// Answers from the upstream for this client alone.
-pub async fn fetch(req: &mut Request, target: &Arc<PassTarget>) -> Result<Response, Failure> {
+pub async fn fetch(req: &mut Request, target: &Arc<PassTarget>) -> Result<Box<Response>, Failure> {
     let fetched = Box::pin(exchange::fetch(req, target, &Ask::default())).await?;
     invalidate(req, target, &fetched)?;
     answer::from_fetched(req, target, fetched, Stored::No)

@@ -71,7 +71,7 @@ pub struct Peer {
     /// Where it is.
     pub address: Address,
     /// The address as text, for `$upstream_addr`.
-    pub name: String,
+    pub name: Arc<str>,
     /// What is configured.
     pub settings: PeerSettings,
     /// The `server` line that it was resolved from, by its place in the group; none for one whose
@@ -134,7 +134,7 @@ impl Peer {
             inflight_ms: AtomicU64::new(0),
         };
         Peer {
-            name: address.to_string(),
+            name: Arc::from(address.to_string()),
             digest: OnceLock::new(),
             tally: OnceLock::new(),
             address,
@@ -153,7 +153,7 @@ impl Peer {
         }
         Peer {
             address: self.address.clone(),
-            name: self.name.clone(),
+            name: Arc::clone(&self.name),
             settings,
             origin: self.origin,
             number: self.number,

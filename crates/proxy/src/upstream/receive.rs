@@ -43,7 +43,9 @@ const READ_SIZE: usize = 64 * 1024;
 
 /// A body on its way.
 pub struct UpstreamBody {
-    connection: Option<Connection>,
+    connection: Option<Box<Connection>>,
+    /// When it was last read from; none if that was not noted.
+    read_at: Option<Instant>,
     state: State,
     length: Option<u64>,
     may_reuse: bool,
@@ -94,9 +96,9 @@ pub struct BodyContext {
 }
 
 impl UpstreamBody {
-    /// The body after a head.
+    /// The body after a head, which came just `now`.
     pub fn new(
-        connection: Connection,
+        (connection, now): (Box<Connection>, Instant),
         plan: BodyPlan,
         may_reuse: bool,
         context: BodyContext,
@@ -119,6 +121,7 @@ impl UpstreamBody {
         let attempt = context.trace.borrow().attempts.len().saturating_sub(1);
         let mut body = UpstreamBody {
             connection: Some(connection),
+            read_at: Some(now),
             state,
             length,
             may_reuse: may_reuse && !is_switched,
@@ -159,7 +162,28 @@ impl UpstreamBody {
 
     /// The connection, as long as it is held.
     pub fn connection_mut(&mut self) -> Option<&mut Connection> {
-        self.connection.as_mut()
+        self.connection.as_deref_mut()
+    }
+
+    /// When it was last read from; now if that was not noted.
+    pub fn read_at(&self) -> Instant {
+        self.read_at.unwrap_or_else(clock::instant)
+    }
+
+    /// The whole body, if all of it came with its head.
+    pub fn take_whole(&mut self) -> Option<Bytes> {
+        let State::Length(left) = self.state else {
+            return None;
+        };
+        let inbox = &mut self.connection.as_mut()?.inbox;
+        let left = usize::try_from(left).ok()?;
+        if inbox.len() < left {
+            return None;
+        }
+        let bytes = inbox.split_to(left).freeze();
+        self.note_bytes(bytes.len());
+        self.finish();
+        Some(bytes)
     }
 
     /// Counts what went through a switched connection.
@@ -197,16 +221,24 @@ impl UpstreamBody {
     /// The body is over: its connection is kept or closed.
     fn finish(&mut self) {
         self.state = State::Ended;
-        self.note_end();
+        let now = self.read_at();
+        let took = now - self.context.started;
+        self.note(|attempt| {
+            attempt.response.get_or_insert(took);
+        });
         let Some(connection) = self.connection.take() else {
             return;
         };
-        self.account(&connection);
+        self.account(&connection, took);
         if let Some(lesson) = self.lesson.take() {
             lesson.learn();
         }
         if self.may_reuse && connection.inbox.is_empty() && !self.context.generation.is_closing() {
-            self.context.generation.worker.idle_peers.put(connection);
+            self.context
+                .generation
+                .worker
+                .idle_peers
+                .put(connection, now);
         }
     }
 
@@ -224,8 +256,7 @@ impl UpstreamBody {
     }
 
     /// Gives the peer's connection back; an answer that was read to its end tells how fast it is.
-    fn account(&self, connection: &Connection) {
-        let took = clock::instant() - self.context.started;
+    fn account(&self, connection: &Connection, took: Duration) {
         let trace = self.context.trace.borrow();
         let header = trace.attempts.get(self.attempt).and_then(|it| it.header);
         let times = header.map(|header| (header, took));
@@ -238,14 +269,6 @@ impl UpstreamBody {
         if let Some(attempt) = trace.attempts.get_mut(self.attempt) {
             write(attempt);
         }
-    }
-
-    fn note_end(&self) {
-        self.note(|attempt| {
-            attempt
-                .response
-                .get_or_insert(clock::instant() - self.context.started);
-        });
     }
 
     fn note_bytes(&self, count: usize) {
@@ -396,6 +419,7 @@ impl BodyStream for UpstreamBody {
             let Some(connection) = &mut this.connection else {
                 return Poll::Ready(None);
             };
+            this.read_at = None;
             let received = match &mut this.state {
                 State::Length(left) if this.pace == Pace::Fast && *left >= READ_SIZE as u64 => {
                     let mut buffer = this.context.generation.worker.receive_buffers.take();

@@ -4,10 +4,11 @@
 //! The client's body is read as far as the policy wants; then the module of the protocol encodes
 //! the request, once for all peers.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use super::exchange::Ask;
 use super::http::{self, UpstreamVersion};
@@ -94,14 +95,40 @@ pub struct Prepared {
     pub method: Method,
 }
 
-/// Reads the body as far as the policy wants and encodes the request.
-pub async fn prepare(
+/// The block that a worker writes the heads of requests to upstreams into, one behind the other. It
+/// is used again when all of them are gone, and left to them when it is full.
+#[derive(Default)]
+pub struct HeadBlock(Cell<BytesMut>);
+
+/// Bytes of a block (arbitrary: some tens of heads; a head that is kept keeps its block).
+const BLOCK_SIZE: usize = 4096;
+
+/// Bytes that most heads take; there is room for so many before one is begun.
+const USUAL_HEAD: usize = 512;
+
+impl HeadBlock {
+    /// What `write` writes.
+    pub fn write(&self, write: impl FnOnce(&mut BytesMut)) -> Bytes {
+        let mut block = self.0.take();
+        match block.capacity() {
+            0 => block.reserve(BLOCK_SIZE),
+            _ => block.reserve(USUAL_HEAD),
+        }
+        write(&mut block);
+        let head = block.split().freeze();
+        self.0.set(block);
+        head
+    }
+}
+
+/// Encodes the request, whose body was read as far as it [must be](must_read_body).
+pub fn prepare(
     req: &mut Request,
     target: &PassTarget,
     resolved: &Resolved,
     ask: &Ask,
 ) -> Result<Prepared, Failure> {
-    let body = out_body(req, target.protocol).await?;
+    let body = out_body(req, target.protocol)?;
     match target.protocol {
         Protocol::Http => http::encode(req, target, resolved, ask, body),
         Protocol::FastCgi => Ok(fastcgi::encode(req, ask, body)),
@@ -110,29 +137,37 @@ pub async fn prepare(
     }
 }
 
-async fn out_body(req: &mut Request, protocol: Protocol) -> Result<OutBody, Failure> {
-    let location = Arc::clone(&req.location);
-    let policy = &location.settings.pass(protocol).request;
-    let http = &location.settings.pass_http;
-    if protocol == Protocol::Http
-        && let Some(template) = &http.set_body
-    {
-        // nginx: it may name the client's body, which is read whole for it.
-        body::read_all(req).await?;
-        return Ok(OutBody::Memory(req.eval(template)));
+/// Whether the body must be read whole before the request can be encoded.
+pub fn must_read_body(req: &Request, protocol: Protocol) -> bool {
+    let RequestBody::Unread { length } = req.body else {
+        return false;
+    };
+    let policy = &req.location.settings.pass(protocol).request;
+    let http = &req.location.settings.pass_http;
+    // nginx: a body that is set may name the client's, which is read whole for it.
+    if protocol == Protocol::Http && http.set_body.is_some() {
+        return true;
     }
-    if !policy.pass_body {
-        return Ok(OutBody::None);
-    }
-    let is_chunked = matches!(req.body, RequestBody::Unread { length: None });
     // nginx: some protocols have no way to send a body of unknown length.
     let needs_length = match protocol {
         Protocol::Http => http.version == UpstreamVersion::Http10,
         Protocol::FastCgi => false,
         Protocol::Scgi | Protocol::Uwsgi => true,
     };
-    if policy.buffering || (is_chunked && needs_length) {
-        body::read_all(req).await?;
+    policy.pass_body && (policy.buffering || (length.is_none() && needs_length))
+}
+
+fn out_body(req: &mut Request, protocol: Protocol) -> Result<OutBody, Failure> {
+    let location = Arc::clone(&req.location);
+    let policy = &location.settings.pass(protocol).request;
+    let http = &location.settings.pass_http;
+    if protocol == Protocol::Http
+        && let Some(template) = &http.set_body
+    {
+        return Ok(OutBody::Memory(req.eval(template)));
+    }
+    if !policy.pass_body {
+        return Ok(OutBody::None);
     }
     let first = begin_body(req)?;
     Ok(match &req.body {

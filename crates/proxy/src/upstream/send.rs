@@ -39,6 +39,8 @@ const HEAD_READ: usize = 16 * 1024;
 
 /// The request on its way out.
 pub struct Outgoing {
+    /// What is left of the head; the rest waits behind it.
+    head: Bytes,
     queue: VecDeque<Piece>,
     /// What of a whole body is not in the queue yet: it goes out in records.
     rest: Option<Piece>,
@@ -59,7 +61,8 @@ impl Outgoing {
     /// The request from its begin.
     pub fn new(prepared: &Prepared) -> Self {
         let mut outgoing = Outgoing {
-            queue: VecDeque::from([Piece::Memory(prepared.head.clone())]),
+            head: prepared.head.clone(),
+            queue: VecDeque::new(),
             rest: None,
             from_client: false,
             framing: prepared.framing,
@@ -100,12 +103,17 @@ impl Outgoing {
 
     /// True when everything was sent.
     pub fn is_done(&self) -> bool {
-        self.queue.is_empty() && self.rest.is_none() && !self.from_client
+        self.is_sent() && self.rest.is_none() && !self.from_client
     }
 
     /// True when the next bytes to send are to come from the client.
     pub fn wants_client(&self) -> bool {
-        self.queue.is_empty() && self.from_client
+        self.is_sent() && self.from_client
+    }
+
+    /// True when nothing is ready to be sent.
+    fn is_sent(&self) -> bool {
+        self.head.is_empty() && self.queue.is_empty()
     }
 
     /// Takes what the client has sent of the body; the last part may be empty.
@@ -183,6 +191,7 @@ impl Outgoing {
                     return Poll::Ready(Happened::Sent);
                 }
                 Err(error) => {
+                    self.head.clear();
                     self.queue.clear();
                     self.rest = None;
                     self.from_client = false;
@@ -204,36 +213,39 @@ impl Outgoing {
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, socket: &Socket) -> Poll<std::io::Result<u64>> {
-        match self.queue.front() {
-            None => Poll::Pending,
-            Some(Piece::File(region)) => socket
-                .poll_sendfile(cx, region)
-                .map_ok(|count| count as u64),
-            Some(Piece::Memory(_)) => {
-                let slices: smallvec::SmallVec<[IoSlice<'_>; 4]> = self
-                    .queue
-                    .iter()
-                    .map_while(|piece| match piece {
-                        Piece::Memory(bytes) => Some(IoSlice::new(bytes.chunk())),
-                        Piece::File(_) => None,
-                    })
-                    .take(4)
-                    .collect();
-                let more = if slices.len() < self.queue.len() {
+        let sent = match self.queue.front() {
+            None if self.head.is_empty() => return Poll::Pending,
+            None => socket.poll_send(cx, &[IoSlice::new(&self.head)], More::Nothing),
+            Some(Piece::File(region)) if self.head.is_empty() => socket.poll_sendfile(cx, region),
+            Some(_) => {
+                let head = (!self.head.is_empty()).then(|| IoSlice::new(&self.head));
+                let ready = self.queue.iter().map_while(|piece| match piece {
+                    Piece::Memory(bytes) => Some(IoSlice::new(bytes.chunk())),
+                    Piece::File(_) => None,
+                });
+                let pieces = usize::from(head.is_some()) + self.queue.len();
+                let slices: smallvec::SmallVec<[IoSlice<'_>; 4]> =
+                    head.into_iter().chain(ready).take(4).collect();
+                let more = if slices.len() < pieces {
                     More::Follows
                 } else {
                     More::Nothing
                 };
-                socket
-                    .poll_send(cx, &slices, more)
-                    .map_ok(|count| count as u64)
+                socket.poll_send(cx, &slices, more)
             }
-        }
+        };
+        sent.map_ok(|count| count as u64)
     }
 
     fn consume(&mut self, mut count: u64) {
         self.has_sent |= count > 0;
         self.sent += count;
+        let of_head = self
+            .head
+            .len()
+            .min(usize::try_from(count).unwrap_or(usize::MAX));
+        self.head.advance(of_head);
+        count -= of_head as u64;
         while count > 0 {
             let Some(front) = self.queue.front_mut() else {
                 break;

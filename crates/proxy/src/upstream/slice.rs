@@ -45,7 +45,7 @@ pub async fn run(
     req: &mut Request,
     target: &Arc<PassTarget>,
     size: u64,
-) -> Result<Response, Failure> {
+) -> Result<Box<Response>, Failure> {
     let start = first_start(req) / size * size;
     set_range(req, start, size);
     let response = pass::fetch(req, target).await?;
@@ -114,10 +114,10 @@ fn check(response: &Response, start: u64, size: u64) -> Result<Place, String> {
 fn whole(
     req: &Request,
     target: &Arc<PassTarget>,
-    mut first: Response,
+    mut first: Box<Response>,
     place: Place,
     size: u64,
-) -> Response {
+) -> Box<Response> {
     let body = std::mem::take(&mut first.body);
     first.status = 200;
     first.status_text = None;
@@ -146,7 +146,7 @@ fn whole(
     first
 }
 
-type NextSlice = Pin<Box<dyn Future<Output = (Box<Request>, Result<Response, Failure>)>>>;
+type NextSlice = Pin<Box<dyn Future<Output = (Box<Request>, Result<Box<Response>, Failure>)>>>;
 
 /// The body of all slices in turn.
 struct SliceBody {
@@ -193,7 +193,7 @@ impl SliceBody {
         self.current = Some(body);
     }
 
-    fn arrived(&mut self, answer: Result<Response, Failure>) -> Result<(), BodyError> {
+    fn arrived(&mut self, answer: Result<Box<Response>, Failure>) -> Result<(), BodyError> {
         let start = self.wanted.start / self.size * self.size;
         let broken = BodyError::Slice;
         let mut response = answer.map_err(|failure| broken(failure.to_string()))?;

@@ -69,7 +69,7 @@ impl Why {
 #[derive(Clone, Debug, Default)]
 pub struct Attempt {
     /// The peer's address as configured or resolved; the group's name when none was live.
-    pub peer: String,
+    pub peer: Arc<str>,
     /// Why it was asked.
     pub why: Why,
     /// The head that it was sent, if it speaks HTTP.

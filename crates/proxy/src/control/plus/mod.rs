@@ -465,7 +465,7 @@ fn peer(peer: &peer::Peer) -> Peer {
     };
     Peer {
         id: peer.number,
-        server: peer.name.clone(),
+        server: peer.name.to_string(),
         name: settings.server.to_string(),
         backup: settings.is_backup,
         weight: settings.weight,

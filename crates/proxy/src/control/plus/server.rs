@@ -68,7 +68,7 @@ pub(super) fn one(peer: &Peer) -> Server {
     let settings = &peer.settings;
     Server {
         id: peer.number,
-        server: peer.name.clone(),
+        server: peer.name.to_string(),
         weight: settings.weight,
         max_conns: settings.max_conns,
         max_fails: settings.max_fails,
@@ -357,10 +357,10 @@ mod tests {
         );
         assert_eq!(group.roster().primary.total_weight, 6);
         let added = add(&group, &object(r#"{"server": "[::1]:8080", "down": true}"#)).unwrap();
-        assert_eq!((added.number, added.name.as_str()), (2, "[::1]:8080"));
+        assert_eq!((added.number, &*added.name), (2, "[::1]:8080"));
         assert!(group.remove(2) && !group.remove(2));
         let again = add(&group, &object(r#"{"server": "127.0.0.1"}"#)).unwrap();
-        assert_eq!((again.number, again.name.as_str()), (3, "127.0.0.1:80"));
+        assert_eq!((again.number, &*again.name), (3, "127.0.0.1:80"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -529,7 +529,7 @@ fn peer(peer: &Peer, now_ms: i64) -> PeerRow {
     let count = peer.tally().snapshot(now_ms);
     let micros = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     PeerRow {
-        name: peer.name.clone(),
+        name: peer.name.to_string(),
         state: match peer.settings.availability {
             Availability::Down => "down",
             Availability::Draining => "draining",

@@ -29,7 +29,7 @@ use millpond_conf::Template;
 use self::least::LeastTime;
 use super::group::{Group, Roster, Tier};
 use super::peer::Peer;
-use crate::clock::{self, Instant};
+use crate::clock::Instant;
 use crate::request::Request;
 
 /// Misses after which a hash or a random choice gives way to the round robin (nginx's number).
@@ -142,13 +142,12 @@ impl Selection {
         self.roster.tries
     }
 
-    /// The next peer, with a connection counted to it; none when nobody can be asked.
-    pub fn pick(&mut self) -> Option<Arc<Peer>> {
-        let now = clock::instant();
-        let roster = Arc::clone(&self.roster);
-        if let Some(peer) = roster.single() {
+    /// The next peer, with a connection counted to it; none when nobody can be asked. It is `now`.
+    pub fn pick(&mut self, now: Instant) -> Option<Arc<Peer>> {
+        if let Some(peer) = self.roster.single().cloned() {
             return self.only(peer, now);
         }
+        let roster = Arc::clone(&self.roster);
         loop {
             let tier = match self.is_backup {
                 false => &roster.primary,
@@ -178,7 +177,7 @@ impl Selection {
     }
 
     /// INVARIANT 2.
-    fn only(&mut self, peer: &Arc<Peer>, now: Instant) -> Option<Arc<Peer>> {
+    fn only(&mut self, peer: Arc<Peer>, now: Instant) -> Option<Arc<Peer>> {
         let is_bound = self.wish.bound_to.as_deref() == Some(peer.id());
         let is_open = peer.is_open() || (is_bound && peer.is_open_to_bound());
         if self.tried.contains(0) || !is_open || !peer.has_room() {
@@ -187,9 +186,9 @@ impl Selection {
         self.tried.add(0);
         peer.take(now);
         if let Method::LeastTime(settings) = &self.group.method {
-            settings.begin(peer, now);
+            settings.begin(&peer, now);
         }
-        Some(Arc::clone(peer))
+        Some(peer)
     }
 
     fn choose(&mut self, tier: &Tier, now: Instant) -> Option<usize> {
