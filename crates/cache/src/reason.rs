@@ -88,6 +88,8 @@ pub enum Reason {
     MustUnderstand,
     /// The request had credentials, and the answer does not say that it is for all.
     Authorization,
+    /// The origin broke it off, or fell silent before its end.
+    Truncated,
     /// It is larger than the zone can hold.
     TooLarge,
     /// All of the zone is in use.
@@ -143,6 +145,7 @@ impl Reason {
             Reason::Status => "status",
             Reason::MustUnderstand => "must-understand",
             Reason::Authorization => "authorization",
+            Reason::Truncated => "truncated",
             Reason::TooLarge => "too-large",
             Reason::ZoneFull => "zone-full",
             Reason::DiskBusy => "disk-busy",
@@ -207,6 +210,7 @@ impl Reason {
             Reason::Status => "answers with its status are not stored",
             Reason::MustUnderstand => "it says must-understand, and its status is not understood",
             Reason::Authorization => "the request had credentials",
+            Reason::Truncated => "the origin broke it off, or fell silent before its end",
             Reason::TooLarge => "it is larger than the zone can hold",
             Reason::ZoneFull => "all of the zone is in use",
             Reason::DiskBusy => "the disk does not keep up",

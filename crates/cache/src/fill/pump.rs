@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 
 use super::{FillEnd, Lead};
 use crate::clock;
+use crate::reason::Reason;
 use crate::step::{Clients, FetchEnd, Fetched, Outcome};
 
 /// Pieces that wait for the leader's client once the store has refused (a piece is one read from
@@ -71,7 +72,7 @@ pub(crate) async fn has_room(writer: &Writer) -> bool {
 /// What the non-waiting round found and the waiting one must deal with.
 enum Held {
     /// The store refused, and does not have these bytes.
-    Refused(Bytes),
+    Refused(Bytes, Reason),
     /// The body broke off.
     Failed(FetchEnd),
 }
@@ -121,8 +122,8 @@ impl<F: Fetched> Pump<F> {
                     return Primed::Broken;
                 }
                 Some(Some(Ok(bytes))) => {
-                    if let Err(rest) = self.append(bytes) {
-                        self.held = Some(Held::Refused(rest));
+                    if let Err((rest, why)) = self.append(bytes) {
+                        self.held = Some(Held::Refused(rest, why));
                         return Primed::More;
                     }
                 }
@@ -143,21 +144,27 @@ impl<F: Fetched> Pump<F> {
         self.writer.finish_unseen();
     }
 
-    /// Runs the fill to its end, and says what that is before the lead's waiters hear of it.
-    pub async fn run(mut self, lead: Lead, told: impl FnOnce(FillEnd)) {
+    /// Runs the fill to its end, and says what that is, and why nothing is stored, before the lead's
+    /// waiters hear of it.
+    pub async fn run(mut self, lead: Lead, told: impl FnOnce(FillEnd, Option<Reason>)) {
         match self.held.take() {
-            Some(Held::Refused(bytes)) => return self.run_unstored(bytes, lead).await,
+            Some(Held::Refused(rest, why)) => {
+                told(FillEnd::NotStorable, Some(why));
+                return self.run_unstored(rest, lead).await;
+            }
             Some(Held::Failed(end)) => return self.fail(end, lead, told),
             None => {}
         }
         loop {
             if !has_room(&self.writer).await {
+                told(FillEnd::NotStorable, Some(Reason::DiskBusy));
                 return self.run_unstored(Bytes::new(), lead).await;
             }
             match self.fetched.next().await {
                 Some(Ok(bytes)) => {
                     lead.moved();
-                    if let Err(rest) = self.append(bytes) {
+                    if let Err((rest, why)) = self.append(bytes) {
+                        told(FillEnd::NotStorable, Some(why));
                         return self.run_unstored(rest, lead).await;
                     }
                 }
@@ -166,32 +173,32 @@ impl<F: Fetched> Pump<F> {
                 None if !lead.may_store() => {
                     self.writer.finish_unseen();
                     note_outcome(&self.fetched, &lead, false);
-                    told(FillEnd::Abandoned);
+                    told(FillEnd::Abandoned, None);
                     return lead.end(FillEnd::Abandoned);
                 }
                 None => {
-                    let end = match self.writer.finish() {
-                        Ok(_) => FillEnd::Complete,
-                        Err(_) => FillEnd::NotStorable,
+                    let (end, why) = match self.writer.finish() {
+                        Ok(_) => (FillEnd::Complete, None),
+                        Err(why) => (FillEnd::NotStorable, Some(why.into())),
                     };
                     note_outcome(&self.fetched, &lead, end == FillEnd::Complete);
-                    told(end);
+                    told(end, why);
                     return lead.end(end);
                 }
             }
         }
     }
 
-    /// Hands bytes to the store; an error has those that it did not take.
-    fn append(&mut self, bytes: Bytes) -> Result<(), Bytes> {
+    /// Hands bytes to the store; an error has those that it did not take, and why.
+    fn append(&mut self, bytes: Bytes) -> Result<(), (Bytes, Reason)> {
         let before = self.writer.view().len();
-        if self.writer.append(bytes.clone()).is_ok() {
+        let Err(why) = self.writer.append(bytes.clone()) else {
             return Ok(());
-        }
+        };
         // INVARIANT 2: what could not be given a place may be in the view all the same.
         let taken = self.writer.view().len().saturating_sub(before);
         let taken = usize::try_from(taken).unwrap_or(bytes.len());
-        Err(bytes.slice(taken.min(bytes.len())..))
+        Err((bytes.slice(taken.min(bytes.len())..), why.into()))
     }
 
     /// True when fewer bytes have come than the origin announced.
@@ -201,12 +208,12 @@ impl<F: Fetched> Pump<F> {
     }
 
     /// The body broke off: the leader's client is told before the view says that it is abandoned.
-    fn fail(self, end: FetchEnd, lead: Lead, told: impl FnOnce(FillEnd)) {
+    fn fail(self, end: FetchEnd, lead: Lead, told: impl FnOnce(FillEnd, Option<Reason>)) {
         // A receiver that is gone needs no message, and the channel has room: nothing was sent
         // before.
         let _ = self.overflow.try_send(Err(end));
         drop(self.writer);
-        told(FillEnd::Broken(end));
+        told(FillEnd::Broken(end), Some(Reason::Truncated));
         lead.end(FillEnd::Broken(end));
     }
 

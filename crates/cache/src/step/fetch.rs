@@ -14,23 +14,26 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use millpond_semantics::date::format_http_date;
 use millpond_store::{Key, NotStored};
+use tokio::time::Instant;
 
 use super::slice::{self, Taken};
 use super::store::{Given, KeptOut, Lifetime, freshened, storable, storage_key};
 use super::{
     Ask, Clients, Exchange, FetchFailure, Fetched, Outcome, Purpose, Served, Step, Walk, found,
 };
+use crate::clock;
 use crate::fill::pump::{Primed, Pump};
 use crate::fill::{FillEnd, Lead, Streaming};
 use crate::head::StoredHead;
-use crate::reason::{Brought, Note, Reason};
-use crate::refresh_backoff::RefreshFailure;
+use crate::reason::{Account, Brought, Note, Reason};
+use crate::refresh_backoff::{BackoffPolicy, RefreshFailure};
 use crate::slice::answer::Asked;
 use crate::status::CacheStatus;
 use crate::use_stale::StaleCause;
 use crate::variant::VariantKey;
 use crate::verdict::StaleRules;
-use crate::zone::FoundEntry;
+use crate::why::NotStoredNote;
+use crate::zone::{CacheZone, FoundEntry};
 
 /// Asks the origin.
 #[derive(Debug)]
@@ -498,8 +501,15 @@ pub(super) fn fill<X: Exchange>(
         if primed == Primed::More {
             lead.begin(Arc::clone(&streaming));
         }
-        let told = settle(walk, *lead.key(), place.refreshes);
-        x.spawn(pump.run(lead, told));
+        let told = Told {
+            zone: Arc::clone(&walk.zone),
+            key: walk.key.key,
+            backoff: place.refreshes.then(|| walk.policies.backoff.clone()),
+            fill: *lead.key(),
+            status: streaming.head.status,
+            judged: (streaming.head.stored_at, clock::now()),
+        };
+        x.spawn(pump.run(lead, |end, why| told.settle(end, why)));
         return Served::Filling(streaming, reader, status);
     }
     lead.know(&streaming.head);
@@ -515,22 +525,58 @@ pub(super) fn fill<X: Exchange>(
             lead.end(FillEnd::Complete);
             Served::Entry(found, status)
         }
-        Err(_) => {
+        Err(why) => {
+            let head = &streaming.head;
+            let why = (why.into(), head.status);
+            note_unstored(&walk.zone, walk.key.key, why, head.stored_at);
             lead.end(FillEnd::NotStorable);
             Served::Filling(streaming, reader, status)
         }
     }
 }
 
-/// What a fill that runs by itself does for its entry at its end.
-fn settle(walk: &Walk, key: Key, refreshes: bool) -> impl FnOnce(FillEnd) + 'static {
-    let walk = refreshes.then(|| walk.clone());
-    move |end| match (walk, end) {
-        (Some(walk), FillEnd::Complete) => walk.zone.backoffs.forget(&key),
-        (Some(walk), FillEnd::Broken(end)) => {
-            let why = RefreshFailure::Failed(Some(end.cause()));
-            walk.zone.backoffs.note(key, why, &walk.policies.backoff);
+/// What a fill that runs by itself leaves behind at its end.
+struct Told {
+    zone: Arc<CacheZone>,
+    /// What was asked for, and what is filled.
+    key: Key,
+    fill: Key,
+    /// Set for a refresh.
+    backoff: Option<BackoffPolicy>,
+    status: u16,
+    /// When its head was judged: seconds since the epoch, and the instant.
+    judged: (i64, Instant),
+}
+
+impl Told {
+    fn settle(self, end: FillEnd, why: Option<Reason>) {
+        if let Some(policy) = &self.backoff {
+            match end {
+                FillEnd::Complete => self.zone.backoffs.forget(&self.fill),
+                FillEnd::Broken(end) => {
+                    let why = RefreshFailure::Failed(Some(end.cause()));
+                    self.zone.backoffs.note(self.fill, why, policy);
+                }
+                _ => {}
+            }
         }
-        _ => {}
+        if let Some(why) = why {
+            let (at, since) = self.judged;
+            let passed = clock::now().saturating_duration_since(since).as_secs();
+            let at = at.saturating_add(i64::try_from(passed).unwrap_or(i64::MAX));
+            note_unstored(&self.zone, self.key, (why, self.status), at);
+        }
     }
+}
+
+/// Notes why an answer is not stored that seemed to be one when its head came.
+fn note_unstored(zone: &CacheZone, key: Key, (why, status): (Reason, u16), at: i64) {
+    let mut account = Account::default();
+    account.note(Note::Because(why));
+    let note = NotStoredNote {
+        account,
+        status,
+        at,
+    };
+    zone.unstored.note(key, note);
 }

@@ -2,6 +2,13 @@
 
 use super::origin::{ok, status};
 use super::*;
+use crate::reason::Reason;
+
+/// Why the last answer of a key was not stored.
+fn unstored(bench: &Bench, key: &str) -> Option<Reason> {
+    let noted = bench.zone.unstored.find(&Key::of(key.as_bytes()));
+    noted.and_then(|noted| noted.account.reason)
+}
 
 #[test]
 fn a_truncated_body_is_never_stored_and_who_reads_it_sees_it_end() {
@@ -14,6 +21,7 @@ fn a_truncated_body_is_never_stored_and_who_reads_it_sees_it_end() {
                 assert_eq!(one.await.unwrap().text(), format!("{label} one!"));
             }
             assert_eq!(bench.zone.store.usage().entries, 0);
+            assert_eq!(unstored(&bench, "k"), Some(Reason::Truncated));
             assert_eq!(bench.get("k").await, "MISS whole");
         });
     }
@@ -141,6 +149,11 @@ fn when_the_store_refuses_half_way_the_leader_gets_the_whole_and_the_others_an_e
         let half = second.await.unwrap().body.unwrap_err();
         assert!(half.len() < 40 * piece.len() && piece.repeat(40).starts_with(&half));
         assert_eq!(bench.zone.store.usage().entries, 0);
+        let why = unstored(&bench, "k");
+        assert!(
+            matches!(why, Some(Reason::TooLarge | Reason::ZoneFull)),
+            "{why:?}"
+        );
     });
 }
 
@@ -159,6 +172,11 @@ fn a_refused_fill_that_breaks_off_is_an_end_for_the_leader_too() {
             bench.script([script]);
             let body = bench.send(client("k")).await.body;
             assert!(body.unwrap_err() == expected);
+            let why = unstored(&bench, "k");
+            assert!(
+                matches!(why, Some(Reason::DiskError | Reason::Truncated)),
+                "{why:?}"
+            );
         });
     }
 }
