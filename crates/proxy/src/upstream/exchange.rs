@@ -29,6 +29,7 @@ use millpond_cache::status::CacheStatus;
 use millpond_conf::{ByteSize, OffOr};
 
 use super::balance::Selection;
+use super::broken::Broken;
 use super::connect::{self, Connection};
 use super::ended::Ended;
 use super::group::Group;
@@ -39,7 +40,7 @@ use super::next::{NextCause, Tries};
 use super::pass::{PassTarget, Resolved};
 use super::peer::Peer;
 use super::protocol::{PassSettings, Protocol};
-use super::receive::{BodyContext, StderrMessage, UpstreamBody, upstream_error};
+use super::receive::{BodyContext, StderrMessage, UpstreamBody};
 use super::request::{self, OutBody, Prepared};
 use super::send::{Happened, Outgoing};
 use super::store::StoreTarget;
@@ -194,10 +195,7 @@ async fn fetch_with(
     target: &PassTarget,
     ask: &Ask,
 ) -> Result<Box<Fetched>, Failure> {
-    let resolved = match target.fixed() {
-        Some(resolved) => Cow::Borrowed(resolved),
-        None => Cow::Owned(Box::pin(target.resolve(req)).await?),
-    };
+    let resolved = resolved(req, target).await?;
     if request::must_read_body(req, target.protocol) {
         Box::pin(body::read_all(req)).await?;
     }
@@ -206,8 +204,7 @@ async fn fetch_with(
     let location = Arc::clone(&req.location);
     let settings = location.settings.pass(target.protocol);
     let group = &resolved.group;
-    let wish = group.wish(req);
-    let mut selection = Selection::new(group, wish);
+    let mut selection = Selection::new(group, group.wish(req));
     let mut tries = Tries::new(&settings.next, selection.tries());
     loop {
         let started = clock::instant();
@@ -215,11 +212,7 @@ async fn fetch_with(
             return Err(no_live(req, group, ask.why(req.is_background)));
         };
         tries.spend();
-        if let Some(sticky) = &group.sticky
-            && let Some(cookie) = sticky.cookie(req, &peer)
-        {
-            req.upstream.borrow_mut().sticky_cookie = Some(cookie);
-        }
+        note_sticky(req, (group, &peer));
         let mut run = Try {
             req,
             settings: &location.settings,
@@ -248,10 +241,9 @@ async fn fetch_with(
             },
             Err(failure) => (NextCause::of_kind(failure.kind), Err(failure)),
         };
-        let is_status = outcome.is_ok();
         // nginx: 403 and 404 are no failures of the peer.
         if !matches!(cause, NextCause::Http403 | NextCause::Http404)
-            && (!is_status || settings.next.allows(cause, req.method, was_sent))
+            && (outcome.is_err() || settings.next.allows(cause, req.method, was_sent))
             && group.failed(&peer)
         {
             let message = format_args!("upstream server temporarily disabled");
@@ -265,6 +257,26 @@ async fn fetch_with(
         if let Err(failure) = outcome {
             error::failure(req, &Failure::Upstream(failure));
         }
+    }
+}
+
+/// Where the request goes; what has to be looked up for that is waited for.
+async fn resolved<'t>(
+    req: &mut Request,
+    target: &'t PassTarget,
+) -> Result<Cow<'t, Resolved>, Failure> {
+    match target.fixed() {
+        Some(resolved) => Ok(Cow::Borrowed(resolved)),
+        None => Box::pin(target.resolve(req)).await.map(Cow::Owned),
+    }
+}
+
+/// The cookie that binds the client to a peer goes out with the answer.
+fn note_sticky(req: &mut Request, (group, peer): (&Group, &Peer)) {
+    if let Some(sticky) = &group.sticky
+        && let Some(cookie) = sticky.cookie(req, peer)
+    {
+        req.upstream.borrow_mut().sticky_cookie = Some(cookie);
     }
 }
 
@@ -532,8 +544,22 @@ impl Try<'_> {
         let mut hints = Hints::new(max);
         let mut is_silent = true;
         loop {
+            let happened = match outgoing.wants_client() {
+                true => Box::pin(self.step_with_client(&mut outgoing, &mut connection)).await,
+                false => self.step(&mut outgoing, &mut connection, now).await,
+            };
+            self.was_sent |= outgoing.has_sent;
+            now = clock::instant();
+            match happened? {
+                Happened::Sent | Happened::More => continue,
+                Happened::Failed(error) => {
+                    return Err(Broken::io(&error, is_silent, outgoing.has_sent));
+                }
+                Happened::Received(0) => return Err(Broken::closed(is_silent)),
+                Happened::Received(_) => is_silent = false,
+            }
             // Each round but the last takes a record or an interim answer from the inbox.
-            while !is_silent {
+            loop {
                 match reader.read(&mut connection.inbox, max) {
                     HeadStep::NeedMore => break,
                     HeadStep::Done(head, coding) => {
@@ -546,20 +572,6 @@ impl Try<'_> {
                     }
                     HeadStep::Stderr(message) => self.take_stderr(&message)?,
                 }
-            }
-            let happened = match outgoing.wants_client() {
-                true => Box::pin(self.step_with_client(&mut outgoing, &mut connection)).await,
-                false => self.step(&mut outgoing, &mut connection, now).await,
-            };
-            self.was_sent |= outgoing.has_sent;
-            now = clock::instant();
-            match happened? {
-                Happened::Sent | Happened::More => {}
-                Happened::Failed(error) => {
-                    return Err(Broken::io(&error, is_silent, outgoing.has_sent));
-                }
-                Happened::Received(0) => return Err(Broken::closed(is_silent)),
-                Happened::Received(_) => is_silent = false,
             }
         }
     }
@@ -759,57 +771,4 @@ fn drop_duplicates(fields: &mut Fields) {
         seen.insert(field.known);
         is_first
     });
-}
-
-/// How a conversation broke.
-struct Broken {
-    failure: UpstreamFailure,
-    /// The peer had said nothing.
-    is_silent: bool,
-}
-
-impl Broken {
-    fn said(failure: UpstreamFailure) -> Self {
-        Broken {
-            failure,
-            is_silent: false,
-        }
-    }
-
-    fn timed_out() -> Self {
-        Broken::said(UpstreamFailure {
-            kind: UpstreamKind::Timeout,
-            message: "upstream timed out (110: Connection timed out) while reading response header from upstream"
-                .to_string(),
-        })
-    }
-
-    fn invalid(what: &str) -> Self {
-        Broken::said(UpstreamFailure {
-            kind: UpstreamKind::InvalidHeader,
-            message: format!("{what} while reading response header from upstream"),
-        })
-    }
-
-    fn io(error: &std::io::Error, is_silent: bool, has_sent: bool) -> Self {
-        let doing = if has_sent {
-            "reading response header from upstream"
-        } else {
-            "sending request to upstream"
-        };
-        Broken {
-            failure: upstream_error(error, doing),
-            is_silent,
-        }
-    }
-
-    fn closed(is_silent: bool) -> Self {
-        let failure = UpstreamFailure {
-            kind: UpstreamKind::Error,
-            message:
-                "upstream prematurely closed connection while reading response header from upstream"
-                    .to_string(),
-        };
-        Broken { failure, is_silent }
-    }
 }

@@ -8,6 +8,7 @@
 
 pub mod answer;
 pub mod balance;
+mod broken;
 pub mod buffer;
 pub mod cdn_loop;
 pub mod connect;

@@ -1,0 +1,66 @@
+//! How a conversation with a peer broke, in nginx's words.
+//!
+//! Whether the peer had said something is kept with it: an idle connection that dies silently is no
+//! failure of its peer.
+
+use super::receive::upstream_error;
+use crate::failure::{UpstreamFailure, UpstreamKind};
+
+/// How a conversation broke.
+pub(super) struct Broken {
+    /// As a failure of the peer.
+    pub(super) failure: UpstreamFailure,
+    /// The peer had said nothing.
+    pub(super) is_silent: bool,
+}
+
+impl Broken {
+    /// After the peer had said something.
+    pub(super) fn said(failure: UpstreamFailure) -> Self {
+        Broken {
+            failure,
+            is_silent: false,
+        }
+    }
+
+    /// The peer was silent, or took nothing, for too long.
+    pub(super) fn timed_out() -> Self {
+        Broken::said(UpstreamFailure {
+            kind: UpstreamKind::Timeout,
+            message: "upstream timed out (110: Connection timed out) while reading response header from upstream"
+                .to_string(),
+        })
+    }
+
+    /// What came is no head.
+    pub(super) fn invalid(what: &str) -> Self {
+        Broken::said(UpstreamFailure {
+            kind: UpstreamKind::InvalidHeader,
+            message: format!("{what} while reading response header from upstream"),
+        })
+    }
+
+    /// The socket failed.
+    pub(super) fn io(error: &std::io::Error, is_silent: bool, has_sent: bool) -> Self {
+        let doing = if has_sent {
+            "reading response header from upstream"
+        } else {
+            "sending request to upstream"
+        };
+        Broken {
+            failure: upstream_error(error, doing),
+            is_silent,
+        }
+    }
+
+    /// The peer has closed the connection.
+    pub(super) fn closed(is_silent: bool) -> Self {
+        let failure = UpstreamFailure {
+            kind: UpstreamKind::Error,
+            message:
+                "upstream prematurely closed connection while reading response header from upstream"
+                    .to_string(),
+        };
+        Broken { failure, is_silent }
+    }
+}
