@@ -144,8 +144,8 @@ impl<F: Fetched> Pump<F> {
         self.writer.finish_unseen();
     }
 
-    /// Runs the fill to its end, and says what that is, and why nothing is stored, before the lead's
-    /// waiters hear of it.
+    /// Runs the fill to its end, and says what that is, and why nothing is stored, before who waits
+    /// for the lead hears of it.
     pub async fn run(mut self, lead: Lead, told: impl FnOnce(FillEnd, Option<Reason>)) {
         match self.held.take() {
             Some(Held::Refused(rest, why)) => {
