@@ -161,26 +161,42 @@ impl Known {
     /// Finds the known name that equals `name` in any case.
     #[must_use]
     pub fn of(name: &[u8]) -> Known {
-        let Some(mut at) = place(name) else {
+        let Some(at) = place(name) else {
             return Known::Other;
         };
-        for _ in 0..PROBES {
-            // Masked by `place` and below, so inside the table.
+        // Masked, so inside the table.
+        let known = TABLE[at & (TABLE_LEN - 1)];
+        if known == Known::Other || known.is(name) {
+            return known;
+        }
+        Known::of_later_place(name, at)
+    }
+
+    /// Finds a name that is not at its first place, if it is anywhere.
+    #[cold]
+    fn of_later_place(name: &[u8], first: usize) -> Known {
+        for at in first + 1..first + PROBES {
+            // Masked, so inside the table.
             let known = TABLE[at & (TABLE_LEN - 1)];
-            if known == Known::Other {
-                return Known::Other;
-            }
-            let canonical = known.canonical().as_bytes();
-            if canonical.len() == name.len()
-                && (canonical == name || canonical.eq_ignore_ascii_case(name))
-            {
+            if known == Known::Other || known.is(name) {
                 return known;
             }
-            at += 1;
         }
         Known::Other
     }
+
+    /// Whether a name is this one, in any case.
+    #[inline]
+    fn is(self, name: &[u8]) -> bool {
+        let canonical = self.canonical().as_bytes();
+        // Most are written in the usual way.
+        canonical == name || canonical.eq_ignore_ascii_case(name)
+    }
 }
+
+/// What spreads names over the table: with it, two of the names have the same first place. (The
+/// best of some hundred thousand random numbers.)
+const SPREAD: u32 = 0x433f_43bd;
 
 /// First place of a name in the table, from its length and three of its letters in small case.
 const fn place(name: &[u8]) -> Option<usize> {
@@ -189,11 +205,9 @@ const fn place(name: &[u8]) -> Option<usize> {
     };
     // `len / 2 < len` since the name is not empty.
     let middle = name[name.len() / 2];
-    let sum = name.len() * 41
-        + (*first | 0x20) as usize * 7
-        + (*last | 0x20) as usize * 59
-        + (middle | 0x20) as usize * 17;
-    Some((sum ^ (sum >> 7)) & (TABLE_LEN - 1))
+    let letters = u32::from_le_bytes([name.len() as u8, *first, *last, middle]) | 0x2020_2000;
+    // The highest bits of a product depend on all bits of its factors.
+    Some(letters.wrapping_mul(SPREAD) as usize >> (u32::BITS - TABLE_LEN.ilog2()))
 }
 
 /// Places every name; fails to compile if some name would need more than `PROBES` tries.
@@ -219,30 +233,39 @@ const fn build_table() -> [Known; TABLE_LEN] {
 
 /// A set of known names, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KnownSet(u128);
+pub struct KnownSet([u64; 2]);
 
 impl KnownSet {
     /// The set of the given names.
     #[must_use]
     pub const fn of(names: &[Known]) -> Self {
-        let mut bits = 0;
+        let mut bits = [0; 2];
         let mut index = 0;
         while index < names.len() {
-            bits |= 1 << names[index] as u8;
+            let (half, bit) = Self::place(names[index]);
+            bits[half] |= bit;
             index += 1;
         }
         Self(bits)
     }
 
+    /// Which half has the name, and its bit there. No more than 127 names are known.
+    const fn place(known: Known) -> (usize, u64) {
+        let number = known as usize;
+        ((number >> 6) & 1, 1 << (number & 63))
+    }
+
     /// Adds a name.
     pub fn insert(&mut self, known: Known) {
-        self.0 |= 1 << known as u8;
+        let (half, bit) = Self::place(known);
+        self.0[half] |= bit;
     }
 
     /// Whether the name is in the set.
     #[must_use]
     pub fn contains(self, known: Known) -> bool {
-        self.0 & (1 << known as u8) != 0
+        let (half, bit) = Self::place(known);
+        self.0[half] & bit != 0
     }
 }
 
@@ -315,6 +338,16 @@ mod tests {
             let upper = known.canonical().to_ascii_uppercase();
             assert_eq!(Known::of(upper.as_bytes()), *known);
             assert_eq!(known.canonical().to_ascii_lowercase(), known.lower());
+        }
+    }
+
+    #[test]
+    fn known_names_are_plain_and_short() {
+        // So a parser may take one that it finds within so many bytes as it is.
+        for known in Known::ALL {
+            let name = known.canonical();
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+            assert!(name.len() < 32 && name.bytes().all(is_plain), "{name}");
         }
     }
 

@@ -24,20 +24,25 @@ pub struct Host<'a> {
     pub name: &'a [u8],
     /// The port, if one was given.
     pub port: Option<u16>,
+    /// Whether there are capital letters in the name.
+    pub has_capitals: bool,
 }
 
 impl<'a> Host<'a> {
     /// Reads a host; `None` if it is not well-formed.
     #[must_use]
     pub fn parse(value: &'a [u8]) -> Option<Self> {
-        let (name, rest) = match value.strip_prefix(b"[") {
-            None => value.split_at_checked(count_of(value, IN_NAME)?)?,
+        let ((name, rest), seen) = match value.strip_prefix(b"[") {
+            None => {
+                let (len, seen) = count_of(value, IN_NAME)?;
+                (value.split_at_checked(len)?, seen)
+            }
             Some(inner) => {
-                let len = count_of(inner, IN_LITERAL)?;
+                let (len, seen) = count_of(inner, IN_LITERAL)?;
                 if inner.get(len) != Some(&b']') {
                     return None;
                 }
-                value.split_at_checked(len + 2)?
+                (value.split_at_checked(len + 2)?, seen)
             }
         };
         let port = match rest {
@@ -46,14 +51,19 @@ impl<'a> Host<'a> {
             _ => return None,
         };
         let name = name.strip_suffix(b".").unwrap_or(name);
-        (!name.is_empty()).then_some(Self { name, port })
+        let has_capitals = seen & CAPITAL != 0;
+        (!name.is_empty()).then_some(Self {
+            name,
+            port,
+            has_capitals,
+        })
     }
 
     /// The name in small letters, as a slice of `whole` if it is in small letters already.
     /// `whole` must hold the bytes that this host was parsed from.
     #[must_use]
     pub fn write_lower(&self, whole: &Bytes) -> Bytes {
-        if self.name.iter().any(u8::is_ascii_uppercase) {
+        if self.has_capitals {
             let mut lower = BytesMut::with_capacity(self.name.len());
             lower.put_slice(self.name);
             lower.make_ascii_lowercase();
@@ -66,19 +76,30 @@ impl<'a> Host<'a> {
 
 /// Reads the digits of a port; zero and nothing both mean that none was given.
 fn parse_port(digits: &[u8]) -> Option<Option<u16>> {
-    let mut port: u16 = 0;
+    let mut port: u32 = 0;
     for byte in digits {
-        if !byte.is_ascii_digit() {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
             return None;
         }
-        port = port.checked_mul(10)?.checked_add(u16::from(*byte - b'0'))?;
+        port = port * 10 + u32::from(digit);
+        // So it cannot overflow with the next digit.
+        if port > u32::from(u16::MAX) {
+            return None;
+        }
     }
-    Some((port > 0).then_some(port))
+    // Below 2^16, as was just seen.
+    Some((port > 0).then_some(port as u16))
 }
 
 /// Flags of bytes that may stand in a name, and in brackets (RFC 3986 §3.2.2).
 const IN_NAME: u8 = 1;
 const IN_LITERAL: u8 = 2;
+/// Of which there may not be two in a row.
+const DOT: u8 = 4;
+const CAPITAL: u8 = 8;
+/// What most bytes are.
+const PLAIN: u8 = IN_NAME | IN_LITERAL;
 
 const CLASSES: [u8; 256] = build_classes();
 
@@ -87,12 +108,12 @@ const fn build_classes() -> [u8; 256] {
     let mut byte = 0;
     while byte < 256 {
         classes[byte] = match byte as u8 {
-            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => IN_NAME | IN_LITERAL,
+            b'A'..=b'Z' => PLAIN | CAPITAL,
+            b'0'..=b'9' | b'a'..=b'z' => PLAIN,
             // Unreserved and sub-delims.
-            b'-' | b'.' | b'_' | b'~' => IN_NAME | IN_LITERAL,
-            b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' => {
-                IN_NAME | IN_LITERAL
-            }
+            b'.' => PLAIN | DOT,
+            b'-' | b'_' | b'~' => PLAIN,
+            b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' => PLAIN,
             b'%' => IN_NAME,
             b':' => IN_LITERAL,
             _ => 0,
@@ -102,19 +123,25 @@ const fn build_classes() -> [u8; 256] {
     classes
 }
 
-/// How many bytes at the begin have the flag; `None` if a dot follows another there.
-fn count_of(text: &[u8], flag: u8) -> Option<usize> {
-    let mut before = 0;
-    for (at, byte) in text.iter().enumerate() {
-        if CLASSES[usize::from(*byte)] & flag == 0 {
-            return Some(at);
+/// How many bytes at the begin have the flag, and all flags that they have; `None` if a dot follows
+/// another there.
+fn count_of(text: &[u8], flag: u8) -> Option<(usize, u8)> {
+    let (mut seen, mut len) = (0, 0);
+    for byte in text {
+        let class = CLASSES[usize::from(*byte)];
+        // Most bytes are the same everywhere.
+        if class != PLAIN {
+            if class & flag == 0 {
+                break;
+            }
+            if class & DOT != 0 && text.get(len + 1) == Some(&b'.') {
+                return None;
+            }
+            seen |= class;
         }
-        if *byte == b'.' && before == b'.' {
-            return None;
-        }
-        before = *byte;
+        len += 1;
     }
-    Some(text.len())
+    Some((len, seen))
 }
 
 #[cfg(test)]

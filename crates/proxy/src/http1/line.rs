@@ -1,9 +1,14 @@
 //! Lines of a head: where they end, and what a field line holds.
 //!
+//! Most lines are as usual and have come whole: [`read_usual_field`] finds the end of such a line
+//! and its parts with one look at each byte. Whatever else there is takes the longer way, so that
+//! one place alone says what is refused.
+//!
 //! 1. [`LineScanner`] looks for the end of a line in each byte once, however often it is asked.
 //! 2. A [`Span`] points into the bytes it was parsed from; it stays right while they grow.
 //! 3. A field line that parses has a name without controls and space, and a value without NUL,
 //!    CR and LF.
+//! 4. A field that `read_usual_field` reads is what [`parse_field_line`] makes of its line.
 //!
 //! It does not decide which names are good enough; [`NameKind`] tells the caller.
 //!
@@ -13,6 +18,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::seek;
 use crate::header::{Field, Known};
 
 /// Finds the ends of lines in a buffer that grows.
@@ -39,6 +45,17 @@ impl LineScanner {
         Some(line)
     }
 
+    /// Where the current line begins, if nobody has looked for its end.
+    pub(super) fn untouched(&self) -> Option<usize> {
+        (self.scanned == self.start).then_some(self.start)
+    }
+
+    /// Takes the current line, whose end was found elsewhere: `len` bytes, its LF included.
+    pub(super) fn take(&mut self, len: usize) {
+        self.start += len;
+        self.scanned = self.start;
+    }
+
     /// Where the current line begins: the end of what was taken.
     pub(super) fn taken(&self) -> usize {
         self.start
@@ -50,12 +67,6 @@ impl LineScanner {
             true => buf.get(self.start..),
             false => None,
         }
-    }
-
-    /// Takes a line of this length, its LF included, whose end was found otherwise.
-    pub(super) fn take(&mut self, len: usize) {
-        self.start += len;
-        self.scanned = self.start;
     }
 }
 
@@ -225,6 +236,55 @@ fn read_name(text: &[u8]) -> (usize, NameKind) {
         _ => NameKind::Odd,
     };
     (len, kind)
+}
+
+/// A field line that ended as most do.
+pub(super) struct UsualField {
+    pub(super) line: FieldLine,
+    pub(super) known: Known,
+    /// Its length, with the line end.
+    pub(super) len: usize,
+}
+
+/// Bytes among which the end of a known name is looked for: more than any of them has.
+const KNOWN_NAME: usize = 32;
+
+/// Reads the field line that `rest` begins with and that ends within it; `None` when it is not as
+/// usual, or not whole. INVARIANT 4.
+#[inline]
+pub(super) fn read_usual_field(rest: &[u8]) -> Option<UsualField> {
+    let begin = rest.get(..KNOWN_NAME).unwrap_or(rest);
+    let mut name_len = seek::colon(begin);
+    let mut known = Known::of(rest.get(..name_len)?);
+    let mut kind = NameKind::Plain;
+    // A known name is a plain one.
+    if known == Known::Other {
+        (name_len, kind) = read_name(rest);
+        known = Known::of(rest.get(..name_len)?);
+    }
+    if name_len == 0 || rest.get(name_len) != Some(&b':') {
+        return None;
+    }
+    let mut start = name_len + 1;
+    while rest.get(start) == Some(&b' ') {
+        start += 1;
+    }
+    let mut end = start + seek::end_of_value(rest.get(start..)?);
+    let len = match rest.get(end..)? {
+        [b'\r', b'\n', ..] => end + 2,
+        [b'\n', ..] => end + 1,
+        _ => return None,
+    };
+    while end > start && rest.get(end - 1) == Some(&b' ') {
+        end -= 1;
+    }
+    let value = start..end;
+    let line = FieldLine {
+        name_len,
+        kind,
+        value,
+    };
+    Some(UsualField { line, known, len })
 }
 
 /// Reads a field line that is not empty, without its line end.

@@ -31,6 +31,7 @@ mod line;
 pub mod method;
 pub mod request;
 pub mod response;
+mod seek;
 
 pub use method::Method;
 

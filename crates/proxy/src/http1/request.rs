@@ -15,6 +15,9 @@
 //! to the begin of a new one of `line` bytes; all those together are at most `total` bytes.
 //! The buffers are only counted, never made. Pipelined requests each start with a fresh count.
 //!
+//! A line that has come whole and is as most lines are is read with one look at each byte; all
+//! others are first looked for, then taken apart, with the same result.
+//!
 //! 1. No two fields of a name that must be unique pass (Host, Content-Length, …).
 //! 2. A head's length and framing have one reading: see [`RequestHead::framing`].
 //! 3. A present Host field, and the host of an absolute URI, is well-formed.
@@ -26,6 +29,7 @@
 //!
 //! Sources: RFC 9112 §2, §3, §5, §6, §9.3; nginx's request line grammar.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use bytes::{Buf, BytesMut};
@@ -43,6 +47,7 @@ pub use head::{FieldRef, Framing, RequestHead};
 pub use refusal::Refusal;
 
 use head::{Extent, HostPlace, Parts};
+use target::UsualLine;
 
 /// Fields that a request may have once only. Two of them would leave it to each reader which one
 /// counts. (nginx refuses the same.)
@@ -196,6 +201,23 @@ enum Step {
     End,
 }
 
+thread_local! {
+    /// The head that was read last: once nobody else has it, its memory is that of the next one.
+    static LAST: Cell<Option<Rc<RequestHead>>> = const { Cell::new(None) };
+}
+
+/// An empty head.
+fn new_draft() -> Rc<RequestHead> {
+    let mut last = LAST.take().unwrap_or_default();
+    match Rc::get_mut(&mut last) {
+        Some(head) => {
+            head.parts.clear();
+            last
+        }
+        None => Rc::default(),
+    }
+}
+
 /// Reads one request after another from a connection's buffer.
 #[derive(Debug, Default)]
 pub struct RequestParser {
@@ -255,10 +277,10 @@ impl RequestParser {
 
     /// Takes all whole lines, up to the end of the head.
     fn handle_lines(&mut self, buf: &[u8], limits: &Limits) -> Result<Step, Refusal> {
-        let mut draft = self.draft.take().unwrap_or_default();
+        let mut draft = self.draft.take().unwrap_or_else(new_draft);
         // Nobody else has it, so nothing is copied.
         let parts = &mut Rc::make_mut(&mut draft).parts;
-        let mut step = Ok(Step::More);
+        let mut step = self.handle_usual_lines(buf, limits, parts);
         while let Ok(Step::More) = step
             && let Some(range) = self.scanner.next_line(buf)
         {
@@ -269,6 +291,49 @@ impl RequestParser {
             self.check_unfinished(buf, limits)?;
         }
         step
+    }
+
+    /// Takes lines while they are as usual, up to one that is not, or to the end of the head.
+    fn handle_usual_lines(
+        &mut self,
+        buf: &[u8],
+        limits: &Limits,
+        parts: &mut Parts,
+    ) -> Result<Step, Refusal> {
+        let Some(mut start) = self.scanner.untouched() else {
+            return Ok(Step::More);
+        };
+        if self.stage == Stage::Line {
+            let Some(line) = UsualLine::read(buf) else {
+                return Ok(Step::More);
+            };
+            self.take_usual(line.len, limits)?;
+            line.place(parts).ok_or(Refusal::UriTooLong)?;
+            self.stage = Stage::Fields;
+            start = line.len;
+        }
+        loop {
+            let rest = buf.get(start..).unwrap_or_default();
+            if rest.starts_with(b"\r\n") {
+                self.take_usual(2, limits)?;
+                return Ok(Step::End);
+            }
+            let Some(field) = line::read_usual_field(rest) else {
+                return Ok(Step::More);
+            };
+            self.take_usual(field.len, limits)?;
+            handle_field(rest, (start, &field.line, field.known), limits, parts)?;
+            start += field.len;
+        }
+    }
+
+    /// Takes a line of `len` bytes whose end was found.
+    fn take_usual(&mut self, len: usize, limits: &Limits) -> Result<(), Refusal> {
+        self.scanner.take(len);
+        match self.budget.take(len, limits) {
+            true => Ok(()),
+            false => Err(self.too_long()),
+        }
     }
 
     /// Takes one whole line.
@@ -297,7 +362,8 @@ impl RequestParser {
             Stage::Fields => {
                 let parsed =
                     line::parse_field_line(line).map_err(|BadLine| Refusal::InvalidField)?;
-                handle_field(line, (start, &parsed), limits, parts)?;
+                let known = Known::of(line.get(..parsed.name_len).unwrap_or_default());
+                handle_field(line, (start, &parsed, known), limits, parts)?;
                 Ok(Step::More)
             }
         }
@@ -329,6 +395,7 @@ impl RequestParser {
         };
         let mut head = self.restart();
         Rc::make_mut(&mut head).buf = bytes.freeze();
+        LAST.set(Some(Rc::clone(&head)));
         head
     }
 
@@ -357,7 +424,7 @@ impl RequestParser {
 /// Keeps a field, unless its name is to be ignored.
 fn handle_field(
     line: &[u8],
-    (start, parsed): (usize, &FieldLine),
+    (start, parsed, known): (usize, &FieldLine, Known),
     limits: &Limits,
     parts: &mut Parts,
 ) -> Result<(), Refusal> {
@@ -372,15 +439,17 @@ fn handle_field(
     if parts.spans.len() >= limits.fields {
         return Err(Refusal::TooManyFields);
     }
-    let known = Known::of(line.get(..parsed.name_len).unwrap_or_default());
-    if parts.present.contains(known) && UNIQUE.contains(known) {
+    if UNIQUE.contains(known) && parts.present.contains(known) {
         return Err(Refusal::DuplicateField(known));
     }
     if known == Known::Host {
         let host = Host::parse(line.get(parsed.value.clone()).unwrap_or_default());
-        let Host { name, port } = host.ok_or(Refusal::InvalidHost)?;
-        let name_len = u32::try_from(name.len()).map_err(|_| Refusal::HeaderTooLarge)?;
-        parts.host = HostPlace { name_len, port };
+        let host = host.ok_or(Refusal::InvalidHost)?;
+        parts.host = HostPlace {
+            name_len: u32::try_from(host.name.len()).map_err(|_| Refusal::HeaderTooLarge)?,
+            port: host.port,
+            has_capitals: host.has_capitals,
+        };
     }
     let span = Span::new(start, parsed, known).ok_or(Refusal::HeaderTooLarge)?;
     parts.present.insert(known);

@@ -48,6 +48,7 @@ impl Extent {
 pub(super) struct HostPlace {
     pub(super) name_len: u32,
     pub(super) port: Option<u16>,
+    pub(super) has_capitals: bool,
 }
 
 /// The parts of a head, by place.
@@ -66,6 +67,24 @@ pub(super) struct Parts {
     /// What the Host field was found to be.
     pub(super) host: HostPlace,
     pub(super) spans: SmallVec<[Span; 16]>,
+}
+
+impl Parts {
+    /// Forgets what it says. The room for fields is kept where it is.
+    pub(super) fn clear(&mut self) {
+        self.method = Method::Other;
+        self.version = Version::Http11;
+        self.line = Extent::default();
+        self.method_bytes = Extent::default();
+        self.target = Extent::default();
+        self.scheme = Extent::default();
+        self.authority = Extent::default();
+        self.uri = Extent::default();
+        self.protocol = Extent::default();
+        self.present = KnownSet::default();
+        self.host = HostPlace::default();
+        self.spans.clear();
+    }
 }
 
 impl Default for Parts {
@@ -173,9 +192,17 @@ impl RequestHead {
 
     /// The host of the Host field, which was read with the field.
     fn host_of_field(&self) -> Option<Host<'_>> {
-        let HostPlace { name_len, port } = self.parts.host;
+        let HostPlace {
+            name_len,
+            port,
+            has_capitals,
+        } = self.parts.host;
         let name = self.get(Known::Host)?.get(..name_len as usize)?;
-        Some(Host { name, port })
+        Some(Host {
+            name,
+            port,
+            has_capitals,
+        })
     }
 
     /// The version.

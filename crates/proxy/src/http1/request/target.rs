@@ -22,11 +22,64 @@
 use std::ops::Range;
 
 use super::{Extent, Host, Parts, Refusal};
-use crate::http1::{Method, Version};
+use crate::http1::{Method, Version, seek};
 
 /// Whether a byte may stand in a method.
 pub(super) fn is_method_byte(byte: u8) -> bool {
     byte.is_ascii_uppercase() || byte == b'_' || byte == b'-'
+}
+
+/// A request line as most are: a path, HTTP/1.1, single spaces, CR LF.
+pub(super) struct UsualLine {
+    method: Method,
+    method_len: u32,
+    target_end: u32,
+    /// Its length, with the line end.
+    pub(super) len: usize,
+}
+
+impl UsualLine {
+    /// Reads the request line that `rest` begins with; `None` when it is not as usual, or not
+    /// whole. What it says is what [`parse_request_line`] would say.
+    #[inline]
+    pub(super) fn read(rest: &[u8]) -> Option<Self> {
+        const END: &[u8] = b" HTTP/1.1\r\n";
+        let method_len = rest.iter().position(|byte| !is_method_byte(*byte))?;
+        let [b' ', target @ ..] = rest.get(method_len..)? else {
+            return None;
+        };
+        if target.first() != Some(&b'/') {
+            return None;
+        }
+        let target_len = seek::end_of_target(target);
+        let method = Method::of(rest.get(..method_len)?);
+        if !target.get(target_len..)?.starts_with(END) || method == Method::Connect {
+            return None;
+        }
+        let target_end = method_len + 1 + target_len;
+        Some(UsualLine {
+            method,
+            method_len: u32::try_from(method_len).ok().filter(|len| *len > 0)?,
+            target_end: u32::try_from(target_end).ok()?,
+            len: target_end + END.len(),
+        })
+    }
+
+    /// Notes its parts.
+    #[inline]
+    pub(super) fn place(&self, parts: &mut Parts) -> Option<()> {
+        let extent = |start, end| Extent { start, end };
+        // Of the end of the line.
+        let line_end = u32::try_from(self.len).ok()? - 2;
+        parts.method = self.method;
+        parts.version = Version::Http11;
+        parts.line = extent(0, line_end);
+        parts.method_bytes = extent(0, self.method_len);
+        parts.target = extent(self.method_len + 1, self.target_end);
+        parts.uri = parts.target;
+        parts.protocol = extent(self.target_end + 1, line_end);
+        Some(())
+    }
 }
 
 /// Reads a request line, without its line end, that begins with the head.
@@ -62,12 +115,10 @@ pub(super) fn parse_request_line(line: &[u8], parts: &mut Parts) -> Result<(), R
 /// Where the target ends: at a space or at the end of the line.
 fn end_of_target(line: &[u8], start: usize) -> Result<usize, Refusal> {
     let target = line.get(start..).unwrap_or_default();
-    match target
-        .iter()
-        .position(|byte| *byte <= b' ' || *byte == 0x7f)
-    {
+    let at = seek::end_of_target(target);
+    match target.get(at) {
         None => Ok(line.len()),
-        Some(at) if target.get(at) == Some(&b' ') => Ok(start + at),
+        Some(b' ') => Ok(start + at),
         Some(_) => Err(Refusal::InvalidRequest),
     }
 }

@@ -82,6 +82,54 @@ fn refusal(input: &[u8], limits: &Limits) -> Option<Refusal> {
 }
 
 #[test]
+fn a_line_is_read_alike_whole_and_in_pieces() {
+    // What comes whole is read in one go, what comes in pieces is not.
+    for line in [
+        "GET /a HTTP/1.1\r\n",
+        "GET /a HTTP/1.1\n",
+        "GET  /a HTTP/1.1\r\n",
+        "GET /a HTTP/1.1 \r\n",
+        "GET /a HTTP/1.0\r\n",
+        "GET /a\r\n",
+        "GET a HTTP/1.1\r\n",
+        "GET /a\tb HTTP/1.1\r\n",
+        "CONNECT /a HTTP/1.1\r\n",
+        "CONNECT a:1 HTTP/1.1\r\n",
+        " /a HTTP/1.1\r\n",
+        "GET /\x7f HTTP/1.1\r\n",
+        "GET /a HTTP/1.1\r\nHost: a\r\n",
+        "GET /a HTTP/1.1\nHost: a\n",
+        "GET /a HTTP/1.1\r\nhOST:a\r\n",
+        "GET /a HTTP/1.1\r\nX-B:  \t b \r\n",
+        "GET /a HTTP/1.1\r\nX-B:\r\n",
+        "GET /a HTTP/1.1\r\nX-B: \r\n",
+        "GET /a HTTP/1.1\r\nX-B\r\n",
+        "GET /a HTTP/1.1\r\nHost : a\r\n",
+        "GET /a HTTP/1.1\r\n: a\r\n",
+        "GET /a HTTP/1.1\r\nAge: a\rb\r\n",
+        "GET /a HTTP/1.1\r\nAge: a\0b\r\n",
+        "GET /a HTTP/1.1\r\nAge: a\r\r\n",
+        "GET /a HTTP/1.1\r\nA_b: c\r\nA.b: c\r\n",
+        "GET /a HTTP/1.1\r\n Age: c\r\n",
+        "GET /a HTTP/1.1\r\nHost: a..b\r\n",
+        "GET /a HTTP/1.1\r\nHost: a\r\nHost: a\r\n",
+    ] {
+        let input = format!("{line}\r\n");
+        let pieces: Vec<&[u8]> = input.as_bytes().chunks(1).collect();
+        for first in [1024, 20, 8] {
+            let limits = Limits {
+                first,
+                line: 24,
+                total: 48,
+                ..Limits::default()
+            };
+            let whole = read(input.as_bytes(), &limits);
+            assert_eq!(whole, read_pieces(&pieces, &limits), "{line:?} {first}");
+        }
+    }
+}
+
+#[test]
 fn a_request_is_taken_apart() {
     let input = "GET /a/b?c=d HTTP/1.1\r\nHost: example.org:81\r\nX-A:  1 2 \r\nx-a:\r\n\r\nbody";
     let mut buf = BytesMut::from(input);

@@ -1,0 +1,130 @@
+//! Where a run of bytes ends, eight bytes at a time.
+//!
+//! The runs of a head are short: a search that is made for long ones (and begins with a call and a
+//! choice among instruction sets) costs more than it saves.
+//!
+//! ```text
+//! word         47 45 54 20 …        one byte of the text in each byte
+//! word - 21…   26 24 33 ff …        a byte below 21 borrows, so that its high bit is set
+//! & !word & 80…                     but not the high bits that were there before
+//! ```
+//!
+//! 1. The lowest mark of a word is right; those above it may be wrong, since a borrow goes up.
+//! 2. No byte behind the end that is found is looked at again by the same call.
+
+const ONES: u64 = u64::from_le_bytes([1; 8]);
+/// Bytes of long values that are looked at together.
+const BLOCK: usize = 16;
+const HIGH_BITS: u64 = u64::from_le_bytes([0x80; 8]);
+
+/// Marks the bytes of a word that are below `limit`, which is at most 0x80. INVARIANT 1.
+const fn marks_below(word: u64, limit: u8) -> u64 {
+    word.wrapping_sub(ONES * limit as u64) & !word & HIGH_BITS
+}
+
+/// Marks the bytes of a word that are `byte`, which is below 0x80. INVARIANT 1.
+const fn marks_equal(word: u64, byte: u8) -> u64 {
+    marks_below(word ^ (ONES * byte as u64), 1)
+}
+
+/// Where the first marked byte is, else the length; `marks` marks, `is_wanted` says it of one byte.
+#[inline]
+fn find(text: &[u8], marks: impl Fn(u64) -> u64, is_wanted: impl Fn(u8) -> bool) -> usize {
+    let (words, rest) = text.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let found = marks(u64::from_le_bytes(*word));
+        if found != 0 {
+            return index * 8 + found.trailing_zeros() as usize / 8;
+        }
+    }
+    let before = words.len() * 8;
+    match rest.iter().position(|byte| is_wanted(*byte)) {
+        Some(at) => before + at,
+        None => text.len(),
+    }
+}
+
+/// Where the first NUL, CR or LF is, else the length: the end of a value.
+#[inline]
+pub(super) fn end_of_value(text: &[u8]) -> usize {
+    let mut at = 0;
+    // Which compilers make a few instructions of, whatever the machine.
+    let (blocks, _) = text.as_chunks::<BLOCK>();
+    for block in blocks {
+        let has_low = block.iter().fold(false, |has, byte| has | (*byte <= b'\r'));
+        if has_low {
+            break;
+        }
+        at += BLOCK;
+    }
+    loop {
+        let rest = text.get(at..).unwrap_or_default();
+        // Below the byte after CR there are few others, and none but the tab is usual in a value.
+        at += find(
+            rest,
+            |word| marks_below(word, b'\r' + 1),
+            |byte| byte <= b'\r',
+        );
+        match text.get(at) {
+            None | Some(b'\0' | b'\r' | b'\n') => return at,
+            Some(_) => at += 1,
+        }
+    }
+}
+
+/// Where the first colon is, else the length.
+#[inline]
+pub(super) fn colon(text: &[u8]) -> usize {
+    find(text, |word| marks_equal(word, b':'), |byte| byte == b':')
+}
+
+/// Where the first space, control or DEL is, else the length: the end of a request's target.
+#[inline]
+pub(super) fn end_of_target(text: &[u8]) -> usize {
+    find(
+        text,
+        |word| marks_below(word, b' ' + 1) | marks_equal(word, 0x7f),
+        |byte| byte <= b' ' || byte == 0x7f,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn each_byte_at_each_place_ends_what_it_should() {
+        for byte in 0..=255u8 {
+            for place in 0..20 {
+                let mut text = [b'a'; 20];
+                text[place] = byte;
+                let is_end = matches!(byte, b'\0' | b'\r' | b'\n');
+                let expected = if is_end { place } else { 20 };
+                assert_eq!(end_of_value(&text), expected, "{byte} at {place}");
+                let is_end = byte <= b' ' || byte == 0x7f;
+                let expected = if is_end { place } else { 20 };
+                assert_eq!(end_of_target(&text), expected, "{byte} at {place}");
+                let expected = if byte == b':' { place } else { 20 };
+                assert_eq!(colon(&text), expected, "{byte} at {place}");
+            }
+        }
+        assert_eq!((end_of_value(b""), end_of_target(b"")), (0, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn ends_are_those_that_a_look_at_each_byte_finds(
+            text in prop::collection::vec(
+                prop_oneof![Just(0x7f), Just(0x80), Just(b' '), Just(b'\t'), 0u8..16, any::<u8>(), Just(b'a')],
+                0..40,
+            )
+        ) {
+            let plain = text.iter().position(|byte| matches!(byte, b'\0' | b'\r' | b'\n'));
+            prop_assert_eq!(end_of_value(&text), plain.unwrap_or(text.len()));
+            let plain = text.iter().position(|byte| *byte <= b' ' || *byte == 0x7f);
+            prop_assert_eq!(end_of_target(&text), plain.unwrap_or(text.len()));
+        }
+    }
+}
