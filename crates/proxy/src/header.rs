@@ -20,7 +20,7 @@ use bytes::Bytes;
 
 mod fields;
 
-pub use fields::{Fields, SharedFields};
+pub use fields::{Fields, Iter, SharedFields};
 
 /// Declares [`Known`] and its tables from one list.
 macro_rules! known {
@@ -259,6 +259,12 @@ impl KnownSet {
     pub fn insert(&mut self, known: Known) {
         let (half, bit) = Self::place(known);
         self.0[half] |= bit;
+    }
+
+    /// Takes a name out.
+    pub fn remove(&mut self, known: Known) {
+        let (half, bit) = Self::place(known);
+        self.0[half] &= !bit;
     }
 
     /// Whether the name is in the set.

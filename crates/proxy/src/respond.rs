@@ -351,8 +351,7 @@ thread_local! {
 
 /// Makes room for a head, and a short body.
 fn reserve_head(block: &mut BytesMut, response: &Response) {
-    let (shared, _) = response.fields.parts();
-    let mut needed = HEAD_RESERVE + shared.map_or(0, |shared| shared.lines().len());
+    let mut needed = HEAD_RESERVE + response.fields.shared_len();
     if let Body::One(Piece::Memory(bytes)) = &response.body {
         needed += bytes.len().min(JOINED);
     }

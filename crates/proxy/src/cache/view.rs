@@ -7,13 +7,14 @@
 //! 1. A view is of one location, which is compared by identity: what a new configuration makes of
 //!    the same block is another one.
 //! 2. A head with a field that depends on the request has no view.
+//! 3. What a filter will say of ranges stands in the view, and is hidden until it does.
 
 use std::sync::{Arc, Weak};
 
-use bytes::BytesMut;
 use millpond_cache::shared_head::{SharedHead, View};
 
 use crate::cache::provenance::{Provenance, Whence};
+use crate::filter::range;
 use crate::handler::ContentHandler;
 use crate::header::{Fields, Known, KnownSet, SharedFields};
 use crate::http1::encode;
@@ -41,6 +42,7 @@ struct Shown {
     location: Weak<Location>,
     status: u16,
     fields: Arc<SharedFields>,
+    hidden: KnownSet,
     last_modified: Option<i64>,
     ranges: RangeRule,
     is_partial: bool,
@@ -71,16 +73,16 @@ pub(super) fn keep(req: &Request, target: &PassTarget, head: &SharedHead, respon
     if !is_kept || head.fields().any(|(name, _)| is_worked_on(name)) {
         return;
     }
-    let mut lines = BytesMut::new();
-    encode::write_fields(&mut lines, &response.fields);
-    let fields = Arc::new(SharedFields::new(response.fields.clone(), &lines));
+    let (fields, hidden) = fields_of(response);
+    let fields = SharedFields::new(fields, encode::write_any);
     if size_of::<Shown>() + fields.memory() > head.view_bytes() {
         return;
     }
     head.keep_view(View::new(Shown {
         location: Arc::downgrade(&req.location),
         status: response.status,
-        fields,
+        fields: Arc::new(fields),
+        hidden,
         last_modified: response.last_modified,
         ranges: response.ranges,
         is_partial: response.is_partial,
@@ -89,6 +91,17 @@ pub(super) fn keep(req: &Request, target: &PassTarget, head: &SharedHead, respon
         hides_server: response.hides_server,
         conditions_by_rfc: response.conditions_by_rfc,
     }));
+}
+
+/// The fields of an answer and, INVARIANT 3, one more, with what is to be hidden of them.
+fn fields_of(response: &Response) -> (Fields, KnownSet) {
+    let mut fields = response.fields.clone();
+    let mut hidden = KnownSet::default();
+    if response.ranges != RangeRule::Refused && !fields.contains(Known::AcceptRanges) {
+        fields.push_known(Known::AcceptRanges, range::UNIT);
+        hidden.insert(Known::AcceptRanges);
+    }
+    (fields, hidden)
 }
 
 /// Whether a view may take the place of the one that there is. Where several locations show the
@@ -114,7 +127,7 @@ impl Shown {
     fn begin(&self) -> Response {
         Response {
             status: self.status,
-            fields: Fields::beginning_with(Arc::clone(&self.fields)),
+            fields: Fields::beginning_with(Arc::clone(&self.fields), self.hidden),
             last_modified: self.last_modified,
             ranges: self.ranges,
             source: Source::Upstream,

@@ -41,39 +41,43 @@ use crate::header::{Fields, Known};
 use crate::http1::Version;
 use crate::request::Request;
 use crate::response::{RangeRule, Response, Source};
+use crate::scope::location::LocationSettings;
 
-/// A filter; dispatched by one `match` in [`run`].
+/// A filter of texts; dispatched by one `match` in [`change_text`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Filter {
-    NotModified,
-    Headers,
     Gunzip,
     Addition,
     Sub,
     Charset,
     Ssi,
     Gzip,
-    Range,
 }
 
-/// The filters in the order in which an answer meets them.
-const FILTERS: [Filter; 9] = [
-    Filter::NotModified,
-    Filter::Headers,
+/// The filters of texts in the order in which an answer meets them.
+const TEXT_FILTERS: [Filter; 6] = [
     Filter::Gunzip,
     Filter::Addition,
     Filter::Sub,
     Filter::Charset,
     Filter::Ssi,
     Filter::Gzip,
-    Filter::Range,
 ];
+
+/// Whether one of the filters of texts may act here: without one none of them is asked.
+pub fn changes_text(settings: &LocationSettings) -> bool {
+    settings.gunzip.enabled
+        || settings.addition.before.is_some()
+        || settings.addition.after.is_some()
+        || !settings.sub.pairs.is_empty()
+        || settings.charset.charset != charset::Charset::Off
+        || settings.ssi.enabled
+        || settings.gzip.enabled
+}
 
 /// What the filters decided about the body.
 #[derive(Default)]
 pub struct BodyChanges {
-    /// The ranges to cut.
-    pub cut: Option<range::Cut>,
     /// True when it is to be decompressed.
     pub is_unzipped: bool,
     /// How to replace strings.
@@ -103,21 +107,41 @@ pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
     if response.status == 204 && response.source == Source::Own {
         response.fields.remove(Known::ContentType);
     }
+    not_modified::run(req, response)?;
+    headers::run(req, response);
+    // An upstream may order a character set where none is configured.
+    let may_change = req.location.changes_text || response.charset.is_some();
+    let changes = may_change.then(|| change_text(req, response));
+    let cut = range::run(req, response)?;
+    finish_head(req, response);
+    if let Some(cut) = cut {
+        let body = std::mem::take(&mut response.body);
+        response.body = cut.apply(body);
+    }
+    if let Some(changes) = changes {
+        change_body(req, response, changes);
+    }
+    Ok(())
+}
+
+/// Runs the filters of texts.
+fn change_text(req: &mut Request, response: &mut Response) -> BodyChanges {
     let mut changes = BodyChanges::default();
-    for filter in FILTERS {
+    for filter in TEXT_FILTERS {
         match filter {
-            Filter::NotModified => not_modified::run(req, response)?,
-            Filter::Headers => headers::run(req, response),
             Filter::Gunzip => changes.is_unzipped = gunzip::run(req, response),
             Filter::Addition => changes.is_added_to = addition::run(req, response),
             Filter::Sub => changes.sub = sub::run(req, response),
             Filter::Charset => changes.recode = charset::run(req, response),
             Filter::Ssi => changes.ssi = ssi::run(req, response),
             Filter::Gzip => changes.gzip = gzip::run(req, response),
-            Filter::Range => changes.cut = range::run(req, response)?,
         }
     }
-    finish_head(req, response);
+    changes
+}
+
+/// Does what the filters of texts decided.
+fn change_body(req: &mut Request, response: &mut Response, changes: BodyChanges) {
     response.waits_for_body |= changes.ssi.is_some();
     if changes.reads_body() {
         response.provenance.is_changed();
@@ -128,7 +152,6 @@ pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
     }
     let body = std::mem::take(&mut response.body);
     response.body = changes.apply(req, body);
-    Ok(())
 }
 
 /// Runs the filters of a subrequest's answer.
@@ -180,10 +203,6 @@ fn describes_body(known: Known) -> bool {
 
 impl BodyChanges {
     fn apply(mut self, req: &mut Request, body: Body) -> Body {
-        let body = match self.cut.take() {
-            Some(cut) => cut.apply(body),
-            None => body,
-        };
         let body = match self.reads_body() {
             true => loaded(body, req.location.settings.send.timeout),
             false => body,

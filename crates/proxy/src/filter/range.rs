@@ -45,6 +45,9 @@ const ASSEMBLED_RANGES_MAX: usize = 16;
 /// What a part of such an answer is taken to need besides its bytes, as nginx reckons.
 const ASSEMBLED_PART_HEAD: u64 = 256;
 
+/// The only unit of ranges, and the value of Accept-Ranges.
+pub const UNIT: &[u8] = b"bytes";
+
 /// The number of the next boundary. nginx: a counter too; it only has to be absent from the body by
 /// chance.
 static BOUNDARY: AtomicU64 = AtomicU64::new(1);
@@ -173,9 +176,10 @@ fn is_current(req: &Request, response: &Response) -> bool {
 }
 
 fn accept_ranges(response: &mut Response) {
-    response
-        .fields
-        .set(Known::AcceptRanges, Bytes::from_static(b"bytes"));
+    let fields = &mut response.fields;
+    if fields.contains(Known::AcceptRanges) || !fields.show_again(Known::AcceptRanges, UNIT) {
+        fields.set(Known::AcceptRanges, UNIT);
+    }
 }
 
 fn become_partial(response: &mut Response, ranges: &Ranges, length: u64) -> Cut {

@@ -4,13 +4,18 @@
 //! that they are written as, until a list changes one of them; what a list adds is its own.
 //!
 //! 1. The shared fields stand before a list's own ones.
-//! 2. A list whose shared fields are changed has copied them first.
+//! 2. A list whose shared fields are changed has copied them first. To remove those of a known name
+//!    is no change: they are only hidden.
+//! 3. Only known names are hidden.
+//!
+//! The memory of a list that ended is that of the next one.
 
-use std::iter::Chain;
+use std::cell::Cell;
+use std::ops::Deref;
 use std::slice;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use super::{Field, Known, KnownSet, is_underscored};
 
@@ -20,21 +25,28 @@ pub struct SharedFields {
     list: Box<[Field]>,
     present: KnownSet,
     lines: Box<[u8]>,
+    /// Where the line of each field ends.
+    ends: Box<[usize]>,
 }
 
 impl SharedFields {
-    /// These fields; `lines` is what they are written as, line ends included.
+    /// These fields; `write` writes the line of one, with its end.
     #[must_use]
-    pub fn new(fields: Fields, lines: &[u8]) -> Self {
+    pub fn new(fields: Fields, mut write: impl FnMut(&mut BytesMut, &Field)) -> Self {
         let list: Box<[Field]> = fields.into_iter().collect();
         let mut present = KnownSet::default();
-        for field in &list {
+        let mut lines = BytesMut::new();
+        let write_line = |field: &Field| {
             present.insert(field.known);
-        }
+            write(&mut lines, field);
+            lines.len()
+        };
+        let ends = list.iter().map(write_line).collect();
         SharedFields {
             list,
             present,
-            lines: lines.into(),
+            lines: lines[..].into(),
+            ends,
         }
     }
 
@@ -47,13 +59,62 @@ impl SharedFields {
     /// Bytes of memory that they take, without values and names.
     #[must_use]
     pub fn memory(&self) -> usize {
-        size_of::<Self>() + size_of_val(&*self.list) + self.lines.len()
+        size_of::<Self>() + size_of_val(&*self.list) + size_of_val(&*self.ends) + self.lines.len()
     }
 
-    fn of_name(&self, known: Known) -> &[Field] {
-        match self.present.contains(known) {
-            true => &self.list,
-            false => &[],
+    /// Each field and its line.
+    fn with_lines(&self) -> impl Iterator<Item = (&Field, &[u8])> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        let places = starts.zip(self.ends.iter());
+        let lines = places.map(|(start, end)| self.lines.get(start..*end).unwrap_or_default());
+        self.list.iter().zip(lines)
+    }
+}
+
+/// Most fields of a list whose memory is used again (arbitrary: more than most answers add).
+const SPARE_FIELDS: usize = 16;
+
+thread_local! {
+    /// The memory of the list that ended last.
+    static SPARE: Cell<Option<Box<List>>> = const { Cell::new(None) };
+}
+
+#[derive(Clone, Debug, Default)]
+struct List(Vec<Field>);
+
+/// The fields of one list: no memory while there are none, and then that of a list that ended.
+#[derive(Clone, Debug, Default)]
+struct Own(
+    // Boxed, since most lists stay empty and every request has several.
+    Option<Box<List>>,
+);
+
+impl Own {
+    fn list(&mut self) -> &mut Vec<Field> {
+        let list = self
+            .0
+            .get_or_insert_with(|| SPARE.take().unwrap_or_default());
+        &mut list.0
+    }
+}
+
+impl Deref for Own {
+    type Target = [Field];
+
+    fn deref(&self) -> &[Field] {
+        self.0.as_deref().map_or(&[], |list| &list.0)
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        let Some(mut list) = self.0.take() else {
+            return;
+        };
+        list.0.clear();
+        if list.0.capacity() <= SPARE_FIELDS {
+            // A thread that ends keeps nothing.
+            let _ = SPARE.try_with(|spare| spare.set(Some(list)));
         }
     }
 }
@@ -62,11 +123,28 @@ impl SharedFields {
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
     shared: Option<Arc<SharedFields>>,
-    own: Vec<Field>,
+    /// Names of shared fields that were removed.
+    hidden: KnownSet,
+    own: Own,
 }
 
 /// The fields of a list, in order.
-pub(super) type Iter<'a> = Chain<slice::Iter<'a, Field>, slice::Iter<'a, Field>>;
+#[derive(Clone, Debug)]
+pub struct Iter<'a> {
+    shared: slice::Iter<'a, Field>,
+    hidden: KnownSet,
+    own: slice::Iter<'a, Field>,
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = &'a Field;
+
+    fn next(&mut self) -> Option<&'a Field> {
+        let hidden = self.hidden;
+        let shared = self.shared.find(|field| !hidden.contains(field.known));
+        shared.or_else(|| self.own.next())
+    }
+}
 
 impl Fields {
     /// An empty list.
@@ -74,61 +152,98 @@ impl Fields {
     pub const fn new() -> Self {
         Self {
             shared: None,
-            own: Vec::new(),
+            hidden: KnownSet::of(&[]),
+            own: Own(None),
         }
     }
 
     /// An empty list with room for `count` fields.
     #[must_use]
     pub fn with_capacity(count: usize) -> Self {
-        Self {
-            shared: None,
-            own: Vec::with_capacity(count),
-        }
+        let mut fields = Self::new();
+        fields.own.list().reserve(count);
+        fields
     }
 
-    /// A list that begins with these.
+    /// A list that begins with these, but for some of known names.
     #[must_use]
-    pub fn beginning_with(shared: Arc<SharedFields>) -> Self {
+    pub fn beginning_with(shared: Arc<SharedFields>, hidden: KnownSet) -> Self {
         Self {
             shared: Some(shared),
-            own: Vec::new(),
+            hidden,
+            own: Own::default(),
         }
     }
 
-    /// The fields that it begins with and has not changed, and those that follow.
+    /// Shows a hidden field again if it has this value; says whether it does.
+    pub fn show_again(&mut self, known: Known, value: &[u8]) -> bool {
+        let shared = self
+            .shared
+            .as_deref()
+            .map_or(&[][..], |shared| &shared.list);
+        let is_other = |field: &Field| field.known == known && field.value != value;
+        let is_hidden = self.hidden.contains(known) && !shared.iter().any(is_other);
+        if is_hidden {
+            self.hidden.remove(known);
+        }
+        is_hidden
+    }
+
+    /// Gives out the lines of the fields that it shares, several at once where it can, and then the
+    /// fields that are its own.
+    pub fn parts(&self, mut take_lines: impl FnMut(&[u8])) -> &[Field] {
+        if let Some(shared) = &self.shared {
+            if self.hidden == KnownSet::default() {
+                take_lines(&shared.lines);
+                return &self.own;
+            }
+            for (field, line) in shared.with_lines() {
+                if !self.hidden.contains(field.known) {
+                    take_lines(line);
+                }
+            }
+        }
+        &self.own
+    }
+
+    /// Bytes of the lines that it shares, at most.
     #[must_use]
-    pub fn parts(&self) -> (Option<&SharedFields>, &[Field]) {
-        (self.shared.as_deref(), &self.own)
+    pub fn shared_len(&self) -> usize {
+        let shared = self.shared.as_deref();
+        shared.map_or(0, |shared| shared.lines.len())
     }
 
     /// Adds a field at the end.
     pub fn push(&mut self, field: Field) {
-        self.own.push(field);
+        self.own.list().push(field);
     }
 
     /// Adds a field with a known name at the end.
     pub fn push_known(&mut self, known: Known, value: impl Into<Bytes>) {
-        self.own.push(Field::known(known, value.into()));
+        self.push(Field::known(known, value.into()));
     }
 
     /// Makes one field of this name with this value: the first of that name takes the value, the
     /// others go; if there is none, it is added at the end.
     pub fn set(&mut self, known: Known, value: impl Into<Bytes>) {
         let mut value = Some(value.into());
-        self.unshare(known);
-        self.own.retain_mut(|field| {
-            if field.known != known {
-                return true;
-            }
-            match value.take() {
-                Some(value) => {
-                    field.value = value;
-                    true
+        if self.shows(known) {
+            self.all_own();
+        }
+        if self.own.iter().any(|field| field.known == known) {
+            self.own.list().retain_mut(|field| {
+                if field.known != known {
+                    return true;
                 }
-                None => false,
-            }
-        });
+                match value.take() {
+                    Some(value) => {
+                        field.value = value;
+                        true
+                    }
+                    None => false,
+                }
+            });
+        }
         if let Some(value) = value {
             self.push_known(known, value);
         }
@@ -136,8 +251,17 @@ impl Fields {
 
     /// Removes all fields of this name; says how many there were.
     pub fn remove(&mut self, known: Known) -> usize {
-        self.unshare(known);
-        self.drop_where(|field| field.known == known)
+        // INVARIANT 3: `Other` is many names.
+        if known == Known::Other {
+            self.all_own();
+        }
+        let mut count = 0;
+        if self.shows(known) {
+            count = self.iter().filter(|field| field.known == known).count();
+            count -= self.own.iter().filter(|field| field.known == known).count();
+            self.hidden.insert(known);
+        }
+        count + self.drop_where(|field| field.known == known)
     }
 
     /// Removes all fields of this name, in any case; says how many there were.
@@ -158,8 +282,7 @@ impl Fields {
 
     /// Removes everything.
     pub fn clear(&mut self) {
-        self.shared = None;
-        self.own.clear();
+        *self = Self::new();
     }
 
     /// The first value of this name.
@@ -170,11 +293,13 @@ impl Fields {
 
     /// All values of this name, in order.
     pub fn get_all(&self, known: Known) -> impl Iterator<Item = &Bytes> {
-        let shared = self.shared.as_deref();
-        let shared = shared.map_or(&[][..], |shared| shared.of_name(known));
+        let shared: &[Field] = match &self.shared {
+            Some(shared) if self.shows(known) => &shared.list,
+            _ => &[],
+        };
         shared
             .iter()
-            .chain(&self.own)
+            .chain(&*self.own)
             .filter(move |field| field.known == known)
             .map(|field| &field.value)
     }
@@ -215,8 +340,11 @@ impl Fields {
     /// The fields in order.
     pub fn iter(&self) -> Iter<'_> {
         let shared = self.shared.as_deref();
-        let shared = shared.map_or(&[][..], |shared| &shared.list);
-        shared.iter().chain(&self.own)
+        Iter {
+            shared: shared.map_or(&[][..], |shared| &shared.list).iter(),
+            hidden: self.hidden,
+            own: self.own.iter(),
+        }
     }
 
     /// The fields in order, to be changed; whoever changes a name must keep `known` right.
@@ -227,39 +355,39 @@ impl Fields {
     /// How many fields there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        let shared = self.shared.as_deref();
-        shared.map_or(0, |shared| shared.list.len()) + self.own.len()
+        self.iter().count()
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.iter().next().is_none()
     }
 
     fn drop_where(&mut self, is_dropped: impl Fn(&Field) -> bool) -> usize {
         let before = self.own.len();
-        self.own.retain(|field| !is_dropped(field));
+        if before > 0 {
+            self.own.list().retain(|field| !is_dropped(field));
+        }
         before - self.own.len()
     }
 
-    /// INVARIANT 2, for who changes fields of one name.
-    fn unshare(&mut self, known: Known) {
+    /// Whether there are shared fields of this name that were not removed.
+    fn shows(&self, known: Known) -> bool {
         let shared = self.shared.as_deref();
-        if shared.is_some_and(|shared| shared.present.contains(known)) {
-            self.all_own();
-        }
+        shared.is_some_and(|shared| shared.present.contains(known)) && !self.hidden.contains(known)
     }
 
     /// INVARIANT 2, for who may change any.
     fn all_own(&mut self) -> &mut Vec<Field> {
-        if let Some(shared) = self.shared.take() {
-            let mut all = Vec::with_capacity(shared.list.len() + self.own.len() + 1);
-            all.extend_from_slice(&shared.list);
-            all.append(&mut self.own);
-            self.own = all;
+        if self.shared.is_some() {
+            // With room for one more.
+            let mut all = Vec::with_capacity(self.len() + 1);
+            all.extend(self.iter().cloned());
+            *self = Self::new();
+            self.own = Own(Some(Box::new(List(all))));
         }
-        &mut self.own
+        self.own.list()
     }
 }
 
@@ -273,16 +401,15 @@ impl Eq for Fields {}
 
 impl Extend<Field> for Fields {
     fn extend<I: IntoIterator<Item = Field>>(&mut self, fields: I) {
-        self.own.extend(fields);
+        self.own.list().extend(fields);
     }
 }
 
 impl FromIterator<Field> for Fields {
     fn from_iter<I: IntoIterator<Item = Field>>(fields: I) -> Self {
-        Self {
-            shared: None,
-            own: fields.into_iter().collect(),
-        }
+        let mut list = Self::new();
+        list.extend(fields);
+        list
     }
 }
 
@@ -291,8 +418,7 @@ impl IntoIterator for Fields {
     type IntoIter = std::vec::IntoIter<Field>;
 
     fn into_iter(mut self) -> Self::IntoIter {
-        self.all_own();
-        self.own.into_iter()
+        std::mem::take(self.all_own()).into_iter()
     }
 }
 
@@ -313,22 +439,52 @@ mod tests {
         Field::new(Bytes::from_static(name.as_bytes()), value.into())
     }
 
+    fn write(out: &mut BytesMut, field: &Field) {
+        for part in [&field.name, ": ".as_bytes(), &field.value, b"\r\n"] {
+            out.extend_from_slice(part);
+        }
+    }
+
+    fn written(list: &Fields) -> BytesMut {
+        let mut out = BytesMut::new();
+        let own = list.parts(|lines| out.extend_from_slice(lines));
+        own.iter().for_each(|field| write(&mut out, field));
+        out
+    }
+
     /// A list that shares two fields and has one of its own, and the same without sharing.
     fn both() -> [Fields; 2] {
         let base: Fields = [field("ETag", "x"), field("X-A", "1")]
             .into_iter()
             .collect();
-        let shared = Arc::new(SharedFields::new(base.clone(), b"ETag: x\r\nX-A: 1\r\n"));
-        [Fields::beginning_with(shared), base].map(|mut list| {
+        let shared = Arc::new(SharedFields::new(base.clone(), write));
+        let none = KnownSet::default();
+        [Fields::beginning_with(shared, none), base].map(|mut list| {
             list.push(field("Via", "v"));
             list
         })
     }
 
     #[test]
+    fn what_is_hidden_is_shown_again_as_it_was() {
+        let base: Fields = [field("ETag", "x"), field("Age", "1")]
+            .into_iter()
+            .collect();
+        let shared = Arc::new(SharedFields::new(base.clone(), write));
+        let mut list = Fields::beginning_with(shared, KnownSet::of(&[Known::Age]));
+        assert_eq!((list.get(Known::Age), list.len()), (None, 1));
+        assert_eq!(written(&list), "ETag: x\r\n");
+        assert!(!list.show_again(Known::Age, b"2"));
+        assert!(!list.show_again(Known::ETag, b"x"), "it is not hidden");
+        assert!(list.show_again(Known::Age, b"1"));
+        assert_eq!(list, base);
+        assert_eq!(written(&list), "ETag: x\r\nAge: 1\r\n");
+    }
+
+    #[test]
     fn a_list_is_the_same_whether_or_not_it_shares() {
         type Change = fn(&mut Fields) -> usize;
-        let changes: [(&str, Change, bool); 9] = [
+        let changes: [(&str, Change, bool); 12] = [
             ("nothing", |_| 0, true),
             (
                 "another",
@@ -356,7 +512,27 @@ mod tests {
                 },
                 false,
             ),
-            ("a shared one gone", |list| list.remove(Known::ETag), false),
+            ("a shared one gone", |list| list.remove(Known::ETag), true),
+            (
+                "a shared one gone twice",
+                |list| list.remove(Known::ETag) + list.remove(Known::ETag),
+                true,
+            ),
+            (
+                "a shared one gone and come again",
+                |list| {
+                    list.remove(Known::ETag);
+                    list.set(Known::ETag, "y");
+                    list.push_known(Known::ETag, "z");
+                    list.remove(Known::ETag)
+                },
+                true,
+            ),
+            (
+                "all of unknown names",
+                |list| list.remove(Known::Other),
+                false,
+            ),
             ("by name", |list| list.remove_name(b"x-a"), false),
             (
                 "by rule",
@@ -374,7 +550,9 @@ mod tests {
             assert_eq!(sharing.len(), plain.len(), "{what}");
             assert_eq!(sharing.get(Known::ETag), plain.get(Known::ETag), "{what}");
             assert_eq!(sharing.find(b"X-a"), plain.find(b"X-a"), "{what}");
-            assert_eq!(sharing.parts().0.is_some(), still_shares, "{what}");
+            assert_eq!(sharing.shared.is_some(), still_shares, "{what}");
+            assert_eq!(written(&sharing), written(&plain), "{what}");
+            assert_eq!(sharing.is_empty(), plain.is_empty(), "{what}");
             let (one, other): (Vec<_>, Vec<_>) =
                 (sharing.into_iter().collect(), plain.into_iter().collect());
             assert_eq!(one, other, "{what}");

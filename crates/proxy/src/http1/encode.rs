@@ -12,8 +12,8 @@
 
 use bytes::{BufMut, BytesMut};
 
-use super::Version;
-use crate::header::{Fields, Known};
+use super::{Version, seek};
+use crate::header::{Field, Fields, Known};
 
 /// Space that is reserved at least for a head, in bytes: most fit without growing.
 const USUAL_HEAD: usize = 512;
@@ -180,16 +180,19 @@ pub fn write_known_number(out: &mut BytesMut, known: Known, value: u64) {
 
 /// Writes all fields in order.
 pub fn write_fields(out: &mut BytesMut, fields: &Fields) {
-    let (shared, own) = fields.parts();
-    if let Some(shared) = shared {
-        out.put_slice(shared.lines());
-    }
+    let own = fields.parts(|lines| out.put_slice(lines));
     for field in own {
-        match field.known {
-            Known::Other => write_field(out, &field.name, &field.value),
-            // A known name is a good one.
-            _ => write_checked(out, &field.name, &field.value),
-        }
+        write_any(out, field);
+    }
+}
+
+/// Writes a field.
+#[inline]
+pub fn write_any(out: &mut BytesMut, field: &Field) {
+    match field.known {
+        Known::Other => write_field(out, &field.name, &field.value),
+        // A known name is a good one.
+        _ => write_checked(out, &field.name, &field.value),
     }
 }
 
@@ -234,7 +237,7 @@ fn write_checked(out: &mut BytesMut, name: &[u8], value: &[u8]) {
 
 /// Writes a value or text. INVARIANT 1.
 fn write_value(out: &mut BytesMut, value: &[u8]) {
-    if memchr::memchr3(b'\0', b'\r', b'\n', value).is_none() {
+    if seek::end_of_value(value) == value.len() {
         out.put_slice(value);
         return;
     }

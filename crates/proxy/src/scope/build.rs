@@ -476,6 +476,7 @@ impl Builder {
             due: Due::of(&settings, &draft.script, draft.try_files.as_ref()),
             caches,
             search: settings.sub.search(),
+            changes_text: crate::filter::changes_text(&settings),
             name: Bytes::from(draft.name.into_bytes()),
             kind,
             settings,

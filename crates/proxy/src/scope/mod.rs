@@ -103,6 +103,8 @@ pub struct Location {
     pub caches: Vec<LocationCache>,
     /// The strings that are replaced in its answers, when they are the same for all requests.
     pub search: Option<Arc<crate::filter::sub::Search>>,
+    /// Whether a filter may change the text of its answers.
+    pub changes_text: bool,
     /// Its rewrite directives.
     pub script: Script,
     /// Locations inside.
