@@ -19,7 +19,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use millpond_store::HeldFile;
 
 use crate::header::Fields;
@@ -175,6 +175,22 @@ impl Piece {
                 region.offset += count;
                 region.len -= count;
                 Piece::File(head)
+            }
+        }
+    }
+
+    /// Leaves `len` bytes from `start` on, or as many of them as there are.
+    pub fn narrow(&mut self, start: u64, len: u64) {
+        let start = start.min(self.len());
+        let len = len.min(self.len() - start);
+        match self {
+            Piece::Memory(bytes) => {
+                bytes.advance(start as usize);
+                bytes.truncate(len as usize);
+            }
+            Piece::File(region) => {
+                region.offset += start;
+                region.len = len;
             }
         }
     }

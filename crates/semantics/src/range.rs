@@ -257,7 +257,8 @@ impl<'a> Specs<'a> {
         if self.ended {
             return None;
         }
-        let end = memchr::memchr(b',', self.rest);
+        // Too short for a search that has to be begun.
+        let end = self.rest.iter().position(|byte| *byte == b',');
         let (spec, rest) = self.rest.split_at_checked(end.unwrap_or(self.rest.len()))?;
         self.ended = end.is_none();
         self.rest = rest.get(1..).unwrap_or_default();
@@ -352,18 +353,23 @@ impl ContentRangeText {
         self
     }
 
-    fn push_number(self, mut number: u64) -> Self {
-        let mut digits = [b'0'; 20];
-        let mut start = digits.len();
-        for (index, digit) in digits.iter_mut().enumerate().rev() {
-            *digit = b'0' + (number % 10) as u8;
-            number /= 10;
-            start = index;
-            if number == 0 {
-                break;
-            }
+    fn push_number(mut self, number: u64) -> Self {
+        let count = number.checked_ilog10().unwrap_or(0) as usize + 1;
+        let end = self.len + count;
+        let mut left = number;
+        // Room for three of the longest numbers is there.
+        for place in self
+            .text
+            .get_mut(self.len..end)
+            .unwrap_or_default()
+            .iter_mut()
+            .rev()
+        {
+            *place = b'0' + (left % 10) as u8;
+            left /= 10;
         }
-        self.push(digits.get(start..).unwrap_or_default())
+        self.len = end;
+        self
     }
 }
 
@@ -397,18 +403,24 @@ pub fn unsatisfied_range(len: u64) -> ContentRangeText {
 /// Digits at the start of `text` as a number, and what follows; `None` without digits or above
 /// [`LAST_OFFSET`].
 fn take_number(text: &[u8]) -> Option<(u64, &[u8])> {
-    let end = text
-        .iter()
-        .position(|byte| !byte.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (digits, rest) = text.split_at_checked(end)?;
-    if digits.is_empty() {
+    let mut number: u64 = 0;
+    let mut len = 0;
+    for byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        // What is above the limit is refused before it could overflow.
+        if number > LAST_OFFSET / 10 {
+            return None;
+        }
+        number = number * 10 + u64::from(digit);
+        len += 1;
+    }
+    if len == 0 || number > LAST_OFFSET {
         return None;
     }
-    let number = digits.iter().try_fold(0u64, |sum, byte| {
-        sum.checked_mul(10)?.checked_add(u64::from(byte - b'0'))
-    })?;
-    (number <= LAST_OFFSET).then_some((number, rest))
+    Some((number, text.get(len..)?))
 }
 
 fn skip_spaces(mut text: &[u8]) -> &[u8] {

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use crate::disk::format::SliceRef;
 use crate::disk::ready::{Doubt, HeldFile, SegmentFile};
 use crate::disk::segment::Place;
-use crate::fill::{Fill, slice_at};
+use crate::fill::Fill;
 use crate::key::Key;
 use crate::volume::Inner;
 
@@ -138,6 +138,17 @@ pub(crate) struct Sliced {
     pub(crate) segments: Box<[u32]>,
     /// One flag for each slice, set once its checksum was compared; `None` if none is in doubt.
     pub(crate) checked: Option<Box<[AtomicBool]>>,
+}
+
+impl Sliced {
+    /// Whether a slice can be used without a look at its checksum.
+    fn is_settled(&self, index: usize) -> bool {
+        let Some(checked) = &self.checked else {
+            return true;
+        };
+        let flag = checked.get(index);
+        flag.is_some_and(|flag| flag.load(Ordering::Acquire))
+    }
 }
 
 /// What a record says, without pins: this is what the memory tier keeps.
@@ -350,16 +361,40 @@ impl Entry {
     fn slice_regions(&self, sliced: &Sliced, range: Range<u64>, doubts: Doubts) -> Vec<Region> {
         let mut regions = Vec::new();
         let mut position = range.start;
+        let slices = &sliced.slices;
+        let mut after = slices.partition_point(|slice| slice.start <= position);
+        // The segment of the last region, if more of it may be added.
+        let mut open = None;
         while position < range.end {
-            let Some(slice) = slice_at(&sliced.slices, position) else {
+            while slices
+                .get(after)
+                .is_some_and(|slice| slice.start <= position)
+            {
+                after += 1;
+            }
+            let Some(index) = after.checked_sub(1) else {
+                break;
+            };
+            let Some(slice) = slices.get(index) else {
                 break;
             };
             let stop = range.end.min(slice.start + u64::from(slice.len));
-            let file = self.pins.file(slice.segment).filter(|_| stop > position);
-            let Some(file) = file else {
+            if stop <= position {
+                break;
+            }
+            let is_settled = sliced.is_settled(index);
+            if is_settled && open == Some(slice.segment) {
+                let start = u64::from(slice.offset) + (position - slice.start);
+                if lengthen(&mut regions, start, stop - position) {
+                    position = stop;
+                    continue;
+                }
+            }
+            let Some(file) = self.pins.file(slice.segment) else {
                 break;
             };
-            let doubt = self.doubt(sliced, slice);
+            open = is_settled.then_some(slice.segment);
+            let doubt = (!is_settled).then(|| self.doubt(index));
             if let Some(doubt) = doubt.as_ref().filter(|_| doubts == Doubts::Settle)
                 && doubt.settle(file).is_err()
             {
@@ -373,18 +408,11 @@ impl Entry {
     }
 
     /// INVARIANT 2: what there is to compare before a slice is used.
-    fn doubt(&self, sliced: &Sliced, slice: &Slice) -> Option<Arc<Doubt>> {
-        let checked = sliced.checked.as_ref()?;
-        let index = sliced
-            .slices
-            .partition_point(|other| other.start < slice.start);
-        let is_settled = checked.get(index).map(|flag| flag.load(Ordering::Acquire));
-        (is_settled != Some(true)).then(|| {
-            Arc::new(Doubt {
-                stored: Arc::clone(&self.stored),
-                index,
-                zone: Weak::clone(&self.zone),
-            })
+    fn doubt(&self, index: usize) -> Arc<Doubt> {
+        Arc::new(Doubt {
+            stored: Arc::clone(&self.stored),
+            index,
+            zone: Weak::clone(&self.zone),
         })
     }
 }
@@ -408,15 +436,10 @@ pub(crate) fn file_region(
 ) {
     let start = u64::from(slice.offset) + (range.start - slice.start);
     let size = range.end - range.start;
-    if let Some(Region::File {
-        file: last,
-        offset,
-        len,
-    }) = regions.last_mut()
+    if let Some(Region::File { file: last, .. }) = regions.last()
         && last.continues(&file)
-        && *offset + *len == start
+        && lengthen(regions, start, size)
     {
-        *len += size;
         return;
     }
     regions.push(Region::File {
@@ -424,4 +447,16 @@ pub(crate) fn file_region(
         offset: start,
         len: size,
     });
+}
+
+/// Adds `size` bytes to the last region if they begin at its end, `start`, in the same file.
+fn lengthen(regions: &mut [Region], start: u64, size: u64) -> bool {
+    let Some(Region::File { offset, len, .. }) = regions.last_mut() else {
+        return false;
+    };
+    let is_next = *offset + *len == start;
+    if is_next {
+        *len += size;
+    }
+    is_next
 }

@@ -228,7 +228,14 @@ fn part_head(boundary: &str, content_type: Option<&Bytes>, range: ByteRange, len
 
 impl Cut {
     /// Cuts a body.
-    pub fn apply(self, body: Body) -> Body {
+    pub fn apply(self, mut body: Body) -> Body {
+        if let (Cut::One(range), Body::One(piece)) = (&self, &mut body) {
+            piece.narrow(range.start, range.len());
+            return match piece.is_empty() {
+                true => Body::Empty,
+                false => body,
+            };
+        }
         let pieces = match body {
             Body::Empty => return Body::Empty,
             Body::One(piece) => VecDeque::from([piece]),
