@@ -135,3 +135,23 @@ fn inner_list_may_be_merged_with_the_outer_one() -> Result<()> {
     assert_eq!(client.get("/off/")?.header("X-Outer"), None);
     Ok(())
 }
+
+/// A refused request for a head alone is answered with a head alone, whatever was wrong with it.
+#[test]
+fn refused_request_for_a_head_gets_no_body() -> Result<()> {
+    everywhere(|client| {
+        let long = "a".repeat(9000);
+        for (request, status) in [
+            (format!("HEAD /{long} HTTP/1.1\r\nHost: a\r\n\r\n"), 414),
+            (format!("HEAD / HTTP/1.1\r\nX: {long}\r\n\r\n"), 400),
+            ("HEAD a HTTP/1.1\r\n\r\n".to_string(), 400),
+        ] {
+            let mut connection = client.connect()?;
+            connection.send_raw(request.as_bytes())?;
+            let response = connection.read_response("HEAD")?;
+            assert_eq!(response.status, status);
+            connection.expect_close()?;
+        }
+        Ok(())
+    })
+}

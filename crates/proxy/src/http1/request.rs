@@ -407,6 +407,8 @@ impl RequestParser {
         read.buf = buf.split().freeze();
         if stage == Stage::Line {
             let end = memchr::memchr2(b'\r', b'\n', &read.buf).unwrap_or(read.buf.len());
+            // An answer to HEAD has no body, also when the line was too long to be read.
+            read.parts.method = target::method_of(&read.buf);
             read.parts.line = Extent {
                 start: 0,
                 end: u32::try_from(end).unwrap_or(u32::MAX),

@@ -29,6 +29,15 @@ pub(super) fn is_method_byte(byte: u8) -> bool {
     byte.is_ascii_uppercase() || byte == b'_' || byte == b'-'
 }
 
+/// The method that a request line begins with.
+pub(super) fn method_of(line: &[u8]) -> Method {
+    let len = count_while(line, is_method_byte);
+    match line.split_at_checked(len) {
+        Some((method, [b' ', ..])) => Method::of(method),
+        _ => Method::Other,
+    }
+}
+
 /// A request line as most are: a path, HTTP/1.1, single spaces, CR LF.
 pub(super) struct UsualLine {
     method: Method,

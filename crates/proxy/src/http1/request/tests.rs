@@ -82,6 +82,22 @@ fn refusal(input: &[u8], limits: &Limits) -> Option<Refusal> {
 }
 
 #[test]
+fn the_method_of_a_line_that_is_too_long_is_known() {
+    for (input, method) in [
+        ("HEAD /", Method::Head),
+        ("GET /", Method::Get),
+        ("HEADER /", Method::Other),
+        ("HEAD", Method::Other),
+    ] {
+        let input = format!("{input}{} HTTP/1.1\r\n", "a".repeat(9000));
+        match parse(input.as_bytes(), &Limits::default()) {
+            Progress::Refuse(refused) => assert_eq!(refused.head.method(), method, "{method:?}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_line_is_read_alike_whole_and_in_pieces() {
     // What comes whole is read in one go, what comes in pieces is not.
     for line in [
