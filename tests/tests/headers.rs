@@ -3,7 +3,7 @@
 //! Every fact holds for nginx, too, and is checked there when its binary is at hand.
 
 use anyhow::Result;
-use millpond_testkit::{Client, Kind, Proxy, Response};
+use millpond_testkit::{Answer, Client, Kind, Origin, Proxy, Response};
 
 const CONF: &str = "
     map $sent_http_content_type $by_type { default off; text/html epoch; image/gif 1h; }
@@ -133,6 +133,47 @@ fn inner_list_may_be_merged_with_the_outer_one() -> Result<()> {
     assert_eq!(merged.header("X-Own"), Some("own"));
     assert_eq!(merged.header("X-Outer"), Some("outer"));
     assert_eq!(client.get("/off/")?.header("X-Outer"), None);
+    Ok(())
+}
+
+/// Status and reason are those of the origin, also when the answer comes from the cache.
+#[test]
+fn reason_of_an_origin_is_kept_with_its_answer() -> Result<()> {
+    let conf = "
+        proxy_cache_path %%DIR%%/cache keys_zone=z:1m;
+        server {
+            listen 127.0.0.1:%%PORT%%;
+            proxy_cache z;
+            proxy_cache_valid any 1h;
+            add_header X-Cache $upstream_cache_status always;
+            location / { proxy_pass http://%%ORIGIN%%; }
+        }";
+    for kind in Kind::both() {
+        let origin = Origin::start()?;
+        for (path, status) in [
+            ("/nope", "404 Nope"),
+            ("/found", "302 Found"),
+            ("/ok", "200 OK"),
+        ] {
+            let head = format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\nno");
+            origin.route(path, Answer::raw(head));
+        }
+        let proxy = Proxy::new(kind, conf).origin(&origin).start()?;
+        let client = Client::new(proxy.port());
+        for (path, status, reason) in [
+            ("/nope", 404, "Nope"),
+            ("/found", 302, "Found"),
+            ("/ok", 200, "OK"),
+        ] {
+            for cached in ["MISS", "HIT", "HIT", "HIT"] {
+                let response = client.get(path)?;
+                let told = (response.status, response.reason.as_str());
+                assert_eq!(told, (status, reason), "{path} {cached}");
+                assert_eq!(response.header("X-Cache"), Some(cached), "{path}");
+                assert_eq!(response.text(), "no", "{path}");
+            }
+        }
+    }
     Ok(())
 }
 

@@ -30,6 +30,10 @@
 //! | … | tags_len | tags | what it can be purged by, separated by spaces |
 //! | … | | fields | for each: name length (2), value length (4), name, value |
 //!
+//! The first field may be `:status`, which is none of the answer's: its value is status and reason
+//! as the origin wrote them, where they are not those that go out for the status anyway. No field of
+//! an answer can have that name.
+//!
 //! It is valid if and only if the version is 4, no other bound is set, what says of slices is zero
 //! without them and their size is not zero with them, and all lengths end exactly at the end. An
 //! invalid head is a miss. Written by [`StoredHead::encode`] when a fill begins and when an entry
@@ -44,6 +48,8 @@ use crate::slice::set;
 const VERSION: u8 = 4;
 const FIXED: usize = 106;
 const IN_SLICES: u8 = 8;
+/// The name of the pseudo field of status and reason.
+const STATUS_TEXT: &[u8] = b":status";
 
 /// A stored answer's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,6 +136,15 @@ pub struct FieldsWriter {
 }
 
 impl FieldsWriter {
+    /// The fields of an answer whose status and reason are written in a way of their own.
+    pub fn with_status_text(text: Option<&[u8]>) -> Self {
+        let mut fields = FieldsWriter::default();
+        if let Some(text) = text {
+            fields.push(STATUS_TEXT, text);
+        }
+        fields
+    }
+
     /// Adds a field. What passes the format's lengths (64 KiB names, 4 GiB values, 65,535 fields)
     /// is left out: no parser of ours lets such a field in.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
@@ -258,6 +273,25 @@ impl StoredHead {
 
     /// The fields, names and values, in the order of the answer.
     pub fn fields(&self) -> StoredFields<'_> {
+        let mut fields = self.all_fields();
+        if self.pseudo_field().is_some() {
+            fields.next();
+        }
+        fields
+    }
+
+    /// Status and reason as the origin wrote them, if they are not the usual ones.
+    pub fn status_text(&self) -> Option<Bytes> {
+        self.pseudo_field().map(|text| self.share(text))
+    }
+
+    fn pseudo_field(&self) -> Option<&[u8]> {
+        let (name, text) = self.all_fields().next()?;
+        (name == STATUS_TEXT).then_some(text)
+    }
+
+    /// The fields and the pseudo field.
+    fn all_fields(&self) -> StoredFields<'_> {
         StoredFields {
             bytes: &self.fields[..],
             at: 0,
@@ -265,7 +299,7 @@ impl StoredHead {
         }
     }
 
-    /// How many fields there are.
+    /// How many fields there are, the pseudo field counted.
     pub fn field_count(&self) -> usize {
         usize::from(self.field_count)
     }
@@ -288,7 +322,7 @@ impl StoredHead {
     }
 
     fn is_well_formed(&self) -> bool {
-        let mut fields = self.fields();
+        let mut fields = self.all_fields();
         let count = fields.by_ref().count();
         count == usize::from(self.field_count) && fields.at == self.fields.len()
     }
@@ -434,6 +468,20 @@ mod tests {
         );
         assert_eq!(read.field(b"X-Empty").as_deref(), Some(&b""[..]));
         assert_eq!(read.field(b"absent"), None);
+    }
+
+    #[test]
+    fn the_text_of_a_status_is_no_field() {
+        for text in [None, Some(&b"404 Nope"[..]), Some(b"")] {
+            let mut fields = FieldsWriter::with_status_text(text);
+            fields.push(b"Status", b"a");
+            let head = StoredHead::new(404, fields);
+            let read = StoredHead::decode(&head.encode()).unwrap();
+            assert_eq!(read.status_text().as_deref(), text);
+            let fields: Vec<_> = read.fields().collect();
+            assert_eq!(fields, [(&b"Status"[..], &b"a"[..])]);
+            assert_eq!(read.field(STATUS_TEXT), None);
+        }
     }
 
     #[test]

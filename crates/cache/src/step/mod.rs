@@ -105,6 +105,11 @@ impl FetchEnd {
 pub trait Fetched: 'static {
     /// Status code.
     fn status(&self) -> u16;
+    /// Status and reason as the origin wrote them, where they are not what is sent for the status
+    /// anyway.
+    fn status_text(&self) -> Option<&[u8]> {
+        None
+    }
     /// Length of the body, when announced.
     fn length(&self) -> Option<u64>;
     /// Whether length or coding tell where the body ends.

@@ -48,7 +48,7 @@ pub(crate) fn storable<X: Exchange, F: Fetched>(
     if x.must_not_store() {
         return Err(KeptOut::Request(Reason::Excluded));
     }
-    let mut fields = FieldsWriter::default();
+    let mut fields = FieldsWriter::with_status_text(fetched.status_text());
     let named = connection_fields(&given, fetched);
     fetched.each_field(&mut |name, value| {
         if !named.iter().any(|other| other.eq_ignore_ascii_case(name)) {
@@ -388,7 +388,7 @@ pub(crate) fn freshened<F: Fetched>(head: &StoredHead, fetched: &F) -> StoredHea
         }
     });
     let is_replaced = |name: &[u8]| fresh.iter().any(|(new, _)| new.eq_ignore_ascii_case(name));
-    let mut fields = FieldsWriter::default();
+    let mut fields = FieldsWriter::with_status_text(head.status_text().as_deref());
     for (name, value) in head.fields() {
         // A 304 without Age was generated now, whatever the stored answer's age was.
         if !is_replaced(name) && !name.eq_ignore_ascii_case(b"age") {

@@ -30,6 +30,7 @@ use crate::body::{BodyError, BodyStream, Piece};
 use crate::downstream::behind;
 use crate::failure::{Failure, UpstreamKind};
 use crate::header::Known;
+use crate::http1::encode;
 use crate::log::error;
 use crate::request::Request;
 use crate::upstream::buffer;
@@ -266,6 +267,12 @@ pub struct Origin {
 impl step::Fetched for Origin {
     fn status(&self) -> u16 {
         self.fetched.head.status
+    }
+
+    fn status_text(&self) -> Option<&[u8]> {
+        let head = &self.fetched.head;
+        let is_kept = !encode::is_usual(head.status, &head.status_line);
+        is_kept.then_some(&head.status_line)
     }
 
     fn length(&self) -> Option<u64> {

@@ -596,7 +596,7 @@ fn from_head(
     }
     let head = AnswerHead {
         status: head.status,
-        status_text: None,
+        status_text: head.status_text(),
         fields,
     };
     answer::from_head(req, target, head, stored)

@@ -11,6 +11,7 @@
 
 use std::sync::{Arc, Weak};
 
+use bytes::Bytes;
 use millpond_cache::shared_head::{SharedHead, View};
 
 use crate::cache::provenance::{Provenance, Whence};
@@ -41,6 +42,7 @@ const REPLACED_ONE_IN: i64 = 16;
 struct Shown {
     location: Weak<Location>,
     status: u16,
+    status_text: Option<Bytes>,
     fields: Arc<SharedFields>,
     hidden: KnownSet,
     last_modified: Option<i64>,
@@ -81,6 +83,7 @@ pub(super) fn keep(req: &Request, target: &PassTarget, head: &SharedHead, respon
     head.keep_view(View::new(Shown {
         location: Arc::downgrade(&req.location),
         status: response.status,
+        status_text: response.status_text.clone(),
         fields: Arc::new(fields),
         hidden,
         last_modified: response.last_modified,
@@ -127,6 +130,7 @@ impl Shown {
     fn begin(&self) -> Response {
         Response {
             status: self.status,
+            status_text: self.status_text.clone(),
             fields: Fields::beginning_with(Arc::clone(&self.fields), self.hidden),
             last_modified: self.last_modified,
             ranges: self.ranges,

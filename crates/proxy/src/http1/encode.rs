@@ -25,6 +25,17 @@ pub fn reason(status: u16) -> Option<&'static str> {
     line.get("HTTP/1.1 200 ".len()..line.len() - 2)
 }
 
+/// Whether status and reason, as they stand behind the version, are what is sent for the status
+/// anyway. So is nothing.
+#[must_use]
+pub fn is_usual(status: u16, text: &[u8]) -> bool {
+    let line = status_line(status).unwrap_or_default();
+    let usual = line
+        .strip_prefix(b"HTTP/1.1 ")
+        .and_then(|rest| rest.strip_suffix(b"\r\n"));
+    text.is_empty() || usual == Some(text)
+}
+
 /// Declares the whole status lines.
 macro_rules! status_lines {
     ($($status:literal $text:literal,)*) => {

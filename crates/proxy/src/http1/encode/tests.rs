@@ -32,6 +32,15 @@ fn status_lines_are_those_of_nginx() {
     }
     assert_eq!(reason(404), Some("Not Found"));
     assert_eq!(reason(418), None);
+    for (status, text, expected) in [
+        (404, "404 Not Found", true),
+        (404, "", true),
+        (404, "404 Nope", false),
+        (404, "404", false),
+        (418, "418 ", false),
+    ] {
+        assert_eq!(is_usual(status, text.as_bytes()), expected, "{text}");
+    }
     let line = written(|out| write_status_text(out, b"404 Gone\r\nX: fishing"));
     assert_eq!(line, "HTTP/1.1 404 Gone  X: fishing\r\n");
 }
