@@ -248,7 +248,7 @@ fn write_checked(out: &mut BytesMut, name: &[u8], value: &[u8]) {
 
 /// Writes a value or text. INVARIANT 1.
 fn write_value(out: &mut BytesMut, value: &[u8]) {
-    if seek::end_of_value(value) == value.len() {
+    if seek::is_one_line(value) {
         out.put_slice(value);
         return;
     }

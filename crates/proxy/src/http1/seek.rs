@@ -72,6 +72,18 @@ pub(super) fn end_of_value(text: &[u8]) -> usize {
     }
 }
 
+/// Whether there is neither NUL nor CR nor LF.
+#[inline]
+pub(super) fn is_one_line(text: &[u8]) -> bool {
+    // Words such as those that tell of a cache are shorter than what can be looked at together.
+    match text.len() <= 8 {
+        true => !text
+            .iter()
+            .any(|byte| matches!(byte, b'\0' | b'\r' | b'\n')),
+        false => end_of_value(text) == text.len(),
+    }
+}
+
 /// Where the first colon is, else the length.
 #[inline]
 pub(super) fn colon(text: &[u8]) -> usize {
@@ -123,6 +135,7 @@ mod tests {
         ) {
             let plain = text.iter().position(|byte| matches!(byte, b'\0' | b'\r' | b'\n'));
             prop_assert_eq!(end_of_value(&text), plain.unwrap_or(text.len()));
+            prop_assert_eq!(is_one_line(&text), plain.is_none());
             let plain = text.iter().position(|byte| *byte <= b' ' || *byte == 0x7f);
             prop_assert_eq!(end_of_target(&text), plain.unwrap_or(text.len()));
         }
