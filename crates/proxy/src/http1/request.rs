@@ -32,7 +32,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 
 use super::Version;
 use super::host::Host;
@@ -212,6 +212,8 @@ fn new_draft() -> Rc<RequestHead> {
     match Rc::get_mut(&mut last) {
         Some(head) => {
             head.parts.clear();
+            // It may be long until the draft has bytes of its own.
+            head.buf = Bytes::new();
             last
         }
         None => Rc::default(),
