@@ -261,15 +261,17 @@ impl ResponseParser {
     /// one, in most heads.
     fn take_usual_fields(&mut self, buf: &[u8], max: usize) {
         // Each round takes a line from the buffer.
-        while let Some(text) = self.scanner.unseen(buf)
-            && let Some(usual) = line::parse_usual_line(text)
+        while let Some(start) = self.scanner.untouched()
+            && let Some(text) = buf.get(start..)
+            && let Some(usual) = line::read_usual_field(text)
         {
-            let start = self.scanner.taken();
             let name = text.get(..usual.line.name_len).unwrap_or_default();
-            if start + usual.len > max || name.starts_with(STATUS_LINE) {
-                return;
-            }
-            let Some(span) = Span::new(start, &usual.line, Known::of(name)) else {
+            let whole = text.get(..usual.len).unwrap_or_default();
+            let is_taken_so = whole.ends_with(b"\r\n")
+                && start + usual.len <= max
+                && !name.starts_with(STATUS_LINE);
+            let span = Span::new(start, &usual.line, usual.known);
+            let Some(span) = span.filter(|_| is_taken_so) else {
                 return;
             };
             self.spans.push(span);
