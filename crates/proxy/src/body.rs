@@ -215,13 +215,18 @@ impl FileRegion {
     /// Reads the whole region into memory; the caller bounds its length.
     pub fn read(&self) -> Result<Bytes, BodyError> {
         let mut buf = vec![0; self.len as usize];
-        let read = self.file.file().read_exact_at(&mut buf, self.offset);
+        self.read_into(&mut buf)?;
+        Ok(Bytes::from(buf))
+    }
+
+    /// Reads the first bytes of the region, as many as there is room for.
+    pub fn read_into(&self, buf: &mut [u8]) -> Result<(), BodyError> {
+        let read = self.file.file().read_exact_at(buf, self.offset);
         if let (Err(error), FileSource::Held(file)) = (&read, &self.file) {
             // The disk is told; whose fault it is does not matter here.
-            file.has_refused(self.offset..self.offset + self.len, error);
+            file.has_refused(self.offset..self.offset + buf.len() as u64, error);
         }
-        read.map_err(|error: io::Error| BodyError::File(error.to_string()))?;
-        Ok(Bytes::from(buf))
+        read.map_err(|error: io::Error| BodyError::File(error.to_string()))
     }
 }
 
@@ -236,11 +241,11 @@ impl From<Bytes> for Body {
 }
 
 impl From<VecDeque<Piece>> for Body {
-    fn from(pieces: VecDeque<Piece>) -> Self {
-        if pieces.is_empty() {
-            Body::Empty
-        } else {
-            Body::Many(pieces)
+    fn from(mut pieces: VecDeque<Piece>) -> Self {
+        match pieces.len() {
+            0 => Body::Empty,
+            1 => pieces.pop_front().map_or(Body::Empty, Body::One),
+            _ => Body::Many(pieces),
         }
     }
 }
