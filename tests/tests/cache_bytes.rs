@@ -12,6 +12,7 @@ const CONF: &str = "
     log_format line \"$request_uri $upstream_cache_status $cache_bytes $origin_bytes $body_bytes_sent \
                      $cache_hits\";
     access_log %%DIR%%/a.log line;
+    upstream_log %%DIR%%/u.log;
     server {
         listen 127.0.0.1:%%PORT%%;
         proxy_cache z;
@@ -136,14 +137,18 @@ fn what_was_stored_is_the_caches_and_what_is_fetched_the_origins() -> Result<()>
 fn of_a_body_that_is_partly_held_the_rest_is_the_origins() -> Result<()> {
     let (origin, proxy, client) = start()?;
     origin.resource("/sliced", &Resource::new(Manners::of(300_000)));
-    for range in [
-        "bytes=65536-131071",
-        "bytes=65530-131081",
-        "bytes=0-299999",
-        "bytes=0-9,299990-299999",
+    for (range, exchanges) in [
+        ("bytes=65536-131071", 1),
+        ("bytes=65530-131081", 3),
+        ("bytes=0-299999", 4),
+        ("bytes=0-9,299990-299999", 4),
     ] {
         let response = client.send(&Request::get("/sliced").header("Range", range))?;
         ensure!(response.status == 206, "{range}: {}", response.status);
+        // A slice of which somebody got a part goes on.
+        let ended = || (proxy.read_file("u.log").lines().count() >= exchanges).then_some(());
+        let ended = Deadline::after(WAIT).poll(ended);
+        ended.with_context(|| format!("{exchanges} exchanges in {}", proxy.read_file("u.log")))?;
     }
     let lines = lines(&proxy, "/sliced", 4)?;
     let expected = [

@@ -31,8 +31,8 @@
 //! | … | | fields | for each: name length (2), value length (4), name, value |
 //!
 //! The first field may be `:status`, which is none of the answer's: its value is status and reason
-//! as the origin wrote them, where they are not those that go out for the status anyway. No field of
-//! an answer can have that name.
+//! as the origin wrote them, where they are not those that go out for the status anyway. No field
+//! of an answer can have that name.
 //!
 //! It is valid if and only if the version is 4, no other bound is set, what says of slices is zero
 //! without them and their size is not zero with them, and all lengths end exactly at the end. An

@@ -119,6 +119,11 @@ pub trait BodyStream {
     /// may wait for that.
     fn prefer_files(self: Pin<&mut Self>) {}
 
+    /// The whole body, if all of it is there and nothing was taken from it; the stream has ended then.
+    fn take_whole(self: Pin<&mut Self>) -> Option<Bytes> {
+        None
+    }
+
     /// Whether [`Self::fork`] gives streams.
     fn can_fork(&self) -> bool {
         false
@@ -254,6 +259,15 @@ impl Body {
     /// A body read from a stream.
     pub fn stream(stream: impl BodyStream + 'static) -> Self {
         Body::Stream(Box::pin(stream))
+    }
+
+    /// Takes a stream's bytes, if all of them are there.
+    pub fn settle(&mut self) {
+        if let Body::Stream(stream) = self
+            && let Some(bytes) = stream.as_mut().take_whole()
+        {
+            *self = Body::from(bytes);
+        }
     }
 
     /// True when it is known that no byte will come.

@@ -140,6 +140,10 @@ fn start(
     reserve_head(&mut block, response);
     write_head(req, response, framing, &mut block);
     let head_len = block.len();
+    if let OutFraming::Length(_) = framing {
+        // Not before the head is written: what it says of the upstream is said without the body.
+        response.body.settle();
+    }
     let limits = limits(req);
     let sent = match body_at_once(response, framing) {
         _ if limits.rate > 0 => Ok(0),

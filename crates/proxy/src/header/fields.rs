@@ -481,69 +481,72 @@ mod tests {
         assert_eq!(written(&list), "ETag: x\r\nAge: 1\r\n");
     }
 
+    type Change = fn(&mut Fields) -> usize;
+
+    /// Changes of a list, and whether it shares fields afterwards.
+    const CHANGES: [(&str, Change, bool); 12] = [
+        ("nothing", |_| 0, true),
+        (
+            "another",
+            |list| {
+                list.set(Known::Age, "3");
+                0
+            },
+            true,
+        ),
+        (
+            "its own",
+            |list| {
+                list.set(Known::Via, "w");
+                0
+            },
+            true,
+        ),
+        ("its own gone", |list| list.remove(Known::Via), true),
+        ("none of that name", |list| list.remove(Known::Server), true),
+        (
+            "a shared one",
+            |list| {
+                list.set(Known::ETag, "y");
+                0
+            },
+            false,
+        ),
+        ("a shared one gone", |list| list.remove(Known::ETag), true),
+        (
+            "a shared one gone twice",
+            |list| list.remove(Known::ETag) + list.remove(Known::ETag),
+            true,
+        ),
+        (
+            "a shared one gone and come again",
+            |list| {
+                list.remove(Known::ETag);
+                list.set(Known::ETag, "y");
+                list.push_known(Known::ETag, "z");
+                list.remove(Known::ETag)
+            },
+            true,
+        ),
+        (
+            "all of unknown names",
+            |list| list.remove(Known::Other),
+            false,
+        ),
+        ("by name", |list| list.remove_name(b"x-a"), false),
+        (
+            "by rule",
+            |list| {
+                list.retain(|field| field.name != "X-A");
+                0
+            },
+            false,
+        ),
+    ];
+
     #[test]
     fn a_list_is_the_same_whether_or_not_it_shares() {
-        type Change = fn(&mut Fields) -> usize;
-        let changes: [(&str, Change, bool); 12] = [
-            ("nothing", |_| 0, true),
-            (
-                "another",
-                |list| {
-                    list.set(Known::Age, "3");
-                    0
-                },
-                true,
-            ),
-            (
-                "its own",
-                |list| {
-                    list.set(Known::Via, "w");
-                    0
-                },
-                true,
-            ),
-            ("its own gone", |list| list.remove(Known::Via), true),
-            ("none of that name", |list| list.remove(Known::Server), true),
-            (
-                "a shared one",
-                |list| {
-                    list.set(Known::ETag, "y");
-                    0
-                },
-                false,
-            ),
-            ("a shared one gone", |list| list.remove(Known::ETag), true),
-            (
-                "a shared one gone twice",
-                |list| list.remove(Known::ETag) + list.remove(Known::ETag),
-                true,
-            ),
-            (
-                "a shared one gone and come again",
-                |list| {
-                    list.remove(Known::ETag);
-                    list.set(Known::ETag, "y");
-                    list.push_known(Known::ETag, "z");
-                    list.remove(Known::ETag)
-                },
-                true,
-            ),
-            (
-                "all of unknown names",
-                |list| list.remove(Known::Other),
-                false,
-            ),
-            ("by name", |list| list.remove_name(b"x-a"), false),
-            (
-                "by rule",
-                |list| {
-                    list.retain(|field| field.name != "X-A");
-                    0
-                },
-                false,
-            ),
-        ];
-        for (what, change, still_shares) in changes {
+        for (what, change, still_shares) in CHANGES {
             let [mut sharing, mut plain] = both();
             assert_eq!(change(&mut sharing), change(&mut plain), "{what}");
             assert_eq!(sharing, plain, "{what}");

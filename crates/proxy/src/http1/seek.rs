@@ -125,13 +125,15 @@ mod tests {
         assert_eq!((end_of_value(b""), end_of_target(b"")), (0, 0));
     }
 
+    fn bytes() -> impl Strategy<Value = u8> {
+        let edges = prop_oneof![Just(0x7f), Just(0x80), Just(b' '), Just(b'\t')];
+        prop_oneof![edges, 0u8..16, any::<u8>(), Just(b'a')]
+    }
+
     proptest! {
         #[test]
         fn ends_are_those_that_a_look_at_each_byte_finds(
-            text in prop::collection::vec(
-                prop_oneof![Just(0x7f), Just(0x80), Just(b' '), Just(b'\t'), 0u8..16, any::<u8>(), Just(b'a')],
-                0..40,
-            )
+            text in prop::collection::vec(bytes(), 0..40)
         ) {
             let plain = text.iter().position(|byte| matches!(byte, b'\0' | b'\r' | b'\n'));
             prop_assert_eq!(end_of_value(&text), plain.unwrap_or(text.len()));

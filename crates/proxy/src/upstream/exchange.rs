@@ -133,12 +133,9 @@ pub struct Fetched {
 }
 
 impl Fetched {
-    /// The body for a client: one that is there whole gives its connection back at once.
-    pub fn into_body(mut self: Box<Self>) -> Body {
-        match self.body.take_whole() {
-            Some(bytes) => Body::from(bytes),
-            None => Body::Stream(Pin::from(self)),
-        }
+    /// The body for a client.
+    pub fn into_body(self: Box<Self>) -> Body {
+        Body::Stream(Pin::from(self))
     }
 }
 
@@ -148,6 +145,10 @@ impl BodyStream for Fetched {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Piece, BodyError>>> {
         Pin::new(&mut self.body).poll_next(cx)
+    }
+
+    fn take_whole(mut self: Pin<&mut Self>) -> Option<Bytes> {
+        self.body.take_whole()
     }
 
     fn take_trailers(mut self: Pin<&mut Self>) -> Option<Fields> {

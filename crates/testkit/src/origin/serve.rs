@@ -256,6 +256,11 @@ impl BodyWriter<'_> {
 
     fn write_piece(&mut self, body: &Body, range: Range<u64>) -> Result<()> {
         let bytes = body.bytes(range);
+        let count = bytes.len() as u64;
+        // Before they are sent: who has got them may ask for more at once, by another connection.
+        if let Some(tally) = &self.answer.tally {
+            tally.fetch_add(count, Ordering::Relaxed);
+        }
         if self.answer.framing == Framing::Chunked {
             let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
             chunk.extend(&bytes);
@@ -264,12 +269,8 @@ impl BodyWriter<'_> {
         } else {
             self.out.write_all(&bytes)?;
         }
-        let count = bytes.len() as u64;
         self.shared.sent.fetch_add(count, Ordering::Relaxed);
         self.exchange.add_sent(count);
-        if let Some(tally) = &self.answer.tally {
-            tally.fetch_add(count, Ordering::Relaxed);
-        }
         Ok(())
     }
 
