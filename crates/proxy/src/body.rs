@@ -119,7 +119,8 @@ pub trait BodyStream {
     /// may wait for that.
     fn prefer_files(self: Pin<&mut Self>) {}
 
-    /// The whole body, if all of it is there and nothing was taken from it; the stream has ended then.
+    /// The whole body, if all of it is there and nothing was taken from it; the stream has ended
+    /// then.
     fn take_whole(self: Pin<&mut Self>) -> Option<Bytes> {
         None
     }
