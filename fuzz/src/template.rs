@@ -107,6 +107,7 @@ fn evaluate(template: &Template, conf: Arc<Conf>, head: Rc<RequestHead>) {
         OwnedFd::from(ours),
         Generation::new(worker, Arc::clone(&conf)),
     ));
+    let head = (head, clock::instant());
     let mut req = Request::new(conf, down, head, server);
     if target::apply(&mut req).is_err() {
         return;
