@@ -435,7 +435,9 @@ fn answer_with_entry(
 /// nginx: a body that is not passed on while it comes is read first, so that the key may name it.
 fn must_read_body(req: &Request, protocol: Protocol) -> bool {
     let buffers = req.location.settings.pass(protocol).request.buffering;
-    buffers && matches!(req.body, RequestBody::Unread { .. })
+    let is_to_come = matches!(req.body, RequestBody::Unread { .. });
+    // Who waits to be told to go on is told also before a body that is empty.
+    buffers && (is_to_come || req.down.wants_continue.get())
 }
 
 /// The key's text.

@@ -139,8 +139,11 @@ pub fn prepare(
 
 /// Whether the body must be read whole before the request can be encoded.
 pub fn must_read_body(req: &Request, protocol: Protocol) -> bool {
-    let RequestBody::Unread { length } = req.body else {
-        return false;
+    let length = match req.body {
+        RequestBody::Unread { length } => length,
+        // nginx: who waits to be told to go on is told also before a body that is empty.
+        _ if req.down.wants_continue.get() => Some(0),
+        _ => return false,
     };
     let policy = &req.location.settings.pass(protocol).request;
     let http = &req.location.settings.pass_http;

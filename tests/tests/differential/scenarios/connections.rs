@@ -150,6 +150,7 @@ fn expect_continue() -> Scenario {
             Ok(())
         })
         .raw(request("/", "100-Continue", "abc"))
+        .raw(request("/", "100-continue", ""))
         .raw(request("/", "something", "abc"))
         .raw(request("/", "100-continue", "0123456789abc"))
         .raw("POST / HTTP/1.0\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\na")
