@@ -6,6 +6,8 @@
 //! was finished under that key; where the newest is damaged an older one may be found if the
 //! summary of its segment is gone, too. A body may end early, never differ.
 
+#[path = "support/home.rs"]
+mod home;
 #[path = "support/random.rs"]
 mod random;
 #[path = "support/read.rs"]
@@ -18,6 +20,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_store::{Key, ManualClock, Platform, RealIo, Zone, ZoneConf};
 
+use home::home;
 use random::Random;
 use read::read;
 
@@ -151,8 +154,7 @@ fn run(files: &Files, case: u64) -> u64 {
     let mut random = Random(case);
     let mut files = files.clone();
     damage(&mut files, &mut random);
-    let home = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
-    let home = home.expect("directory");
+    let home = home();
     for (name, bytes) in &files {
         std::fs::write(home.path().join(name), bytes).expect("written");
     }

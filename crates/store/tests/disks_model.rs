@@ -8,6 +8,8 @@
 //! meanwhile, and over restarts. At least one disk that is in use is well at each moment: one who
 //! has seen everything.
 
+#[path = "support/home.rs"]
+mod home;
 #[path = "support/random.rs"]
 mod random;
 
@@ -23,6 +25,7 @@ use millpond_store::{
     ZoneConf,
 };
 
+use home::home;
 use random::Random;
 
 const KEYS: u64 = 40;
@@ -329,10 +332,7 @@ fn open(conf: &ZoneConf, clock: &Arc<ManualClock>, io: &Arc<SimIo>) -> Arc<Zone>
 }
 
 fn run(seed: u64) -> (u64, u64) {
-    // In memory, where that can be: the speed of a disk is not what is tested.
-    let in_memory = tempfile::tempdir_in("/dev/shm");
-    let home = in_memory.or_else(|_| tempfile::tempdir());
-    let home = home.expect("directory");
+    let home = home();
     let mut run = Run::new(seed, home.path());
     for _ in 0..OPERATIONS {
         run.step();

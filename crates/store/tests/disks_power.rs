@@ -8,6 +8,8 @@
 //! that was the last since everything was synced; what had been removed before that is not found.
 //! Records of the journal that were acknowledged are there, whichever disks lost their power.
 
+#[path = "support/home.rs"]
+mod home;
 #[path = "support/random.rs"]
 mod random;
 #[path = "support/read.rs"]
@@ -22,6 +24,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_store::{DiskConf, JournalError, Key, ManualClock, Platform, PowerIo, Zone, ZoneConf};
 
+use home::home;
 use random::Random;
 use read::read;
 
@@ -252,10 +255,7 @@ impl Run {
 }
 
 fn run(seed: u64) -> u64 {
-    // In memory, where that can be: the speed of a disk is not what is tested.
-    let in_memory = tempfile::tempdir_in("/dev/shm");
-    let home = in_memory.or_else(|_| tempfile::tempdir());
-    let home = home.expect("directory");
+    let home = home();
     let mut run = Run::new(seed, home.path());
     for _ in 0..OPERATIONS {
         run.step();

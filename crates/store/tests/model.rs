@@ -22,6 +22,8 @@
 //! newest segment goes on after an unclean stop (44). Not found in 300 seeds: what was written
 //! again is not synced before its old segment goes; zones of this size seldom write again.
 
+#[path = "support/home.rs"]
+mod home;
 #[path = "support/random.rs"]
 mod random;
 #[path = "support/read.rs"]
@@ -41,6 +43,7 @@ use millpond_store::{
     Region, Role, SiteBook, View, Writer, Zone, ZoneConf,
 };
 
+use home::home;
 use random::Random;
 use read::read;
 
@@ -858,14 +861,6 @@ fn disk_size(dir: &Path) -> u64 {
     lengths.max(blocks)
 }
 
-/// A directory in memory, where there is one: the disk's own speed is not what is tested.
-fn scratch() -> tempfile::TempDir {
-    let in_memory = tempfile::tempdir_in("/dev/shm");
-    in_memory
-        .or_else(|_| tempfile::tempdir())
-        .expect("directory")
-}
-
 /// Any sequence of operations and crashes leaves a zone that agrees with the model.
 #[test]
 fn zone_agrees_with_a_map() {
@@ -878,7 +873,7 @@ fn zone_agrees_with_a_map() {
     };
     let count = seeds.len();
     for seed in seeds {
-        let home = scratch();
+        let home = home();
         let outcome = std::panic::catch_unwind(|| {
             let mut run = Run::new(seed, home.path());
             for _ in 0..OPERATIONS {

@@ -32,7 +32,7 @@ use super::view;
 use super::zones::{LocationCache, ZoneOf};
 use crate::body::Body;
 use crate::clock;
-use crate::downstream::{self, body::RequestBody};
+use crate::downstream;
 use crate::failure::Failure;
 use crate::handler;
 use crate::header::{Field, Fields, Known};
@@ -435,9 +435,7 @@ fn answer_with_entry(
 /// nginx: a body that is not passed on while it comes is read first, so that the key may name it.
 fn must_read_body(req: &Request, protocol: Protocol) -> bool {
     let buffers = req.location.settings.pass(protocol).request.buffering;
-    let is_to_come = matches!(req.body, RequestBody::Unread { .. });
-    // Who waits to be told to go on is told also before a body that is empty.
-    buffers && (is_to_come || req.down.wants_continue.get())
+    buffers && downstream::body::is_to_be_read(req)
 }
 
 /// The key's text.

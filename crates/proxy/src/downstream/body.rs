@@ -344,6 +344,12 @@ fn too_large(length: u64) -> Failure {
     ))
 }
 
+/// Whether [`read_all`] has something to do: a body is to come, or its client waits to be told to
+/// go on, which nginx tells it also before a body that is empty.
+pub fn is_to_be_read(req: &Request) -> bool {
+    matches!(req.body, RequestBody::Unread { .. }) || req.down.wants_continue.get()
+}
+
 /// Collects the whole body into memory or a file.
 pub async fn read_all(req: &mut Request) -> Result<(), Failure> {
     if req.is_clients_own() {

@@ -139,12 +139,9 @@ pub fn prepare(
 
 /// Whether the body must be read whole before the request can be encoded.
 pub fn must_read_body(req: &Request, protocol: Protocol) -> bool {
-    let length = match req.body {
-        RequestBody::Unread { length } => length,
-        // nginx: who waits to be told to go on is told also before a body that is empty.
-        _ if req.down.wants_continue.get() => Some(0),
-        _ => return false,
-    };
+    if !body::is_to_be_read(req) {
+        return false;
+    }
     let policy = &req.location.settings.pass(protocol).request;
     let http = &req.location.settings.pass_http;
     // nginx: a body that is set may name the client's, which is read whole for it.
@@ -157,7 +154,8 @@ pub fn must_read_body(req: &Request, protocol: Protocol) -> bool {
         Protocol::FastCgi => false,
         Protocol::Scgi | Protocol::Uwsgi => true,
     };
-    policy.pass_body && (policy.buffering || (length.is_none() && needs_length))
+    let has_no_length = matches!(req.body, RequestBody::Unread { length: None });
+    policy.pass_body && (policy.buffering || (has_no_length && needs_length))
 }
 
 fn out_body(req: &mut Request, protocol: Protocol) -> Result<OutBody, Failure> {
