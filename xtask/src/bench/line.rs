@@ -50,10 +50,12 @@ impl Line {
         }
     }
 
-    /// What stands above the lines.
-    pub(crate) fn heading() -> &'static str {
-        "| row | in | nginx | Millpond | ratio | rounds | by gauge | wanted | met |\n\
-         |---|---|---|---|---|---|---|---|---|"
+    /// What stands above the lines, with the name of the other server.
+    pub(crate) fn heading(other: &str) -> String {
+        format!(
+            "| row | in | {other} | Millpond | ratio | rounds | by gauge | wanted | met |\n\
+             |---|---|---|---|---|---|---|---|---|"
+        )
     }
 
     /// Whether it is as wanted.

@@ -11,9 +11,9 @@ use millpond_testkit::Proxy;
 use super::cpu::CLIENT_CORE;
 use crate::workspace;
 
-/// Drives a path and returns how many requests were answered with 200.
-pub(crate) fn run(proxy: &Proxy, path: &str, connections: u32, time: Duration) -> Result<u64> {
-    let url = format!("http://127.0.0.1:{}{path}", proxy.port());
+/// Drives a path of the server at a port; returns how many requests were answered with 200.
+pub(crate) fn run(port: u16, path: &str, connections: u32, time: Duration) -> Result<u64> {
+    let url = format!("http://127.0.0.1:{port}{path}");
     drive(&[&url], connections, time)
 }
 

@@ -7,12 +7,14 @@
 //! | `waiters` | who asks for what is being fetched, with nginx beside |
 //! | `idle` | memory of idle connections, with nginx beside |
 //! | `all` | these four and bodies that are stored, as one table |
+//! | `haproxy` | hot hits against those of HAProxy's cache in memory |
 //! | `sites` | Millpond against itself, counting by site or not |
 //!
 //! The tables are Markdown on the standard output; what is going on is told on the other one.
 //!
 //! - `conf` – the configuration
 //! - `cpu` – CPU time of processes, and their cores
+//! - `haproxy` – HAProxy and its rows
 //! - `line` – a line of the table
 //! - `load` – what drives servers
 //! - `options` – the command line
@@ -20,6 +22,7 @@
 
 pub(crate) mod conf;
 pub(crate) mod cpu;
+mod haproxy;
 mod idle;
 pub(crate) mod line;
 pub(crate) mod load;
@@ -49,8 +52,13 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
         return sites::run(&options);
     }
     let begun = machine::Begun::now()?;
-    println!("{}", Line::heading());
+    let other = match options.name {
+        Name::Haproxy => "HAProxy",
+        _ => "nginx",
+    };
+    println!("{}", Line::heading(other));
     let sum = match options.name {
+        Name::Haproxy => haproxy::run(&options)?,
         Name::Idle => idle::run(&options)?,
         Name::Misses => misses::run(&options)?,
         Name::Waiters => waiters::run(&options)?,

@@ -12,6 +12,8 @@ pub(crate) enum Name {
     Table,
     /// Everything that has nginx beside it.
     All,
+    /// Hot hits against HAProxy's.
+    Haproxy,
     /// Counting by site.
     Sites,
     /// Memory of idle connections.

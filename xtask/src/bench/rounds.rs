@@ -1,4 +1,4 @@
-//! Rounds in which nginx and Millpond take turns.
+//! Rounds in which another server and Millpond take turns.
 
 use std::time::Duration;
 
@@ -12,6 +12,8 @@ use super::options::Options;
 pub(crate) struct Rounds {
     count: usize,
     pub(crate) time: Duration,
+    /// The other server.
+    other: &'static str,
 }
 
 impl Rounds {
@@ -20,10 +22,16 @@ impl Rounds {
         Rounds {
             count: options.rounds(5),
             time: options.time(seconds),
+            other: "nginx",
         }
     }
 
-    /// Runs them: what each cost nginx and Millpond. One round more comes before them, which opens
+    /// Against another server than nginx.
+    pub(crate) fn against(self, other: &'static str) -> Self {
+        Rounds { other, ..self }
+    }
+
+    /// Runs them: what each cost the other and Millpond. One round more comes before them, which opens
     /// connections and fills caches.
     pub(crate) fn run(
         &self,
@@ -32,10 +40,11 @@ impl Rounds {
     ) -> Result<Vec<(f64, f64)>> {
         let mut rounds = Vec::new();
         for round in 0..=self.count {
-            let (nginx, millpond) = costs(round)?;
-            eprintln!("{what}, round {round}: nginx {nginx:.1}, Millpond {millpond:.1}");
+            let (theirs, ours) = costs(round)?;
+            let other = self.other;
+            eprintln!("{what}, round {round}: {other} {theirs:.1}, Millpond {ours:.1}");
             if round > 0 {
-                rounds.push((nginx, millpond));
+                rounds.push((theirs, ours));
             }
         }
         Ok(rounds)
@@ -45,6 +54,11 @@ impl Rounds {
 /// What is done, and the CPU time that the server spent on it on its own core.
 pub(crate) fn spent<T>(proxy: &Proxy, drive: impl FnOnce() -> Result<T>) -> Result<(T, Duration)> {
     let pid = proxy.pid().context("the server is not running")?;
+    spent_by(pid, drive)
+}
+
+/// The same of a process.
+pub(crate) fn spent_by<T>(pid: u32, drive: impl FnOnce() -> Result<T>) -> Result<(T, Duration)> {
     cpu::pin(pid, cpu::SERVER_CORE)?;
     let before = cpu::spent(pid)?;
     let done = drive()?;

@@ -66,7 +66,7 @@ fn measure(row: &Row, pair: &Pair, options: &Options) -> Result<Line> {
     let script = script(row)?;
     let by_wrk = |proxy: &Proxy, time: Duration| match &script {
         Some(script) => load::run_script(proxy, script, row.connections, time),
-        None => load::run(proxy, &path(row), row.connections, time),
+        None => load::run(proxy.port(), &path(row), row.connections, time),
     };
     for proxy in [&pair.nginx, &pair.millpond] {
         warm(row, proxy)?;

@@ -32,7 +32,7 @@ const BOUND: f64 = 1.0;
 /// Measures it, and prints a table with one line.
 pub(crate) fn run(args: &[String]) -> Result<Tally> {
     let line = measured(&Options::of(args)?, BOUND)?;
-    println!("{}", Line::heading());
+    println!("{}", Line::heading("nginx"));
     Ok(line.print())
 }
 
