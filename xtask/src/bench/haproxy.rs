@@ -1,18 +1,18 @@
 //! `cargo xtask bench haproxy`: hits per CPU second against HAProxy's cache in memory.
 //!
-//! HAProxy (Debian package `haproxy`) has one thread and a cache that holds the bodies; Millpond the
-//! configuration of the other rows. Both are pinned to the first core, wrk has the other, rounds
-//! alternate. The figure is the CPU time that a server spent for each request.
+//! HAProxy (Debian package `haproxy`) has one thread and a cache that holds the bodies; Millpond
+//! has the configuration of the other rows. Both are pinned to the first core, wrk has the other,
+//! rounds alternate. The figure is the CPU time that a server spent for each request.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use millpond_gauge::origin::{Origin, OriginConf};
 use millpond_gauge::resource::Resource;
-use millpond_testkit::{Client, Kind, Proxy};
+use millpond_testkit::{Client, Deadline, Kind, Proxy, free_port};
 
 use super::conf::Conf;
 use super::line::Line;
@@ -64,7 +64,7 @@ struct Haproxy {
 impl Haproxy {
     /// Starts one in front of an origin and waits until it answers.
     fn start(origin: &str) -> Result<Self> {
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = free_port()?;
         let name = format!("millpond-bench-haproxy-{port}.cfg");
         let conf = std::env::temp_dir().join(name);
         let text = CONF.replace("PORT", &port.to_string());
@@ -87,12 +87,9 @@ impl Haproxy {
 
     /// Waits until it listens.
     fn wait(&self) -> Result<()> {
-        let end = Instant::now() + START;
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            ensure!(Instant::now() < end, "HAProxy does not listen");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok(())
+        let connected = || TcpStream::connect(("127.0.0.1", self.port)).ok();
+        let there = Deadline::after(START).poll(connected);
+        there.map(drop).context("HAProxy does not listen")
     }
 }
 

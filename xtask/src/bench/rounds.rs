@@ -31,8 +31,8 @@ impl Rounds {
         Rounds { other, ..self }
     }
 
-    /// Runs them: what each cost the other and Millpond. One round more comes before them, which opens
-    /// connections and fills caches.
+    /// Runs them: what each cost the other and Millpond. One round more comes before them, which
+    /// opens connections and fills caches.
     pub(crate) fn run(
         &self,
         what: &str,
