@@ -17,6 +17,7 @@
 //! 1. Every way back (redirect, rewrite) spends one of `uri_changes_left`; none left is a 500.
 //! 2. [`answer`] always returns an answer; a connection that must close without one gets status
 //!    444.
+//! 3. As long as no location was looked for, that of the request is its server's own level.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,6 +29,7 @@ use crate::header::Known;
 use crate::request::Request;
 use crate::response::{Response, Source};
 use crate::rewrite::{self, Script};
+use crate::route::location::LocationKind;
 use crate::scope::location::LocationSettings;
 
 /// The phases, in running order.
@@ -104,14 +106,18 @@ const HANDLERS: &[(Phase, Handler)] = &[
 pub struct Due(u16);
 
 impl Due {
-    /// Those of a location with these settings.
+    /// Those of a location of this kind with these settings.
     pub fn of(
-        settings: &LocationSettings,
+        (kind, settings): (&LocationKind, &LocationSettings),
         script: &Script,
         try_files: Option<&handler::try_files::TryFiles>,
     ) -> Due {
+        // What an `if` block inside of a location is entered by is the location's script.
+        let is_block = matches!(kind, LocationKind::Unnamed);
         let is_due = |handler: Handler| match handler {
-            Handler::Rewrite => !script.is_empty(),
+            // INVARIANT 3: the location is that of the server.
+            Handler::ServerRewrite | Handler::Rewrite => !script.is_empty(),
+            Handler::PostRewrite => is_block || !script.is_empty(),
             Handler::RealIp => !settings.real_ip.from.is_empty(),
             Handler::LimitReq => !settings.limit_req.limits.is_empty(),
             Handler::LimitConn => !settings.limit_conn.limits.is_empty(),
@@ -119,11 +125,7 @@ impl Due {
             Handler::TryFiles => try_files.is_some(),
             Handler::Mirror => handler::mirror::has_mirrors(settings),
             // What these do is no matter of the location alone.
-            Handler::StartRealIp
-            | Handler::ServerRewrite
-            | Handler::FindLocation
-            | Handler::PostRewrite
-            | Handler::Content => true,
+            Handler::StartRealIp | Handler::FindLocation | Handler::Content => true,
         };
         let places = HANDLERS.iter().enumerate();
         let due = places.filter(|(_, (_, handler))| is_due(*handler));
@@ -143,7 +145,12 @@ const _: () = assert!(HANDLERS.len() <= u16::BITS as usize);
 
 /// Runs a routed request to its answer, error pages included.
 pub async fn answer(req: &mut Request) -> Box<Response> {
-    answer_from(req, Phase::PostRead).await
+    let start = match req.conf.uses_real_ip {
+        true => Phase::PostRead,
+        // Nobody has replaced the client's address, and nobody will.
+        false => Phase::ServerRewrite,
+    };
+    answer_from(req, start).await
 }
 
 /// Runs a request that this server made for another one (`subrequest.rs`) to its answer.
@@ -312,13 +319,11 @@ fn begin_handler(req: &mut Request, handler: Handler) -> Result<Begun<'_>, Failu
 /// Runs a handler that says where a request goes: it neither counts nor waits.
 fn run_routing(req: &mut Request, handler: Handler) -> Result<Flow, Failure> {
     match handler {
-        Handler::ServerRewrite if req.server.location.script.is_empty() => Ok(Flow::Next),
         Handler::ServerRewrite => {
             let server = std::sync::Arc::clone(&req.server);
             rewrite::run(req, &server.location.script)
         }
         Handler::FindLocation => handler::find_location(req),
-        Handler::Rewrite if req.location.script.is_empty() => Ok(Flow::Next),
         Handler::Rewrite => {
             let location = std::sync::Arc::clone(&req.location);
             if location.is_server_level() {

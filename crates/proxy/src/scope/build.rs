@@ -473,7 +473,7 @@ impl Builder {
         self.zones_used.extend(caches.iter().cloned());
         self.check_level(&draft, &kind, &settings);
         Location {
-            due: Due::of(&settings, &draft.script, draft.try_files.as_ref()),
+            due: Due::of((&kind, &settings), &draft.script, draft.try_files.as_ref()),
             caches,
             search: settings.sub.search(),
             changes_text: crate::filter::changes_text(&settings),
