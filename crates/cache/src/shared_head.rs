@@ -1,7 +1,7 @@
 //! A stored head that was read, shared by all who find its entry.
 //!
 //! To read a head is to take it apart; that of an entry in the memory tier is read once, and kept
-//! with the entry. So is what the caller makes of it for clients: a [`View`], whatever that is, of
+//! with the entry. So is what the caller makes of it for clients: a view, whatever that is, of
 //! which there is one at a time.
 //!
 //! 1. A head that is changed is a copy, without a view.
@@ -10,9 +10,8 @@
 
 use std::any::Any;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
-use arc_swap::ArcSwapOption;
 use millpond_store::{Entry, Zone};
 
 use crate::head::StoredHead;
@@ -26,30 +25,19 @@ const VIEW_FIELD: usize = 80;
 const OVERHEAD: usize = 48;
 
 /// What a caller made of a head.
-pub struct View(Box<dyn Any + Send + Sync>);
-
-impl View {
-    /// Whatever it is.
-    pub fn new<T: Any + Send + Sync>(view: T) -> Self {
-        View(Box::new(view))
-    }
-
-    /// As what it was made.
-    pub fn of<T: Any>(&self) -> Option<&T> {
-        self.0.downcast_ref()
-    }
-}
+type View = Arc<dyn Any + Send + Sync>;
 
 struct Kept {
     head: StoredHead,
-    view: ArcSwapOption<View>,
+    /// Beside the head, because who reads the one reads the other.
+    view: RwLock<Option<View>>,
 }
 
 impl Clone for Kept {
     fn clone(&self) -> Self {
         Kept {
             head: self.head.clone(),
-            view: ArcSwapOption::empty(),
+            view: RwLock::default(),
         }
     }
 }
@@ -62,7 +50,7 @@ impl From<StoredHead> for SharedHead {
     fn from(head: StoredHead) -> Self {
         SharedHead(Arc::new(Kept {
             head,
-            view: ArcSwapOption::empty(),
+            view: RwLock::default(),
         }))
     }
 }
@@ -99,7 +87,7 @@ impl SharedHead {
     pub fn change(&mut self) -> &mut StoredHead {
         let kept = Arc::make_mut(&mut self.0);
         // INVARIANT 1.
-        kept.view = ArcSwapOption::empty();
+        kept.view = RwLock::default();
         &mut kept.head
     }
 
@@ -108,13 +96,18 @@ impl SharedHead {
         VIEW_OVERHEAD + self.field_count() * VIEW_FIELD + self.fields_len()
     }
 
-    /// Looks at the view, if there is one.
-    pub fn with_view<T>(&self, look: impl FnOnce(&View) -> T) -> Option<T> {
-        self.0.view.load().as_deref().map(look)
+    /// The view, if there is one of this kind.
+    pub fn view<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        let view = self.0.view.read().unwrap_or_else(PoisonError::into_inner);
+        let view = view.as_ref().filter(|view| (***view).is::<T>())?;
+        Arc::clone(view).downcast().ok()
     }
 
     /// Keeps a view, in place of another one.
-    pub fn keep_view(&self, view: View) {
-        self.0.view.store(Some(Arc::new(view)));
+    pub fn keep_view<T: Any + Send + Sync>(&self, view: Arc<T>) {
+        let mut kept = self.0.view.write().unwrap_or_else(PoisonError::into_inner);
+        let replaced = kept.replace(view);
+        drop(kept);
+        drop(replaced);
     }
 }

@@ -558,7 +558,7 @@ fn from_found(req: &mut Request, target: &PassTarget, found: &FoundEntry) -> Box
     }
     if let Some(response) = view::find(req, target, head) {
         note_freshness(req, target, head);
-        return Box::new(response);
+        return response;
     }
     let response = from_head(req, target, head, Stored::Yes);
     if found.entry.reading().is_some() {

@@ -12,7 +12,7 @@
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use millpond_cache::shared_head::{SharedHead, View};
+use millpond_cache::shared_head::SharedHead;
 
 use crate::cache::provenance::{Provenance, Whence};
 use crate::filter::range;
@@ -38,12 +38,15 @@ const WORKED_ON: KnownSet = KnownSet::of(&[
 /// answers' worth.)
 const REPLACED_ONE_IN: i64 = 16;
 
-/// The answer of a location for a head, as far as it is known without a request.
+/// The fields of an answer, and the rest of it as far as it is known without a request.
+type View = SharedFields<Shown>;
+
+/// What a location shows of a head besides its fields.
+#[derive(Debug)]
 struct Shown {
     location: Weak<Location>,
     status: u16,
     status_text: Option<Bytes>,
-    fields: Arc<SharedFields>,
     hidden: KnownSet,
     last_modified: Option<i64>,
     ranges: RangeRule,
@@ -55,17 +58,15 @@ struct Shown {
 }
 
 /// The answer for a head, if this location has shown it before.
-pub(super) fn find(req: &Request, target: &PassTarget, head: &SharedHead) -> Option<Response> {
+pub(super) fn find(req: &Request, target: &PassTarget, head: &SharedHead) -> Option<Box<Response>> {
     if !is_handler(req, target) {
         return None;
     }
-    head.with_view(|view| {
-        let shown = view.of::<Shown>()?;
-        // INVARIANT 1.
-        let is_same = std::ptr::eq(shown.location.as_ptr(), Arc::as_ptr(&req.location));
-        is_same.then(|| shown.begin())
-    })
-    .flatten()
+    let view = head.view::<View>()?;
+    // INVARIANT 1.
+    let is_same = std::ptr::eq(view.with.location.as_ptr(), Arc::as_ptr(&req.location));
+    // The place comes first, so that the answer is made in it.
+    is_same.then(|| Box::write(Box::new_uninit(), begin(view)))
 }
 
 /// Keeps the answer for a head, unless it depends on the request.
@@ -76,15 +77,10 @@ pub(super) fn keep(req: &Request, target: &PassTarget, head: &SharedHead, respon
         return;
     }
     let (fields, hidden) = fields_of(response);
-    let fields = SharedFields::new(fields, encode::write_any);
-    if size_of::<Shown>() + fields.memory() > head.view_bytes() {
-        return;
-    }
-    head.keep_view(View::new(Shown {
+    let shown = Shown {
         location: Arc::downgrade(&req.location),
         status: response.status,
         status_text: response.status_text.clone(),
-        fields: Arc::new(fields),
         hidden,
         last_modified: response.last_modified,
         ranges: response.ranges,
@@ -93,7 +89,11 @@ pub(super) fn keep(req: &Request, target: &PassTarget, head: &SharedHead, respon
         hides_date: response.hides_date,
         hides_server: response.hides_server,
         conditions_by_rfc: response.conditions_by_rfc,
-    }));
+    };
+    let view = View::new(fields, shown, encode::write_any);
+    if view.memory() <= head.view_bytes() {
+        head.keep_view(Arc::new(view));
+    }
 }
 
 /// The fields of an answer and, INVARIANT 3, one more, with what is to be hidden of them.
@@ -111,11 +111,9 @@ fn fields_of(response: &Response) -> (Fields, KnownSet) {
 /// same entries, each takes its place from another now and then, so that most often it is that of
 /// who asks most.
 fn is_place_free(req: &Request, head: &SharedHead) -> bool {
-    let is_in_use = |view: &View| {
-        let shown = view.of::<Shown>();
-        shown.is_some_and(|shown| shown.location.strong_count() > 0)
-    };
-    !head.with_view(is_in_use).unwrap_or(false) || req.started_us % REPLACED_ONE_IN == 0
+    let view = head.view::<View>();
+    let is_in_use = view.is_some_and(|view| view.with.location.strong_count() > 0);
+    !is_in_use || req.started_us % REPLACED_ONE_IN == 0
 }
 
 /// Whether the target is that of the location itself, which tells views apart.
@@ -126,22 +124,34 @@ fn is_handler(req: &Request, target: &PassTarget) -> bool {
     }
 }
 
-impl Shown {
-    fn begin(&self) -> Response {
-        Response {
-            status: self.status,
-            status_text: self.status_text.clone(),
-            fields: Fields::beginning_with(Arc::clone(&self.fields), self.hidden),
-            last_modified: self.last_modified,
-            ranges: self.ranges,
-            source: Source::Upstream,
-            provenance: Provenance::One(Whence::Cache),
-            is_partial: self.is_partial,
-            may_be_intercepted: self.may_be_intercepted,
-            hides_date: self.hides_date,
-            hides_server: self.hides_server,
-            conditions_by_rfc: self.conditions_by_rfc,
-            ..Response::default()
-        }
+/// An answer that begins as a view says.
+fn begin(view: Arc<View>) -> Response {
+    let Shown {
+        location: _,
+        status,
+        ref status_text,
+        hidden,
+        last_modified,
+        ranges,
+        is_partial,
+        may_be_intercepted,
+        hides_date,
+        hides_server,
+        conditions_by_rfc,
+    } = view.with;
+    Response {
+        status,
+        status_text: status_text.clone(),
+        last_modified,
+        ranges,
+        source: Source::Upstream,
+        provenance: Provenance::One(Whence::Cache),
+        is_partial,
+        may_be_intercepted,
+        hides_date,
+        hides_server,
+        conditions_by_rfc,
+        fields: Fields::beginning_with(view, hidden),
+        ..Response::default()
     }
 }

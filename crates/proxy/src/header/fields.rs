@@ -10,6 +10,7 @@
 //!
 //! The memory of a list that ended is that of the next one.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::ops::Deref;
 use std::slice;
@@ -19,20 +20,23 @@ use bytes::{Bytes, BytesMut};
 
 use super::{Field, Known, KnownSet, is_underscored};
 
-/// Fields that several lists begin with.
+/// Fields that several lists begin with, and in the same memory what their owner wants to know
+/// with them.
 #[derive(Debug)]
-pub struct SharedFields {
+pub struct SharedFields<T: ?Sized = dyn Any + Send + Sync> {
     list: Box<[Field]>,
     present: KnownSet,
     lines: Box<[u8]>,
     /// Where the line of each field ends.
     ends: Box<[usize]>,
+    /// Whatever their owner wants to know.
+    pub with: T,
 }
 
-impl SharedFields {
+impl<T> SharedFields<T> {
     /// These fields; `write` writes the line of one, with its end.
     #[must_use]
-    pub fn new(fields: Fields, mut write: impl FnMut(&mut BytesMut, &Field)) -> Self {
+    pub fn new(fields: Fields, with: T, mut write: impl FnMut(&mut BytesMut, &Field)) -> Self {
         let list: Box<[Field]> = fields.into_iter().collect();
         let mut present = KnownSet::default();
         let mut lines = BytesMut::new();
@@ -47,13 +51,8 @@ impl SharedFields {
             present,
             lines: lines[..].into(),
             ends,
+            with,
         }
-    }
-
-    /// What they are written as.
-    #[must_use]
-    pub fn lines(&self) -> &[u8] {
-        &self.lines
     }
 
     /// Bytes of memory that they take, without values and names.
@@ -61,7 +60,9 @@ impl SharedFields {
     pub fn memory(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.list) + size_of_val(&*self.ends) + self.lines.len()
     }
+}
 
+impl<T: ?Sized> SharedFields<T> {
     /// Each field and its line.
     fn with_lines(&self) -> impl Iterator<Item = (&Field, &[u8])> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
@@ -457,7 +458,7 @@ mod tests {
         let base: Fields = [field("ETag", "x"), field("X-A", "1")]
             .into_iter()
             .collect();
-        let shared = Arc::new(SharedFields::new(base.clone(), write));
+        let shared = Arc::new(SharedFields::new(base.clone(), (), write));
         let none = KnownSet::default();
         [Fields::beginning_with(shared, none), base].map(|mut list| {
             list.push(field("Via", "v"));
@@ -470,7 +471,7 @@ mod tests {
         let base: Fields = [field("ETag", "x"), field("Age", "1")]
             .into_iter()
             .collect();
-        let shared = Arc::new(SharedFields::new(base.clone(), write));
+        let shared = Arc::new(SharedFields::new(base.clone(), (), write));
         let mut list = Fields::beginning_with(shared, KnownSet::of(&[Known::Age]));
         assert_eq!((list.get(Known::Age), list.len()), (None, 1));
         assert_eq!(written(&list), "ETag: x\r\n");
