@@ -12,6 +12,7 @@ use super::buffer;
 use super::format::{COMBINED, Logs};
 use super::line::{self, RequestLog};
 use super::named::{self, NamedFiles};
+use super::turn;
 use crate::request::Request;
 
 /// The log of requests whose blocks name none.
@@ -80,6 +81,7 @@ pub fn write(req: &mut Request) {
 
 /// Writes out the thread's buffered lines and closes the files that may have been renamed.
 pub fn flush_all() {
+    turn::write_out();
     buffer::flush_all();
     named::close_all();
 }

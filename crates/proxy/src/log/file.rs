@@ -8,7 +8,7 @@
 //!
 //! | file | a line is |
 //! |---|---|
-//! | regular, on a local disk | written at once |
+//! | regular, on a local disk | written at once, or by [`turn`](super::turn) |
 //! | FIFO, pipe, terminal, device | written at once if there is room, else left to [`queue`] |
 //! | on a network or in user space | left to [`queue`] |
 //!
@@ -25,6 +25,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -74,6 +75,8 @@ pub struct LogFile {
     /// Whether the operator asked for it.
     wanted: Wanted,
     file: ArcSwapOption<Opened>,
+    /// Whether that one answers at once.
+    is_direct: AtomicBool,
     queue: Queue,
     loss: Arc<Loss>,
 }
@@ -134,6 +137,7 @@ impl LogFile {
             path: path.map(Path::to_owned),
             wanted,
             file: ArcSwapOption::empty(),
+            is_direct: AtomicBool::new(false),
             queue: Queue::default(),
             loss: Arc::default(),
         }
@@ -162,6 +166,11 @@ impl LogFile {
     /// True for the standard error stream.
     pub fn is_stderr(&self) -> bool {
         self.path.is_none()
+    }
+
+    /// Whether it is open and answers at once, so that many lines may be written as one.
+    pub fn is_direct(&self) -> bool {
+        self.is_direct.load(Ordering::Relaxed)
     }
 
     /// The path; none for the standard error stream.
@@ -245,7 +254,10 @@ impl LogFile {
         };
         match append_to(path) {
             Ok(file) => {
-                self.file.store(Some(Arc::new(Opened::new(file))));
+                let opened = Opened::new(file);
+                let is_direct = opened.way == Way::Direct;
+                self.file.store(Some(Arc::new(opened)));
+                self.is_direct.store(is_direct, Ordering::Relaxed);
                 Ok(())
             }
             Err(source) => Err(OpenError {

@@ -210,12 +210,34 @@ fn escape_from(out: &mut Vec<u8>, start: usize, escape: Escape) {
     }
 }
 
-/// Whether a value holds nothing that any way escapes. Most do not, so it is looked at in blocks.
+/// Whether a value holds nothing that any way escapes, as most do. It is looked at in blocks, of
+/// which the last one may begin within the one before; one without is told to be so only if it is.
 fn is_plain(value: &[u8]) -> bool {
-    let is_odd = |byte: u8| (byte < 0x20) | (byte == b'"') | (byte == b'\\') | (byte > 0x7e);
-    let (blocks, rest) = value.as_chunks::<BLOCK>();
-    let has_odd = |block: &[u8; BLOCK]| block.iter().fold(false, |any, it| any | is_odd(*it));
-    !blocks.iter().any(has_odd) && !rest.iter().any(|byte| is_odd(*byte))
+    if let Some(last) = value.last_chunk::<BLOCK>() {
+        let is_odd = |byte: u8| (byte < 0x20) | (byte == b'"') | (byte == b'\\') | (byte > 0x7e);
+        let has_odd = |block: &[u8; BLOCK]| block.iter().fold(false, |any, it| any | is_odd(*it));
+        return !value.as_chunks::<BLOCK>().0.iter().any(has_odd) && !has_odd(last);
+    }
+    if let (Some(first), Some(last)) = (value.first_chunk(), value.last_chunk()) {
+        return odd_bits(u64::from_le_bytes(*first)) | odd_bits(u64::from_le_bytes(*last)) == 0;
+    }
+    if let (Some(first), Some(last)) = (value.first_chunk(), value.last_chunk()) {
+        let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+        return odd_bits(u64::from(first) | u64::from(last) << 32) == 0;
+    }
+    // At most three are left.
+    let padded = |word: u64, byte: &u8| word << 8 | u64::from(*byte);
+    odd_bits(value.iter().fold(EACH * u64::from(b' '), padded)) == 0
+}
+
+/// One in each byte of a word.
+const EACH: u64 = u64::from_le_bytes([1; 8]);
+
+/// The high bits of bytes that some way escapes, and maybe of the byte before such a one.
+fn odd_bits(word: u64) -> u64 {
+    let below = |word: u64, bound: u8| word.wrapping_sub(EACH * u64::from(bound)) & !word;
+    let equal = |byte: u8| below(word ^ (EACH * u64::from(byte)), 1);
+    (word | below(word, b' ') | equal(b'"') | equal(b'\\') | equal(0x7f)) & (EACH << 7)
 }
 
 fn push_hex(out: &mut Vec<u8>, before: &[u8], byte: u8) {
@@ -274,6 +296,21 @@ mod tests {
                 format!("\"{expected}"),
                 "{escape:?}"
             );
+        }
+    }
+
+    #[test]
+    fn plain_values_are_told_from_others_wherever_the_odd_byte_stands() {
+        for len in 0..40 {
+            let plain: Vec<u8> = (0..len).map(|at| b"a~ !#[]^0"[at % 9]).collect();
+            assert!(is_plain(&plain), "{len}");
+            for at in 0..len {
+                for byte in [0, 0x1f, b'"', b'\\', 0x7f, 0x80, 0xff] {
+                    let mut odd = plain.clone();
+                    odd[at] = byte;
+                    assert!(!is_plain(&odd), "{byte} at {at} of {len}");
+                }
+            }
         }
     }
 

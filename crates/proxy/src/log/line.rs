@@ -2,7 +2,7 @@
 //! condition, whatever the directive that names it (`access_log`, `upstream_log`).
 //!
 //! ```text
-//! request ─► if= ─► format.rs ─► buffer | named | file | syslog
+//! request ─► if= ─► format.rs ─► buffer | turn | named | syslog
 //! ```
 //!
 //! Formats are looked up when a block's settings are merged ([`complete`]).
@@ -10,7 +10,8 @@
 //! Invariants:
 //! 1. A log that cannot be written costs lines, never requests; they are counted, and the operator
 //!    is told once a second at most.
-//! 2. A worker that writes does so at most once for each log and request.
+//! 2. A worker writes at most once for each log and request. Unless a buffer is configured, it has
+//!    written the line of a request when the connection ends, and when it waits for another one.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -25,6 +26,7 @@ use super::format::{self, LogFormat, Logs};
 use super::loss::{Loss, Why};
 use super::named::{self, NamedFiles};
 use super::syslog::Syslog;
+use super::turn;
 use crate::request::Request;
 
 /// Buffer of a compressed log that names no size (nginx: 64k).
@@ -199,7 +201,13 @@ impl AsWritten {
         line.push(b'\n');
         match (&self.target, self.buffering) {
             (Target::File(file), Some(how)) => buffer::append(file, how, line),
-            (Target::File(file), None) => file.write(line, 1),
+            (Target::File(file), None) => {
+                turn::append(file, line);
+                // Who sees a connection end finds the line of its last request.
+                if !req.keep_alive {
+                    turn::write_out();
+                }
+            }
             (Target::Syslog(syslog), _) => syslog.send(line),
             (Target::Named(path), _) => self.write_named(req, (path, files), line),
         }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! access.rs, upstream.rs ─► line.rs, format.rs ─┬─► buffer.rs ─┬─► file.rs ─► queue.rs
-//!                                               ├─► named.rs   │   (one open file for a path)
+//!                                               ├─► turn.rs ───┤   (one open file for a path)
+//!                                               ├─► named.rs   │
 //! error.rs ─────────────────────────────────────┼──────────────┘
 //!                                               └─► syslog.rs
 //! stamp.rs: the times that all write; loss.rs: what was lost
@@ -19,4 +20,5 @@ pub mod named;
 pub mod queue;
 pub mod stamp;
 pub mod syslog;
+pub mod turn;
 pub mod upstream;

@@ -12,7 +12,8 @@
 //!
 //! Invariants:
 //! 1. Accepting under an old generation ends before the new one accepts.
-//! 2. The thread's buffered log lines are written before it ends.
+//! 2. The thread's buffered log lines are written before it ends, and those that nothing buffers
+//!    before it waits.
 
 use std::io;
 use std::rc::Rc;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, spawn_local};
 
@@ -28,6 +30,7 @@ use crate::clock;
 use crate::downstream::listener;
 use crate::log::access;
 use crate::log::error::{self, Level};
+use crate::log::turn;
 use crate::scope::Conf;
 use crate::upstream::refresh;
 use crate::worker::{Generation, Shared, Worker};
@@ -69,7 +72,10 @@ impl WorkerThread {
             .name(format!("worker {index}"))
             .spawn(move || {
                 // It belongs to its thread, and so do its tasks.
-                let built = tokio::runtime::LocalRuntime::new();
+                let built = Builder::new_current_thread()
+                    .enable_all()
+                    .on_thread_park(turn::write_out)
+                    .build_local(LocalOptions::default());
                 let (runtime, outcome) = match built {
                     Ok(runtime) => (Some(runtime), Ok(())),
                     Err(error) => (None, Err(error)),
@@ -77,6 +83,7 @@ impl WorkerThread {
                 // Who waits for this is in this function.
                 let _ = begun.send(outcome);
                 let Some(runtime) = runtime else { return };
+                turn::begin();
                 let worker = Rc::new(Worker::new(index, shared));
                 runtime.block_on(Thread::new(worker).run(receiver));
                 // What still runs may write a line when it is dropped.
