@@ -20,6 +20,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millpond_conf::VarId;
 
+use crate::header::Known;
 use crate::log::error::{self, Level};
 use crate::map::Lookup;
 use crate::request::{Request, Value};
@@ -124,7 +125,9 @@ pub enum Meaning {
     Word(&'static WordVariable),
     /// A built-in record that is made from other variables.
     Composed(&'static ComposedVariable),
-    /// A member of a family, with the rest of its name.
+    /// A field of the request: its name with hyphens, and as the variable has it.
+    Field(Known, Arc<[u8]>),
+    /// A member of another family, with the rest of its name.
     Member(&'static VariableFamily, Arc<[u8]>),
     /// Defined by a block that computes it (`map`, `split_clients`, `geo`).
     Lookup(Arc<Lookup>),
@@ -234,6 +237,10 @@ fn builtin(name: &str) -> Option<Meaning> {
     }
     let family = families().find(|family| name.starts_with(family.prefix))?;
     let rest = name.strip_prefix(family.prefix)?;
+    if family.prefix == request::FIELD_PREFIX {
+        let name: Arc<[u8]> = Arc::from(rest.as_bytes());
+        return Some(Meaning::Field(request::known_of(&name), name));
+    }
     Some(Meaning::Member(family, Arc::from(rest.as_bytes())))
 }
 
@@ -246,6 +253,7 @@ pub fn write_named(req: &mut Request, name: &str, out: &mut Vec<u8>) -> bool {
     match builtin(name) {
         Some(Meaning::Builtin(variable)) => (variable.write)(req, out),
         Some(Meaning::Word(variable)) => append_word((variable.word)(req), out),
+        Some(Meaning::Field(known, name)) => request::write_field((known, &name), req, out),
         Some(Meaning::Member(family, rest)) => (family.write)(req, &rest, out),
         Some(Meaning::Composed(variable)) => (variable.write)(req, out),
         _ => false,
@@ -264,6 +272,7 @@ pub fn write_plain(req: &Request, id: VarId, out: &mut Vec<u8>) -> Plain {
     match req.conf.variables.meanings.get(id.0 as usize) {
         Some(Meaning::Builtin(variable)) => Some((variable.write)(req, out)),
         Some(Meaning::Word(variable)) => Some(append_word((variable.word)(req), out)),
+        Some(Meaning::Field(known, name)) => Some(request::write_field((*known, name), req, out)),
         Some(Meaning::Member(family, rest)) => Some((family.write)(req, rest, out)),
         Some(Meaning::Composed(_) | Meaning::Lookup(_) | Meaning::Set) => None,
         Some(Meaning::Stored | Meaning::Absent) | None => Some(false),
@@ -275,6 +284,16 @@ pub fn word(req: &Request, id: VarId) -> Option<&'static str> {
     match req.conf.variables.meanings.get(id.0 as usize) {
         Some(Meaning::Word(variable)) if req.values.find(id).is_none() => {
             Some((variable.word)(req).unwrap_or_default())
+        }
+        _ => None,
+    }
+}
+
+/// The value of a variable that stands in the request as it is; only some do.
+pub fn lend(req: &Request, id: VarId) -> Option<&[u8]> {
+    match req.conf.variables.meanings.get(id.0 as usize) {
+        Some(Meaning::Builtin(variable)) if req.values.find(id).is_none() => {
+            (variable.name == request::HOST).then(|| request::host(req))
         }
         _ => None,
     }
@@ -317,6 +336,7 @@ pub fn write(req: &mut Request, id: VarId, out: &mut Vec<u8>) -> bool {
         Some(
             Meaning::Builtin(_)
             | Meaning::Word(_)
+            | Meaning::Field(..)
             | Meaning::Member(..)
             | Meaning::Stored
             | Meaning::Absent,

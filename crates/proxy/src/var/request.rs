@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Variable, VariableFamily};
+use super::{Variable, VariableFamily, response};
 use crate::chance;
 use crate::clock;
 use crate::downstream::body::RequestBody;
@@ -20,12 +20,18 @@ use crate::request::Request;
 /// The nginx whose configurations are understood, for `$nginx_version`.
 const NGINX_VERSION: &str = "1.31.5";
 
+/// What the names of variables of request fields begin with.
+pub(super) const FIELD_PREFIX: &str = "http_";
+
+/// The name of the variable of the request's host.
+pub(super) const HOST: &str = "host";
+
 /// The families.
 pub const FAMILIES: &[VariableFamily] = &[
     VariableFamily {
-        prefix: "http_",
+        prefix: FIELD_PREFIX,
         doc: "The request field of that name, in small letters and with underscores for hyphens.",
-        write: write_field,
+        write: |req, name, out| write_field((known_of(name), name), req, out),
     },
     VariableFamily {
         prefix: "arg_",
@@ -62,7 +68,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "content_type",
         doc: "The Content-Type of the request.",
-        write: |req, out| write_field(req, b"content_type", out),
+        write: |req, out| write_field((Known::ContentType, b"content_type"), req, out),
     },
     Variable {
         name: "document_uri",
@@ -70,19 +76,9 @@ pub const VARIABLES: &[Variable] = &[
         write: write_uri,
     },
     Variable {
-        name: "host",
+        name: HOST,
         doc: "The host of the request, in small letters; the server's name when it has none.",
-        write: |req, out| {
-            let has_host = !req.host.is_empty();
-            write_text(
-                if has_host {
-                    &req.host
-                } else {
-                    &req.server.name
-                },
-                out,
-            )
-        },
+        write: |req, out| write_text(host(req), out),
     },
     Variable {
         name: "hostname",
@@ -242,6 +238,14 @@ pub const VARIABLES: &[Variable] = &[
     },
 ];
 
+/// The value of [`HOST`].
+pub(super) fn host(req: &Request) -> &[u8] {
+    match req.host.is_empty() {
+        true => &req.server.name,
+        false => &req.host,
+    }
+}
+
 /// Appends a value that may be empty.
 fn write_text(text: &[u8], out: &mut Vec<u8>) -> bool {
     out.extend_from_slice(text);
@@ -275,23 +279,33 @@ fn write_found(text: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
 
 /// Appends a number in decimal.
 pub(super) fn write_number(number: u64, out: &mut Vec<u8>) -> bool {
-    use std::io::Write as _;
-    // Writing into a vector never fails.
-    let _ = write!(out, "{number}");
-    true
+    response::number(out, number, 1)
 }
 
 /// Appends seconds with three decimals.
 pub(super) fn write_millis(time: Duration, out: &mut Vec<u8>) -> bool {
-    use std::io::Write as _;
-    let _ = write!(out, "{}.{:03}", time.as_secs(), time.subsec_millis());
-    true
+    write_number(time.as_secs(), out);
+    out.push(b'.');
+    response::number(out, u64::from(time.subsec_millis()), 3)
 }
 
-fn write_field(req: &Request, name: &[u8], out: &mut Vec<u8>) -> bool {
-    let separator: &[u8] = if name == b"cookie" { b"; " } else { b", " };
+/// The field that a name with underscores for hyphens is that of.
+pub(super) fn known_of(name: &[u8]) -> Known {
+    let hyphenated: Vec<u8> = name
+        .iter()
+        .map(|byte| if *byte == b'_' { b'-' } else { *byte })
+        .collect();
+    Known::of(&hyphenated)
+}
+
+/// Appends the values of a field, by its name with hyphens and with underscores.
+pub(super) fn write_field((known, name): (Known, &[u8]), req: &Request, out: &mut Vec<u8>) -> bool {
+    let separator: &[u8] = match known {
+        Known::Cookie => b"; ",
+        _ => b", ",
+    };
     let mut is_found = false;
-    for value in req.head.find_all_underscored(name) {
+    for value in req.head.find_all_spelled(known, name) {
         if std::mem::replace(&mut is_found, true) {
             out.extend_from_slice(separator);
         }
@@ -344,14 +358,22 @@ fn trim_spaces_before(text: &[u8]) -> &[u8] {
     text.get(count..).unwrap_or_default()
 }
 
-fn write_iso_time(_req: &Request, out: &mut Vec<u8>) -> bool {
-    stamp::append(out, stamp::Form::Iso, clock::now_ms());
+fn write_iso_time(req: &Request, out: &mut Vec<u8>) -> bool {
+    stamp::append(out, stamp::Form::Iso, now_ms(req));
     true
 }
 
-fn write_log_time(_req: &Request, out: &mut Vec<u8>) -> bool {
-    stamp::append(out, stamp::Form::Local, clock::now_ms());
+fn write_log_time(req: &Request, out: &mut Vec<u8>) -> bool {
+    stamp::append(out, stamp::Form::Local, now_ms(req));
     true
+}
+
+/// Wall time in milliseconds; once the answer was sent, that of its end, which was read just then.
+fn now_ms(req: &Request) -> i64 {
+    match req.sent.ended.filter(|_| req.sent.is_complete) {
+        Some(ended) => clock::wall_us(ended).div_euclid(1000),
+        None => clock::now_ms(),
+    }
 }
 
 /// The machine's name, in small letters; asked for once.

@@ -106,7 +106,7 @@ pub const FAMILIES: &[VariableFamily] = &[
 ];
 
 /// Appends a decimal number of at least `width` digits.
-fn number(out: &mut Vec<u8>, mut value: u64, width: usize) -> bool {
+pub(super) fn number(out: &mut Vec<u8>, mut value: u64, width: usize) -> bool {
     let mut digits = [b'0'; 20];
     let mut at = digits.len();
     for digit in digits.iter_mut().rev() {

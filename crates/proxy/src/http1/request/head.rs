@@ -300,18 +300,24 @@ impl RequestHead {
             .map(|field| field.value)
     }
 
-    /// The first value whose name, in small letters and with `_` for `-`, is `name`: how the
-    /// names of variables such as `$http_x_real_ip` are looked up.
-    #[must_use]
-    pub fn find_underscored(&self, name: &[u8]) -> Option<&[u8]> {
-        self.find_all_underscored(name).next()
-    }
-
-    /// All values that [`Self::find_underscored`] would find, in order.
-    pub fn find_all_underscored<'a>(&'a self, name: &[u8]) -> impl Iterator<Item = &'a [u8]> {
-        self.fields()
-            .filter(move |field| is_underscored(field.name, name))
-            .map(|field| field.value)
+    /// All values whose name, in small letters and with `_` for `-`, is `name`, in order: how the
+    /// names of variables such as `$http_x_real_ip` are looked up. With hyphens it is `known`.
+    pub fn find_all_spelled<'a>(
+        &'a self,
+        known: Known,
+        name: &'a [u8],
+    ) -> impl Iterator<Item = &'a [u8]> {
+        let present = self.parts.present;
+        let spans: &[Span] = match present.contains(known) || present.contains(Known::Other) {
+            true => &self.parts.spans,
+            false => &[],
+        };
+        let is_it = move |span: &&Span| match span.known {
+            // A known name written with an underscore is another one.
+            Known::Other => is_underscored(span.name(&self.buf), name),
+            other => other == known,
+        };
+        spans.iter().filter(is_it).map(|span| span.value(&self.buf))
     }
 
     /// How long the body is, or why nobody can tell.

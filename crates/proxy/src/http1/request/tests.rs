@@ -171,7 +171,13 @@ fn a_request_is_taken_apart() {
         head.find_all(b"X-a").collect::<Vec<_>>(),
         [&b"1 2"[..], b""]
     );
-    assert_eq!(head.find_underscored(b"x_a"), Some(&b"1 2"[..]));
+    let spelled = |known, name: &str| -> Vec<Vec<u8>> {
+        let values = head.find_all_spelled(known, name.as_bytes());
+        values.map(<[u8]>::to_vec).collect()
+    };
+    assert_eq!(spelled(Known::Other, "x_a"), [&b"1 2"[..], b""]);
+    assert_eq!(spelled(Known::Host, "host"), [b"example.org:81"]);
+    assert!(spelled(Known::Age, "age").is_empty());
     assert_eq!(head.fields().len(), 3);
     let field = head.fields().next().expect("first");
     assert_eq!(field.name_bytes(), "Host");
