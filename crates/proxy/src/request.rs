@@ -526,6 +526,14 @@ impl Request {
         })
     }
 
+    /// The template's value, if it is one variable whose value stands in the request as it is.
+    pub fn lend(&self, template: &Template) -> Option<&[u8]> {
+        match &*template.parts {
+            [Part::Variable(id)] => var::lend(self, *id),
+            _ => None,
+        }
+    }
+
     /// True when the template's value is neither empty nor "0" (nginx: `proxy_no_cache`, `if=`).
     pub fn is_true(&mut self, template: &Template) -> bool {
         let value = self.eval(template);

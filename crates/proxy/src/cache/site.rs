@@ -66,6 +66,9 @@ pub fn id(req: &mut Request) -> Option<SiteId> {
 /// The number of what `cache_site` says, if that is anything; `None` when it takes more than the
 /// request as it is to tell.
 fn plain_number(req: &Request, template: &Template) -> Option<Option<SiteId>> {
+    if let Some(name) = req.lend(template) {
+        return Some((!name.is_empty()).then(|| number(req, name)));
+    }
     with_scratch(|name| {
         let is_known = req.eval_plain(template, name);
         is_known.then(|| (!name.is_empty()).then(|| number(req, name)))
