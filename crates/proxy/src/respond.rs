@@ -301,9 +301,10 @@ fn count(req: &mut Request) {
         shares: req.sent.shares,
     };
     let shared = &worker.shared;
-    shared.cache.record(worker.index, label, answered.bytes);
+    let place = worker.place.place;
+    shared.cache.record(place, label, answered.bytes);
     if let Some(site) = site {
-        shared.sites.answered(worker.index, site, &answered);
+        shared.sites.answered(place, site, &answered);
     }
     let ended = req.sent.ended.unwrap_or_else(clock::instant);
     let timed = Timed {
@@ -312,10 +313,10 @@ fn count(req: &mut Request) {
         first_byte: req.sent.first_byte,
         whole: ended - req.started,
     };
-    shared.times.answered(worker.index, &timed);
+    shared.times.answered(place, &timed);
     if let Some(zone) = zone {
         let answer = (label, answered.bytes);
-        shared.cache_zones.answered(worker.index, zone, answer);
+        shared.cache_zones.answered(place, zone, answer);
     }
     if label.is_miss() {
         let missing = &worker.shared.missing;

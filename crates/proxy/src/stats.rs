@@ -14,6 +14,7 @@ pub mod departed;
 pub mod ledger;
 pub mod missing;
 pub mod peer;
+pub mod place;
 pub mod resets;
 pub mod responses;
 pub mod site;
@@ -24,6 +25,7 @@ pub mod times;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use self::place::{Place, SHARDS};
 use crate::log::loss::{self, Lost};
 
 /// The statuses, as `$upstream_cache_status` writes them; the last one stands for none.
@@ -40,9 +42,6 @@ pub const STATUSES: [&str; 8] = [
 
 /// Statuses whose body came from the cache, without waiting for the origin to send one.
 pub(crate) const FROM_CACHE: [&str; 4] = ["HIT", "STALE", "UPDATING", "REVALIDATED"];
-
-/// Shards; more workers than that share some, which is right but slower.
-const SHARDS: usize = 16;
 
 /// The place of a status among [`STATUSES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,15 +95,15 @@ pub struct CacheSnapshot {
 }
 
 impl CacheCounters {
-    /// Counts an answer of a worker.
-    pub fn record(&self, worker: usize, label: Label, bytes: u64) {
-        let Some(shard) = self.shards.get(worker % SHARDS) else {
+    /// Counts an answer of the worker that has a place.
+    pub fn record(&self, place: Place, label: Label, bytes: u64) {
+        let Some(shard) = self.shards.get(place.shard()) else {
             return;
         };
         let index = label.index();
         if let (Some(requests), Some(sum)) = (shard.requests.get(index), shard.bytes.get(index)) {
-            requests.fetch_add(1, Ordering::Relaxed);
-            sum.fetch_add(bytes, Ordering::Relaxed);
+            place.add(requests, 1);
+            place.add(sum, bytes);
         }
     }
 
@@ -179,7 +178,7 @@ mod tests {
             (17, Some("MISS"), 100),
             (2, None, 7),
         ] {
-            counters.record(worker, Label::of(status), bytes);
+            counters.record(Place::shared(worker), Label::of(status), bytes);
         }
         let snapshot = counters.snapshot();
         let hit = snapshot.by_status().find(|(name, _)| *name == "HIT");

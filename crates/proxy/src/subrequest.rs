@@ -290,7 +290,7 @@ pub fn finish(req: &mut Request) {
         // Its bytes are part of the page's, which are counted for its site.
         let worker = &req.down.generation.worker;
         let cache = &worker.shared.cache;
-        cache.record(worker.index, Label::of(status), req.sent.body_bytes);
+        cache.record(worker.place.place, Label::of(status), req.sent.body_bytes);
     }
     if req.location.settings.subrequest.is_logged {
         crate::log::access::write(req);

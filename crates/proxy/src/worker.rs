@@ -30,6 +30,7 @@ use crate::stats::cache_zone::CacheZones;
 use crate::stats::connections::ConnectionCounters;
 use crate::stats::ledger::LedgerKeeper;
 use crate::stats::missing::MissingUrls;
+use crate::stats::place::{Places, TakenPlace};
 use crate::stats::resets::Resets;
 use crate::stats::site::Sites;
 use crate::stats::site_info::SiteInfo;
@@ -66,6 +67,8 @@ pub struct Shared {
     pub ledger: LedgerKeeper,
     /// What is said of sites.
     pub site_info: SiteInfo,
+    /// Which places of counters are taken.
+    pub places: Places,
     /// What was asked for and was not there.
     pub missing: MissingUrls,
     /// What dashboards are fed with.
@@ -148,6 +151,8 @@ impl Loads {
 pub struct Worker {
     /// Index of the worker, from 0.
     pub index: usize,
+    /// Where it counts answers.
+    pub place: TakenPlace,
     /// What it shares with the others.
     pub shared: Arc<Shared>,
     /// Numbers of the sites that it has met.
@@ -168,6 +173,7 @@ impl Worker {
     pub fn new(index: usize, shared: Arc<Shared>) -> Self {
         Worker {
             index,
+            place: shared.places.take(index),
             shared,
             site_numbers: SiteNumbers::default(),
             idle_peers: IdlePeers::default(),

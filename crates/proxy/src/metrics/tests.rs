@@ -12,6 +12,7 @@ use crate::cache::provenance::Shares;
 use crate::clock;
 use crate::scope::{self, Conf};
 use crate::stats::Label;
+use crate::stats::place::Place;
 use crate::stats::site::{Answered, Sites};
 use crate::stats::times::Timed;
 use crate::upstream::trace::{Attempt, Why};
@@ -85,8 +86,8 @@ fn shared() -> Shared {
         first_byte: std::time::Duration::from_millis(1),
         whole: std::time::Duration::from_millis(2),
     };
-    shared.times.answered(0, &timed);
-    shared.cache.record(0, timed.label, 10);
+    shared.times.answered(Place::shared(0), &timed);
+    shared.cache.record(Place::shared(0), timed.label, 10);
     let attempt = Attempt {
         why: Why::Miss,
         status: 504,
@@ -95,7 +96,9 @@ fn shared() -> Shared {
     shared.times.exchanged(0, &attempt);
     for number in 0..20 {
         let site = shared.sites.id(format!("s{number}").as_bytes());
-        shared.sites.answered(0, site, &answered(number));
+        shared
+            .sites
+            .answered(Place::shared(0), site, &answered(number));
     }
     shared
 }
@@ -145,7 +148,7 @@ fn sites_beyond_the_limit_are_summed() {
     let sites = Sites::default();
     for (name, answers) in [("a", 1), ("b", 3), ("c", 2), ("d", 2), ("*", 9)] {
         for _ in 0..answers {
-            sites.answered(0, sites.id(name.as_bytes()), &answered(10));
+            sites.answered(Place::shared(0), sites.id(name.as_bytes()), &answered(10));
         }
     }
     sites.id(b"never asked for");
@@ -176,7 +179,7 @@ fn hundreds_of_sites_make_a_page_of_bounded_size() {
                 label: Label::of(Some(status)),
                 ..answered(number)
             };
-            shared.sites.answered(0, site, &answer);
+            shared.sites.answered(Place::shared(0), site, &answer);
         }
         shared.sites.exchanged(1, site, (number, 1));
     }

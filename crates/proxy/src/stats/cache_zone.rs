@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::place::Place;
 use super::table::{Number, Table};
 use super::{Count, Label, STATUSES};
 
@@ -55,9 +56,15 @@ impl CacheZones {
     }
 
     /// Counts an answer and the bytes of its body.
-    pub fn answered(&self, worker: usize, zone: Number, (label, bytes): (Label, u64)) {
-        if let Some(row) = self.table.row(worker, zone) {
-            add((&row.answers, &row.bytes), label, bytes);
+    pub fn answered(&self, place: Place, zone: Number, (label, bytes): (Label, u64)) {
+        let row = self.table.row(place.shard(), zone);
+        let cells = row.and_then(|row| {
+            let count = row.answers.get(label.index())?;
+            Some((count, row.bytes.get(label.index())?))
+        });
+        if let Some((count, sum)) = cells {
+            place.add(count, 1);
+            place.add(sum, bytes);
         }
     }
 
@@ -107,9 +114,9 @@ mod tests {
         let zones = CacheZones::default();
         let zone = zones.number(b"z");
         let (hit, miss) = (Label::of(Some("HIT")), Label::of(Some("MISS")));
-        zones.answered(0, zone, (hit, 5));
-        zones.answered(2, zone, (hit, 6));
-        zones.answered(0, zone, (miss, 7));
+        zones.answered(Place::shared(0), zone, (hit, 5));
+        zones.answered(Place::shared(2), zone, (hit, 6));
+        zones.answered(Place::shared(0), zone, (miss, 7));
         zones.written(1, zone, (miss, 8));
         let counts = zones.snapshot(b"z");
         let of = |status| counts.iter().find(|(name, _)| *name == status).unwrap().1;

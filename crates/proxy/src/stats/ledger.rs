@@ -33,7 +33,8 @@ use std::time::Duration;
 use millpond_conf::{Contexts, OffOr, Statement};
 use rustix::fs::FlockOperation;
 
-use super::site::{CELLS, SHARDS, SITES_MAX, Sites};
+use super::place::{Place, SHARDS};
+use super::site::{CELLS, SITES_MAX, Sites};
 use crate::log::error::{self, Level};
 use crate::scope::Conf;
 use crate::scope::block::{Draft, Pass, Row};
@@ -323,8 +324,12 @@ fn read_all(file: &File, sites: &Sites) -> io::Result<()> {
         let ids: Vec<_> = names
             .map(|name| name_of(name).map(|name| sites.id(name)))
             .collect();
-        for (number, shard) in sites.shards().iter().enumerate() {
+        for number in 0..SHARDS {
             let block = read(file, block_at(chunk, number), BLOCK)?;
+            // Not to what a worker has for itself, which may count already.
+            let Some(shard) = sites.shards().get(Place::shared(number).shard()) else {
+                continue;
+            };
             for (id, values) in ids.iter().zip(block.as_chunks::<ROW_LEN>().0) {
                 let values = values.as_chunks::<8>().0.iter();
                 let values: Vec<u64> = values.map(|value| u64::from_le_bytes(*value)).collect();
@@ -448,7 +453,7 @@ mod tests {
             bytes,
             shares: Shares::default(),
         };
-        sites.answered(worker, sites.id(name), &answer);
+        sites.answered(Place::shared(worker), sites.id(name), &answer);
     }
 
     fn bytes(sites: &Sites, name: &[u8]) -> u64 {

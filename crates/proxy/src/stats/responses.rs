@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::place::Place;
+
 /// Classes of statuses: 1xx to 5xx.
 pub const CLASSES: usize = 5;
 
@@ -30,13 +32,22 @@ pub struct ResponseCount {
 impl ResponseCells {
     /// Counts an answer.
     pub fn record(&self, status: u16) {
+        self.cell(status).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts an answer of the worker that has the place of these.
+    pub fn record_at(&self, place: Place, status: u16) {
+        place.add(self.cell(status), 1);
+    }
+
+    fn cell(&self, status: u16) -> &AtomicU64 {
         let status = usize::from(status);
         let class = (status / 100).checked_sub(1);
         let cell = class.and_then(|class| {
             let codes = self.classes.get(class)?;
             codes.get_or_init(new_class).get(status % 100)
         });
-        cell.unwrap_or(&self.other).fetch_add(1, Ordering::Relaxed);
+        cell.unwrap_or(&self.other)
     }
 
     /// Adds what it counted.

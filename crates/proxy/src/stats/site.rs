@@ -24,6 +24,7 @@ use bytes::Bytes;
 use millpond_store::Departed;
 
 use super::departed;
+use super::place::{Place, SHARDS};
 use super::{Count, Label, STATUSES};
 use crate::cache::provenance::Shares;
 
@@ -31,8 +32,6 @@ use crate::cache::provenance::Shares;
 pub const SITES_MAX: usize = 4096;
 /// The name under which all further ones are counted.
 pub const EXCESS: &[u8] = b"*";
-/// Rows of a site; workers beyond that share some, which is right but slower.
-pub const SHARDS: usize = 16;
 /// Numbers in a row.
 pub const CELLS: usize = 32;
 
@@ -67,6 +66,13 @@ impl Row {
     pub(super) fn add(&self, cell: usize, value: u64) {
         if let Some(cell) = self.cells.get(cell).filter(|_| value > 0) {
             cell.fetch_add(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts what only who has the place counts in this row.
+    fn count(&self, place: Place, cell: usize, value: u64) {
+        if let Some(cell) = self.cells.get(cell).filter(|_| value > 0) {
+            place.add(cell, value);
         }
     }
 
@@ -267,13 +273,13 @@ impl Sites {
     }
 
     /// Counts an answer and the bytes of its body.
-    pub fn answered(&self, worker: usize, site: SiteId, answer: &Answered) {
+    pub fn answered(&self, place: Place, site: SiteId, answer: &Answered) {
         let index = answer.label.index();
-        self.with_row(worker, site, |row| {
-            row.add(REQUESTS + index, 1);
-            row.add(BYTES + index, answer.bytes);
-            row.add(FROM_CACHE, answer.shares.cache);
-            row.add(FROM_ORIGIN, answer.shares.origin);
+        self.with_row(place.shard(), site, |row| {
+            row.count(place, REQUESTS + index, 1);
+            row.count(place, BYTES + index, answer.bytes);
+            row.count(place, FROM_CACHE, answer.shares.cache);
+            row.count(place, FROM_ORIGIN, answer.shares.origin);
         });
     }
 
@@ -357,9 +363,9 @@ mod tests {
             bytes: cache + origin,
             shares: Shares { cache, origin },
         };
-        sites.answered(0, one, &answer(Some("HIT"), 10, 0));
-        sites.answered(17, one, &answer(Some("HIT"), 3, 2));
-        sites.answered(1, one, &answer(None, 0, 1));
+        sites.answered(Place::shared(0), one, &answer(Some("HIT"), 10, 0));
+        sites.answered(Place::shared(17), one, &answer(Some("HIT"), 3, 2));
+        sites.answered(Place::shared(1), one, &answer(None, 0, 1));
         sites.exchanged(1, two, (100, 30));
         let found = sites.snapshot();
         let names: Vec<&[u8]> = found.iter().map(|(name, _)| &name[..]).collect();

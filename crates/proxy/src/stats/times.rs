@@ -20,6 +20,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use super::place::{Place, SHARDS};
 use super::responses::{ResponseCells, ResponseCount};
 use super::{Label, STATUSES};
 use crate::upstream::trace::{Attempt, Why};
@@ -48,9 +49,6 @@ const TIMEOUT: usize = 5;
 const ERROR: usize = 6;
 const ABANDONED: usize = 7;
 const NO_PEER: usize = 8;
-
-/// Shards; more workers than that share some, which is right but slower.
-const SHARDS: usize = 16;
 
 /// The buckets, and one for what is above all bounds.
 const BUCKETS: usize = BOUNDS_US.len() + 1;
@@ -129,12 +127,12 @@ pub struct ExchangeTimes {
 }
 
 impl Cells {
-    fn record(&self, time: Duration) {
+    fn record(&self, place: Place, time: Duration) {
         let time = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let bucket = BOUNDS_US.partition_point(|bound| *bound < time);
         if let Some(bucket) = self.buckets.get(bucket) {
-            bucket.fetch_add(1, Relaxed);
-            self.sum_us.fetch_add(time, Relaxed);
+            place.add(bucket, 1);
+            place.add(&self.sum_us, time);
         }
     }
 
@@ -179,18 +177,18 @@ impl Histogram {
 
 impl Times {
     /// Counts an answer to a client.
-    pub fn answered(&self, worker: usize, answer: &Timed) {
-        let Some(shard) = self.shard(worker) else {
+    pub fn answered(&self, place: Place, answer: &Timed) {
+        let Some(shard) = self.shard(place.shard()) else {
             return;
         };
         let index = answer.label.index();
         let (first_byte, whole) = (answer.first_byte, answer.whole);
         for (cells, time) in [(&shard.first_byte, first_byte), (&shard.answer, whole)] {
             if let Some(cells) = cells.get(index) {
-                cells.record(time);
+                cells.record(place, time);
             }
         }
-        shard.responses.record(answer.status);
+        shard.responses.record_at(place, answer.status);
     }
 
     /// Counts an exchange with an origin that is over.
@@ -200,9 +198,11 @@ impl Times {
         };
         let why = attempt.why;
         shard.count(why, result(attempt));
+        // Whoever asks for whom: these are not counters of answers.
+        let place = Place::shared(worker);
         let of = |cells: &[Cells; REASONS], time: Option<Duration>| {
             if let (Some(cells), Some(time)) = (cells.get(why.index()), time) {
-                cells.record(time);
+                cells.record(place, time);
             }
         };
         of(&shard.connect, attempt.connect);
@@ -320,7 +320,7 @@ mod tests {
             (u64::MAX, 18),
         ] {
             let cells = Cells::default();
-            cells.record(Duration::from_micros(micros));
+            cells.record(Place::shared(0), Duration::from_micros(micros));
             let mut histogram = Histogram::default();
             cells.add_to(&mut histogram);
             assert_eq!(histogram.buckets[bucket], 1, "{micros}");
@@ -331,9 +331,9 @@ mod tests {
     #[test]
     fn answers_of_all_workers_are_summed_by_status() {
         let times = Times::default();
-        times.answered(0, &timed("HIT", MS, 2 * MS));
-        times.answered(17, &timed("HIT", MS, 3 * MS));
-        times.answered(2, &timed("MISS", 10 * MS, 20 * MS));
+        times.answered(Place::shared(0), &timed("HIT", MS, 2 * MS));
+        times.answered(Place::shared(17), &timed("HIT", MS, 3 * MS));
+        times.answered(Place::shared(2), &timed("MISS", 10 * MS, 20 * MS));
         assert_eq!(times.responses().codes.get(&200), Some(&3));
         let answers = times.answers();
         assert_eq!(answers[0].first_byte.count(), 2);
@@ -381,10 +381,13 @@ mod tests {
     fn a_quantile_lies_in_the_bucket_that_has_it() {
         let times = Times::default();
         for _ in 0..90 {
-            times.answered(0, &timed("HIT", MS, MS));
+            times.answered(Place::shared(0), &timed("HIT", MS, MS));
         }
         for _ in 0..10 {
-            times.answered(0, &timed("HIT", MS, Duration::from_secs(120)));
+            times.answered(
+                Place::shared(0),
+                &timed("HIT", MS, Duration::from_secs(120)),
+            );
         }
         let answer = times.answers()[0].answer;
         let median = answer.quantile(0.5).unwrap();
