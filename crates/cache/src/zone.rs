@@ -72,8 +72,9 @@ const SCRUB_MIN: Duration = Duration::from_secs(1);
 /// The largest weight of a disk (arbitrary; more of a difference than disks have).
 const WEIGHT_MAX: u32 = 1000;
 
-/// Memory tier of a zone that names none (enough for thousands of small bodies).
-const MEMORY_DEFAULT: u64 = 32 << 20;
+/// Memory tier of a zone that names none (enough for some fifty thousand bodies of 1 KiB, with
+/// what is known of their heads).
+const MEMORY_DEFAULT: u64 = 128 << 20;
 
 impl ZonePath {
     /// A zone of which only this is said.

@@ -63,7 +63,9 @@ const fn row(name: &'static str) -> Row {
               limits in proportion to its weight, that of the path itself is 1, and one that fails \
               loses its share only (docs/disks.md). With `scrub=`, all that each disk holds is \
               compared with its checksums in the background, once in this time; what is corrupt is \
-              removed, logged and counted. The size in \
+              removed, logged and counted. `memory=` is the most memory that heads and small \
+              bodies of entries in use may take, without which they are read from the disk's cache \
+              for each request; 128 MiB unless named, and taken as it is needed. The size in \
               keys_zone, levels, use_temp_path and the loader's and manager's parameters are \
               checked and have no effect: the index needs no size, and the store has neither a \
               file for each entry nor temporary files.",
