@@ -21,6 +21,8 @@ http {
     proxy_cache_path %%DIR%%/cache keys_zone=z:1m max_size=100m scrub=1d;
     proxy_cache_valid 200 1h;
     proxy_cache_key $host$uri;
+    limit_req_zone all zone=few:1m rate=1000r/s;
+    limit_conn_zone all zone=some:1m;
     upstream origins { server %%ORIGIN%%; }
     server {
         listen 127.0.0.1:%%PORT%%;
@@ -29,6 +31,8 @@ http {
         location / {
             status_zone pages;
             proxy_pass http://origins; proxy_cache z; cache_site $host;
+            limit_req zone=few burst=1000 nodelay;
+            limit_conn some 1000;
         }
         location /api/ { api write=on; }
         location = /metrics { metrics sites=2; }
@@ -155,6 +159,14 @@ fn pages_say_what_clients_got_and_origins_were_asked() -> Result<()> {
             ("millpond_site_held_body_bytes{site=\"*\",zone=\"z\"}", 90.0),
             ("millpond_site_cache_bytes_total{site=\"b.example\"}", 72.0),
             ("millpond_site_origin_bytes_total{site=\"b.example\"}", 72.0),
+            (
+                "millpond_limit_req_requests_total{zone=\"few\",outcome=\"passed\"}",
+                28.0,
+            ),
+            (
+                "millpond_limit_conn_requests_total{zone=\"some\",outcome=\"rejected_dry_run\"}",
+                0.0,
+            ),
             ("millpond_log_lost_lines_total{reason=\"file\"}", 0.0),
         ],
     )?;
@@ -174,6 +186,8 @@ fn pages_have_the_names_of_other_programs_where_that_is_said() -> Result<()> {
                 "nginxplus_location_zone_requests{location_zone=\"pages\"}",
                 28.0,
             ),
+            ("nginxplus_limit_request_passed{zone=\"few\"}", 28.0),
+            ("nginxplus_limit_connection_rejected{zone=\"some\"}", 0.0),
             ("nginxplus_cache_hit_responses{zone=\"z\"}", 14.0),
             ("nginxplus_cache_miss_bytes{zone=\"z\"}", 252.0),
         ],

@@ -12,6 +12,7 @@ pub mod cache_zone;
 pub mod connections;
 pub mod departed;
 pub mod ledger;
+pub mod limit;
 pub mod missing;
 pub mod peer;
 pub mod place;

@@ -7,12 +7,13 @@ use millpond_testkit::Request;
 use serde_json::Value;
 
 /// What stands for the parameters of paths.
-const NAMES: [(&str, &str); 6] = [
+const NAMES: [(&str, &str); 7] = [
     ("{version}", "9"),
     ("{cache}", "pond"),
     ("{upstream}", "farm"),
     ("{server}", "1"),
     ("{worker}", "0"),
+    ("{limit}", ""),
     ("{zone}", ""),
 ];
 
@@ -20,6 +21,8 @@ fn filled(path: &str) -> String {
     let zone = match path {
         _ if path.contains("server_zones") => "shop",
         _ if path.contains("location_zones") => "pages",
+        _ if path.contains("limit_conns") => "few",
+        _ if path.contains("limit_reqs") => "slow",
         _ => "pond",
     };
     NAMES.iter().fold(path.to_string(), |path, (name, value)| {

@@ -20,6 +20,10 @@ http {
     proxy_cache_path %%DIR%%/pond keys_zone=pond:1m max_size=100m;
     proxy_cache_valid 200 1h;
     proxy_cache_key $uri;
+    limit_req_zone $arg_k zone=slow:1m rate=1r/m;
+    limit_req_zone $arg_k zone=dry:1m rate=1r/m;
+    limit_conn_zone $arg_k zone=few:1m;
+    limit_req_log_level info;
     upstream farm {
         zone farm 64k;
         server %%ORIGIN%% weight=3 max_fails=2 max_conns=50;
@@ -47,6 +51,16 @@ http {
         location /moved { error_page 418 = @moved; return 418; }
         location @moved { status_zone moved; return 200 moved; }
         location /gone { return 444; }
+        location /slow {
+            limit_req zone=slow burst=1 nodelay;
+            limit_conn few 100;
+            error_page 404 = @moved;
+        }
+        location /dry {
+            limit_req zone=dry burst=1;
+            limit_req_dry_run on;
+            error_page 404 = @moved;
+        }
     }
     server {
         listen 127.0.0.1:%%PORT%%;

@@ -109,6 +109,50 @@ fn caches_and_peers_count_what_they_did_also_over_a_reload() -> Result<()> {
 }
 
 #[test]
+fn limits_count_what_they_did() -> Result<()> {
+    let bench = Bench::start()?;
+    for (path, status) in [
+        ("/slow?k=a", 200),
+        ("/slow?k=a", 200),
+        ("/slow?k=a", 503),
+        ("/slow?k=b", 200),
+        // Without a key nothing is limited, nor counted.
+        ("/slow", 200),
+        ("/dry?k=a", 200),
+        ("/dry?k=a", 200),
+        ("/dry?k=a", 200),
+    ] {
+        let response = bench.get("shop", path)?;
+        ensure!(response.status == status, "{path}: {}", response.status);
+    }
+    for round in 0..2 {
+        let limits = bench.told("/9/http/limit_reqs")?;
+        let expected = serde_json::json!({
+            "slow": {"passed": 3, "delayed": 0, "rejected": 1, "delayed_dry_run": 0, "rejected_dry_run": 0},
+            "dry": {"passed": 1, "delayed": 0, "rejected": 0, "delayed_dry_run": 1, "rejected_dry_run": 1},
+        });
+        ensure!(limits == expected, "{limits}");
+        let few = bench.told("/9/http/limit_conns/few")?;
+        let expected = serde_json::json!({"passed": 3, "rejected": 0, "rejected_dry_run": 0});
+        ensure!(few == expected, "{few}");
+        if round == 0 {
+            bench.proxy.reload()?;
+            bench.settles("/9/nginx", |it| it["generation"] == 2)?;
+        }
+    }
+    ensure!(bench.ask("GET", "/api/9/http/limit_reqs/few")?.status == 404);
+    ensure!(bench.ask("DELETE", "/api/9/http/limit_reqs/slow")?.status == 204);
+    let slow = bench.told("/9/http/limit_reqs/slow?fields=passed,rejected")?;
+    ensure!(
+        slow == serde_json::json!({"passed": 0, "rejected": 0}),
+        "{slow}"
+    );
+    let dry = bench.told("/9/http/limit_reqs/dry")?;
+    ensure!(dry["passed"] == 1, "{dry}");
+    Ok(())
+}
+
+#[test]
 fn workers_and_connections_add_up() -> Result<()> {
     let bench = Bench::start()?;
     let mut idle = bench.client.connect()?;

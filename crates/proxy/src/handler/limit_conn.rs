@@ -20,6 +20,7 @@ use crate::phase::Flow;
 use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
+use crate::stats::limit::{LimitTally, Outcome};
 use crate::var::WordVariable;
 
 /// The longest key that is counted (nginx's bound).
@@ -77,6 +78,7 @@ pub struct ConnectionZone {
     key: Template,
     /// Shared with the zone of the configuration before, if a reload kept it.
     counts: Arc<Mutex<KeyTable<u16>>>,
+    tally: Arc<LimitTally>,
 }
 
 /// One connection in a zone; given back when dropped.
@@ -132,6 +134,7 @@ fn limit_conn_zone(builder: &mut Builder, statement: &Statement, _draft: &mut Dr
         name: zone.name,
         key: zone.key,
         counts: Arc::new(Mutex::new(KeyTable::new(zone.size))),
+        tally: Arc::default(),
     }));
 }
 
@@ -149,8 +152,14 @@ impl ConnectionZone {
         &self.name
     }
 
+    /// What it did to requests.
+    pub fn tally(&self) -> &LimitTally {
+        &self.tally
+    }
+
     /// Goes on with the table of a zone of the same name, if the size is the same.
     pub fn inherit(&mut self, old: &ConnectionZone) -> Result<(), String> {
+        self.tally = Arc::clone(&old.tally);
         let size = |table: &Mutex<KeyTable<u16>>| {
             table.lock().unwrap_or_else(PoisonError::into_inner).size()
         };
@@ -228,6 +237,8 @@ pub fn run(req: &mut Request) -> Result<Flow, Failure> {
             Err(refusal) => return refuse(req, policy, zone, refusal),
         }
     }
+    let held = req.limits.held.iter();
+    held.for_each(|held| held.zone.tally.add(Outcome::Passed));
     Ok(Flow::Next)
 }
 
@@ -248,9 +259,11 @@ fn refuse(
     // INVARIANT 2.
     req.limits.held.clear();
     if policy.dry_run {
+        zone.tally.add(Outcome::RejectedDryRun);
         req.limits.conn_status = Some("REJECTED_DRY_RUN");
         return Ok(Flow::Next);
     }
+    zone.tally.add(Outcome::Rejected);
     req.limits.conn_status = Some("REJECTED");
     Err(Failure::Status(policy.status.0))
 }
@@ -265,6 +278,7 @@ mod tests {
             name: "one".to_string(),
             key: Template::literal("k"),
             counts: Arc::new(Mutex::new(KeyTable::new(128))),
+            tally: Arc::default(),
         });
         let key = Bytes::from_static(b"a");
         let first = zone.hold(key.clone(), 2);

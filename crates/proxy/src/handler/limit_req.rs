@@ -30,6 +30,7 @@ use crate::phase::Flow;
 use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
+use crate::stats::limit::{LimitTally, Outcome};
 use crate::var::WordVariable;
 
 /// The longest key that is counted (nginx's bound).
@@ -99,6 +100,7 @@ pub struct RequestZone {
     created: Instant,
     /// Shared with the zone of the configuration before, if a reload kept it.
     buckets: Arc<Mutex<KeyTable<Bucket>>>,
+    tally: Arc<LimitTally>,
 }
 
 /// A bucket: how full it was, and when.
@@ -199,6 +201,7 @@ fn limit_req_zone(builder: &mut Builder, statement: &Statement, _draft: &mut Dra
         rate,
         created: clock::instant(),
         buckets: Arc::new(Mutex::new(KeyTable::new(zone.size))),
+        tally: Arc::default(),
     }));
 }
 
@@ -218,8 +221,14 @@ impl RequestZone {
         &self.name
     }
 
+    /// What it did to requests.
+    pub fn tally(&self) -> &LimitTally {
+        &self.tally
+    }
+
     /// Goes on with the table of a zone of the same name, if the size is the same.
     pub fn inherit(&mut self, old: &RequestZone) -> Result<(), String> {
+        self.tally = Arc::clone(&old.tally);
         let size = |table: &Mutex<KeyTable<Bucket>>| {
             table.lock().unwrap_or_else(PoisonError::into_inner).size()
         };
@@ -429,9 +438,11 @@ fn admit(
         excess,
         zone: Arc::clone(&last.zone),
     };
+    count(policy, &last.zone, wait.delay);
     for limit in others {
         let excess = limit.zone.account(&limit.key);
         let delay = limit.zone.delay(excess, limit.limit.delay);
+        count(policy, &limit.zone, delay);
         if delay > wait.delay {
             wait = Wait {
                 delay,
@@ -441,6 +452,14 @@ fn admit(
         }
     }
     Ok(Some(wait))
+}
+
+fn count(policy: &LimitReqPolicy, zone: &RequestZone, delay: Duration) {
+    zone.tally.add(match (delay.is_zero(), policy.dry_run) {
+        (true, _) => Outcome::Passed,
+        (false, false) => Outcome::Delayed,
+        (false, true) => Outcome::DelayedDryRun,
+    });
 }
 
 fn refuse(
@@ -462,9 +481,11 @@ fn refuse(
         );
     }
     if policy.dry_run {
+        zone.tally.add(Outcome::RejectedDryRun);
         req.limits.req_status = Some("REJECTED_DRY_RUN");
         return Ok(None);
     }
+    zone.tally.add(Outcome::Rejected);
     req.limits.req_status = Some("REJECTED");
     Err(Failure::Status(policy.status.0))
 }
@@ -501,6 +522,7 @@ mod tests {
             rate,
             created: clock::instant(),
             buckets: Arc::new(Mutex::new(KeyTable::new(1024))),
+            tally: Arc::default(),
         }
     }
 

@@ -16,6 +16,7 @@ use crate::log::loss::Lost;
 use crate::scope::Conf;
 use crate::stats::cache_zone::ZoneStatusCount;
 use crate::stats::connections::ConnectionCount;
+use crate::stats::limit::LimitCount;
 use crate::stats::peer::PeerCount;
 use crate::stats::responses::ResponseCount;
 use crate::stats::site::{EXCESS, SiteCount};
@@ -51,6 +52,9 @@ pub struct Facts {
     pub(super) all_sites: SiteCount,
     pub(super) servers: Vec<(String, ZoneCount)>,
     pub(super) locations: Vec<(String, ZoneCount)>,
+    /// Zones of `limit_conn` and of `limit_req`.
+    pub(super) limit_conns: Vec<(String, LimitCount)>,
+    pub(super) limit_reqs: Vec<(String, LimitCount)>,
     pub(super) peers: Vec<PeerFacts>,
 }
 
@@ -113,6 +117,18 @@ impl Facts {
             all_sites,
             servers: named(&names.servers, |name| zones.server(name)),
             locations: named(&names.locations, |name| zones.location(name)),
+            limit_conns: {
+                let limits = conf.declared.limit_conn.iter();
+                limits
+                    .map(|zone| (zone.name().to_string(), zone.tally().snapshot()))
+                    .collect()
+            },
+            limit_reqs: {
+                let limits = conf.declared.limit_req.iter();
+                limits
+                    .map(|zone| (zone.name().to_string(), zone.tally().snapshot()))
+                    .collect()
+            },
             peers: read_peers(conf),
         }
     }

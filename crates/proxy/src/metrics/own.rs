@@ -10,6 +10,7 @@ use super::facts::{
 use super::text::{Number, Samples};
 use super::{Kind, Metric, metric};
 use crate::stats::STATUSES;
+use crate::stats::limit::{LimitCount, Outcome};
 use crate::stats::peer::TimeCount;
 use crate::stats::site::SiteCount;
 use crate::stats::status_zone::ZoneCount;
@@ -338,6 +339,16 @@ pub(super) const METRICS: &[Metric] = &[
         "Bytes that clients got from the locations of a `status_zone`.",
         |facts, out| counts(&facts.locations, out, |it| it.sent))),
 
+    metric("millpond_limit_conn_requests_total", Counter, &["zone", "outcome"], (
+        "Requests that a zone of `limit_conn` let through (`passed`), refused (`rejected`), or \
+         would have refused but for a dry run (`rejected_dry_run`).",
+        |facts, out| limits(&facts.limit_conns, &Outcome::OF_CONNECTIONS, out))),
+    metric("millpond_limit_req_requests_total", Counter, &["zone", "outcome"], (
+        "Requests that a zone of `limit_req` let through at once (`passed`) or after a wait \
+         (`delayed`), refused (`rejected`), or would have delayed or refused but for a dry run \
+         (`delayed_dry_run`, `rejected_dry_run`).",
+        |facts, out| limits(&facts.limit_reqs, &Outcome::ALL, out))),
+
     metric("millpond_upstream_peer_state", Gauge, &["upstream", "peer", "state"], (
         "1 for the state that a server of a group is in: `up`, `draining`, `down` (by the \
          configuration) or `unavail` (after failures).",
@@ -487,6 +498,14 @@ fn codes(zones: &[(String, ZoneCount)], out: &mut Samples<'_>) {
     for (zone, count) in zones {
         for (code, count) in &count.responses.codes {
             out.add(&[zone, &code.to_string()], *count);
+        }
+    }
+}
+
+fn limits(zones: &[(String, LimitCount)], outcomes: &[Outcome], out: &mut Samples<'_>) {
+    for (zone, count) in zones {
+        for outcome in outcomes {
+            out.add(&[zone, outcome.as_str()], count.of(*outcome));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The metrics of nginx-prometheus-exporter for NGINX Plus, for dashboards and alerts made for it.
 //!
 //! Names, kinds and labels are those of its version 1; what there is nothing to say about here is
-//! left out: TLS, health checks, resolvers, limits, stream servers, workers, licences. A server
+//! left out: TLS, health checks, resolvers, stream servers, workers, licences. A server
 //! zone and a location zone is a `status_zone`, an upstream's server its address, and a cache a
 //! `proxy_cache_path`.
 //!
@@ -11,6 +11,7 @@ use super::facts::{Facts, PEER_STATES, PeerFacts, ZoneFacts};
 use super::text::Samples;
 use super::{Kind, Metric, metric};
 use crate::stats::Count;
+use crate::stats::limit::{LimitCount, Outcome};
 use crate::stats::responses::ResponseCount;
 use crate::stats::status_zone::ZoneCount;
 
@@ -113,6 +114,31 @@ pub(super) const METRICS: &[Metric] = &[
         "Average time to the ends of its answers, milliseconds.",
         |facts, out| peers(facts, out, |it| millis(it.count.response_time.average)))),
 
+    metric("nginxplus_limit_request_passed", Counter, ZONE, (
+        "Requests that were let through at once.",
+        |facts, out| limits(&facts.limit_reqs, out, Outcome::Passed))),
+    metric("nginxplus_limit_request_delayed", Counter, ZONE, (
+        "Requests that were let through after a wait.",
+        |facts, out| limits(&facts.limit_reqs, out, Outcome::Delayed))),
+    metric("nginxplus_limit_request_rejected", Counter, ZONE, (
+        "Requests that were refused.",
+        |facts, out| limits(&facts.limit_reqs, out, Outcome::Rejected))),
+    metric("nginxplus_limit_request_delayed_dry_run", Counter, ZONE, (
+        "Requests that would have waited but for a dry run.",
+        |facts, out| limits(&facts.limit_reqs, out, Outcome::DelayedDryRun))),
+    metric("nginxplus_limit_request_rejected_dry_run", Counter, ZONE, (
+        "Requests that would have been refused but for a dry run.",
+        |facts, out| limits(&facts.limit_reqs, out, Outcome::RejectedDryRun))),
+    metric("nginxplus_limit_connection_passed", Counter, ZONE, (
+        "Requests that were let through.",
+        |facts, out| limits(&facts.limit_conns, out, Outcome::Passed))),
+    metric("nginxplus_limit_connection_rejected", Counter, ZONE, (
+        "Requests that were refused.",
+        |facts, out| limits(&facts.limit_conns, out, Outcome::Rejected))),
+    metric("nginxplus_limit_connection_rejected_dry_run", Counter, ZONE, (
+        "Requests that would have been refused but for a dry run.",
+        |facts, out| limits(&facts.limit_conns, out, Outcome::RejectedDryRun))),
+
     metric("nginxplus_cache_size", Gauge, ZONE, (
         "Bytes of the cache.", |facts, out| caches(facts, out, |it| it.usage.bytes))),
     metric("nginxplus_cache_max_size", Gauge, ZONE, (
@@ -174,6 +200,12 @@ pub(super) const METRICS: &[Metric] = &[
 fn zones(zones: &[(String, ZoneCount)], out: &mut Samples<'_>, of: fn(&ZoneCount) -> u64) {
     for (name, count) in zones {
         out.add(&[name], of(count));
+    }
+}
+
+fn limits(limits: &[(String, LimitCount)], out: &mut Samples<'_>, outcome: Outcome) {
+    for (name, count) in limits {
+        out.add(&[name], count.of(outcome));
     }
 }
 

@@ -5,14 +5,14 @@
 //! | `/` | the versions |
 //! | `/9/` | the names below it; the same for `/9/http/` |
 //! | `/9/nginx`, `processes`, `connections`, `ssl`, `workers` | the process |
-//! | `/9/slabs`, `resolvers`, `http/limit_conns`, `http/limit_reqs` | nothing: an empty object |
+//! | `/9/slabs`, `resolvers` | nothing: an empty object |
 //! | `/9/http/requests` | requests of all clients |
-//! | `/9/http/server_zones`, `location_zones`, `caches`, `upstreams`, each with `/NAME` | counters |
+//! | `/9/http/server_zones`, `location_zones`, `limit_conns`, `limit_reqs`, `caches`, `upstreams`, each with `/NAME` | counters |
 //! | `/9/http/upstreams/NAME/servers`, with `/ID` | servers as they are configured |
 //!
 //! | with `DELETE` | effect |
 //! |---|---|
-//! | `connections`, `workers`, `http/requests`, zones, caches, `upstreams/NAME` | counted anew (`reset.rs`) |
+//! | `connections`, `workers`, `http/requests`, zones, limits, caches, `upstreams/NAME` | counted anew (`reset.rs`) |
 //! | `upstreams/NAME/servers/ID`; there also `PATCH`, above it `POST` | servers are changed (`server.rs`) |
 //!
 //! Older versions have the same answers. `fields=a,b` keeps only these members; an empty `fields`
@@ -34,8 +34,8 @@ use serde_json::{Map, Value};
 #[cfg(test)]
 pub(super) use self::report::described;
 use self::report::{
-    Cache, Connections, Failure, Fetched, HealthChecks, Nginx, Peer, Processes, Requests,
-    Responses, Served, Ssl, Upstream, Why, Worker, WorkerHttp, Zone,
+    Cache, Connections, Failure, Fetched, HealthChecks, LimitConn, LimitReq, Nginx, Peer,
+    Processes, Requests, Responses, Served, Ssl, Upstream, Why, Worker, WorkerHttp, Zone,
 };
 #[cfg(test)]
 pub(super) use self::server::MEMBERS;
@@ -46,6 +46,7 @@ use crate::scope::Conf;
 use crate::server::worker_count;
 use crate::stats::cache_zone::ZoneStatusCount;
 use crate::stats::connections::ConnectionCount;
+use crate::stats::limit::LimitTally;
 use crate::stats::resets::Bases;
 use crate::upstream::group::Group;
 use crate::upstream::peer::{self, Availability};
@@ -342,9 +343,13 @@ fn http(view: &View, path: &[&str]) -> Result<Found, Refusal> {
             named(zones.filter_map(|zone| Some((zone.name.clone(), cache(view, &zone.name)?))))
         }
         ["caches", name] => one(&cache(view, name).ok_or(Refusal::Name("cache", "Cache"))?),
-        ["limit_conns" | "limit_reqs"] => Found::Named(Map::new()),
-        ["limit_conns", _] => return Err(Refusal::Name("limit_conn", "LimitConn")),
-        ["limit_reqs", _] => return Err(Refusal::Name("limit_req", "LimitReq")),
+        [kind @ ("limit_conns" | "limit_reqs")] => {
+            let limits = limits(view, kind);
+            named(limits.map(|(name, tally)| (name.to_string(), limit(kind, tally))))
+        }
+        [kind @ ("limit_conns" | "limit_reqs"), name] => {
+            one(&limit(kind, tally(view, kind, name)?))
+        }
         ["upstreams"] => {
             let groups = view.conf.declared.upstreams.iter();
             named(groups.map(|group| (group.name.clone(), upstream(group))))
@@ -354,6 +359,42 @@ fn http(view: &View, path: &[&str]) -> Result<Found, Refusal> {
         }
         _ => return Err(Refusal::Path),
     })
+}
+
+/// The zones of a kind of limits.
+fn limits<'a>(view: &'a View, kind: &'a str) -> impl Iterator<Item = (&'a str, &'a LimitTally)> {
+    let (conns, reqs) = (
+        &view.conf.declared.limit_conn,
+        &view.conf.declared.limit_req,
+    );
+    let conns = conns.iter().map(|zone| (zone.name(), zone.tally()));
+    let reqs = reqs.iter().map(|zone| (zone.name(), zone.tally()));
+    let (conns, reqs) = match kind {
+        "limit_conns" => (Some(conns), None),
+        _ => (None, Some(reqs)),
+    };
+    conns
+        .into_iter()
+        .flatten()
+        .chain(reqs.into_iter().flatten())
+}
+
+/// The counters of one of them.
+fn tally<'a>(view: &'a View, kind: &'a str, name: &str) -> Result<&'a LimitTally, Refusal> {
+    let found = limits(view, kind).find(|(known, _)| *known == name);
+    let unknown = match kind {
+        "limit_conns" => Refusal::Name("limit_conn", "LimitConn"),
+        _ => Refusal::Name("limit_req", "LimitReq"),
+    };
+    Ok(found.ok_or(unknown)?.1)
+}
+
+fn limit(kind: &str, tally: &LimitTally) -> Value {
+    let count = tally.since_reset();
+    match kind {
+        "limit_conns" => value(&LimitConn::from(count)),
+        _ => value(&LimitReq::from(count)),
+    }
 }
 
 fn group<'a>(view: &'a View, name: &str) -> Result<&'a Group, Refusal> {

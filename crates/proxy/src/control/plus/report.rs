@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::stats::cache_zone::ZoneStatusCount;
+use crate::stats::limit::{LimitCount, Outcome};
 use crate::stats::responses::ResponseCount;
 use crate::stats::status_zone::ZoneCount;
 
@@ -146,6 +147,48 @@ impl Zone {
             discarded: count.discarded,
             received: count.received,
             sent: count.sent,
+        }
+    }
+}
+
+/// One of `/http/limit_conns`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
+pub(super) struct LimitConn {
+    passed: u64,
+    rejected: u64,
+    rejected_dry_run: u64,
+}
+
+impl From<LimitCount> for LimitConn {
+    fn from(count: LimitCount) -> Self {
+        LimitConn {
+            passed: count.of(Outcome::Passed),
+            rejected: count.of(Outcome::Rejected),
+            rejected_dry_run: count.of(Outcome::RejectedDryRun),
+        }
+    }
+}
+
+/// One of `/http/limit_reqs`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
+pub(super) struct LimitReq {
+    passed: u64,
+    delayed: u64,
+    rejected: u64,
+    delayed_dry_run: u64,
+    rejected_dry_run: u64,
+}
+
+impl From<LimitCount> for LimitReq {
+    fn from(count: LimitCount) -> Self {
+        LimitReq {
+            passed: count.of(Outcome::Passed),
+            delayed: count.of(Outcome::Delayed),
+            rejected: count.of(Outcome::Rejected),
+            delayed_dry_run: count.of(Outcome::DelayedDryRun),
+            rejected_dry_run: count.of(Outcome::RejectedDryRun),
         }
     }
 }
@@ -311,6 +354,8 @@ pub(in crate::control) fn described() -> Vec<(&'static str, Vec<&'static str>)> 
         ("Responses", members::<Responses>()),
         ("ServerZone", members::<Zone>()),
         ("LocationZone", without(members::<Zone>(), "processing")),
+        ("LimitConn", members::<LimitConn>()),
+        ("LimitReq", members::<LimitReq>()),
         ("Cache", members::<Cache>()),
         ("CacheServed", members::<Served>()),
         ("CacheFetched", members::<Fetched>()),

@@ -62,6 +62,7 @@ fn named(view: &View, kind: &str, name: &str) -> Result<(), Refusal> {
             let count = shared.cache_zones.snapshot(&key);
             shared.resets.with(|bases| bases.caches.insert(key, count));
         }
+        "limit_conns" | "limit_reqs" => super::tally(view, kind, name)?.reset(),
         "upstreams" => {
             let roster = super::group(view, name)?.roster();
             let peers = roster.peers();

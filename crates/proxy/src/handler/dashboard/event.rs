@@ -21,6 +21,7 @@ use crate::clock;
 use crate::control::api::{self, Scene};
 use crate::control::report::ZoneReport;
 use crate::scope::Conf;
+use crate::stats::limit::{LimitTally, Outcome};
 use crate::stats::site::SiteCount;
 use crate::stats::site_info::Words;
 use crate::stats::status_zone::ZoneCount;
@@ -34,6 +35,8 @@ use crate::worker::Shared;
 const SITES_MAX: usize = 1000;
 /// Status zones in an event.
 const STATUS_ZONES_MAX: usize = 500;
+/// Zones of limits in an event.
+const LIMITS_MAX: usize = 500;
 /// Columns of what is said of sites, and which come first.
 const COLUMNS_MAX: usize = 4;
 const FIRST_COLUMNS: [&str; 2] = ["owner", "plan"];
@@ -72,6 +75,7 @@ struct Event {
     descriptions: Vec<String>,
     /// Status zones of servers, then of locations.
     status_zones: Vec<StatusZoneRow>,
+    limits: Vec<LimitRow>,
     upstreams: Vec<Upstream>,
     fills: Vec<FillRow>,
     missing: Missing,
@@ -197,6 +201,16 @@ struct StatusZoneRow {
     sent: u64,
 }
 
+/// A zone of limits.
+#[derive(Serialize)]
+struct LimitRow {
+    name: String,
+    /// `limit_req` or `limit_conn`.
+    kind: &'static str,
+    /// Requests by what became of them: passed, delayed, rejected, and the last two of dry runs.
+    counts: [u64; Outcome::ALL.len()],
+}
+
 /// A group of peers.
 #[derive(Serialize)]
 struct Upstream {
@@ -320,6 +334,7 @@ fn event(conf: &Arc<Conf>, shared: &Arc<Shared>) -> Event {
         sites_left_out,
         descriptions,
         status_zones: status_zones(conf, shared),
+        limits: limits(conf),
         upstreams: upstreams(conf),
         fills: fills(&scene),
         purges: purges(&scene),
@@ -378,6 +393,22 @@ fn status_zones(conf: &Conf, shared: &Shared) -> Vec<StatusZoneRow> {
     let locations = names.locations.iter();
     let locations = locations.map(|name| row(name, "location", zones.location(name)));
     servers.chain(locations).take(STATUS_ZONES_MAX).collect()
+}
+
+fn limits(conf: &Conf) -> Vec<LimitRow> {
+    let row = |name: &str, kind, tally: &LimitTally| {
+        let count = tally.snapshot();
+        LimitRow {
+            name: shown(name.as_bytes()),
+            kind,
+            counts: Outcome::ALL.map(|outcome| count.of(outcome)),
+        }
+    };
+    let requests = conf.declared.limit_req.iter();
+    let requests = requests.map(|zone| row(zone.name(), "limit_req", zone.tally()));
+    let connections = conf.declared.limit_conn.iter();
+    let connections = connections.map(|zone| row(zone.name(), "limit_conn", zone.tally()));
+    requests.chain(connections).take(LIMITS_MAX).collect()
 }
 
 fn times(shared: &Shared) -> Times {

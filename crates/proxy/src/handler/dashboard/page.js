@@ -701,6 +701,28 @@
     zoneTable.show(zones);
   }
 
+  const limitTable = new Table($("limits").querySelector(".scroll"), {
+    caption: "Limits", key: (limit) => limit.kind + " " + limit.name, sort: { column: "Refused", way: -1 }, none: "No limit.",
+    columns: [
+      { title: "Zone", class: "text", text: (limit) => limit.name, sort: (limit) => limit.name },
+      { title: "Of", class: "text", text: (limit) => limit.kind, sort: (limit) => limit.kind },
+      { title: "Passed", text: (limit) => perSecond(limit.rates[0]), sort: (limit) => limit.rates[0] },
+      { title: "Delayed", text: (limit) => perSecond(limit.rates[1]), sort: (limit) => limit.rates[1] },
+      { title: "Refused", text: (limit) => perSecond(limit.rates[2]), sort: (limit) => limit.rates[2] },
+      { title: "All delayed", text: (limit) => short(limit.counts[1]), sort: (limit) => limit.counts[1] },
+      { title: "All refused", text: (limit) => short(limit.counts[2]), sort: (limit) => limit.counts[2] },
+      { title: "Only said", text: (limit) => short(limit.counts[3] + limit.counts[4]), sort: (limit) => limit.counts[3] + limit.counts[4] },
+    ],
+  });
+  function showLimits() {
+    const limits = last.limits ?? [];
+    $("limits").hidden = limits.length === 0;
+    for (const limit of limits) {
+      limit.rates = rateOf("limit " + limitTable.key(limit), last.time, limit.counts);
+    }
+    limitTable.show(limits);
+  }
+
   const PEER = { up: ["up", "good"], unavailable: ["failing", "bad"], draining: ["draining", "warn"], down: ["down", "warn"] };
   const peerTable = new Table($("upstreams").querySelector(".scroll"), {
     caption: "Upstream peers", key: (peer) => peer.group + " " + peer.name + " " + peer.number, none: "No upstream has been asked.",
@@ -870,6 +892,7 @@
     showZones();
     showSites();
     showStatusZones();
+    showLimits();
     showAttention(showPeers());
     showLists();
     say($("about"), `version ${last.version}, up ${span((last.time - last.started) / 1000)}`);
