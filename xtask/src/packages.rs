@@ -22,6 +22,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("libcryptx-perl", "the foreign suite"),
     ("libfcgi-perl", "the foreign suite"),
     ("libprotocol-websocket-perl", "the foreign suite"),
+    ("libscgi-perl", "the foreign suite"),
     ("prometheus", "tests of metrics, alerts and the dashboard"),
     ("uwsgi-core", "the foreign suite"),
     ("uwsgi-plugin-python3", "the foreign suite"),

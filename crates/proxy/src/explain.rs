@@ -161,8 +161,8 @@ pub enum End {
     Answered(u16, Option<String>),
     /// Files, or what stands for a folder, answer this path.
     Files(String),
-    /// Counters answer, by this directive.
-    Counters(&'static str),
+    /// The server itself answers, by this directive.
+    Itself(&'static str),
     /// It purges entries of this zone.
     Purges(String),
     /// An upstream answers.
@@ -372,6 +372,7 @@ fn connection(conf: &Arc<Conf>, local: Address) -> std::io::Result<Downstream> {
         remote: peer.clone().into(),
         peer,
         local,
+        told: Default::default(),
         number: 1,
         accepted: now,
         requests: 1.into(),
@@ -457,10 +458,11 @@ fn end(req: &mut Request) -> End {
     match req.location.handler.clone() {
         Some(ContentHandler::Pass(target)) => End::Passed(passed(req, &target)),
         Some(ContentHandler::Purge(location)) => End::Purges(location.zone.clone()),
-        Some(ContentHandler::Api(_)) => End::Counters("api"),
-        Some(ContentHandler::Dashboard) => End::Counters("dashboard"),
-        Some(ContentHandler::Metrics(_)) => End::Counters("metrics"),
-        Some(ContentHandler::StubStatus) => End::Counters("stub_status"),
+        Some(ContentHandler::Api(_)) => End::Itself("api"),
+        Some(ContentHandler::Dashboard) => End::Itself("dashboard"),
+        Some(ContentHandler::Metrics(_)) => End::Itself("metrics"),
+        Some(ContentHandler::StubStatus) => End::Itself("stub_status"),
+        Some(ContentHandler::EmptyGif) => End::Itself("empty_gif"),
         None => End::Files(text(&req.uri)),
     }
 }

@@ -114,7 +114,7 @@ impl Page<'_> {
             End::Answered(status, None) => format!("status {status}"),
             End::Answered(status, Some(target)) => format!("status {status}, to {target}"),
             End::Files(path) => format!("the file of {path}"),
-            End::Counters(directive) => directive.to_string(),
+            End::Itself(directive) => directive.to_string(),
             End::Purges(zone) => format!("purges entries of the zone \"{zone}\""),
             End::Passed(Passed { to: Ok(to), .. }) => format!("the upstream: {to}"),
             End::Passed(Passed { to: Err(why), .. }) => format!("none: {why}"),

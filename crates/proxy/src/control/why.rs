@@ -150,7 +150,7 @@ pub(super) fn answer(scene: &Scene, mut reader: Reader) -> Result<Answer, String
         End::Passed(passed) => passed.cache,
         End::Answered(status, _) => Err(format!("the server answers with {status} itself")),
         End::Files(path) => Err(format!("files answer {path}")),
-        End::Counters(_) => Err("the server answers itself".to_string()),
+        End::Itself(_) => Err("the server answers itself".to_string()),
         End::Purges(zone) => Err(format!("it is a purge of zone \"{zone}\"")),
     };
     let told = match cache {

@@ -27,6 +27,7 @@ use millpond_conf::ByteSize;
 use super::Downstream;
 use super::arrival::{Arrival, Idle, LARGE_READ, read_head};
 use super::exchange::{After, exchange, record_broken, refuse};
+use super::proxy_protocol;
 use crate::clock::{self, Instant};
 use crate::header::Known;
 use crate::http1::request::RequestParser;
@@ -174,6 +175,9 @@ async fn serve_requests(down: &Rc<Downstream>, binding: Arc<Binding>, member: Me
     let Some(listen) = binding.listen_for(&down.local).cloned() else {
         return;
     };
+    if listen.has_proxy_protocol && !Box::pin(proxy_protocol::read(down, &listen, &member)).await {
+        return;
+    }
     let mut parser = RequestParser::default();
     let mut idle = Idle {
         timeout: listen.names.default_server().settings.head.timeout,

@@ -189,6 +189,7 @@ fn start(
         remote: peer.clone().into(),
         peer,
         local,
+        told: Default::default(),
         behind: Rc::default(),
         number: {
             let worker = &generation.worker;

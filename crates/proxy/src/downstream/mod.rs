@@ -10,10 +10,11 @@ pub mod body;
 pub mod connection;
 pub(crate) mod exchange;
 pub mod listener;
+pub mod proxy_protocol;
 pub mod timer;
 pub mod writer;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -28,6 +29,7 @@ use crate::worker::Generation;
 use address::Address;
 use behind::Behind;
 use body::Incoming;
+use proxy_protocol::Told;
 use timer::Timer;
 
 /// A client's connection, as its requests see it.
@@ -46,6 +48,8 @@ pub struct Downstream {
     pub peer: Address,
     /// The address it connected to.
     pub local: Address,
+    /// What a balancer said of the connection, if it did.
+    pub told: OnceCell<Box<Told>>,
     /// Number of the connection, counted from 1 over all workers (`$connection`).
     pub number: u64,
     /// When it was accepted.

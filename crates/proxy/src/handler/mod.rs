@@ -8,6 +8,7 @@ pub mod api;
 pub mod auth_basic;
 pub mod auth_request;
 pub mod dashboard;
+pub mod empty_gif;
 pub mod error_page;
 pub mod index;
 pub mod limit_conn;
@@ -22,6 +23,7 @@ pub mod path;
 pub mod realip;
 pub mod redirect;
 pub mod referer;
+pub mod secure_link;
 pub mod special;
 pub mod static_file;
 pub mod stub_status;
@@ -53,6 +55,8 @@ pub enum ContentHandler {
     Metrics(metrics::MetricsPage),
     /// `stub_status`.
     StubStatus,
+    /// `empty_gif`.
+    EmptyGif,
     /// `api`.
     Api(api::Rights),
     /// `dashboard`.
@@ -125,6 +129,7 @@ pub fn content(req: &mut Request) -> Result<Begun<'_>, Failure> {
             }));
         }
         Some(ContentHandler::StubStatus) => stub_status::run(req)?,
+        Some(ContentHandler::EmptyGif) => empty_gif::run(req)?,
         Some(ContentHandler::Dashboard) => dashboard::run(req)?,
         None if req.uri.last() == Some(&b'/') => return index::run(req).map(Begun::Done),
         None => static_file::run(req)?,
@@ -145,12 +150,13 @@ pub fn respond(req: &mut Request, mut response: Box<Response>) -> Result<Flow, F
 
 /// X-Accel-Redirect: the upstream names a path or a named location of this server.
 fn accel_redirect(req: &mut Request, to: &[u8]) -> Result<Flow, Failure> {
-    // nginx: the answer is for a GET, whatever was asked of the upstream, but for HEAD.
-    if req.method != Method::Head {
-        req.method = Method::Get;
-    }
     if to.first() == Some(&b'@') {
         return phase::redirect_named(req, to);
+    }
+    // nginx: the answer is for a GET, whatever was asked of the upstream, but for HEAD. A named
+    // location goes on with the request as it was.
+    if req.method != Method::Head {
+        req.method = Method::Get;
     }
     let Ok(uri) = safe_uri(to) else {
         return Err(Failure::Status(404));

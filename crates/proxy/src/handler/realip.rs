@@ -15,6 +15,7 @@ use std::collections::HashSet;
 use millpond_conf::value::{ArgError, Args, FromArgs, FromWord, WordError};
 use millpond_conf::{ParseContext, Word};
 
+use crate::downstream::address::Address;
 use crate::header::Known;
 use crate::network::{LowBits, Network, Recursive, forwarded, look_up};
 use crate::request::Request;
@@ -26,11 +27,8 @@ pub struct RealIpPolicy {
     /// A proxy whose word is taken: an address, a network, a name, or `unix:`.
     #[directive(name = "set_real_ip_from", repeat)]
     pub from: Vec<Trusted>,
-    /// The field with the client's address.
-    ///
-    /// # Differs from nginx
-    ///
-    /// `proxy_protocol` is not supported.
+    /// The field with the client's address; or `proxy_protocol`: the header before the first
+    /// request of the connection has it (`listen … proxy_protocol`).
     #[directive(name = "real_ip_header", default = "X-Real-IP")]
     pub field: AddressField,
     /// Whether the addresses of trusted proxies in the field are passed over.
@@ -47,6 +45,8 @@ pub struct Trusted(Vec<Network>);
 pub enum AddressField {
     /// X-Forwarded-For: a list over all fields of the name.
     XForwardedFor,
+    /// The header of the PROXY protocol.
+    ProxyProtocol,
     /// The first field of this name.
     Named(String),
 }
@@ -72,14 +72,11 @@ impl FromArgs for Trusted {
 }
 
 impl FromWord for AddressField {
-    const SYNTAX: &'static str = "field | X-Real-IP | X-Forwarded-For";
+    const SYNTAX: &'static str = "field | X-Real-IP | X-Forwarded-For | proxy_protocol";
 
     fn from_word(word: &Word, _: &mut ParseContext) -> Result<Self, WordError> {
         match word.text.as_str() {
-            "proxy_protocol" => {
-                let message = "\"real_ip_header proxy_protocol\" is not supported";
-                Err(WordError::Message(message.to_string()))
-            }
+            "proxy_protocol" => Ok(AddressField::ProxyProtocol),
             name if name.eq_ignore_ascii_case("x-forwarded-for") => Ok(AddressField::XForwardedFor),
             name => Ok(AddressField::Named(name.to_string())),
         }
@@ -108,6 +105,7 @@ pub fn replace(req: &Request) {
         return;
     }
     let lists: Vec<&[u8]> = match &policy.field {
+        AddressField::ProxyProtocol => return replace_by_balancer(req, policy),
         AddressField::XForwardedFor => req.head.get_all(Known::XForwardedFor).collect(),
         AddressField::Named(name) => req.head.find(name.as_bytes()).into_iter().collect(),
     };
@@ -122,5 +120,15 @@ pub fn replace(req: &Request) {
     };
     if let Some(address) = forwarded(&req.down.peer, lists.into_iter(), &trusted, recursive) {
         req.down.remote.replace(address);
+    }
+}
+
+/// Takes the address of the connection's own header, if a trusted balancer wrote it.
+fn replace_by_balancer(req: &Request, policy: &RealIpPolicy) {
+    let mut trusted = policy.from.iter().flat_map(|it| &it.0);
+    if let Some(told) = req.down.told.get()
+        && trusted.any(|network| network.contains(&req.down.peer))
+    {
+        req.down.remote.replace(Address::Inet(told.source));
     }
 }

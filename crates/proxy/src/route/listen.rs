@@ -45,6 +45,8 @@ pub struct Listen {
     pub address: Address,
     /// Socket options.
     pub options: ListenOptions,
+    /// Whether connections begin with a header of the PROXY protocol.
+    pub has_proxy_protocol: bool,
     /// Servers by name, and the default.
     pub names: ServerNames,
 }

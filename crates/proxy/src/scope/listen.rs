@@ -28,10 +28,12 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "listen",
         contexts: Contexts::SERVER,
-        syntax: "address[:port] | port | unix:path [default_server] [backlog=…] …",
+        syntax: "address[:port] | port | unix:path [default_server] [proxy_protocol] …",
         is_block: false,
         pass: Pass::First,
-        doc: "An address that the server answers on.",
+        doc: "An address that the server answers on. With `proxy_protocol`, there or on another \
+              line for the address, its connections begin with a header of the PROXY protocol, \
+              version 1 or 2.",
         apply: listen,
     },
     Row {
@@ -52,6 +54,7 @@ pub struct ListenArgs {
     options: ListenOptions,
     has_options: bool,
     is_default: bool,
+    has_proxy_protocol: bool,
     span: Span,
 }
 
@@ -81,6 +84,7 @@ fn listen(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
         options: ListenOptions::default(),
         has_options: false,
         is_default: false,
+        has_proxy_protocol: false,
         span: statement.span,
     };
     for parameter in parameters {
@@ -118,6 +122,11 @@ fn apply_parameter(args: &mut ListenArgs, parameter: &Word) -> Result<(), String
             args.is_default = true;
             return Ok(());
         }
+        // nginx: it belongs to the address, not to its socket.
+        ("proxy_protocol", None) => {
+            args.has_proxy_protocol = true;
+            return Ok(());
+        }
         ("bind", None) => {}
         ("reuseport", None) => args.options.reuse_port = true,
         ("backlog", Some(value)) => {
@@ -132,7 +141,7 @@ fn apply_parameter(args: &mut ListenArgs, parameter: &Word) -> Result<(), String
         ("so_keepalive", Some(_)) => args.options.keepalive = true,
         // Hints to a kernel; answers are the same without them.
         ("deferred", None) | ("fastopen" | "setfib" | "accept_filter", Some(_)) => {}
-        ("ssl" | "http2" | "quic" | "proxy_protocol" | "spdy", None) => {
+        ("ssl" | "http2" | "quic" | "spdy", None) => {
             return Err(format!(
                 "the \"{name}\" parameter of \"listen\" is not supported"
             ));
@@ -310,6 +319,7 @@ pub fn bindings(cx: &mut ParseContext, servers: &[(Arc<Server>, Vec<ListenArgs>)
                     options: ListenOptions::default(),
                     has_options: false,
                     is_default: false,
+                    has_proxy_protocol: false,
                     span: server.span,
                 },
             );
@@ -339,6 +349,7 @@ struct Group {
     default: Arc<Server>,
     has_default: bool,
     has_options: bool,
+    has_proxy_protocol: bool,
     servers: Vec<Arc<Server>>,
 }
 
@@ -361,6 +372,7 @@ fn join(cx: &mut ParseContext, groups: &mut Groups, server: &Arc<Server>, args: 
             default: Arc::clone(server),
             has_default: args.is_default,
             has_options: args.has_options,
+            has_proxy_protocol: args.has_proxy_protocol,
             servers: vec![Arc::clone(server)],
         });
         return;
@@ -379,6 +391,8 @@ fn join(cx: &mut ParseContext, groups: &mut Groups, server: &Arc<Server>, args: 
         }
         group.options = args.options.clone();
     }
+    // nginx: one line that has it is enough.
+    group.has_proxy_protocol |= args.has_proxy_protocol;
     group.servers.push(Arc::clone(server));
 }
 
@@ -408,6 +422,7 @@ impl Group {
         Listen {
             address: self.address,
             options: self.options,
+            has_proxy_protocol: self.has_proxy_protocol,
             names,
         }
     }

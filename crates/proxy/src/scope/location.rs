@@ -41,6 +41,7 @@ use crate::handler::path::RootPolicy;
 use crate::handler::realip::RealIpPolicy;
 use crate::handler::redirect::RedirectPolicy;
 use crate::handler::referer::RefererPolicy;
+use crate::handler::secure_link::SecureLinkPolicy;
 use crate::handler::static_file::StaticPolicy;
 use crate::log::access::AccessLogPolicy;
 use crate::log::error::ErrorLogPolicy;
@@ -138,6 +139,8 @@ pub struct LocationSettings {
     pub satisfy: SatisfyPolicy,
     /// Where requests may come from.
     pub referer: RefererPolicy,
+    /// How links are signed.
+    pub secure_link: SecureLinkPolicy,
     /// The client's address behind proxies.
     pub real_ip: RealIpPolicy,
     /// How many requests a second.

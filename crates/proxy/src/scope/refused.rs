@@ -141,16 +141,8 @@ pub const REFUSED: &[Refused] = &[
         reason: "user id cookies are not supported",
     },
     Refused {
-        names: "empty_gif",
-        reason: "built-in images are not supported",
-    },
-    Refused {
         names: "flv mp4 mp4_buffer_size mp4_max_buffer_size mp4_start_key_frame",
         reason: "pseudo-streaming is not supported; players use range requests",
-    },
-    Refused {
-        names: "secure_link secure_link_md5 secure_link_secret",
-        reason: "signed links are not supported",
     },
     Refused {
         names: "degradation degrade",

@@ -32,11 +32,6 @@ pub const ABSENT: &[Absent] = &[
         reason: "the kernel is not asked about connections",
     },
     Absent {
-        names: "proxy_protocol_addr proxy_protocol_port proxy_protocol_server_addr \
-                proxy_protocol_server_port",
-        reason: "\"listen\" takes no PROXY protocol",
-    },
-    Absent {
         names: "proxy_add_via",
         reason: "nginx makes it for its own use",
     },
@@ -64,20 +59,12 @@ pub const REFUSED: &[Absent] = &[
         reason: "memcached upstreams are not supported",
     },
     Absent {
-        names: "secure_link secure_link_expires",
-        reason: "signed links are not supported",
-    },
-    Absent {
         names: "uid_got uid_set uid_reset",
         reason: "user id cookies are not supported",
     },
     Absent {
         names: "date_local date_gmt",
         reason: "server-side includes are not supported; use $time_local or $time_iso8601",
-    },
-    Absent {
-        names: "proxy_protocol_tlv_",
-        reason: "\"listen\" takes no PROXY protocol",
     },
 ];
 
@@ -94,7 +81,7 @@ pub fn refusal(name: &str) -> Option<&'static str> {
 fn find(table: &'static [Absent], name: &str) -> Option<&'static str> {
     let has = |row: &&Absent| {
         let mut names = row.names.split_ascii_whitespace();
-        names.any(|it| it == name || it.ends_with('_') && name.starts_with(it))
+        names.any(|it| it == name)
     };
     table.iter().find(has).map(|row| row.reason)
 }
@@ -105,11 +92,10 @@ mod tests {
     use crate::var;
 
     #[test]
-    fn names_are_found_whole_and_families_by_their_beginning() {
+    fn names_are_found_whole() {
         assert!(is_absent("ssl_protocol") && !is_absent("ssl_proto") && !is_absent("host"));
-        assert!(refusal("secure_link").is_some());
-        assert!(refusal("proxy_protocol_tlv_alpn").is_some());
-        assert!(refusal("secure").is_none());
+        assert!(refusal("geoip_org").is_some());
+        assert!(refusal("geoip").is_none());
     }
 
     #[test]

@@ -82,6 +82,7 @@ pub fn builtins() -> impl Iterator<Item = &'static Variable> {
         response::VARIABLES,
         upstream::VARIABLES,
         crate::cache::provenance::VARIABLES,
+        crate::downstream::proxy_protocol::VARIABLES,
         crate::upstream::fastcgi::VARIABLES,
         crate::filter::gzip::VARIABLES,
         crate::filter::ssi::VARIABLES,
@@ -104,6 +105,7 @@ pub fn words() -> impl Iterator<Item = &'static WordVariable> {
 pub fn composed() -> impl Iterator<Item = &'static ComposedVariable> {
     let families = [
         crate::handler::path::VARIABLES,
+        crate::handler::secure_link::VARIABLES,
         crate::cache::site::VARIABLES,
     ];
     families.into_iter().flatten()
@@ -111,9 +113,14 @@ pub fn composed() -> impl Iterator<Item = &'static ComposedVariable> {
 
 /// All families.
 pub fn families() -> impl Iterator<Item = &'static VariableFamily> {
-    [request::FAMILIES, response::FAMILIES, upstream::FAMILIES]
-        .into_iter()
-        .flatten()
+    [
+        request::FAMILIES,
+        response::FAMILIES,
+        upstream::FAMILIES,
+        crate::downstream::proxy_protocol::FAMILIES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// What a variable's number means.

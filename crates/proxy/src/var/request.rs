@@ -278,7 +278,7 @@ fn write_found(text: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
 }
 
 /// Appends a number in decimal.
-pub(super) fn write_number(number: u64, out: &mut Vec<u8>) -> bool {
+pub(crate) fn write_number(number: u64, out: &mut Vec<u8>) -> bool {
     response::number(out, number, 1)
 }
 

@@ -1,5 +1,6 @@
 //! All scenarios, by subject.
 
+mod balancer;
 mod cache_basic;
 mod cache_ranges;
 mod cache_stale;
@@ -20,6 +21,7 @@ mod ranges;
 mod returns;
 mod rewrite;
 mod routing;
+mod signed;
 mod static_files;
 mod upstream;
 mod variables;
@@ -51,6 +53,8 @@ pub fn all() -> Vec<Scenario> {
         cache_vary::scenarios(),
         cache_ranges::scenarios(),
         coding::scenarios(),
+        signed::scenarios(),
+        balancer::scenarios(),
         generated::scenarios(),
     ]
     .into_iter()

@@ -1,0 +1,60 @@
+//! `empty_gif`: a picture of one transparent pixel, from memory.
+//!
+//! For pages that count their readers by a picture: no file is opened for it. It is never
+//! changed, so that a client's copy may be confirmed by its date.
+
+use bytes::Bytes;
+use millpond_conf::{Contexts, Statement};
+
+use super::ContentHandler;
+use crate::failure::Failure;
+use crate::header::Known;
+use crate::http1::Method;
+use crate::request::Request;
+use crate::response::Response;
+use crate::scope::block::{Draft, Pass, Row};
+use crate::scope::build::Builder;
+
+/// The row.
+pub const ROWS: &[Row] = &[Row {
+    name: "empty_gif",
+    contexts: Contexts::LOCATION,
+    syntax: "",
+    is_block: false,
+    pass: Pass::First,
+    doc: "Answers with a picture of one transparent pixel.",
+    apply: empty_gif,
+}];
+
+/// When the picture is said to be of: 1970-09-28, as in nginx.
+const MODIFIED: i64 = 23_349_600;
+/// The same as a field.
+const MODIFIED_TEXT: &str = "Mon, 28 Sep 1970 06:00:00 GMT";
+
+/// Its parts as GIF89a has them.
+const PICTURE: &[u8] = b"GIF89a\
+    \x01\0\x01\0\x80\x01\0\
+    \0\0\0\xff\xff\xff\
+    \x21\xf9\x04\x01\0\0\x01\0\
+    \x2c\0\0\0\0\x01\0\x01\0\0\
+    \x02\x02\x4c\x01\0\
+    \x3b";
+
+fn empty_gif(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
+    if builder.has_arguments(statement, 0..=0) {
+        draft.handler = Some(ContentHandler::EmptyGif);
+    }
+}
+
+/// Answers with the picture.
+pub fn run(req: &mut Request) -> Result<Response, Failure> {
+    if !matches!(req.method, Method::Get | Method::Head) {
+        return Err(Failure::Status(405));
+    }
+    let content_type = Bytes::from_static(b"image/gif");
+    let mut response = Response::text(200, content_type, Bytes::from_static(PICTURE));
+    response.last_modified = Some(MODIFIED);
+    let modified = Bytes::from_static(MODIFIED_TEXT.as_bytes());
+    response.fields.push_known(Known::LastModified, modified);
+    Ok(response)
+}
