@@ -215,7 +215,12 @@ impl Lifetime {
         let until = match verdict {
             Validity::NotStorable(why) => return Err(NotKept::Refused(why)),
             Validity::Until(until) => until,
-            Validity::Unset => configured(given, fetched.status(), now).ok_or(NotKept::NoTime)?,
+            Validity::Unset => match configured(given, fetched.status(), now) {
+                Some(until) => until,
+                // The fields alone forbid it.
+                None if vary(given, fetched).is_none() => return Err(NotKept::Vary),
+                None => return Err(NotKept::NoTime),
+            },
         };
         Ok(Lifetime {
             until,

@@ -29,6 +29,7 @@ use super::site;
 use crate::body::{BodyError, BodyStream, Piece};
 use crate::downstream::behind;
 use crate::failure::{Failure, UpstreamKind};
+use crate::handler::error_page;
 use crate::header::Known;
 use crate::http1::encode;
 use crate::log::error;
@@ -207,7 +208,9 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
         match fetch.await {
             Ok(fetched) => {
                 let (req, protocol) = (self.req.borrow_mut(), self.target.protocol);
-                let is_unbuffered = !buffer::is_buffered(req, protocol, &fetched.head.fields);
+                // nginx: an error is intercepted before it is asked how it is to be read.
+                let is_unbuffered = !error_page::is_intercepted(req, protocol, fetched.head.status)
+                    && !buffer::is_buffered(req, protocol, &fetched.head.fields);
                 let rate = buffer::limit_rate(req, protocol);
                 Ok(Origin {
                     fetched,

@@ -510,11 +510,10 @@ fn complete(
         trace.cache_status = Some(status.as_str());
         trace.account.brought
     };
-    // What a stored answer to HEAD announced is the length of a body that is not there.
-    let announced = req.is_head().then(|| found.head.field(b"content-length"));
-    let announced = announced.flatten();
-    let announced = announced.and_then(|value| http1::content_length(&value));
-    response.length = announced.or(Some(found.entry.len()));
+    response.length = match req.is_head() {
+        true => length_for_head(req, target, found),
+        false => Some(found.entry.len()),
+    };
     if by_rfc::is_on(req, target) {
         by_rfc::tell_age(response, &found.head, status);
     }
@@ -522,6 +521,17 @@ fn complete(
         response.provenance = Provenance::One(Whence::Origin);
     }
     response.body = body::of_entry(&found.entry);
+}
+
+/// What HEAD is told of the length. A stored answer to HEAD has no body: only what it announced
+/// says how long that would be, if it did.
+fn length_for_head(req: &Request, target: &PassTarget, found: &FoundEntry) -> Option<u64> {
+    let announced = found.head.field(b"content-length");
+    let announced = announced.and_then(|value| http1::content_length(&value));
+    let method = &req.location.settings.proxy.method;
+    let is_converted = target.protocol == Protocol::Http && method.convert_head;
+    let len = Some(found.entry.len()).filter(|len| *len > 0 || is_converted);
+    announced.or(len)
 }
 
 fn from_fill(

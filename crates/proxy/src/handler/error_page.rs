@@ -28,6 +28,7 @@ use crate::phase::{self, Flow, Phase};
 use crate::request::Request;
 use crate::respond::CLOSE_WITHOUT_ANSWER;
 use crate::response::Response;
+use crate::upstream::protocol::Protocol;
 
 /// What errors turn into.
 #[derive(Clone, Debug, millpond_conf::Family)]
@@ -130,6 +131,12 @@ fn invalid(index: usize, word: &Word) -> ArgError {
 /// True when an error page takes the place of an answer that an upstream gave.
 pub fn takes_over(req: &Request, response: &Response) -> bool {
     response.may_be_intercepted && response.status >= 300 && find(req, response.status).is_some()
+}
+
+/// True when an error page will take the place of an upstream's answer with this status.
+pub fn is_intercepted(req: &Request, protocol: Protocol, status: u16) -> bool {
+    let policy = &req.location.settings.pass(protocol).answer;
+    policy.intercept_errors && status >= 300 && find(req, status).is_some()
 }
 
 /// Goes from an error to its page, or to the built-in one.

@@ -29,6 +29,11 @@ pub struct RequestPolicy {
     #[directive(name = "proxy_pass_request_headers", default = "on")]
     pub pass_headers: bool,
     /// Whether the client's body is passed on.
+    ///
+    /// # Differs from nginx
+    ///
+    /// A body that is not passed on is not announced, either: Content-Length is left out, so that
+    /// the upstream does not wait for it. nginx needs `proxy_set_header Content-Length "";`.
     #[directive(name = "proxy_pass_request_body", default = "on")]
     pub pass_body: bool,
     /// Whether the client's body is read whole before the upstream is asked.

@@ -12,6 +12,7 @@ pub fn scenarios() -> Vec<Scenario> {
         convert_head_on(),
         convert_head_off(),
         min_uses(),
+        bypassed_uses(),
         bypass_and_no_cache(),
         request_fields_to_origin(),
         stored_fields(),
@@ -108,18 +109,41 @@ fn convert_head_on() -> Scenario {
 
 fn convert_head_off() -> Scenario {
     let directives = "proxy_cache_convert_head off; proxy_cache_key $request_method$uri;";
-    counted(Scenario::cached("cache-convert-head-off", directives), "/*").keep(vec![
-        Request::head("/a"),
-        Request::head("/a"),
-        Request::get("/a"),
-        Request::get("/a"),
-        Request::head("/a"),
-    ])
+    let scenario =
+        counted(Scenario::cached("cache-convert-head-off", directives), "/*").keep(vec![
+            Request::head("/a"),
+            Request::head("/a"),
+            Request::get("/a"),
+            Request::get("/a"),
+            Request::head("/a"),
+        ]);
+    // Nobody knows how long the bodies are that these speak of.
+    [
+        ("/chunked", Framing::Chunked),
+        ("/closed", Framing::UntilClose),
+    ]
+    .into_iter()
+    .fold(scenario, |scenario, (path, framing)| {
+        let answer = fresh("body").framing(framing);
+        scenario.answer(path, answer).head(path).head(path)
+    })
 }
 
 fn min_uses() -> Scenario {
     let scenario = Scenario::cached("cache-min-uses", "proxy_cache_min_uses 3;");
     counted(scenario, "/*").gets(&["/a", "/a", "/b", "/a", "/a", "/b"])
+}
+
+/// Requests that go past the cache are uses of it, too, and may store.
+fn bypassed_uses() -> Scenario {
+    let directives = "proxy_cache_key $uri; proxy_cache_min_uses 3; proxy_cache_bypass $arg_by;";
+    let answer = Answer::new(200).header("Cache-Control", "max-age=60");
+    Scenario::cached("cache-bypass-min-uses", directives)
+        .answer("/*", answer.body("x"))
+        .gets(&["/a?by=1", "/a", "/a", "/a"])
+        .gets(&["/b?by=1", "/b?by=1", "/b?by=1", "/b"])
+        .gets(&["/c", "/c?by=1", "/c", "/c"])
+        .gets(&["/d", "/d", "/d?by=1", "/d"])
 }
 
 fn bypass_and_no_cache() -> Scenario {

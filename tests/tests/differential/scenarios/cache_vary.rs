@@ -10,6 +10,7 @@ pub fn scenarios() -> Vec<Scenario> {
         several_fields(),
         vary_ignored(),
         vary_star(),
+        vary_star_untimed(),
         vary_changes(),
         vary_by_accept_encoding(),
     ]
@@ -72,6 +73,29 @@ fn vary_star() -> Scenario {
     Scenario::cached("cache-vary-star", "proxy_cache_valid 1m;")
         .computed("/*", |request| by(request, "*", &["X-V"]))
         .gets(&["/a", "/a"])
+}
+
+/// Without a time nothing would be stored anyway.
+fn vary_star_untimed() -> Scenario {
+    let star = || Answer::new(200).header("Vary", "*").header("ETag", "\"a\"");
+    Scenario::cached("cache-vary-star-untimed", "")
+        .answer("/a", star().body("x"))
+        .answer(
+            "/zero",
+            star().header("Cache-Control", "max-age=0").body("x"),
+        )
+        .answer(
+            "/past",
+            star()
+                .header("Expires", "Thu, 01 Jan 1970 00:00:01 GMT")
+                .body("x"),
+        )
+        .gets(&["/a", "/a", "/zero", "/zero", "/past", "/past"])
+        .get_with("/a", "If-None-Match", "\"a\"")
+        .get_with("/zero", "If-None-Match", "\"a\"")
+        .get_with("/a", "Range", "bytes=0-0")
+        .get_with("/past", "Range", "bytes=0-0")
+        .head("/a")
 }
 
 fn vary_changes() -> Scenario {

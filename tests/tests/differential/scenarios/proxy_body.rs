@@ -9,6 +9,7 @@ pub fn scenarios() -> Vec<Scenario> {
         request_bodies(),
         request_buffering_off(),
         method_and_body(),
+        held_back_bodies(),
         response_framings(),
         response_buffering_off(),
         http_1_0_upstream(),
@@ -48,6 +49,24 @@ fn request_buffering_off() -> Scenario {
         .send(Request::post("/", "x".repeat(100_000)))
         .send(Request::new("PUT", "/").chunks(&["one", "two"]))
         .get("/")
+}
+
+/// A body that is not passed on.
+fn held_back_bodies() -> Scenario {
+    Scenario::new("held-back-bodies")
+        .server(
+            "location / { proxy_pass http://%%ORIGIN%%; proxy_pass_request_body off;
+                 proxy_set_header Content-Length \"\"; }
+             location /announced { proxy_pass http://%%ORIGIN%%; proxy_pass_request_body off;
+                 proxy_read_timeout 3s; }",
+        )
+        .answer("/*", Answer::new(200).body("ok"))
+        .send(Request::post("/", "body"))
+        .send(Request::new("PUT", "/").chunks(&["one", "two"]))
+        .send(Request::new("GET", "/announced"))
+        .send(Request::post("/announced", ""))
+        .send(Request::new("PUT", "/").body("three"))
+        .send(Request::post("/announced", "body"))
 }
 
 fn method_and_body() -> Scenario {

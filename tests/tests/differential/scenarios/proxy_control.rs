@@ -15,6 +15,8 @@ pub fn scenarios() -> Vec<Scenario> {
         timeouts(),
         limit_rate(),
         auth_request(),
+        intercepted_without_buffers(),
+        redirected_ranges(),
     ]
 }
 
@@ -29,7 +31,7 @@ fn accel_redirect() -> Scenario {
             "location / { proxy_pass http://%%ORIGIN%%; }
              location /files/ { internal; }
              location /loc { return 200 \"$uri?$args $request_method\"; }
-             location @named { return 200 \"named $uri\"; }",
+             location @named { return 200 \"named $uri $request_method\"; }",
         )
         .file("html/files/a.txt", "file a")
         .file("html/files/a b.txt", "file a b")
@@ -58,6 +60,9 @@ fn accel_redirect() -> Scenario {
         .head("/file")
         .send(Request::post("/file", "body"))
         .send(Request::post("/loc-args", "body"))
+        .send(Request::post("/named", "body"))
+        .send(Request::new("DELETE", "/named"))
+        .head("/named")
         .get_with("/file", "Range", "bytes=1-2")
 }
 
@@ -195,4 +200,54 @@ fn auth_request() -> Scenario {
         })
         .gets(&["/a?ok", "/a?401", "/a?403", "/a?500"])
         .send(Request::post("/a?ok", "body"))
+}
+
+/// An intercepted error is no answer to stream, whatever it says of buffers.
+fn intercepted_without_buffers() -> Scenario {
+    let answer = |status| {
+        Answer::new(status)
+            .header("X-Accel-Buffering", "no")
+            .header("Cache-Control", "max-age=100")
+            .body("of the origin")
+    };
+    Scenario::cached(
+        "intercepted-without-buffers",
+        "proxy_intercept_errors on; error_page 404 500 /page;",
+    )
+    .server("location /page { return 200 \"page\"; }")
+    .answer("/404", answer(404))
+    .answer("/500", answer(500))
+    .answer("/403", answer(403))
+    .answer("/200", answer(200))
+    .gets(&[
+        "/404", "/404", "/500", "/500", "/403", "/403", "/200", "/200",
+    ])
+}
+
+/// Whether a file that an answer redirects to is served in ranges is the file's business.
+fn redirected_ranges() -> Scenario {
+    let to = |path: &str, ranges: &str| {
+        Answer::new(200)
+            .header("X-Accel-Redirect", path)
+            .header("Accept-Ranges", ranges)
+            .body("hidden")
+    };
+    Scenario::new("accel-redirect-ranges")
+        .server(
+            "location / { proxy_pass http://%%ORIGIN%%; }
+             location /files/ { internal; }
+             location /off/ { internal; max_ranges 0; alias %%DIR%%/html/files/; }
+             location /word { return 200 word; }",
+        )
+        .file("html/files/a.txt", "a file of some bytes")
+        .answer("/none", to("/files/a.txt", "none"))
+        .answer("/bytes", to("/files/a.txt", "bytes"))
+        .answer("/off", to("/off/a.txt", "bytes"))
+        .answer("/word-none", to("/word", "none"))
+        .answer("/word-bytes", to("/word", "bytes"))
+        .gets(&["/none", "/bytes", "/off", "/word-none", "/word-bytes"])
+        .get_with("/none", "Range", "bytes=2-5")
+        .get_with("/bytes", "Range", "bytes=2-5")
+        .get_with("/off", "Range", "bytes=2-5")
+        .get_with("/word-bytes", "Range", "bytes=2-3")
 }
