@@ -16,7 +16,9 @@
 //!
 //! Sources: RFC 9110 §5 and §18.4 (names).
 
-use bytes::Bytes;
+use std::cell::Cell;
+
+use bytes::{Bytes, BytesMut};
 
 mod fields;
 
@@ -267,6 +269,30 @@ impl KnownSet {
         self.0[half] &= !bit;
     }
 
+    /// The names that are in both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self([self.0[0] & other.0[0], self.0[1] & other.0[1]])
+    }
+
+    /// The names that are in one of them at least.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        Self([self.0[0] | other.0[0], self.0[1] | other.0[1]])
+    }
+
+    /// The names of this one that are not in the other.
+    #[must_use]
+    pub const fn less(self, other: Self) -> Self {
+        Self([self.0[0] & !other.0[0], self.0[1] & !other.0[1]])
+    }
+
+    /// Whether no name is in the set.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0[0] | self.0[1] == 0
+    }
+
     /// Whether the name is in the set.
     #[must_use]
     pub fn contains(self, known: Known) -> bool {
@@ -306,6 +332,27 @@ impl Field {
             value,
         }
     }
+}
+
+/// Bytes of the block that short values are cut from (arbitrary: some dozens of them).
+const VALUES_BLOCK: usize = 1024;
+
+thread_local! {
+    static VALUES: Cell<BytesMut> = Cell::default();
+}
+
+/// A short value as bytes that live no longer than a request: it is cut from a block, which all of
+/// its values keep.
+#[must_use]
+pub fn short_value(text: &[u8]) -> Bytes {
+    let mut block = VALUES.take();
+    if block.capacity() < text.len() {
+        block.reserve(text.len().max(VALUES_BLOCK));
+    }
+    block.extend_from_slice(text);
+    let value = block.split().freeze();
+    VALUES.set(block);
+    value
 }
 
 /// Whether `name`, in small letters and with `_` for `-`, equals `wanted`.
@@ -355,6 +402,16 @@ mod tests {
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
             assert!(name.len() < 32 && name.bytes().all(is_plain), "{name}");
         }
+    }
+
+    #[test]
+    fn short_values_stay_as_they_were_made() {
+        let texts: Vec<String> = (0..500).map(|number| "x".repeat(number % 90)).collect();
+        let values: Vec<Bytes> = texts
+            .iter()
+            .map(|text| short_value(text.as_bytes()))
+            .collect();
+        assert!(texts.iter().zip(&values).all(|(text, value)| text == value));
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub mod cache_status;
 pub mod cdn_loop;
 pub mod conditional;
 pub mod date;
+pub mod decimal;
 pub mod freshness;
 pub mod host;
 pub mod list;

@@ -16,6 +16,8 @@
 
 use std::ops::Deref;
 
+use crate::decimal::{Backwards, DIGITS};
+
 /// nginx's default of `max_ranges`: no limit in number; the answer's size is limited instead.
 pub const UNLIMITED_RANGES: u32 = i32::MAX as u32;
 
@@ -257,45 +259,39 @@ impl<'a> Specs<'a> {
         if self.ended {
             return None;
         }
-        // Too short for a search that has to be begun.
-        let end = self.rest.iter().position(|byte| *byte == b',');
-        let (spec, rest) = self.rest.split_at_checked(end.unwrap_or(self.rest.len()))?;
-        self.ended = end.is_none();
-        self.rest = rest.get(1..).unwrap_or_default();
-        Some(parse_spec(spec))
+        let read = parse_spec(self.rest);
+        let (spec, rest) = match read {
+            Ok((spec, [b',', rest @ ..])) => (Ok(spec), Some(rest)),
+            Ok((spec, [])) => (Ok(spec), None),
+            Ok(_) | Err(Malformed) => (Err(Malformed), None),
+        };
+        self.ended = rest.is_none();
+        self.rest = rest.unwrap_or_default();
+        Some(spec)
     }
 }
 
-/// Reads `0-9`, `10-` or `-10`, with spaces where nginx allows them.
-fn parse_spec(spec: &[u8]) -> Result<RangeSpec, Malformed> {
-    let spec = skip_spaces(spec);
-    if let Some(suffix) = spec.strip_prefix(b"-") {
+/// Reads `0-9`, `10-` or `-10`, with spaces where nginx allows them; also gives what follows.
+#[inline]
+fn parse_spec(text: &[u8]) -> Result<(RangeSpec, &[u8]), Malformed> {
+    let text = skip_spaces(text);
+    if let Some(suffix) = text.strip_prefix(b"-") {
         let (len, rest) = take_number(suffix).ok_or(Malformed)?;
-        return ended(rest, RangeSpec::Suffix { len });
+        return Ok((RangeSpec::Suffix { len }, skip_spaces(rest)));
     }
-    let (start, rest) = take_number(spec).ok_or(Malformed)?;
+    let (start, rest) = take_number(text).ok_or(Malformed)?;
     let rest = skip_spaces(rest).strip_prefix(b"-").ok_or(Malformed)?;
     let rest = skip_spaces(rest);
-    if rest.is_empty() {
-        return Ok(RangeSpec::From { start });
+    if matches!(rest, [] | [b',', ..]) {
+        return Ok((RangeSpec::From { start }, rest));
     }
     let (last, rest) = take_number(rest).ok_or(Malformed)?;
-    // No overflow: `last` is at most LAST_OFFSET.
-    ended(
-        rest,
-        RangeSpec::FromTo {
-            start,
-            end_exclusive: last + 1,
-        },
-    )
-}
-
-fn ended(rest: &[u8], spec: RangeSpec) -> Result<RangeSpec, Malformed> {
-    if skip_spaces(rest).is_empty() {
-        Ok(spec)
-    } else {
-        Err(Malformed)
-    }
+    let spec = RangeSpec::FromTo {
+        start,
+        // No overflow: `last` is at most LAST_OFFSET.
+        end_exclusive: last + 1,
+    };
+    Ok((spec, skip_spaces(rest)))
 }
 
 /// Reads a Content-Range of a 206; `None` if it is malformed, unsatisfied (`*/len`) or contradicts
@@ -329,47 +325,18 @@ pub fn parse_unsatisfied_range(value: &[u8]) -> Option<u64> {
     skip_spaces(rest).is_empty().then_some(len)
 }
 
+/// `bytes `, three numbers, two separators.
+const CONTENT_RANGE_LEN: usize = 8 + 3 * DIGITS;
+
 /// The value of a Content-Range field, ready to be written.
 #[derive(Clone, Copy, Debug)]
-pub struct ContentRangeText {
-    // `bytes `, three numbers of at most 20 digits, two separators.
-    text: [u8; 68],
-    len: usize,
-}
+pub struct ContentRangeText(Backwards<CONTENT_RANGE_LEN>);
 
 impl ContentRangeText {
     /// The bytes of the value.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
-        self.text.get(..self.len).unwrap_or_default()
-    }
-
-    fn push(mut self, bytes: &[u8]) -> Self {
-        let end = self.len + bytes.len();
-        if let Some(place) = self.text.get_mut(self.len..end) {
-            place.copy_from_slice(bytes);
-            self.len = end;
-        }
-        self
-    }
-
-    fn push_number(mut self, number: u64) -> Self {
-        let count = number.checked_ilog10().unwrap_or(0) as usize + 1;
-        let end = self.len + count;
-        let mut left = number;
-        // Room for three of the longest numbers is there.
-        for place in self
-            .text
-            .get_mut(self.len..end)
-            .unwrap_or_default()
-            .iter_mut()
-            .rev()
-        {
-            *place = b'0' + (left % 10) as u8;
-            left /= 10;
-        }
-        self.len = end;
-        self
+        self.0.as_bytes()
     }
 }
 
@@ -377,50 +344,45 @@ impl ContentRangeText {
 /// `len`.
 #[must_use]
 pub fn content_range(start: u64, end_exclusive: u64, len: u64) -> ContentRangeText {
-    ContentRangeText {
-        text: [0; 68],
-        len: 0,
-    }
-    .push(b"bytes ")
-    .push_number(start)
-    .push(b"-")
-    .push_number(end_exclusive.saturating_sub(1))
-    .push(b"/")
-    .push_number(len)
+    let mut text = Backwards::new();
+    text.prepend_number(len);
+    text.prepend(b"/");
+    text.prepend_number(end_exclusive.saturating_sub(1));
+    text.prepend(b"-");
+    text.prepend_number(start);
+    text.prepend(b"bytes ");
+    ContentRangeText(text)
 }
 
 /// Writes the Content-Range of a 416 for a body of `len` bytes.
 #[must_use]
 pub fn unsatisfied_range(len: u64) -> ContentRangeText {
-    ContentRangeText {
-        text: [0; 68],
-        len: 0,
-    }
-    .push(b"bytes */")
-    .push_number(len)
+    let mut text = Backwards::new();
+    text.prepend_number(len);
+    text.prepend(b"bytes */");
+    ContentRangeText(text)
 }
+
+/// So many digits are always below [`LAST_OFFSET`].
+const SAFE_DIGITS: usize = 18;
 
 /// Digits at the start of `text` as a number, and what follows; `None` without digits or above
 /// [`LAST_OFFSET`].
+#[inline]
 fn take_number(text: &[u8]) -> Option<(u64, &[u8])> {
-    let mut number: u64 = 0;
-    let mut len = 0;
-    for byte in text {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            break;
-        }
-        // What is above the limit is refused before it could overflow.
-        if number > LAST_OFFSET / 10 {
-            return None;
-        }
-        number = number * 10 + u64::from(digit);
-        len += 1;
-    }
-    if len == 0 || number > LAST_OFFSET {
-        return None;
-    }
-    Some((number, text.get(len..)?))
+    let count = text.iter().position(|byte| !byte.is_ascii_digit());
+    let (digits, rest) = text.split_at_checked(count.unwrap_or(text.len()))?;
+    let append = |number: u64, digit: &u8| number * 10 + u64::from(digit - b'0');
+    let number = match digits.len() {
+        0 => return None,
+        1..=SAFE_DIGITS => digits.iter().fold(0, append),
+        _ => digits.iter().try_fold(0, |number, digit| {
+            // What is above the limit is refused before it could overflow.
+            let number = (number <= LAST_OFFSET / 10).then(|| append(number, digit));
+            number.filter(|number| *number <= LAST_OFFSET)
+        })?,
+    };
+    Some((number, rest))
 }
 
 fn skip_spaces(mut text: &[u8]) -> &[u8] {

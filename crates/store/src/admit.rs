@@ -683,11 +683,10 @@ impl Inner {
         let head_end = head_start + publish.head.len();
         let body = match &publish.body {
             NewBody::Inline(_) => Body::Inline(record.slice(head_end..)),
-            NewBody::Sliced(slices) => Body::Sliced(Sliced {
-                slices: slices.clone().into(),
-                segments: segments_of(slices),
-                checked: publish.is_doubtful.then(|| unchecked(slices.len())),
-            }),
+            NewBody::Sliced(slices) => {
+                let doubt = publish.is_doubtful.then(|| unchecked(slices.len()));
+                Body::Sliced(Sliced::new(slices.clone().into(), doubt))
+            }
         };
         let (pins, fill) = match &publish.source {
             Source::Memory => (Pins::None, None),

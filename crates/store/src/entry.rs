@@ -138,9 +138,70 @@ pub(crate) struct Sliced {
     pub(crate) segments: Box<[u32]>,
     /// One flag for each slice, set once its checksum was compared; `None` if none is in doubt.
     pub(crate) checked: Option<Box<[AtomicBool]>>,
+    /// The same bytes with neighbours as one, which is how they are sent; empty if some are in
+    /// doubt.
+    runs: Box<[Run]>,
+}
+
+/// Slices that stand one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    /// First byte, in the body.
+    start: u64,
+    /// The first byte behind it.
+    end: u64,
+    /// Segment that holds it.
+    segment: u32,
+    /// First byte, in the segment's file.
+    offset: u32,
+}
+
+impl Run {
+    /// Neighbours among slices as one.
+    fn of(slices: &[Slice]) -> Box<[Self]> {
+        let mut runs: Vec<Self> = Vec::new();
+        for slice in slices {
+            let end = slice.start + u64::from(slice.len);
+            match runs.last_mut() {
+                Some(last) if last.is_before(slice) => last.end = end,
+                _ => runs.push(Self {
+                    start: slice.start,
+                    end,
+                    segment: slice.segment,
+                    offset: slice.offset,
+                }),
+            }
+        }
+        runs.into()
+    }
+
+    fn is_before(&self, slice: &Slice) -> bool {
+        let next = u64::from(self.offset) + (self.end - self.start);
+        let is_there = self.segment == slice.segment && next == u64::from(slice.offset);
+        is_there && self.end == slice.start
+    }
 }
 
 impl Sliced {
+    /// A body of these slices; with a flag for each if they are in doubt.
+    pub(crate) fn new(slices: Box<[Slice]>, doubt: Option<Box<[AtomicBool]>>) -> Self {
+        Self {
+            segments: segments_of(&slices),
+            runs: match doubt {
+                None => Run::of(&slices),
+                Some(_) => Box::default(),
+            },
+            slices,
+            checked: doubt,
+        }
+    }
+
+    /// All of them were compared.
+    pub(crate) fn settle(&mut self) {
+        self.checked = None;
+        self.runs = Run::of(&self.slices);
+    }
+
     /// Whether a slice can be used without a look at its checksum.
     fn is_settled(&self, index: usize) -> bool {
         let Some(checked) = &self.checked else {
@@ -189,7 +250,9 @@ impl Stored {
         let table = match &self.body {
             Body::Inline(_) => 0,
             Body::Sliced(sliced) => {
-                sliced.slices.len() * (size_of::<Slice>() + 1) + sliced.segments.len() * 4
+                let runs = size_of_val(&*sliced.runs);
+                let slices = sliced.slices.len() * (size_of::<Slice>() + 1);
+                slices + sliced.segments.len() * 4 + runs
             }
         };
         // Head and body keep the whole record.
@@ -266,6 +329,32 @@ impl Pins {
     }
 }
 
+/// Regions in order. Most bodies are one, which needs no list.
+#[derive(Default)]
+struct Regions {
+    first: Option<Region>,
+    more: Vec<Region>,
+}
+
+impl Regions {
+    fn push(&mut self, region: Region) {
+        match &self.first {
+            None => self.first = Some(region),
+            Some(_) => self.more.push(region),
+        }
+    }
+
+    fn into_regions(self) -> impl Iterator<Item = Region> + use<> {
+        self.first.into_iter().chain(self.more)
+    }
+}
+
+impl From<Vec<Region>> for Regions {
+    fn from(more: Vec<Region>) -> Self {
+        Self { first: None, more }
+    }
+}
+
 /// A stored response. Cheap to clone; keeps its body readable while it lives.
 #[derive(Clone)]
 pub struct Entry {
@@ -330,32 +419,55 @@ impl Entry {
     /// end before it and the entry is gone from the zone, so a caller that got fewer bytes than it
     /// asked for must treat the body as truncated.
     pub fn regions(&self, range: Range<u64>) -> impl Iterator<Item = Region> + use<> {
-        self.collect_regions(range, Doubts::Settle).into_iter()
+        self.collect_regions(range, Doubts::Settle).into_regions()
     }
 
     /// As [`Entry::regions`], without waiting for the disk: the bytes of a region in a file may be
     /// used once it says that they are ready.
     pub fn regions_to_load(&self, range: Range<u64>) -> impl Iterator<Item = Region> + use<> {
-        self.collect_regions(range, Doubts::Leave).into_iter()
+        self.collect_regions(range, Doubts::Leave).into_regions()
     }
 
-    fn collect_regions(&self, range: Range<u64>, doubts: Doubts) -> Vec<Region> {
+    fn collect_regions(&self, range: Range<u64>, doubts: Doubts) -> Regions {
         let range = range.start..range.end.min(self.stored.len);
         if range.is_empty() {
-            return Vec::new();
+            return Regions::default();
         }
         if let Some(fill) = &self.fill {
-            return fill.regions(range);
+            return Regions::from(fill.regions(range));
         }
         match &self.stored.body {
             // The range was cut at the length of the body, which is in memory.
-            Body::Inline(bytes) => {
-                vec![Region::Memory(
+            Body::Inline(bytes) => Regions {
+                first: Some(Region::Memory(
                     bytes.slice(range.start as usize..range.end as usize),
-                )]
-            }
-            Body::Sliced(sliced) => self.slice_regions(sliced, range, doubts),
+                )),
+                more: Vec::new(),
+            },
+            Body::Sliced(sliced) if sliced.checked.is_none() => self.run_regions(sliced, range),
+            Body::Sliced(sliced) => Regions::from(self.slice_regions(sliced, range, doubts)),
         }
+    }
+
+    /// The regions of a body of which nothing is in doubt.
+    fn run_regions(&self, sliced: &Sliced, range: Range<u64>) -> Regions {
+        let mut regions = Regions::default();
+        let mut position = range.start;
+        let begun = sliced.runs.partition_point(|run| run.end <= position);
+        for run in sliced.runs.get(begun..).unwrap_or_default() {
+            let is_next = run.start <= position && position < range.end;
+            let Some(file) = self.pins.file(run.segment).filter(|_| is_next) else {
+                break;
+            };
+            let end = run.end.min(range.end);
+            regions.push(Region::File {
+                file: HeldFile::new(file, None),
+                offset: u64::from(run.offset) + (position - run.start),
+                len: end - position,
+            });
+            position = end;
+        }
+        regions
     }
 
     fn slice_regions(&self, sliced: &Sliced, range: Range<u64>, doubts: Doubts) -> Vec<Region> {
@@ -459,4 +571,42 @@ fn lengthen(regions: &mut [Region], start: u64, size: u64) -> bool {
         *len += size;
     }
     is_next
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Start, segment, offset and length.
+    type Place = (u64, u32, u32, u32);
+    /// Slices, and where runs of them begin and end.
+    type Case = (&'static [Place], &'static [(u64, u64)]);
+
+    #[test]
+    fn neighbours_in_body_and_segment_are_one_run() {
+        let slice = |(start, segment, offset, len): Place| Slice {
+            start,
+            segment,
+            offset,
+            len,
+            checksum: 0,
+        };
+        let cases: [Case; 6] = [
+            (&[], &[]),
+            (&[(0, 1, 100, 10)], &[(0, 10)]),
+            (&[(0, 1, 100, 10), (10, 1, 110, 5)], &[(0, 15)]),
+            (&[(0, 1, 100, 10), (10, 1, 200, 5)], &[(0, 10), (10, 15)]),
+            (&[(0, 1, 100, 10), (10, 2, 110, 5)], &[(0, 10), (10, 15)]),
+            (
+                &[(0, 1, 100, 10), (10, 1, 110, 5), (15, 1, 90, 10)],
+                &[(0, 15), (15, 25)],
+            ),
+        ];
+        for (slices, expected) in cases {
+            let slices: Vec<Slice> = slices.iter().copied().map(slice).collect();
+            let runs = Run::of(&slices);
+            let found: Vec<_> = runs.iter().map(|run| (run.start, run.end)).collect();
+            assert_eq!(found, expected);
+        }
+    }
 }

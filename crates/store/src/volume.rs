@@ -577,15 +577,21 @@ impl Inner {
     /// An entry for what is in memory, with the segments of its body pinned.
     pub(crate) fn pin(&self, stored: Arc<Stored>) -> Option<Entry> {
         let pins = match stored.segments() {
-            [] => Pins::None,
-            segments => match self.disk.files(segments) {
-                Some(files) if !stored.has_gaps(&files) => Pins::new(files),
-                _ => {
-                    self.index
-                        .remove_at(&stored.key, stored.place, Leave::Evicted);
-                    return None;
-                }
-            },
+            [] => Some(Pins::None),
+            [segment] => {
+                let file = self.disk.file(*segment).map(|file| [(*segment, file)]);
+                let file = file.filter(|file| !stored.has_gaps(file));
+                file.map(|[(segment, file)]| Pins::One(segment, file))
+            }
+            segments => {
+                let files = self.disk.files(segments);
+                files.filter(|files| !stored.has_gaps(files)).map(Pins::new)
+            }
+        };
+        let Some(pins) = pins else {
+            self.index
+                .remove_at(&stored.key, stored.place, Leave::Evicted);
+            return None;
         };
         Some(Entry {
             zone: self.zone_of(&stored),
@@ -650,7 +656,7 @@ impl Inner {
         self.index.verified(&stored.key, stored.place);
         let mut stored = Arc::into_inner(stored)?;
         if let Body::Sliced(sliced) = &mut stored.body {
-            sliced.checked = None;
+            sliced.settle();
         }
         Some(Entry {
             stored: Arc::new(stored),

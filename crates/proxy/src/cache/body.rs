@@ -50,12 +50,20 @@ pub fn of_entry(entry: &Entry) -> Body {
     if let Some(bytes) = entry.body_in_memory() {
         return Body::from(bytes.clone());
     }
-    let pieces: VecDeque<Piece> = entry
+    let mut regions = entry
         .regions_to_load(0..entry.len())
-        .filter(|region| !region.is_empty())
-        .map(piece)
-        .collect();
-    Body::from(pieces)
+        .filter(|region| !region.is_empty());
+    let Some(first) = regions.next() else {
+        return Body::Empty;
+    };
+    // Most are one, for which no list is made.
+    match regions.next() {
+        None => Body::One(piece(first)),
+        Some(second) => {
+            let first = [first, second].into_iter();
+            Body::Many(first.chain(regions).map(piece).collect())
+        }
+    }
 }
 
 /// A region as a piece of a body.

@@ -31,8 +31,8 @@ pub fn is_begun(req: &Request, response: &Response) -> bool {
             ready_len(region, WINDOW) > 0
         }
         Some(Piece::File(_)) => {
-            let wanted = first_region(req, response);
-            wanted.is_none_or(|region| ready_len(&region, 1) > 0)
+            let wanted = first_place(req, response);
+            wanted.is_none_or(|(file, offset, _)| ready_at(file, offset, 1) > 0)
         }
     }
 }
@@ -40,21 +40,21 @@ pub fn is_begun(req: &Request, response: &Response) -> bool {
 /// Waits until the first wanted bytes of an answer can be read at once; false if they do not come
 /// in time, or at all.
 pub async fn begin(req: &Request, response: &Response, timeout: Duration) -> bool {
-    let Some(region) = first_region(req, response) else {
+    let Some((file, offset, len)) = first_place(req, response) else {
         return true;
     };
-    if ready_len(&region, 1) > 0 {
+    if ready_at(file, offset, 1) > 0 {
         return true;
     }
-    let FileSource::Held(file) = &region.file else {
+    let FileSource::Held(file) = file else {
         return true;
     };
-    let loading = file.load(region.offset, region.len, Haste::OrNotAtAll);
+    let loading = file.load(offset, len, Haste::OrNotAtAll);
     matches!(clock::within(timeout, loading.done()).await, Some(Ok(_)))
 }
 
-/// Where the first wanted bytes stand, if they are in a file.
-fn first_region(req: &Request, response: &Response) -> Option<FileRegion> {
+/// Where the first wanted bytes stand, and how many they are, if they are in a file.
+fn first_place<'a>(req: &Request, response: &'a Response) -> Option<(&'a FileSource, u64, u64)> {
     let wanted = first_wanted(req, response).filter(|wanted| !wanted.is_empty())?;
     let mut skip = wanted.start;
     let mut pieces = response.body.pieces();
@@ -68,19 +68,19 @@ fn first_region(req: &Request, response: &Response) -> Option<FileRegion> {
     let Some(Piece::File(region)) = first else {
         return None;
     };
-    Some(FileRegion {
-        file: region.file.clone(),
-        offset: region.offset + skip,
-        len: (region.len - skip).min(wanted.end - wanted.start),
-    })
+    let len = (region.len - skip).min(wanted.end - wanted.start);
+    Some((&region.file, region.offset + skip, len))
 }
 
 /// How many of the first bytes of a region, up to `most`, can be read at once.
 pub fn ready_len(region: &FileRegion, most: u64) -> u64 {
-    let len = region.len.min(most);
-    match &region.file {
+    ready_at(&region.file, region.offset, region.len.min(most))
+}
+
+fn ready_at(file: &FileSource, offset: u64, len: u64) -> u64 {
+    match file {
         FileSource::Plain(_) => len,
-        FileSource::Held(file) => file.ready_len(region.offset, len),
+        FileSource::Held(file) => file.ready_len(offset, len),
     }
 }
 

@@ -33,7 +33,7 @@ use millpond_semantics::range::{
 
 use super::{Refusal, not_modified};
 use crate::body::{Body, BodyError, BodyStream, Piece};
-use crate::header::Known;
+use crate::header::{Known, short_value};
 use crate::http1::Version;
 use crate::request::Request;
 use crate::response::{RangeRule, Response};
@@ -187,9 +187,8 @@ fn become_partial(response: &mut Response, ranges: &Ranges, length: u64) -> Cut 
     response.status_text = None;
     if let [range] = ranges[..] {
         let text = content_range(range.start, range.end_exclusive, length);
-        response
-            .fields
-            .set(Known::ContentRange, Bytes::copy_from_slice(text.as_bytes()));
+        let text = short_value(text.as_bytes());
+        response.fields.set(Known::ContentRange, text);
         response.length = Some(range.len());
         return Cut::One(range);
     }

@@ -377,7 +377,7 @@ fn stored(header: &RecordHeader, place: Place, record: Bytes, slot: &Slot) -> Op
     if last.start + u64::from(last.len) != header.body_len {
         return None;
     }
-    let checked = slot.is_unverified().then(|| unchecked(slices.len()));
+    let doubt = slot.is_unverified().then(|| unchecked(slices.len()));
     Some(Stored {
         key,
         place,
@@ -386,10 +386,6 @@ fn stored(header: &RecordHeader, place: Place, record: Bytes, slot: &Slot) -> Op
         len: header.body_len,
         created_ms,
         reading: OnceLock::new(),
-        body: Body::Sliced(Sliced {
-            segments: segments_of(&slices),
-            slices,
-            checked,
-        }),
+        body: Body::Sliced(Sliced::new(slices, doubt)),
     })
 }
