@@ -44,7 +44,7 @@ use crate::scope::Conf;
 use crate::socket::Socket;
 use crate::upstream::pass::{self, PassTarget};
 use crate::upstream::{http, protocol::Protocol};
-use crate::worker::{Generation, Worker};
+use crate::worker::{Generation, LocalConf, Worker};
 
 pub use millpond_cache::step::{Kept, NotKept};
 
@@ -352,7 +352,7 @@ fn request(
     let down = connection(conf, local).map_err(|error| format!("no connection: {error}"))?;
     let down = Rc::new(down);
     Ok(Request::new(
-        Arc::clone(conf),
+        LocalConf::new(Arc::clone(conf)),
         down,
         (head, clock::instant()),
         server,

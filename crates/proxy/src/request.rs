@@ -27,10 +27,11 @@ use crate::handler::limit_conn::Held;
 use crate::header::{Fields, Known};
 use crate::http1::Method;
 use crate::http1::request::RequestHead;
-use crate::scope::{Conf, Location, Server};
+use crate::scope::{Location, Server};
 use crate::subrequest::{Kind, Role};
-use crate::upstream::trace::UpstreamTrace;
+use crate::upstream::trace::{self, UpstreamTrace};
 use crate::var;
+use crate::worker::LocalConf;
 
 /// How often a request may be redirected inside the server before it is a loop (nginx: 10).
 pub const MAX_URI_CHANGES: u8 = 10;
@@ -87,7 +88,7 @@ pub fn with_scratch<T>(work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     let value = work(&mut scratch);
     if scratch.capacity() <= SCRATCH_KEPT {
         scratch.clear();
-        SCRATCH.set(scratch);
+        SCRATCH.with(|it| it.set(scratch));
     }
     value
 }
@@ -209,7 +210,7 @@ impl LimitState {
 /// A request.
 pub struct Request {
     /// The configuration that was in force when the connection was accepted.
-    pub conf: Arc<Conf>,
+    pub conf: Rc<LocalConf>,
     /// The connection it came on.
     pub down: Rc<Downstream>,
     /// The head as it came.
@@ -300,11 +301,37 @@ pub struct Request {
     pub role: Option<Box<Role>>,
 }
 
+thread_local! {
+    /// Where the request that ended last stood.
+    static SPARE: Cell<Option<Place>> = const { Cell::new(None) };
+}
+
+/// Where a client's request stands until it has ended, and another one after it.
+pub type Place = Box<Option<Request>>;
+
+/// A place without a request.
+pub fn take_place() -> Place {
+    SPARE.take().unwrap_or_default()
+}
+
+/// Ends the request, and keeps its place for the next one.
+pub fn give_back(mut place: Place) {
+    let ended = Option::as_ref(&place);
+    let trace = ended.map(|req| Rc::clone(&req.upstream));
+    *place = None;
+    if let Some(trace) = trace {
+        trace::give_back(trace);
+    }
+    SPARE.with(|it| it.set(Some(place)));
+}
+
 impl Request {
     /// Starts the request of a head, and of the time when that was there. The caller routes it
     /// before it runs phases.
+    // Inlined, so that it is made where it will stand.
+    #[inline(always)]
     pub fn new(
-        conf: Arc<Conf>,
+        conf: Rc<LocalConf>,
         down: Rc<Downstream>,
         (head, head_at): (Rc<RequestHead>, Instant),
         server: Arc<Server>,
@@ -344,7 +371,7 @@ impl Request {
             lookup_depth: 0,
             has_lookup_cycle: false,
             limits: LimitState::default(),
-            upstream: Rc::default(),
+            upstream: trace::begin(),
             limit_rate: None,
             has_waited: false,
             sent: Sent::default(),
@@ -380,7 +407,7 @@ impl Request {
     /// values of variables.
     pub fn fork(&self) -> Request {
         Request {
-            conf: Arc::clone(&self.conf),
+            conf: Rc::clone(&self.conf),
             down: Rc::clone(&self.down),
             head: Rc::clone(&self.head),
             method: self.method,
@@ -486,15 +513,22 @@ impl Request {
         if let Some(literal) = template.as_literal() {
             return Bytes::copy_from_slice(literal);
         }
-        if let [Part::Variable(id)] = &*template.parts
-            && let Some(word) = var::word(self, *id)
-        {
-            return Bytes::from_static(word.as_bytes());
+        if let Some(word) = self.eval_word(template) {
+            return word;
         }
         with_scratch(|out| {
             self.eval_into(template, out);
             kept_or_copied(out)
         })
+    }
+
+    /// The value of a template that is one variable which is one of a few words.
+    pub fn eval_word(&self, template: &Template) -> Option<Bytes> {
+        let [Part::Variable(id)] = &*template.parts else {
+            return None;
+        };
+        let word = var::word(self, *id)?;
+        Some(Bytes::from_static(word.as_bytes()))
     }
 
     /// Appends the template's value to `out`.

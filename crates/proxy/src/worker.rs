@@ -9,6 +9,7 @@
 //! 2. A closing generation accepts nothing and keeps no connection alive after its current request.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -184,12 +185,32 @@ impl Worker {
     }
 }
 
+/// A configuration as the requests of one worker share it: who holds it there is counted without
+/// the other workers.
+#[derive(Debug)]
+pub struct LocalConf(Arc<Conf>);
+
+impl LocalConf {
+    /// A share of a configuration.
+    pub fn new(conf: Arc<Conf>) -> Rc<Self> {
+        Rc::new(LocalConf(conf))
+    }
+}
+
+impl Deref for LocalConf {
+    type Target = Arc<Conf>;
+
+    fn deref(&self) -> &Arc<Conf> {
+        &self.0
+    }
+}
+
 /// A configuration on a worker.
 pub struct Generation {
     /// The worker.
     pub worker: Rc<Worker>,
     /// The configuration.
-    pub conf: Arc<Conf>,
+    pub conf: Rc<LocalConf>,
     /// Files that stay open for the next request.
     pub open_files: OpenFiles,
     closing: Cell<bool>,
@@ -221,7 +242,7 @@ impl Generation {
     pub fn new(worker: Rc<Worker>, conf: Arc<Conf>) -> Rc<Self> {
         Rc::new(Generation {
             worker,
-            conf,
+            conf: LocalConf::new(conf),
             open_files: OpenFiles::default(),
             closing: Cell::new(false),
             connections: RefCell::default(),

@@ -24,7 +24,7 @@ use crate::clock::{self, Instant};
 use crate::http1::Version;
 use crate::http1::request::{Connect, Framing, Refused, RequestHead};
 use crate::phase;
-use crate::request::Request;
+use crate::request::{self, Place, Request};
 use crate::respond::{self, Begun, CLOSE_WITHOUT_ANSWER};
 use crate::response::Response;
 use crate::route::listen::Listen;
@@ -66,55 +66,63 @@ pub(super) async fn exchange(
     listen: &Listen,
     head: (Rc<RequestHead>, Instant),
 ) -> After {
-    let mut req = begin(down, listen, head);
-    if let Err(refusal) = open(&mut req, listen) {
-        return Box::pin(answer_refused(req, listen, refusal)).await;
-    }
-    let visit = Visit::begin(&req);
-    let mut response = phase::answer(&mut req).await;
-    let sent = match respond::begin(&mut req, &mut response) {
-        Begun::Ended(sent) => sent,
-        Begun::Waits(rest) => Box::pin(respond::go_on(&mut req, &mut response, rest)).await,
-    };
-    let end = match (&sent, response.tunnel.take()) {
-        (Err(_), _) => End::Spent,
-        (Ok(()), None) => End::Answered,
-        (Ok(()), Some(tunnel)) => {
-            Box::pin(tunnel.run(&mut req)).await;
-            End::Spent
+    let mut place = request::take_place();
+    let after = 'served: {
+        let req = begin(&mut place, down, listen, head);
+        if let Err(refusal) = open(req, listen) {
+            break 'served Box::pin(answer_refused(req, listen, refusal)).await;
+        }
+        let visit = Visit::begin(req);
+        let mut response = phase::answer(req).await;
+        let sent = match respond::begin(req, &mut response) {
+            Begun::Ended(sent) => sent,
+            Begun::Waits(rest) => Box::pin(respond::go_on(req, &mut response, rest)).await,
+        };
+        let end = match (&sent, response.tunnel.take()) {
+            (Err(_), _) => End::Spent,
+            (Ok(()), None) => End::Answered,
+            (Ok(()), Some(tunnel)) => {
+                Box::pin(tunnel.run(req)).await;
+                End::Spent
+            }
+        };
+        conclude(req, &sent, visit);
+        match after_answer(req, end) {
+            Some(after) => after,
+            None => Box::pin(after_discard(req)).await,
         }
     };
-    conclude(&mut req, &sent, visit);
-    match after_answer(&req, end) {
-        Some(after) => after,
-        None => Box::pin(after_discard(&req)).await,
-    }
+    request::give_back(place);
+    after
 }
 
 /// Answers a head that could not be understood.
 pub(super) async fn refuse(down: &Rc<Downstream>, listen: &Listen, refused: Refused) -> After {
-    let req = begin(down, listen, (refused.head, clock::instant()));
+    let mut place = request::take_place();
+    let req = begin(&mut place, down, listen, (refused.head, clock::instant()));
     let refusal = (refused.why.status(), refused.why.to_string());
-    answer_refused(req, listen, refusal).await
+    let after = answer_refused(req, listen, refusal).await;
+    request::give_back(place);
+    after
 }
 
 /// Answers what cannot be answered as it asks.
-async fn answer_refused(mut req: Box<Request>, listen: &Listen, (status, why): Refusal) -> After {
+async fn answer_refused(req: &mut Request, listen: &Listen, (status, why): Refusal) -> After {
     // What is not to be read is told by the status already.
-    let _ = find_server(&mut req, listen);
-    let visit = Visit::begin(&req);
-    crate::log::error::refused(&req, &why);
+    let _ = find_server(req, listen);
+    let visit = Visit::begin(req);
+    crate::log::error::refused(req, &why);
     req.keep_alive = false;
     // What follows a refused head cannot be told apart from a body.
     *req.down.incoming.borrow_mut() = Incoming::None;
-    let mut response = phase::answer_refused(&mut req, status).await;
-    let sent = send(&mut req, &mut response).await;
-    conclude(&mut req, &sent, visit);
+    let mut response = phase::answer_refused(req, status).await;
+    let sent = send(req, &mut response).await;
+    conclude(req, &sent, visit);
     let end = match sent {
         Ok(()) => End::Refused,
         Err(_) => End::Spent,
     };
-    after_answer(&req, end).unwrap_or(After::Close(Patience::Brief))
+    after_answer(req, end).unwrap_or(After::Close(Patience::Brief))
 }
 
 async fn send(req: &mut Request, response: &mut Response) -> Result<(), SendError> {
@@ -125,15 +133,16 @@ async fn send(req: &mut Request, response: &mut Response) -> Result<(), SendErro
 }
 
 /// The request of a head that was there at that time, for the default server as yet.
-fn begin(down: &Rc<Downstream>, listen: &Listen, head: (Rc<RequestHead>, Instant)) -> Box<Request> {
+fn begin<'a>(
+    place: &'a mut Place,
+    down: &Rc<Downstream>,
+    listen: &Listen,
+    head: (Rc<RequestHead>, Instant),
+) -> &'a mut Request {
     down.requests.set(down.requests.get() + 1);
-    let conf = Arc::clone(&down.generation.conf);
+    let conf = Rc::clone(&down.generation.conf);
     let server = Arc::clone(listen.names.default_server());
-    // The place comes first, so that the request is made in it.
-    Box::write(
-        Box::new_uninit(),
-        Request::new(conf, Rc::clone(down), head, server),
-    )
+    place.insert(Request::new(conf, Rc::clone(down), head, server))
 }
 
 /// Logs and counts a request whose answer was sent, or could not be.
@@ -155,18 +164,20 @@ pub(super) fn record_broken(
     head: Rc<RequestHead>,
     gone: &ClientGone,
 ) {
-    let mut req = begin(down, listen, (head, clock::instant()));
+    let mut place = request::take_place();
+    let req = begin(&mut place, down, listen, (head, clock::instant()));
     req.sent.status = match gone {
         ClientGone::TimedOut => 408,
         ClientGone::Closed | ClientGone::Io(_) => 400,
     };
-    let visit = Visit::begin(&req);
-    crate::log::error::refused(&req, &gone.to_string());
-    crate::log::access::write(&mut req);
-    status_zone::ended(&req, visit);
+    let visit = Visit::begin(req);
+    crate::log::error::refused(req, &gone.to_string());
+    crate::log::access::write(req);
+    status_zone::ended(req, visit);
     if let ClientGone::TimedOut = gone {
-        reset(&req);
+        reset(req);
     }
+    request::give_back(place);
 }
 
 /// Has the connection closed with a reset, if that is wanted.

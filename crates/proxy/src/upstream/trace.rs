@@ -3,6 +3,7 @@
 //! A request may try several peers, and go through several upstreams by internal redirection; each
 //! try is an [`Attempt`], and variables join them with ", " and " : " as nginx does.
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,6 +129,24 @@ pub struct UpstreamTrace {
     pub freshness: Option<Freshness>,
     /// How often the entry that answers was found, if anybody wants to know.
     pub hits: Option<u64>,
+}
+
+thread_local! {
+    /// An empty one, whose memory is that of a request's that ended.
+    static SPARE: Cell<Option<Rc<RefCell<UpstreamTrace>>>> = const { Cell::new(None) };
+}
+
+/// What a request begins with.
+pub fn begin() -> Rc<RefCell<UpstreamTrace>> {
+    SPARE.take().unwrap_or_default()
+}
+
+/// Keeps the memory of what was learnt of a request that ended, unless others hold it.
+pub fn give_back(mut trace: Rc<RefCell<UpstreamTrace>>) {
+    if let Some(ended) = Rc::get_mut(&mut trace) {
+        *ended.get_mut() = UpstreamTrace::default();
+        SPARE.with(|it| it.set(Some(trace)));
+    }
 }
 
 /// How fresh an answer from the cache is.
