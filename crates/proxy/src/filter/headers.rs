@@ -273,26 +273,43 @@ pub fn run(req: &mut Request, response: &mut Response) {
         response.fields.push_known(Known::SetCookie, cookie);
     }
     let policy = &req.location.settings.headers;
+    let is_safe = is_safe(response.status);
     let has_expires = policy.expires != Expires::Fixed(ExpiresTime::Off);
-    if !has_expires && policy.fields.is_empty() && policy.trailers.is_empty() {
-        return;
+    let mut added = 0;
+    if !(has_expires && is_safe) {
+        for field in policy.fields.iter() {
+            if field.applies(is_safe) {
+                let Some(value) = field.plain_value(req) else {
+                    break;
+                };
+                add(response, field, value);
+            }
+            added += 1;
+        }
     }
+    response.expects_trailers |= policy.trailers.iter().any(|field| field.applies(is_safe));
+    if has_expires && is_safe || added < policy.fields.len() {
+        run_with_head(req, response, added);
+    }
+}
+
+/// Adds what may speak of the answer, but for the first fields.
+fn run_with_head(req: &mut Request, response: &mut Response, first: usize) {
     let location = Arc::clone(&req.location);
     let policy = &location.settings.headers;
     let is_safe = is_safe(response.status);
     lend(req, response);
-    if is_safe && has_expires {
+    if is_safe && policy.expires != Expires::Fixed(ExpiresTime::Off) {
         add_expires(req, response.last_modified, &policy.expires);
     }
-    for field in policy.fields.iter().filter(|field| field.applies(is_safe)) {
+    let fields = policy.fields.iter().skip(first);
+    for field in fields.filter(|field| field.applies(is_safe)) {
         let value = field.value(req);
-        if field.known == Known::LastModified {
-            response.last_modified = parse_http_date(&value);
-        }
-        add_field(&mut req.sent.fields, field, value);
+        std::mem::swap(&mut req.sent.fields, &mut response.fields);
+        add(response, field, value);
+        std::mem::swap(&mut req.sent.fields, &mut response.fields);
     }
     std::mem::swap(&mut req.sent.fields, &mut response.fields);
-    response.expects_trailers |= policy.trailers.iter().any(|field| field.applies(is_safe));
 }
 
 /// Puts the head where variables find it (`$sent_http_*`), for values that speak of the answer
@@ -334,6 +351,11 @@ impl AddedField {
         }
     }
 
+    /// The value, if it says nothing of the answer's head.
+    fn plain_value(&self, req: &Request) -> Option<Bytes> {
+        self.fixed.clone().or_else(|| req.eval_word(&self.value))
+    }
+
     fn with(&self, value: Bytes) -> Field {
         Field {
             known: self.known,
@@ -351,12 +373,15 @@ fn is_safe(status: u16) -> bool {
     )
 }
 
-fn add_field(fields: &mut Fields, field: &AddedField, value: Bytes) {
+fn add(response: &mut Response, field: &AddedField, value: Bytes) {
+    if field.known == Known::LastModified {
+        response.last_modified = parse_http_date(&value);
+    }
     if matches!(field.known, Known::ETag | Known::LastModified) {
-        fields.remove(field.known);
+        response.fields.remove(field.known);
     }
     if !value.is_empty() {
-        fields.push(field.with(value));
+        response.fields.push(field.with(value));
     }
 }
 

@@ -9,13 +9,29 @@ use millpond_semantics::date::parse_http_date;
 
 use super::Refusal;
 use crate::body::Body;
-use crate::header::Known;
+use crate::header::{Known, KnownSet};
 use crate::request::Request;
 use crate::response::{RangeRule, Response};
 
+/// The fields with conditions, less If-Range, which is about ranges.
+const CONDITIONS: KnownSet = KnownSet::of(&[
+    Known::IfMatch,
+    Known::IfNoneMatch,
+    Known::IfModifiedSince,
+    Known::IfUnmodifiedSince,
+]);
+
+/// What a 304 does not say again.
+const NOT_REPEATED: KnownSet = KnownSet::of(&[
+    Known::ContentType,
+    Known::AcceptRanges,
+    Known::ContentEncoding,
+]);
+
 /// What the conditions of the request say of an answer.
 pub fn outcome(req: &Request, response: &Response) -> Outcome {
-    if response.status != 200 || response.skip_conditionals {
+    let is_conditional = req.head.has_any(CONDITIONS);
+    if !is_conditional || response.status != 200 || response.skip_conditionals {
         return Outcome::Proceed;
     }
     let pre = Preconditions {
@@ -24,9 +40,6 @@ pub fn outcome(req: &Request, response: &Response) -> Outcome {
         if_modified_since: req.field(Known::IfModifiedSince),
         if_unmodified_since: req.field(Known::IfUnmodifiedSince),
     };
-    if pre.is_empty() {
-        return Outcome::Proceed;
-    }
     let etag = response.fields.get(Known::ETag).map(|tag| &tag[..]);
     let mode = req.location.settings.static_files.if_modified_since.rule();
     match response.conditions_by_rfc {
@@ -64,11 +77,5 @@ fn become_not_modified(response: &mut Response) {
     response.length = None;
     response.body = Body::Empty;
     response.ranges = RangeRule::Refused;
-    for gone in [
-        Known::ContentType,
-        Known::AcceptRanges,
-        Known::ContentEncoding,
-    ] {
-        response.fields.remove(gone);
-    }
+    response.fields.remove_all(NOT_REPEATED);
 }

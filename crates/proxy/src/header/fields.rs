@@ -63,12 +63,22 @@ impl<T> SharedFields<T> {
 }
 
 impl<T: ?Sized> SharedFields<T> {
-    /// Each field and its line.
-    fn with_lines(&self) -> impl Iterator<Item = (&Field, &[u8])> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        let places = starts.zip(self.ends.iter());
-        let lines = places.map(|(start, end)| self.lines.get(start..*end).unwrap_or_default());
-        self.list.iter().zip(lines)
+    /// Gives out the lines of fields whose names are not hidden, neighbours as one.
+    fn visible_lines(&self, hidden: KnownSet, mut take_lines: impl FnMut(&[u8])) {
+        let mut take = |from: usize, to: usize| {
+            if from < to {
+                take_lines(self.lines.get(from..to).unwrap_or_default());
+            }
+        };
+        let (mut start, mut after) = (0, 0);
+        for (field, end) in self.list.iter().zip(&self.ends) {
+            if hidden.contains(field.known) {
+                take(start, after);
+                start = *end;
+            }
+            after = *end;
+        }
+        take(start, after);
     }
 }
 
@@ -108,15 +118,22 @@ impl Deref for Own {
 }
 
 impl Drop for Own {
+    // Most are empty.
+    #[inline]
     fn drop(&mut self) {
-        let Some(mut list) = self.0.take() else {
-            return;
-        };
-        list.0.clear();
-        if list.0.capacity() <= SPARE_FIELDS {
-            // A thread that ends keeps nothing.
-            let _ = SPARE.try_with(|spare| spare.set(Some(list)));
+        if let Some(list) = self.0.take() {
+            give_back(list);
         }
+    }
+}
+
+/// Keeps the memory of a list for the next one.
+#[inline(never)]
+fn give_back(mut list: Box<List>) {
+    list.0.clear();
+    if list.0.capacity() <= SPARE_FIELDS {
+        // A thread that ends keeps nothing.
+        let _ = SPARE.try_with(|spare| spare.set(Some(list)));
     }
 }
 
@@ -194,14 +211,10 @@ impl Fields {
     /// fields that are its own.
     pub fn parts(&self, mut take_lines: impl FnMut(&[u8])) -> &[Field] {
         if let Some(shared) = &self.shared {
-            if self.hidden == KnownSet::default() {
+            if self.hidden.and(shared.present).is_empty() {
                 take_lines(&shared.lines);
-                return &self.own;
-            }
-            for (field, line) in shared.with_lines() {
-                if !self.hidden.contains(field.known) {
-                    take_lines(line);
-                }
+            } else {
+                shared.visible_lines(self.hidden, take_lines);
             }
         }
         &self.own
@@ -265,6 +278,18 @@ impl Fields {
         count + self.drop_where(|field| field.known == known)
     }
 
+    /// Removes all fields of these names.
+    pub fn remove_all(&mut self, names: KnownSet) {
+        // INVARIANT 3: `Other` is many names.
+        if names.contains(Known::Other) {
+            self.all_own();
+        }
+        if let Some(shared) = &self.shared {
+            self.hidden = self.hidden.or(names.and(shared.present));
+        }
+        self.drop_where(|field| names.contains(field.known));
+    }
+
     /// Removes all fields of this name, in any case; says how many there were.
     pub fn remove_name(&mut self, name: &[u8]) -> usize {
         self.all_own();
@@ -289,7 +314,13 @@ impl Fields {
     /// The first value of this name.
     #[must_use]
     pub fn get(&self, known: Known) -> Option<&Bytes> {
-        self.get_all(known).next()
+        let is_it = |field: &&Field| field.known == known;
+        let found = match &self.shared {
+            Some(shared) if self.shows(known) => shared.list.iter().find(is_it),
+            _ => None,
+        };
+        let found = found.or_else(|| self.own.iter().find(is_it));
+        found.map(|field| &field.value)
     }
 
     /// All values of this name, in order.
@@ -309,6 +340,15 @@ impl Fields {
     #[must_use]
     pub fn contains(&self, known: Known) -> bool {
         self.get(known).is_some()
+    }
+
+    /// Whether there is a field of one of these names.
+    #[must_use]
+    pub fn has_any(&self, names: KnownSet) -> bool {
+        let shared = self.shared.as_deref();
+        let shared = shared.map_or(KnownSet::default(), |shared| shared.present);
+        !shared.and(names).less(self.hidden).is_empty()
+            || self.own.iter().any(|field| names.contains(field.known))
     }
 
     /// The first value of this name, in any case.
@@ -482,10 +522,45 @@ mod tests {
         assert_eq!(written(&list), "ETag: x\r\nAge: 1\r\n");
     }
 
+    #[test]
+    fn lines_between_hidden_ones_are_given_out_together() {
+        let names = [
+            Known::ETag,
+            Known::Age,
+            Known::Via,
+            Known::Vary,
+            Known::Date,
+        ];
+        let base: Fields = names
+            .iter()
+            .map(|known| Field::known(*known, Bytes::from_static(b"x")))
+            .collect();
+        let shared = Arc::new(SharedFields::new(base, (), write));
+        for hidden in 0..1 << names.len() {
+            let is_hidden = |index: usize| hidden & (1 << index) != 0;
+            let mut list = Fields::beginning_with(Arc::clone(&shared), KnownSet::default());
+            let mut set = KnownSet::default();
+            for (index, known) in names.iter().enumerate().filter(|(it, _)| is_hidden(*it)) {
+                match index % 2 {
+                    0 => set.insert(*known),
+                    _ => assert_eq!(list.remove(*known), 1),
+                }
+            }
+            list.remove_all(set);
+            let plain: Fields = list.iter().cloned().collect();
+            assert_eq!(written(&list), written(&plain), "{hidden:b}");
+            let mut pieces = 0;
+            let _ = list.parts(|_| pieces += 1);
+            let begins = |at: &usize| !is_hidden(*at) && (*at == 0 || is_hidden(*at - 1));
+            let expected = (0..names.len()).filter(begins).count();
+            assert_eq!(pieces, expected, "{hidden:b}");
+        }
+    }
+
     type Change = fn(&mut Fields) -> usize;
 
     /// Changes of a list, and whether it shares fields afterwards.
-    const CHANGES: [(&str, Change, bool); 12] = [
+    const CHANGES: [(&str, Change, bool); 14] = [
         ("nothing", |_| 0, true),
         (
             "another",
@@ -534,6 +609,23 @@ mod tests {
             |list| list.remove(Known::Other),
             false,
         ),
+        (
+            "all of two names",
+            |list| {
+                list.remove_all(KnownSet::of(&[Known::ETag, Known::Via, Known::Age]));
+                list.push_known(Known::ETag, "z");
+                0
+            },
+            true,
+        ),
+        (
+            "all of unknown names and another",
+            |list| {
+                list.remove_all(KnownSet::of(&[Known::Other, Known::Via]));
+                0
+            },
+            false,
+        ),
         ("by name", |list| list.remove_name(b"x-a"), false),
         (
             "by rule",
@@ -557,6 +649,11 @@ mod tests {
             assert_eq!(sharing.shared.is_some(), still_shares, "{what}");
             assert_eq!(written(&sharing), written(&plain), "{what}");
             assert_eq!(sharing.is_empty(), plain.is_empty(), "{what}");
+            for known in [Known::ETag, Known::Via, Known::Age, Known::Server] {
+                let names = KnownSet::of(&[known, Known::Date]);
+                assert_eq!(sharing.has_any(names), plain.contains(known), "{what}");
+                assert_eq!(plain.has_any(names), plain.contains(known), "{what}");
+            }
             let (one, other): (Vec<_>, Vec<_>) =
                 (sharing.into_iter().collect(), plain.into_iter().collect());
             assert_eq!(one, other, "{what}");

@@ -276,6 +276,12 @@ impl RequestHead {
         self.parts.present.contains(known)
     }
 
+    /// Whether there is a field of one of these names.
+    #[must_use]
+    pub fn has_any(&self, names: KnownSet) -> bool {
+        !self.parts.present.and(names).is_empty()
+    }
+
     /// All values of a known name, in order.
     pub fn get_all(&self, known: Known) -> impl Iterator<Item = &[u8]> {
         let spans: &[Span] = if self.parts.present.contains(known) {
