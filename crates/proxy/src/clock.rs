@@ -4,6 +4,7 @@
 //! tests moves both deadlines and waits. The Date header is formatted once a second per thread.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use millpond_semantics::date::format_http_date;
@@ -73,21 +74,51 @@ pub async fn pause(duration: Duration) {
 }
 
 thread_local! {
-    static DATE: RefCell<(i64, Vec<u8>)> = const { RefCell::new((i64::MIN, Vec::new())) };
+    static DATE: RefCell<DateLine> = const { RefCell::new(DateLine::new()) };
 }
 
-/// Lends the line of the Date field for `now_ms`, its end included; formatted once a second.
-pub fn with_date_line<T>(now_ms: i64, take: impl FnOnce(&[u8]) -> T) -> T {
-    let second = now_ms.div_euclid(1000);
-    DATE.with_borrow_mut(|(cached, line)| {
-        if *cached != second {
-            *cached = second;
-            line.clear();
-            line.extend_from_slice(b"Date: ");
-            line.extend_from_slice(&format_http_date(second));
-            line.extend_from_slice(b"\r\n");
+/// The line of the Date field for one second, and behind another line.
+struct DateLine {
+    second: Range<i64>,
+    date: Vec<u8>,
+    before: &'static [u8],
+    both: Vec<u8>,
+}
+
+impl DateLine {
+    const fn new() -> Self {
+        DateLine {
+            second: 0..0,
+            date: Vec::new(),
+            before: &[],
+            both: Vec::new(),
         }
-        take(line)
+    }
+
+    fn set(&mut self, now_us: i64, before: &'static [u8]) {
+        if !self.second.contains(&now_us) {
+            let second = now_us.div_euclid(1_000_000);
+            self.second = second * 1_000_000..(second + 1) * 1_000_000;
+            self.date.clear();
+            self.date.extend_from_slice(b"Date: ");
+            self.date.extend_from_slice(&format_http_date(second));
+            self.date.extend_from_slice(b"\r\n");
+        }
+        self.before = before;
+        self.both.clear();
+        self.both.extend_from_slice(before);
+        self.both.extend_from_slice(&self.date);
+    }
+}
+
+/// Lends the line of the Date field for a wall time in microseconds, its end included, behind
+/// another line; formatted once a second.
+pub fn with_date_line<T>(now_us: i64, before: &'static [u8], take: impl FnOnce(&[u8]) -> T) -> T {
+    DATE.with_borrow_mut(|line| {
+        if !line.second.contains(&now_us) || !std::ptr::eq(line.before, before) {
+            line.set(now_us, before);
+        }
+        take(&line.both)
     })
 }
 
@@ -108,5 +139,27 @@ mod tests {
         let late = begin + Duration::from_secs(3600);
         assert!(wall_us(late) < wall + 3_600_000_000);
         assert!(wall_us(begin) >= wall);
+    }
+
+    #[test]
+    fn the_date_line_is_that_of_its_second_behind_the_line_asked_for() {
+        let text = |now_us, before| {
+            with_date_line(now_us, before, |line| {
+                String::from_utf8(line.to_vec()).unwrap()
+            })
+        };
+        let first = "Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n";
+        let next = "Date: Thu, 01 Jan 1970 00:00:01 GMT\r\n";
+        for (now_us, before, expected) in [
+            (0, "", first),
+            (999_999, "", first),
+            (999_999, "A: b\r\n", first),
+            (1_000_000, "A: b\r\n", next),
+            (1_000_001, "C: d\r\n", next),
+            (0, "C: d\r\n", first),
+        ] {
+            let line = text(now_us, before.as_bytes());
+            assert_eq!(line, format!("{before}{expected}"), "{now_us}");
+        }
     }
 }

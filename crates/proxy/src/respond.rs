@@ -17,6 +17,7 @@
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
@@ -27,7 +28,7 @@ use crate::downstream::writer::{self, Answer, OutFraming, SendError, SendLimits,
 use crate::downstream::{ClientGone, Downstream};
 use crate::filter::fragment;
 use crate::filter::{self, Refusal};
-use crate::header::{Fields, Known};
+use crate::header::{Fields, Known, KnownSet};
 use crate::http1::Version;
 use crate::http1::encode;
 use crate::request::Request;
@@ -136,7 +137,7 @@ fn start(
     let keep_alive_allowed = req.location.settings.keep_alive.allows(req);
     req.keep_alive &=
         keep_alive_allowed && !response.must_close && framing != OutFraming::UntilClose;
-    let mut block = HEADS.take();
+    let mut block = HEADS.with(Cell::take).unwrap_or_default();
     reserve_head(&mut block, response);
     write_head(req, response, framing, &mut block);
     let head_len = block.len();
@@ -160,7 +161,7 @@ fn start(
         Ok(count) if Some(count as u64) != whole => {
             block.truncate(head_len);
             let head = block.split().freeze();
-            HEADS.set(block);
+            HEADS.with(|it| it.set(Some(block)));
             Err(Unsent {
                 head,
                 framing,
@@ -170,13 +171,15 @@ fn start(
         }
         sent => {
             block.clear();
-            HEADS.set(block);
+            HEADS.with(|it| it.set(Some(block)));
             let count = *sent.as_ref().unwrap_or(&0);
             let bytes = SentBytes::of(count as u64, head_len as u64);
             let outcome = sent
                 .map(|_| ())
                 .map_err(|error| ClientGone::Io(error).into());
-            end(req, response, bytes, &outcome);
+            // It was sent when its head was written.
+            let whole = (req.started == req.head_at).then_some(req.sent.first_byte);
+            end(req, response, (bytes, whole), &outcome);
             Ok(outcome)
         }
     }
@@ -248,17 +251,22 @@ async fn finish(
     let mut sent = SentBytes::default();
     let outcome = writer::send(&down, answer, &unsent.limits, &mut sent).await;
     req.sent.ended = Some(clock::instant());
-    end(req, response, sent, &outcome);
+    end(req, response, (sent, None), &outcome);
     outcome
 }
 
-/// Notes what was sent.
-fn end(req: &mut Request, response: &Response, sent: SentBytes, outcome: &Result<(), SendError>) {
+/// Notes what was sent, and how long it took if that is known.
+fn end(
+    req: &mut Request,
+    response: &Response,
+    (sent, whole): (SentBytes, Option<Duration>),
+    outcome: &Result<(), SendError>,
+) {
     req.sent.head_bytes = sent.head;
     req.sent.body_bytes = sent.body;
     req.sent.shares = response.provenance.shares(sent.body);
     req.sent.is_complete = outcome.is_ok();
-    count(req);
+    count(req, whole);
     if let Err(error) = outcome {
         req.keep_alive = false;
         crate::log::error::send_failed(req, error);
@@ -288,7 +296,7 @@ async fn begin_body(req: &mut Request, response: &mut Response) -> Result<(), Se
 }
 
 /// Enters the answer in the worker's counters.
-fn count(req: &mut Request) {
+fn count(req: &mut Request, whole: Option<Duration>) {
     let site = crate::cache::site::id(req);
     let worker = &req.down.generation.worker;
     let (label, zone) = {
@@ -306,12 +314,12 @@ fn count(req: &mut Request) {
     if let Some(site) = site {
         shared.sites.answered(place, site, &answered);
     }
-    let ended = req.sent.ended.unwrap_or_else(clock::instant);
+    let until_end = || req.sent.ended.unwrap_or_else(clock::instant) - req.started;
     let timed = Timed {
         label,
         status: req.sent.status,
         first_byte: req.sent.first_byte,
-        whole: ended - req.started,
+        whole: whole.unwrap_or_else(until_end),
     };
     shared.times.answered(place, &timed);
     if let Some(zone) = zone {
@@ -377,7 +385,7 @@ const HEADS_BLOCK: usize = 8192;
 const HEAD_RESERVE: usize = 512;
 
 thread_local! {
-    static HEADS: Cell<BytesMut> = Cell::default();
+    static HEADS: Cell<Option<BytesMut>> = const { Cell::new(None) };
 }
 
 /// Makes room for a head, and a short body.
@@ -409,25 +417,37 @@ fn write_head(
         Some(text) => encode::write_status_text(head, text),
         None => encode::write_status(head, response.status),
     }
-    let fields = &mut response.fields;
-    if !response.hides_server && fields.get(Known::Server).is_none() {
-        encode::write_line(head, req.location.settings.tokens.server_line());
-    }
-    if !response.hides_date && fields.get(Known::Date).is_none() {
-        let now_ms = match req.has_waited {
-            true => clock::now_ms(),
-            false => (req.started_us + req.sent.first_byte.as_micros() as i64).div_euclid(1000),
-        };
-        clock::with_date_line(now_ms, |line| encode::write_line(head, line));
-    }
-    encode::write_fields(head, fields);
+    write_own_lines(req, response, head);
+    encode::write_fields(head, &response.fields);
     encode_framing(head, response, framing);
-    encode_connection(req, head, response.status);
-    encode::end_head(head);
+    encode_end(req, head, response.status);
     req.sent.status = response.status;
     req.sent.length = response.length;
     req.sent.is_chunked = framing == OutFraming::Chunked;
     req.sent.fields = std::mem::take(&mut response.fields);
+}
+
+/// What this server says of itself: its name, and its time.
+fn write_own_lines(req: &Request, response: &Response, head: &mut BytesMut) {
+    const OWN_LINES: KnownSet = KnownSet::of(&[Known::Server, Known::Date]);
+    let fields = &response.fields;
+    let (mut hides_server, mut hides_date) = (response.hides_server, response.hides_date);
+    if fields.has_any(OWN_LINES) {
+        hides_server |= fields.contains(Known::Server);
+        hides_date |= fields.contains(Known::Date);
+    }
+    let server = match hides_server {
+        true => &[],
+        false => req.location.settings.tokens.server_line(),
+    };
+    if hides_date {
+        return encode::write_line(head, server);
+    }
+    let now_us = match req.has_waited {
+        true => clock::now_us(),
+        false => req.started_us + req.sent.first_byte.as_micros() as i64,
+    };
+    clock::with_date_line(now_us, server, |lines| encode::write_line(head, lines));
 }
 
 fn encode_framing(head: &mut BytesMut, response: &Response, framing: OutFraming) {
@@ -435,7 +455,7 @@ fn encode_framing(head: &mut BytesMut, response: &Response, framing: OutFraming)
         // RFC 9110 §8.6: no Content-Length in 1xx and 204; nginx sends none with 304 either.
         (OutFraming::NoBody, _) if matches!(response.status, 100..=199 | 204 | 304) => {}
         (OutFraming::NoBody | OutFraming::Length(_), Some(length)) => {
-            encode::write_known_number(head, Known::ContentLength, length);
+            encode::write_content_length(head, length);
         }
         (OutFraming::Chunked, _) => {
             encode::write_line(head, b"Transfer-Encoding: chunked\r\n");
@@ -444,22 +464,21 @@ fn encode_framing(head: &mut BytesMut, response: &Response, framing: OutFraming)
     }
 }
 
-fn encode_connection(req: &Request, head: &mut BytesMut, status: u16) {
-    if status == 101 {
-        encode::write_known(head, Known::Connection, b"upgrade");
-        return;
-    }
-    if !req.keep_alive {
-        encode::write_line(head, b"Connection: close\r\n");
-        return;
-    }
-    encode::write_line(head, b"Connection: keep-alive\r\n");
-    if let Some(seconds) = req.location.settings.keep_alive.header_timeout() {
-        encode::write_known(
-            head,
-            Known::KeepAlive,
-            format!("timeout={seconds}").as_bytes(),
-        );
+/// What becomes of the connection, and the end of the head.
+fn encode_end(req: &Request, head: &mut BytesMut, status: u16) {
+    let keep_alive = &req.location.settings.keep_alive;
+    match (status, req.keep_alive) {
+        (101, _) => encode::write_line(head, b"Connection: upgrade\r\n\r\n"),
+        (_, false) => encode::write_line(head, b"Connection: close\r\n\r\n"),
+        (_, true) => match keep_alive.header_timeout() {
+            None => encode::write_line(head, b"Connection: keep-alive\r\n\r\n"),
+            Some(seconds) => {
+                encode::write_line(head, b"Connection: keep-alive\r\n");
+                let timeout = format!("timeout={seconds}");
+                encode::write_known(head, Known::KeepAlive, timeout.as_bytes());
+                encode::end_head(head);
+            }
+        },
     }
 }
 

@@ -11,6 +11,7 @@
 //! Sources: RFC 9112 §3 and §4; the texts are those that nginx sends.
 
 use bytes::{BufMut, BytesMut};
+use millpond_semantics::decimal::{Backwards, DIGITS};
 
 use super::{Version, seek};
 use crate::header::{Field, Fields, Known};
@@ -181,12 +182,14 @@ pub fn write_line(out: &mut BytesMut, line: &[u8]) {
     out.put_slice(line);
 }
 
-/// Writes one field with a known name and a number. `known` must not be `Other`.
-pub fn write_known_number(out: &mut BytesMut, known: Known, value: u64) {
-    out.put_slice(known.canonical().as_bytes());
-    out.put_slice(b": ");
-    write_number(out, value);
-    out.put_slice(b"\r\n");
+/// Writes the line of Content-Length.
+pub fn write_content_length(out: &mut BytesMut, length: u64) {
+    const AROUND: usize = "Content-Length: \r\n".len();
+    let mut line = Backwards::<{ AROUND + DIGITS }>::new();
+    line.prepend(b"\r\n");
+    line.prepend_number(length);
+    line.prepend(b"Content-Length: ");
+    out.put_slice(line.as_bytes());
 }
 
 /// Writes all fields in order.
@@ -214,19 +217,9 @@ pub fn end_head(out: &mut BytesMut) {
 
 /// Writes a number in decimal digits.
 pub fn write_number(out: &mut BytesMut, value: u64) {
-    // 2^64 has 20 digits.
-    let mut digits = [b'0'; 20];
-    let mut left = value;
-    let mut start = digits.len() - 1;
-    for (at, digit) in digits.iter_mut().enumerate().rev() {
-        *digit = b'0' + (left % 10) as u8;
-        left /= 10;
-        start = at;
-        if left == 0 {
-            break;
-        }
-    }
-    out.put_slice(digits.get(start..).unwrap_or_default());
+    let mut digits = Backwards::<DIGITS>::new();
+    digits.prepend_number(value);
+    out.put_slice(digits.as_bytes());
 }
 
 /// Bytes that these fields take.

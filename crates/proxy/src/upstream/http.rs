@@ -301,6 +301,6 @@ fn write_framing(
     if let Some(length) = length
         && !is_set(b"content-length")
     {
-        encode::write_known_number(head, Known::ContentLength, length);
+        encode::write_content_length(head, length);
     }
 }

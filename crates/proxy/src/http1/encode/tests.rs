@@ -69,7 +69,7 @@ fn heads_are_written_as_given() {
     let head = written(|out| {
         write_request_line(out, b"GET", b"/a?b", Version::Http10);
         write_known(out, Known::Host, b"c");
-        write_known_number(out, Known::ContentLength, 0);
+        write_content_length(out, 0);
         end_head(out);
     });
     assert_eq!(
