@@ -254,20 +254,21 @@ impl KeepAlivePolicy {
     }
 
     fn distrusts(&self, req: &Request) -> bool {
+        let is_post = req.method == crate::http1::Method::Post;
+        let distrusts_msie = is_post && self.disable.contains(DistrustedBrowser::Msie6);
+        let distrusts_safari = self.disable.contains(DistrustedBrowser::Safari);
+        // Most requests are told without a look at who asks.
+        if !distrusts_msie && !distrusts_safari {
+            return false;
+        }
         let Some(agent) = req.field(Known::UserAgent) else {
             return false;
         };
         let has = |text: &[u8]| memchr::memmem::find(agent, text).is_some();
-        if memchr::memmem::find(agent, b"MSIE ").is_some() && !has(b"Opera") {
-            let is_post = req.method == crate::http1::Method::Post;
-            return self.disable.contains(DistrustedBrowser::Msie6)
-                && is_post
-                && is_old_msie(agent);
+        if has(b"MSIE ") && !has(b"Opera") {
+            return distrusts_msie && is_old_msie(agent);
         }
-        self.disable.contains(DistrustedBrowser::Safari)
-            && has(b"Safari/")
-            && has(b"Mac OS X")
-            && !has(b"Chrome/")
+        distrusts_safari && has(b"Safari/") && has(b"Mac OS X") && !has(b"Chrome/")
     }
 }
 

@@ -81,7 +81,9 @@ impl Downstream {
     /// While there is nothing, the connection holds no memory for it.
     pub fn poll_arrival(&self, cx: &mut Context<'_>, size: usize) -> Poll<io::Result<usize>> {
         let mut inbox = self.inbox.borrow_mut();
-        *inbox = BytesMut::new();
+        if inbox.capacity() > 0 {
+            *inbox = BytesMut::new();
+        }
         let mut arrivals = self.generation.worker.arrivals.borrow_mut();
         if arrivals.capacity() < size.clamp(256, ARRIVAL) {
             arrivals.reserve(ARRIVAL);

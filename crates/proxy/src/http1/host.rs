@@ -16,6 +16,8 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use super::seek;
+
 /// A host that was found to be well-formed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host<'a> {
@@ -32,19 +34,20 @@ impl<'a> Host<'a> {
     /// Reads a host; `None` if it is not well-formed.
     #[must_use]
     pub fn parse(value: &'a [u8]) -> Option<Self> {
-        let ((name, rest), seen) = match value.strip_prefix(b"[") {
-            None => {
-                let (len, seen) = count_of(value, IN_NAME)?;
-                (value.split_at_checked(len)?, seen)
+        let (name, rest, seen) = match value {
+            [b'[', inner @ ..] => {
+                let len = inner.iter().position(|byte| *byte == b']')?;
+                let (name, rest) = value.split_at_checked(len + 2)?;
+                (name, rest, classes_of(inner.get(..len)?) & !NOT_IN_NAME)
             }
-            Some(inner) => {
-                let (len, seen) = count_of(inner, IN_LITERAL)?;
-                if inner.get(len) != Some(&b']') {
-                    return None;
-                }
-                (value.split_at_checked(len + 2)?, seen)
+            _ => {
+                let (name, rest) = value.split_at_checked(seek::colon(value))?;
+                (name, rest, classes_of(name) & !NOT_IN_LITERAL)
             }
         };
+        if seen & (NOT_IN_NAME | NOT_IN_LITERAL | TWO_DOTS) != 0 {
+            return None;
+        }
         let port = match rest {
             [] => None,
             [b':', digits @ ..] => parse_port(digits)?,
@@ -79,27 +82,23 @@ fn parse_port(digits: &[u8]) -> Option<Option<u16>> {
     let mut port: u32 = 0;
     for byte in digits {
         let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
+        // So it cannot overflow with the next digit.
+        if digit > 9 || port > u32::from(u16::MAX) {
             return None;
         }
         port = port * 10 + u32::from(digit);
-        // So it cannot overflow with the next digit.
-        if port > u32::from(u16::MAX) {
-            return None;
-        }
     }
-    // Below 2^16, as was just seen.
-    Some((port > 0).then_some(port as u16))
+    let port = u16::try_from(port).ok()?;
+    Some((port > 0).then_some(port))
 }
 
-/// Flags of bytes that may stand in a name, and in brackets (RFC 3986 §3.2.2).
-const IN_NAME: u8 = 1;
-const IN_LITERAL: u8 = 2;
-/// Of which there may not be two in a row.
+/// Flags of bytes that may not stand in a name, and not in brackets (RFC 3986 §3.2.2).
+const NOT_IN_NAME: u8 = 1;
+const NOT_IN_LITERAL: u8 = 2;
 const DOT: u8 = 4;
-const CAPITAL: u8 = 8;
-/// What most bytes are.
-const PLAIN: u8 = IN_NAME | IN_LITERAL;
+/// Of which there may not be two in a row: the flag above.
+const TWO_DOTS: u8 = DOT << 1;
+const CAPITAL: u8 = 16;
 
 const CLASSES: [u8; 256] = build_classes();
 
@@ -108,40 +107,30 @@ const fn build_classes() -> [u8; 256] {
     let mut byte = 0;
     while byte < 256 {
         classes[byte] = match byte as u8 {
-            b'A'..=b'Z' => PLAIN | CAPITAL,
-            b'0'..=b'9' | b'a'..=b'z' => PLAIN,
+            b'A'..=b'Z' => CAPITAL,
+            b'0'..=b'9' | b'a'..=b'z' => 0,
             // Unreserved and sub-delims.
-            b'.' => PLAIN | DOT,
-            b'-' | b'_' | b'~' => PLAIN,
-            b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' => PLAIN,
-            b'%' => IN_NAME,
-            b':' => IN_LITERAL,
-            _ => 0,
+            b'.' => DOT,
+            b'-' | b'_' | b'~' => 0,
+            b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' => 0,
+            b'%' => NOT_IN_LITERAL,
+            b':' => NOT_IN_NAME,
+            _ => NOT_IN_NAME | NOT_IN_LITERAL,
         };
         byte += 1;
     }
     classes
 }
 
-/// How many bytes at the begin have the flag, and all flags that they have; `None` if a dot follows
-/// another there.
-fn count_of(text: &[u8], flag: u8) -> Option<(usize, u8)> {
-    let (mut seen, mut len) = (0, 0);
+/// All flags of some bytes. There is no early end: nearly all hosts are good ones.
+fn classes_of(text: &[u8]) -> u8 {
+    let (mut seen, mut before) = (0, 0);
     for byte in text {
         let class = CLASSES[usize::from(*byte)];
-        // Most bytes are the same everywhere.
-        if class != PLAIN {
-            if class & flag == 0 {
-                break;
-            }
-            if class & DOT != 0 && text.get(len + 1) == Some(&b'.') {
-                return None;
-            }
-            seen |= class;
-        }
-        len += 1;
+        seen |= class | (before & class & DOT) << 1;
+        before = class;
     }
-    Some((len, seen))
+    seen
 }
 
 #[cfg(test)]

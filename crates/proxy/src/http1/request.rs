@@ -397,7 +397,7 @@ impl RequestParser {
         };
         let mut head = self.restart();
         Rc::make_mut(&mut head).buf = bytes.freeze();
-        LAST.set(Some(Rc::clone(&head)));
+        LAST.with(|it| it.set(Some(Rc::clone(&head))));
         head
     }
 

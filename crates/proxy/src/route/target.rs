@@ -74,18 +74,43 @@ fn put_path(req: &mut Request, raw: Bytes) -> Result<(), (u16, String)> {
     Ok(())
 }
 
+/// Bytes of a target that are looked at together.
+const BLOCK: usize = 16;
+
 /// Whether a target is a path alone that is normal and has nothing to be unescaped, or that looks
 /// like it. Most are.
 fn is_plain(raw: &[u8]) -> bool {
-    let mut before = 0;
-    for &byte in raw {
-        let is_marked = matches!(byte, b'%' | b'+' | b'?' | b'#' | 0);
-        if is_marked || (before == b'/' && matches!(byte, b'/' | b'.')) {
-            return false;
+    let ([b'/', after @ ..], Some((_, before))) = (raw, raw.split_last()) else {
+        return false;
+    };
+    // Both have one byte less than the target: the last blocks are there for both, or for none.
+    match (before.last_chunk::<BLOCK>(), after.last_chunk::<BLOCK>()) {
+        (Some(last_before), Some(last)) => {
+            let befores = before.as_chunks::<BLOCK>().0;
+            let mut blocks = befores.iter().zip(after.as_chunks::<BLOCK>().0);
+            !has_mark(last_before, last) && !blocks.any(|(before, block)| has_mark(before, block))
         }
-        before = byte;
+        _ => !before
+            .iter()
+            .zip(after)
+            .any(|(before, byte)| is_mark(*before, *byte)),
     }
-    raw.first() == Some(&b'/')
+}
+
+/// Whether one of the bytes is a mark, each behind the one before.
+fn has_mark(before: &[u8; BLOCK], block: &[u8; BLOCK]) -> bool {
+    // Without an early end, so that compilers make a few instructions of it.
+    let pairs = before.iter().zip(block);
+    pairs.fold(false, |has, (before, byte)| has | is_mark(*before, *byte))
+}
+
+/// Whether a byte, behind that one, tells that more than a plain path is there.
+#[inline]
+fn is_mark(before: u8, byte: u8) -> bool {
+    let is_escape = (byte == b'%') | (byte == b'+');
+    let is_end = (byte == b'?') | (byte == b'#') | (byte == 0);
+    let is_step = (before == b'/') & ((byte == b'/') | (byte == b'.'));
+    is_escape | is_end | is_step
 }
 
 /// Path and query; a fragment is part of neither.
@@ -127,6 +152,21 @@ mod tests {
                     assert_eq!(normal.as_deref(), Ok(raw.as_bytes()), "{raw}");
                 }
                 assert_eq!(split(raw.as_bytes()), (raw.as_bytes(), &b""[..]));
+            }
+        }
+    }
+
+    #[test]
+    fn a_mark_is_seen_wherever_it_stands() {
+        for len in 1..70 {
+            let plain = format!("/{}", "a".repeat(len));
+            assert!(is_plain(plain.as_bytes()), "{len}");
+            for at in 0..len {
+                for mark in ["%", "+", "?", "#", "\0", "//", "/."] {
+                    let mut marked = plain.clone();
+                    marked.replace_range(1 + at..1 + at, mark);
+                    assert!(!is_plain(marked.as_bytes()), "{marked}");
+                }
             }
         }
     }
