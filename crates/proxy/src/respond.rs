@@ -205,7 +205,9 @@ fn join_file(response: &Response, framing: OutFraming, block: &mut BytesMut) -> 
     };
     let head_len = block.len();
     let is_short = len == region.len && len <= JOINED.saturating_sub(head_len) as u64;
-    if !is_short || ready_len(region, len) < len {
+    let ready = &response.first_look.ready;
+    let is_ready = ready.start <= region.offset && region.offset + len <= ready.end;
+    if !is_short || !is_ready && ready_len(region, len) < len {
         return false;
     }
     block.resize(head_len + len as usize, 0);

@@ -8,7 +8,10 @@
 //!    writer owns them (Date and Server of an upstream are kept only when passed by name).
 //! 2. `length` is the body's exact length when it is known.
 
+use std::ops::Range;
+
 use bytes::Bytes;
+use millpond_semantics::range::ByteRange;
 
 use crate::body::Body;
 use crate::cache::provenance::Provenance;
@@ -45,6 +48,16 @@ pub enum Source {
     Own,
     /// An upstream or the cache.
     Upstream,
+}
+
+/// What was seen of an answer's range when its first bytes were looked for: it need not be found
+/// out again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FirstLook {
+    /// The one range that the request asks for, of a body of this length.
+    pub range: Option<(ByteRange, u64)>,
+    /// Where in their file bytes stand that can be read at once.
+    pub ready: Range<u64>,
 }
 
 /// An answer.
@@ -96,6 +109,8 @@ pub struct Response {
     pub tunnel: Option<Box<Tunnel>>,
     /// True when the head waits for the begin of the body, whose parts may fail the whole.
     pub waits_for_body: bool,
+    /// What was seen of its range before the filters.
+    pub first_look: FirstLook,
     /// Set when the filters must not compress, convert or search the body.
     pub is_opaque: bool,
 }

@@ -92,6 +92,12 @@ impl Ranges {
     }
 }
 
+impl From<ByteRange> for Ranges {
+    fn from(range: ByteRange) -> Self {
+        Ranges(Stored::One(range))
+    }
+}
+
 impl Deref for Ranges {
     type Target = [ByteRange];
 
@@ -251,8 +257,8 @@ impl<'a> Specs<'a> {
     /// `None` unless the unit is bytes and something follows.
     fn new(value: &'a [u8]) -> Option<Self> {
         let (unit, rest) = value.split_at_checked(6)?;
-        let is_bytes = unit.eq_ignore_ascii_case(b"bytes=") && !rest.is_empty();
-        is_bytes.then_some(Self { rest, ended: false })
+        let is_bytes = unit == b"bytes=" || unit.eq_ignore_ascii_case(b"bytes=");
+        (is_bytes && !rest.is_empty()).then_some(Self { rest, ended: false })
     }
 
     fn next_spec(&mut self) -> Option<Result<RangeSpec, Malformed>> {
@@ -363,26 +369,21 @@ pub fn unsatisfied_range(len: u64) -> ContentRangeText {
     ContentRangeText(text)
 }
 
-/// So many digits are always below [`LAST_OFFSET`].
-const SAFE_DIGITS: usize = 18;
-
 /// Digits at the start of `text` as a number, and what follows; `None` without digits or above
 /// [`LAST_OFFSET`].
 #[inline]
 fn take_number(text: &[u8]) -> Option<(u64, &[u8])> {
-    let count = text.iter().position(|byte| !byte.is_ascii_digit());
-    let (digits, rest) = text.split_at_checked(count.unwrap_or(text.len()))?;
-    let append = |number: u64, digit: &u8| number * 10 + u64::from(digit - b'0');
-    let number = match digits.len() {
-        0 => return None,
-        1..=SAFE_DIGITS => digits.iter().fold(0, append),
-        _ => digits.iter().try_fold(0, |number, digit| {
-            // What is above the limit is refused before it could overflow.
-            let number = (number <= LAST_OFFSET / 10).then(|| append(number, digit));
-            number.filter(|number| *number <= LAST_OFFSET)
-        })?,
-    };
-    Some((number, rest))
+    let (mut number, mut rest) = (0_u64, text);
+    while let [byte, after @ ..] = rest {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        number = number.checked_mul(10)?.checked_add(u64::from(digit))?;
+        rest = after;
+    }
+    let is_number = rest.len() < text.len() && number <= LAST_OFFSET;
+    is_number.then_some((number, rest))
 }
 
 fn skip_spaces(mut text: &[u8]) -> &[u8] {

@@ -22,25 +22,31 @@ use crate::filter::range::first_wanted;
 use crate::header::{Fields, Known};
 use crate::request::Request;
 use crate::response::Response;
+use crate::socket::JOINED;
 
 /// Whether it is plain that the first bytes of an answer can be read at once.
-pub fn is_begun(req: &Request, response: &Response) -> bool {
+pub fn is_begun(req: &Request, response: &mut Response) -> bool {
     match response.body.pieces().next() {
-        None | Some(Piece::Memory(_)) => true,
+        None | Some(Piece::Memory(_)) => return true,
         Some(Piece::File(region)) if req.field(Known::Range).is_none() => {
-            ready_len(region, WINDOW) > 0
+            return ready_len(region, WINDOW) > 0;
         }
-        Some(Piece::File(_)) => {
-            let wanted = first_place(req, response);
-            wanted.is_none_or(|(file, offset, _)| ready_at(file, offset, 1) > 0)
-        }
+        Some(Piece::File(_)) => {}
     }
+    let wanted = first_wanted(req, response);
+    let Some((file, offset, len)) = wanted.and_then(|it| place_of(&response.body, &it)) else {
+        return true;
+    };
+    let ready = ready_at(file, offset, len.min(JOINED as u64));
+    response.first_look.ready = offset..offset + ready;
+    ready > 0
 }
 
 /// Waits until the first wanted bytes of an answer can be read at once; false if they do not come
 /// in time, or at all.
-pub async fn begin(req: &Request, response: &Response, timeout: Duration) -> bool {
-    let Some((file, offset, len)) = first_place(req, response) else {
+pub async fn begin(req: &Request, response: &mut Response, timeout: Duration) -> bool {
+    let wanted = first_wanted(req, response);
+    let Some((file, offset, len)) = wanted.and_then(|it| place_of(&response.body, &it)) else {
         return true;
     };
     if ready_at(file, offset, 1) > 0 {
@@ -54,10 +60,12 @@ pub async fn begin(req: &Request, response: &Response, timeout: Duration) -> boo
 }
 
 /// Where the first wanted bytes stand, and how many they are, if they are in a file.
-fn first_place<'a>(req: &Request, response: &'a Response) -> Option<(&'a FileSource, u64, u64)> {
-    let wanted = first_wanted(req, response).filter(|wanted| !wanted.is_empty())?;
+fn place_of<'a>(body: &'a Body, wanted: &Range<u64>) -> Option<(&'a FileSource, u64, u64)> {
+    if wanted.is_empty() {
+        return None;
+    }
     let mut skip = wanted.start;
-    let mut pieces = response.body.pieces();
+    let mut pieces = body.pieces();
     let first = pieces.find(|piece| {
         let is_before = piece.len() <= skip;
         if is_before {

@@ -96,8 +96,8 @@ pub fn begin<'a>(
             }
             let tries_before = status_header::tries(req);
             let hit = (&found, CacheStatus::Hit, &*zone);
-            let response = answer_with_entry(req, target, hit, tries_before);
-            if loaded::is_begun(req, &response) {
+            let mut response = answer_with_entry(req, target, hit, tries_before);
+            if loaded::is_begun(req, &mut response) {
                 return handler::respond(req, response).map(Begun::Done);
             }
             let first = First::Loading(Box::new(found), response);
@@ -205,8 +205,8 @@ impl<'a> Rest<'a> {
     fn begin(mut self, begun: Result<step::Begun<Own<'a>>, Failed>) -> Result<Begun<'a>, Failure> {
         match begun.map_err(|Failed(failure)| failure)? {
             step::Begun::Found(found, status) if found.head.sliced.is_none() => {
-                let response = self.answer_with(&found, status);
-                if !loaded::is_begun(self.exchange.request(), &response) {
+                let mut response = self.answer_with(&found, status);
+                if !loaded::is_begun(self.exchange.request(), &mut response) {
                     return Ok(self.wait(First::Loading(found, response)));
                 }
                 handler::respond(self.exchange.into_request(), response).map(Begun::Done)
@@ -229,8 +229,8 @@ impl<'a> Rest<'a> {
     async fn answer(&mut self, mut first: Option<First<'a>>) -> Result<Box<Response>, Failure> {
         for _ in 0..WALKS_MAX {
             let served = match first.take() {
-                Some(First::Loading(found, response)) => {
-                    if self.has_loaded(&response).await {
+                Some(First::Loading(found, mut response)) => {
+                    if self.has_loaded(&mut response).await {
                         return Ok(response);
                     }
                     self.walk.past = Some(found.entry.clone());
@@ -245,8 +245,8 @@ impl<'a> Rest<'a> {
                 other => return self.answer_unfound(other).await,
             };
             if found.head.sliced.is_none() {
-                let response = self.answer_with(&found, status);
-                if self.has_loaded(&response).await {
+                let mut response = self.answer_with(&found, status);
+                if self.has_loaded(&mut response).await {
                     return Ok(response);
                 }
                 self.walk.past = Some(found.entry.clone());
@@ -281,7 +281,7 @@ impl<'a> Rest<'a> {
     }
 
     /// Waits for the first bytes of an answer.
-    async fn has_loaded(&mut self, response: &Response) -> bool {
+    async fn has_loaded(&mut self, response: &mut Response) -> bool {
         let timeout = self.walk.policies.disk.timeout;
         let req = self.exchange.request();
         loaded::is_begun(req, response) || loaded::begin(req, response, timeout).await

@@ -90,14 +90,17 @@ pub fn run(req: &Request, response: &mut Response) -> Result<Option<Cut>, Refusa
 }
 
 /// The bytes of the body that will be sent first, if no filter before this one objects; `None` if
-/// none will be.
-pub fn first_wanted(req: &Request, response: &Response) -> Option<Range<u64>> {
+/// none will be. What is found is kept for [`run`].
+pub fn first_wanted(req: &Request, response: &mut Response) -> Option<Range<u64>> {
     if req.is_head() || not_modified::outcome(req, response) != Outcome::Proceed {
         return None;
     }
     match decide(req, response) {
         Decision::None | Decision::Whole => Some(0..response.length?),
-        Decision::Ranges(ranges, _) => {
+        Decision::Ranges(ranges, length) => {
+            if let [range] = ranges[..] {
+                response.first_look.range = Some((range, length));
+            }
             let first = ranges.first()?;
             Some(first.start..first.end_exclusive)
         }
@@ -146,7 +149,12 @@ fn decide(req: &Request, response: &Response) -> Decision {
     };
     let is_single = response.ranges == RangeRule::Single || !response.body.has_random_access();
     let max_ranges = if is_single { 1 } else { max_ranges };
-    match parse_range(wanted, length, max_ranges) {
+    let asked = match response.first_look.range {
+        // However many are allowed, one is.
+        Some((range, of)) if of == length => RangeSet::Ranges(range.into()),
+        _ => parse_range(wanted, length, max_ranges),
+    };
+    match asked {
         RangeSet::Ranges(ranges) if response.is_assembled => assemble(&ranges, length),
         RangeSet::Ranges(ranges) => Decision::Ranges(ranges, length),
         RangeSet::Ignore => Decision::Whole,
