@@ -535,10 +535,10 @@ mod tests {
             .iter()
             .map(|known| Field::known(*known, Bytes::from_static(b"x")))
             .collect();
-        let shared = Arc::new(SharedFields::new(base, (), write));
+        let shared: Arc<SharedFields> = Arc::new(SharedFields::new(base, (), write));
         for hidden in 0..1 << names.len() {
             let is_hidden = |index: usize| hidden & (1 << index) != 0;
-            let mut list = Fields::beginning_with(Arc::clone(&shared), KnownSet::default());
+            let mut list = Fields::beginning_with(shared.clone(), KnownSet::default());
             let mut set = KnownSet::default();
             for (index, known) in names.iter().enumerate().filter(|(it, _)| is_hidden(*it)) {
                 match index % 2 {
