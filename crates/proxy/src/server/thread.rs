@@ -21,7 +21,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, spawn_local};
 
@@ -72,10 +71,7 @@ impl WorkerThread {
             .name(format!("worker {index}"))
             .spawn(move || {
                 // It belongs to its thread, and so do its tasks.
-                let built = Builder::new_current_thread()
-                    .enable_all()
-                    .on_thread_park(turn::write_out)
-                    .build_local(LocalOptions::default());
+                let built = tokio::runtime::LocalRuntime::new();
                 let (runtime, outcome) = match built {
                     Ok(runtime) => (Some(runtime), Ok(())),
                     Err(error) => (None, Err(error)),
@@ -83,7 +79,6 @@ impl WorkerThread {
                 // Who waits for this is in this function.
                 let _ = begun.send(outcome);
                 let Some(runtime) = runtime else { return };
-                turn::begin();
                 let worker = Rc::new(Worker::new(index, shared));
                 runtime.block_on(Thread::new(worker).run(receiver));
                 // What still runs may write a line when it is dropped.
@@ -146,6 +141,7 @@ impl Thread {
     }
 
     async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        spawn_local(turn::write_turns());
         loop {
             match commands.recv().await {
                 Some(Command::Serve { conf, listening }) => self.serve(conf, listening),
