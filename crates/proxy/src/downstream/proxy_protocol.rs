@@ -8,7 +8,7 @@
 //!
 //! 1. Nothing of a connection is answered before its header was read and understood; one whose
 //!    header is broken is closed, and logged.
-//! 2. A header has at most [`LINE_MAX`] or [`BINARY_MAX`] bytes and is waited for as long as for
+//! 2. A header has at most `LINE_MAX` or `BINARY_MAX` bytes and is waited for as long as for
 //!    the head of a request.
 //!
 //! A balancer that asks for itself (`UNKNOWN`, `LOCAL`), or for something that is no TCP over IP,

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Invariants:
-//! 1. While a thread holds a line, its task is ready; and it never holds more than [`TURN_BYTES`]
+//! 1. While a thread holds a line, its task is ready; and it never holds more than `TURN_BYTES`
 //!    for a file.
 //! 2. Only files that answer at once are written so: a stream takes whole lines only as long as
 //!    they are short.
