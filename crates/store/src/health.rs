@@ -29,8 +29,9 @@ use hashbrown::HashSet;
 
 use crate::admit::NotStored;
 use crate::disk::format::Membership;
+use crate::entry::Pins;
 use crate::key::Key;
-use crate::lock::{lock, read};
+use crate::lock::{lock, read, write};
 use crate::volume::{Inner, Volume};
 use crate::zone::placement::Share;
 
@@ -271,8 +272,7 @@ impl Volume {
         // A disk thread that panicked writes nothing more either.
         let _ = thread.take().map(JoinHandle::join);
         self.inner.is_shut.store(true, Ordering::Release);
-        self.inner.close_journal();
-        *lock(&self.inner.disk.superblock) = None;
+        self.inner.drop_files();
         true
     }
 
@@ -290,6 +290,23 @@ impl Inner {
     /// The set of disks that this one is of.
     pub(crate) fn membership(&self) -> Option<Membership> {
         *lock(&self.disk.membership)
+    }
+
+    /// Closes the files of a directory that nobody uses any more, so that its file system can be
+    /// unmounted. Who still reads one keeps that open.
+    fn drop_files(&self) {
+        self.close_journal();
+        self.drop_uses();
+        write(&self.disk.files).clear();
+        lock(&self.disk.log).retired.clear();
+        // What was on its way to the disk is not found any more; its keys are still wanted.
+        for shard in self.index.shards() {
+            for entry in write(shard).flights.values_mut() {
+                (entry.pins, entry.fill) = (Pins::None, None);
+            }
+        }
+        // The last, because it is the one that is locked.
+        *lock(&self.disk.superblock) = None;
     }
 
     /// Whether there is nothing on the disk that could be out of date.

@@ -5,6 +5,7 @@
 //! lookup takes no lock, unless the shard is changed just then or the entry is on its way to the
 //! disk; it notes the use in the slot itself, and allocates nothing.
 //!
+//! - `dependent` – entries that need a segment in which they do not stand
 //! - `field` – the memory of all tables, and how it is read without a lock
 //! - `slot` – an index entry
 //! - `table` – the slots of one shard
@@ -21,6 +22,7 @@
 //!
 //! It does not know how records look, and reads no files.
 
+mod dependent;
 mod field;
 mod slot;
 mod table;
@@ -30,6 +32,7 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use hashbrown::HashMap;
 
+pub(crate) use self::dependent::{Dependent, Dependents};
 use self::field::Field;
 pub(crate) use self::slot::{Cell, Slot};
 use self::table::Table;
@@ -297,6 +300,26 @@ impl Index {
         self.shared(key).table.get(key)
     }
 
+    /// When an entry was last used, seconds since 1970; marks nothing.
+    pub(crate) fn last_used(&self, key: &Key) -> Option<u32> {
+        if let Some(look) = self.field.look(Self::position(key)) {
+            let used = look.last_used(key);
+            if look.is_true() {
+                return used;
+            }
+        }
+        self.shared(key).table.get(key).map(|slot| slot.used)
+    }
+
+    /// The slot of a record that needs another segment, if it is the one that counts.
+    pub(crate) fn dependent(&self, dependent: Dependent) -> Option<Slot> {
+        let position = Self::shard_of(dependent.least());
+        // As many bits as `SHARDS` has are left, so the position is in the boxed slice.
+        let shard = read(&self.shards[position]);
+        let found = shard.table.dependent(dependent);
+        found.filter(|slot| !slot.is_grave())
+    }
+
     /// Keeps an entry in memory if it still stands where it was read.
     pub(crate) fn keep(&self, stored: &Arc<Stored>) {
         let is_current = || {
@@ -416,7 +439,11 @@ impl Index {
 
     /// The position of a key's shard among [`Index::shards`].
     pub(crate) fn position(key: &Key) -> usize {
-        (key.mixed() >> (u64::BITS - SHARD_BITS)) as usize
+        Self::shard_of(key.mixed())
+    }
+
+    fn shard_of(mixed: u64) -> usize {
+        (mixed >> (u64::BITS - SHARD_BITS)) as usize
     }
 
     /// The shard of a key, alone.

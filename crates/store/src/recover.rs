@@ -750,8 +750,7 @@ impl Inner {
         let turn = lock(&self.disk.turning);
         self.unlink_retired();
         drop(turn);
-        self.disk.sync_damaged_again();
-        let are_synced = self.sync_segments() & self.settle_journal();
+        let are_synced = self.sync_all_segments() & self.settle_journal();
         self.close_journal();
         let is_whole = {
             let log = lock(&self.disk.log);

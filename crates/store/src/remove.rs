@@ -198,3 +198,75 @@ pub(crate) fn tombstone_row(key: Key, size: u32) -> Row {
         needs: Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::disk::power::PowerIo;
+    use crate::event::Platform;
+    use crate::recover::{How, Parents, Start};
+    use crate::volume::{Volume, ZoneConf};
+
+    fn open(home: &Path, io: &Arc<PowerIo>) -> Arc<Volume> {
+        let conf = ZoneConf {
+            max_size: Some(1 << 20),
+            memory: 0,
+            flush: Duration::from_secs(3600),
+            ..ZoneConf::new("remove", home.join("zone"))
+        };
+        let platform = Platform {
+            io: io.clone(),
+            ..Platform::default()
+        };
+        let how = How {
+            start: Start::Resume,
+            parents: Parents::Make,
+        };
+        let clock = Arc::new(ManualClock::new(1_700_000_000_000));
+        Volume::open(conf, (clock, platform), how).expect("opens")
+    }
+
+    fn store(volume: &Volume, key: &Key, head: &'static [u8]) {
+        let mut writer = volume.begin(*key, Some(0)).expect("begun");
+        writer.set_head(Bytes::from_static(head));
+        writer.finish().expect("stored");
+    }
+
+    /// Whatever the power failure leaves of the tombstone, wherever the record stands: the version
+    /// that was removed is there or nothing, never the one before it.
+    #[test]
+    fn removal_in_place_that_is_torn_brings_nothing_older_back() {
+        let key = Key([7; 16]);
+        let mut seen = [0; 2];
+        for seed in 0..512 {
+            let home = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+            let home = home.expect("directory");
+            let io = Arc::new(PowerIo::new(seed, home.path().join("graves")));
+            let volume = open(home.path(), &io);
+            // So that what follows begins at any multiple of 16 in a sector.
+            let shift = &[b' '; 512][..seed as usize % 32 * 16];
+            store(&volume, &Key([1; 16]), shift);
+            store(&volume, &key, b"old");
+            store(&volume, &key, b"new");
+            assert!(volume.sync());
+            assert!(volume.inner.remove_in_place(&key, Leave::Removed));
+            volume.flush();
+            io.cut();
+            volume.close();
+            io.lose().expect("lost");
+            let io = Arc::new(PowerIo::new(seed, home.path().join("graves")));
+            let volume = open(home.path(), &io);
+            match volume.find(&key) {
+                None => seen[0] += 1,
+                Some(entry) if **entry.head() == *b"new" => seen[1] += 1,
+                Some(entry) => panic!("{seed}: {:?}", entry.head()),
+            }
+        }
+        assert!(seen.iter().all(|times| *times > 0), "{seen:?}");
+    }
+}

@@ -170,8 +170,12 @@ impl Inner {
             return None;
         }
         let size = segment.size;
-        let mut keys: Vec<Key> = segment.dependents.keys().copied().collect();
+        let dependents = segment.dependents.iter().collect::<Vec<_>>();
         drop(log);
+        let slots = dependents
+            .iter()
+            .filter_map(|one| self.index.dependent(*one));
+        let mut keys: Vec<Key> = slots.map(|slot| slot.key).collect();
         let file = self.disk.file(id)?;
         let found = self.disk.read_summary(id, &file, size).ok()??;
         let entries = found.rows.iter().filter(|row| row.kind == Kind::Entry);

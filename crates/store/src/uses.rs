@@ -232,6 +232,11 @@ impl Inner {
         }
     }
 
+    /// Closes the file as it is.
+    pub(crate) fn drop_uses(&self) {
+        lock(&self.uses).file = None;
+    }
+
     fn save_uses(&self) {
         let mut uses = lock(&self.uses);
         let saving = Saving {

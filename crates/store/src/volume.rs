@@ -318,18 +318,14 @@ impl Volume {
 
     /// Whether `find` would look for the key on the disk or in memory; marks nothing.
     pub(crate) fn peek(&self, key: &Key) -> bool {
-        let inner = &self.inner;
-        let oldest = inner.use_time().oldest;
-        let slot = inner.index.get(key);
-        inner.is_found_in() && slot.is_some_and(|slot| slot.used >= oldest)
+        self.inner.is_found_in() && self.last_used(key).is_some()
     }
 
     /// When what `find` would look for was last used, in seconds since 1970; marks nothing.
     pub(crate) fn last_used(&self, key: &Key) -> Option<u32> {
         let inner = &self.inner;
         let oldest = inner.use_time().oldest;
-        let slot = inner.index.get(key).filter(|slot| slot.used >= oldest);
-        slot.map(|slot| slot.used)
+        inner.index.last_used(key).filter(|used| *used >= oldest)
     }
 
     /// Begins to fill an entry. Nothing is reserved before bytes come.
@@ -443,8 +439,7 @@ impl Volume {
         let inner = &self.inner;
         inner.disk.queue.flush();
         let are_buried = inner.bury_again();
-        inner.disk.sync_damaged_again();
-        inner.sync_segments() && are_buried && !inner.health.is_failed()
+        inner.sync_all_segments() && are_buried && !inner.health.is_failed()
     }
 
     /// Writes everything down, syncs it and lets the directory go. Later calls find nothing.

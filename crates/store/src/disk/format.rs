@@ -30,6 +30,8 @@ pub(crate) const VERSION: u32 = 1;
 pub(crate) const ALIGN: u32 = 16;
 /// Bytes of a record header.
 pub(crate) const RECORD_HEADER: u32 = 80;
+/// What a device writes wholly or not at all.
+pub(crate) const SECTOR: u32 = 512;
 /// Bytes of one row of an entry's slice table.
 pub(crate) const SLICE_REF: u32 = 24;
 /// Bytes of a summary row without its list of segments.
@@ -494,6 +496,17 @@ impl RecordHeader {
         let inline = self.count == 0 && u64::from(self.inline_len) == self.body_len;
         let sliced = self.count > 0 && self.inline_len == 0;
         size == u64::from(self.size) && (self.kind == Kind::Tombstone || inline || sliced)
+    }
+}
+
+/// Where the next record begins, if nothing stands from `tail` on: its header lies in one sector,
+/// so that a tombstone which is written over it is there or not, whenever the power fails.
+pub(crate) fn record_start(tail: u32) -> u32 {
+    let left = SECTOR - tail % SECTOR;
+    if left < RECORD_HEADER {
+        tail.saturating_add(left)
+    } else {
+        tail
     }
 }
 

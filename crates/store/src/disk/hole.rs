@@ -22,7 +22,7 @@ use std::io;
 use std::ops::Range;
 
 use super::Disk;
-use super::format::{ALIGN, RecordHeader};
+use super::format::{ALIGN, RecordHeader, record_start};
 use crate::disk::io::File;
 use crate::entry::Slice;
 
@@ -48,7 +48,9 @@ impl Holes {
     /// Notes that nothing unknown begins in a record.
     pub(crate) fn know_record(&mut self, header: &RecordHeader) {
         if !self.refused.is_empty() {
-            self.known.push(header.offset..header.offset + header.size);
+            // What is left free behind it is no unknown either.
+            let end = record_start(header.offset.saturating_add(header.size));
+            self.known.push(header.offset..end);
         }
     }
 
@@ -61,7 +63,7 @@ impl Holes {
         let stretch = |slice: &Slice| {
             let end = u64::from(slice.offset) + u64::from(slice.len);
             let end = end.next_multiple_of(u64::from(ALIGN));
-            slice.offset..u32::try_from(end).unwrap_or(u32::MAX)
+            slice.offset..record_start(u32::try_from(end).unwrap_or(u32::MAX))
         };
         self.known.extend(own.map(stretch));
     }

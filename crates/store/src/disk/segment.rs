@@ -24,13 +24,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 
-use super::format::{ALIGN, FOOTER, Kind, Row, SEGMENT_HEADER, SUPERBLOCK, encode_site, site_len};
+use super::format::{
+    ALIGN, FOOTER, Kind, Row, SEGMENT_HEADER, SUPERBLOCK, encode_site, record_start, site_len,
+};
 use crate::admit::NotStored;
 use crate::disk::ready::SegmentFile;
 use crate::fill::Fill;
-use crate::key::Key;
+use crate::index::{Dependent, Dependents};
 use crate::site::{Account, SiteBook};
 
 /// What a directory takes of its file system while it holds few names.
@@ -174,8 +176,8 @@ pub(crate) struct Segment {
     pub(crate) open: u32,
     /// Unfinished fills with slices here.
     pub(crate) fills: Vec<Weak<Fill>>,
-    /// Entries in other segments that need slices of this one, with the place of their record.
-    pub(crate) dependents: HashMap<Key, (u32, u32)>,
+    /// Entries in other segments that need slices of this one.
+    pub(crate) dependents: Dependents,
 }
 
 impl Segment {
@@ -195,8 +197,17 @@ impl Segment {
 
     /// Bytes between the tail and the summary that the segment would have now.
     fn room(&self) -> u32 {
+        self.room_from(self.tail)
+    }
+
+    /// The same, for a record and its rows.
+    fn record_room(&self) -> u32 {
+        self.room_from(record_start(self.tail))
+    }
+
+    fn room_from(&self, start: u32) -> u32 {
         let summary = FOOTER + self.rows.len() as u32 + self.sites.len();
-        self.size.saturating_sub(summary).saturating_sub(self.tail)
+        self.size.saturating_sub(summary).saturating_sub(start)
     }
 }
 
@@ -340,15 +351,15 @@ impl Log {
         let segment = self.segments.get_mut(&active).ok_or(Refused::NoRoom)?;
         let rows_len: u32 = rows.iter().map(Row::encoded_len).sum();
         let rows_len = rows_len + segment.sites.missing(rows, &self.book);
-        if u64::from(segment.room()) < u64::from(size) + u64::from(rows_len) {
+        if u64::from(segment.record_room()) < u64::from(size) + u64::from(rows_len) {
             return Err(Refused::NoRoom);
         }
         let place = Place {
             segment: active,
-            offset: segment.tail,
+            offset: record_start(segment.tail),
             size,
         };
-        segment.tail += size;
+        segment.tail = place.offset + size;
         segment.open += 1;
         for row in rows.iter_mut() {
             row.offset = place.offset;
@@ -365,7 +376,8 @@ impl Log {
     pub(crate) fn note_needs(&mut self, row: &Row, segment: u32) {
         for needed in &row.needs {
             if let Some(needed) = self.segments.get_mut(needed) {
-                needed.dependents.insert(row.key, (segment, row.offset));
+                let dependent = Dependent::new(&row.key, segment, row.offset);
+                needed.dependents.add(dependent);
             }
         }
     }
@@ -499,7 +511,7 @@ impl Log {
     pub(crate) fn has_room(&self, size: u32, rows_len: u32) -> bool {
         let active = self.segments.get(&self.active);
         active.is_some_and(|segment| {
-            u64::from(segment.room()) >= u64::from(size) + u64::from(rows_len)
+            u64::from(segment.record_room()) >= u64::from(size) + u64::from(rows_len)
         })
     }
 
@@ -548,6 +560,8 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::format::{RECORD_HEADER, SECTOR};
+    use crate::key::Key;
 
     #[test]
     fn segment_size_follows_the_limit() {
@@ -620,6 +634,19 @@ mod tests {
                 assert_eq!(has_room, reserved.is_some(), "{wanted}");
             }
         }
+    }
+
+    #[test]
+    fn header_of_a_record_lies_in_one_sector() {
+        let mut log = log(1 << 20);
+        for _ in 0..1_000 {
+            let place = log.reserve_record(96, &mut [row(&[])]).expect("room");
+            let end = place.offset + RECORD_HEADER - 1;
+            assert_eq!(place.offset / SECTOR, end / SECTOR, "{place:?}");
+            assert!(place.offset.is_multiple_of(ALIGN));
+        }
+        // Five of these fit a sector, and 32 bytes are left free behind them.
+        assert!(log.segments[&1].tail <= (1 + 1_000 / 5) * SECTOR);
     }
 
     #[test]

@@ -580,7 +580,19 @@ impl Inner {
 
     /// Syncs every segment that was written to.
     pub(crate) fn sync_segments(&self) -> bool {
-        let _syncing = lock(&self.disk.syncing);
+        let _alone = lock(&self.disk.syncing);
+        self.sync_dirty()
+    }
+
+    /// The same, and once more those of which a write or a sync went wrong.
+    pub(crate) fn sync_all_segments(&self) -> bool {
+        let _alone = lock(&self.disk.syncing);
+        // Not before: a sync that went on meanwhile may have gone wrong.
+        self.disk.sync_damaged_again();
+        self.sync_dirty()
+    }
+
+    fn sync_dirty(&self) -> bool {
         // Before the marks are looked at: `health`, invariant 1.
         let changed = self.health.take_changed();
         let mut are_synced = self.sync_names();

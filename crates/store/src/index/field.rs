@@ -39,6 +39,9 @@ use crate::key::Key;
 /// seldom passes from one row to the next.
 const RUN_BITS: u32 = 8;
 const RUN: usize = 1 << RUN_BITS;
+/// Cells that are compared with a key before it is looked where they belong: of a full table more
+/// than nine keys in ten stand no further from their homes.
+const NEAR: usize = 8;
 /// The last one would end behind more cells than any memory has.
 const BLOCKS: usize = 24;
 
@@ -214,8 +217,14 @@ impl<'a> Look<'a> {
     /// The cell of a key, and a copy.
     #[inline]
     pub(super) fn find(&self, key: &Key) -> Option<(Cell<'a>, Slot)> {
-        let cell = self.rows.at(self.rows.position(key)?);
+        let (_, cell) = self.rows.find(key)?;
         Some((cell, cell.slot()))
+    }
+
+    /// When an entry was last used.
+    #[inline]
+    pub(super) fn last_used(&self, key: &Key) -> Option<u32> {
+        self.rows.find(key)?.1.last_used()
     }
 
     #[inline]
@@ -243,15 +252,22 @@ impl<'a> Rows<'a> {
     /// The cell at a position; an empty one where there is none.
     #[inline]
     pub(super) fn at(&self, position: usize) -> Cell<'a> {
+        let run = self.run(position >> RUN_BITS);
+        Cell(run.get(position & (RUN - 1)).unwrap_or(&NOTHING))
+    }
+
+    /// The cells of a row, one behind the other; none if there is no such row.
+    #[inline]
+    fn run(&self, row: usize) -> Cells<'a> {
         // Counted from one, the highest bit of a row is that of its block.
-        let row = (position >> RUN_BITS) + 1;
+        let row = row + 1;
         let power = row.ilog2();
-        let run = (row ^ (1 << power)) << SHARD_BITS | self.shard;
-        let index = run << RUN_BITS | position & (RUN - 1);
+        let first = ((row ^ (1 << power)) << SHARD_BITS | self.shard) << RUN_BITS;
         let block = self.field.blocks.get(power as usize);
-        let block = block.and_then(OnceLock::get);
-        let words = block.and_then(|block| block.borrow_dependent().get(index));
-        Cell(words.unwrap_or(&NOTHING))
+        let cells = block.and_then(OnceLock::get).map(Block::borrow_dependent);
+        cells
+            .and_then(|cells| cells.get(first..first + RUN))
+            .unwrap_or_default()
     }
 
     /// All cells.
@@ -259,20 +275,48 @@ impl<'a> Rows<'a> {
         (0..self.len).map(move |position| self.at(position))
     }
 
-    /// Where a key is.
+    /// Where a key is, and its cell.
+    ///
+    /// Most stand so near to their homes that a few cells one behind the other need no look at
+    /// where those belong. A core reads them at one time, as far as it foresees the end, and with
+    /// few instructions it begins with the next key meanwhile.
     #[inline]
-    pub(super) fn position(&self, key: &Key) -> Option<usize> {
-        let mut position = self.home(key);
-        self.touch(position);
+    pub(super) fn find(&self, key: &Key) -> Option<(usize, Cell<'a>)> {
+        let home = self.home(key);
+        let run = self.run(home >> RUN_BITS);
+        let start = home & (RUN - 1);
+        let near = run
+            .get(start..start + NEAR)
+            .filter(|_| home + NEAR <= self.len);
+        let Some(near) = near else {
+            return self.find_from(home, 0, key);
+        };
+        for (position, words) in (home..).zip(near) {
+            let cell = Cell(words);
+            if cell.key() == *key {
+                // One that is empty has no key.
+                return (!cell.is_empty()).then_some((position, cell));
+            }
+            if cell.is_empty() {
+                return None;
+            }
+        }
+        self.find_from(home, NEAR, key)
+    }
+
+    /// The same, for one that is at least so far from its home.
+    #[inline(never)]
+    fn find_from(&self, home: usize, distance: usize, key: &Key) -> Option<(usize, Cell<'a>)> {
+        let mut position = (0..distance).fold(home, |position, _| self.next(position));
         // Bounded, because without a lock there may be no end.
-        for distance in 0..self.len {
+        for distance in distance..self.len {
             let cell = self.at(position);
             if cell.is_empty() {
                 return None;
             }
             let other = cell.key();
             if other == *key {
-                return Some(position);
+                return Some((position, cell));
             }
             if self.distance_of(&other, position) < distance {
                 return None;
@@ -282,22 +326,29 @@ impl<'a> Rows<'a> {
         None
     }
 
-    /// Asks for the lines that a walk from a position reads, at one time rather than one after the
-    /// other.
-    #[inline]
-    pub(super) fn touch(&self, position: usize) {
-        // Cells and words that are 64, 128 and 192 bytes further.
-        for (ahead, word) in [(1, 3), (3, 1), (4, 4)] {
-            // What is read is of no use: that it is read is.
-            std::hint::black_box(self.at(position + ahead).0[word].load(Ordering::Relaxed));
-        }
+    /// The cells of all keys whose mixed bits are `least` or hardly more: less than 2^32.
+    pub(super) fn near_home(self, least: u64) -> impl Iterator<Item = Cell<'a>> {
+        let mut position = self.home_of(least);
+        (0..self.len).map_while(move |distance| {
+            let cell = self.at(position);
+            let own = position;
+            position = self.next(own);
+            // So few bits less, and the home is this one or the one before.
+            let is_near = self.distance_of(&cell.key(), own) + 1 >= distance;
+            (!cell.is_empty() && is_near).then_some(cell)
+        })
     }
 
     /// Where a key would stand if it were alone.
     #[inline]
     pub(super) fn home(&self, key: &Key) -> usize {
+        self.home_of(key.mixed())
+    }
+
+    #[inline]
+    fn home_of(&self, mixed: u64) -> usize {
         // The high bits chose the shard; shifting them out leaves the others for the position.
-        let bits = key.mixed() << SHARD_BITS;
+        let bits = mixed << SHARD_BITS;
         ((u128::from(bits) * self.len as u128) >> 64) as usize
     }
 

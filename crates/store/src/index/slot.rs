@@ -190,6 +190,7 @@ impl Slot {
     }
 
     /// Whether an entry that was not used before a second, and does not stand before a segment.
+    #[inline]
     pub(crate) fn is_shown(&self, oldest: u32, from: u32) -> bool {
         self.used >= oldest && !self.is_grave() && self.segment >= from
     }
@@ -241,6 +242,16 @@ impl Cell<'_> {
             used: usage as u32,
             state: (usage >> 32) as u32,
         }
+    }
+
+    /// When the entry was last used; none if it is a grave.
+    #[inline]
+    pub(crate) fn last_used(&self) -> Option<u32> {
+        let [.., usage] = self.0;
+        let usage = usage.load(Ordering::Relaxed);
+        // Two halves: time and state.
+        let is_grave = (usage >> 32) as u32 & GRAVE != 0;
+        (!is_grave).then_some(usage as u32)
     }
 
     /// Puts a slot here; by whoever has the table for writing.

@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use super::dependent::Dependent;
 use super::field::{Field, Front, Rows};
 use super::slot::{Cell, Slot, Words};
 use crate::key::Key;
@@ -71,7 +72,7 @@ impl Table {
 
     /// Takes a slot out.
     pub(crate) fn remove(&mut self, key: &Key) -> Option<Slot> {
-        let gap = self.rows().position(key)?;
+        let (gap, _) = self.rows().find(key)?;
         self.front().begin();
         let removed = self.close(gap);
         self.count -= 1;
@@ -117,14 +118,20 @@ impl Table {
     /// The cell of an entry or a grave. Its flags may be changed by whoever has the table for
     /// writing.
     pub(crate) fn cell(&self, key: &Key) -> Option<Cell<'_>> {
-        let rows = self.rows();
-        rows.position(key).map(|position| rows.at(position))
+        self.rows().find(key).map(|(_, cell)| cell)
     }
 
     /// The slot of an entry.
     pub(crate) fn get(&self, key: &Key) -> Option<Slot> {
         let slot = self.cell(key)?.slot();
         (!slot.is_grave()).then_some(slot)
+    }
+
+    /// The slot of a record that needs another segment.
+    pub(crate) fn dependent(&self, dependent: Dependent) -> Option<Slot> {
+        let slots = self.rows().near_home(dependent.least());
+        let mut slots = slots.map(|cell| cell.slot());
+        slots.find(|slot| dependent.is(slot))
     }
 
     /// All entries.
@@ -297,6 +304,24 @@ mod tests {
             assert_eq!(table.get(key).map(|slot| slot.body_len()), Some(*number));
         }
         assert_eq!(table.iter().count(), map.len());
+    }
+
+    #[test]
+    fn record_that_needs_a_segment_is_found_by_its_name() {
+        let mut table = table();
+        for number in 0..5_000 {
+            table.insert(slot_at(number, 1 + number as u32 % 7));
+        }
+        for number in 0..6_000 {
+            let Place {
+                segment, offset, ..
+            } = slot_at(number, 1 + number as u32 % 7).place();
+            let key = slot(number).key;
+            let find = |segment| table.dependent(Dependent::new(&key, segment, offset));
+            let found = find(segment).map(|slot| slot.key);
+            assert_eq!(found, (number < 5_000).then_some(key), "{number}");
+            assert!(find(segment + 7).is_none(), "{number}");
+        }
     }
 
     #[test]

@@ -110,10 +110,11 @@ impl Placement {
 
     /// Which disk a key belongs to.
     pub(crate) fn of(&self, key: &Key) -> usize {
-        match self.places.get(place_of(key)) {
-            Some(disk) => usize::from(*disk),
-            None => 0,
+        if self.places.is_empty() {
+            return 0;
         }
+        let disk = self.places.get(place_of(key));
+        disk.map_or(0, |disk| usize::from(*disk))
     }
 
     /// The share of each of `count` disks.
