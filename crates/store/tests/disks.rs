@@ -282,6 +282,45 @@ fn disk_that_fails_loses_its_own_share_and_comes_back_with_it() {
     assert_eq!(bench.told(is_back), 2);
 }
 
+/// How many files in a directory this process has open.
+fn open_files(dir: &Path) -> usize {
+    let listed = std::fs::read_dir("/proc/self/fd").expect("listed");
+    let files = listed.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    files.filter(|file| file.starts_with(dir)).count()
+}
+
+#[test]
+fn disk_that_was_given_up_has_no_file_open() {
+    let bench = Bench::new();
+    let disk = bench.disk("b");
+    let zone = bench.open(THREE);
+    fill(&zone, 1);
+    let dir = bench.path("b");
+    let before = open_files(&dir);
+    // What is read stays open for its reader.
+    let is_large = |number: &u64| body(*number, 1).len() > 8 << 10;
+    let held: Vec<_> = (0..KEYS)
+        .filter(is_large)
+        .map(|it| zone.find(&key(it)))
+        .collect();
+    disk.set(Fault::Gone);
+    let _ = found(&zone);
+    for _ in 0..50 {
+        bench.pass(&zone);
+        if state(&zone, "b") == DiskState::Failed && open_files(&dir) < before {
+            break;
+        }
+    }
+    assert_eq!(state(&zone, "b"), DiskState::Failed);
+    let segments = open_files(&dir);
+    assert!(0 < segments && segments < before, "{segments} of {before}");
+    drop(held);
+    assert_eq!(open_files(&dir), 0);
+    disk.set(Fault::None);
+    bench.until_back(&zone, "b");
+    assert!(!found(&zone).is_empty());
+}
+
 #[test]
 fn disks_are_given_up_for_errors_in_a_row_but_not_for_want_of_space() {
     for (fault, expected) in [

@@ -12,6 +12,8 @@
 mod home;
 #[path = "support/random.rs"]
 mod random;
+#[path = "support/seeds.rs"]
+mod seeds;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -27,6 +29,7 @@ use millpond_store::{
 
 use home::home;
 use random::Random;
+use seeds::{run_each, seeds};
 
 const KEYS: u64 = 40;
 const OPERATIONS: usize = 120;
@@ -344,24 +347,12 @@ fn run(seed: u64) -> (u64, u64) {
 /// Whatever disks do, what is found is the last that was stored, and what was removed is not.
 #[test]
 fn disks_that_fail_and_come_back_bring_back_nothing_that_changed() {
-    let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
-    let seeds = match (number("SEED"), number("SEEDS")) {
-        (Some(seed), _) => seed..seed + 1,
-        (None, Some(count)) => 0..count,
-        (None, None) => SEEDS,
-    };
-    let (mut hits, mut returns) = (0, 0);
-    for seed in seeds.clone() {
-        let ran = std::panic::catch_unwind(|| run(seed));
-        let Ok((hit, returned)) = ran else {
-            panic!("SEED={seed}");
-        };
-        hits += hit;
-        returns += returned;
-    }
+    let seeds = seeds(SEEDS);
+    let (hits, returns): (Vec<u64>, Vec<u64>) = run_each(&seeds, run).into_iter().unzip();
+    let (hits, returns): (u64, u64) = (hits.iter().sum(), returns.iter().sum());
     println!(
         "{} seeds: {hits} hits, disks were taken back {returns} times",
-        seeds.count()
+        seeds.len()
     );
     assert!(hits > 0 && returns > 0);
 }

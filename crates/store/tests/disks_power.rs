@@ -14,6 +14,8 @@ mod home;
 mod random;
 #[path = "support/read.rs"]
 mod read;
+#[path = "support/seeds.rs"]
+mod seeds;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -27,6 +29,7 @@ use millpond_store::{DiskConf, JournalError, Key, ManualClock, Platform, PowerIo
 use home::home;
 use random::Random;
 use read::read;
+use seeds::{run_each, seeds};
 
 const KEYS: u64 = 40;
 const OPERATIONS: usize = 150;
@@ -269,21 +272,8 @@ fn run(seed: u64) -> u64 {
 /// Whatever each disk keeps, nothing torn, old or removed is found.
 #[test]
 fn disks_that_lose_their_power_one_by_one_bring_back_nothing_that_was_gone_for_good() {
-    let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
-    let first = number("FROM").unwrap_or(0);
-    let seeds = match (number("SEED"), number("SEEDS")) {
-        (Some(seed), _) => seed..seed + 1,
-        (None, Some(count)) => first..first + count,
-        (None, None) => SEEDS,
-    };
-    let mut hits = 0;
-    for seed in seeds.clone() {
-        let ran = std::panic::catch_unwind(|| run(seed));
-        let Ok(hit) = ran else {
-            panic!("SEED={seed}");
-        };
-        hits += hit;
-    }
-    println!("{} seeds: {hits} hits after crashes", seeds.count());
+    let seeds = seeds(SEEDS);
+    let hits: u64 = run_each(&seeds, run).into_iter().sum();
+    println!("{} seeds: {hits} hits after crashes", seeds.len());
     assert!(hits > 0);
 }

@@ -4,17 +4,18 @@
 //! Only root may mount one; where that is not permitted, or there are no tools for it, the test
 //! says so and ends.
 
+#[path = "support/two_disks.rs"]
+mod two_disks;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
-use millpond_store::{DiskConf, DiskState, Key, ManualClock, Platform, Zone, ZoneConf};
+use millpond_store::DiskState;
+
+use two_disks::TwoDisks;
 
 const KEYS: u64 = 100;
-const LEN: usize = 5_000;
 const IMAGE: u64 = 24 << 20;
 /// Rounds after which something that must happen has happened.
 const ROUNDS: u64 = 100;
@@ -79,77 +80,38 @@ impl Drop for Mounted {
     }
 }
 
-struct Bench {
-    clock: Arc<ManualClock>,
-    zone: Arc<Zone>,
+/// How many keys got this version.
+fn store_all(disks: &TwoDisks, version: u64) -> u64 {
+    let stored = (0..KEYS).filter(|number| disks.store(*number, version));
+    let count = stored.count() as u64;
+    disks.zone.flush();
+    count
 }
 
-impl Bench {
-    fn new(home: &Path) -> Self {
-        let conf = ZoneConf {
-            disks: vec![DiskConf {
-                path: home.join("b/zone"),
-                weight: 1,
-            }],
-            max_size: Some(4 * IMAGE),
-            segment_size: Some(64 << 10),
-            memory: 0,
-            inactive: Duration::from_secs(1_000_000),
-            ..ZoneConf::new("mounted", home.join("a"))
-        };
-        let clock = Arc::new(ManualClock::new(1_790_000_000_000));
-        let zone = Zone::open_on(conf, clock.clone(), Platform::default()).expect("opens");
-        Self { clock, zone }
-    }
+/// How many keys have this version; none has another one.
+fn count(disks: &TwoDisks, version: u64) -> u64 {
+    let found = (0..KEYS).filter_map(|number| disks.version(number));
+    let same = found.inspect(|found| assert_eq!(*found, version));
+    same.count() as u64
+}
 
-    fn store(&self, number: u64, version: u64) -> bool {
-        let Ok(mut writer) = self.zone.begin(Key::of(&number.to_le_bytes()), None) else {
-            return false;
-        };
-        writer.set_head(Bytes::from(version.to_string()));
-        let appended = writer.append(Bytes::from(vec![version as u8; LEN]));
-        appended.and_then(|()| writer.finish()).is_ok()
-    }
-
-    /// How many keys got this version.
-    fn store_all(&self, version: u64) -> u64 {
-        let stored = (0..KEYS).filter(|number| self.store(*number, version));
-        let count = stored.count() as u64;
-        self.zone.flush();
-        count
-    }
-
-    /// How many keys have this version; none has another one.
-    fn count(&self, version: u64) -> u64 {
-        let head = Bytes::from(version.to_string());
-        let found = (0..KEYS).filter_map(|number| self.zone.find(&Key::of(&number.to_le_bytes())));
-        let heads = found.inspect(|entry| assert_eq!(*entry.head(), head));
-        heads.count() as u64
-    }
-
-    fn state(&self) -> DiskState {
-        self.zone.disks()[1].state
-    }
-
-    /// Lets the time pass after which a disk is tried again, and waits until it was.
-    fn pass(&self) {
-        self.clock.advance(Duration::from_secs(61));
-        self.zone.sweep();
-        self.zone.wait_for_disks();
-    }
-
-    /// Stores versions from one on until the disk is in a state; the last one.
-    fn until(&self, state: DiskState, first: u64) -> u64 {
-        for version in first..first + ROUNDS {
-            self.store_all(version);
-            self.zone.sync();
-            self.pass();
-            if self.state() == state {
-                return version;
-            }
+/// Stores versions from one on until the disk is in a state; the last one.
+fn until(disks: &TwoDisks, state: DiskState, first: u64) -> u64 {
+    for version in first..first + ROUNDS {
+        store_all(disks, version);
+        disks.zone.sync();
+        disks.pass();
+        if disks.state() == state {
+            return version;
         }
-        panic!("never {state:?}: {:?}", self.zone.disks());
     }
+    panic!("never {state:?}: {:?}", disks.zone.disks());
+}
+
+/// All keys are stored and found.
+fn check_all(disks: &TwoDisks, version: u64) {
+    assert_eq!(store_all(disks, version), KEYS);
+    assert_eq!(count(disks, version), KEYS);
 }
 
 /// The other disk has all keys meanwhile, and nothing old is found.
@@ -160,41 +122,47 @@ fn file_system_that_fills_up_and_goes_read_only_costs_its_share_only() {
         println!("no image can be mounted here");
         return;
     };
-    let bench = Bench::new(home.path());
-    assert_eq!(bench.store_all(1), KEYS);
-    assert_eq!(bench.count(1), KEYS);
+    let open = || TwoDisks::new(&home.path().join("a"), &mounted.dir.join("zone"), 4 * IMAGE);
+    let disks = open();
+    check_all(&disks, 1);
 
     mounted.fill_up();
     // It makes room for what is new out of its own; what does not fit is not stored.
     let others = std::fs::metadata(mounted.others()).expect("there").len();
     assert!(others > IMAGE / 2, "{others}");
     for version in 1_000..1_010 {
-        assert!(bench.store_all(version) > 0);
-        bench.pass();
-        assert_ne!(bench.state(), DiskState::Failed);
+        assert!(store_all(&disks, version) > 0);
+        disks.pass();
+        assert_ne!(disks.state(), DiskState::Failed);
     }
     std::fs::remove_file(mounted.others()).expect("removed");
-    let last = bench.until(DiskState::Live, 2_000);
-    assert_eq!(bench.store_all(last + 1), KEYS);
-    assert_eq!(bench.count(last + 1), KEYS);
+    let last = until(&disks, DiskState::Live, 2_000);
+    check_all(&disks, last + 1);
 
     mounted.abort();
-    let last = bench.until(DiskState::Failed, 3_000);
-    assert_eq!(bench.store_all(last + 1), KEYS);
-    assert_eq!(bench.count(last + 1), KEYS);
+    let last = until(&disks, DiskState::Failed, 3_000);
+    check_all(&disks, last + 1);
 
-    // The next process finds it mended, and with what was written before the error.
-    bench.zone.close();
-    drop(bench);
+    // It can be unmounted while the zone goes on: nothing there is open any more.
+    let may_unmount = |_| {
+        disks.pass();
+        mounted.unmount()
+    };
+    assert!((0..ROUNDS).any(may_unmount), "it is still in use");
+    assert!(mounted.mount(), "it is mended");
+    let last = until(&disks, DiskState::Live, 4_000);
+    check_all(&disks, last + 1);
+    assert!(disks.entries() > 0, "it has its share again");
+
+    // The next process finds it as it is.
+    disks.zone.close();
+    drop(disks);
     // What held it last may take a moment to end.
     assert!((0..ROUNDS).any(|_| mounted.unmount()) && mounted.mount());
-    let bench = Bench::new(home.path());
-    assert!(bench.zone.loaded());
-    let _ = bench.count(last + 1);
-    let last = bench.until(DiskState::Live, 4_000);
-    assert_eq!(bench.store_all(last + 1), KEYS);
-    assert_eq!(bench.count(last + 1), KEYS);
-    let before = bench.zone.disks()[1].usage.entries;
-    assert!(before > 0, "it has its share again");
-    bench.zone.close();
+    let disks = open();
+    assert!(disks.zone.loaded());
+    assert_eq!(count(&disks, last + 1), KEYS);
+    check_all(&disks, last + 2);
+    assert!(disks.entries() > 0);
+    disks.zone.close();
 }

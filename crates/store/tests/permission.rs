@@ -3,125 +3,70 @@
 //!
 //! The test starts itself again as nobody where it is root's, and says so where that cannot be.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::Arc;
-use std::time::Duration;
+#[path = "support/two_disks.rs"]
+mod two_disks;
 
-use bytes::Bytes;
-use millpond_store::{DiskConf, DiskState, Key, ManualClock, Platform, Zone, ZoneConf};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use millpond_store::DiskState;
+
+use two_disks::TwoDisks;
 
 /// Names the directory to the child.
 const HOME: &str = "MILLPOND_PERMISSION_TEST_HOME";
 const NOBODY: u32 = 65_534;
 const KEYS: u64 = 100;
-const LEN: usize = 5_000;
-
-struct Bench {
-    home: PathBuf,
-    clock: Arc<ManualClock>,
-    zone: Arc<Zone>,
-}
-
-impl Bench {
-    /// Two disks, of segments that a dozen bodies fill.
-    fn new(home: &Path) -> Self {
-        let other = DiskConf {
-            path: home.join("b"),
-            weight: 1,
-        };
-        let conf = ZoneConf {
-            disks: vec![other],
-            max_size: Some(8 << 20),
-            segment_size: Some(64 << 10),
-            memory: 0,
-            inactive: Duration::from_secs(1_000_000),
-            ..ZoneConf::new("permission", home.join("a"))
-        };
-        let clock = Arc::new(ManualClock::new(1_790_000_000_000));
-        let zone = Zone::open_on(conf, clock.clone(), Platform::default()).expect("opens");
-        Self {
-            home: home.to_path_buf(),
-            clock,
-            zone,
-        }
-    }
-
-    fn store(&self, number: u64, version: u8) -> bool {
-        let Ok(mut writer) = self.zone.begin(Key::of(&number.to_le_bytes()), None) else {
-            return false;
-        };
-        writer.set_head(Bytes::copy_from_slice(&[version]));
-        let appended = writer.append(Bytes::from(vec![version; LEN]));
-        let stored = appended.and_then(|()| writer.finish());
-        self.zone.flush();
-        stored.is_ok()
-    }
-
-    fn version(&self, number: u64) -> Option<u8> {
-        let entry = self.zone.find(&Key::of(&number.to_le_bytes()))?;
-        entry.head().first().copied()
-    }
-
-    fn state(&self) -> DiskState {
-        self.zone.disks()[1].state
-    }
-
-    /// Lets the time pass after which a disk is tried again, and waits until it was.
-    fn pass(&self) {
-        self.clock.advance(Duration::from_secs(61));
-        self.zone.sweep();
-        self.zone.wait_for_disks();
-    }
-
-    fn allow(&self, mode: u32) {
-        let mode = std::fs::Permissions::from_mode(mode);
-        std::fs::set_permissions(self.home.join("b"), mode).expect("its owner may");
-    }
-}
 
 /// The second disk is given up, the first has all keys meanwhile, and what the second held comes
 /// back with it but for what has changed.
 fn check(home: &Path) {
-    let bench = Bench::new(home);
-    for number in 0..KEYS {
-        assert!(bench.store(number, 1));
-    }
-    assert!(bench.zone.sync());
-    let before = bench.zone.disks()[1].usage.entries;
-    assert!(before > 0);
-    bench.allow(0o500);
+    let second = home.join("b");
+    let disks = TwoDisks::new(&home.join("a"), &second, 8 << 20);
+    let allow = |mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&second, mode).expect("its owner may");
+    };
+    let store = |number, version| {
+        let is_stored = disks.store(number, version);
+        disks.zone.flush();
+        is_stored
+    };
+    assert!((0..KEYS).all(|number| store(number, 1)));
+    assert!(disks.zone.sync());
+    assert!(disks.entries() > 0);
+    allow(0o500);
     let mut number = KEYS;
-    while bench.state() == DiskState::Live {
-        bench.store(number, 1);
+    while disks.state() == DiskState::Live {
+        store(number, 1);
         number += 1;
         assert!(number < 100_000, "nobody notices");
     }
-    bench.pass();
+    disks.pass();
     for _ in 0..3 {
-        assert_eq!(bench.state(), DiskState::Failed);
-        bench.pass();
+        assert_eq!(disks.state(), DiskState::Failed);
+        disks.pass();
     }
-    assert_eq!(bench.zone.disks()[1].failures, 1);
+    assert_eq!(disks.zone.disks()[1].failures, 1);
     for number in 0..KEYS / 2 {
-        assert!(bench.store(number, 2));
-        assert_eq!(bench.version(number), Some(2));
+        assert!(store(number, 2));
+        assert_eq!(disks.version(number), Some(2));
     }
-    bench.allow(0o700);
+    allow(0o700);
     for _ in 0..50 {
-        if bench.state() == DiskState::Live {
+        if disks.state() == DiskState::Live {
             break;
         }
-        bench.pass();
+        disks.pass();
     }
-    assert_eq!(bench.state(), DiskState::Live, "{:?}", bench.zone.disks());
+    assert_eq!(disks.state(), DiskState::Live, "{:?}", disks.zone.disks());
     for number in 0..KEYS / 2 {
-        assert!(bench.version(number).is_none_or(|version| version == 2));
+        assert!(disks.version(number).is_none_or(|version| version == 2));
     }
     let rest = KEYS / 2..KEYS;
-    assert!({ rest }.all(|number| bench.version(number) == Some(1)));
-    assert!(bench.zone.sync());
+    assert!({ rest }.all(|number| disks.version(number) == Some(1)));
+    assert!(disks.zone.sync());
 }
 
 /// What a child does; nothing in an ordinary run.

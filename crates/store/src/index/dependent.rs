@@ -25,8 +25,8 @@ const PRINT_BITS: u32 = 24;
 const PRINT: u64 = (1 << PRINT_BITS) - 1;
 /// Fewer than this are not worth pruning. Arbitrary: half a kilobyte.
 const FEW: usize = 64;
-/// A list grows by a piece of one part in so many of it: there are many lists, and memory counts. No
-/// piece is ever moved, because what is left behind is of no use to an allocator.
+/// A list grows by a piece of one part in so many of it: there are many lists, and memory counts.
+/// No piece is ever moved, because what is left behind is of no use to an allocator.
 const GROWTH: usize = 8;
 /// The least and the most that a piece holds.
 const PIECE: std::ops::RangeInclusive<usize> = 8..=4096;
