@@ -711,7 +711,7 @@
       { title: "Refused", text: (limit) => perSecond(limit.rates[2]), sort: (limit) => limit.rates[2] },
       { title: "All delayed", text: (limit) => short(limit.counts[1]), sort: (limit) => limit.counts[1] },
       { title: "All refused", text: (limit) => short(limit.counts[2]), sort: (limit) => limit.counts[2] },
-      { title: "Only said", text: (limit) => short(limit.counts[3] + limit.counts[4]), sort: (limit) => limit.counts[3] + limit.counts[4] },
+      { title: "Dry run", text: (limit) => short(limit.counts[3] + limit.counts[4]), sort: (limit) => limit.counts[3] + limit.counts[4] },
     ],
   });
   function showLimits() {
