@@ -17,7 +17,7 @@ use millpond_proxy::request::Request;
 use millpond_proxy::route::target;
 use millpond_proxy::scope::{self, Conf};
 use millpond_proxy::socket::Socket;
-use millpond_proxy::worker::{Generation, Shared, Worker};
+use millpond_proxy::worker::{Generation, LocalConf, Shared, Worker};
 use tokio::runtime::Runtime;
 
 /// The configuration that values are evaluated under.
@@ -108,7 +108,7 @@ fn evaluate(template: &Template, conf: Arc<Conf>, head: Rc<RequestHead>) {
         Generation::new(worker, Arc::clone(&conf)),
     ));
     let head = (head, clock::instant());
-    let mut req = Request::new(conf, down, head, server);
+    let mut req = Request::new(LocalConf::new(conf), down, head, server);
     if target::apply(&mut req).is_err() {
         return;
     }
@@ -150,5 +150,6 @@ fn downstream(fd: OwnedFd, generation: Rc<Generation>) -> Downstream {
         wants_continue: false.into(),
         generation,
         behind: Default::default(),
+        told: Default::default(),
     }
 }
