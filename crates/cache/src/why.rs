@@ -17,7 +17,7 @@ use millpond_store::{Key, Looked};
 use crate::catalogue::Listed;
 use crate::head::StoredHead;
 use crate::purge::{InForce, Judged, Subject};
-use crate::reason::Account;
+use crate::reason::{Account, Note, Reason};
 use crate::recent::Recent;
 use crate::refresh_backoff::RefreshFailure;
 use crate::zone::CacheZone;
@@ -44,6 +44,19 @@ impl LastUnstored {
     /// An answer was not stored.
     pub fn note(&self, key: Key, note: NotStoredNote) {
         self.0.note(key, |_| note);
+    }
+
+    /// An answer with this status was not stored at a time (seconds), although its head was one to
+    /// store.
+    pub(crate) fn note_late(&self, key: Key, (why, status): (Reason, u16), at: i64) {
+        let mut account = Account::default();
+        account.note(Note::Because(why));
+        let note = NotStoredNote {
+            account,
+            status,
+            at,
+        };
+        self.note(key, note);
     }
 
     /// The last one of a key.

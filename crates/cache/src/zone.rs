@@ -6,7 +6,6 @@
 //! 1. What is in memory is bounded, and may be lost: it costs requests to the origin, never a wrong
 //!    answer.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 use millpond_conf::value::{ArgError, Args, FromArgs, parse_duration};
 use millpond_conf::{OffOr, Spanned, Template, Word};
 use millpond_store::{Admission, Cold, DiskConf, Entry, Key, Look, MAX_DISKS, Zone};
@@ -231,7 +231,7 @@ pub struct CacheZone {
     /// Keys whose answers may not be stored.
     pub unstorable: Unstorable,
     /// The last answers that were not stored.
-    pub unstored: LastUnstored,
+    pub unstored: Arc<LastUnstored>,
     /// Keys whose origin is left alone after a failure.
     pub backoffs: Backoffs,
     /// Bodies in slices that are in use.
@@ -322,6 +322,7 @@ impl CacheZone {
     }
 
     fn around(name: String, store: Arc<Zone>, purges: Arc<PurgeBook>) -> Self {
+        let unstored = Arc::<LastUnstored>::default();
         CacheZone {
             name,
             store,
@@ -331,9 +332,9 @@ impl CacheZone {
             uses: Uses::default(),
             variants: Variants::default(),
             unstorable: Unstorable::default(),
-            unstored: LastUnstored::default(),
             backoffs: Backoffs::default(),
-            slices: Slices::default(),
+            slices: Slices::noting(Arc::clone(&unstored)),
+            unstored,
             errors: Mutex::default(),
             seeds: AtomicU64::new(0),
             random: RandomState::new(),

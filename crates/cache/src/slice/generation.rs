@@ -33,7 +33,9 @@ use super::version::Validator;
 use super::{DEEP, RUN_BYTES, RUN_SLICES, TAILS_BYTES};
 use crate::disk_timeout::Disk;
 use crate::head::{SliceSet, StoredHead};
+use crate::reason::Reason;
 use crate::use_stale::StaleCause;
+use crate::why::LastUnstored;
 use crate::zone::{FoundEntry, Unread};
 
 /// One version of a body in slices, in use.
@@ -53,6 +55,9 @@ pub struct Generation {
     /// How deep in a slice a range must begin to be asked for before the rest of the slice.
     deep: u64,
     tails: TailMemory,
+    /// The text of the entry's cache key, and where it is noted what was not stored of it.
+    text: Bytes,
+    unstored: Arc<LastUnstored>,
 }
 
 #[derive(Default)]
@@ -224,15 +229,24 @@ impl Generation {
             readers: AtomicUsize::new(0),
             deep: DEEP,
             tails: TailMemory::default(),
+            text: head.key.clone(),
+            unstored: Arc::default(),
         }
     }
 
-    /// Shares the memory of tails with the other bodies of its zone.
-    pub(crate) fn sharing(self, tails: &TailMemory) -> Self {
+    /// Shares the memory of tails with the other bodies of its zone, and where it is noted what was
+    /// not stored.
+    pub(crate) fn sharing(self, tails: &TailMemory, unstored: &Arc<LastUnstored>) -> Self {
         Generation {
             tails: tails.clone(),
+            unstored: Arc::clone(unstored),
             ..self
         }
+    }
+
+    /// Notes why a slice of an answer with this status was not stored, at a time (seconds).
+    pub(crate) fn note_unstored(&self, why: (Reason, u16), at: i64) {
+        self.unstored.note_late(Key::of(&self.text), why, at);
     }
 
     /// Asks for what is wanted first, however deep in its slice it is.

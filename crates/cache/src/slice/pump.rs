@@ -19,6 +19,7 @@ use super::answer::{Asked, Judged, judge};
 use super::filling::Filling;
 use super::generation::{Generation, Purpose, Run, RunEnd, Tail};
 use crate::fill::pump::has_room;
+use crate::reason::Reason;
 use crate::step::{self, Ask, Clients, Exchange, FetchEnd, FetchFailure, Fetched, Outcome};
 
 /// Ends a run in whatever way its task ends.
@@ -60,7 +61,7 @@ pub fn drive<X: Exchange>(
     let mut driven = Driven::new(&generation, &run);
     async move {
         driven.end = match ask(&mut x, &generation, &run).await {
-            Ok(fetched) => pump(fetched, &generation, &run).await,
+            Ok(fetched) => pump(&x, fetched, &generation, &run).await,
             Err(end) => end,
         };
         drop(driven);
@@ -77,7 +78,7 @@ pub fn adopt<X: Exchange>(
     // INVARIANT 2: the task may be dropped before it begins.
     let mut driven = Driven::new(&generation, &run);
     async move {
-        driven.end = pump(fetched, &generation, &run).await;
+        driven.end = pump(&x, fetched, &generation, &run).await;
         drop(driven);
         fill_gap(&mut x, &generation, &run).await;
     }
@@ -95,7 +96,7 @@ async fn fill_gap<X: Exchange>(x: &mut X, generation: &Arc<Generation>, run: &Ru
     };
     let mut driven = Driven::new(generation, &gap);
     driven.end = match ask(x, generation, &gap).await {
-        Ok(fetched) => pump(fetched, generation, &gap).await,
+        Ok(fetched) => pump(x, fetched, generation, &gap).await,
         Err(end) => end,
     };
     drop(driven);
@@ -176,16 +177,34 @@ struct Arriving {
     filling: Arc<Filling>,
     writer: Option<Writer>,
     tail: Option<Arc<Tail>>,
+    /// Why there is no writer, if the store is why.
+    refused: Option<Reason>,
+}
+
+/// What became of the bytes of a run.
+#[derive(Default)]
+struct Fate {
+    are_stored: bool,
+    /// Why some were not.
+    refused: Option<Reason>,
 }
 
 /// Brings the bytes of a run.
-async fn pump<F: Fetched>(mut fetched: F, generation: &Generation, run: &Run) -> RunEnd {
-    let mut are_stored = false;
-    let end = bring(&mut fetched, generation, run, &mut are_stored).await;
+async fn pump<X: Exchange>(
+    x: &X,
+    mut fetched: X::Fetched,
+    generation: &Generation,
+    run: &Run,
+) -> RunEnd {
+    let mut fate = Fate::default();
+    let end = bring(&mut fetched, generation, run, &mut fate).await;
     fetched.note_outcome(&Outcome {
-        entry: are_stored.then_some(*generation.owner()),
+        entry: fate.are_stored.then_some(*generation.owner()),
         clients: Clients::InAll(run.readers()),
     });
+    if let Some(why) = fate.refused {
+        generation.note_unstored((why, fetched.status()), x.now());
+    }
     end
 }
 
@@ -193,7 +212,7 @@ async fn bring<F: Fetched>(
     fetched: &mut F,
     generation: &Generation,
     run: &Run,
-    are_stored: &mut bool,
+    fate: &mut Fate,
 ) -> RunEnd {
     let mut at = run.start;
     let mut rest = Bytes::new();
@@ -209,8 +228,13 @@ async fn bring<F: Fetched>(
                 arriving.room().await;
                 rest = match fetched.next().await {
                     Some(Ok(bytes)) => bytes,
-                    Some(Err(FetchEnd::TimedOut)) => return TIMED_OUT,
-                    Some(Err(FetchEnd::Truncated)) | None => return BROKEN_OFF,
+                    cut => {
+                        fate.refused = Some(Reason::Truncated);
+                        return match cut {
+                            Some(Err(FetchEnd::TimedOut)) => TIMED_OUT,
+                            _ => BROKEN_OFF,
+                        };
+                    }
                 };
             }
             let left = usize::try_from(end - at).unwrap_or(usize::MAX);
@@ -219,10 +243,13 @@ async fn bring<F: Fetched>(
             arriving.append(bytes);
             run.advance(at);
         }
-        if !arriving.finish(generation, run).await {
-            return RunEnd::Done;
+        match arriving.finish(generation, run).await {
+            Ok(()) => fate.are_stored = true,
+            Err(why) => {
+                fate.refused = why;
+                return RunEnd::Done;
+            }
         }
-        *are_stored = true;
     }
     RunEnd::Done
 }
@@ -245,13 +272,17 @@ impl Arriving {
                 filling: Arc::clone(&tail.filling),
                 writer: None,
                 tail: Some(tail),
+                refused: None,
             };
         }
         let filling = Arc::new(Filling::new(span.clone(), at));
         // A tail that is gone already: the bytes are for those who read along.
-        let writer = match is_begun {
-            true => None,
-            false => open(generation, index, span.end - span.start),
+        let (writer, refused) = match is_begun {
+            true => (None, None),
+            false => match open(generation, index, span.end - span.start) {
+                Ok(writer) => (Some(writer), None),
+                Err(why) => (None, Some(why)),
+            },
         };
         if let Some(writer) = &writer {
             filling.set_view(writer.view());
@@ -261,7 +292,15 @@ impl Arriving {
             filling,
             writer,
             tail: None,
+            refused,
         }
+    }
+
+    /// The store takes no more.
+    fn give_up(&mut self, why: Reason) {
+        self.writer = None;
+        self.refused = Some(why);
+        self.filling.leave_view();
     }
 
     /// Waits until the disk has caught up; goes on without it if it stands still.
@@ -269,8 +308,7 @@ impl Arriving {
         if let Some(writer) = &self.writer
             && !has_room(writer).await
         {
-            self.writer = None;
-            self.filling.leave_view();
+            self.give_up(Reason::DiskBusy);
         }
     }
 
@@ -279,39 +317,41 @@ impl Arriving {
             return self.filling.push(bytes);
         };
         let before = writer.view().len();
-        if writer.append(bytes.clone()).is_ok() {
+        let Err(why) = writer.append(bytes.clone()) else {
             return;
-        }
+        };
         // What could not be given a place may be in the view all the same.
         let taken = writer.view().len().saturating_sub(before);
         let taken = usize::try_from(taken).unwrap_or(bytes.len());
-        self.writer = None;
-        self.filling.leave_view();
+        self.give_up(why.into());
         self.filling.push(bytes.slice(taken.min(bytes.len())..));
     }
 
-    /// The bytes have come; false when the store did not take them, so that the run is not worth
-    /// going on with.
-    async fn finish(mut self, generation: &Generation, run: &Run) -> bool {
+    /// The bytes have come. An error is that the store has not taken them, so that the run is not
+    /// worth going on with, and why, if it was the store.
+    async fn finish(mut self, generation: &Generation, run: &Run) -> Result<(), Option<Reason>> {
         if let Some(tail) = self.tail {
             tail.finish(true);
-            return true;
+            return Ok(());
         }
         let index = generation.set.index_of(self.filling.span().start);
         let end = run.end();
         let is_whole = end >= self.filling.span().end;
         if !is_whole && !self.take_tail(generation, (index, end)).await {
-            return false;
+            return Err(self.refused);
         }
         let Some(writer) = self.writer else {
-            return false;
+            return Err(self.refused);
         };
-        let is_stored = writer.finish().is_ok();
+        let finished = writer.finish();
         generation.drop_tail(index);
-        if is_stored {
-            run.drop_filling(&self.filling);
+        match finished {
+            Ok(_) => {
+                run.drop_filling(&self.filling);
+                Ok(())
+            }
+            Err(why) => Err(Some(why.into())),
         }
-        is_stored
     }
 
     /// Writes the tail that begins at `start` behind the gap before it; false when there is none.
@@ -327,7 +367,8 @@ impl Arriving {
             return false;
         };
         for bytes in tail.filling.memory() {
-            if writer.append(bytes).is_err() {
+            if let Err(why) = writer.append(bytes) {
+                self.refused = Some(why.into());
                 return false;
             }
         }
@@ -335,10 +376,10 @@ impl Arriving {
     }
 }
 
-fn open(generation: &Generation, index: u64, len: u64) -> Option<Writer> {
+fn open(generation: &Generation, index: u64, len: u64) -> Result<Writer, Reason> {
     let store = generation.store();
-    let mut writer = store.begin(generation.set.key(index), Some(len)).ok()?;
+    let mut writer = store.begin(generation.set.key(index), Some(len))?;
     let owner = (generation.owner(), generation.site());
     writer.set_head(generation.set.record_head(owner, index));
-    Some(writer)
+    Ok(writer)
 }

@@ -14,6 +14,7 @@ use super::SIZE_AHEAD;
 use super::generation::{self, Generation, TailMemory};
 use crate::fill::Streaming;
 use crate::head::SliceSet;
+use crate::why::LastUnstored;
 use crate::zone::{CacheZone, FoundEntry, PrimaryKey};
 
 /// Keys whose answers cannot be kept in slices, and orders of ranges, that are remembered
@@ -31,6 +32,7 @@ const ORDERLY: u64 = 2;
 /// What a zone knows of slices besides what is stored.
 #[derive(Debug, Default)]
 pub struct Slices {
+    unstored: Arc<LastUnstored>,
     open: Mutex<HashMap<[u8; 16], Weak<Generation>>>,
     tails: TailMemory,
     orders: Mutex<HashMap<[u8; 16], Order>>,
@@ -61,6 +63,14 @@ struct Order {
 }
 
 impl Slices {
+    /// None yet; what is not stored of them is noted there.
+    pub fn noting(unstored: Arc<LastUnstored>) -> Self {
+        Slices {
+            unstored,
+            ..Slices::default()
+        }
+    }
+
     /// The generation of an entry; `None` if its body is not in slices.
     pub fn open(&self, store: &Arc<Zone>, found: &FoundEntry) -> Option<Arc<Generation>> {
         let set = found.head.sliced?;
@@ -73,7 +83,7 @@ impl Slices {
             open.retain(|_, generation| generation.strong_count() > 0);
         }
         let generation = generation::of_entry(store, found)?;
-        let generation = Arc::new(generation.sharing(&self.tails));
+        let generation = Arc::new(generation.sharing(&self.tails, &self.unstored));
         open.insert(set.generation, Arc::downgrade(&generation));
         drop(open);
         // In this order: an entry that leaves from now on is told.
@@ -107,7 +117,8 @@ impl Slices {
             let owner = PrimaryKey::new(streaming.head.key.clone()).key;
             let store = Arc::clone(&zone.store);
             let generation = Generation::new(store, owner, &streaming.head, set);
-            let generation = Arc::new(generation.sharing(&self.tails).wanted_first());
+            let generation = generation.sharing(&self.tails, &self.unstored);
+            let generation = Arc::new(generation.wanted_first());
             lock(&self.open).insert(set.generation, Arc::downgrade(&generation));
             self.note_leaving(owner, set);
             generation

@@ -3,6 +3,7 @@
 use super::origin::{ok, status};
 use super::*;
 use crate::reason::Reason;
+use crate::slice::{ClientWish, First, Trust};
 
 /// Why the last answer of a key was not stored.
 fn unstored(bench: &Bench, key: &str) -> Option<Reason> {
@@ -218,4 +219,32 @@ fn a_closed_zone_passes_everything() {
         bench.zone.store.close();
         assert_eq!(bench.get("k").await, "MISS 2");
     });
+}
+
+#[test]
+fn why_a_slice_was_not_stored_is_remembered() {
+    const SIZE: u64 = 2 << 20;
+    let body = "0123456789abcdef".repeat(2 * SIZE as usize / 16);
+    let answer = status(206)
+        .cc("max-age=60")
+        .field("ETag", "\"v\"")
+        .field("Content-Range", "bytes 0-4194303/4194304");
+    for (script, why) in [
+        (answer.clone().piece("half").broken(), Reason::Truncated),
+        (answer.piece(&body), Reason::TooLarge),
+    ] {
+        run_on(small_zone, |bench| async move {
+            bench.script([script]);
+            let mut walk = bench.walk(&client("k"));
+            walk.slicing = Some(Slicing {
+                size: SIZE,
+                first: First::Range,
+                client: ClientWish::Whole,
+                trust: Trust::Validated,
+            });
+            bench.start_walk(walk, client("k")).await.unwrap();
+            pass_time(SECOND).await;
+            assert_eq!(unstored(&bench, "k"), Some(why));
+        });
+    }
 }
