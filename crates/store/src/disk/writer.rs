@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, WaitTimeoutResult};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -43,6 +43,11 @@ const FLUSH_ROUNDS: u32 = 64;
 /// A sync begins after this share of `flush`, so that the write queue and the sync itself have the
 /// rest of the time.
 const SYNC_SHARE: u32 = 2;
+
+/// How long the disk thread lets records gather before it sleeps until it is told of one: small
+/// entries that come one after the other are written without a wake-up for each. (Arbitrary: they
+/// are served from memory meanwhile, and what waits to be synced waits much longer.)
+const GATHER: Duration = Duration::from_millis(1);
 
 /// How often it is looked whether fills still run, when the directory is lent.
 const SHORT_PATIENCE: Duration = Duration::from_millis(100);
@@ -107,7 +112,7 @@ pub(crate) enum Job {
 /// Jobs in order, and how many bytes they carry.
 ///
 /// Telling a condition variable is a call into the kernel even where nobody waits for it, so who
-/// waits is noted.
+/// waits is noted, and for what: right after a job the disk thread only dozes, and records let it.
 pub(crate) struct Queue {
     state: Mutex<QueueState>,
     arrived: Condvar,
@@ -123,10 +128,21 @@ struct QueueState {
     done: u64,
     is_busy: bool,
     is_closed: bool,
-    /// Whether the disk thread waits for a job, and has not been told of one.
-    is_asleep: bool,
+    /// What the disk thread waits for, as long as it has not been told of it.
+    awaited: Awaited,
     /// How many wait for jobs to be done.
     flushers: u32,
+}
+
+/// What the disk thread is to be told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Awaited {
+    /// Nothing: it is busy.
+    Nothing,
+    /// Jobs but for records: it looks by itself soon.
+    Pressing,
+    /// Any job.
+    Any,
 }
 
 /// What the disk thread is to do next.
@@ -146,7 +162,7 @@ impl Queue {
                 done: 0,
                 is_busy: false,
                 is_closed: false,
-                is_asleep: false,
+                awaited: Awaited::Nothing,
                 flushers: 0,
             }),
             arrived: Condvar::new(),
@@ -178,9 +194,10 @@ impl Queue {
         if state.is_closed {
             return;
         }
+        let may_gather = matches!(job, Job::Record { .. });
         state.jobs.push_back(job);
         state.pushed += 1;
-        let wakes = std::mem::take(&mut state.is_asleep);
+        let wakes = state.wakes(may_gather);
         drop(state);
         if wakes {
             self.arrived.notify_one();
@@ -192,6 +209,9 @@ impl Queue {
         let mut state = lock(&self.state);
         let mut wanted = state.pushed;
         let mut rounds = FLUSH_ROUNDS;
+        if state.wakes(false) {
+            self.arrived.notify_one();
+        }
         while !state.is_closed && state.done < state.pushed {
             if state.done >= wanted {
                 // Under load there is no end of what is pushed.
@@ -233,14 +253,15 @@ impl Queue {
 
     fn next(&self, patience: Option<Duration>) -> Next {
         let mut state = lock(&self.state);
-        if std::mem::take(&mut state.is_busy) {
+        let mut may_doze = std::mem::take(&mut state.is_busy);
+        if may_doze {
             state.done += 1;
             if state.flushers > 0 {
                 self.emptied.notify_all();
             }
         }
         loop {
-            state.is_asleep = false;
+            state.awaited = Awaited::Nothing;
             if let Some(job) = state.jobs.pop_front() {
                 state.is_busy = true;
                 return Next::Do(job);
@@ -248,7 +269,12 @@ impl Queue {
             if state.is_closed {
                 return Next::Stop;
             }
-            state.is_asleep = true;
+            if std::mem::take(&mut may_doze) {
+                state.awaited = Awaited::Pressing;
+                (state, _) = self.wait_for(state, GATHER);
+                continue;
+            }
+            state.awaited = Awaited::Any;
             let Some(patience) = patience else {
                 state = self
                     .arrived
@@ -256,13 +282,36 @@ impl Queue {
                     .unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            let waited = self.arrived.wait_timeout(state, patience);
-            let (after, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            let (after, timeout) = self.wait_for(state, patience);
             if timeout.timed_out() && after.jobs.is_empty() && !after.is_closed {
                 return Next::Idle;
             }
             state = after;
         }
+    }
+
+    fn wait_for<'a>(
+        &self,
+        state: MutexGuard<'a, QueueState>,
+        time: Duration,
+    ) -> (MutexGuard<'a, QueueState>, WaitTimeoutResult) {
+        let waited = self.arrived.wait_timeout(state, time);
+        waited.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl QueueState {
+    /// Whether the disk thread must be told of something; it is told once.
+    fn wakes(&mut self, may_gather: bool) -> bool {
+        let wakes = match self.awaited {
+            Awaited::Nothing => false,
+            Awaited::Pressing => !may_gather,
+            Awaited::Any => true,
+        };
+        if wakes {
+            self.awaited = Awaited::Nothing;
+        }
+        wakes
     }
 }
 
