@@ -135,10 +135,16 @@ pub struct FieldsWriter {
     buf: BytesMut,
 }
 
+/// Bytes that the fields of most answers take (arbitrary).
+const USUAL_FIELDS: usize = 1024;
+
 impl FieldsWriter {
     /// The fields of an answer whose status and reason are written in a way of their own.
     pub fn with_status_text(text: Option<&[u8]>) -> Self {
-        let mut fields = FieldsWriter::default();
+        let mut fields = FieldsWriter {
+            count: 0,
+            buf: BytesMut::with_capacity(USUAL_FIELDS),
+        };
         if let Some(text) = text {
             fields.push(STATUS_TEXT, text);
         }

@@ -321,6 +321,11 @@ impl Volume {
         self.inner.is_found_in() && self.last_used(key).is_some()
     }
 
+    /// Whether there may be something under a key; marks nothing.
+    pub(crate) fn may_hold(&self, key: &Key) -> bool {
+        self.inner.index.get(key).is_some()
+    }
+
     /// When what `find` would look for was last used, in seconds since 1970; marks nothing.
     pub(crate) fn last_used(&self, key: &Key) -> Option<u32> {
         let inner = &self.inner;

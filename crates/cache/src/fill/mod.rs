@@ -27,6 +27,7 @@ pub mod pump;
 mod told;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -39,7 +40,7 @@ use tokio::time::Instant;
 use self::told::Told;
 use crate::head::StoredHead;
 use crate::purge::PurgeBook;
-use crate::purge::running::{Running, RunningFill};
+use crate::purge::running::{Running, RunningFill, Runs};
 use crate::slice::generation::Generation;
 use crate::step::FetchEnd;
 use crate::use_stale::StaleCause;
@@ -136,7 +137,7 @@ type Shard = HashMap<Key, Arc<Fill>, BuildHasherDefault<KeyHasher>>;
 struct Fill {
     state: Told<FillState>,
     /// What purges see of it.
-    running: Arc<Running>,
+    running: Running,
     started: Instant,
     /// When it last moved, in milliseconds after its start.
     moved_ms: AtomicU64,
@@ -159,8 +160,7 @@ pub enum Ticket {
 #[derive(Debug)]
 pub struct Lead {
     key: Key,
-    running: RunningFill,
-    fill: Arc<Fill>,
+    fill: RunningFill<Fill>,
     fills: Arc<Fills>,
     /// How it ends when it is dropped.
     end: FillEnd,
@@ -203,34 +203,43 @@ impl Fills {
     /// purged. `text` is the text of the cache key.
     pub fn enter(self: &Arc<Self>, key: Key, text: &Bytes, age: Duration) -> Ticket {
         let mut shard = self.shard(&key);
-        if let Some(fill) = shard.get(&key)
-            && fill.has_moved_within(age)
-            && !fill.running.is_purged(&self.purges)
-        {
-            return Ticket::Wait(Waiter::new(key, fill));
-        }
-        let (lead, fill) = self.new_lead(key, text);
-        shard.insert(key, fill);
+        let lead = match shard.entry(key) {
+            Entry::Occupied(place) if self.counts(place.get(), age) => {
+                return Ticket::Wait(Waiter::new(key, place.get()));
+            }
+            Entry::Occupied(mut place) => {
+                let lead = self.new_lead(key, text);
+                place.insert(Arc::clone(&lead.fill));
+                lead
+            }
+            Entry::Vacant(place) => {
+                let lead = self.new_lead(key, text);
+                place.insert(Arc::clone(&lead.fill));
+                lead
+            }
+        };
         drop(shard);
         Ticket::Lead(lead)
     }
 
-    /// Leads a fill beside the one that runs: nobody finds it before it writes.
-    pub fn beside(self: &Arc<Self>, key: Key, text: &Bytes) -> Lead {
-        self.new_lead(key, text).0
+    /// Whether a fill has moved within `age` and was not purged.
+    fn counts(&self, fill: &Fill, age: Duration) -> bool {
+        fill.has_moved_within(age) && !fill.running.is_purged(&self.purges)
     }
 
-    fn new_lead(self: &Arc<Self>, key: Key, text: &Bytes) -> (Lead, Arc<Fill>) {
-        let running = self.purges.begin(text.clone());
-        let fill = Arc::new(Fill::new(running.running()));
-        let lead = Lead {
+    /// Leads a fill beside the one that runs: nobody finds it before it writes.
+    pub fn beside(self: &Arc<Self>, key: Key, text: &Bytes) -> Lead {
+        self.new_lead(key, text)
+    }
+
+    fn new_lead(self: &Arc<Self>, key: Key, text: &Bytes) -> Lead {
+        let make = |running| Arc::new(Fill::new(running));
+        Lead {
             key,
-            running,
-            fill: Arc::clone(&fill),
+            fill: self.purges.begin(text.clone(), make),
             fills: Arc::clone(self),
             end: FillEnd::Abandoned,
-        };
-        (lead, fill)
+        }
     }
 
     /// Number of running fills.
@@ -282,8 +291,10 @@ impl Fills {
 
     fn leave(&self, key: &Key, fill: &Arc<Fill>) {
         let mut shard = self.shard(key);
-        if shard.get(key).is_some_and(|other| Arc::ptr_eq(other, fill)) {
-            shard.remove(key);
+        if let Entry::Occupied(place) = shard.entry(*key)
+            && Arc::ptr_eq(place.get(), fill)
+        {
+            place.remove();
         }
     }
 }
@@ -292,8 +303,14 @@ fn guard(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Runs for Fill {
+    fn running(&self) -> &Running {
+        &self.running
+    }
+}
+
 impl Fill {
-    fn new(running: Arc<Running>) -> Self {
+    fn new(running: Running) -> Self {
         Fill {
             state: Told::new(FillState::Requested),
             running,
@@ -353,17 +370,17 @@ impl Lead {
 
     /// The serial of the newest purge when the fill began: that of the head that it stores.
     pub fn serial(&self) -> u64 {
-        self.running.serial()
+        self.fill.serial()
     }
 
     /// The head that will be stored is known.
     pub fn know(&self, head: &StoredHead) {
-        self.running.know(head.tags.clone());
+        self.fill.know(head.tags.clone());
     }
 
     /// Whether a purge is about it already.
     pub fn is_purged(&self) -> bool {
-        self.running.is_purged()
+        self.fill.is_purged()
     }
 
     /// Takes the entry to write it; false while another fill writes it that has moved within `age`,
@@ -376,8 +393,7 @@ impl Lead {
         if let Some(other) = shard.get(&self.key)
             && !Arc::ptr_eq(other, &self.fill)
             && other.writes.load(Ordering::Relaxed)
-            && other.has_moved_within(age)
-            && !other.running.is_purged(&self.fills.purges)
+            && self.fills.counts(other, age)
         {
             return false;
         }
@@ -390,7 +406,7 @@ impl Lead {
     /// Whether it may be stored; asked right before it is, and for the last time. If not, it was
     /// purged, and must be found by nobody.
     pub fn may_store(&self) -> bool {
-        self.running.may_store()
+        self.fill.may_store()
     }
 
     /// The head is known: waiters may read.

@@ -11,14 +11,16 @@
 //!    comes twice.
 //! 3. Memory is bounded: the store's write window, or `OVERFLOW_PIECES` pieces for the leader.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_store::{Entry, NotStored, View, Writer};
 use tokio::sync::mpsc;
 
-use super::{FillEnd, Lead};
+use super::{FillEnd, Lead, Streaming};
 use crate::clock;
+use crate::head::StoredHead;
 use crate::reason::Reason;
 use crate::step::{Clients, FetchEnd, Fetched, Outcome};
 
@@ -48,8 +50,37 @@ pub struct Reader {
 pub struct Pump<F> {
     fetched: F,
     writer: Writer,
-    overflow: mpsc::Sender<Result<Bytes, FetchEnd>>,
     held: Option<Held>,
+}
+
+/// Where the leader's client gets what the store does not take.
+#[derive(Debug)]
+pub struct Overflow(mpsc::Sender<Result<Bytes, FetchEnd>>);
+
+/// A whole body that nobody but the leader's client gets.
+pub struct Alone {
+    length: Option<u64>,
+    view: View,
+}
+
+impl Alone {
+    /// It is read like a fill that runs, with this head.
+    pub fn read(self, head: StoredHead) -> (Arc<Streaming>, Reader) {
+        let streaming = Streaming {
+            head,
+            length: self.length,
+            is_delimited: true,
+            view: self.view.clone(),
+            ahead: OnceLock::new(),
+        };
+        // Closed without an error: the body is whole.
+        let (_, overflow) = mpsc::channel(OVERFLOW_PIECES);
+        let reader = Reader {
+            view: self.view,
+            overflow: Some(overflow),
+        };
+        (Arc::new(streaming), reader)
+    }
 }
 
 /// Waits until the disk has caught up with a writer; false if it stands still.
@@ -89,22 +120,42 @@ pub enum Primed {
 }
 
 impl<F: Fetched> Pump<F> {
-    /// A pump and the leader's reader.
-    pub fn new(fetched: F, writer: Writer) -> (Self, Reader) {
+    /// A pump of what was fetched.
+    pub fn new(fetched: F, writer: Writer) -> Self {
+        Pump {
+            fetched,
+            writer,
+            held: None,
+        }
+    }
+
+    /// What those read who join, once the head is known.
+    pub fn streaming(&self, head: StoredHead) -> Arc<Streaming> {
+        Arc::new(Streaming {
+            head,
+            length: self.fetched.length(),
+            is_delimited: self.fetched.is_delimited(),
+            view: self.writer.view(),
+            ahead: OnceLock::new(),
+        })
+    }
+
+    /// The leader's reader, and the other end of its channel.
+    pub fn reader(&self) -> (Reader, Overflow) {
         let (overflow, receiver) = mpsc::channel(OVERFLOW_PIECES);
         let reader = Reader {
-            view: writer.view(),
+            view: self.writer.view(),
             overflow: Some(receiver),
         };
-        (
-            Pump {
-                fetched,
-                writer,
-                overflow,
-                held: None,
-            },
-            reader,
-        )
+        (reader, Overflow(overflow))
+    }
+
+    /// The body for the leader's client alone; only after [`Primed::Whole`].
+    pub fn alone(&self) -> Alone {
+        Alone {
+            length: self.fetched.length(),
+            view: self.writer.view(),
+        }
     }
 
     /// Takes what the origin has sent already, without waiting.
@@ -146,30 +197,37 @@ impl<F: Fetched> Pump<F> {
 
     /// Runs the fill to its end, and says what that is, and why nothing is stored, before who waits
     /// for the lead hears of it.
-    pub async fn run(mut self, lead: Lead, told: impl FnOnce(FillEnd, Option<Reason>)) {
+    pub async fn run(
+        mut self,
+        overflow: Overflow,
+        lead: Lead,
+        told: impl FnOnce(FillEnd, Option<Reason>),
+    ) {
         match self.held.take() {
             Some(Held::Refused(rest, why)) => {
                 told(FillEnd::NotStorable, Some(why));
-                return self.run_unstored(rest, lead).await;
+                return self.run_unstored(rest, overflow, lead).await;
             }
-            Some(Held::Failed(end)) => return self.fail(end, lead, told),
+            Some(Held::Failed(end)) => return self.fail(end, overflow, (lead, told)),
             None => {}
         }
         loop {
             if !has_room(&self.writer).await {
                 told(FillEnd::NotStorable, Some(Reason::DiskBusy));
-                return self.run_unstored(Bytes::new(), lead).await;
+                return self.run_unstored(Bytes::new(), overflow, lead).await;
             }
             match self.fetched.next().await {
                 Some(Ok(bytes)) => {
                     lead.moved();
                     if let Err((rest, why)) = self.append(bytes) {
                         told(FillEnd::NotStorable, Some(why));
-                        return self.run_unstored(rest, lead).await;
+                        return self.run_unstored(rest, overflow, lead).await;
                     }
                 }
-                Some(Err(end)) => return self.fail(end, lead, told),
-                None if self.is_short() => return self.fail(FetchEnd::Truncated, lead, told),
+                Some(Err(end)) => return self.fail(end, overflow, (lead, told)),
+                None if self.is_short() => {
+                    return self.fail(FetchEnd::Truncated, overflow, (lead, told));
+                }
                 None if !lead.may_store() => {
                     self.writer.finish_unseen();
                     note_outcome(&self.fetched, &lead, false);
@@ -208,21 +266,25 @@ impl<F: Fetched> Pump<F> {
     }
 
     /// The body broke off: the leader's client is told before the view says that it is abandoned.
-    fn fail(self, end: FetchEnd, lead: Lead, told: impl FnOnce(FillEnd, Option<Reason>)) {
+    fn fail(
+        self,
+        end: FetchEnd,
+        Overflow(overflow): Overflow,
+        (lead, told): (Lead, impl FnOnce(FillEnd, Option<Reason>)),
+    ) {
         // A receiver that is gone needs no message, and the channel has room: nothing was sent
         // before.
-        let _ = self.overflow.try_send(Err(end));
+        let _ = overflow.try_send(Err(end));
         drop(self.writer);
         told(FillEnd::Broken(end), Some(Reason::Truncated));
         lead.end(FillEnd::Broken(end));
     }
 
     /// The store refused: the leader's client gets the rest, and nobody else.
-    async fn run_unstored(self, first: Bytes, lead: Lead) {
+    async fn run_unstored(self, first: Bytes, Overflow(overflow): Overflow, lead: Lead) {
         let Pump {
             mut fetched,
             writer,
-            overflow,
             ..
         } = self;
         let mut sent = writer.view().len();

@@ -29,7 +29,7 @@ use millpond_store::{Journal, JournalError, Key, Zone};
 
 use super::gather::Gather;
 use super::rule::{Matter, Mode, Rule, is_match};
-use super::running::{Running, RunningFill};
+use super::running::{Running, RunningFill, Runs};
 use super::tag;
 
 /// Rules of a book, each tag counted (arbitrary: about ten megabytes).
@@ -383,13 +383,37 @@ pub struct PurgeBook {
     running: Mutex<Fleet>,
 }
 
-/// The fills that run, by a number of their own.
+/// The fills that run.
 #[derive(Debug, Default)]
 struct Fleet {
-    next: u64,
-    fills: hashbrown::HashMap<u64, Arc<Running>>,
+    /// Each at a place of its own. There are as many places as fills ever ran at once.
+    places: Vec<Option<Arc<dyn Runs>>>,
+    /// Places that nobody has.
+    free: Vec<usize>,
     /// Whether purges are taken by another process, of which nobody hears here.
     is_apart: bool,
+}
+
+impl Fleet {
+    fn enter(&mut self, fill: Arc<dyn Runs>) -> usize {
+        let free = self.free.pop();
+        let place = free.unwrap_or(self.places.len());
+        match self.places.get_mut(place) {
+            Some(empty) => *empty = Some(fill),
+            None => self.places.push(Some(fill)),
+        }
+        place
+    }
+
+    fn leave(&mut self, place: usize) -> Option<Arc<dyn Runs>> {
+        let fill = self.places.get_mut(place)?.take()?;
+        self.free.push(place);
+        Some(fill)
+    }
+
+    fn fills(&self) -> impl Iterator<Item = &Arc<dyn Runs>> {
+        self.places.iter().flatten()
+    }
 }
 
 impl PurgeBook {
@@ -398,7 +422,7 @@ impl PurgeBook {
     pub(crate) fn part(&self) {
         let mut fleet = lock(&self.running);
         fleet.is_apart = true;
-        fleet.fills.values().for_each(|running| running.part());
+        fleet.fills().for_each(|fill| fill.running().part());
     }
 
     /// Reads what a journal holds.
@@ -550,38 +574,44 @@ impl PurgeBook {
         rules.keys.len() >= RULES_MAX / 2 || keys.any(|serial| serial <= upto && is_old(&serial))
     }
 
-    /// Notes a fill that begins.
-    pub(crate) fn begin(self: &Arc<Self>, text: Bytes) -> RunningFill {
+    /// Notes a fill that begins: what `make` makes of what purges see of it.
+    pub(crate) fn begin<F: Runs>(
+        self: &Arc<Self>,
+        text: Bytes,
+        make: impl FnOnce(Running) -> Arc<F>,
+    ) -> RunningFill<F> {
         let mut fleet = lock(&self.running);
-        let running = Arc::new(Running::new(text, self.newest()));
-        let number = fleet.next;
-        fleet.next += 1;
-        fleet.fills.insert(number, Arc::clone(&running));
+        let running = Running::new(text, self.newest());
         if fleet.is_apart {
             running.part();
         }
-        RunningFill::new(Arc::clone(self), running, number)
+        let fill = make(running);
+        let place = fleet.enter(Arc::clone(&fill) as Arc<dyn Runs>);
+        drop(fleet);
+        RunningFill::new(Arc::clone(self), fill, place)
     }
 
     /// Lets the fills of a key that run now be stored by nobody and joined by nobody.
     pub(crate) fn outdate(&self, text: &[u8]) {
-        for fill in lock(&self.running).fills.values() {
-            fill.outdate(text);
+        for fill in lock(&self.running).fills() {
+            fill.running().outdate(text);
         }
     }
 
-    pub(super) fn end(&self, number: u64) {
-        lock(&self.running).fills.remove(&number);
+    pub(super) fn end(&self, place: usize) {
+        let fill = lock(&self.running).leave(place);
+        // Without the lock.
+        drop(fill);
     }
 
     /// Up to which serial rules are about nothing that a running fill may still store. Fills that a
     /// rule is about are told to store nothing.
     pub(super) fn floor(&self) -> u64 {
-        let (newest, fills): (u64, Vec<Arc<Running>>) = {
+        let (newest, fills): (u64, Vec<Arc<dyn Runs>>) = {
             let fleet = lock(&self.running);
-            (self.newest(), fleet.fills.values().cloned().collect())
+            (self.newest(), fleet.fills().cloned().collect())
         };
-        let reach = fills.iter().map(|fill| fill.settle(self, newest));
+        let reach = fills.iter().map(|fill| fill.running().settle(self, newest));
         reach.min().unwrap_or(newest).min(newest)
     }
 

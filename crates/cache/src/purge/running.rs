@@ -8,7 +8,11 @@
 //! A fill has the serial of its beginning, which goes into the head that it stores, so the rules in
 //! force are about it like about any entry. What this adds is that rules may retire while a long
 //! fill runs: before, each running fill is judged once, and doomed where a rule is about it.
+//!
+//! What purges see of a fill is a part of it ([`Runs`]), so that a fill is one allocation.
 
+use std::fmt::Debug;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +20,13 @@ use bytes::Bytes;
 
 use super::book::{Judged, PurgeBook, Subject};
 
-/// A fill that runs.
+/// A fill, as far as purges look at it.
+pub(crate) trait Runs: Debug + Send + Sync + 'static {
+    /// What they see.
+    fn running(&self) -> &Running;
+}
+
+/// What purges see of a fill that runs.
 #[derive(Debug)]
 pub(crate) struct Running {
     text: Bytes,
@@ -117,49 +127,49 @@ impl Running {
 
 /// Holds a fill's place among those that run, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct RunningFill {
+pub(crate) struct RunningFill<F> {
     book: Arc<PurgeBook>,
-    running: Arc<Running>,
-    number: u64,
+    fill: Arc<F>,
+    place: usize,
 }
 
-impl RunningFill {
-    pub(super) fn new(book: Arc<PurgeBook>, running: Arc<Running>, number: u64) -> Self {
-        RunningFill {
-            book,
-            running,
-            number,
-        }
-    }
+impl<F> Deref for RunningFill<F> {
+    type Target = Arc<F>;
 
-    /// What others see of it.
-    pub(crate) fn running(&self) -> Arc<Running> {
-        Arc::clone(&self.running)
+    fn deref(&self) -> &Arc<F> {
+        &self.fill
+    }
+}
+
+impl<F: Runs> RunningFill<F> {
+    pub(super) fn new(book: Arc<PurgeBook>, fill: Arc<F>, place: usize) -> Self {
+        RunningFill { book, fill, place }
     }
 
     /// The newest serial when it began.
     pub(crate) fn serial(&self) -> u64 {
-        self.running.serial
+        self.fill.running().serial
     }
 
     /// Its head is known.
     pub(crate) fn know(&self, tags: Bytes) {
-        self.running.state().tags = Some(tags);
+        self.fill.running().state().tags = Some(tags);
     }
 
     /// Whether a purge is about it, as far as it is known.
     pub(crate) fn is_purged(&self) -> bool {
-        self.running.is_purged(&self.book)
+        self.fill.running().is_purged(&self.book)
     }
 
     /// Whether it may store now; if so, the rules wait until it is over. Not even for a soft purge,
     /// because a newer answer may be there by now.
     pub(crate) fn may_store(&self) -> bool {
-        let mut state = self.running.state();
-        if self.running.is_outdated.load(Ordering::Acquire) {
+        let running = self.fill.running();
+        let mut state = running.state();
+        if running.is_outdated.load(Ordering::Acquire) {
             return false;
         }
-        let judged = self.running.judge(&state, &self.book);
+        let judged = running.judge(&state, &self.book);
         if state.phase == Phase::Doomed || judged != Judged::Untouched {
             return false;
         }
@@ -168,8 +178,8 @@ impl RunningFill {
     }
 }
 
-impl Drop for RunningFill {
+impl<F> Drop for RunningFill<F> {
     fn drop(&mut self) {
-        self.book.end(self.number);
+        self.book.end(self.place);
     }
 }

@@ -42,7 +42,11 @@ pub struct TagWriter {
 impl TagWriter {
     /// The tags of an entry that is filled for a host and by a site.
     pub fn new(host: &[u8], site: &[u8]) -> Self {
-        let mut tags = TagWriter::default();
+        let mut tags = TagWriter {
+            // Each has a letter, and a space behind it.
+            text: Vec::with_capacity(host.len() + site.len() + 4),
+            is_full: false,
+        };
         tags.push(&of_host(host));
         tags.push(&of_site(site));
         tags
@@ -136,7 +140,8 @@ fn of_name(kind: u8, name: &[u8]) -> Bytes {
         b' ' => b'_',
         byte => byte.to_ascii_lowercase(),
     };
-    let mut tag = vec![kind];
+    let mut tag = Vec::with_capacity(1 + name.len().min(TAG_LEN_MAX));
+    tag.push(kind);
     tag.extend(name.iter().map(plain).take(TAG_LEN_MAX - 1));
     Bytes::from(tag)
 }

@@ -9,7 +9,7 @@
 //!    not either: who waits for it reads that one.
 //! 3. A refresh that fails is noted before its waiters hear of it, and forgotten when one succeeds.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_semantics::date::format_http_date;
@@ -23,16 +23,15 @@ use super::{
 };
 use crate::clock;
 use crate::fill::pump::{Primed, Pump};
-use crate::fill::{FillEnd, Lead, Streaming};
+use crate::fill::{FillEnd, Lead};
 use crate::head::StoredHead;
-use crate::reason::{Account, Brought, Note, Reason};
+use crate::reason::{Brought, Note, Reason};
 use crate::refresh_backoff::{BackoffPolicy, RefreshFailure};
 use crate::slice::answer::Asked;
 use crate::status::CacheStatus;
 use crate::use_stale::StaleCause;
 use crate::variant::VariantKey;
 use crate::verdict::StaleRules;
-use crate::why::NotStoredNote;
 use crate::zone::{CacheZone, FoundEntry};
 
 /// Asks the origin.
@@ -366,8 +365,11 @@ pub(super) fn unstored(walk: &Walk, place: &Place, (why, status): (KeptOut, u16)
             cause: StaleCause::of_status(status),
         },
         KeptOut::Answer(_) => {
-            let policy = &walk.policies.hit_for_pass;
-            walk.zone.unstorable.note(*place.lead.key(), policy);
+            // Where nobody waits, nobody needs to know that it would be in vain.
+            if walk.locks() {
+                let policy = &walk.policies.hit_for_pass;
+                walk.zone.unstorable.note(*place.lead.key(), policy);
+            }
             FillEnd::NotStorable
         }
     }
@@ -482,57 +484,58 @@ pub(super) fn fill<X: Exchange>(
     head: StoredHead,
     (fetched, writer): (X::Fetched, millpond_store::Writer),
 ) -> Served<X::Fetched> {
-    let (lead, status) = (place.lead, place.status);
-    let length = fetched.length();
-    let is_delimited = fetched.is_delimited();
-    let (mut pump, reader) = Pump::new(fetched, writer);
-    let streaming = Arc::new(Streaming {
-        head,
-        length,
-        is_delimited,
-        view: reader.view.clone(),
-        ahead: OnceLock::new(),
-    });
+    let mut pump = Pump::new(fetched, writer);
     x.note(Note::Stored);
     x.note(Note::Brought(Brought::All));
     let primed = pump.prime();
-    if primed != Primed::Whole {
-        // Nobody joins a body that is known to break off.
-        if primed == Primed::More {
-            lead.begin(Arc::clone(&streaming));
-        }
-        let told = Told {
-            zone: Arc::clone(&walk.zone),
-            key: walk.key.key,
-            backoff: place.refreshes.then(|| walk.policies.backoff.clone()),
-            fill: *lead.key(),
-            status: streaming.head.status,
-            judged: (streaming.head.stored_at, clock::now()),
-        };
-        x.spawn(pump.run(lead, |end, why| told.settle(end, why)));
-        return Served::Filling(streaming, reader, status);
+    if primed == Primed::Whole {
+        return fill_whole(walk, place, head, pump);
     }
-    lead.know(&streaming.head);
-    if !lead.may_store() {
+    let (lead, status) = (place.lead, place.status);
+    let (reader, overflow) = pump.reader();
+    let streaming = pump.streaming(head);
+    // Nobody joins a body that is known to break off.
+    if primed == Primed::More {
+        lead.begin(Arc::clone(&streaming));
+    }
+    let told = Told {
+        zone: Arc::clone(&walk.zone),
+        key: walk.key.key,
+        backoff: place.refreshes.then(|| walk.policies.backoff.clone()),
+        fill: *lead.key(),
+        status: streaming.head.status,
+        judged: (streaming.head.stored_at, clock::now()),
+    };
+    x.spawn(pump.run(overflow, lead, |end, why| told.settle(end, why)));
+    Served::Filling(streaming, reader, status)
+}
+
+/// Stores an answer whose body is there already. If it cannot be stored, the client has it all the
+/// same.
+fn fill_whole<F: Fetched>(walk: &Walk, place: Place, head: StoredHead, pump: Pump<F>) -> Served<F> {
+    let (lead, status) = (place.lead, place.status);
+    let alone = pump.alone();
+    let end = if !lead.may_store() {
         pump.finish_unseen();
-        lead.end(FillEnd::Abandoned);
-        return Served::Filling(streaming, reader, status);
-    }
-    match pump.finish(&lead) {
-        Ok(entry) => {
-            walk.zone.backoffs.forget(lead.key());
-            let found = found(entry, streaming.head.clone());
-            lead.end(FillEnd::Complete);
-            Served::Entry(found, status)
+        FillEnd::Abandoned
+    } else {
+        match pump.finish(&lead) {
+            Ok(entry) => {
+                walk.zone.backoffs.forget(lead.key());
+                lead.end(FillEnd::Complete);
+                return Served::Entry(found(entry, head), status);
+            }
+            Err(why) => {
+                let why = (why.into(), head.status);
+                let unstored = &walk.zone.unstored;
+                unstored.note_late(walk.key.key, why, head.stored_at);
+                FillEnd::NotStorable
+            }
         }
-        Err(why) => {
-            let head = &streaming.head;
-            let why = (why.into(), head.status);
-            note_unstored(&walk.zone, walk.key.key, why, head.stored_at);
-            lead.end(FillEnd::NotStorable);
-            Served::Filling(streaming, reader, status)
-        }
-    }
+    };
+    lead.end(end);
+    let (streaming, reader) = alone.read(head);
+    Served::Filling(streaming, reader, status)
 }
 
 /// What a fill that runs by itself leaves behind at its end.
@@ -564,19 +567,9 @@ impl Told {
             let (at, since) = self.judged;
             let passed = clock::now().saturating_duration_since(since).as_secs();
             let at = at.saturating_add(i64::try_from(passed).unwrap_or(i64::MAX));
-            note_unstored(&self.zone, self.key, (why, self.status), at);
+            self.zone
+                .unstored
+                .note_late(self.key, (why, self.status), at);
         }
     }
-}
-
-/// Notes why an answer is not stored that seemed to be one when its head came.
-fn note_unstored(zone: &CacheZone, key: Key, (why, status): (Reason, u16), at: i64) {
-    let mut account = Account::default();
-    account.note(Note::Because(why));
-    let note = NotStoredNote {
-        account,
-        status,
-        at,
-    };
-    zone.unstored.note(key, note);
 }

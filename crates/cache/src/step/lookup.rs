@@ -225,6 +225,11 @@ impl Lookup {
     }
 
     fn lead_missing<X: Exchange>(self, x: &X, walk: &Walk, lead: Lead) -> Step<X> {
+        let first = VariantKey::first(walk.key.key);
+        // Nothing was stored since it was looked up.
+        if *lead.key() == first.key && !walk.zone.store.may_hold(&first.key) {
+            return Step::Fetch(Fetch::miss(lead, first.seed));
+        }
         match self.look_up(x, walk) {
             LookedUp::Missing(wanted) | LookedUp::Unread(wanted, _)
                 if wanted.key == *lead.key() =>

@@ -103,6 +103,10 @@ impl FetchEnd {
 
 /// An answer of the origin: its head is known, its body arrives.
 pub trait Fetched: 'static {
+    /// When its head came, in seconds since 1970, if that was noted.
+    fn came_at(&self) -> Option<i64> {
+        None
+    }
     /// Status code.
     fn status(&self) -> u16;
     /// Status and reason as the origin wrote them, where they are not what is sent for the status

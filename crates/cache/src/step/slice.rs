@@ -344,11 +344,14 @@ pub(super) fn split<X: Exchange>(
     let is_long = walk
         .slicing
         .is_some_and(|slicing| slicing.first == First::Whole && total > slicing.size);
+    if !is_long {
+        return Taken::Ordinary(place, fetched);
+    }
     let ranges = super::field(&fetched, b"accept-ranges");
     let has_ranges = ranges.is_some_and(|value| value.eq_ignore_ascii_case(b"bytes"));
     let trust = walk.slicing.map(|slicing| slicing.trust);
     let is_known = trust.is_some_and(|trust| Validator::of(&fetched, trust).is_some());
-    if fetched.status() != 200 || !is_long || !has_ranges || !is_known {
+    if fetched.status() != 200 || !has_ranges || !is_known {
         return Taken::Ordinary(place, fetched);
     }
     let Ok(head) = whole_head(x, walk, &fetched) else {

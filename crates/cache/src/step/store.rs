@@ -36,7 +36,7 @@ pub(crate) fn storable<X: Exchange, F: Fetched>(
     walk: &Walk,
     fetched: &F,
 ) -> Result<StoredHead, KeptOut> {
-    let now = x.now();
+    let now = fetched.came_at().unwrap_or_else(|| x.now());
     let given = Given::of(x, walk);
     let (life, vary) = may_keep(&given, fetched, now).map_err(|why| match why {
         NotKept::Rules(_) if given.is_kept_out() => KeptOut::Request(why.into()),

@@ -228,6 +228,13 @@ impl Zone {
         live.of(key).is_some_and(|volume| volume.peek(key))
     }
 
+    /// Whether there may be something under a key: false if a look-up would certainly find nothing.
+    /// Marks nothing, and reads no clock.
+    pub fn may_hold(&self, key: &Key) -> bool {
+        let live = self.live.load();
+        live.of(key).is_some_and(|volume| volume.may_hold(key))
+    }
+
     /// When what `find` would look for was last used, in seconds since 1970; marks nothing.
     pub fn last_used(&self, key: &Key) -> Option<u32> {
         self.live.load().of(key)?.last_used(key)
