@@ -446,7 +446,8 @@ fn write_own_lines(req: &Request, response: &Response, head: &mut BytesMut) {
         return encode::write_line(head, server);
     }
     let now_us = match req.has_waited {
-        true => clock::now_us(),
+        // It was just noted.
+        true => req.sent.ended.map_or_else(clock::now_us, clock::wall_us),
         false => req.started_us + req.sent.first_byte.as_micros() as i64,
     };
     clock::with_date_line(now_us, server, |lines| encode::write_line(head, lines));

@@ -27,6 +27,7 @@ use super::by_rfc;
 use super::purge;
 use super::site;
 use crate::body::{BodyError, BodyStream, Piece};
+use crate::clock;
 use crate::downstream::behind;
 use crate::failure::{Failure, UpstreamKind};
 use crate::handler::error_page;
@@ -268,6 +269,10 @@ pub struct Origin {
 }
 
 impl step::Fetched for Origin {
+    fn came_at(&self) -> Option<i64> {
+        Some(self.came_at_s())
+    }
+
     fn status(&self) -> u16 {
         self.fetched.head.status
     }
@@ -314,6 +319,11 @@ impl step::Fetched for Origin {
 }
 
 impl Origin {
+    /// When it was last read from, seconds since 1970.
+    pub fn came_at_s(&self) -> i64 {
+        clock::wall_us(self.fetched.body.read_at()).div_euclid(1_000_000)
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, FetchEnd>>> {
         let Origin { fetched, pace, .. } = self;
         let mut body = Pin::new(&mut fetched.body);

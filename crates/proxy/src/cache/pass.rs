@@ -31,7 +31,6 @@ use super::status_header::{self, Told};
 use super::view;
 use super::zones::{LocationCache, ZoneOf};
 use crate::body::Body;
-use crate::clock;
 use crate::downstream;
 use crate::failure::Failure;
 use crate::handler;
@@ -220,15 +219,21 @@ impl<'a> Rest<'a> {
         Begun::Waits(Box::pin(self.run(Some(first))))
     }
 
-    /// Goes on to the answer.
-    async fn run(mut self, first: Option<First<'a>>) -> Result<Flow, Failure> {
-        let response = self.answer(first).await?;
-        handler::respond(self.exchange.into_request(), response)
+    /// Goes on to the answer. (An `async fn` has room for its arguments twice.)
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "the future has room for `self` once"
+    )]
+    fn run(mut self, first: Option<First<'a>>) -> impl Future<Output = Result<Flow, Failure>> + 'a {
+        async move {
+            let response = self.answer(first).await?;
+            handler::respond(self.exchange.into_request(), response)
+        }
     }
 
     async fn answer(&mut self, mut first: Option<First<'a>>) -> Result<Box<Response>, Failure> {
         for _ in 0..WALKS_MAX {
-            let served = match first.take() {
+            let begun = match first.take() {
                 Some(First::Loading(found, mut response)) => {
                     if self.has_loaded(&mut response).await {
                         return Ok(response);
@@ -236,8 +241,12 @@ impl<'a> Rest<'a> {
                     self.walk.past = Some(found.entry.clone());
                     continue;
                 }
-                Some(First::Walk(begun)) => self.walk_on(begun).await,
-                None => step::serve(&mut self.exchange, &self.walk, &mut |_| {}).await,
+                Some(First::Walk(begun)) => Ok(begun),
+                None => step::begin(&mut self.exchange, &self.walk, &mut |_| {}),
+            };
+            let served = match begun {
+                Ok(begun) => self.walk_on(begun).await,
+                Err(failed) => Err(failed),
             };
             let served = served.map_err(|Failed(failure)| failure)?;
             let (found, status) = match served {
@@ -293,8 +302,8 @@ impl<'a> Rest<'a> {
             if self.exchange.is_head_by_rfc() {
                 step::learn_from_head(&self.exchange, &self.walk, fetched);
             }
-            let status = fetched.fetched.head.status;
-            note_unstored(self.exchange.request(), &self.walk, status);
+            let (status, at) = (fetched.fetched.head.status, fetched.came_at_s());
+            note_unstored(self.exchange.request(), &self.walk, (status, at));
         }
         let (req, target) = self.exchange.parts();
         let answer = answer_from_origin(req, target, (served, &self.walk), self.tries_before);
@@ -480,11 +489,11 @@ fn note(req: &Request, status: CacheStatus) {
 }
 
 /// Notes that an answer is passed on without being stored, and why.
-fn note_unstored(req: &Request, walk: &Walk, status: u16) {
+fn note_unstored(req: &Request, walk: &Walk, (status, at): (u16, i64)) {
     let note = NotStoredNote {
         account: req.upstream.borrow().account,
         status,
-        at: clock::now_ms().div_euclid(1000),
+        at,
     };
     walk.zone.unstored.note(walk.key.key, note);
 }

@@ -123,7 +123,16 @@ impl Span {
             } else {
                 buf.slice_ref(name)
             },
-            value: buf.slice_ref(self.value(buf)),
+            value: self.shared_value(buf),
+        }
+    }
+
+    fn shared_value(&self, buf: &Bytes) -> Bytes {
+        let start = self.value_start as usize;
+        let end = start + self.value_len as usize;
+        match end <= buf.len() {
+            true => buf.slice(start..end),
+            false => Bytes::new(),
         }
     }
 }

@@ -42,8 +42,9 @@ struct Shard(Mutex<Sketch>);
 
 #[derive(Debug, Default)]
 struct Sketch {
-    /// Hashes of the rows' URLs, in their order: a URL is looked for in one go through them.
-    hashes: Vec<u64>,
+    /// Hashes of the rows' URLs, in their order: a URL is looked for in one go through them. Those
+    /// of rows that are not there yet stand for nothing.
+    hashes: Hashes,
     rows: Vec<SketchRow>,
     /// No row was seen less often than that.
     least: u64,
@@ -128,7 +129,7 @@ impl Sketch {
         self.since_halved += 1;
         let hash = hash(host, uri);
         // Two URLs of one hash share a row in turn, as if the other were not there.
-        let place = self.hashes.iter().position(|other| *other == hash);
+        let place = self.hashes.find(hash);
         match place.and_then(|place| self.rows.get_mut(place)) {
             Some(row) if row.is_of(host, uri) => row.count += 1,
             _ => self.enter(hash, host, uri),
@@ -138,9 +139,9 @@ impl Sketch {
         }
     }
 
-    fn enter(&mut self, hash: u64, host: &[u8], uri: &[u8]) {
+    fn enter(&mut self, hash: u32, host: &[u8], uri: &[u8]) {
         if self.rows.len() < SKETCH_LEN {
-            self.hashes.push(hash);
+            self.hashes.set(self.rows.len(), hash);
             self.rows.push(SketchRow {
                 url: [host, uri].concat(),
                 count: 1,
@@ -149,11 +150,10 @@ impl Sketch {
             return;
         }
         let place = self.rarest();
-        let rarest = self.hashes.get_mut(place).zip(self.rows.get_mut(place));
-        let Some((its_hash, row)) = rarest else {
+        let Some(row) = self.rows.get_mut(place) else {
             return;
         };
-        *its_hash = hash;
+        self.hashes.set(place, hash);
         row.url.clear();
         row.url.extend_from_slice(host);
         row.url.extend_from_slice(uri);
@@ -191,8 +191,39 @@ impl Sketch {
     }
 }
 
+/// Hashes that are compared together: as many as make a few vectors.
+const BLOCK: usize = 16;
+
+/// The hashes of a sketch.
+#[derive(Debug)]
+struct Hashes([[u32; BLOCK]; SKETCH_LEN / BLOCK]);
+
+impl Default for Hashes {
+    fn default() -> Self {
+        Hashes([[0; BLOCK]; SKETCH_LEN / BLOCK])
+    }
+}
+
+impl Hashes {
+    /// The first place of a hash. All of a block are compared before one is looked at more closely,
+    /// which takes less than to stop at each.
+    fn find(&self, hash: u32) -> Option<usize> {
+        let has = |block: &[u32; BLOCK]| block.iter().fold(false, |any, it| any | (*it == hash));
+        let (at, block) = self.0.iter().enumerate().find(|(_, block)| has(block))?;
+        let within = block.iter().position(|other| *other == hash)?;
+        Some(at * BLOCK + within)
+    }
+
+    fn set(&mut self, place: usize, hash: u32) {
+        let block = self.0.get_mut(place / BLOCK);
+        if let Some(old) = block.and_then(|block| block.get_mut(place % BLOCK)) {
+            *old = hash;
+        }
+    }
+}
+
 /// FNV-1a over words: who makes two URLs of one hash gains nothing but a wrong count of them.
-fn hash(host: &[u8], uri: &[u8]) -> u64 {
+fn hash(host: &[u8], uri: &[u8]) -> u32 {
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     let mut hash = 0xcbf2_9ce4_8422_2325 ^ host.len() as u64;
     let mut add = |word: u64| {
@@ -204,7 +235,8 @@ fn hash(host: &[u8], uri: &[u8]) -> u64 {
         words.iter().for_each(|word| add(u64::from_le_bytes(*word)));
         rest.iter().for_each(|byte| add(u64::from(*byte)));
     }
-    hash
+    // The upper half depends on all of it.
+    (hash >> 32) as u32
 }
 
 #[cfg(test)]

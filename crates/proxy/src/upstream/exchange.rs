@@ -437,7 +437,7 @@ impl Try<'_> {
             why: self.ask.why(self.req.is_background),
             head,
             range: self.ask.range.clone(),
-            started_ms: clock::now_ms(),
+            started_ms: clock::wall_us(self.started).div_euclid(1000),
             clients: u32::from(!self.req.is_background),
             ..Attempt::default()
         };
