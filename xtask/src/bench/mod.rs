@@ -3,7 +3,7 @@
 //! | name | what |
 //! |---|---|
 //! | `table`, or none | hot hits of Millpond against nginx's: `table.rs`, `rows.rs` |
-//! | `misses` | misses that are not stored, against nginx's |
+//! | `misses` | misses of small bodies, against nginx's |
 //! | `waiters` | who asks for what is being fetched, with nginx beside |
 //! | `idle` | memory of idle connections, with nginx beside |
 //! | `all` | these four and bodies that are stored, as one table |
