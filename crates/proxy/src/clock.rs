@@ -48,8 +48,11 @@ thread_local! {
 /// ever reads a clock.
 pub fn wall_us(at: Instant) -> i64 {
     let pair = PAIR.get().and_then(|(base, wall_us)| {
-        let since = at.checked_duration_since(base)?;
-        (since < ALIKE).then(|| wall_us + i64::from(since.subsec_micros()))
+        let micros = |apart: Duration| (apart < ALIKE).then(|| i64::from(apart.subsec_micros()));
+        match at.checked_duration_since(base) {
+            Some(since) => micros(since).map(|since| wall_us + since),
+            None => micros(base - at).map(|before| wall_us - before),
+        }
     });
     pair.unwrap_or_else(|| {
         let wall_us = now_us();

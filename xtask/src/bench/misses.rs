@@ -24,6 +24,7 @@ const KEPT: &str = "access_log off; sendfile on;
 
 const CONNECTIONS: u32 = 64;
 const BODY: usize = 1 << 10;
+
 /// A row of the table.
 struct Row {
     name: &'static str,
