@@ -365,11 +365,8 @@ pub(super) fn unstored(walk: &Walk, place: &Place, (why, status): (KeptOut, u16)
             cause: StaleCause::of_status(status),
         },
         KeptOut::Answer(_) => {
-            // Where nobody waits, nobody needs to know that it would be in vain.
-            if walk.locks() {
-                let policy = &walk.policies.hit_for_pass;
-                walk.zone.unstorable.note(*place.lead.key(), policy);
-            }
+            let policy = &walk.policies.hit_for_pass;
+            walk.zone.unstorable.note(*place.lead.key(), policy);
             FillEnd::NotStorable
         }
     }
