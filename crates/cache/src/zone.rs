@@ -58,8 +58,8 @@ pub struct ZonePath {
     pub min_free: u64,
     /// Entries unused for this long are removed.
     pub inactive: Duration,
-    /// Bytes of the memory tier.
-    pub memory: u64,
+    /// Bytes of the memory tier, where they are named or shared out ([`share_memory`]).
+    pub memory: Option<u64>,
     /// What is stored once it is full.
     pub admission: Admission,
     /// How often all that it holds is compared with its checksums.
@@ -72,9 +72,23 @@ const SCRUB_MIN: Duration = Duration::from_secs(1);
 /// The largest weight of a disk (arbitrary; more of a difference than disks have).
 const WEIGHT_MAX: u32 = 1000;
 
-/// Memory tier of a zone that names none (enough for some fifty thousand bodies of 1 KiB, with
+/// The most memory of a zone that names none (enough for some fifty thousand bodies of 1 KiB, with
 /// what is known of their heads).
 const MEMORY_DEFAULT: u64 = 128 << 20;
+
+/// The part of the machine's memory that zones which name none have together: one of so many.
+const MEMORY_SHARE: u64 = 8;
+
+/// Gives memory to the zones of a configuration that name none: 128 MiB each, but together no more
+/// than an eighth of what the machine has (`machine`, in bytes; `None` if that is not known).
+pub fn share_memory(zones: &mut [ZonePath], machine: Option<u64>) {
+    let unnamed = zones.iter().filter(|zone| zone.memory.is_none());
+    let count = unnamed.count().max(1) as u64;
+    let share = machine.map_or(MEMORY_DEFAULT, |bytes| bytes / MEMORY_SHARE / count);
+    for zone in zones {
+        zone.memory.get_or_insert(share.min(MEMORY_DEFAULT));
+    }
+}
 
 impl ZonePath {
     /// A zone of which only this is said.
@@ -86,10 +100,15 @@ impl ZonePath {
             max_size: None,
             min_free: 0,
             inactive: Duration::from_secs(600),
-            memory: MEMORY_DEFAULT,
+            memory: None,
             admission: Admission::All,
             scrub: None,
         }
+    }
+
+    /// Bytes of the memory tier; none, as long as there is no word of it.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory.unwrap_or(0)
     }
 
     /// All of its folders.
@@ -157,7 +176,7 @@ fn apply_parameter(zone: &mut ZonePath, word: &Word) -> Result<(), String> {
         "inactive" => zone.inactive = time()?,
         "max_size" => zone.max_size = Some(size()?),
         "min_free" => zone.min_free = size()?,
-        "memory" => zone.memory = size()?,
+        "memory" => zone.memory = Some(size()?),
         "admission" => {
             zone.admission = match value {
                 "all" => Admission::All,
@@ -535,5 +554,32 @@ impl PrimaryKey {
     pub fn new(text: Bytes) -> Self {
         let key = Key::of(&text);
         PrimaryKey { text, key }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_not_named_is_shared_out() {
+        let shared = |named: &[Option<u64>], machine| {
+            let zone = |&memory: &Option<u64>| ZonePath {
+                memory,
+                ..ZonePath::new("z", Path::new("/z"))
+            };
+            let mut zones: Vec<ZonePath> = named.iter().map(zone).collect();
+            share_memory(&mut zones, machine);
+            let memory = zones.into_iter().filter_map(|zone| zone.memory);
+            memory.collect::<Vec<u64>>()
+        };
+        let mib = 1 << 20;
+        let plenty = Some(64 << 30);
+        assert_eq!(
+            shared(&[None, Some(7), None], plenty),
+            [128 * mib, 7, 128 * mib]
+        );
+        assert_eq!(shared(&[None; 4], Some(1 << 30)), [32 * mib; 4]);
+        assert_eq!(shared(&[None], None), [128 * mib]);
     }
 }

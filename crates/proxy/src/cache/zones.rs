@@ -18,7 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_cache::head::classify;
 use millpond_cache::step::Policies;
-use millpond_cache::zone::{CacheZone, ZonePath};
+use millpond_cache::zone::{CacheZone, ZonePath, share_memory};
 use millpond_conf::value::{Args, FromArgs};
 use millpond_conf::{Contexts, OffOr, Span, Statement, Template};
 use millpond_store::{Event, Platform, SiteBook, StoreError, SystemClock, Zone, ZoneConf};
@@ -65,7 +65,8 @@ const fn row(name: &'static str) -> Row {
               compared with its checksums in the background, once in this time; what is corrupt is \
               removed, logged and counted. `memory=` is the most memory that heads and small \
               bodies of entries in use may take, without which they are read from the disk's cache \
-              for each request; 128 MiB unless named, and taken as it is needed. The size in \
+              for each request, taken as it is needed. Unless named it is 128 MiB, but all zones \
+              that name none have at most an eighth of the machine's memory. The size in \
               keys_zone, levels, use_temp_path and the loader's and manager's parameters are \
               checked and have no effect: the index needs no size, and the store has neither a \
               file for each entry nor temporary files.",
@@ -262,6 +263,7 @@ impl Registry {
     ///
     /// What leaves them is counted in `sites`.
     pub fn open(&self, conf: &mut Conf, sites: &Arc<Sites>) -> Result<(), String> {
+        share_memory(&mut conf.declared.zones, machine_memory());
         let mut zones = Vec::new();
         for declared in &conf.declared.zones {
             let zone = match self.find(&declared.path) {
@@ -450,13 +452,19 @@ fn not_opened(name: &str, error: &StoreError) -> String {
     }
 }
 
+/// Bytes of memory that the machine has.
+fn machine_memory() -> Option<u64> {
+    let system = rustix::system::sysinfo();
+    system.totalram.checked_mul(u64::from(system.mem_unit))
+}
+
 /// How the store of a zone is set up.
 pub(crate) fn zone_conf(declared: &ZonePath) -> ZoneConf {
     let mut conf = ZoneConf::new(&declared.name, &declared.path);
     conf.max_size = declared.max_size;
     conf.min_free = declared.min_free;
     conf.inactive = declared.inactive;
-    conf.memory = declared.memory;
+    conf.memory = declared.memory_bytes();
     conf.admission = declared.admission;
     conf.scrub = declared.scrub;
     conf.disks = declared.disks.clone();

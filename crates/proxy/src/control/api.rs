@@ -333,7 +333,7 @@ fn about(scene: &Scene, found: &SceneZone) -> ZoneReport {
     let is_running = matches!(scene.standing, Standing::Running(_));
     let live = is_running.then_some(LiveReport {
         memory_bytes: usage.memory_bytes,
-        memory_limit: declared.memory,
+        memory_limit: declared.memory_bytes(),
         queued_bytes: usage.queued_bytes,
         evicted: usage.evicted,
         inactive_removed: usage.expired,
