@@ -19,6 +19,7 @@
 //!    ([`Journal::is_damaged`]), and so is a file that is not understood.
 //! 3. After a write that went wrong nothing more is appended: the next record goes into a new file.
 //! 4. A zone that is marked as closed has no torn tail: what stands there then is damage.
+//! 5. Only who has the journal's lock touches its new file, also one that was left behind.
 //!
 //! A zone whose limit allows no files keeps nothing over a restart, so it needs no journal either.
 
@@ -92,6 +93,8 @@ pub(crate) struct JournalFile {
     torn: Option<u32>,
     /// Whether its name is on the device, as far as is known.
     is_named: bool,
+    /// What counts for a new file that could neither be written nor removed.
+    left: u64,
     /// What was there at the start.
     found: Journal,
 }
@@ -197,6 +200,8 @@ impl Inner {
             let (size, limit) = (needed, most);
             return Err(JournalError::TooLarge { size, limit });
         }
+        // INVARIANT 5.
+        self.clear_new_journal(&mut journal)?;
         // Twice the need, so that not every record means another file; at most `most`: 16 MiB.
         let size = (needed * 2).next_multiple_of(MIN_SIZE);
         let size = size.max(USUAL_SIZE).min(most) as u32;
@@ -206,13 +211,13 @@ impl Inner {
                 let old = std::mem::replace(&mut journal.size, size);
                 (journal.tail, journal.torn) = (tail, None);
                 if journal.file.replace(file).is_some() {
-                    self.discharge_journal(old);
+                    lock(&self.disk.log).discharge_kept(file_cost(old));
                 }
             }
             Err(error) => {
-                let cost = file_cost(size);
-                lock(&self.disk.log).journal_bytes -= cost;
-                self.discard(self.new_journal_path(), cost);
+                journal.left = file_cost(size);
+                // It is tried again by who writes the next one.
+                let _ = self.clear_new_journal(&mut journal);
                 return Err(self.refused(error));
             }
         }
@@ -229,10 +234,6 @@ impl Inner {
     /// Writes a whole file and gives it its name. The file, and where the next record goes.
     fn write_journal(&self, records: &[Bytes], size: u32) -> io::Result<(File, u32)> {
         let (io, path) = (&self.disk.io, self.new_journal_path());
-        match io.unlink(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
         let file = io.create(&path, u64::from(size))?;
         let header = JournalHeader {
             version: JOURNAL_VERSION,
@@ -255,10 +256,16 @@ impl Inner {
         self.disk.dir.join(JOURNAL_NEW_NAME)
     }
 
-    fn discharge_journal(&self, size: u32) {
-        let mut log = lock(&self.disk.log);
-        log.discharge(file_cost(size));
-        log.journal_bytes = log.journal_bytes.saturating_sub(file_cost(size));
+    /// Removes what is left of an attempt to write a file; until it is gone, it counts.
+    fn clear_new_journal(&self, journal: &mut JournalFile) -> Result<(), JournalError> {
+        match self.disk.io.unlink(&self.new_journal_path()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.refused(error)),
+            _ => {
+                let left = std::mem::take(&mut journal.left);
+                lock(&self.disk.log).discharge_kept(left);
+                Ok(())
+            }
+        }
     }
 
     fn refused(&self, error: io::Error) -> JournalError {
@@ -295,6 +302,7 @@ impl Inner {
             tail: scanned.tail,
             torn: is_torn.then_some(scanned.tail),
             is_named: false,
+            left: 0,
             found: Journal {
                 records: scanned.records,
                 is_damaged: scanned.has_hole || (scanned.has_rest && !is_torn),

@@ -249,6 +249,40 @@ fn a_record_that_the_disk_refused_is_no_record_and_hides_none() {
     assert_eq!(zone.usage().bytes, bytes, "what was refused is not counted");
 }
 
+/// It is written anew, and nobody else removes it meanwhile or counts it twice.
+#[test]
+fn a_new_file_that_could_neither_be_written_nor_removed_counts_once() {
+    let home = tempfile::tempdir().expect("directory");
+    let path = home.path().join("zone");
+    let io = Arc::new(PowerIo::new(1, home.path().join("graves")));
+    let platform = Platform {
+        io: io.clone(),
+        ..Platform::default()
+    };
+    let zone = Zone::open_on(conf(&path), Arc::new(SystemClock), platform).expect("open");
+    let mut all = Vec::new();
+    note(&zone, &mut all, 0).expect("noted");
+    let (bytes, left) = (zone.usage().bytes, path.join("millpond.journal.new"));
+    let mut was_left = false;
+    for refused in 0..8 {
+        // From some step on nothing is done any more.
+        io.fail(refused..100, 5);
+        let rewritten = zone.rewrite_journal(&all).is_ok();
+        let len = std::fs::metadata(&left).map_or(0, |found| found.len());
+        // Whether there is a file is not known if the disk does not say so.
+        assert!(zone.usage().bytes >= bytes + len, "step {refused}");
+        assert!(len == 0 || !rewritten, "step {refused}");
+        was_left |= len > 0;
+        io.fail(0..0, 5);
+        zone.rewrite_journal(&all).expect("written");
+        assert!(!left.exists(), "step {refused}");
+        assert_eq!(zone.usage().bytes, bytes, "step {refused}");
+    }
+    assert!(was_left);
+    zone.close();
+    assert_eq!(open(&path).take_journal().records, all);
+}
+
 /// The bytes are in the file, the sync behind them failed, and nothing is noted any more.
 #[test]
 fn a_record_that_was_not_synced_is_wiped_out_by_a_close() {
