@@ -39,8 +39,9 @@ const USAGE: &str = "usage: cargo xtask TASK
   bench [NAME] [OPTION...]
                          what requests cost against nginx, with the release binary (set
                          MILLPOND_BIN), as a table; needs nginx, wrk and taskset. NAME is table
-                         (hot hits, as without it), misses, waiters, idle, all (of these), or
-                         sites (counted by site or not); --help lists the options
+                         (hot hits, as without it), misses, waiters, idle, all (of these),
+                         haproxy (against HAProxy's cache) or sites (counted by site or not);
+                         --help lists the options
   store-bench [NAME [ARG...]]
                          a figure of the store against its bound; without a name, the list of them
   hit-cost               instructions and system calls of a hot hit, inside valgrind, held
