@@ -39,6 +39,15 @@ fn open_on(path: &Path, io: &Arc<SimIo>) -> (Arc<Zone>, Arc<Mutex<Vec<Event>>>) 
     (zone, events)
 }
 
+/// On a disk that may lose its power.
+fn open_with_power(path: &Path, io: &Arc<PowerIo>) -> Arc<Zone> {
+    let platform = Platform {
+        io: io.clone(),
+        ..Platform::default()
+    };
+    Zone::open_on(conf(path), Arc::new(SystemClock), platform).expect("open")
+}
+
 fn record(number: u64) -> Bytes {
     Bytes::from(format!(
         "record {number} {}",
@@ -196,16 +205,9 @@ fn what_is_noted_after_a_refused_rewriting_outlives_the_power() {
     for (refused, seed) in (0..7).flat_map(|refused| (0..6).map(move |seed| (refused, seed))) {
         let home = tempfile::tempdir().expect("directory");
         let path = home.path().join("zone");
-        let open_on = |io: &Arc<PowerIo>| {
-            let platform = Platform {
-                io: io.clone(),
-                ..Platform::default()
-            };
-            Zone::open_on(conf(&path), Arc::new(SystemClock), platform).expect("open")
-        };
         let power = || Arc::new(PowerIo::new(seed, home.path().join("graves")));
         let io = power();
-        let zone = open_on(&io);
+        let zone = open_with_power(&path, &io);
         let mut all = Vec::new();
         note(&zone, &mut all, 0).expect("noted");
         io.fail(refused..refused + 1, 5);
@@ -218,7 +220,7 @@ fn what_is_noted_after_a_refused_rewriting_outlives_the_power() {
         io.cut();
         zone.close();
         io.lose().expect("lost");
-        let journal = open_on(&power()).take_journal();
+        let journal = open_with_power(&path, &power()).take_journal();
         let is_there = |record: &Bytes| journal.records.contains(record);
         assert!(all.iter().all(is_there), "step {refused}, seed {seed}");
         assert!(!journal.is_damaged, "step {refused}, seed {seed}");
@@ -255,11 +257,7 @@ fn a_new_file_that_could_neither_be_written_nor_removed_counts_once() {
     let home = tempfile::tempdir().expect("directory");
     let path = home.path().join("zone");
     let io = Arc::new(PowerIo::new(1, home.path().join("graves")));
-    let platform = Platform {
-        io: io.clone(),
-        ..Platform::default()
-    };
-    let zone = Zone::open_on(conf(&path), Arc::new(SystemClock), platform).expect("open");
+    let zone = open_with_power(&path, &io);
     let mut all = Vec::new();
     note(&zone, &mut all, 0).expect("noted");
     let (bytes, left) = (zone.usage().bytes, path.join("millpond.journal.new"));
@@ -289,11 +287,7 @@ fn a_record_that_was_not_synced_is_wiped_out_by_a_close() {
     let home = tempfile::tempdir().expect("directory");
     let path = home.path().join("zone");
     let io = Arc::new(PowerIo::new(1, home.path().join("graves")));
-    let platform = Platform {
-        io: io.clone(),
-        ..Platform::default()
-    };
-    let zone = Zone::open_on(conf(&path), Arc::new(SystemClock), platform).expect("open");
+    let zone = open_with_power(&path, &io);
     let mut all = Vec::new();
     note(&zone, &mut all, 0).expect("noted");
     // The write goes well.
