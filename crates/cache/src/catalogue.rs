@@ -251,7 +251,8 @@ impl CacheZone {
 
     fn held_slices(&self, set: SliceSet) -> impl Iterator<Item = Range<u64>> {
         let count = set.count().min(SLICES_MAX);
-        let is_held = move |index: &u64| self.store.peek(&set.key(*index));
+        let peeks = self.store.peeks();
+        let is_held = move |index: &u64| peeks.is_there(&set.key(*index));
         (0..count).filter(is_held).map(move |index| set.span(index))
     }
 

@@ -415,7 +415,8 @@ impl CacheZone {
     /// Notes that a variant besides the first is stored for the key `first`, and removes what makes
     /// room for it; false when it must not be.
     pub fn admit_variant(&self, first: &Key, own: &VariantKey, policy: &MaxVariantsPolicy) -> bool {
-        let standing = |key: &Key| match self.store.last_used(key) {
+        let peeks = self.store.peeks();
+        let standing = |key: &Key| match peeks.last_used(key) {
             Some(used) => Standing::Used(used),
             None if self.fills.has(key) => Standing::Running,
             None => Standing::Gone,

@@ -6,7 +6,9 @@
 //! disk; it notes the use in the slot itself, and allocates nothing.
 //!
 //! - `dependent` – entries that need a segment in which they do not stand
-//! - `field` – the memory of all tables, and how it is read without a lock
+//! - `block` – the memory of some rows of all tables
+//! - `field` – the tables of all shards, and how they are read without a lock
+//! - `rows` – the cells of one shard, and how a key is found among them
 //! - `slot` – an index entry
 //! - `table` – the slots of one shard
 //!
@@ -22,8 +24,10 @@
 //!
 //! It does not know how records look, and reads no files.
 
+mod block;
 mod dependent;
 mod field;
+mod rows;
 mod slot;
 mod table;
 
@@ -301,14 +305,24 @@ impl Index {
     }
 
     /// When an entry was last used, seconds since 1970; marks nothing.
+    #[inline]
     pub(crate) fn last_used(&self, key: &Key) -> Option<u32> {
-        if let Some(look) = self.field.look(Self::position(key)) {
-            let used = look.last_used(key);
+        if let Some(look) = self.field.look(Self::position(key))
+            && let Some(cell) = look.find_near(key)
+        {
+            let used = cell.last_used();
             if look.is_true() {
                 return used;
             }
         }
-        self.shared(key).table.get(key).map(|slot| slot.used)
+        self.last_used_far(key)
+    }
+
+    /// As [`Index::last_used`], for a key that stands far from its home, or in a shard that is
+    /// changed, or nowhere.
+    #[inline(never)]
+    fn last_used_far(&self, key: &Key) -> Option<u32> {
+        self.get(key).map(|slot| slot.used)
     }
 
     /// The slot of a record that needs another segment, if it is the one that counts.
@@ -442,6 +456,7 @@ impl Index {
         Self::shard_of(key.mixed())
     }
 
+    #[inline]
     fn shard_of(mixed: u64) -> usize {
         (mixed >> (u64::BITS - SHARD_BITS)) as usize
     }

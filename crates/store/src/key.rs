@@ -18,11 +18,24 @@ impl Key {
         Self(xxh3_128(bytes).to_le_bytes())
     }
 
+    /// Its first eight bytes and its last eight.
+    #[inline]
+    pub(crate) fn halves(&self) -> (u64, u64) {
+        let all = u128::from_le_bytes(self.0);
+        (all as u64, (all >> 64) as u64)
+    }
+
+    /// The key of these halves.
+    #[inline]
+    pub(crate) fn from_halves(low: u64, high: u64) -> Self {
+        Self((u128::from(low) | u128::from(high) << 64).to_le_bytes())
+    }
+
     /// Sixty-four well mixed bits, also of keys that were not made by [`Key::of`].
     #[inline]
     pub(crate) fn mixed(&self) -> u64 {
-        let all = u128::from_le_bytes(self.0);
-        let folded = (all as u64) ^ ((all >> 64) as u64).rotate_left(32);
+        let (low, high) = self.halves();
+        let folded = low ^ high.rotate_left(32);
         // The multiplier is 2^64 divided by the golden ratio; it spreads neighbours apart.
         let spread = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         spread ^ (spread >> 29)

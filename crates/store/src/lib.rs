@@ -85,4 +85,4 @@ pub use site::{Class, Classify, Departed, EXCESS, Held, Role, SITES_MAX, SiteBoo
 pub use sweep::Swept;
 pub use verify::{Progress, Verified};
 pub use volume::{Admission, EntrySummary, Event, Platform, Usage, ZoneConf};
-pub use zone::{DiskConf, DiskState, DiskUsage, Listener, MAX_DISKS, SiteHeld, Zone};
+pub use zone::{DiskConf, DiskState, DiskUsage, Listener, MAX_DISKS, Peeks, SiteHeld, Zone};

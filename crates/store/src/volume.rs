@@ -316,20 +316,19 @@ impl Volume {
         }
     }
 
-    /// Whether `find` would look for the key on the disk or in memory; marks nothing.
-    pub(crate) fn peek(&self, key: &Key) -> bool {
-        self.inner.is_found_in() && self.last_used(key).is_some()
-    }
-
     /// Whether there may be something under a key; marks nothing.
     pub(crate) fn may_hold(&self, key: &Key) -> bool {
         self.inner.index.get(key).is_some()
     }
 
-    /// When what `find` would look for was last used, in seconds since 1970; marks nothing.
-    pub(crate) fn last_used(&self, key: &Key) -> Option<u32> {
+    /// When what `find` would look for at `now` was last used, seconds since 1970; marks nothing.
+    #[inline]
+    pub(crate) fn last_used(&self, key: &Key, now: u32) -> Option<u32> {
         let inner = &self.inner;
-        let oldest = inner.use_time().oldest;
+        if !inner.is_found_in() {
+            return None;
+        }
+        let oldest = inner.use_time_at(now).oldest;
         inner.index.last_used(key).filter(|used| *used >= oldest)
     }
 

@@ -710,7 +710,12 @@ impl Run {
         let is_old = |used: u32| used + 60 < now;
         let is_eternal = self.conf.inactive > Duration::from_secs(100);
         let certain = certain.filter(|(number, _)| {
-            is_eternal || self.zone.last_used(&key(*number)).is_some_and(is_old)
+            is_eternal
+                || self
+                    .zone
+                    .peeks()
+                    .last_used(&key(*number))
+                    .is_some_and(is_old)
         });
         certain.collect()
     }

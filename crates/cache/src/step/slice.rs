@@ -85,7 +85,8 @@ fn missing(walk: &Walk, set: &SliceSet, slicing: &Slicing) -> Asked {
     };
     let last = set.index_of(wanted.end.saturating_sub(1));
     let first = set.index_of(wanted.start).min(last);
-    let held = |index: u64| walk.zone.store.peek(&set.key(index));
+    let peeks = walk.zone.store.peeks();
+    let held = |index: u64| peeks.is_there(&set.key(index));
     let mut indexes = (first..=last).take(RUN_SLICES as usize);
     let index = indexes.find(|index| !held(*index)).unwrap_or(first);
     let mut span = set.span(index);

@@ -216,8 +216,13 @@ impl Cell<'_> {
     #[inline]
     pub(crate) fn key(&self) -> Key {
         let [low, high, ..] = self.0;
-        let half = |word: &AtomicU64| u128::from(word.load(Ordering::Relaxed));
-        Key((half(low) | half(high) << 64).to_le_bytes())
+        Key::from_halves(low.load(Ordering::Relaxed), high.load(Ordering::Relaxed))
+    }
+
+    /// The first half of the name.
+    #[inline]
+    pub(crate) fn low(&self) -> u64 {
+        self.0[0].load(Ordering::Relaxed)
     }
 
     /// Whether nothing is here, not even a grave.
@@ -257,10 +262,9 @@ impl Cell<'_> {
     /// Puts a slot here; by whoever has the table for writing.
     pub(crate) fn put(&self, slot: &Slot) {
         let [low, high, extent, position, usage] = self.0;
-        let key = u128::from_le_bytes(slot.key.0);
-        // The halves of the key.
-        low.store(key as u64, Ordering::Relaxed);
-        high.store((key >> 64) as u64, Ordering::Relaxed);
+        let key = slot.key.halves();
+        low.store(key.0, Ordering::Relaxed);
+        high.store(key.1, Ordering::Relaxed);
         extent.store(slot.extent, Ordering::Relaxed);
         let halves = |low, high| u64::from(low) | u64::from(high) << 32;
         position.store(halves(slot.segment, slot.body_low), Ordering::Relaxed);

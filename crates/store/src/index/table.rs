@@ -13,7 +13,8 @@
 use std::sync::Arc;
 
 use super::dependent::Dependent;
-use super::field::{Field, Front, Rows};
+use super::field::{Field, Front};
+use super::rows::Rows;
 use super::slot::{Cell, Slot, Words};
 use crate::key::Key;
 

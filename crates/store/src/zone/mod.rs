@@ -26,6 +26,7 @@
 //! It knows nothing of HTTP: freshness, variants and statuses are the caller's.
 
 mod notes;
+mod peeks;
 pub(crate) mod placement;
 mod set;
 mod tend;
@@ -55,6 +56,7 @@ use crate::site::{Departed, Held, Leave, SiteBook};
 use crate::sweep::Swept;
 use crate::verify::{Progress, Verified};
 use crate::volume::{EntrySummary, Event, Platform, Usage, Volume, ZoneConf};
+pub use peeks::Peeks;
 pub use placement::MAX_DISKS;
 use placement::Placement;
 use set::{Control, Phase};
@@ -106,6 +108,7 @@ struct Live {
 }
 
 impl Live {
+    #[inline]
     fn of(&self, key: &Key) -> Option<&Arc<Volume>> {
         self.volumes.get(self.placement.of(key))
     }
@@ -220,24 +223,6 @@ impl Zone {
                 .index
                 .keep_reading(&entry.stored, (reading, bytes));
         }
-    }
-
-    /// Whether `find` would look for the key on the disk or in memory; marks nothing.
-    pub fn peek(&self, key: &Key) -> bool {
-        let live = self.live.load();
-        live.of(key).is_some_and(|volume| volume.peek(key))
-    }
-
-    /// Whether there may be something under a key: false if a look-up would certainly find nothing.
-    /// Marks nothing, and reads no clock.
-    pub fn may_hold(&self, key: &Key) -> bool {
-        let live = self.live.load();
-        live.of(key).is_some_and(|volume| volume.may_hold(key))
-    }
-
-    /// When what `find` would look for was last used, in seconds since 1970; marks nothing.
-    pub fn last_used(&self, key: &Key) -> Option<u32> {
-        self.live.load().of(key)?.last_used(key)
     }
 
     /// Begins to fill an entry. Nothing is reserved before bytes come.
