@@ -2,7 +2,7 @@
 //!
 //! `cargo xtask store-bench body`. CPU time of the sending thread for each body, over loopback, of
 //! bodies that are in the page cache; what decides which bodies the memory tier keeps
-//! (`docs/decisions/0007-what-the-memory-tier-keeps.md`). It has no bound.
+//! (`docs/decisions/0008-what-the-memory-tier-keeps.md`). It has no bound.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
