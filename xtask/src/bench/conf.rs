@@ -42,7 +42,7 @@ http {
     tcp_nopush on;
     keepalive_timeout 600s;
     keepalive_requests 1000000000;
-    proxy_cache_path %%DIR%%/cache levels=1:2 keys_zone=bench:32m max_size=1g inactive=1h
+    proxy_cache_path %%DIR%%/cache levels=1:2 keys_zone=bench:256m max_size=8g inactive=1h
                      use_temp_path=off;
     %%LINES%%
     server {
