@@ -2,7 +2,8 @@
 //!
 //! nginx has a master that stays root and workers that do not. Here there is one process, and none
 //! of it stays root: after the sockets and logs are open, it becomes the user for good. What it
-//! keeps is the right to bind ports below 1024, so that a reload can, and a changed binary too.
+//! keeps is the right to bind ports below 1024, so that a reload can, and a changed binary too, and
+//! the right to foreign addresses (CAP_NET_RAW), if its configuration uses them.
 //! What it will need later is given to the user first: the logs, the pid file, the folders of the
 //! caches. So after the change
 //!
@@ -27,11 +28,27 @@ use rustix::thread::{
     set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
-/// All that is kept of root's rights.
-const KEPT: CapabilitySet = CapabilitySet::NET_BIND_SERVICE;
+/// What connections may be given for their local addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sources {
+    /// Addresses of this machine.
+    Own,
+    /// Any.
+    Foreign,
+}
+
+impl Sources {
+    /// All that is kept of root's rights.
+    fn rights(self) -> CapabilitySet {
+        match self {
+            Sources::Own => CapabilitySet::NET_BIND_SERVICE,
+            Sources::Foreign => CapabilitySet::NET_BIND_SERVICE | CapabilitySet::NET_RAW,
+        }
+    }
+}
 
 /// Changes to a user and a group: `user name [group]`; only root may. Gives `paths` to the user.
-pub(crate) fn change_to(names: &[String], paths: &[&Path]) -> Result<()> {
+pub(crate) fn change_to(names: &[String], paths: &[&Path], sources: Sources) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         let message =
             "the \"user\" directive makes sense only if the program runs as root, ignored";
@@ -57,15 +74,15 @@ pub(crate) fn change_to(names: &[String], paths: &[&Path]) -> Result<()> {
     set_thread_res_gid(gid, gid, gid).context("setgid()")?;
     set_thread_res_uid(uid, uid, uid).context("setuid()")?;
     if !uid.is_root() {
-        keep_rights().context("capset()")?;
+        keep_rights(sources.rights()).context("capset()")?;
     }
     Ok(())
 }
 
-/// Drops every right of root but [`KEPT`], also for what this process starts.
-fn keep_rights() -> rustix::io::Result<()> {
+/// Drops every right of root but these, also for what this process starts.
+fn keep_rights(wanted: CapabilitySet) -> rustix::io::Result<()> {
     let had = rustix::thread::capabilities(None)?.permitted;
-    let kept = had & KEPT;
+    let kept = had & wanted;
     set_capabilities(
         None,
         CapabilitySets {
@@ -74,10 +91,11 @@ fn keep_rights() -> rustix::io::Result<()> {
             inheritable: kept,
         },
     )?;
-    if kept.is_empty() {
-        return Ok(());
+    // The kernel takes one at a time.
+    for right in kept.iter() {
+        configure_capability_in_ambient_set(right, true)?;
     }
-    configure_capability_in_ambient_set(KEPT, true)
+    Ok(())
 }
 
 /// Makes a file or folder the user's; one that is not there is none of the user's needs.

@@ -28,7 +28,8 @@ use millpond_proxy::server::{Process, Server, Standing};
 use millpond_proxy::shutdown::Signals;
 
 use crate::arguments::Arguments;
-use crate::{daemon, identity, test};
+use crate::identity::{self, Sources};
+use crate::{daemon, test};
 
 /// Reads the configuration and serves until a signal ends the process.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -186,7 +187,11 @@ fn become_user(names: &[String], server: &Server, pid_path: &Path) -> Result<()>
     paths.extend(zones);
     paths.push(pid_path);
     paths.extend(server.control_path());
-    identity::change_to(names, &paths)
+    let sources = match server.conf().uses_foreign_sources {
+        true => Sources::Foreign,
+        false => Sources::Own,
+    };
+    identity::change_to(names, &paths, sources)
 }
 
 /// A panic ends one request; it is logged and counted, and the process goes on.

@@ -126,7 +126,7 @@ fn redirect_to(req: &mut Request, name: &[u8]) -> Result<Flow, Failure> {
 
 /// Decides whether the next name may be tried: not when the folder itself is missing or closed.
 fn check_folder(
-    req: &Request,
+    req: &mut Request,
     file: &FilePath,
     folder_len: usize,
     error: PathError,
@@ -151,7 +151,7 @@ fn check_folder(
     Err(Failure::Status(500))
 }
 
-fn test_folder(req: &Request, folder: &[u8], file: &[u8]) -> Result<(), Failure> {
+fn test_folder(req: &mut Request, folder: &[u8], file: &[u8]) -> Result<(), Failure> {
     match open_file::test(req, folder) {
         Ok(Kind::Directory) => Ok(()),
         // An alias without a slash at its end: names are appended to it, and it need not be a

@@ -8,6 +8,7 @@ pub mod api;
 pub mod auth_basic;
 pub mod auth_request;
 pub mod dashboard;
+pub mod disable_symlinks;
 pub mod empty_gif;
 pub mod error_page;
 pub mod index;

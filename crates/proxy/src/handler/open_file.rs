@@ -14,12 +14,14 @@
 //! Invariants:
 //! 1. A cache holds at most `max` entries.
 //! 2. A cache belongs to one configuration on one worker, so a reload starts with an empty one.
+//! 3. What was opened under one rule about links is not used under another.
 //!
 //! Sources: nginx ngx_open_cached_file, and its callers for the log's words.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +32,7 @@ use millpond_conf::{ArgError, Args, FromArgs};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use super::disable_symlinks::Links;
 use crate::clock::{self, Instant};
 use crate::failure::Failure;
 use crate::log::error::{self, Level};
@@ -146,62 +149,93 @@ pub struct PathError {
 }
 
 /// Opens a path for reading, or takes it from the cache of the location.
-pub fn open(req: &Request, path: &[u8]) -> Result<OpenFile, PathError> {
+pub fn open(req: &mut Request, path: &[u8]) -> Result<OpenFile, PathError> {
+    let way = Way::of(req, path);
     let policy = &req.location.settings.open_file;
     match policy.cache {
-        CacheRule::Off => open_now(path),
+        CacheRule::Off => way.open(),
         CacheRule::On { id, .. } => {
             let mut caches = req.down.generation.open_files.0.borrow_mut();
             let cache = caches.entry(id).or_default();
-            cache.open(path, policy, clock::instant())
+            cache.open(way, policy, clock::instant())
         }
     }
 }
 
 /// Asks what a path names, without opening it.
-pub fn test(req: &Request, path: &[u8]) -> Result<Kind, PathError> {
+pub fn test(req: &mut Request, path: &[u8]) -> Result<Kind, PathError> {
+    let way = Way::of(req, path);
     let policy = &req.location.settings.open_file;
     if let CacheRule::On { id, .. } = policy.cache {
         let caches = req.down.generation.open_files.0.borrow();
         let now = clock::instant();
         let fresh = caches
             .get(&id)
-            .and_then(|cache| cache.fresh(path, policy, now));
+            .and_then(|cache| cache.fresh(way, policy, now));
         if let Some(found) = fresh {
             return found.as_ref().map(|file| file.kind).map_err(|error| *error);
         }
     }
-    test_now(path)
+    way.stat().map(|stat| kind(&stat))
 }
 
-fn open_now(path: &[u8]) -> Result<OpenFile, PathError> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| PathError {
-        call: "open()",
-        errno,
-    })?;
-    let stat = rustix::fs::fstat(&file).map_err(|errno| PathError {
-        call: "fstat()",
-        errno,
-    })?;
-    Ok(OpenFile {
-        file: Arc::new(File::from(file)),
-        kind: kind(&stat),
-        len: u64::try_from(stat.st_size).unwrap_or_default(),
-        modified: stat.st_mtime,
-        inode: (stat.st_dev, stat.st_ino),
-    })
+/// Whether a path names something that its owner may execute, as nginx asks it.
+pub fn is_executable(req: &mut Request, path: &[u8]) -> bool {
+    let stat = Way::of(req, path).stat();
+    stat.is_ok_and(|stat| Mode::from_raw_mode(stat.st_mode).contains(Mode::XUSR))
 }
 
-fn test_now(path: &[u8]) -> Result<Kind, PathError> {
-    stat(path).map(|stat| kind(&stat))
+/// A path, and which links on it are followed.
+#[derive(Clone, Copy, Debug)]
+struct Way<'a> {
+    path: &'a [u8],
+    links: Links,
 }
 
-fn stat(path: &[u8]) -> Result<Stat, PathError> {
-    rustix::fs::statat(CWD, path, AtFlags::empty()).map_err(|errno| PathError {
-        call: "stat()",
-        errno,
-    })
+impl<'a> Way<'a> {
+    fn of(req: &mut Request, path: &'a [u8]) -> Way<'a> {
+        let links = Links::of(req, path);
+        Way { path, links }
+    }
+
+    fn open(self) -> Result<OpenFile, PathError> {
+        let (file, stat) = self.open_and_stat()?;
+        Ok(OpenFile {
+            file: Arc::new(File::from(file)),
+            kind: kind(&stat),
+            len: u64::try_from(stat.st_size).unwrap_or_default(),
+            modified: stat.st_mtime,
+            inode: (stat.st_dev, stat.st_ino),
+        })
+    }
+
+    fn stat(self) -> Result<Stat, PathError> {
+        if !self.links.follows_all() {
+            return self.open_and_stat().map(|(_, stat)| stat);
+        }
+        rustix::fs::statat(CWD, self.path, AtFlags::empty()).map_err(|errno| PathError {
+            call: "stat()",
+            errno,
+        })
+    }
+
+    fn open_and_stat(self) -> Result<(OwnedFd, Stat), PathError> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match self.links.follows_all() {
+            true => {
+                rustix::fs::open(self.path, flags, Mode::empty()).map_err(|errno| PathError {
+                    call: "open()",
+                    errno,
+                })?
+            }
+            false => self.links.open(self.path, flags)?,
+        };
+        let stat = rustix::fs::fstat(&file).map_err(|errno| PathError {
+            call: "fstat()",
+            errno,
+        })?;
+        Ok((file, stat))
+    }
 }
 
 fn kind(stat: &Stat) -> Kind {
@@ -228,6 +262,8 @@ struct FileCache {
 
 #[derive(Debug)]
 struct Entry {
+    /// Which links were followed.
+    links: Links,
     /// What was found; none before it was asked for often enough.
     found: Option<Result<OpenFile, PathError>>,
     uses: u32,
@@ -239,35 +275,36 @@ struct Entry {
 impl FileCache {
     fn open(
         &mut self,
-        path: &[u8],
+        way: Way<'_>,
         policy: &OpenFilePolicy,
         now: Instant,
     ) -> Result<OpenFile, PathError> {
         let CacheRule::On { max, inactive, .. } = policy.cache else {
-            return open_now(path);
+            return way.open();
         };
         self.expire(inactive, now);
         self.turn += 1;
         let turn = self.turn;
-        if let Some(entry) = self.entries.get_mut(path) {
+        if let Some(entry) = self.entries.get_mut(way.path) {
             if now - entry.used > inactive {
                 entry.forget();
             }
             (entry.used, entry.turn) = (now, turn);
             entry.uses = entry.uses.saturating_add(1);
-            return entry.open(path, policy, now);
+            return entry.open(way, policy, now);
         }
         let mut entry = Entry {
+            links: way.links,
             found: None,
             uses: 1,
             used: now,
             checked: now,
             turn,
         };
-        let found = entry.open(path, policy, now);
+        let found = entry.open(way, policy, now);
         if found.is_ok() || policy.errors {
             self.make_room(max);
-            let path: Rc<[u8]> = path.into();
+            let path: Rc<[u8]> = way.path.into();
             self.queue.push_back((Rc::clone(&path), turn));
             self.entries.insert(path, entry);
         }
@@ -277,12 +314,13 @@ impl FileCache {
     /// What is known of a path without asking.
     fn fresh(
         &self,
-        path: &[u8],
+        way: Way<'_>,
         policy: &OpenFilePolicy,
         now: Instant,
     ) -> Option<&Result<OpenFile, PathError>> {
-        let entry = self.entries.get(path)?;
-        entry.found.as_ref().filter(|_| entry.is_fresh(policy, now))
+        let entry = self.entries.get(way.path)?;
+        let is_usable = entry.links == way.links && entry.is_fresh(policy, now);
+        entry.found.as_ref().filter(|_| is_usable)
     }
 
     /// Closes files that nobody asks for; a few at a time, as nginx does, so that no request pays
@@ -332,22 +370,26 @@ impl FileCache {
 impl Entry {
     fn open(
         &mut self,
-        path: &[u8],
+        way: Way<'_>,
         policy: &OpenFilePolicy,
         now: Instant,
     ) -> Result<OpenFile, PathError> {
+        if self.links != way.links {
+            // INVARIANT 3.
+            (self.links, self.found) = (way.links, None);
+        }
         if let Some(found) = &self.found {
             if self.is_fresh(policy, now) {
                 return found.clone();
             }
             if let Ok(file) = found
-                && file.is_still_at(path)
+                && file.is_still_at(way)
             {
                 self.checked = now;
                 return found.clone();
             }
         }
-        let found = open_now(path);
+        let found = way.open();
         let is_kept = self.uses >= policy.min_uses && (found.is_ok() || policy.errors);
         self.found = is_kept.then(|| found.clone());
         self.checked = now;
@@ -366,8 +408,8 @@ impl Entry {
 
 impl OpenFile {
     /// True when the path still names this file, unchanged.
-    fn is_still_at(&self, path: &[u8]) -> bool {
-        stat(path).is_ok_and(|stat| {
+    fn is_still_at(&self, way: Way<'_>) -> bool {
+        way.stat().is_ok_and(|stat| {
             (stat.st_dev, stat.st_ino) == self.inode
                 && stat.st_mtime == self.modified
                 && u64::try_from(stat.st_size) == Ok(self.len)
@@ -425,17 +467,24 @@ impl PathError {
 mod tests {
     use super::*;
 
+    fn way(path: &str) -> Way<'_> {
+        let links = Links::ALL;
+        let path = path.as_bytes();
+        Way { path, links }
+    }
+
     #[test]
     fn kinds_are_told_apart() {
         let dir = env!("CARGO_MANIFEST_DIR");
         let manifest = format!("{dir}/Cargo.toml");
-        assert_eq!(test_now(dir.as_bytes()), Ok(Kind::Directory));
-        assert_eq!(test_now(manifest.as_bytes()), Ok(Kind::File));
-        assert_eq!(test_now(b"/dev/null"), Ok(Kind::Other));
-        let file = open_now(manifest.as_bytes()).unwrap();
+        let tested = |path: &str| way(path).stat().map(|stat| kind(&stat));
+        assert_eq!(tested(dir), Ok(Kind::Directory));
+        assert_eq!(tested(&manifest), Ok(Kind::File));
+        assert_eq!(tested("/dev/null"), Ok(Kind::Other));
+        let file = way(&manifest).open().unwrap();
         assert_eq!(file.kind, Kind::File);
         assert!(file.len > 0 && file.modified > 0);
-        assert_eq!(open_now(dir.as_bytes()).unwrap().kind, Kind::Directory);
+        assert_eq!(way(dir).open().unwrap().kind, Kind::Directory);
     }
 
     fn policy(max: usize, min_uses: u32, errors: bool) -> OpenFilePolicy {
@@ -472,9 +521,7 @@ mod tests {
         let start = clock::instant();
         let mut len_after = |seconds| {
             let now = start + Duration::from_secs(seconds);
-            cache
-                .open(path.as_bytes(), &policy, now)
-                .map(|file| file.len)
+            cache.open(way(&path), &policy, now).map(|file| file.len)
         };
         assert_eq!(len_after(0), Ok(3));
         write(&path, "three");
@@ -494,9 +541,9 @@ mod tests {
         for (min_uses, errors, kept) in [(1, false, false), (1, true, true), (2, true, false)] {
             let (mut cache, policy) = (FileCache::default(), policy(10, min_uses, errors));
             let now = clock::instant();
-            assert!(cache.open(path.as_bytes(), &policy, now).is_err());
+            assert!(cache.open(way(&path), &policy, now).is_err());
             write(&path, "x");
-            assert_eq!(cache.open(path.as_bytes(), &policy, now).is_err(), kept);
+            assert_eq!(cache.open(way(&path), &policy, now).is_err(), kept);
             std::fs::remove_file(&path).unwrap();
         }
         std::fs::remove_dir_all(&folder).unwrap();
@@ -511,7 +558,7 @@ mod tests {
         let start = clock::instant();
         for (at, seconds) in [(0, 0), (1, 1), (2, 9), (2, 12)] {
             let now = start + Duration::from_secs(seconds);
-            cache.open(paths[at].as_bytes(), &policy, now).unwrap();
+            cache.open(way(&paths[at]), &policy, now).unwrap();
         }
         assert_eq!((cache.entries.len(), cache.queue.len()), (1, 1));
         std::fs::remove_dir_all(&folder).unwrap();
@@ -525,7 +572,7 @@ mod tests {
         let (mut cache, policy) = (FileCache::default(), policy(3, 1, false));
         let now = clock::instant();
         for at in [0, 1, 2, 0, 3, 0, 2] {
-            cache.open(paths[at].as_bytes(), &policy, now).unwrap();
+            cache.open(way(&paths[at]), &policy, now).unwrap();
             assert!(cache.entries.len() <= 3);
         }
         let held = |at: usize| cache.entries.contains_key(paths[at].as_bytes());
@@ -544,7 +591,7 @@ mod tests {
             format!("{dir}/Cargo.toml/x"),
             "a\0b".into(),
         ] {
-            let error = open_now(path.as_bytes()).unwrap_err();
+            let error = way(&path).open().unwrap_err();
             assert!(error.is_missing() && !error.is_denied(), "{path}");
         }
         let error = PathError {

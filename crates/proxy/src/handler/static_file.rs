@@ -10,7 +10,6 @@
 //! Sources: nginx ngx_http_static_handler, ngx_http_gzip_static_handler, ngx_http_set_etag.
 
 use bytes::Bytes;
-use millpond_conf::{ArgError, Args, FromArgs};
 use millpond_semantics::conditional;
 use millpond_semantics::date::format_http_date;
 
@@ -47,13 +46,6 @@ pub struct StaticPolicy {
     /// Whether a file that does not exist is logged.
     #[directive(name = "log_not_found", default = "on")]
     pub log_not_found: bool,
-    /// Whether links are followed; they always are.
-    ///
-    /// # Differs from nginx
-    ///
-    /// The other values are refused.
-    #[directive(name = "disable_symlinks", default = "off")]
-    pub disable_symlinks: Symlinks,
     /// Whether a file with `.gz` behind its name is sent in its place: to clients that take it, or
     /// to all.
     #[directive(name = "gzip_static", default = "off")]
@@ -97,25 +89,6 @@ pub enum GzipStatic {
     /// For all clients.
     #[word("always")]
     Always,
-}
-
-/// The only rule about links: they are followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Symlinks;
-
-impl FromArgs for Symlinks {
-    const SYNTAX: &'static str = "off";
-
-    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
-        match args.words {
-            [] => Err(ArgError::Count),
-            [word] if word.text == "off" => Ok(Symlinks),
-            _ => Err(ArgError::value(
-                0,
-                "\"disable_symlinks\" is not supported; links are always followed",
-            )),
-        }
-    }
 }
 
 /// Answers with the file of the path.

@@ -150,7 +150,7 @@ fn relative(value: Bytes, template: &Template, mapping: &Mapping) -> Bytes {
     }
 }
 
-fn is_there(req: &Request, path: &FilePath, kind: Kind) -> bool {
+fn is_there(req: &mut Request, path: &FilePath, kind: Kind) -> bool {
     match open_file::test(req, &path.bytes) {
         // nginx asks only whether it is a folder.
         Ok(found) => (found == Kind::Directory) == (kind == Kind::Directory),

@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_conf::{Statement, Template, VarId, Word};
-use rustix::fs::Mode;
 
 use super::{CaptureForm, eval, text, trace};
 use crate::handler::open_file::{self, Kind};
@@ -258,9 +257,9 @@ fn matches(req: &mut Request, regex: &Regex, subject: Bytes) -> bool {
 }
 
 impl FileTest {
-    fn holds(self, req: &Request, path: &[u8]) -> bool {
+    fn holds(self, req: &mut Request, path: &[u8]) -> bool {
         if self == FileTest::Executable {
-            return is_executable(path);
+            return open_file::is_executable(req, path);
         }
         match (self, open_file::test(req, path)) {
             (FileTest::Plain, Ok(kind)) => kind == Kind::File,
@@ -275,12 +274,6 @@ impl FileTest {
             }
         }
     }
-}
-
-/// The owner's bit, as in nginx.
-fn is_executable(path: &[u8]) -> bool {
-    let stat = rustix::fs::stat(path);
-    stat.is_ok_and(|stat| Mode::from_raw_mode(stat.st_mode).contains(Mode::XUSR))
 }
 
 #[cfg(test)]

@@ -116,6 +116,7 @@ pub struct Builder {
     /// True when texts may ask for any variable.
     has_ssi: bool,
     has_real_ip: bool,
+    has_foreign_source: bool,
     servers: Vec<(Arc<Server>, Vec<listen::ListenArgs>)>,
     has_http: bool,
     /// Groups whose resolver is not known yet.
@@ -136,6 +137,7 @@ pub fn build(tree: &Tree, cx: ParseContext) -> (Option<Conf>, ParseContext) {
         purged_zones: Vec::new(),
         has_ssi: false,
         has_real_ip: false,
+        has_foreign_source: false,
         servers: Vec::new(),
         has_http: false,
         resolving: Vec::new(),
@@ -461,6 +463,7 @@ impl Builder {
         limit_zone::note_uses(self, &settings);
         self.has_ssi |= settings.ssi.enabled;
         self.has_real_ip |= !settings.real_ip.from.is_empty();
+        self.has_foreign_source |= settings.has_foreign_source();
         for variable in settings.auth_request.variables() {
             if let Variable::Stored(id) = variable {
                 self.defined.entry(id).or_insert(Definition::Stored);
@@ -657,6 +660,7 @@ impl Builder {
             uses_freshness: self.uses_any(&["cache_age", "cache_ttl"]),
             uses_proxy_host: self.uses_any(&["proxy_host", "proxy_port"]),
             uses_real_ip: self.has_real_ip,
+            uses_foreign_sources: self.has_foreign_source,
             uses_slices: self.cx.variables.lookup("slice_range").is_some(),
             declared: self.declared,
         };

@@ -30,6 +30,7 @@ use crate::filter::sub::SubPolicy;
 use crate::handler::access::{AddressRules, SatisfyPolicy};
 use crate::handler::auth_basic::AuthBasicPolicy;
 use crate::handler::auth_request::AuthRequestPolicy;
+use crate::handler::disable_symlinks::SymlinkPolicy;
 use crate::handler::error_page::ErrorPolicy;
 use crate::handler::index::IndexPolicy;
 use crate::handler::limit_conn::LimitConnPolicy;
@@ -113,6 +114,8 @@ pub struct LocationSettings {
     pub types: TypesPolicy,
     /// Which files stay open.
     pub open_file: OpenFilePolicy,
+    /// Symbolic links on the way to files.
+    pub symlinks: SymlinkPolicy,
     /// How files are answered.
     pub static_files: StaticPolicy,
     /// What stands for a folder.

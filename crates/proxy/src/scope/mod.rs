@@ -63,6 +63,9 @@ pub struct Conf {
     pub uses_proxy_host: bool,
     /// True when `set_real_ip_from` stands anywhere.
     pub uses_real_ip: bool,
+    /// True when connections to peers may come from addresses of others (`proxy_bind …
+    /// transparent`) anywhere.
+    pub uses_foreign_sources: bool,
     /// True when `$slice_range` is used anywhere, so that `slice` acts.
     pub uses_slices: bool,
     /// True when a `$upstream_http_…` or `$upstream_cookie_…` variable is used anywhere.

@@ -70,9 +70,10 @@ pub const LINES: &[UpstreamLine] = &[
                  zone=name:size [timeout=time] [header]",
         default: None,
         doc: "Binds the requests of a session to one server: by a cookie that names it, by \
-              variables that name it, or by what answers tell of their session.\n\n# Differs \
-              from nginx\n\nThe size of a zone bounds its sessions, 128 bytes each; when it is \
-              full, the session that was used longest ago goes.",
+              variables that name it, or by what answers tell of their session. The cookie \
+              goes to the client whose request went to the server; an answer of a cache sets \
+              none.\n\n# Differs from nginx\n\nThe size of a zone bounds its sessions, 128 \
+              bytes each; when it is full, the session that was used longest ago goes.",
     },
     UpstreamLine {
         name: "zone",

@@ -30,6 +30,7 @@ use crate::header::{Field, Fields, Known};
 use crate::http1;
 use crate::request::Request;
 use crate::response::{RangeRule, Response, Source};
+use crate::scope::Location;
 
 /// What of an answer is shown.
 #[derive(Clone, Debug, millpond_conf::Family)]
@@ -48,7 +49,13 @@ pub struct AnswerPolicy {
     /// Whether ranges are served of answers that do not say Accept-Ranges.
     #[directive(name = "proxy_force_ranges", default = "off")]
     pub force_ranges: bool,
-    /// Whether trailer fields of the upstream's answer are passed to the client.
+    /// Whether trailer fields of the upstream's answer are passed to the client, but for those that
+    /// `proxy_hide_header` names, and those that are about the connection.
+    ///
+    /// # Differs from nginx
+    ///
+    /// An answer that goes through a cache has none, not even the first time, so that all clients
+    /// get the same: what is stored is a head and a body.
     #[directive(name = "proxy_pass_trailers", default = "off", only("proxy"))]
     pub pass_trailers: bool,
 }
@@ -86,8 +93,9 @@ pub fn from_fetched(
     let settings = req.location.settings.pass(target.protocol);
     let idle = settings.exchange.read_timeout;
     let keeps_file = settings.store.target != StoreTarget::Off;
-    if !settings.answer.pass_trailers {
-        fetched.body.hide_trailers();
+    if settings.answer.pass_trailers {
+        let location = Arc::clone(&req.location);
+        fetched.body.show_trailers(location, target.protocol);
     }
     let head = &mut fetched.head;
     let announced = head.fields.get(Known::ContentLength);
@@ -201,9 +209,7 @@ fn keep_field(
     // nginx: only HTTP upstreams are told of in terms of this server.
     let is_http = target.protocol == Protocol::Http;
     match field.known {
-        Known::Connection | Known::TransferEncoding | Known::ContentLength | Known::KeepAlive => {
-            return false;
-        }
+        _ if is_framing(field) => return false,
         _ if is_hidden(policy, target.protocol, field) => return false,
         Known::AcceptRanges if policy.force_ranges => return false,
         Known::AcceptRanges if stored != Stored::No => {
@@ -237,6 +243,25 @@ fn keep_field(
         _ => {}
     }
     true
+}
+
+/// The trailer fields that a location shows to its clients, if there are any.
+pub(super) fn shown_trailers(
+    (location, protocol): (Arc<Location>, Protocol),
+    mut trailers: Fields,
+) -> Option<Fields> {
+    let policy = &location.settings.pass(protocol).answer;
+    trailers.retain(|field| !is_framing(field) && !is_hidden(policy, protocol, field));
+    Some(trailers).filter(|trailers| !trailers.is_empty())
+}
+
+/// True for a field that is about the connection, or about where the body ends; each connection has
+/// its own. RFC 9110 §6.5.1: behind a body it could only mislead.
+fn is_framing(field: &Field) -> bool {
+    matches!(
+        field.known,
+        Known::Connection | Known::TransferEncoding | Known::ContentLength | Known::KeepAlive
+    )
 }
 
 /// nginx's list of fields that are not passed on unless a location passes them by name.

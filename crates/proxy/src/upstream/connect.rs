@@ -20,28 +20,89 @@ use super::peer::Peer;
 use crate::clock::{self, Instant};
 use crate::downstream::address::Address;
 use crate::downstream::timer::Timer;
+use crate::log::error::os_error;
 use crate::scope::Location;
 use crate::socket::Socket;
 
 /// The local address of connections to peers.
 #[derive(Clone, Debug)]
-pub struct BindAddress(pub Template);
+pub struct BindAddress {
+    /// The address, with or without a port.
+    pub address: Template,
+    /// Whose it may be.
+    pub owner: Owner,
+}
+
+/// Whose address connections to peers may come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// This machine's.
+    Machine,
+    /// Anybody's, such as the client's.
+    Anybody,
+}
 
 impl FromArgs for BindAddress {
-    const SYNTAX: &'static str = "address";
+    const SYNTAX: &'static str = "address [transparent]";
 
     fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
-        if args
-            .words
-            .get(1)
-            .is_some_and(|word| word.text == "transparent")
-        {
-            return Err(ArgError::other(
-                "the \"transparent\" parameter is not supported",
-            ));
+        let owner = match args.words {
+            [_] => Owner::Machine,
+            [_, word] if word.text == "transparent" => Owner::Anybody,
+            [_, word] => {
+                let message = format!("invalid parameter \"{}\"", word.text);
+                return Err(ArgError::value(1, message));
+            }
+            _ => return Err(ArgError::Count),
+        };
+        let address: Template = args.word(0)?;
+        match address.as_literal() {
+            Some(text) if parse_address(text).is_none() => {
+                let message = format!("invalid address \"{}\"", String::from_utf8_lossy(text));
+                Err(ArgError::value(0, message))
+            }
+            _ => Ok(BindAddress { address, owner }),
         }
-        args.one()?;
-        Ok(BindAddress(args.word(0)?))
+    }
+}
+
+impl BindAddress {
+    /// Where a connection comes from, by the value of the address; one that cannot be read is none,
+    /// as in nginx.
+    pub fn source(&self, value: &[u8]) -> Option<Source> {
+        let (address, owner) = (parse_address(value)?, self.owner);
+        Some(Source { address, owner })
+    }
+}
+
+/// An address; without a port it has port 0.
+fn parse_address(text: &[u8]) -> Option<SocketAddr> {
+    let text = std::str::from_utf8(text).ok()?;
+    let bare = text.parse().ok().map(|ip| SocketAddr::new(ip, 0));
+    bare.or_else(|| text.parse().ok())
+}
+
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The address; port 0 is any.
+    pub address: SocketAddr,
+    /// Whose it may be.
+    pub owner: Owner,
+}
+
+impl Source {
+    /// Gives a socket its address.
+    fn bind(self, socket: &RawSocket) -> Result<(), ConnectError> {
+        if self.owner == Owner::Anybody {
+            let (call, set) = match self.address {
+                SocketAddr::V4(_) => ("IP_TRANSPARENT", socket.set_ip_transparent_v4(true)),
+                SocketAddr::V6(_) => ("IPV6_TRANSPARENT", socket.set_ip_transparent_v6(true)),
+            };
+            set.map_err(|error| ConnectError::Transparent(call, error))?;
+        }
+        let bound = socket.bind(&self.address.into());
+        bound.map_err(|error| ConnectError::Bind(self.address, error))
     }
 }
 
@@ -52,7 +113,17 @@ pub struct ConnectPolicy {
     /// The time within which a connection to a peer must be made.
     #[directive(name = "proxy_connect_timeout", default = "60s")]
     pub timeout: Duration,
-    /// The local address that connections to peers come from; `off` undoes an outer one.
+    /// The local address that connections to peers come from; `off` undoes an outer one. With
+    /// `transparent` it may be one that this machine does not have, such as the client's
+    /// (`$remote_addr`): the kernel must be told to route what peers answer back to this machine,
+    /// and the process must be root or have CAP_NET_RAW.
+    ///
+    /// # Differs from nginx
+    ///
+    /// An idle connection is used again only by requests that come from the same address. What a
+    /// cache fetches for several clients comes from the address of the first of them. With `user`,
+    /// CAP_NET_RAW is kept if the parameter stands in the configuration that the process starts
+    /// with; a reload cannot get it back.
     #[directive(name = "proxy_bind", default = "off")]
     pub bind: OffOr<BindAddress>,
     /// Whether the kernel probes idle connections to peers.
@@ -72,6 +143,8 @@ pub struct Connection {
     pub group: Arc<Group>,
     /// The peer.
     pub peer: Arc<Peer>,
+    /// The local address that was asked for.
+    pub source: Option<Source>,
     /// Identity of the location whose settings it was opened with. A number: it is compared only,
     /// with locations of the same configuration, which its group belongs to.
     pub location: usize,
@@ -89,9 +162,15 @@ pub enum ConnectError {
     /// The time is over.
     #[error("upstream timed out (110: Connection timed out)")]
     TimedOut,
+    /// The socket may not have a foreign address.
+    #[error("setsockopt({0}) failed ({reason})", reason = os_error(.1))]
+    Transparent(&'static str, io::Error),
+    /// The local address cannot be had.
+    #[error("bind({0}) failed ({reason})", reason = os_error(.1))]
+    Bind(SocketAddr, io::Error),
     /// The kernel's answer.
-    #[error("connect() failed ({0})")]
-    Io(io::Error),
+    #[error("connect() failed ({reason})", reason = os_error(.0))]
+    Io(#[from] io::Error),
 }
 
 /// Connects to a peer of a group.
@@ -100,9 +179,9 @@ pub async fn connect(
     peer: &Arc<Peer>,
     location: &Arc<Location>,
     policy: &ConnectPolicy,
-    from: Option<SocketAddr>,
+    source: Option<Source>,
 ) -> Result<Box<Connection>, ConnectError> {
-    let socket = start(&peer.address, policy, from).map_err(ConnectError::Io)?;
+    let socket = start(&peer.address, policy, source)?;
     let timer = Timer::new();
     let now = clock::instant();
     match timer.guard(now + policy.timeout, socket.connected()).await {
@@ -116,6 +195,7 @@ pub async fn connect(
         timer,
         group: Arc::clone(group),
         peer: Arc::clone(peer),
+        source,
         location: Arc::as_ptr(location) as usize,
         requests: 0,
         opened: now,
@@ -126,8 +206,8 @@ pub async fn connect(
 fn start(
     address: &Address,
     policy: &ConnectPolicy,
-    from: Option<SocketAddr>,
-) -> io::Result<Socket> {
+    source: Option<Source>,
+) -> Result<Socket, ConnectError> {
     let (raw, to) = match address {
         Address::Inet(inet) => {
             let raw = RawSocket::new(
@@ -139,8 +219,8 @@ fn start(
             if policy.keepalive {
                 raw.set_keepalive(true)?;
             }
-            if let Some(from) = from {
-                raw.bind(&from.into())?;
+            if let Some(source) = source {
+                source.bind(&raw)?;
             }
             (raw, SockAddr::from(*inet))
         }
@@ -151,12 +231,80 @@ fn start(
     };
     raw.set_nonblocking(true)?;
     match raw.connect(&to) {
-        Err(error) if !is_in_progress(&error) => return Err(error),
+        Err(error) if !is_in_progress(&error) => return Err(error.into()),
         _ => {}
     }
-    Socket::new(raw.into())
+    Ok(Socket::new(raw.into())?)
 }
 
 fn is_in_progress(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millpond_conf::{LoadOptions, ParseContext, load_text};
+
+    fn read(text: &str) -> Result<BindAddress, ArgError> {
+        let tree = load_text(
+            "t.conf",
+            text,
+            &LoadOptions::default(),
+            &mut Default::default(),
+        );
+        let line = &tree.statements[0];
+        BindAddress::from_args(&mut Args {
+            name: &line.name,
+            words: &line.args,
+            body: None,
+            cx: &mut ParseContext::new("/prefix", "/conf"),
+        })
+    }
+
+    #[test]
+    fn local_address_is_an_address_with_or_without_a_port() {
+        for (text, expected) in [
+            ("127.0.0.2", Some("127.0.0.2:0")),
+            ("127.0.0.2:81", Some("127.0.0.2:81")),
+            ("::1", Some("[::1]:0")),
+            ("[::1]:81", Some("[::1]:81")),
+            ("localhost", None),
+            ("127.0.0.2:99999", None),
+            ("\"\"", None),
+        ] {
+            let bind = read(&format!("proxy_bind {text};"));
+            let source = bind.ok().and_then(|bind| bind.source(text.as_bytes()));
+            let source = source.map(|source| source.address.to_string());
+            assert_eq!(source.as_deref(), expected, "{text}");
+        }
+        let variable = read("proxy_bind $remote_addr transparent;").unwrap();
+        assert_eq!(variable.owner, Owner::Anybody);
+        assert_eq!(variable.source(b"unix:"), None);
+        assert!(read("proxy_bind 127.0.0.2 opaque;").is_err());
+        assert_eq!(read("proxy_bind a b c;").unwrap_err(), ArgError::Count);
+    }
+
+    #[test]
+    fn foreign_address_is_for_transparent_sockets() {
+        // RFC 5737: no machine has them.
+        for (foreign, domain) in [
+            ("192.0.2.1:0", Domain::IPV4),
+            ("[2001:db8::1]:0", Domain::IPV6),
+        ] {
+            let bound = |owner| {
+                let socket = RawSocket::new(domain, Type::STREAM, Some(Protocol::TCP)).unwrap();
+                let address = foreign.parse().unwrap();
+                Source { address, owner }.bind(&socket)
+            };
+            assert!(matches!(bound(Owner::Machine), Err(ConnectError::Bind(..))));
+            // Only who has the right may do it.
+            let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+            match bound(Owner::Anybody) {
+                Ok(()) => {}
+                Err(ConnectError::Transparent(_, error)) if is_denied(&error) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
 }

@@ -16,7 +16,6 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,7 +29,7 @@ use millpond_conf::{ByteSize, OffOr};
 
 use super::balance::Selection;
 use super::broken::Broken;
-use super::connect::{self, Connection};
+use super::connect::{self, ConnectError, Connection, Source};
 use super::ended::Ended;
 use super::group::Group;
 use super::head::{BodyPlan, Coding, HeadReader, HeadStep, Switching};
@@ -452,9 +451,11 @@ impl Try<'_> {
             true => Proof::Quiet,
             false => Proof::Asked,
         };
+        let source = self.source();
         let idle = self.req.down.generation.worker.idle_peers.take(
             (self.group, self.peer),
-            (&self.req.location, proof),
+            (&self.req.location, source),
+            proof,
             self.started,
         );
         if let Some(connection) = idle {
@@ -469,7 +470,7 @@ impl Try<'_> {
                 Err(broken) => return Err(broken.failure),
             }
         }
-        let connection = Box::pin(self.connect()).await?;
+        let connection = Box::pin(self.connect(source)).await?;
         let now = clock::instant();
         self.note_connected(now);
         self.talk(connection, now)
@@ -477,11 +478,13 @@ impl Try<'_> {
             .map_err(|broken| broken.failure)
     }
 
-    async fn connect(&mut self) -> Result<Box<Connection>, UpstreamFailure> {
-        let from = self.local_address();
+    async fn connect(
+        &mut self,
+        source: Option<Source>,
+    ) -> Result<Box<Connection>, UpstreamFailure> {
         let location = Arc::clone(&self.req.location);
-        let connected =
-            connect::connect(self.group, self.peer, &location, &self.pass.connect, from).await;
+        let policy = &self.pass.connect;
+        let connected = connect::connect(self.group, self.peer, &location, policy, source).await;
         connected.map_err(|error| self.connect_failed(error))
     }
 
@@ -497,15 +500,12 @@ impl Try<'_> {
         has_body_left && self.pass.next.may_repeat(self.req.method)
     }
 
-    /// An address that cannot be read is none, as in nginx.
-    fn local_address(&mut self) -> Option<SocketAddr> {
+    /// Where a new connection comes from.
+    fn source(&mut self) -> Option<Source> {
         let OffOr::On(bind) = &self.pass.connect.bind else {
             return None;
         };
-        let text = self.req.eval(&bind.0);
-        let text = std::str::from_utf8(&text).ok()?;
-        let bare = text.parse().ok().map(|ip| SocketAddr::new(ip, 0));
-        bare.or_else(|| text.parse().ok())
+        bind.source(&self.req.eval(&bind.address))
     }
 
     fn note_connected(&self, now: Instant) {
@@ -515,20 +515,14 @@ impl Try<'_> {
         }
     }
 
-    fn connect_failed(&self, error: connect::ConnectError) -> UpstreamFailure {
-        let (kind, message) = match error {
-            connect::ConnectError::TimedOut => (
-                UpstreamKind::Timeout,
-                "upstream timed out (110: Connection timed out)".to_string(),
-            ),
-            connect::ConnectError::Io(error) => {
-                let text = error::os_error(&error);
-                (UpstreamKind::Error, format!("connect() failed ({text})"))
-            }
+    fn connect_failed(&self, error: ConnectError) -> UpstreamFailure {
+        let kind = match error {
+            ConnectError::TimedOut => UpstreamKind::Timeout,
+            _ => UpstreamKind::Error,
         };
         UpstreamFailure {
             kind,
-            message: format!("{message} while connecting to upstream"),
+            message: format!("{error} while connecting to upstream"),
         }
     }
 

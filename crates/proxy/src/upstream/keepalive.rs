@@ -20,7 +20,7 @@ use hashbrown::HashMap;
 use millpond_conf::Statement;
 use millpond_conf::value::parse_duration;
 
-use super::connect::Connection;
+use super::connect::{Connection, Source};
 use super::group::Group;
 use super::peer::Peer;
 use crate::clock::Instant;
@@ -134,15 +134,18 @@ impl Drop for Idle {
 }
 
 impl IdlePeers {
-    /// A live idle connection to a peer that this location may use; it is `now`.
+    /// A live idle connection to a peer that a request of this location may use, which is to come
+    /// from this address; it is `now`.
     pub fn take(
         &self,
         (group, peer): (&Arc<Group>, &Arc<Peer>),
-        (location, proof): (&Arc<Location>, Proof),
+        (location, source): (&Arc<Location>, Option<Source>),
+        proof: Proof,
         now: Instant,
     ) -> Option<Box<Connection>> {
         let is_usable = |connection: &Connection| {
             connection.peer.address == peer.address
+                && connection.source == source
                 && (group.keep_alive.sharing == Sharing::All
                     || connection.location == Arc::as_ptr(location) as usize)
         };

@@ -28,7 +28,7 @@ use crate::cache::purge::form::PurgePolicy;
 
 use super::answer::AnswerPolicy;
 use super::buffer::BufferPolicy;
-use super::connect::ConnectPolicy;
+use super::connect::{ConnectPolicy, Owner};
 use super::exchange::ExchangePolicy;
 use super::next::NextPolicy;
 use super::params::ParamPolicy;
@@ -180,5 +180,14 @@ impl LocationSettings {
             Protocol::Scgi => &self.scgi,
             Protocol::Uwsgi => &self.uwsgi,
         }
+    }
+
+    /// True when connections to peers may come from addresses that are not this machine's.
+    pub fn has_foreign_source(&self) -> bool {
+        let is_foreign = |protocol| {
+            let bind = self.pass(protocol).connect.bind.on();
+            bind.is_some_and(|bind| bind.owner == Owner::Anybody)
+        };
+        Protocol::ALL.into_iter().any(is_foreign)
     }
 }

@@ -17,15 +17,18 @@
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use millpond_cache::step::{Clients, Outcome};
 
+use super::answer;
 use super::connect::Connection;
 use super::ended::Ended;
 use super::head::BodyPlan;
+use super::protocol::Protocol;
 use super::sticky::Lesson;
 use super::trace::{Attempt, UpstreamTrace};
 use crate::body::{BodyError, BodyStream, Piece};
@@ -36,6 +39,7 @@ use crate::header::Fields;
 use crate::http1::chunked::{ChunkEvent, ChunkedDecoder, Strictness, TrailerLimits};
 use crate::http1::response::Framing;
 use crate::log::error::{Level, RememberedRequest};
+use crate::scope::Location;
 use crate::worker::Generation;
 
 /// Bytes asked of the socket at once (arbitrary: several segments of a fast connection).
@@ -56,7 +60,8 @@ pub struct UpstreamBody {
     context: BodyContext,
     attempt: usize,
     trailers: Option<Fields>,
-    hides_trailers: bool,
+    /// Whose rules tell which trailer fields are handed out; nobody's, and none is.
+    shows_trailers: Option<(Arc<Location>, Protocol)>,
     lesson: Option<Lesson>,
     /// Dropped when the body is given up, whole or not.
     ended: Option<Ended>,
@@ -130,7 +135,7 @@ impl UpstreamBody {
             context,
             attempt,
             trailers: None,
-            hides_trailers: false,
+            shows_trailers: None,
             lesson: None,
             ended: None,
         };
@@ -140,9 +145,9 @@ impl UpstreamBody {
         body
     }
 
-    /// Keeps the trailer fields from whoever reads the body; variables still see them.
-    pub fn hide_trailers(&mut self) {
-        self.hides_trailers = true;
+    /// Hands out the trailer fields that a location shows; without this only variables see them.
+    pub fn show_trailers(&mut self, location: Arc<Location>, protocol: Protocol) {
+        self.shows_trailers = Some((location, protocol));
     }
 
     /// Length, when announced.
@@ -315,7 +320,8 @@ impl UpstreamBody {
                 Ok(ChunkEvent::End { trailers }) => {
                     if !trailers.is_empty() {
                         self.context.trace.borrow_mut().trailers = Some(Rc::new(trailers.clone()));
-                        self.trailers = Some(trailers).filter(|_| !self.hides_trailers);
+                        let by = self.shows_trailers.take();
+                        self.trailers = by.and_then(|by| answer::shown_trailers(by, trailers));
                     }
                     Ok(Taken::End)
                 }
