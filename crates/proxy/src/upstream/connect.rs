@@ -40,9 +40,20 @@ impl FromArgs for BindAddress {
                 "the \"transparent\" parameter is not supported",
             ));
         }
-        args.one()?;
-        Ok(BindAddress(args.word(0)?))
+        let text = args.one()?.text.clone();
+        let template: Template = args.word(0)?;
+        if template.as_literal().is_some() && parse_local(&text).is_none() {
+            let message = format!("invalid address \"{text}\"");
+            return Err(ArgError::value(0, message));
+        }
+        Ok(BindAddress(template))
     }
+}
+
+/// An address, or an address and a port, as `proxy_bind` has them.
+pub fn parse_local(text: &str) -> Option<SocketAddr> {
+    let bare = text.parse().ok().map(|ip| SocketAddr::new(ip, 0));
+    bare.or_else(|| text.parse().ok())
 }
 
 /// How peers are connected to.

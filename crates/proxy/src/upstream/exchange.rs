@@ -503,9 +503,7 @@ impl Try<'_> {
             return None;
         };
         let text = self.req.eval(&bind.0);
-        let text = std::str::from_utf8(&text).ok()?;
-        let bare = text.parse().ok().map(|ip| SocketAddr::new(ip, 0));
-        bare.or_else(|| text.parse().ok())
+        connect::parse_local(std::str::from_utf8(&text).ok()?)
     }
 
     fn note_connected(&self, now: Instant) {
