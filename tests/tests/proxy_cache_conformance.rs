@@ -140,6 +140,34 @@ fn a_304_updates_the_stored_fields() -> Result<()> {
     Ok(())
 }
 
+/// §4.3.4: a 304 that names another version than the stored one updates nothing; the new version is
+/// asked for.
+#[test]
+fn a_304_of_another_version_updates_nothing() -> Result<()> {
+    let bench = bench()?;
+    let other = Answer::new(304)
+        .header("Cache-Control", "max-age=100")
+        .etag("\"w\"");
+    let new = Answer::new(200)
+        .header("Cache-Control", "max-age=100")
+        .etag("\"w\"")
+        .body("new");
+    bench
+        .origin
+        .sequence("/a", vec![control("max-age=0"), other, new]);
+    bench.get("/a")?;
+    for expected in ["EXPIRED", "HIT"] {
+        let response = bench.get("/a")?;
+        assert_eq!(label(&response), expected);
+        assert_eq!(response.header("ETag"), Some("\"w\""));
+        assert_eq!(response.text(), "new");
+    }
+    let asked = bench.origin.requests();
+    assert_eq!(asked[1].header("If-None-Match"), Some("\"v\""));
+    assert_eq!(asked[2].header("If-None-Match"), None);
+    Ok(())
+}
+
 /// §4.4: unsafe methods that succeed invalidate their URI, and that of Location on the same host.
 #[test]
 fn unsafe_methods_invalidate() -> Result<()> {

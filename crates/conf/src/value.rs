@@ -42,7 +42,7 @@ pub use buffers::Buffers;
 pub use off::OffOr;
 pub use path::ConfPath;
 pub use present::Present;
-pub use size::{ByteSize, Offset, parse_offset};
+pub use size::{ByteSize, Offset, SizeTemplate, parse_offset};
 pub use spanned::Spanned;
 pub use template::{Part, Template, TemplateError};
 pub use time::parse_duration;

@@ -55,14 +55,7 @@ pub(crate) fn change_to(names: &[String], paths: &[&Path], sources: Sources) -> 
         error::process(Level::Warn, format_args!("{message}"));
         return Ok(());
     }
-    let (user, group) = match names {
-        [user] => (user, user),
-        [user, group] => (user, group),
-        _ => bail!("invalid number of arguments in \"user\" directive"),
-    };
-    let uid = find_id("/etc/passwd", user).with_context(|| format!("unknown user \"{user}\""))?;
-    let gid = find_id("/etc/group", group).with_context(|| format!("unknown group \"{group}\""))?;
-    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+    let (user, uid, gid) = find(names)?;
     for path in paths {
         give(path, uid, gid);
     }
@@ -77,6 +70,26 @@ pub(crate) fn change_to(names: &[String], paths: &[&Path], sources: Sources) -> 
         keep_rights(sources.rights()).context("capset()")?;
     }
     Ok(())
+}
+
+/// Whether the process can change to them: root must find them, for others they mean nothing.
+pub(crate) fn check(names: &[String]) -> Result<()> {
+    match rustix::process::geteuid().is_root() {
+        true => find(names).map(|_| ()),
+        false => Ok(()),
+    }
+}
+
+/// The user's name and the identities of user and group.
+fn find(names: &[String]) -> Result<(&str, Uid, Gid)> {
+    let (user, group) = match names {
+        [user] => (user, user),
+        [user, group] => (user, group),
+        _ => bail!("invalid number of arguments in \"user\" directive"),
+    };
+    let uid = find_id("/etc/passwd", user).with_context(|| format!("unknown user \"{user}\""))?;
+    let gid = find_id("/etc/group", group).with_context(|| format!("unknown group \"{group}\""))?;
+    Ok((user, Uid::from_raw(uid), Gid::from_raw(gid)))
 }
 
 /// Drops every right of root but these, also for what this process starts.

@@ -1,8 +1,8 @@
 //! `-t`, `-T`: testing a configuration, and printing it.
 //!
-//! A test reads the configuration, opens its logs and tries to bind its addresses; an address that
-//! is in use is no fault, because the running process has it. A test also warns of what a
-//! configuration says and seldom means (`millpond_proxy::lint`).
+//! A test reads the configuration, opens its logs, looks for the user of the process and tries to
+//! bind its addresses; an address that is in use is no fault, because the running process has it. A
+//! test also warns of what a configuration says and seldom means (`millpond_proxy::lint`).
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -17,6 +17,7 @@ use millpond_proxy::scope::Conf;
 use millpond_proxy::server::Server;
 
 use crate::arguments::Arguments;
+use crate::identity;
 use crate::terminal;
 
 /// Tests the configuration.
@@ -68,6 +69,12 @@ pub(crate) fn report(diagnostics: &Diagnostics, sources: &Sources, arguments: &A
 /// Opens the logs and binds the addresses of the configuration.
 fn opens(conf: Conf) -> bool {
     let mut is_good = file::open_all();
+    if let Some(names) = &conf.main.process.user
+        && let Err(failure) = identity::check(names)
+    {
+        error::process(Level::Emerg, format_args!("{failure}"));
+        is_good = false;
+    }
     let failures = match Server::bind(conf) {
         Ok(_) => return is_good,
         Err(failures) => failures,

@@ -20,6 +20,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use millpond_conf::value::SizeTemplate;
 
 use crate::body::{Body, BodyError, Piece};
 use crate::cache::loaded::ready_len;
@@ -370,9 +371,9 @@ fn limits(req: &mut Request) -> SendLimits {
     }
 }
 
-fn eval_size(req: &mut Request, template: Option<&millpond_conf::Template>) -> u64 {
+fn eval_size(req: &mut Request, template: Option<&SizeTemplate>) -> u64 {
     let Some(template) = template else { return 0 };
-    let text = req.eval(template);
+    let text = req.eval(&template.0);
     std::str::from_utf8(&text)
         .ok()
         .and_then(millpond_conf::value::parse_offset)

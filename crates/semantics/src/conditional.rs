@@ -272,7 +272,7 @@ pub fn if_range_holds(value: &[u8], etag: Option<&[u8]>, last_modified: Option<i
 }
 
 /// nginx drops the mark only when something follows it.
-fn without_weakness(tag: &[u8]) -> &[u8] {
+pub(crate) fn without_weakness(tag: &[u8]) -> &[u8] {
     match tag.strip_prefix(b"W/") {
         Some(rest) if !rest.is_empty() => rest,
         _ => tag,

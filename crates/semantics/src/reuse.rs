@@ -13,6 +13,7 @@
 //! nginx's own rules are in [`upstream_validity`](crate::upstream_validity).
 
 use crate::cache_control::CacheControl;
+use crate::conditional::without_weakness;
 use crate::freshness::{
     AgeInputs, CacheKind, Lifetime, LifetimeInputs, corrected_initial_age, freshness_lifetime,
     heuristic_lifetime, is_heuristically_cacheable, must_not_serve_stale,
@@ -315,6 +316,18 @@ pub fn is_same_selection(stored: &Selected<'_>, told: &Selected<'_>) -> bool {
         && (told.length.is_none() || told.length == stored.length)
 }
 
+/// RFC 9111 §4.3.4: whether a 304 with an entity tag can be about a stored response with another.
+///
+/// Tags are compared weakly: servers that compress weaken the tag of what they send, not that of a
+/// 304. Where one of the two has none, nothing speaks against it.
+#[must_use]
+pub fn may_freshen(stored: Option<&[u8]>, told: Option<&[u8]>) -> bool {
+    match (stored, told) {
+        (Some(stored), Some(told)) => without_weakness(stored) == without_weakness(told),
+        _ => true,
+    }
+}
+
 /// RFC 9111 §4.4: whether a response to a request makes stored responses for its URI invalid.
 ///
 /// Methods that are not known to be safe count as unsafe (RFC 9110 §9.2.1 names the safe ones).
@@ -549,6 +562,24 @@ mod tests {
             assert_eq!(is_same_selection(&stored, &told), expected, "{told:?}");
         }
         assert!(!is_same_selection(&Selected::default(), &stored));
+    }
+
+    #[test]
+    fn a_304_of_another_version_freshens_nothing() {
+        let cases: [(Option<&str>, Option<&str>, bool); 7] = [
+            (Some("\"1\""), Some("\"1\""), true),
+            (Some("\"1\""), Some("\"2\""), false),
+            (Some("W/\"1\""), Some("\"1\""), true),
+            (Some("W/\"1\""), Some("W/\"2\""), false),
+            (Some("\"1\""), None, true),
+            (None, Some("\"1\""), true),
+            (None, None, true),
+        ];
+        for (stored, told, expected) in cases {
+            let told_bytes = told.map(str::as_bytes);
+            let may = may_freshen(stored.map(str::as_bytes), told_bytes);
+            assert_eq!(may, expected, "{stored:?} {told:?}");
+        }
     }
 
     #[test]

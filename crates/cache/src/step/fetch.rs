@@ -13,11 +13,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_semantics::date::format_http_date;
+use millpond_semantics::reuse;
 use millpond_store::{Key, NotStored};
 use tokio::time::Instant;
 
 use super::slice::{self, Taken};
-use super::store::{Given, KeptOut, Lifetime, freshened, storable, storage_key};
+use super::store::{Given, KeptOut, Lifetime, field, freshened, storable, storage_key};
 use super::{
     Ask, Clients, Exchange, FetchFailure, Fetched, Outcome, Purpose, Served, Step, Walk, found,
 };
@@ -150,6 +151,18 @@ impl Fetch {
         }
     }
 
+    /// For a stale entry that a 304 was not about: without its validators.
+    fn unconditional(lead: Lead, stale: &Stale) -> Self {
+        Fetch {
+            lead: Some(lead),
+            stale: None,
+            seed: stale.found.head.seed,
+            memory: Memory::Remember,
+            extent: Extent::Slices,
+            status: CacheStatus::Expired,
+        }
+    }
+
     /// As before, for the whole: the answer to a range could not be used.
     pub(super) fn whole(place: Place, stale: Option<Stale>) -> Self {
         Fetch {
@@ -256,6 +269,9 @@ impl Fetch {
             }
             (None, _) => Step::Done(Served::Passed(fetched, self.status)),
             (Some(lead), Some(stale)) if is_unchanged(walk, code) => {
+                if !is_about(walk, &stale.found, &fetched) {
+                    return Step::Fetch(Fetch::unconditional(lead, &stale));
+                }
                 let renewed = (&fetched, CacheStatus::Revalidated);
                 renew(x, walk, lead, stale.found, renewed)
             }
@@ -398,6 +414,12 @@ fn validates(walk: &Walk) -> bool {
 
 fn is_unchanged(walk: &Walk, status: u16) -> bool {
     status == 304 && validates(walk)
+}
+
+/// RFC 9111 §4.3.4: a 304 that names another version must not update the stored answer.
+fn is_about<F: Fetched>(walk: &Walk, found: &FoundEntry, fetched: &F) -> bool {
+    let (stored, told) = (found.head.field(b"etag"), field(fetched, b"etag"));
+    !walk.rules.is_rfc() || reuse::may_freshen(stored.as_deref(), told.as_deref())
 }
 
 /// RFC 9111 §4.3.4: a 304 makes the stored answer fresh again.

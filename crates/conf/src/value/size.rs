@@ -1,12 +1,13 @@
 //! Sizes: `4096`, `8k`, `1m`, and `10g` where files are meant.
 //!
 //! nginx has two grammars: sizes of memory, which know `k` and `m` ([`ByteSize`]), and offsets in
-//! files, which also know `g` ([`Offset`]). The case of the unit does not matter.
+//! files, which also know `g` ([`Offset`]). The case of the unit does not matter. Where a size may
+//! have variables, it is a [`SizeTemplate`].
 
 use crate::context::ParseContext;
 use crate::tree::Word;
 use crate::value::number::digits;
-use crate::value::{FromWord, WordError};
+use crate::value::{FromWord, Template, WordError};
 
 /// nginx keeps both in signed words of 64 bits; larger ones are refused.
 const LIMIT: u64 = i64::MAX as u64;
@@ -44,6 +45,22 @@ impl FromWord for Offset {
     }
 }
 
+/// A size in memory that may be made of variables. Without them it is checked when it is read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SizeTemplate(pub Template);
+
+impl FromWord for SizeTemplate {
+    const SYNTAX: &'static str = "size";
+
+    fn from_word(word: &Word, cx: &mut ParseContext) -> Result<SizeTemplate, WordError> {
+        let template = Template::from_word(word, cx)?;
+        if template.as_literal().is_some() {
+            ByteSize::from_word(word, cx)?;
+        }
+        Ok(SizeTemplate(template))
+    }
+}
+
 /// Reads an offset as a directive would (`10k`, `1g`), for values made while requests run.
 pub fn parse_offset(text: &str) -> Option<u64> {
     scaled(text, &[('k', 10), ('m', 20), ('g', 30)]).ok()
@@ -77,6 +94,18 @@ mod tests {
         }
         assert_eq!(read("80G"), Ok(Offset(80 << 30)));
         assert_eq!(read("8589934591g"), Ok(Offset(8_589_934_591 << 30)));
+    }
+
+    #[test]
+    fn sizes_may_be_made_of_variables() {
+        for text in ["0", "8k", "$rate", "${rate}k"] {
+            let size: Result<SizeTemplate, _> = read(text);
+            assert!(size.is_ok(), "{text}");
+        }
+        for text in ["\"\"", "string", "1y", "1g", "-1"] {
+            let size: Result<SizeTemplate, _> = read(text);
+            assert_eq!(size, Err(WordError::Invalid.at(0)), "{text}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use millpond_conf::Template;
+use millpond_conf::value::SizeTemplate;
 use millpond_conf::{ByteSize, Offset};
 use smallvec::SmallVec;
 
@@ -53,10 +53,10 @@ pub struct SendPolicy {
     /// Limits the rate of an answer, in bytes a second; 0 means no limit. The limit is for one
     /// request.
     #[directive(name = "limit_rate")]
-    pub rate: Option<Template>,
+    pub rate: Option<SizeTemplate>,
     /// Bytes of an answer that are sent before `limit_rate` begins to act.
     #[directive(name = "limit_rate_after")]
-    pub rate_after: Option<Template>,
+    pub rate_after: Option<SizeTemplate>,
     /// Whether files are sent by the kernel from the page cache without a copy in this process.
     #[directive(name = "sendfile", default = "off")]
     pub sendfile: bool,

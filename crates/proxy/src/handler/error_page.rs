@@ -39,7 +39,11 @@ pub struct ErrorPolicy {
     #[directive(name = "error_page", repeat)]
     pub pages: Vec<ErrorPages>,
     /// Whether the error of an error page is looked up in the pages again.
-    #[directive(name = "recursive_error_pages", default = "off")]
+    #[directive(
+        name = "recursive_error_pages",
+        default = "off",
+        contexts(http, server, location)
+    )]
     pub is_recursive: bool,
 }
 

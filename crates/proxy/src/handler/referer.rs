@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_conf::VarId;
+use millpond_conf::source::Span;
 use millpond_conf::value::{ArgError, Args, FromArgs};
 
 use crate::header::Known;
@@ -42,6 +43,17 @@ pub struct RefererPolicy {
     pub valid: Vec<ValidReferers>,
 }
 
+impl RefererPolicy {
+    /// Where places are missing: only requests without a place are told to be valid, and then all
+    /// would be.
+    pub fn lacks_places(&self) -> Option<Span> {
+        match self.valid.iter().any(ValidReferers::names_places) {
+            true => None,
+            false => self.valid.iter().find_map(|valid| valid.place),
+        }
+    }
+}
+
 /// The arguments of one `valid_referers`.
 #[derive(Clone, Debug, Default)]
 pub struct ValidReferers {
@@ -52,13 +64,18 @@ pub struct ValidReferers {
     hosts: HostTable<Bytes>,
     has_hosts: bool,
     regexes: Vec<Arc<Regex>>,
+    /// Where the first of the arguments stands.
+    place: Option<Span>,
 }
 
 impl FromArgs for ValidReferers {
     const SYNTAX: &'static str = "none | blocked | server_names | string ...";
 
     fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
-        let mut valid = ValidReferers::default();
+        let mut valid = ValidReferers {
+            place: args.words.first().map(|word| word.span),
+            ..ValidReferers::default()
+        };
         for (index, word) in args.at_least(1)?.iter().enumerate() {
             valid
                 .add(&word.text)

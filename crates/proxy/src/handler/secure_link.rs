@@ -48,7 +48,7 @@ pub struct SecureLinkDirectives {
     pub md5: Option<Template>,
     /// The secret of links that have their digest in the path: `/p/DIGEST/link`, where the digest
     /// is MD5 of the link and the secret, in hexadecimal digits.
-    #[directive(name = "secure_link_secret", contexts(location))]
+    #[directive(name = "secure_link_secret")]
     pub secret: Option<String>,
 }
 

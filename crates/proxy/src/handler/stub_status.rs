@@ -19,7 +19,7 @@ use crate::stats::connections::ConnectionCount;
 pub const ROWS: &[Row] = &[Row {
     name: "stub_status",
     contexts: Contexts::SERVER.union(Contexts::LOCATION),
-    syntax: "",
+    syntax: "[string]",
     is_block: false,
     pass: Pass::First,
     doc: "Answers with the numbers of connections and requests.",

@@ -38,6 +38,13 @@ pub struct Row {
     pub apply: fn(&mut Builder, &Statement, &mut Draft),
 }
 
+impl Row {
+    /// Whether it takes no arguments at all.
+    pub fn has_no_arguments(&self) -> bool {
+        matches!(self.syntax, "" | "{ … }")
+    }
+}
+
 /// A block while it is walked.
 #[derive(Debug, Default)]
 pub struct Draft {

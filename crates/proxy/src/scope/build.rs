@@ -240,6 +240,9 @@ impl Builder {
             self.misplaced(statement, row.contexts);
             return;
         }
+        if row.has_no_arguments() && !self.has_arguments(statement, 0..=0) {
+            return;
+        }
         let name = &statement.name.text;
         match (row.is_block, &statement.body) {
             (true, None) => {
@@ -446,6 +449,7 @@ impl Builder {
             location.handler = draft.handler.clone();
         }
         self.check_cache_keys(&draft, &settings);
+        self.check_referers(&settings);
         self.levels.pop();
         for (protocol, span) in faults {
             let prefix = protocol.prefix();
@@ -544,6 +548,18 @@ impl Builder {
     }
 
     /// Checks what depends on more than one directive.
+    /// nginx: `none` and `blocked` alone name no valid place, and every request would pass.
+    fn check_referers(&mut self, settings: &LocationSettings) {
+        if let Some(span) = settings.referer.lacks_places()
+            // Every block inside finds it again.
+            && !self.cx.diagnostics.iter().any(|it| it.span == Some(span))
+        {
+            let message = "the \"none\" or \"blocked\" referers are specified in the \
+                           \"valid_referers\" directive without any valid referer";
+            self.error(span, message);
+        }
+    }
+
     fn check_level(&mut self, draft: &Draft, kind: &LocationKind, settings: &LocationSettings) {
         let span = draft.span.unwrap_or(Span::NONE);
         let own_level = Some(self.levels.len());

@@ -11,7 +11,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use millpond_cache::ignore::IgnorableField;
-use millpond_conf::{Buffers, ByteSize, Offset, Template};
+use millpond_conf::value::SizeTemplate;
+use millpond_conf::{Buffers, ByteSize, Offset};
 
 use super::protocol::Protocol;
 use crate::body::{Body, BodyError, BodyStream, Piece};
@@ -71,7 +72,7 @@ pub struct BufferPolicy {
     pub temp_path: TempFolder,
     /// The rate at which an answer is read from the upstream, in bytes a second; 0 means no limit.
     #[directive(name = "proxy_limit_rate")]
-    pub limit_rate: Option<Template>,
+    pub limit_rate: Option<SizeTemplate>,
     /// Whether the upstream is asked to the end when the client has gone.
     ///
     /// # Differs from nginx
@@ -125,7 +126,7 @@ pub fn limit_rate(req: &mut Request, protocol: Protocol) -> Option<u64> {
         .buffer
         .limit_rate
         .as_ref()?;
-    let text = req.eval(template);
+    let text = req.eval(&template.0);
     let rate = std::str::from_utf8(&text)
         .ok()
         .and_then(millpond_conf::value::parse_offset)?;

@@ -113,7 +113,7 @@ pub struct FlagsRule {
 }
 
 impl FromArgs for FlagsRule {
-    const SYNTAX: &'static str = "off | cookie [flag …]";
+    const SYNTAX: &'static str = "off | cookie flag …";
 
     fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
         let words = args.at_least(1)?;
@@ -122,6 +122,12 @@ impl FromArgs for FlagsRule {
                 cookie: None,
                 flags: Vec::new(),
             });
+        }
+        if words.len() == 1 {
+            return Err(ArgError::value(
+                0,
+                format!("invalid parameter \"{}\"", words[0].text),
+            ));
         }
         let cookie = match words[0].text.strip_prefix('~') {
             // nginx: expressions for names of cookies ignore case in either form.
