@@ -1,15 +1,18 @@
 //! What makes answers: the content handlers and the look-up of the location.
 //!
 //! A location has at most one handler of its own (`proxy_pass`, `stub_status` …); without one, a
-//! path that ends in a slash goes to `index` and any other to the static files.
+//! path that ends in a slash goes to what stands for a folder (`random_index`, `index`,
+//! `autoindex`) and any other to the static files.
 
 pub mod access;
 pub mod api;
 pub mod auth_basic;
 pub mod auth_request;
+pub mod autoindex;
 pub mod dashboard;
 pub mod empty_gif;
 pub mod error_page;
+pub mod folder;
 pub mod index;
 pub mod limit_conn;
 pub mod limit_req;
@@ -20,6 +23,7 @@ pub mod mirror;
 pub mod open_file;
 pub mod password;
 pub mod path;
+pub mod random_index;
 pub mod realip;
 pub mod redirect;
 pub mod referer;
@@ -131,10 +135,27 @@ pub fn content(req: &mut Request) -> Result<Begun<'_>, Failure> {
         Some(ContentHandler::StubStatus) => stub_status::run(req)?,
         Some(ContentHandler::EmptyGif) => empty_gif::run(req)?,
         Some(ContentHandler::Dashboard) => dashboard::run(req)?,
-        None if req.uri.last() == Some(&b'/') => return index::run(req).map(Begun::Done),
+        None if req.uri.last() == Some(&b'/') => return run_folder(req).map(Begun::Done),
         None => static_file::run(req)?,
     };
     Ok(Begun::Done(Flow::Respond(Box::new(response))))
+}
+
+/// Goes on with what stands for a folder, in nginx's order: any of its files, its index, its list.
+fn run_folder(req: &mut Request) -> Result<Flow, Failure> {
+    if !matches!(req.method, Method::Get | Method::Head | Method::Post) {
+        return Err(Failure::Status(405));
+    }
+    if let Some(flow) = random_index::run(req)? {
+        return Ok(flow);
+    }
+    if let Some(flow) = index::run(req)? {
+        return Ok(flow);
+    }
+    match autoindex::run(req)? {
+        Some(list) => Ok(Flow::Respond(Box::new(list))),
+        None => Err(index::forbidden(req)?),
+    }
 }
 
 /// Responds with what an upstream or the cache answered, unless that names another path.

@@ -5,7 +5,7 @@
 //! into memory, so that head and body leave in one write; a larger one is left to `sendfile`. A
 //! folder is redirected to its path with a slash.
 //!
-//! What it does not do: it makes no list of a folder.
+//! What it does not do: it makes no list of a folder (`autoindex.rs`).
 //!
 //! Sources: nginx ngx_http_static_handler, ngx_http_gzip_static_handler, ngx_http_set_etag.
 

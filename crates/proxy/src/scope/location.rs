@@ -30,6 +30,7 @@ use crate::filter::sub::SubPolicy;
 use crate::handler::access::{AddressRules, SatisfyPolicy};
 use crate::handler::auth_basic::AuthBasicPolicy;
 use crate::handler::auth_request::AuthRequestPolicy;
+use crate::handler::autoindex::AutoIndexPolicy;
 use crate::handler::error_page::ErrorPolicy;
 use crate::handler::index::IndexPolicy;
 use crate::handler::limit_conn::LimitConnPolicy;
@@ -38,6 +39,7 @@ use crate::handler::mime::TypesPolicy;
 use crate::handler::mirror::MirrorPolicy;
 use crate::handler::open_file::OpenFilePolicy;
 use crate::handler::path::RootPolicy;
+use crate::handler::random_index::RandomIndexPolicy;
 use crate::handler::realip::RealIpPolicy;
 use crate::handler::redirect::RedirectPolicy;
 use crate::handler::referer::RefererPolicy;
@@ -117,6 +119,10 @@ pub struct LocationSettings {
     pub static_files: StaticPolicy,
     /// What stands for a folder.
     pub index: IndexPolicy,
+    /// Whether chance says what stands for a folder.
+    pub random_index: RandomIndexPolicy,
+    /// Lists of folders.
+    pub autoindex: AutoIndexPolicy,
     /// What redirects look like.
     pub redirect: RedirectPolicy,
     /// Fields that are added to answers.

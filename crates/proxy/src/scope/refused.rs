@@ -124,14 +124,6 @@ pub const REFUSED: &[Refused] = &[
         reason: "WebDAV is not supported",
     },
     Refused {
-        names: "autoindex_format autoindex_localtime autoindex_exact_size",
-        reason: "folder listings are not supported",
-    },
-    Refused {
-        names: "random_index",
-        reason: "random index pages are not supported",
-    },
-    Refused {
         names: "modern_browser ancient_browser modern_browser_value ancient_browser_value",
         reason: "browser detection is not supported; use \"map $http_user_agent\"",
     },

@@ -330,7 +330,7 @@ fn write_content_length(req: &Request, out: &mut Vec<u8>) -> bool {
 }
 
 /// The value of an argument of a query; the name matches in any case.
-fn argument<'a>(args: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+pub fn argument<'a>(args: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     if name.is_empty() {
         return None;
     }
