@@ -27,6 +27,7 @@ use crate::filter::gzip::GzipPolicy;
 use crate::filter::headers::HeadersPolicy;
 use crate::filter::ssi::SsiPolicy;
 use crate::filter::sub::SubPolicy;
+use crate::filter::userid::UserIdPolicy;
 use crate::handler::access::{AddressRules, SatisfyPolicy};
 use crate::handler::auth_basic::AuthBasicPolicy;
 use crate::handler::auth_request::AuthRequestPolicy;
@@ -127,6 +128,8 @@ pub struct LocationSettings {
     pub redirect: RedirectPolicy,
     /// Fields that are added to answers.
     pub headers: HeadersPolicy,
+    /// Cookies that tell clients apart.
+    pub userid: UserIdPolicy,
     /// Requests for parts of answers.
     pub subrequest: SubrequestPolicy,
     /// What is added to answers.

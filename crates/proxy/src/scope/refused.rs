@@ -128,11 +128,6 @@ pub const REFUSED: &[Refused] = &[
         reason: "browser detection is not supported; use \"map $http_user_agent\"",
     },
     Refused {
-        names: "userid userid_service userid_name userid_domain userid_path userid_expires \
-                userid_flags userid_p3p userid_mark",
-        reason: "user id cookies are not supported",
-    },
-    Refused {
         names: "flv mp4 mp4_buffer_size mp4_max_buffer_size mp4_start_key_frame",
         reason: "pseudo-streaming is not supported; players use range requests",
     },
