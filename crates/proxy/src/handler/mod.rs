@@ -23,6 +23,7 @@ pub mod mirror;
 pub mod open_file;
 pub mod password;
 pub mod path;
+pub mod post_action;
 pub mod random_index;
 pub mod realip;
 pub mod redirect;

@@ -40,6 +40,7 @@ use crate::handler::mime::TypesPolicy;
 use crate::handler::mirror::MirrorPolicy;
 use crate::handler::open_file::OpenFilePolicy;
 use crate::handler::path::RootPolicy;
+use crate::handler::post_action::PostActionPolicy;
 use crate::handler::random_index::RandomIndexPolicy;
 use crate::handler::realip::RealIpPolicy;
 use crate::handler::redirect::RedirectPolicy;
@@ -160,6 +161,8 @@ pub struct LocationSettings {
     pub auth_request: AuthRequestPolicy,
     /// Copies of requests.
     pub mirror: MirrorPolicy,
+    /// What is done after an answer.
+    pub post_action: PostActionPolicy,
     /// Decompression of answers.
     pub gunzip: GunzipPolicy,
     /// Names and passwords.

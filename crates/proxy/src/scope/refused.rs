@@ -140,10 +140,6 @@ pub const REFUSED: &[Refused] = &[
         reason: "profiling by gperftools is not supported; use perf",
     },
     Refused {
-        names: "post_action",
-        reason: "requests after the answer are not supported",
-    },
-    Refused {
         names: "client_body_early_read",
         reason: "bodies are read when a handler asks for them",
     },
