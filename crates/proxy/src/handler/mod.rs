@@ -12,6 +12,7 @@ pub mod autoindex;
 pub mod dashboard;
 pub mod empty_gif;
 pub mod error_page;
+pub mod flv;
 pub mod folder;
 pub mod index;
 pub mod limit_conn;
@@ -62,6 +63,8 @@ pub enum ContentHandler {
     StubStatus,
     /// `empty_gif`.
     EmptyGif,
+    /// `flv`.
+    Flv,
     /// `api`.
     Api(api::Rights),
     /// `dashboard`.
@@ -136,10 +139,21 @@ pub fn content(req: &mut Request) -> Result<Begun<'_>, Failure> {
         Some(ContentHandler::StubStatus) => stub_status::run(req)?,
         Some(ContentHandler::EmptyGif) => empty_gif::run(req)?,
         Some(ContentHandler::Dashboard) => dashboard::run(req)?,
-        None if req.uri.last() == Some(&b'/') => return run_folder(req).map(Begun::Done),
-        None => static_file::run(req)?,
+        Some(ContentHandler::Flv) => match flv::run(req)? {
+            Some(response) => response,
+            None => return run_files(req).map(Begun::Done),
+        },
+        None => return run_files(req).map(Begun::Done),
     };
     Ok(Begun::Done(Flow::Respond(Box::new(response))))
+}
+
+/// Answers with a file, or goes on with what stands for a folder.
+fn run_files(req: &mut Request) -> Result<Flow, Failure> {
+    match req.uri.last() {
+        Some(b'/') => run_folder(req),
+        _ => Ok(Flow::Respond(Box::new(static_file::run(req)?))),
+    }
 }
 
 /// Goes on with what stands for a folder, in nginx's order: any of its files, its index, its list.

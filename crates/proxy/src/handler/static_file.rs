@@ -164,7 +164,7 @@ fn not_regular(req: &Request, path: &FilePath) -> Failure {
 }
 
 /// The answer with an open file.
-fn answer(req: &Request, file: &OpenFile) -> Result<Response, Failure> {
+pub fn answer(req: &Request, file: &OpenFile) -> Result<Response, Failure> {
     let settings = &req.location.settings;
     let mut fields = Fields::with_capacity(8);
     let content_type = settings.types.type_of(&req.uri);
@@ -206,7 +206,7 @@ fn body(req: &Request, file: &OpenFile) -> Result<Body, Failure> {
 }
 
 /// nginx's tag: time and length in hexadecimal, `"5e9f1a2b-264"`.
-fn etag(modified: i64, len: u64) -> Bytes {
+pub fn etag(modified: i64, len: u64) -> Bytes {
     let mut text = Vec::with_capacity(36);
     text.push(b'"');
     if modified < 0 {

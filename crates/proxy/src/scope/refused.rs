@@ -128,7 +128,7 @@ pub const REFUSED: &[Refused] = &[
         reason: "browser detection is not supported; use \"map $http_user_agent\"",
     },
     Refused {
-        names: "flv mp4 mp4_buffer_size mp4_max_buffer_size mp4_start_key_frame",
+        names: "mp4 mp4_buffer_size mp4_max_buffer_size mp4_start_key_frame",
         reason: "pseudo-streaming is not supported; players use range requests",
     },
     Refused {

@@ -23,6 +23,7 @@ pub fn scenarios() -> Vec<Scenario> {
         methods(),
         file_errors(),
         large_file(),
+        flash_video(),
     ]
 }
 
@@ -299,6 +300,34 @@ fn methods() -> Scenario {
         .raw("TRACE /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         .raw("CONNECT a:1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         .raw("get /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+}
+
+fn flash_video() -> Scenario {
+    Scenario::new("flv")
+        .server("location / { flv; } location /index/ { flv; index a.flv; }")
+        .file("html/a.flv", "FLV-0123456789")
+        .file("html/index/a.flv", "FLV-index")
+        .file("html/empty.flv", "")
+        .gets(&[
+            "/a.flv",
+            "/a.flv?start=6",
+            "/a.flv?x=y&start=13",
+            "/a.flv?start=14",
+            "/a.flv?start=0",
+            "/a.flv?start=x",
+            "/empty.flv?start=1",
+            "/none.flv?start=1",
+            "/index",
+            "/index/?start=1",
+            "/",
+        ])
+        .head("/a.flv?start=6")
+        .send(Request::post("/a.flv", "x"))
+        .get_with("/a.flv?start=6", "Range", "bytes=0-3")
+        .get_with("/a.flv?start=6", "Range", "bytes=10-14")
+        .get_with("/a.flv?start=6", "Range", "bytes=-3")
+        .get_with("/a.flv?start=6", "Range", "bytes=21-")
+        .get_with("/a.flv", "If-None-Match", "\"3b9aca00-e\"")
 }
 
 fn file_errors() -> Scenario {
