@@ -1,4 +1,5 @@
-//! `root`, `alias`, `index`, `try_files`, `types`, `absolute_redirect`, `open_file_cache`: files.
+//! `root`, `alias`, `index`, `autoindex`, `random_index`, `try_files`, `types`,
+//! `absolute_redirect`, `open_file_cache`: files.
 //!
 //! Every fact holds for nginx, too, and is checked there when its binary is at hand.
 
@@ -24,6 +25,8 @@ const CONF: &str = "
             port_in_redirect off; server_name_in_redirect on;
             alias %%DIR%%/www/;
         }
+        location /list/ { autoindex on; autoindex_format json; alias %%DIR%%/www/; }
+        location /any/ { random_index on; alias %%DIR%%/www/d/; }
         location /kept/ { open_file_cache max=10; open_file_cache_valid 1h; alias %%DIR%%/www/; }
     }";
 
@@ -162,6 +165,53 @@ fn conditions_are_answered_for_files() -> Result<()> {
             assert_eq!(response.status, status, "{field}: {value}");
             assert_eq!(response.status == 304, response.body.is_empty());
         }
+        Ok(())
+    })
+}
+
+/// Folders come first, whatever their names are, and links are what they lead to.
+#[test]
+fn list_has_folders_first() -> Result<()> {
+    everywhere(|proxy, client| {
+        let www = proxy.dir().join("www");
+        std::os::unix::fs::symlink(www.join("d"), www.join("z.link"))?;
+        std::os::unix::fs::symlink(www.join("nowhere"), www.join("broken"))?;
+        let list: Vec<serde_json::Value> = serde_json::from_slice(&get(client, "/list/")?.body)?;
+        let names: Vec<_> = list
+            .iter()
+            .map(|it| {
+                (
+                    it["name"].as_str(),
+                    it["type"].as_str(),
+                    it["size"].as_u64(),
+                )
+            })
+            .collect();
+        let entry = |name, kind, size| (Some(name), Some(kind), size);
+        let expected = [
+            entry("d", "directory", None),
+            entry("tried", "directory", None),
+            entry("with space", "directory", None),
+            entry("z.link", "directory", None),
+            entry("a.thing", "file", Some(5)),
+            entry("b.other", "file", Some(5)),
+            entry("broken", "other", None),
+        ];
+        assert_eq!(names, expected);
+        Ok(())
+    })
+}
+
+#[test]
+fn every_file_of_a_folder_may_stand_for_it() -> Result<()> {
+    everywhere(|_, client| {
+        let mut missing = vec!["page", "other page"];
+        // One of two files is missed a hundred times in a row about once in 10^30.
+        for _ in 0..100 {
+            let page = get(client, "/any/")?.text();
+            missing.retain(|it| *it != page);
+        }
+        assert!(missing.is_empty(), "{missing:?}");
         Ok(())
     })
 }

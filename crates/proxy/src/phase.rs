@@ -158,6 +158,23 @@ pub async fn answer_inside(req: &mut Request) -> Box<Response> {
     answer_from(req, Phase::ServerRewrite).await
 }
 
+/// Runs a request that this server made to a path or a named location of its own to its answer.
+pub async fn answer_at(req: &mut Request, target: bytes::Bytes) -> Option<Box<Response>> {
+    let flow = match target.first() {
+        Some(b'/') => redirect(req, target, bytes::Bytes::new()),
+        _ => redirect_named(req, &target),
+    };
+    match flow {
+        Ok(Flow::Jump(phase)) => Some(answer_from(req, phase).await),
+        // Redirects do nothing else.
+        Ok(_) => None,
+        Err(failure) => {
+            crate::log::error::failure(req, &failure);
+            None
+        }
+    }
+}
+
 /// Runs phases and error pages until there is an answer.
 async fn answer_from(req: &mut Request, mut start: Phase) -> Box<Response> {
     // INVARIANT 1: every round but the last spends one of the request's redirects.

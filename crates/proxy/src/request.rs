@@ -23,6 +23,7 @@ use crate::clock::Instant;
 use crate::downstream::Downstream;
 use crate::downstream::body::RequestBody;
 use crate::failure::Failure;
+use crate::filter::userid::UserId;
 use crate::handler::limit_conn::Held;
 use crate::header::{Fields, Known};
 use crate::http1::Method;
@@ -297,6 +298,8 @@ pub struct Request {
     pub request_id: OnceCell<Bytes>,
     /// The range of the slice being fetched, for `$slice_range`.
     pub slice_range: Option<Bytes>,
+    /// What is known of the client's id, once somebody asked for it.
+    pub user_id: Option<Box<UserId>>,
     /// What it is among the requests that one answer takes; none for a request alone.
     pub role: Option<Box<Role>>,
 }
@@ -379,6 +382,7 @@ impl Request {
             keep_alive: false,
             request_id: OnceCell::new(),
             slice_range: None,
+            user_id: None,
             role: None,
         }
     }
@@ -448,6 +452,7 @@ impl Request {
             keep_alive: false,
             request_id: self.request_id.clone(),
             slice_range: self.slice_range.clone(),
+            user_id: self.user_id.clone(),
             role: self.role.clone(),
         }
     }

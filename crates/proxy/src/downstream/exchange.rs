@@ -21,6 +21,7 @@ use super::connection::{KeepAlivePolicy, LingeringClose};
 use super::writer::SendError;
 use super::{ClientGone, Downstream};
 use crate::clock::{self, Instant};
+use crate::handler::post_action;
 use crate::http1::Version;
 use crate::http1::request::{Connect, Framing, Refused, RequestHead};
 use crate::phase;
@@ -87,6 +88,7 @@ pub(super) async fn exchange(
             }
         };
         conclude(req, &sent, visit);
+        post_action::run(req);
         match after_answer(req, end) {
             Some(after) => after,
             None => Box::pin(after_discard(req)).await,

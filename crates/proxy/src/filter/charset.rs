@@ -366,6 +366,16 @@ pub fn run(req: &mut Request, response: &mut Response) -> Option<Arc<Recode>> {
     }
 }
 
+/// The character set that an answer of this server with a media type will get; `None` for none.
+pub fn name_for(req: &mut Request, media_type: &[u8]) -> Option<Bytes> {
+    let location = Arc::clone(&req.location);
+    let policy = &location.settings.charset;
+    match TypeSet::any_has(&policy.types, media_type) {
+        true => policy.charset.name(req),
+        false => None,
+    }
+}
+
 /// nginx: an upstream may only choose among the sets that the configuration names.
 fn log_unknown(req: &Request, name: &[u8]) {
     let name = String::from_utf8_lossy(name);

@@ -2,7 +2,8 @@
 //! meets them.
 //!
 //! ```text
-//! not_modified ─► headers ─► gunzip ─► addition ─► sub ─► charset ─► ssi ─► gzip ─► range
+//! not_modified ─► headers ─► userid ─► gunzip ─► addition ─► sub ─► charset ─► ssi ─► gzip
+//!                                                                               range ◄──┘
 //! ```
 //!
 //! A filter looks at the head, changes it in place and notes in [`BodyChanges`] what is to become
@@ -29,6 +30,7 @@ pub mod range;
 pub mod ssi;
 pub mod sub;
 pub mod type_set;
+pub mod userid;
 
 use std::sync::Arc;
 
@@ -109,6 +111,7 @@ pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
     }
     not_modified::run(req, response)?;
     headers::run(req, response);
+    userid::run(req, response);
     // An upstream may order a character set where none is configured.
     let may_change = req.location.changes_text || response.charset.is_some();
     let changes = may_change.then(|| change_text(req, response));

@@ -230,6 +230,22 @@ pub fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// Encodes Base64 of the ordinary alphabet, with padding.
+pub fn encode_base64(bytes: &[u8]) -> Vec<u8> {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = Vec::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for place in 0..4 {
+            // Six bits are below 64.
+            let digit = DIGITS[(bits >> (18 - 6 * place) & 63) as usize];
+            text.push(if place <= group.len() { digit } else { b'=' });
+        }
+    }
+    text
+}
+
 fn base64_value(digit: u8) -> Option<u8> {
     match digit {
         b'A'..=b'Z' => Some(digit - b'A'),
@@ -263,6 +279,16 @@ mod tests {
                 "{user}"
             );
         }
+    }
+
+    #[test]
+    fn base64_is_encoded_with_padding() {
+        for text in ["", "A", "AB", "ABC", "user:pass", "\u{7f}\0\u{3ff}"] {
+            let encoded = encode_base64(text.as_bytes());
+            assert_eq!(encoded.len() % 4, 0, "{text}");
+            assert_eq!(decode_base64(&encoded).as_deref(), Some(text.as_bytes()));
+        }
+        assert_eq!(encode_base64(b"\xfb\xef\xbe\xff"), b"++++/w==");
     }
 
     #[test]

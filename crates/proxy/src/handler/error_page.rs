@@ -19,7 +19,7 @@ use bytes::Bytes;
 use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{Template, Word};
 
-use super::special;
+use super::{redirect, special};
 use crate::downstream::body::{self, RequestBody};
 use crate::failure::Failure;
 use crate::header::Known;
@@ -224,6 +224,10 @@ fn built_in(req: &mut Request, status: u16) -> Next {
     if req.is_clients_own() && body::discard_ready(&req.down).is_err() {
         // Nobody knows where the next request begins.
         req.keep_alive = false;
+    }
+    if let Some(page) = redirect::refresh_page(req, status) {
+        req.error_status = page.status;
+        return Next::Answer(Box::new(page));
     }
     req.error_status = special::wire_status(status);
     Next::Answer(Box::new(special::page(req, status)))

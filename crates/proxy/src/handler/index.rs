@@ -1,4 +1,4 @@
-//! `index`, `autoindex`: the file that stands for a folder.
+//! `index`: the file that stands for a folder.
 //!
 //! The names are tried in order; the first that exists is gone on with by an internal redirect to
 //! its path, so that the location of that path decides how it is served. An absolute name is
@@ -14,7 +14,6 @@ use millpond_conf::{ArgError, Args, FromArgs, Template};
 use super::open_file::{self, Kind, PathError};
 use super::path::{self, FilePath};
 use crate::failure::Failure;
-use crate::http1::Method;
 use crate::log::error::{self, Level};
 use crate::phase::{self, Flow};
 use crate::request::Request;
@@ -27,13 +26,6 @@ pub struct IndexPolicy {
     /// end.
     #[directive(name = "index", default = "index.html", repeat)]
     pub names: Vec<IndexNames>,
-    /// Whether a folder without such a file is answered with a list of its files; it never is.
-    ///
-    /// # Differs from nginx
-    ///
-    /// The value `on` is refused.
-    #[directive(name = "autoindex", default = "off")]
-    pub list: NoList,
 }
 
 /// The names of one directive.
@@ -62,27 +54,8 @@ impl FromArgs for IndexNames {
     }
 }
 
-/// The only rule about lists of folders: there are none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoList;
-
-impl FromArgs for NoList {
-    const SYNTAX: &'static str = "off";
-
-    fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
-        match args.word::<bool>(0)? {
-            _ if args.words.len() > 1 => Err(ArgError::Count),
-            false => Ok(NoList),
-            true => Err(ArgError::value(0, "\"autoindex on\" is not supported")),
-        }
-    }
-}
-
-/// Goes on with the first index file that exists.
-pub fn run(req: &mut Request) -> Result<Flow, Failure> {
-    if !matches!(req.method, Method::Get | Method::Head | Method::Post) {
-        return Err(Failure::Status(405));
-    }
+/// Goes on with the first index file that exists; `None` if there is none.
+pub fn run(req: &mut Request) -> Result<Option<Flow>, Failure> {
     let location = Arc::clone(&req.location);
     let mut path: Option<FilePath> = None;
     let mut is_folder_tested = false;
@@ -96,7 +69,7 @@ pub fn run(req: &mut Request) -> Result<Flow, Failure> {
         let name = req.eval(template);
         if name.first() == Some(&b'/') {
             let args = req.args.clone();
-            return phase::redirect(req, name, args);
+            return phase::redirect(req, name, args).map(Some);
         }
         let folder = match &mut path {
             Some(folder) => folder,
@@ -106,14 +79,14 @@ pub fn run(req: &mut Request) -> Result<Flow, Failure> {
         folder.bytes.extend_from_slice(&name);
         let tested = open_file::test(req, &folder.bytes);
         match tested {
-            Ok(_) => return redirect_to(req, &name),
+            Ok(_) => return redirect_to(req, &name).map(Some),
             Err(error) => {
                 check_folder(req, folder, folder_len, error, &mut is_folder_tested)?;
             }
         }
         folder.bytes.truncate(folder_len);
     }
-    Err(forbidden(req, path)?)
+    Ok(None)
 }
 
 fn redirect_to(req: &mut Request, name: &[u8]) -> Result<Flow, Failure> {
@@ -195,11 +168,9 @@ fn index_failure(req: &Request, file: &[u8], error: PathError) -> Failure {
     Failure::Status(404)
 }
 
-fn forbidden(req: &mut Request, path: Option<FilePath>) -> Result<Failure, Failure> {
-    let path = match path {
-        Some(path) => path,
-        None => path::map(req)?,
-    };
+/// The failure of a request for a folder that nothing stands for.
+pub fn forbidden(req: &mut Request) -> Result<Failure, Failure> {
+    let path = path::map(req)?;
     let path = String::from_utf8_lossy(&path.bytes);
     let message = format_args!("directory index of \"{path}\" is forbidden");
     error::write(req, Level::Error, message);

@@ -1,16 +1,20 @@
 //! What makes answers: the content handlers and the look-up of the location.
 //!
 //! A location has at most one handler of its own (`proxy_pass`, `stub_status` …); without one, a
-//! path that ends in a slash goes to `index` and any other to the static files.
+//! path that ends in a slash goes to what stands for a folder (`random_index`, `index`,
+//! `autoindex`) and any other to the static files.
 
 pub mod access;
 pub mod api;
 pub mod auth_basic;
 pub mod auth_request;
+pub mod autoindex;
 pub mod dashboard;
 pub mod disable_symlinks;
 pub mod empty_gif;
 pub mod error_page;
+pub mod flv;
+pub mod folder;
 pub mod index;
 pub mod limit_conn;
 pub mod limit_req;
@@ -21,6 +25,8 @@ pub mod mirror;
 pub mod open_file;
 pub mod password;
 pub mod path;
+pub mod post_action;
+pub mod random_index;
 pub mod realip;
 pub mod redirect;
 pub mod referer;
@@ -58,6 +64,8 @@ pub enum ContentHandler {
     StubStatus,
     /// `empty_gif`.
     EmptyGif,
+    /// `flv`.
+    Flv,
     /// `api`.
     Api(api::Rights),
     /// `dashboard`.
@@ -132,10 +140,38 @@ pub fn content(req: &mut Request) -> Result<Begun<'_>, Failure> {
         Some(ContentHandler::StubStatus) => stub_status::run(req)?,
         Some(ContentHandler::EmptyGif) => empty_gif::run(req)?,
         Some(ContentHandler::Dashboard) => dashboard::run(req)?,
-        None if req.uri.last() == Some(&b'/') => return index::run(req).map(Begun::Done),
-        None => static_file::run(req)?,
+        Some(ContentHandler::Flv) => match flv::run(req)? {
+            Some(response) => response,
+            None => return run_files(req).map(Begun::Done),
+        },
+        None => return run_files(req).map(Begun::Done),
     };
     Ok(Begun::Done(Flow::Respond(Box::new(response))))
+}
+
+/// Answers with a file, or goes on with what stands for a folder.
+fn run_files(req: &mut Request) -> Result<Flow, Failure> {
+    match req.uri.last() {
+        Some(b'/') => run_folder(req),
+        _ => Ok(Flow::Respond(Box::new(static_file::run(req)?))),
+    }
+}
+
+/// Goes on with what stands for a folder, in nginx's order: any of its files, its index, its list.
+fn run_folder(req: &mut Request) -> Result<Flow, Failure> {
+    if !matches!(req.method, Method::Get | Method::Head | Method::Post) {
+        return Err(Failure::Status(405));
+    }
+    if let Some(flow) = random_index::run(req)? {
+        return Ok(flow);
+    }
+    if let Some(flow) = index::run(req)? {
+        return Ok(flow);
+    }
+    match autoindex::run(req)? {
+        Some(list) => Ok(Flow::Respond(Box::new(list))),
+        None => Err(index::forbidden(req)?),
+    }
 }
 
 /// Responds with what an upstream or the cache answered, unless that names another path.

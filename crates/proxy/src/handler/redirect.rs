@@ -1,4 +1,5 @@
-//! `absolute_redirect`, `server_name_in_redirect`, `port_in_redirect`: the Location of redirects.
+//! `absolute_redirect`, `server_name_in_redirect`, `port_in_redirect`, `msie_refresh`: what
+//! redirects look like.
 //!
 //! Whoever redirects the client leaves the target in the request's `answer_fields`; when the answer
 //! is made, a path of this server becomes absolute here, so that all redirects look alike: folders
@@ -12,6 +13,7 @@ use millpond_semantics::uri::{EscapeKind, escape_into};
 use crate::failure::Failure;
 use crate::header::Known;
 use crate::request::Request;
+use crate::response::Response;
 
 /// What the Location of a redirect within this server looks like.
 #[derive(Clone, Debug, millpond_conf::Family)]
@@ -26,6 +28,35 @@ pub struct RedirectPolicy {
     /// Whether the port of the listener is named, unless it is the scheme's usual one.
     #[directive(name = "port_in_redirect", default = "on")]
     pub port: bool,
+    /// Whether Internet Explorer is redirected by a page that goes on to the target, with status
+    /// 200, instead of by 301 and 302.
+    #[directive(name = "msie_refresh", default = "off")]
+    pub refreshes: bool,
+}
+
+/// The page in place of a redirect with this status, for a client that is to get one.
+pub fn refresh_page(req: &mut Request, status: u16) -> Option<Response> {
+    let is_wanted = req.location.settings.redirect.refreshes && matches!(status, 301 | 302);
+    if !is_wanted || !is_msie(req.field(Known::UserAgent).unwrap_or_default()) {
+        return None;
+    }
+    let target = req.answer_fields.get(Known::Location)?.clone();
+    req.answer_fields.remove(Known::Location);
+    let mut body = b"<html><head><meta http-equiv=\"Refresh\" content=\"0; URL=".to_vec();
+    escape_into(&target, EscapeKind::Refresh, &mut body);
+    body.extend_from_slice(b"\"></head><body></body></html>\r\n");
+    let content_type = Bytes::from_static(b"text/html");
+    Some(Response::text(200, content_type, Bytes::from(body)))
+}
+
+/// Internet Explorer; Opera used to call itself that, too.
+fn is_msie(agent: &[u8]) -> bool {
+    let has = |text: &[u8], word: &[u8]| memchr::memmem::find(text, word).is_some();
+    // nginx: three characters at least follow the name.
+    let versioned = agent
+        .get(..agent.len().saturating_sub(3))
+        .unwrap_or_default();
+    has(versioned, b"MSIE ") && !has(agent, b"Opera")
 }
 
 /// The Location field for `target`: a path becomes absolute where the settings want it, anything

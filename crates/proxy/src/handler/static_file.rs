@@ -5,7 +5,7 @@
 //! into memory, so that head and body leave in one write; a larger one is left to `sendfile`. A
 //! folder is redirected to its path with a slash.
 //!
-//! What it does not do: it makes no list of a folder.
+//! What it does not do: it makes no list of a folder (`autoindex.rs`).
 //!
 //! Sources: nginx ngx_http_static_handler, ngx_http_gzip_static_handler, ngx_http_set_etag.
 
@@ -137,7 +137,7 @@ fn not_regular(req: &Request, path: &FilePath) -> Failure {
 }
 
 /// The answer with an open file.
-fn answer(req: &Request, file: &OpenFile) -> Result<Response, Failure> {
+pub fn answer(req: &Request, file: &OpenFile) -> Result<Response, Failure> {
     let settings = &req.location.settings;
     let mut fields = Fields::with_capacity(8);
     let content_type = settings.types.type_of(&req.uri);
@@ -179,7 +179,7 @@ fn body(req: &Request, file: &OpenFile) -> Result<Body, Failure> {
 }
 
 /// nginx's tag: time and length in hexadecimal, `"5e9f1a2b-264"`.
-fn etag(modified: i64, len: u64) -> Bytes {
+pub fn etag(modified: i64, len: u64) -> Bytes {
     let mut text = Vec::with_capacity(36);
     text.push(b'"');
     if modified < 0 {

@@ -125,7 +125,7 @@ pub(crate) fn checked_name(text: &str) -> Result<String, String> {
         return Err(format!("invalid variable name \"{text}\""));
     };
     let lower = name.to_ascii_lowercase();
-    let is_changeable = matches!(lower.as_str(), "args" | "limit_rate");
+    let is_changeable = matches!(lower.as_str(), "args" | "limit_rate" | "uid_reset");
     let is_fixed = var::builtins().any(|variable| variable.name == lower)
         || var::words().any(|variable| variable.name == lower)
         || var::composed().any(|variable| variable.name == lower)

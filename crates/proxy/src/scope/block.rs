@@ -96,6 +96,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         crate::handler::api::ROWS,
         crate::handler::dashboard::ROWS,
         crate::handler::empty_gif::ROWS,
+        crate::handler::flv::ROWS,
         crate::handler::limit_conn::ROWS,
         crate::handler::limit_req::ROWS,
         crate::handler::metrics::ROWS,

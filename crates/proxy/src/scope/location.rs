@@ -27,9 +27,11 @@ use crate::filter::gzip::GzipPolicy;
 use crate::filter::headers::HeadersPolicy;
 use crate::filter::ssi::SsiPolicy;
 use crate::filter::sub::SubPolicy;
+use crate::filter::userid::UserIdPolicy;
 use crate::handler::access::{AddressRules, SatisfyPolicy};
 use crate::handler::auth_basic::AuthBasicPolicy;
 use crate::handler::auth_request::AuthRequestPolicy;
+use crate::handler::autoindex::AutoIndexPolicy;
 use crate::handler::disable_symlinks::SymlinkPolicy;
 use crate::handler::error_page::ErrorPolicy;
 use crate::handler::index::IndexPolicy;
@@ -39,6 +41,8 @@ use crate::handler::mime::TypesPolicy;
 use crate::handler::mirror::MirrorPolicy;
 use crate::handler::open_file::OpenFilePolicy;
 use crate::handler::path::RootPolicy;
+use crate::handler::post_action::PostActionPolicy;
+use crate::handler::random_index::RandomIndexPolicy;
 use crate::handler::realip::RealIpPolicy;
 use crate::handler::redirect::RedirectPolicy;
 use crate::handler::referer::RefererPolicy;
@@ -120,10 +124,16 @@ pub struct LocationSettings {
     pub static_files: StaticPolicy,
     /// What stands for a folder.
     pub index: IndexPolicy,
+    /// Whether chance says what stands for a folder.
+    pub random_index: RandomIndexPolicy,
+    /// Lists of folders.
+    pub autoindex: AutoIndexPolicy,
     /// What redirects look like.
     pub redirect: RedirectPolicy,
     /// Fields that are added to answers.
     pub headers: HeadersPolicy,
+    /// Cookies that tell clients apart.
+    pub userid: UserIdPolicy,
     /// Requests for parts of answers.
     pub subrequest: SubrequestPolicy,
     /// What is added to answers.
@@ -154,6 +164,8 @@ pub struct LocationSettings {
     pub auth_request: AuthRequestPolicy,
     /// Copies of requests.
     pub mirror: MirrorPolicy,
+    /// What is done after an answer.
+    pub post_action: PostActionPolicy,
     /// Decompression of answers.
     pub gunzip: GunzipPolicy,
     /// Names and passwords.

@@ -267,13 +267,6 @@ pub const NO_EFFECT: &[NoEffect] = &[
         reason: "browsers that replace short error pages are gone",
     },
     NoEffect {
-        name: "msie_refresh",
-        contexts: Contexts::HTTP
-            .union(Contexts::SERVER)
-            .union(Contexts::LOCATION),
-        reason: "browsers that need it are gone",
-    },
-    NoEffect {
         name: "aio",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)

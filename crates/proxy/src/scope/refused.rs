@@ -124,24 +124,11 @@ pub const REFUSED: &[Refused] = &[
         reason: "WebDAV is not supported",
     },
     Refused {
-        names: "autoindex_format autoindex_localtime autoindex_exact_size",
-        reason: "folder listings are not supported",
-    },
-    Refused {
-        names: "random_index",
-        reason: "random index pages are not supported",
-    },
-    Refused {
         names: "modern_browser ancient_browser modern_browser_value ancient_browser_value",
         reason: "browser detection is not supported; use \"map $http_user_agent\"",
     },
     Refused {
-        names: "userid userid_service userid_name userid_domain userid_path userid_expires \
-                userid_flags userid_p3p userid_mark",
-        reason: "user id cookies are not supported",
-    },
-    Refused {
-        names: "flv mp4 mp4_buffer_size mp4_max_buffer_size mp4_start_key_frame",
+        names: "mp4 mp4_buffer_size mp4_max_buffer_size mp4_start_key_frame",
         reason: "pseudo-streaming is not supported; players use range requests",
     },
     Refused {
@@ -151,10 +138,6 @@ pub const REFUSED: &[Refused] = &[
     Refused {
         names: "google_perftools_profiles",
         reason: "profiling by gperftools is not supported; use perf",
-    },
-    Refused {
-        names: "post_action",
-        reason: "requests after the answer are not supported",
     },
     Refused {
         names: "client_body_early_read",

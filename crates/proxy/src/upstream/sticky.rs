@@ -368,7 +368,7 @@ fn is_same_site(value: &[u8]) -> bool {
 }
 
 /// Netscape's form of a time, whose years have two digits up to 2037, as nginx writes it.
-fn cookie_time(time: i64) -> String {
+pub fn cookie_time(time: i64) -> String {
     let at = civil(time);
     let (day, month) = (at.weekday_name(), at.month_name());
     let (day, month) = (

@@ -59,10 +59,6 @@ pub const REFUSED: &[Absent] = &[
         reason: "memcached upstreams are not supported",
     },
     Absent {
-        names: "uid_got uid_set uid_reset",
-        reason: "user id cookies are not supported",
-    },
-    Absent {
         names: "date_local date_gmt",
         reason: "server-side includes are not supported; use $time_local or $time_iso8601",
     },

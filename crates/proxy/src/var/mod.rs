@@ -86,6 +86,7 @@ pub fn builtins() -> impl Iterator<Item = &'static Variable> {
         crate::upstream::fastcgi::VARIABLES,
         crate::filter::gzip::VARIABLES,
         crate::filter::ssi::VARIABLES,
+        crate::filter::userid::VARIABLES,
     ]
     .into_iter()
     .flatten()
@@ -107,6 +108,7 @@ pub fn composed() -> impl Iterator<Item = &'static ComposedVariable> {
         crate::handler::path::VARIABLES,
         crate::handler::secure_link::VARIABLES,
         crate::cache::site::VARIABLES,
+        crate::filter::userid::COMPOSED,
     ];
     families.into_iter().flatten()
 }

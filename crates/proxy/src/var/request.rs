@@ -330,7 +330,7 @@ fn write_content_length(req: &Request, out: &mut Vec<u8>) -> bool {
 }
 
 /// The value of an argument of a query; the name matches in any case.
-fn argument<'a>(args: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+pub fn argument<'a>(args: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     if name.is_empty() {
         return None;
     }
@@ -342,7 +342,7 @@ fn argument<'a>(args: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
 }
 
 /// The value of a cookie in a Cookie field; the name matches in any case.
-pub(super) fn cookie<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+pub fn cookie<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     line.split(|byte| *byte == b';').find_map(|pair| {
         let pair = trim_spaces_before(pair);
         let (found, rest) = pair.split_at_checked(name.len())?;

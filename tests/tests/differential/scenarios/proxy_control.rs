@@ -17,7 +17,53 @@ pub fn scenarios() -> Vec<Scenario> {
         auth_request(),
         intercepted_without_buffers(),
         redirected_ranges(),
+        post_action(),
     ]
+}
+
+/// What was answered is told afterwards.
+fn post_action() -> Scenario {
+    Scenario::new("post-action")
+        .server(
+            "location /short { post_action /done; return 200 short; }
+             location /file { post_action @done; }
+             location /error { post_action /done; return 404 error; }
+             location /page { error_page 404 /file/page; return 404; }
+             location /passed { post_action /done; proxy_pass http://%%ORIGIN%%; }
+             location /static { post_action /short; }
+             location /missing { post_action @nowhere; return 200 x; }
+             location /denied { post_action /closed; return 200 x; }
+             location /none { return 200 none; }
+             location /closed { deny all; }
+             location /done {
+                 proxy_pass http://%%ORIGIN%%/told;
+                 proxy_set_header X-Told \"$status $body_bytes_sent $request_uri $uri\";
+             }
+             location @done {
+                 proxy_pass http://%%ORIGIN%%;
+                 proxy_set_header X-Told \"$status $body_bytes_sent $request_uri $uri\";
+             }",
+        )
+        .file("html/file/a", "file a")
+        .file("html/file/page", "page of an error")
+        .file("html/static", "static")
+        .answer("/told", Answer::new(500).body("nobody reads this"))
+        .answer("/passed", Answer::new(203).body("passed"))
+        .get("/short?a=b")
+        .origin_requests(1)
+        .get("/file/a")
+        .origin_requests(2)
+        .get("/error")
+        .origin_requests(3)
+        .get("/page")
+        .origin_requests(4)
+        .get("/passed")
+        .origin_requests(6)
+        .head("/short")
+        .origin_requests(7)
+        .send(Request::post("/short", "body"))
+        .origin_requests(8)
+        .gets(&["/none", "/denied", "/static"])
 }
 
 fn accel_redirect() -> Scenario {

@@ -12,7 +12,41 @@ pub fn scenarios() -> Vec<Scenario> {
         redirect_hosts(),
         redirect_relative(),
         redirect_server_name(),
+        redirect_by_pages(),
     ]
+}
+
+fn redirect_by_pages() -> Scenario {
+    let mut scenario = Scenario::new("msie-refresh")
+        .server(
+            "msie_refresh on; msie_padding off;
+             location /301 { return 301 /to; }
+             location /302 { return 302 \"http://other.test/a b<\\\">?c=%20#d\"; }
+             location /303 { return 303 /to; }
+             location /page { error_page 404 http://other.test/404; return 404; }
+             location /code { error_page 404 =301 http://other.test/404; return 404; }
+             location /rewrite { rewrite ^ /to permanent; }
+             location /off { msie_refresh off; return 301 /to; }",
+        )
+        .file("html/folder/x", "x");
+    for agent in [
+        "Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1)",
+        "MSIE 7.0; Opera",
+        "MSIE 7",
+        "MSIE 7.",
+        "MSIE 7.0",
+        "Mozilla/5.0",
+    ] {
+        for path in [
+            "/301", "/302", "/303", "/page", "/code", "/rewrite", "/off", "/folder", "/none",
+        ] {
+            scenario = scenario.get_with(path, "User-Agent", agent);
+        }
+    }
+    scenario
+        .get("/301")
+        .send(Request::head("/301").header("User-Agent", "MSIE 7.0"))
+        .send(Request::post("/301", "x").header("User-Agent", "MSIE 7.0"))
 }
 
 fn return_forms() -> Scenario {

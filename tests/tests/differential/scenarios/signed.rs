@@ -1,11 +1,17 @@
-//! Signed links, and the pixel that needs no file.
+//! Signed links, ids of clients, and the pixel that needs no file.
 
 use crate::scenario::Scenario;
 use millpond_testkit::Request;
 
 /// The scenarios of this subject.
 pub fn scenarios() -> Vec<Scenario> {
-    vec![signed_links(), signed_paths(), inherited(), empty_gif()]
+    vec![
+        signed_links(),
+        signed_paths(),
+        inherited(),
+        user_ids(),
+        empty_gif(),
+    ]
 }
 
 fn signed_links() -> Scenario {
@@ -51,6 +57,43 @@ fn signed_links() -> Scenario {
             &format!("/timed/a?md5={over}&until=-1"),
             &format!("/timed/a?md5={over}&until=1,2"),
         ])
+}
+
+fn user_ids() -> Scenario {
+    let id = "fwAAAWFiY2RlZmdoAwMDAg";
+    let mut scenario = Scenario::new("userid")
+        .server(
+            "userid on; userid_mark x;
+             add_header X-Got \"-$uid_got-\";
+             location /set { add_header X-Set $uid_set; add_header X-Reset \"-$uid_reset-\"; return 200; }
+             location /attributes {
+                 userid_expires max; userid_domain .example.org; userid_path /p;
+                 userid_flags samesite=lax httponly secure; userid_p3p 'CP=\"NOI\"';
+                 return 204;
+             }
+             location /marked { userid_mark =; return 404; }
+             location /unmarked { userid_mark off; add_header X-Set \"-$uid_set-\"; return 200; }
+             location /log { userid log; add_header X-Set \"-$uid_set-\"; return 200; }
+             location /off { userid off; add_header X-Set \"-$uid_set-\"; return 200; }
+             location /name { userid_name other; return 200; }
+             location /v1 { userid v1; return 200; }",
+        )
+        .get("/log")
+        .get("/off");
+    for path in [
+        "/set",
+        "/attributes",
+        "/marked",
+        "/unmarked",
+        "/log",
+        "/off",
+        "/v1",
+    ] {
+        for padding in ["==", "x=", "x", ""] {
+            scenario = scenario.get_with(path, "Cookie", &format!("a=b; UID={id}{padding}"));
+        }
+    }
+    scenario.get_with("/name", "Cookie", &format!("uid=x; other={id}=="))
 }
 
 fn signed_paths() -> Scenario {

@@ -1,4 +1,4 @@
-//! Files: `root`, `alias`, `index`, `try_files`, types and validators.
+//! Files: `root`, `alias`, `index`, `autoindex`, `random_index`, `try_files`, types and validators.
 
 use crate::scenario::Scenario;
 use millpond_testkit::{Answer, Request};
@@ -12,6 +12,8 @@ pub fn scenarios() -> Vec<Scenario> {
     vec![
         root_and_alias(),
         index_files(),
+        folder_lists(),
+        random_index(),
         try_files(),
         types(),
         conditions("conditions", ""),
@@ -21,6 +23,7 @@ pub fn scenarios() -> Vec<Scenario> {
         methods(),
         file_errors(),
         large_file(),
+        flash_video(),
     ]
 }
 
@@ -87,6 +90,94 @@ fn index_files() -> Scenario {
             "/?a=b",
         ])
         .send(Request::post("/", "x"))
+}
+
+fn folder_lists() -> Scenario {
+    Scenario::new("folder-lists")
+        .server(
+            "autoindex on;
+             location /page/ { alias %%DIR%%/files/; }
+             location /short/ { alias %%DIR%%/files/; autoindex_exact_size off; }
+             location /local/ { alias %%DIR%%/files/; autoindex_localtime on; }
+             location /utf8/ { alias %%DIR%%/files/; charset utf-8; }
+             location /json/ { alias %%DIR%%/files/; autoindex_format json; }
+             location /jsonp/ { alias %%DIR%%/files/; autoindex_format jsonp; }
+             location /xml/ { alias %%DIR%%/files/; autoindex_format xml; charset koi8-r; }
+             location /off/ { alias %%DIR%%/files/; autoindex off; }
+             location /index/ { alias %%DIR%%/files/; index b.txt; }
+             location /<&>/ { alias %%DIR%%/empty/; autoindex_format html; }
+             location /empty/ { alias %%DIR%%/empty/; autoindex_format json; }",
+        )
+        .file("files/.hidden", "x")
+        .file("files/b.txt", "hello")
+        .file("files/a:<&>\"'%?.txt", "")
+        .file("files/back\\slash\ttab\u{1}", "x")
+        .file("files/k", [b'k'; 10_752])
+        .file("files/ф", "x")
+        .file(
+            "files/ффффффффффффффффффффффффффффффффффффффффффффффффффф",
+            "x",
+        )
+        .file(
+            "files/<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<<",
+            "x",
+        )
+        .file(
+            "files/12345678901234567890123456789012345678901234567890",
+            "x",
+        )
+        .file(
+            "files/123456789012345678901234567890123456789012345678901",
+            "x",
+        )
+        .file("empty/.hidden", "x")
+        .gets(&[
+            "/page/",
+            "/short/",
+            "/local/",
+            "/utf8/",
+            "/json/",
+            "/jsonp/",
+            "/jsonp/?callback=",
+            "/jsonp/?a=b&callback=call.me_1",
+            "/jsonp/?callback=call(1)",
+            "/xml/",
+            "/off/",
+            "/index/",
+            "/%3C&%3E/",
+            "/empty/",
+            "/none/",
+        ])
+        .head("/page/")
+        .send(Request::post("/page/", "x"))
+        .send(Request::new("PUT", "/page/"))
+        .get_with("/page/", "Range", "bytes=0-1")
+}
+
+fn random_index() -> Scenario {
+    Scenario::new("random-index")
+        .server(
+            "location /one/ { random_index on; index other.html; }
+             location /empty/ { random_index on; }
+             location /listed/ { random_index on; autoindex on; autoindex_format json; }
+             location /missing/ { random_index on; }",
+        )
+        .file("html/one/only.html", "only")
+        .file("html/one/.hidden", "hidden")
+        .file("html/one/folder/x", "x")
+        .file("html/empty/.hidden", "hidden")
+        .file("html/listed/.hidden", "x")
+        .gets(&[
+            "/one/",
+            "/one/?a=b",
+            "/one/folder/",
+            "/empty/",
+            "/listed/",
+            "/missing/",
+        ])
+        .head("/one/")
+        .send(Request::post("/one/", "x"))
+        .send(Request::new("PUT", "/one/"))
 }
 
 fn try_files() -> Scenario {
@@ -209,6 +300,34 @@ fn methods() -> Scenario {
         .raw("TRACE /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         .raw("CONNECT a:1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         .raw("get /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+}
+
+fn flash_video() -> Scenario {
+    Scenario::new("flv")
+        .server("location / { flv; } location /index/ { flv; index a.flv; }")
+        .file("html/a.flv", "FLV-0123456789")
+        .file("html/index/a.flv", "FLV-index")
+        .file("html/empty.flv", "")
+        .gets(&[
+            "/a.flv",
+            "/a.flv?start=6",
+            "/a.flv?x=y&start=13",
+            "/a.flv?start=14",
+            "/a.flv?start=0",
+            "/a.flv?start=x",
+            "/empty.flv?start=1",
+            "/none.flv?start=1",
+            "/index",
+            "/index/?start=1",
+            "/",
+        ])
+        .head("/a.flv?start=6")
+        .send(Request::post("/a.flv", "x"))
+        .get_with("/a.flv?start=6", "Range", "bytes=0-3")
+        .get_with("/a.flv?start=6", "Range", "bytes=10-14")
+        .get_with("/a.flv?start=6", "Range", "bytes=-3")
+        .get_with("/a.flv?start=6", "Range", "bytes=21-")
+        .get_with("/a.flv", "If-None-Match", "\"3b9aca00-e\"")
 }
 
 fn file_errors() -> Scenario {

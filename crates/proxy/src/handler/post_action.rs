@@ -1,0 +1,89 @@
+//! `post_action`: a request that this server makes to itself when an answer was sent.
+//!
+//! It is a copy of the client's request with another path or location, for counting what was sent:
+//! `$status`, `$body_bytes_sent`, `$request_time` and their like are those of the answer. It runs
+//! in a task of its own, whether or not the client is still there, and nobody reads what comes of
+//! it.
+//!
+//! Invariant: a worker runs at most `MOST_RUNNING` such requests; those beyond are dropped and
+//! logged.
+//!
+//! Sources: nginx ngx_http_post_action.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::log::error::{self, Level};
+use crate::phase;
+use crate::request::Request;
+
+/// Requests that one worker runs at a time (arbitrary: what a server that answers at all keeps up
+/// with).
+const MOST_RUNNING: u32 = 1024;
+
+thread_local! {
+    static RUNNING: Cell<u32> = const { Cell::new(0) };
+}
+
+/// What is done after an answer.
+#[derive(Clone, Debug, millpond_conf::Family)]
+#[family(http, server, location, if_location)]
+pub struct PostActionPolicy {
+    /// A path, or a named location, that is requested inside the server when an answer was sent;
+    /// what it answers is dropped.
+    ///
+    /// # Differs from nginx
+    ///
+    /// The connection does not wait for it before it serves the next request, the access log is
+    /// written before it begins, by the location that made the answer, and no second one follows
+    /// the first. A body of the client's that was not read is not there any more.
+    #[directive(name = "post_action", syntax = "uri")]
+    pub target: Option<String>,
+}
+
+/// A request that runs.
+struct Running;
+
+impl Running {
+    fn enter() -> Option<Running> {
+        let running = RUNNING.get();
+        if running >= MOST_RUNNING {
+            return None;
+        }
+        RUNNING.set(running + 1);
+        Some(Running)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.set(RUNNING.get().saturating_sub(1));
+    }
+}
+
+/// Sends the location's request on its way, if it has one.
+pub fn run(req: &Request) {
+    let location = Arc::clone(&req.location);
+    let Some(target) = &location.settings.post_action.target else {
+        return;
+    };
+    let Some(running) = Running::enter() else {
+        let message = format_args!("{MOST_RUNNING} requests of \"post_action\" are running");
+        return error::write(req, Level::Warn, message);
+    };
+    let mut action = Box::new(req.background());
+    // What the action tells of is the answer.
+    action.started = req.started;
+    action.started_us = req.started_us;
+    action.sent = req.sent.clone();
+    let target = Bytes::copy_from_slice(target.as_bytes());
+    // The task belongs to the generation: a graceful shutdown waits for it.
+    let member = action.down.generation.enter();
+    tokio::task::spawn_local(async move {
+        let response = phase::answer_at(&mut action, target).await;
+        drop(response);
+        drop((member, running));
+    });
+}
