@@ -293,7 +293,7 @@ impl<'a> Rest<'a> {
     async fn has_loaded(&mut self, response: &mut Response) -> bool {
         let timeout = self.walk.policies.disk.timeout;
         let req = self.exchange.request();
-        loaded::is_begun(req, response) || loaded::begin(req, response, timeout).await
+        loaded::is_begun(req, response) || Box::pin(loaded::begin(req, response, timeout)).await
     }
 
     /// The answer when there is no entry to answer with.
