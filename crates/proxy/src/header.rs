@@ -163,15 +163,28 @@ impl Known {
     /// Finds the known name that equals `name` in any case.
     #[must_use]
     pub fn of(name: &[u8]) -> Known {
+        Known::spelled(name).0
+    }
+
+    /// As [`Known::of`]; also says that the name is spelled as it usually is, if that was seen.
+    #[must_use]
+    pub(crate) fn spelled(name: &[u8]) -> (Known, bool) {
         let Some(at) = place(name) else {
-            return Known::Other;
+            return (Known::Other, false);
         };
         // Masked, so inside the table.
         let known = TABLE[at & (TABLE_LEN - 1)];
-        if known == Known::Other || known.is(name) {
-            return known;
+        if known == Known::Other {
+            return (known, false);
         }
-        Known::of_later_place(name, at)
+        // Most are written in the usual way.
+        if known.canonical().as_bytes() == name {
+            return (known, true);
+        }
+        match known.is(name) {
+            true => (known, false),
+            false => (Known::of_later_place(name, at), false),
+        }
     }
 
     /// Finds a name that is not at its first place, if it is anywhere.
@@ -188,11 +201,8 @@ impl Known {
     }
 
     /// Whether a name is this one, in any case.
-    #[inline]
     fn is(self, name: &[u8]) -> bool {
-        let canonical = self.canonical().as_bytes();
-        // Most are written in the usual way.
-        canonical == name || canonical.eq_ignore_ascii_case(name)
+        self.canonical().as_bytes().eq_ignore_ascii_case(name)
     }
 }
 

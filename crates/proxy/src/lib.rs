@@ -39,6 +39,7 @@ pub mod scope;
 pub mod server;
 pub mod shutdown;
 pub mod socket;
+pub mod spare;
 pub mod stats;
 pub mod subrequest;
 pub mod temp_file;

@@ -27,8 +27,9 @@ use crate::filter::userid::UserId;
 use crate::handler::limit_conn::Held;
 use crate::header::{Fields, Known};
 use crate::http1::Method;
-use crate::http1::request::RequestHead;
+use crate::http1::request::{self as request_head, RequestHead};
 use crate::scope::{Location, Server};
+use crate::spare::Spares;
 use crate::subrequest::{Kind, Role};
 use crate::upstream::trace::{self, UpstreamTrace};
 use crate::var;
@@ -305,8 +306,8 @@ pub struct Request {
 }
 
 thread_local! {
-    /// Where the request that ended last stood.
-    static SPARE: Cell<Option<Place>> = const { Cell::new(None) };
+    /// Where requests stood that have ended.
+    static SPARES: Spares<Place> = const { Spares::new() };
 }
 
 /// Where a client's request stands until it has ended, and another one after it.
@@ -314,18 +315,19 @@ pub type Place = Box<Option<Request>>;
 
 /// A place without a request.
 pub fn take_place() -> Place {
-    SPARE.take().unwrap_or_default()
+    SPARES.with(Spares::take).unwrap_or_default()
 }
 
 /// Ends the request, and keeps its place for the next one.
 pub fn give_back(mut place: Place) {
     let ended = Option::as_ref(&place);
-    let trace = ended.map(|req| Rc::clone(&req.upstream));
+    let parts = ended.map(|req| (Rc::clone(&req.head), Rc::clone(&req.upstream)));
     *place = None;
-    if let Some(trace) = trace {
+    if let Some((head, trace)) = parts {
+        request_head::give_back(head);
         trace::give_back(trace);
     }
-    SPARE.with(|it| it.set(Some(place)));
+    SPARES.with(|it| it.keep(place));
 }
 
 impl Request {

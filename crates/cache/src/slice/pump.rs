@@ -122,7 +122,7 @@ async fn ask<X: Exchange>(
         if_range: generation.validator.if_range(),
         ..Ask::default()
     };
-    let fetched = x.fetch(&ask).await.map_err(|failure| RunEnd::Failed {
+    let fetched = x.fetch(ask).await.map_err(|failure| RunEnd::Failed {
         status: failure.status(),
         cause: failure.cause(),
     })?;

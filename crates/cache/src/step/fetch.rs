@@ -180,23 +180,29 @@ impl Fetch {
         self.status
     }
 
-    pub(crate) async fn run<X: Exchange>(
+    /// Asks, and takes what comes. (An `async fn` has room for its arguments twice.)
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "the future has room for `self` once"
+    )]
+    pub(crate) fn run<X: Exchange>(
         self,
         x: &mut X,
         walk: &Walk,
-    ) -> Result<Step<X>, X::Failure> {
-        x.note(match self.lead {
-            Some(_) => Note::Led,
-            None => Note::Alone,
-        });
-        let asked = match walk.slicing {
-            Some(_) => self.asked(x.now(), walk),
-            None => None,
-        };
-        let ask = self.ask(walk, asked.as_ref());
-        match x.fetch(&ask).await {
-            Ok(fetched) => Ok(self.answered(x, walk, (fetched, asked.as_ref()))),
-            Err(failure) => self.failed(x, walk, failure),
+    ) -> impl Future<Output = Result<Step<X>, X::Failure>> {
+        async move {
+            x.note(match self.lead {
+                Some(_) => Note::Led,
+                None => Note::Alone,
+            });
+            let asked = match walk.slicing {
+                Some(_) => self.asked(x.now(), walk),
+                None => None,
+            };
+            match x.fetch(self.ask(walk, asked.as_ref())).await {
+                Ok(fetched) => Ok(self.answered(x, walk, (fetched, asked.as_ref()))),
+                Err(failure) => self.failed(x, walk, failure),
+            }
         }
     }
 

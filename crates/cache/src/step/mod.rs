@@ -218,7 +218,7 @@ pub trait Exchange {
     /// Enters in the request's account what was decided and why.
     fn note(&mut self, _note: Note) {}
     /// Asks the origin.
-    fn fetch(&mut self, ask: &Ask) -> impl Future<Output = Result<Self::Fetched, Self::Failure>>;
+    fn fetch(&mut self, ask: Ask) -> impl Future<Output = Result<Self::Fetched, Self::Failure>>;
     /// The exchange for work in the background.
     fn background(&self) -> Self::Background;
     /// The exchange for an update in the background of what this request is served; a connection
@@ -397,8 +397,9 @@ pub async fn finish<X: Exchange>(
         }
         step = match step {
             Step::Lookup(step) => step.run(x, walk)?,
-            Step::Wait(step) => step.run(x, walk).await?,
-            Step::Read(step) => step.run(walk).await,
+            // What waits longest has no room in every walk.
+            Step::Wait(step) => Box::pin(step.run(x, walk)).await?,
+            Step::Read(step) => Box::pin(step.run(walk)).await,
             Step::Fetch(step) => step.run(x, walk).await?,
             Step::Pass(status) => pass(x, status).await?,
             Step::Done(served) => return Ok(served),
@@ -413,7 +414,7 @@ pub async fn finish<X: Exchange>(
 /// Asks the origin for this client alone.
 async fn pass<X: Exchange>(x: &mut X, status: CacheStatus) -> Result<Step<X>, X::Failure> {
     x.note(Note::Alone);
-    let fetched = x.fetch(&Ask::default()).await?;
+    let fetched = x.fetch(Ask::default()).await?;
     Ok(Step::Done(Served::Passed(fetched, status)))
 }
 

@@ -327,7 +327,7 @@ impl Exchange for SimExchange {
         self.client.is_not_stored
     }
 
-    async fn fetch(&mut self, ask: &Ask) -> Result<SimFetched, Fail> {
+    async fn fetch(&mut self, ask: Ask) -> Result<SimFetched, Fail> {
         let world = Rc::clone(&self.world);
         let (key, accept) = (self.client.key, self.client.accept);
         world.asked.borrow_mut().push((key, accept));
@@ -337,7 +337,7 @@ impl Exchange for SimExchange {
         world.check_invariants();
         let delay = world.dice.borrow_mut().ms(1500);
         pass_time(delay).await;
-        let answer = respond(&world, &self.client, ask);
+        let answer = respond(&world, &self.client, &ask);
         world.check_invariants();
         answer.map(|mut fetched| {
             fetched.reading = Reading::Cache(world, key);

@@ -94,6 +94,48 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
             .flatten()
             .any(|template| req.is_true(template))
     }
+
+    /// Asks the origin. (An `async fn` has room for its arguments twice.)
+    #[expect(clippy::manual_async_fn, reason = "the future has room for `ask` once")]
+    fn fetch_as(&mut self, ask: exchange::Ask) -> impl Future<Output = Result<Origin, Failed>> {
+        async move {
+            if self.req.borrow().location.settings.slice.size != SliceSize::Off {
+                let req = self.req.borrow_mut();
+                req.slice_range = match ask.is_for_cache {
+                    true => ask.range.clone(),
+                    false => clients_range(req),
+                };
+            }
+            if ask.if_none_match.is_some() || ask.if_modified_since.is_some() {
+                let mut trace = RefCell::borrow_mut(&self.req.borrow().upstream);
+                trace.validators = (ask.if_modified_since.clone(), ask.if_none_match.clone());
+            }
+            // A hit fetches nothing, so its future has no room for that.
+            let fetch = Box::pin(exchange::fetch(self.req.borrow_mut(), &self.target, &ask));
+            match fetch.await {
+                Ok(fetched) => {
+                    let (req, protocol) = (self.req.borrow_mut(), self.target.protocol);
+                    // nginx: an error is intercepted before it is asked how it is to be read.
+                    let is_unbuffered =
+                        !error_page::is_intercepted(req, protocol, fetched.head.status)
+                            && !buffer::is_buffered(req, protocol, &fetched.head.fields);
+                    let rate = buffer::limit_rate(req, protocol);
+                    Ok(Origin {
+                        fetched,
+                        is_unbuffered,
+                        pace: rate.map(buffer::Pace::new).map(Box::new),
+                    })
+                }
+                Err(failure) => {
+                    // Nobody answers a client with it, so that nobody else says why.
+                    if self.req.borrow().is_background {
+                        error::failure(self.req.borrow(), &failure);
+                    }
+                    Err(Failed(failure))
+                }
+            }
+        }
+    }
 }
 
 impl<'a> PassExchange<&'a mut Request> {
@@ -182,51 +224,17 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
         RefCell::borrow_mut(trace).account.note(note);
     }
 
-    async fn fetch(&mut self, ask: &step::Ask) -> Result<Origin, Failed> {
-        let purpose = ask.purpose;
+    fn fetch(&mut self, ask: step::Ask) -> impl Future<Output = Result<Origin, Failed>> {
         let ask = exchange::Ask {
-            is_for_cache: purpose == Purpose::Fill,
+            is_for_cache: ask.purpose == Purpose::Fill,
             is_get_for_head: self.converts_head(),
-            if_none_match: ask.if_none_match.clone(),
-            if_modified_since: ask.if_modified_since.clone(),
-            range: ask.range.clone(),
-            if_range: ask.if_range.clone(),
+            if_none_match: ask.if_none_match,
+            if_modified_since: ask.if_modified_since,
+            range: ask.range,
+            if_range: ask.if_range,
             label: ask.label,
         };
-        if self.req.borrow().location.settings.slice.size != SliceSize::Off {
-            let req = self.req.borrow_mut();
-            req.slice_range = match purpose {
-                Purpose::Fill => ask.range.clone(),
-                Purpose::Pass => clients_range(req),
-            };
-        }
-        if ask.if_none_match.is_some() || ask.if_modified_since.is_some() {
-            let mut trace = RefCell::borrow_mut(&self.req.borrow().upstream);
-            trace.validators = (ask.if_modified_since.clone(), ask.if_none_match.clone());
-        }
-        // A hit fetches nothing, so its future has no room for that.
-        let fetch = Box::pin(exchange::fetch(self.req.borrow_mut(), &self.target, &ask));
-        match fetch.await {
-            Ok(fetched) => {
-                let (req, protocol) = (self.req.borrow_mut(), self.target.protocol);
-                // nginx: an error is intercepted before it is asked how it is to be read.
-                let is_unbuffered = !error_page::is_intercepted(req, protocol, fetched.head.status)
-                    && !buffer::is_buffered(req, protocol, &fetched.head.fields);
-                let rate = buffer::limit_rate(req, protocol);
-                Ok(Origin {
-                    fetched,
-                    is_unbuffered,
-                    pace: rate.map(buffer::Pace::new).map(Box::new),
-                })
-            }
-            Err(failure) => {
-                // Nobody answers a client with it, so that nobody else says why.
-                if self.req.borrow().is_background {
-                    error::failure(self.req.borrow(), &failure);
-                }
-                Err(Failed(failure))
-            }
-        }
+        self.fetch_as(ask)
     }
 
     fn background(&self) -> Self::Background {

@@ -19,6 +19,7 @@ use millpond_cache::variant::RequestFields;
 use millpond_cache::why::NotStoredNote;
 use millpond_cache::zone::{CacheZone, FoundEntry, LookedUp, PrimaryKey};
 use millpond_store::Key;
+use smallvec::SmallVec;
 
 use super::body::{self, FillBody};
 use super::by_rfc;
@@ -141,7 +142,7 @@ fn look(
         Ok(match step::look(&question, &fields, req.now_s()) {
             Looked::Fresh(found, why) => Look::Fresh(found, why),
             Looked::Other(looked_up) => {
-                let text = Bytes::copy_from_slice(text);
+                let text = own_text(text);
                 Look::Other(PrimaryKey { text, key }, looked_up)
             }
         })
@@ -293,7 +294,7 @@ impl<'a> Rest<'a> {
     async fn has_loaded(&mut self, response: &mut Response) -> bool {
         let timeout = self.walk.policies.disk.timeout;
         let req = self.exchange.request();
-        loaded::is_begun(req, response) || loaded::begin(req, response, timeout).await
+        loaded::is_begun(req, response) || Box::pin(loaded::begin(req, response, timeout)).await
     }
 
     /// The answer when there is no entry to answer with.
@@ -455,8 +456,17 @@ pub fn key(req: &mut Request, target: &PassTarget) -> Result<Bytes, Failure> {
     let location = Arc::clone(&req.location);
     with_scratch(|text| {
         write_key(req, (&location, target), text)?;
-        Ok(Bytes::copy_from_slice(text))
+        Ok(own_text(text))
     })
+}
+
+/// Bytes of a key's text that stand beside their count of owners; longer texts stand by themselves
+/// (arbitrary: more than most have).
+const USUAL_TEXT: usize = 104;
+
+/// A key's text as bytes of their own. A fill shares it, so that it has a count of owners at once.
+fn own_text(text: &[u8]) -> Bytes {
+    Bytes::from_owner(SmallVec::<[u8; USUAL_TEXT]>::from_slice(text))
 }
 
 fn write_key(
@@ -629,4 +639,18 @@ fn stored_field(head: &StoredHead, name: &[u8], value: &[u8]) -> Field {
     }
     let name = head.share(name);
     Field { known, name, value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_key_is_kept_whatever_its_length() {
+        for len in [0, 1, USUAL_TEXT - 1, USUAL_TEXT, USUAL_TEXT + 1, 9000] {
+            let text: Vec<u8> = (0..len).map(|at| b'a' + (at % 26) as u8).collect();
+            let shared = own_text(&text).clone();
+            assert_eq!(shared, text, "{len}");
+        }
+    }
 }

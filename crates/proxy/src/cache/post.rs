@@ -50,7 +50,7 @@ pub async fn run(
     let tries_before = status_header::tries(req);
     let since = walk.zone.purges.newest();
     let mut exchange = PassExchange::new(&mut *req, Arc::clone(target));
-    let fetched = exchange.fetch(&Ask::default()).await;
+    let fetched = exchange.fetch(Ask::default()).await;
     let fetched = fetched.map_err(|Failed(failure)| failure)?;
     by_rfc::invalidate(
         exchange.request(),

@@ -82,6 +82,8 @@ pub(super) struct Span {
     value_len: u32,
     name_len: u16,
     pub(super) known: Known,
+    /// Whether the name is known to be spelled as it usually is.
+    is_usual: bool,
 }
 
 const _: () = assert!(size_of::<Span>() == 16);
@@ -96,6 +98,16 @@ impl Span {
             value_len: u32::try_from(line.value.len()).ok()?,
             name_len: u16::try_from(line.name_len).ok()?,
             known,
+            is_usual: false,
+        })
+    }
+
+    /// Places a line that [`read_usual_field`] has read.
+    pub(super) fn usual(start: usize, usual: &UsualField) -> Option<Self> {
+        let span = Self::new(start, &usual.line, usual.known)?;
+        Some(Self {
+            is_usual: usual.is_usual,
+            ..span
         })
     }
 
@@ -115,13 +127,12 @@ impl Span {
 
     /// The field as an owned one that shares `buf`.
     pub(super) fn to_field(self, buf: &Bytes) -> Field {
-        let name = self.name(buf);
+        let canonical = self.known.canonical().as_bytes();
         Field {
             known: self.known,
-            name: if name == self.known.canonical().as_bytes() {
-                Bytes::from_static(self.known.canonical().as_bytes())
-            } else {
-                buf.slice_ref(name)
+            name: match self.is_usual || self.name(buf) == canonical {
+                true => Bytes::from_static(canonical),
+                false => buf.slice_ref(self.name(buf)),
             },
             value: self.shared_value(buf),
         }
@@ -208,6 +219,8 @@ fn read_name(text: &[u8]) -> (usize, NameKind) {
 pub(super) struct UsualField {
     pub(super) line: FieldLine,
     pub(super) known: Known,
+    /// Whether the name is spelled as it usually is; false for one that is not known.
+    is_usual: bool,
     /// Its length, with the line end.
     pub(super) len: usize,
 }
@@ -221,7 +234,7 @@ const KNOWN_NAME: usize = 32;
 pub(super) fn read_usual_field(rest: &[u8]) -> Option<UsualField> {
     let begin = rest.get(..KNOWN_NAME).unwrap_or(rest);
     let mut name_len = seek::colon(begin);
-    let mut known = Known::of(rest.get(..name_len)?);
+    let (mut known, is_usual) = Known::spelled(rest.get(..name_len)?);
     let mut kind = NameKind::Plain;
     // A known name is a plain one.
     if known == Known::Other {
@@ -250,7 +263,12 @@ pub(super) fn read_usual_field(rest: &[u8]) -> Option<UsualField> {
         kind,
         value,
     };
-    Some(UsualField { line, known, len })
+    Some(UsualField {
+        line,
+        known,
+        is_usual,
+        len,
+    })
 }
 
 /// Reads a field line that is not empty, without its line end.
@@ -363,6 +381,17 @@ mod tests {
                 read_usual_field(cut_off.as_bytes()).is_none(),
                 "{cut_off:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_usual_field_has_its_name_as_it_was_written() {
+        for name in ["Host", "host", "HOST", "ETag", "Etag", "X-Own"] {
+            let text = Bytes::from(format!("{name}: b\r\n"));
+            let usual = read_usual_field(&text).unwrap();
+            let field = Span::usual(0, &usual).unwrap().to_field(&text);
+            assert_eq!(field, Field::new(name.into(), "b".into()), "{name}");
+            assert_eq!(usual.is_usual, matches!(name, "Host" | "ETag"), "{name}");
         }
     }
 

@@ -29,7 +29,6 @@
 //!
 //! Sources: RFC 9112 §2, §3, §5, §6, §9.3; nginx's request line grammar.
 
-use std::cell::Cell;
 use std::rc::Rc;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -38,6 +37,7 @@ use super::Version;
 use super::host::Host;
 use super::line::{self, BadLine, FieldLine, LineScanner, NameKind, Span};
 use crate::header::{Known, KnownSet};
+use crate::spare::Spares;
 
 mod head;
 mod refusal;
@@ -202,21 +202,22 @@ enum Step {
 }
 
 thread_local! {
-    /// The head that was read last: once nobody else has it, its memory is that of the next one.
-    static LAST: Cell<Option<Rc<RequestHead>>> = const { Cell::new(None) };
+    /// Empty heads, whose memory is that of requests that have ended.
+    static SPARES: Spares<Rc<RequestHead>> = const { Spares::new() };
 }
 
 /// An empty head.
 fn new_draft() -> Rc<RequestHead> {
-    let mut last = LAST.take().unwrap_or_default();
-    match Rc::get_mut(&mut last) {
-        Some(head) => {
-            head.parts.clear();
-            // It may be long until the draft has bytes of its own.
-            head.buf = Bytes::new();
-            last
-        }
-        None => Rc::default(),
+    SPARES.with(Spares::take).unwrap_or_default()
+}
+
+/// Keeps the memory of the head of a request that has ended, unless others hold it.
+pub fn give_back(mut head: Rc<RequestHead>) {
+    if let Some(ended) = Rc::get_mut(&mut head) {
+        ended.parts.clear();
+        // It may be long until a draft has bytes of its own.
+        ended.buf = Bytes::new();
+        SPARES.with(|it| it.keep(head));
     }
 }
 
@@ -397,7 +398,6 @@ impl RequestParser {
         };
         let mut head = self.restart();
         Rc::make_mut(&mut head).buf = bytes.freeze();
-        LAST.with(|it| it.set(Some(Rc::clone(&head))));
         head
     }
 

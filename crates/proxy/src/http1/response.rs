@@ -270,7 +270,7 @@ impl ResponseParser {
             let is_taken_so = whole.ends_with(b"\r\n")
                 && start + usual.len <= max
                 && !name.starts_with(STATUS_LINE);
-            let span = Span::new(start, &usual.line, usual.known);
+            let span = Span::usual(start, &usual);
             let Some(span) = span.filter(|_| is_taken_so) else {
                 return;
             };

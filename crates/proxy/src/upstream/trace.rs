@@ -3,7 +3,7 @@
 //! A request may try several peers, and go through several upstreams by internal redirection; each
 //! try is an [`Attempt`], and variables join them with ", " and " : " as nginx does.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use millpond_cache::reason::Account;
 use millpond_store::Key;
 
 use crate::header::Fields;
+use crate::spare::Spares;
 use crate::stats::table::Number;
 
 /// Why an upstream is asked.
@@ -131,21 +132,33 @@ pub struct UpstreamTrace {
     pub hits: Option<u64>,
 }
 
+/// Attempts that a trace keeps the memory for: what the first of a list takes.
+const ATTEMPTS_KEPT: usize = 4;
+
 thread_local! {
-    /// An empty one, whose memory is that of a request's that ended.
-    static SPARE: Cell<Option<Rc<RefCell<UpstreamTrace>>>> = const { Cell::new(None) };
+    /// Empty ones, whose memory is that of requests that have ended.
+    static SPARES: Spares<Rc<RefCell<UpstreamTrace>>> = const { Spares::new() };
 }
 
 /// What a request begins with.
 pub fn begin() -> Rc<RefCell<UpstreamTrace>> {
-    SPARE.take().unwrap_or_default()
+    SPARES.with(Spares::take).unwrap_or_default()
 }
 
 /// Keeps the memory of what was learnt of a request that ended, unless others hold it.
 pub fn give_back(mut trace: Rc<RefCell<UpstreamTrace>>) {
     if let Some(ended) = Rc::get_mut(&mut trace) {
-        *ended.get_mut() = UpstreamTrace::default();
-        SPARE.with(|it| it.set(Some(trace)));
+        let ended = ended.get_mut();
+        let mut attempts = std::mem::take(&mut ended.attempts);
+        attempts.clear();
+        if attempts.capacity() > ATTEMPTS_KEPT {
+            attempts = Vec::new();
+        }
+        *ended = UpstreamTrace {
+            attempts,
+            ..UpstreamTrace::default()
+        };
+        SPARES.with(|it| it.keep(trace));
     }
 }
 

@@ -294,7 +294,7 @@ impl Exchange for FakeExchange {
         self.account.note(note);
     }
 
-    async fn fetch(&mut self, ask: &Ask) -> Result<FakeFetched, Fail> {
+    async fn fetch(&mut self, ask: Ask) -> Result<FakeFetched, Fail> {
         let script = {
             let mut origin = self.world.origin.borrow_mut();
             origin.asks.push(ask.clone());

@@ -87,16 +87,16 @@ impl Exchange for SimExchange {
         self.client.is_not_stored
     }
 
-    async fn fetch(&mut self, ask: &Ask) -> Result<Answer, Fail> {
+    async fn fetch(&mut self, ask: Ask) -> Result<Answer, Fail> {
         let world = Rc::clone(&self.world);
-        let number = world.note_ask((self.client.key, &self.client.wish), ask);
+        let number = world.note_ask((self.client.key, &self.client.wish), &ask);
         let delay = world.dice.borrow_mut().ms(400);
         pass_time(delay).await;
         let range = match (&self.client.wish, ask.purpose) {
             (Wish::Range(range), Purpose::Pass) => Some(range.as_str()),
             _ => None,
         };
-        respond(&world, (self.client.key, number), ask, range)
+        respond(&world, (self.client.key, number), &ask, range)
     }
 
     fn background(&self) -> SimExchange {
@@ -182,7 +182,7 @@ pub(super) async fn request(world: Rc<World>, client: Client) -> Outcome {
             Err(SliceFailure::Failed { .. }) => return Outcome::Broken,
         }
     }
-    match x.fetch(&Ask::default()).await {
+    match x.fetch(Ask::default()).await {
         Ok(answer) => passed(answer).await,
         Err(_) => Outcome::Broken,
     }
