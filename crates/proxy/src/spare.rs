@@ -4,7 +4,7 @@
 //! memory over. Of those that wait for an upstream many run at once, and as many end one after
 //! the other.
 //!
-//! 1. Of a kind no more than [`SPARES_MAX`] are kept.
+//! 1. Of a kind no more than `SPARES_MAX` are kept.
 //! 2. The owner of a kind empties what is kept: it holds nothing of what ended.
 
 use std::cell::RefCell;

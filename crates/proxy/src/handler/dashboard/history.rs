@@ -48,11 +48,11 @@ impl History {
         notes.push_back(totals);
     }
 
-    /// The notes as an event of their own; nothing before the first one.
-    pub fn event(&self, started_ms: i64) -> Vec<u8> {
-        let notes = self.notes();
+    /// The notes as an event of their own; before the first one, `now` is the only one.
+    pub(super) fn event(&self, started_ms: i64, now: impl FnOnce() -> Totals) -> Vec<u8> {
+        let mut notes = self.notes();
         if notes.is_empty() {
-            return Vec::new();
+            notes.push_back(now());
         }
         let told = Told {
             started: started_ms,
@@ -84,11 +84,13 @@ mod tests {
     #[test]
     fn the_oldest_goes_when_there_are_enough() {
         let history = History::default();
-        assert!(history.event(1).is_empty());
+        // Who comes before the first note is told what there is.
+        let text = String::from_utf8(history.event(1, || Totals::at(-7))).unwrap();
+        assert!(text.contains("\"time\":-7"), "{text}");
         for time in 0..KEPT as i64 + 5 {
             history.note(Totals::at(time));
         }
-        let text = String::from_utf8(history.event(1)).unwrap();
+        let text = String::from_utf8(history.event(1, || Totals::at(0))).unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix("data: "));
         let told: serde_json::Value = serde_json::from_str(line.unwrap()).unwrap();
         let totals = told["totals"].as_array().unwrap();

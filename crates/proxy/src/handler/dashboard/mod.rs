@@ -161,7 +161,8 @@ impl BodyStream for Events {
         if !self.is_greeted {
             self.is_greeted = true;
             let shared = &self.generation.worker.shared;
-            let history = shared.history.event(shared.feed.started_ms());
+            let now = || event::totals(&self.generation.conf, shared);
+            let history = shared.history.event(shared.feed.started_ms(), now);
             let greeting = Bytes::from([GREETING, &history].concat());
             return Poll::Ready(Some(Ok(Piece::Memory(greeting))));
         }
