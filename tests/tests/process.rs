@@ -39,6 +39,10 @@ fn wait_for(proxy: &Proxy, text: &str) -> Result<()> {
 /// Runs the program with arguments that are separated by spaces.
 fn run(arguments: &str) -> Result<Output> {
     let program = binary(Kind::Millpond).context("no binary")?;
+    run_program(&program, arguments)
+}
+
+fn run_program(program: &Path, arguments: &str) -> Result<Output> {
     let words = arguments.split_whitespace();
     Ok(Command::new(program).args(words).output()?)
 }
@@ -296,6 +300,10 @@ fn user_keeps_low_ports_and_nothing_else_of_root() -> Result<()> {
     // The folder of the test belongs to root alone otherwise.
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(dir.path(), open)?;
+    // A user may be unable to reach the folder in which the binary was built.
+    let program = dir.path().join("millpond");
+    std::fs::copy(binary(Kind::Millpond).context("no binary")?, &program)?;
+    let run = |arguments: &str| run_program(&program, arguments);
     let here = format!("-p {} -c x.conf -e e.log", dir.path().display());
     let main = "user nobody nogroup; daemon on; error_log e.log;";
     let port = write_conf(dir.path(), main)?;
