@@ -488,6 +488,9 @@ fn passed(req: &mut Request, target: &Arc<PassTarget>) -> Passed {
 fn caching(req: &mut Request, target: &Arc<PassTarget>) -> Result<Caching, String> {
     let location = Arc::clone(&req.location);
     let prefix = target.protocol.prefix();
+    if target.protocol == Protocol::Memcached {
+        return Err("what a memcached server has is not stored again".to_string());
+    }
     let Some(cache) = location.cache(target.protocol) else {
         return Err(format!("{prefix}_cache is off here"));
     };

@@ -24,6 +24,7 @@ pub mod http1;
 pub mod lint;
 pub mod log;
 pub mod map;
+pub mod memcached;
 pub mod metrics;
 pub mod network;
 pub mod phase;

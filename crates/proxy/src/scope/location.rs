@@ -13,6 +13,7 @@ use crate::upstream::cookie::CookiePolicy;
 use crate::upstream::fastcgi::FastCgiPolicy;
 use crate::upstream::hints::EarlyHintsPolicy;
 use crate::upstream::http::HttpPolicy;
+use crate::upstream::memcached::MemcachedPolicy;
 use crate::upstream::protocol::{PassSettings, Protocol};
 use crate::upstream::redirect::PassRedirectPolicy;
 use crate::upstream::uwsgi::UwsgiPolicy;
@@ -78,6 +79,9 @@ pub struct LocationSettings {
     /// uwsgi upstreams.
     #[protocol("uwsgi")]
     pub uwsgi: PassSettings,
+    /// memcached upstreams.
+    #[protocol("memcached")]
+    pub memcached: PassSettings,
     /// Names that are resolved while the program runs.
     pub resolver: ResolverPolicy,
     /// Circles of proxies.
@@ -90,6 +94,8 @@ pub struct LocationSettings {
     pub fastcgi_app: FastCgiPolicy,
     /// What only uwsgi applications are asked.
     pub uwsgi_app: UwsgiPolicy,
+    /// What only memcached servers are asked.
+    pub memcached_server: MemcachedPolicy,
     /// Redirects of upstreams.
     pub pass_redirect: PassRedirectPolicy,
     /// Cookies of upstreams.
@@ -187,12 +193,14 @@ impl LocationSettings {
                 Protocol::FastCgi => &raw.fastcgi,
                 Protocol::Scgi => &raw.scgi,
                 Protocol::Uwsgi => &raw.uwsgi,
+                Protocol::Memcached => &raw.memcached,
             });
             let settings = match protocol {
                 Protocol::Http => &mut self.proxy,
                 Protocol::FastCgi => &mut self.fastcgi,
                 Protocol::Scgi => &mut self.scgi,
                 Protocol::Uwsgi => &mut self.uwsgi,
+                Protocol::Memcached => &mut self.memcached,
             };
             let fault = settings.settle_store(levels, protocol, cx).err();
             faults.extend(fault.map(|span| (protocol, span)));
