@@ -19,6 +19,7 @@ pub mod chunked;
 pub mod conf;
 pub mod fastcgi;
 pub mod memcached;
+pub mod mp4;
 pub mod pieces;
 pub mod range;
 pub mod request_head;

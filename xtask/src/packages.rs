@@ -16,6 +16,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("sqlite3", "the test of exported databases"),
     ("nginx-extras", "differential tests"),
     ("chromium", "the dashboard's tests"),
+    ("ffmpeg", "the foreign suite"),
     ("memcached", "the foreign suite"),
     ("perl", "the foreign suite"),
     ("libio-socket-ssl-perl", "the foreign suite"),

@@ -463,7 +463,7 @@ fn end(req: &mut Request) -> End {
         Some(ContentHandler::Metrics(_)) => End::Itself("metrics"),
         Some(ContentHandler::StubStatus) => End::Itself("stub_status"),
         Some(ContentHandler::EmptyGif) => End::Itself("empty_gif"),
-        Some(ContentHandler::Flv) | None => End::Files(text(&req.uri)),
+        Some(ContentHandler::Flv | ContentHandler::Mp4) | None => End::Files(text(&req.uri)),
     }
 }
 

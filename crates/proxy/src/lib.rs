@@ -26,6 +26,7 @@ pub mod log;
 pub mod map;
 pub mod memcached;
 pub mod metrics;
+pub mod mp4;
 pub mod network;
 pub mod phase;
 pub mod pid;

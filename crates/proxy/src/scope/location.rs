@@ -40,6 +40,7 @@ use crate::handler::limit_conn::LimitConnPolicy;
 use crate::handler::limit_req::LimitReqPolicy;
 use crate::handler::mime::TypesPolicy;
 use crate::handler::mirror::MirrorPolicy;
+use crate::handler::mp4::Mp4Policy;
 use crate::handler::open_file::OpenFilePolicy;
 use crate::handler::path::RootPolicy;
 use crate::handler::post_action::PostActionPolicy;
@@ -128,6 +129,8 @@ pub struct LocationSettings {
     pub symlinks: SymlinkPolicy,
     /// How files are answered.
     pub static_files: StaticPolicy,
+    /// Parts of films.
+    pub mp4: Mp4Policy,
     /// What stands for a folder.
     pub index: IndexPolicy,
     /// Whether chance says what stands for a folder.

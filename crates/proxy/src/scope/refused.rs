@@ -121,10 +121,6 @@ pub const REFUSED: &[Refused] = &[
         reason: "browser detection is not supported; use \"map $http_user_agent\"",
     },
     Refused {
-        names: "mp4 mp4_buffer_size mp4_max_buffer_size mp4_start_key_frame",
-        reason: "pseudo-streaming is not supported; players use range requests",
-    },
-    Refused {
         names: "degradation degrade",
         reason: "degradation is not supported",
     },
