@@ -46,6 +46,22 @@ fn lines_that_mean_nothing_are_refused() -> Result<()> {
             "if ($uri) { recursive_error_pages on; }",
             "\"recursive_error_pages\" directive is not allowed here".into(),
         ),
+        (
+            "memcached_pass 127.0.0.1:1;",
+            "unknown \"memcached_key\" variable".into(),
+        ),
+        (
+            "set $memcached_key a; memcached_pass 127.0.0.1;",
+            "no port in upstream \"127.0.0.1\"".into(),
+        ),
+        (
+            "memcached_next_upstream http_404;",
+            "invalid value \"http_404\"".into(),
+        ),
+        (
+            "memcached_cache off;",
+            "unknown directive \"memcached_cache\"".into(),
+        ),
         ("proxy_cookie_flags on;", "invalid parameter \"on\"".into()),
         (
             "valid_referers none blocked;",
@@ -68,6 +84,8 @@ fn lines_like_them_that_are_right_pass() -> Result<()> {
         "proxy_cookie_flags off; stub_status on;",
         "valid_referers none blocked; valid_referers server_names;",
         "secure_link_secret word;",
+        "set $memcached_key $uri; memcached_pass $arg_to; memcached_bind off;",
+        "memcached_next_upstream not_found off; memcached_socket_keepalive on;",
     ] {
         let (passes, said) = test(&in_location(lines))?;
         assert!(passes, "{lines}: {said}");

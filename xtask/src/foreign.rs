@@ -14,7 +14,8 @@
 use crate::tally::Tally;
 use crate::{checks, packages, workspace};
 use anyhow::{Context, Result, bail};
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -156,12 +157,15 @@ struct Report {
 fn run_files(suite: &Path, files: &[String]) -> Result<Vec<Report>> {
     let next = AtomicUsize::new(0);
     let reports = Mutex::new(Vec::new());
-    let root = packages::is_root();
+    let programs = match packages::is_root() {
+        true => Some(programs_for_root()?),
+        false => None,
+    };
     std::thread::scope(|scope| {
         for _ in 0..JOBS {
             scope.spawn(|| {
                 while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let report = run_file(suite, file, root);
+                    let report = run_file(suite, file, programs.as_deref());
                     if let Ok(mut reports) = reports.lock() {
                         reports.push(report);
                     }
@@ -175,7 +179,20 @@ fn run_files(suite: &Path, files: &[String]) -> Result<Vec<Report>> {
     Ok(reports)
 }
 
-fn run_file(suite: &Path, file: &str, root: bool) -> Result<Report> {
+/// A directory of programs that stand before the system's: memcached runs as root only when it is
+/// told to.
+fn programs_for_root() -> Result<PathBuf> {
+    let dir = workspace::root().join("target/foreign");
+    let script = "#!/bin/sh\nPATH=${PATH#*:}\nexec memcached -u root \"$@\"\n";
+    let path = dir.join("memcached");
+    fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+    fs::write(&path, script).with_context(|| path.display().to_string())?;
+    fs::set_permissions(&path, Permissions::from_mode(0o755))?;
+    Ok(dir)
+}
+
+/// Runs a file; with `programs` as root.
+fn run_file(suite: &Path, file: &str, programs: Option<&Path>) -> Result<Report> {
     let start = Instant::now();
     let mut command = Command::new("timeout");
     command
@@ -185,7 +202,9 @@ fn run_file(suite: &Path, file: &str, root: bool) -> Result<Report> {
         // INVARIANT 4.
         .env("TEST_NGINX_UNSAFE", "1")
         .env("TEST_NGINX_BINARY", workspace::binary());
-    if root {
+    if let Some(programs) = programs {
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", programs.display()));
         // Files and sockets are made by the harness as root, and workers must reach them.
         command.env("TEST_NGINX_GLOBALS", "user root;");
     }

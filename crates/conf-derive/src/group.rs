@@ -2,12 +2,34 @@
 //!
 //! The group is a family itself: its raw twin holds those of its fields, and every call goes to the
 //! fields in their order until one of them knows the directive. All get the protocol of the group.
+//! `#[only("memcached", connect, next)]` says that with this protocol the others have no directives;
+//! what they hold is their defaults.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
-use syn::{DeriveInput, Ident, Result, Type};
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::{DeriveInput, Error, Ident, LitStr, Result, Token, Type};
 
-use crate::field::fields;
+use crate::field::{attributes, fields};
+
+/// What stands in `#[only(...)]`.
+struct Only {
+    protocol: LitStr,
+    families: Vec<Ident>,
+}
+
+impl Parse for Only {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let protocol = input.parse()?;
+        input.parse::<Token![,]>()?;
+        let families = Punctuated::<Ident, Token![,]>::parse_terminated(input)?;
+        Ok(Only {
+            protocol,
+            families: families.into_iter().collect(),
+        })
+    }
+}
 
 pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let all = fields(input)?;
@@ -16,6 +38,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         .filter_map(|field| field.ident.as_ref())
         .collect();
     let types: Vec<_> = all.iter().map(|field| &field.ty).collect();
+    let known = known(input, &idents)?;
     let (name, vis) = (&input.ident, &input.vis);
     let raw = format_ident!("{name}Raw");
     let span_of = span_of(&idents, &types, &raw);
@@ -29,7 +52,9 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
 
             fn directives(protocol: &'static str) -> ::std::vec::Vec<::millpond_conf::Directive> {
                 let mut all = ::std::vec::Vec::new();
-                #(all.extend(<#types as ::millpond_conf::Family>::directives(protocol));)*
+                #(if #known {
+                    all.extend(<#types as ::millpond_conf::Family>::directives(protocol));
+                })*
                 all
             }
 
@@ -40,14 +65,14 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
                 context: ::millpond_conf::Contexts,
                 cx: &mut ::millpond_conf::ParseContext,
             ) -> ::millpond_conf::Applied {
-                #(
+                #(if #known {
                     let applied = <#types as ::millpond_conf::Family>::apply(
                         &mut raw.#idents, protocol, st, context, cx,
                     );
                     if applied == ::millpond_conf::Applied::Done {
                         return applied;
                     }
-                )*
+                })*
                 ::millpond_conf::Applied::Unknown
             }
 
@@ -69,6 +94,22 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             #span_of
         }
     })
+}
+
+/// For each family the test whether its directives are there with a protocol.
+fn known(input: &DeriveInput, idents: &[&Ident]) -> Result<Vec<TokenStream>> {
+    let rules = attributes(&input.attrs, "only").map(|attribute| attribute.parse_args::<Only>());
+    let rules = rules.collect::<Result<Vec<_>>>()?;
+    let mut named = rules.iter().flat_map(|rule| &rule.families);
+    if let Some(unknown) = named.find(|name| !idents.contains(name)) {
+        return Err(Error::new(unknown.span(), "no field has this name"));
+    }
+    let test = |ident: &&Ident| {
+        let without = rules.iter().filter(|rule| !rule.families.contains(ident));
+        let without = without.map(|rule| &rule.protocol);
+        quote!(true #(&& protocol != #without)*)
+    };
+    Ok(idents.iter().map(test).collect())
 }
 
 /// The first family that has the directive knows its place.

@@ -29,7 +29,8 @@
 //!
 //! `#[family(protocols)]` names directives with `proxy_`; a field of a scope that has
 //! `#[protocol("fastcgi")]` knows them under `fastcgi_`. `FamilyGroup` joins families to one, so that
-//! a scope names what a protocol has in one field.
+//! a scope names what a protocol has in one field; `#[only("memcached", connect)]` on it names those
+//! of its fields whose directives a protocol has, where it does not have all.
 //!
 //! What they do not do: they check no value; a test over the table does that.
 
@@ -51,7 +52,7 @@ pub fn family(input: TokenStream) -> TokenStream {
 }
 
 /// Joins families to one family.
-#[proc_macro_derive(FamilyGroup)]
+#[proc_macro_derive(FamilyGroup, attributes(only))]
 pub fn family_group(input: TokenStream) -> TokenStream {
     expand(parse_macro_input!(input as DeriveInput), group::derive)
 }

@@ -2,7 +2,7 @@
 
 use syn::{DeriveInput, parse_str};
 
-use crate::{family, scope, words};
+use crate::{family, group, scope, words};
 
 type Derive = fn(&DeriveInput) -> syn::Result<proc_macro2::TokenStream>;
 
@@ -49,6 +49,11 @@ fn wrong_declarations_are_refused_with_a_reason() {
             scope::derive,
             "struct A { #[scope(skp)] a: bool }",
             "no word of a scope's field",
+        ),
+        (
+            group::derive,
+            "#[only(\"p\", b)] struct A { a: B }",
+            "no field has this name",
         ),
         (words::derive, "struct A { }", "only enums are known words"),
         (

@@ -132,6 +132,20 @@ fn a_directive_may_belong_to_some_protocols_only() {
 }
 
 #[test]
+fn a_protocol_may_have_some_families_only() {
+    let (conf, _) = location("http { memcached_timeout 2s; server { location / { } } }");
+    assert_eq!(conf.memcached.trailer.timeout, Duration::from_secs(2));
+    assert!(!conf.memcached.cache.lock, "the default");
+    let refused = messages("http { memcached_cache_lock on; server { location / { } } }");
+    let unknown = "unknown directive \"memcached_cache_lock\"";
+    assert!(refused[0].starts_with(unknown), "{refused:?}");
+    let directives = LocationConf::directives();
+    let names = directives.iter().map(|it| &*it.name);
+    let names: Vec<&str> = names.filter(|name| name.starts_with("memcached")).collect();
+    assert_eq!(names, ["memcached_timeout"]);
+}
+
+#[test]
 fn blocks_are_values_too() {
     let text = "http { types { text/html html htm; } server { location / { } } }";
     let (conf, _) = location(text);

@@ -463,7 +463,7 @@ fn end(req: &mut Request) -> End {
         Some(ContentHandler::Metrics(_)) => End::Itself("metrics"),
         Some(ContentHandler::StubStatus) => End::Itself("stub_status"),
         Some(ContentHandler::EmptyGif) => End::Itself("empty_gif"),
-        Some(ContentHandler::Flv) | None => End::Files(text(&req.uri)),
+        Some(ContentHandler::Flv | ContentHandler::Mp4) | None => End::Files(text(&req.uri)),
     }
 }
 
@@ -488,6 +488,9 @@ fn passed(req: &mut Request, target: &Arc<PassTarget>) -> Passed {
 fn caching(req: &mut Request, target: &Arc<PassTarget>) -> Result<Caching, String> {
     let location = Arc::clone(&req.location);
     let prefix = target.protocol.prefix();
+    if target.protocol == Protocol::Memcached {
+        return Err("what a memcached server has is not stored again".to_string());
+    }
     let Some(cache) = location.cache(target.protocol) else {
         return Err(format!("{prefix}_cache is off here"));
     };

@@ -114,10 +114,14 @@ pub struct TrailerPolicy {
     /// A parameter.
     #[directive(name = "proxy_param", only("fastcgi", "scgi"))]
     pub param: Option<String>,
+    /// A timeout.
+    #[directive(name = "proxy_timeout", default = "1s")]
+    pub timeout: Duration,
 }
 
 /// What a protocol has.
 #[derive(Debug, FamilyGroup)]
+#[only("memcached", trailer)]
 pub struct PassPolicies {
     pub cache: CachePolicy,
     pub trailer: TrailerPolicy,
@@ -168,6 +172,8 @@ pub struct LocationConf {
     pub proxy: PassPolicies,
     #[protocol("fastcgi")]
     pub fastcgi: PassPolicies,
+    #[protocol("memcached")]
+    pub memcached: PassPolicies,
     #[scope(skip)]
     pub name: String,
 }

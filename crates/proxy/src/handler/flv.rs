@@ -6,17 +6,11 @@
 //!
 //! Source: nginx ngx_http_flv_module.
 
-use std::collections::VecDeque;
-
 use bytes::Bytes;
 use millpond_conf::{Contexts, Statement};
 
-use super::open_file::{self, Kind};
-use super::{ContentHandler, path, static_file};
-use crate::body::{Body, FileRegion, FileSource, Piece};
+use super::{ContentHandler, static_file};
 use crate::failure::Failure;
-use crate::header::Known;
-use crate::http1::Method;
 use crate::request::Request;
 use crate::response::Response;
 use crate::scope::block::{Draft, Pass, Row};
@@ -46,37 +40,16 @@ fn flv(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
 
 /// Answers with the file or the rest of it; `None` for what is no file.
 pub fn run(req: &mut Request) -> Result<Option<Response>, Failure> {
-    if !matches!(req.method, Method::Get | Method::Head) {
-        return Err(Failure::Status(405));
-    }
-    if req.uri.last() == Some(&b'/') {
+    let Some(file) = static_file::open_only(req)? else {
         return Ok(None);
-    }
-    let path = path::map(req)?;
-    let file = open_file::open(req, &path.bytes).map_err(|error| error.fail(req, &path.bytes))?;
-    if file.kind != Kind::File {
-        return Ok(None);
-    }
-    let mut response = static_file::answer(req, &file)?;
-    let Some(start) = start(&req.args).filter(|start| *start < file.len) else {
-        return Ok(Some(response));
     };
-    let region = FileRegion {
-        file: FileSource::Plain(file.file.clone()),
-        offset: start,
-        len: file.len - start,
+    let response = match start(&req.args).filter(|start| *start < file.len) {
+        Some(start) => {
+            let part = (Bytes::from_static(HEAD), start..file.len);
+            static_file::answer_part(req, &file, part)?
+        }
+        None => static_file::answer(req, &file)?,
     };
-    let len = HEAD.len() as u64 + region.len;
-    response.length = Some(len);
-    if response.fields.contains(Known::ETag) {
-        // nginx: the tag is that of what is sent.
-        let tag = static_file::etag(file.modified, len);
-        response.fields.set(Known::ETag, tag);
-    }
-    if !req.is_head() {
-        let head = Piece::Memory(Bytes::from_static(HEAD));
-        response.body = Body::from(VecDeque::from([head, Piece::File(region)]));
-    }
     Ok(Some(response))
 }
 

@@ -22,6 +22,7 @@ pub mod limit_zone;
 pub mod metrics;
 pub mod mime;
 pub mod mirror;
+pub mod mp4;
 pub mod open_file;
 pub mod password;
 pub mod path;
@@ -66,6 +67,8 @@ pub enum ContentHandler {
     EmptyGif,
     /// `flv`.
     Flv,
+    /// `mp4`.
+    Mp4,
     /// `api`.
     Api(api::Rights),
     /// `dashboard`.
@@ -141,6 +144,10 @@ pub fn content(req: &mut Request) -> Result<Begun<'_>, Failure> {
         Some(ContentHandler::EmptyGif) => empty_gif::run(req)?,
         Some(ContentHandler::Dashboard) => dashboard::run(req)?,
         Some(ContentHandler::Flv) => match flv::run(req)? {
+            Some(response) => response,
+            None => return run_files(req).map(Begun::Done),
+        },
+        Some(ContentHandler::Mp4) => match mp4::run(req)? {
             Some(response) => response,
             None => return run_files(req).map(Begun::Done),
         },

@@ -9,6 +9,9 @@
 //!
 //! Sources: nginx ngx_http_static_handler, ngx_http_gzip_static_handler, ngx_http_set_etag.
 
+use std::collections::VecDeque;
+use std::ops::Range;
+
 use bytes::Bytes;
 use millpond_semantics::conditional;
 use millpond_semantics::date::format_http_date;
@@ -134,6 +137,44 @@ fn not_regular(req: &Request, path: &FilePath) -> Failure {
         format_args!("\"{path}\" is not a regular file"),
     );
     Failure::Status(404)
+}
+
+/// Opens the file of a request for what answers with files alone; `None` for what is no file.
+pub fn open_only(req: &mut Request) -> Result<Option<OpenFile>, Failure> {
+    if !matches!(req.method, Method::Get | Method::Head) {
+        return Err(Failure::Status(405));
+    }
+    if req.uri.last() == Some(&b'/') {
+        return Ok(None);
+    }
+    let path = path::map(req)?;
+    let file = open_file::open(req, &path.bytes).map_err(|error| error.fail(req, &path.bytes))?;
+    Ok((file.kind == Kind::File).then_some(file))
+}
+
+/// The answer with a head of ours and a region of a file behind it, instead of the whole file.
+pub fn answer_part(
+    req: &Request,
+    file: &OpenFile,
+    (head, region): (Bytes, Range<u64>),
+) -> Result<Response, Failure> {
+    let mut response = answer(req, file)?;
+    let region = FileRegion {
+        file: FileSource::Plain(file.file.clone()),
+        offset: region.start,
+        len: region.end.saturating_sub(region.start),
+    };
+    let len = head.len() as u64 + region.len;
+    response.length = Some(len);
+    if response.fields.contains(Known::ETag) {
+        // nginx: the tag is that of what is sent.
+        response.fields.set(Known::ETag, etag(file.modified, len));
+    }
+    if !req.is_head() {
+        let pieces = [Piece::Memory(head), Piece::File(region)];
+        response.body = Body::from(VecDeque::from(pieces));
+    }
+    Ok(response)
 }
 
 /// The answer with an open file.

@@ -100,6 +100,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         crate::handler::limit_conn::ROWS,
         crate::handler::limit_req::ROWS,
         crate::handler::metrics::ROWS,
+        crate::handler::mp4::ROWS,
         crate::handler::stub_status::ROWS,
         crate::upstream::declare::ROWS,
         crate::upstream::pass::ROWS,

@@ -436,6 +436,7 @@ impl Builder {
             self.levels.iter().map(|level| &level.location).collect();
         let mut settings = LocationSettings::resolve(&raws, &mut self.cx);
         let faults = settings.settle_stores(&raws, &mut self.cx);
+        settings.memcached_server.settle(&mut settings.memcached);
         if let Some(level) = settings.root.alias_level() {
             let path = self.levels.get(level).and_then(|level| level.path.clone());
             settings.root.bind_alias(path);

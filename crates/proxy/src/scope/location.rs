@@ -13,6 +13,7 @@ use crate::upstream::cookie::CookiePolicy;
 use crate::upstream::fastcgi::FastCgiPolicy;
 use crate::upstream::hints::EarlyHintsPolicy;
 use crate::upstream::http::HttpPolicy;
+use crate::upstream::memcached::MemcachedPolicy;
 use crate::upstream::protocol::{PassSettings, Protocol};
 use crate::upstream::redirect::PassRedirectPolicy;
 use crate::upstream::uwsgi::UwsgiPolicy;
@@ -39,6 +40,7 @@ use crate::handler::limit_conn::LimitConnPolicy;
 use crate::handler::limit_req::LimitReqPolicy;
 use crate::handler::mime::TypesPolicy;
 use crate::handler::mirror::MirrorPolicy;
+use crate::handler::mp4::Mp4Policy;
 use crate::handler::open_file::OpenFilePolicy;
 use crate::handler::path::RootPolicy;
 use crate::handler::post_action::PostActionPolicy;
@@ -78,6 +80,9 @@ pub struct LocationSettings {
     /// uwsgi upstreams.
     #[protocol("uwsgi")]
     pub uwsgi: PassSettings,
+    /// memcached upstreams.
+    #[protocol("memcached")]
+    pub memcached: PassSettings,
     /// Names that are resolved while the program runs.
     pub resolver: ResolverPolicy,
     /// Circles of proxies.
@@ -90,6 +95,8 @@ pub struct LocationSettings {
     pub fastcgi_app: FastCgiPolicy,
     /// What only uwsgi applications are asked.
     pub uwsgi_app: UwsgiPolicy,
+    /// What only memcached servers are asked.
+    pub memcached_server: MemcachedPolicy,
     /// Redirects of upstreams.
     pub pass_redirect: PassRedirectPolicy,
     /// Cookies of upstreams.
@@ -122,6 +129,8 @@ pub struct LocationSettings {
     pub symlinks: SymlinkPolicy,
     /// How files are answered.
     pub static_files: StaticPolicy,
+    /// Parts of films.
+    pub mp4: Mp4Policy,
     /// What stands for a folder.
     pub index: IndexPolicy,
     /// Whether chance says what stands for a folder.
@@ -187,12 +196,14 @@ impl LocationSettings {
                 Protocol::FastCgi => &raw.fastcgi,
                 Protocol::Scgi => &raw.scgi,
                 Protocol::Uwsgi => &raw.uwsgi,
+                Protocol::Memcached => &raw.memcached,
             });
             let settings = match protocol {
                 Protocol::Http => &mut self.proxy,
                 Protocol::FastCgi => &mut self.fastcgi,
                 Protocol::Scgi => &mut self.scgi,
                 Protocol::Uwsgi => &mut self.uwsgi,
+                Protocol::Memcached => &mut self.memcached,
             };
             let fault = settings.settle_store(levels, protocol, cx).err();
             faults.extend(fault.map(|span| (protocol, span)));

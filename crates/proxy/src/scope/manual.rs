@@ -10,6 +10,7 @@
 use millpond_conf::Contexts;
 
 use super::{block, build, no_effect, refused, upstream_lines};
+use crate::upstream::memcached;
 use crate::var;
 
 /// The modules of nginx 1.31.5, each with its directives and variables.
@@ -187,7 +188,9 @@ pub fn variables() -> Vec<Entry> {
     let words = var::words().map(|it| working(format!("${}", it.name), it.doc));
     let composed = var::composed().map(|it| working(format!("${}", it.name), it.doc));
     let families = var::families().map(|it| working(format!("${}*", it.prefix), it.doc));
-    let mut entries: Vec<Entry> = plain.chain(words).chain(composed).chain(families).collect();
+    let asked = [working(memcached::KEY.to_string(), memcached::KEY_DOC)];
+    let read = plain.chain(words).chain(composed).chain(families);
+    let mut entries: Vec<Entry> = read.chain(asked).collect();
     for absent in var::absent::ABSENT {
         let names = absent.names.split_ascii_whitespace();
         entries

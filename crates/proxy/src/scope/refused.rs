@@ -47,13 +47,6 @@ pub const REFUSED: &[Refused] = &[
         reason: "gRPC upstreams are not supported",
     },
     Refused {
-        names: "memcached_pass memcached_bind memcached_socket_keepalive \
-                memcached_connect_timeout memcached_send_timeout memcached_buffer_size \
-                memcached_read_timeout memcached_next_upstream memcached_next_upstream_tries \
-                memcached_next_upstream_timeout memcached_gzip_flag",
-        reason: "memcached upstreams are not supported",
-    },
-    Refused {
         names: "tunnel_pass tunnel_bind tunnel_socket_keepalive tunnel_socket_rcvbuf \
                 tunnel_socket_sndbuf tunnel_connect_timeout tunnel_send_timeout \
                 tunnel_send_lowat tunnel_buffer_size tunnel_read_timeout tunnel_next_upstream \
@@ -126,10 +119,6 @@ pub const REFUSED: &[Refused] = &[
     Refused {
         names: "modern_browser ancient_browser modern_browser_value ancient_browser_value",
         reason: "browser detection is not supported; use \"map $http_user_agent\"",
-    },
-    Refused {
-        names: "mp4 mp4_buffer_size mp4_max_buffer_size mp4_start_key_frame",
-        reason: "pseudo-streaming is not supported; players use range requests",
     },
     Refused {
         names: "degradation degrade",

@@ -429,7 +429,7 @@ impl Try<'_> {
     fn begin(&self) -> usize {
         let head = match self.protocol {
             Protocol::Http => self.prepared.head.clone(),
-            Protocol::FastCgi | Protocol::Scgi | Protocol::Uwsgi => Bytes::new(),
+            _ => Bytes::new(),
         };
         let attempt = Attempt {
             peer: Arc::clone(&self.peer.name),
@@ -535,7 +535,11 @@ impl Try<'_> {
         connection.requests += 1;
         let max = self.pass.exchange.head_size.as_usize();
         let mut outgoing = Outgoing::new(self.prepared);
-        let mut reader = HeadReader::new(self.protocol, self.switching());
+        let mut reader = HeadReader::new(
+            self.protocol,
+            self.switching(),
+            (self.prepared, self.settings),
+        );
         let mut hints = Hints::new(max);
         let mut is_silent = true;
         loop {
@@ -709,7 +713,7 @@ impl Try<'_> {
         let method = match self.protocol {
             // nginx: what these answer is read to its end whatever was asked, since an answer to
             // HEAD that is stored is served to GET.
-            Protocol::Scgi | Protocol::Uwsgi => Method::Get,
+            Protocol::Scgi | Protocol::Uwsgi | Protocol::Memcached => Method::Get,
             Protocol::Http | Protocol::FastCgi => self.prepared.method,
         };
         let plan = coding
@@ -724,13 +728,14 @@ impl Try<'_> {
             Protocol::Http => head.keeps_alive(),
             Protocol::FastCgi => self.settings.fastcgi_app.keep_conn,
             Protocol::Scgi | Protocol::Uwsgi => false,
+            Protocol::Memcached => true,
         };
         let context = BodyContext {
             trace: Rc::clone(&self.req.upstream),
             started: self.started,
             generation: Rc::clone(&self.req.down.generation),
             timeout: self.pass.exchange.read_timeout,
-            log: matches!(plan, BodyPlan::Records(_)).then(|| error::remember(self.req)),
+            log: (!matches!(plan, BodyPlan::Framed(_))).then(|| error::remember(self.req)),
         };
         let may_reuse = outgoing.is_done() && keeps;
         let body = UpstreamBody::new((connection, now), plan, may_reuse, context);

@@ -4,19 +4,24 @@
 //! Http     ── interim answers are told ──► head
 //! FastCgi  ── records: errors are told, STDOUT is put together ──► head, and the body in records
 //! Cgi      ── a status line, or none ──► head
+//! Keyed    ── a line about a key ──► head, and the body with a trailer
 //! ```
 //!
 //! 1. No more than the limit of a head is kept, however it comes.
 
 use bytes::{Bytes, BytesMut};
 
+use super::memcached::KeyedHead;
 use super::protocol::Protocol;
+use super::request::Prepared;
 use crate::fastcgi::answer::{Expected, StdoutBody};
 use crate::fastcgi::record::{Event, RecordDecoder};
 use crate::header::Known;
 use crate::http1::response::cgi::CgiParser;
 use crate::http1::response::{Fault, Framing, Progress, ResponseHead, ResponseParser};
 use crate::http1::{Method, content_length};
+use crate::memcached::ValueBody;
+use crate::scope::location::LocationSettings;
 
 /// Interim answers that may come before a final one (arbitrary: far more than any honest
 /// peer sends).
@@ -41,6 +46,8 @@ pub enum HeadReader {
     FastCgi(Box<StdoutHead>),
     /// Of SCGI and uwsgi: with a status line until there is none.
     Cgi(Option<Box<ResponseParser>>, Box<CgiParser>),
+    /// Of memcached.
+    Keyed(Box<KeyedHead>),
 }
 
 /// The head of a FastCGI answer while it comes.
@@ -79,6 +86,8 @@ pub enum Coding {
     ByHead,
     /// In records.
     Records(Box<StdoutBody>),
+    /// As a value of memcached.
+    Value(ValueBody),
 }
 
 /// How long a body is and how it comes.
@@ -87,11 +96,17 @@ pub enum BodyPlan {
     Framed(Framing),
     /// In records.
     Records(Box<StdoutBody>),
+    /// As a value of memcached.
+    Value(ValueBody),
 }
 
 impl HeadReader {
-    /// A reader for a protocol.
-    pub fn new(protocol: Protocol, switching: Switching) -> Self {
+    /// A reader for what a location makes of a request of this protocol.
+    pub fn new(
+        protocol: Protocol,
+        switching: Switching,
+        (prepared, settings): (&Prepared, &LocationSettings),
+    ) -> Self {
         match protocol {
             Protocol::Http => HeadReader::Http {
                 parser: ResponseParser::new(),
@@ -106,6 +121,10 @@ impl HeadReader {
             Protocol::Scgi | Protocol::Uwsgi => {
                 HeadReader::Cgi(Some(Box::default()), Box::default())
             }
+            Protocol::Memcached => {
+                let head = KeyedHead::new(prepared, &settings.memcached_server);
+                HeadReader::Keyed(Box::new(head))
+            }
         }
     }
 
@@ -118,6 +137,7 @@ impl HeadReader {
                 switching,
             } => read_http((parser, interim_left), *switching, inbox, max),
             HeadReader::FastCgi(head) => head.read(inbox, max),
+            HeadReader::Keyed(head) => head.read(inbox, max),
             HeadReader::Cgi(with_status, parser) => {
                 if let Some(http) = with_status {
                     match http.parse(inbox, max) {
@@ -211,8 +231,10 @@ impl Coding {
     /// Nobody can tell.
     pub fn plan(self, head: &ResponseHead, request: Method) -> Result<BodyPlan, Fault> {
         let framing = head.framing(request)?;
-        let Coding::Records(mut body) = self else {
-            return Ok(BodyPlan::Framed(framing));
+        let mut body = match self {
+            Coding::ByHead => return Ok(BodyPlan::Framed(framing)),
+            Coding::Value(body) => return Ok(BodyPlan::Value(body)),
+            Coding::Records(body) => body,
         };
         let announced = head.fields.get(Known::ContentLength);
         let announced = announced.and_then(|value| content_length(value));

@@ -22,6 +22,7 @@ pub mod head;
 pub mod hints;
 pub mod http;
 pub mod keepalive;
+pub mod memcached;
 pub mod next;
 pub mod params;
 pub mod pass;

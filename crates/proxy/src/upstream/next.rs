@@ -60,7 +60,12 @@ pub enum NextCause {
 pub struct NextPolicy {
     /// Failures and statuses after which the request goes to the next peer, as long as nothing was
     /// sent to the client.
-    #[directive(name = "proxy_next_upstream", default = "error timeout", union)]
+    #[directive(
+        name = "proxy_next_upstream",
+        default = "error timeout",
+        union,
+        only("proxy", "fastcgi", "scgi", "uwsgi")
+    )]
     pub causes: Flags<NextCause>,
     /// The number of peers that one request may try; 0: all.
     #[directive(name = "proxy_next_upstream_tries", default = "0")]

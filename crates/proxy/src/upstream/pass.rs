@@ -1,5 +1,5 @@
-//! `proxy_pass`, `fastcgi_pass`, `scgi_pass`, `uwsgi_pass`: a request is answered by an upstream,
-//! through the cache when there is one.
+//! `proxy_pass`, `fastcgi_pass`, `scgi_pass`, `uwsgi_pass`, `memcached_pass`: a request is answered
+//! by an upstream, through the cache when there is one.
 //!
 //! Reads the directive in its forms (a group, an address, a Unix socket, with or without a URI,
 //! with variables), works out where a request goes and with which URI, and starts the exchange.
@@ -16,6 +16,7 @@ use super::balance::Method as Balance;
 use super::cdn_loop;
 use super::exchange::{self, Ask, Fetched};
 use super::group::{self, Group};
+use super::memcached;
 use super::peer::{Peer, PeerSettings};
 use super::protocol::Protocol;
 use super::slice;
@@ -67,6 +68,13 @@ pub const ROWS: &[Row] = &[
         "The uwsgi application that answers the requests of the location: host:port, unix:socket \
          or a group's name, with or without uwsgi:// before it.",
     ),
+    application(
+        "memcached_pass",
+        "The memcached server that answers the requests of the location: host:port, unix:socket or \
+         a group's name. It is asked for the value of the key in `$memcached_key`, which `set` or \
+         another directive must define; what it does not have is a 404.\n\n\
+         # Differs from nginx\n\nThe address may have variables.",
+    ),
 ];
 
 const fn application(name: &'static str, doc: &'static str) -> Row {
@@ -87,6 +95,8 @@ pub struct PassTarget {
     /// How it is spoken to.
     pub protocol: Protocol,
     to: To,
+    /// What a memcached server is asked for.
+    pub key: Option<Template>,
     /// The location's name, whose place a path takes.
     pub location_prefix: Bytes,
     /// What `proxy_redirect default` replaces, and by what; none when the URL has variables.
@@ -126,7 +136,7 @@ fn split_address(protocol: Protocol, text: &str) -> Result<Url<'_>, String> {
             return Err("suwsgi protocol requires SSL support, which is not there yet".to_string());
         }
         Protocol::Uwsgi => text.strip_prefix("uwsgi://").unwrap_or(text),
-        Protocol::FastCgi | Protocol::Scgi => text,
+        Protocol::FastCgi | Protocol::Scgi | Protocol::Memcached => text,
     };
     if authority.is_empty() {
         return Err("no host in upstream".to_string());
@@ -202,9 +212,13 @@ fn pass(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
         )),
         To::Variable(_) => None,
     };
+    // nginx: the variable must be defined where it is used.
+    let key = (protocol == Protocol::Memcached)
+        .then(|| Template::parse(memcached::KEY, url.span, &mut builder.cx.variables));
     let target = PassTarget {
         protocol,
         to,
+        key: key.and_then(Result::ok),
         location_prefix,
         default_redirect,
     };
@@ -446,6 +460,9 @@ pub fn begin<'a>(
     location: &Location,
     target: &Arc<PassTarget>,
 ) -> Result<Begun<'a>, Failure> {
+    if target.protocol == Protocol::Memcached {
+        return memcached::begin(req, target);
+    }
     cdn_loop::check(req, target.protocol)?;
     if req.conf.uses_proxy_host {
         note_host(req, target);

@@ -1,8 +1,8 @@
 //! The protocols that upstreams speak, and what all of them have alike.
 //!
-//! What `proxy_X` says of an HTTP upstream, `fastcgi_X`, `scgi_X` and `uwsgi_X` say of theirs: one
-//! group of families, which a location holds once for each protocol. What only one protocol has
-//! (`proxy_set_header`, `fastcgi_index`) is a family of its own beside the groups.
+//! What `proxy_X` says of an HTTP upstream, `fastcgi_X`, `scgi_X`, `uwsgi_X` and `memcached_X` say
+//! of theirs: one group of families, which a location holds once for each protocol. What only one
+//! protocol has (`proxy_set_header`, `fastcgi_index`) is a family of its own beside the groups.
 
 use millpond_cache::admit::AdmissionPolicy;
 use millpond_cache::bypass::BypassPolicy;
@@ -48,15 +48,18 @@ pub enum Protocol {
     Scgi,
     /// uwsgi: `uwsgi_pass`.
     Uwsgi,
+    /// memcached: `memcached_pass`.
+    Memcached,
 }
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Protocol; 4] = [
+    pub const ALL: [Protocol; 5] = [
         Protocol::Http,
         Protocol::FastCgi,
         Protocol::Scgi,
         Protocol::Uwsgi,
+        Protocol::Memcached,
     ];
 
     /// What its directives begin with, without the underscore.
@@ -66,6 +69,7 @@ impl Protocol {
             Protocol::FastCgi => "fastcgi",
             Protocol::Scgi => "scgi",
             Protocol::Uwsgi => "uwsgi",
+            Protocol::Memcached => "memcached",
         }
     }
 
@@ -78,6 +82,7 @@ impl Protocol {
 
 /// What a location says of upstreams of one protocol.
 #[derive(Clone, Debug, FamilyGroup)]
+#[only("memcached", connect, exchange, next)]
 pub struct PassSettings {
     /// How answers flow through.
     pub buffer: BufferPolicy,
@@ -179,6 +184,7 @@ impl LocationSettings {
             Protocol::FastCgi => &self.fastcgi,
             Protocol::Scgi => &self.scgi,
             Protocol::Uwsgi => &self.uwsgi,
+            Protocol::Memcached => &self.memcached,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The body of an upstream's answer, as it arrives.
 //!
 //! ```text
-//! Length(n) | Chunked | UntilClose | Records ──last byte──► Ended (kept or closed)
+//! Length(n) | Chunked | UntilClose | Records | Value ──last byte──► Ended (kept or closed)
 //!      └── closed early, broken coding, silence ──► error (the connection is closed)
 //! ```
 //!
@@ -18,7 +18,7 @@ use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -39,6 +39,7 @@ use crate::header::Fields;
 use crate::http1::chunked::{ChunkEvent, ChunkedDecoder, Strictness, TrailerLimits};
 use crate::http1::response::Framing;
 use crate::log::error::{Level, RememberedRequest};
+use crate::memcached::{BodyEnd as ValueEnd, BodyEvent as ValueEvent, ValueBody};
 use crate::scope::Location;
 use crate::worker::Generation;
 
@@ -83,6 +84,7 @@ enum State {
     /// The connection belongs to another protocol now: there is no body.
     Switched,
     Records(Box<StdoutBody>),
+    Value(ValueBody),
     Ended,
 }
 
@@ -121,6 +123,10 @@ impl UpstreamBody {
             BodyPlan::Records(body) => {
                 let length = body.left();
                 (State::Records(body), length)
+            }
+            BodyPlan::Value(body) => {
+                let length = Some(body.left());
+                (State::Value(body), length)
             }
         };
         let attempt = context.trace.borrow().attempts.len().saturating_sub(1);
@@ -328,6 +334,24 @@ impl UpstreamBody {
                 Err(_) => Err(BodyError::UpstreamTruncated),
             },
             State::Records(body) => take_record(body, inbox, &self.context),
+            State::Value(body) => {
+                let around = (&self.context, &mut self.may_reuse);
+                Ok(take_value(body, inbox, around))
+            }
+        }
+    }
+
+    /// Takes what follows a value of memcached, if it has come since its last byte was handed out.
+    fn take_trailer(&mut self) {
+        if let State::Value(body) = &self.state
+            && body.left() == 0
+            && let Some(connection) = &mut self.connection
+        {
+            let mut cx = Context::from_waker(Waker::noop());
+            let _ready = receive(connection, &mut cx, &mut self.pace);
+            if let Ok(Taken::End) = self.take() {
+                self.finish();
+            }
         }
     }
 
@@ -386,6 +410,32 @@ fn take_record(
                 Err(BodyError::UpstreamTruncated)
             }
         };
+    }
+}
+
+/// What the inbox has of a value of memcached.
+fn take_value(
+    body: &mut ValueBody,
+    inbox: &mut BytesMut,
+    (context, may_reuse): (&BodyContext, &mut bool),
+) -> Taken {
+    let (bytes, event) = match body.next(inbox) {
+        // Who knows the length does not ask for what follows, which usually came with it.
+        ValueEvent::Data(bytes) if body.left() == 0 => (bytes, body.next(inbox)),
+        ValueEvent::Data(bytes) => return Taken::Bytes(bytes, false),
+        event => (Bytes::new(), event),
+    };
+    let has_ended = matches!(event, ValueEvent::End(_));
+    if event == ValueEvent::End(ValueEnd::Invalid) {
+        *may_reuse = false;
+        if let Some(log) = &context.log {
+            let message = format_args!("memcached sent invalid trailer while reading upstream");
+            log.write(Level::Error, message);
+        }
+    }
+    match has_ended && bytes.is_empty() {
+        true => Taken::End,
+        false => Taken::Bytes(bytes, has_ended),
     }
 }
 
@@ -470,6 +520,7 @@ impl BodyStream for UpstreamBody {
 
 impl Drop for UpstreamBody {
     fn drop(&mut self) {
+        self.take_trailer();
         // A body that nobody read to its end closes its connection.
         self.may_reuse &= matches!(self.state, State::Ended);
         if self.connection.is_some() {

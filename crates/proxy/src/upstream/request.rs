@@ -14,7 +14,7 @@ use super::exchange::Ask;
 use super::http::{self, UpstreamVersion};
 use super::pass::{PassTarget, Resolved};
 use super::protocol::Protocol;
-use super::{fastcgi, scgi, uwsgi};
+use super::{fastcgi, memcached, scgi, uwsgi};
 use crate::downstream::body::{self, BodyFile, Remains, RequestBody};
 use crate::failure::Failure;
 use crate::header::Known;
@@ -139,6 +139,7 @@ pub fn prepare(
         Protocol::FastCgi => Ok(fastcgi::encode(req, ask, body)),
         Protocol::Scgi => Ok(scgi::encode(req, ask, body)),
         Protocol::Uwsgi => uwsgi::encode(req, ask, body),
+        Protocol::Memcached => memcached::encode(req, target),
     }
 }
 
@@ -156,7 +157,7 @@ pub fn must_read_body(req: &Request, protocol: Protocol) -> bool {
     // nginx: some protocols have no way to send a body of unknown length.
     let needs_length = match protocol {
         Protocol::Http => http.version == UpstreamVersion::Http10,
-        Protocol::FastCgi => false,
+        Protocol::FastCgi | Protocol::Memcached => false,
         Protocol::Scgi | Protocol::Uwsgi => true,
     };
     let has_no_length = matches!(req.body, RequestBody::Unread { length: None });

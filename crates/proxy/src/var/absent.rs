@@ -55,10 +55,6 @@ pub const REFUSED: &[Absent] = &[
         reason: "GeoIP databases are not supported; use \"geo\" or \"map\"",
     },
     Absent {
-        names: "memcached_key",
-        reason: "memcached upstreams are not supported",
-    },
-    Absent {
         names: "date_local date_gmt",
         reason: "server-side includes are not supported; use $time_local or $time_iso8601",
     },

@@ -9,6 +9,7 @@ mod cache_vary;
 mod coding;
 mod connections;
 mod errors;
+mod films;
 mod generated;
 mod headers;
 mod limits;
@@ -37,6 +38,7 @@ pub fn all() -> Vec<Scenario> {
         errors::scenarios(),
         static_files::scenarios(),
         ranges::scenarios(),
+        films::scenarios(),
         headers::scenarios(),
         variables::scenarios(),
         logs::scenarios(),
