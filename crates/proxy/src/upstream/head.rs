@@ -23,10 +23,6 @@ use crate::http1::{Method, content_length};
 const MAX_INTERIM: u32 = 100;
 
 /// Reads one head.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "the usual protocol allocates nothing"
-)]
 pub enum HeadReader {
     /// Of HTTP.
     Http {
