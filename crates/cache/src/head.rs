@@ -39,7 +39,7 @@
 //! invalid head is a miss. Written by [`StoredHead::encode`] when a fill begins and when an entry
 //! is freshened; read at each look-up.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes};
 use millpond_store::{Class, Role};
 
 use crate::purge::tag;
@@ -132,7 +132,7 @@ impl Bounds {
 #[derive(Debug, Default)]
 pub struct FieldsWriter {
     count: u16,
-    buf: BytesMut,
+    buf: Vec<u8>,
 }
 
 /// Bytes that the fields of most answers take (arbitrary).
@@ -143,7 +143,7 @@ impl FieldsWriter {
     pub fn with_status_text(text: Option<&[u8]>) -> Self {
         let mut fields = FieldsWriter {
             count: 0,
-            buf: BytesMut::with_capacity(USUAL_FIELDS),
+            buf: Vec::with_capacity(USUAL_FIELDS),
         };
         if let Some(text) = text {
             fields.push(STATUS_TEXT, text);
@@ -189,7 +189,7 @@ impl StoredHead {
             serial: 0,
             sliced: None,
             field_count: fields.count,
-            fields: fields.buf.freeze(),
+            fields: Bytes::from(fields.buf),
         }
     }
 
@@ -197,7 +197,7 @@ impl StoredHead {
     pub fn with_fields(&self, fields: FieldsWriter) -> Self {
         StoredHead {
             field_count: fields.count,
-            fields: fields.buf.freeze(),
+            fields: Bytes::from(fields.buf),
             ..self.clone()
         }
     }
@@ -224,7 +224,7 @@ impl StoredHead {
             total: 0,
             size: 0,
         });
-        let mut out = BytesMut::with_capacity(len);
+        let mut out = Vec::with_capacity(len);
         out.put_u8(VERSION);
         out.put_u8(self.bounds.bits() | if self.sliced.is_some() { IN_SLICES } else { 0 });
         out.put_u16_le(self.status);
@@ -249,7 +249,7 @@ impl StoredHead {
         out.put_slice(&self.variant);
         out.put_slice(&self.tags);
         out.put_slice(&self.fields);
-        out.freeze()
+        Bytes::from(out)
     }
 
     /// Reads stored bytes; `None` when they are not a head of this version.

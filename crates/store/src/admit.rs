@@ -28,7 +28,7 @@ use bytes::Bytes;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::disk::format::{
-    Kind, RECORD_HEADER, ROW, RecordHeader, Row, SliceRef, aligned, payload_sum,
+    Kind, RECORD_HEADER, ROW, RecordHeader, Row, SLICE_REF, SliceRef, aligned, payload_sum,
 };
 use crate::disk::ready::SegmentFile;
 use crate::disk::segment::{Place, Refused, least_extent, site_room};
@@ -522,7 +522,12 @@ impl Publish {
             NewBody::Inline(bufs) => bufs,
             NewBody::Sliced(_) => &[],
         };
-        let mut record = vec![0; RECORD_HEADER as usize];
+        let rows = self.slices().len() * SLICE_REF as usize;
+        let bodies: usize = inline.iter().map(Bytes::len).sum();
+        let len = RECORD_HEADER as usize + rows + self.head.len() + bodies;
+        // With room for the padding.
+        let mut record = Vec::with_capacity(aligned(len as u64) as usize);
+        record.resize(RECORD_HEADER as usize, 0);
         for slice in self.slices() {
             SliceRef::encode(&slice.to_ref(), &mut record);
         }
@@ -678,7 +683,7 @@ impl Inner {
 
     /// The entry of a record whose bytes are in memory.
     fn new_entry(&self, publish: &Publish, place: Place, record: &Bytes) -> Entry {
-        let table = publish.slices().len() * crate::disk::format::SLICE_REF as usize;
+        let table = publish.slices().len() * SLICE_REF as usize;
         let head_start = RECORD_HEADER as usize + table;
         let head_end = head_start + publish.head.len();
         let body = match &publish.body {

@@ -339,8 +339,18 @@ pub enum Begun<X: Exchange> {
     Waits(Rest<X>),
 }
 
-/// What is left of a walk.
-pub struct Rest<X: Exchange>(Box<Step<X>>);
+/// What is left of a walk: the step that is to be taken next. It stays where it is, since a walk is
+/// one of many that wait.
+pub struct Rest<X: Exchange>(Step<X>);
+
+impl<X: Exchange> From<Begun<X>> for Rest<X> {
+    fn from(begun: Begun<X>) -> Self {
+        match begun {
+            Begun::Found(found, status) => Rest(Step::Done(Served::Entry(found, status))),
+            Begun::Waits(rest) => rest,
+        }
+    }
+}
 
 /// Walks a request to what it is answered with; `note` gets the name of each step.
 pub async fn serve<X: Exchange>(
@@ -350,7 +360,7 @@ pub async fn serve<X: Exchange>(
 ) -> Result<Served<X::Fetched>, X::Failure> {
     match begin(x, walk, note)? {
         Begun::Found(found, status) => Ok(Served::Entry(found, status)),
-        Begun::Waits(rest) => finish(x, walk, note, rest).await,
+        Begun::Waits(mut rest) => finish(x, walk, note, &mut rest).await,
     }
 }
 
@@ -366,7 +376,7 @@ pub fn begin<X: Exchange>(
             note("deliver");
             Begun::Found(found, status)
         }
-        step => Begun::Waits(Rest(Box::new(step))),
+        step => Begun::Waits(Rest(step)),
     })
 }
 
@@ -378,18 +388,18 @@ pub fn begin_from<X: Exchange>(
 ) -> Result<Begun<X>, X::Failure> {
     Ok(match Lookup::new().go_on(x, walk, looked_up)? {
         Step::Done(Served::Entry(found, status)) => Begun::Found(found, status),
-        step => Begun::Waits(Rest(Box::new(step))),
+        step => Begun::Waits(Rest(step)),
     })
 }
 
-/// Walks on to the end.
+/// Walks on to the end; who goes on from there is passed on.
 pub async fn finish<X: Exchange>(
     x: &mut X,
     walk: &Walk,
     note: &mut dyn FnMut(&'static str),
-    rest: Rest<X>,
+    rest: &mut Rest<X>,
 ) -> Result<Served<X::Fetched>, X::Failure> {
-    let mut step = *rest.0;
+    let mut step = std::mem::replace(&mut rest.0, Step::Pass(CacheStatus::Miss));
     for _ in 1..STEPS_MAX {
         note(step.name());
         if let Some(status) = step.label() {

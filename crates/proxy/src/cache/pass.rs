@@ -4,9 +4,10 @@
 //! with an exchange of this request, and turns what is served (an entry, a fill that still runs, or
 //! the origin's own answer) into a [`Response`].
 
+use std::cell::Cell;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use millpond_cache::catalogue;
 use millpond_cache::fill::Streaming;
 use millpond_cache::fill::pump::Reader;
@@ -19,7 +20,6 @@ use millpond_cache::variant::RequestFields;
 use millpond_cache::why::NotStoredNote;
 use millpond_cache::zone::{CacheZone, FoundEntry, LookedUp, PrimaryKey};
 use millpond_store::Key;
-use smallvec::SmallVec;
 
 use super::body::{self, FillBody};
 use super::by_rfc;
@@ -63,7 +63,7 @@ pub fn begin<'a>(
             let key = PrimaryKey::new(key(req, &target)?);
             let walk = walk(req, &target, key, policies, zone);
             let rest = Rest::of(PassExchange::new(req, target), walk);
-            rest.run(None).await
+            rest.run().await
         }));
     }
     let rest = |req: &'a mut Request, key, zone: ZoneOf<'_>| {
@@ -92,7 +92,9 @@ pub fn begin<'a>(
             };
             if found.head.sliced.is_some() {
                 let begun = step::Begun::Found(Box::new(found), CacheStatus::Hit);
-                return Ok(rest(req, key, zone).wait(First::Walk(begun)));
+                let mut rest = rest(req, key, zone);
+                rest.begun = Some(begun.into());
+                return Ok(rest.wait());
             }
             let tries_before = status_header::tries(req);
             let hit = (&found, CacheStatus::Hit, &*zone);
@@ -100,8 +102,9 @@ pub fn begin<'a>(
             if loaded::is_begun(req, &mut response) {
                 return handler::respond(req, response).map(Begun::Done);
             }
-            let first = First::Loading(Box::new(found), response);
-            Ok(rest(req, key, zone).wait(first))
+            let mut rest = rest(req, key, zone);
+            rest.loading = Some((Box::new(found), response));
+            Ok(rest.wait())
         }
         Look::Other(key, looked_up) => {
             let mut rest = rest(req, key, zone);
@@ -175,15 +178,15 @@ struct Rest<'a> {
     exchange: Own<'a>,
     walk: Walk,
     tries_before: usize,
+    /// The walk, if it was begun. It stands here, and not in what goes on with it, so that the
+    /// future has room for it once.
+    begun: Option<step::Rest<Own<'a>>>,
+    /// An answer for which all is done but that the disk was asked for its first bytes.
+    loading: Option<Loading>,
 }
 
-/// What was done already.
-enum First<'a> {
-    /// A part of the walk.
-    Walk(step::Begun<Own<'a>>),
-    /// All but for the disk, which is asked for the first bytes.
-    Loading(Box<FoundEntry>, Box<Response>),
-}
+/// An answer whose first bytes a disk is asked for, and the entry that it is made of.
+type Loading = (Box<FoundEntry>, Box<Response>);
 
 impl<'a> Rest<'a> {
     fn of(mut exchange: Own<'a>, walk: Walk) -> Self {
@@ -192,6 +195,8 @@ impl<'a> Rest<'a> {
             exchange,
             walk,
             tries_before,
+            begun: None,
+            loading: None,
         }
     }
 
@@ -207,17 +212,19 @@ impl<'a> Rest<'a> {
             step::Begun::Found(found, status) if found.head.sliced.is_none() => {
                 let mut response = self.answer_with(&found, status);
                 if !loaded::is_begun(self.exchange.request(), &mut response) {
-                    return Ok(self.wait(First::Loading(found, response)));
+                    self.loading = Some((found, response));
+                    return Ok(self.wait());
                 }
-                handler::respond(self.exchange.into_request(), response).map(Begun::Done)
+                return handler::respond(self.exchange.into_request(), response).map(Begun::Done);
             }
-            begun => Ok(self.wait(First::Walk(begun))),
+            begun => self.begun = Some(begun.into()),
         }
+        Ok(self.wait())
     }
 
-    fn wait(mut self, first: First<'a>) -> Begun<'a> {
+    fn wait(mut self) -> Begun<'a> {
         self.exchange.request().has_waited = true;
-        Begun::Waits(Box::pin(self.run(Some(first))))
+        Begun::Waits(Box::pin(self.run()))
     }
 
     /// Goes on to the answer. (An `async fn` has room for its arguments twice.)
@@ -225,42 +232,33 @@ impl<'a> Rest<'a> {
         clippy::manual_async_fn,
         reason = "the future has room for `self` once"
     )]
-    fn run(mut self, first: Option<First<'a>>) -> impl Future<Output = Result<Flow, Failure>> + 'a {
+    fn run(mut self) -> impl Future<Output = Result<Flow, Failure>> + 'a {
         async move {
-            let response = self.answer(first).await?;
+            let response = self.answer().await?;
             handler::respond(self.exchange.into_request(), response)
         }
     }
 
-    async fn answer(&mut self, mut first: Option<First<'a>>) -> Result<Box<Response>, Failure> {
+    async fn answer(&mut self) -> Result<Box<Response>, Failure> {
         for _ in 0..WALKS_MAX {
-            let begun = match first.take() {
-                Some(First::Loading(found, mut response)) => {
-                    if self.has_loaded(&mut response).await {
-                        return Ok(response);
-                    }
-                    self.walk.past = Some(found.entry.clone());
-                    continue;
+            if self.loading.is_some() {
+                match self.load().await {
+                    Some(response) => return Ok(response),
+                    None => continue,
                 }
-                Some(First::Walk(begun)) => Ok(begun),
-                None => step::begin(&mut self.exchange, &self.walk, &mut |_| {}),
-            };
-            let served = match begun {
-                Ok(begun) => self.walk_on(begun).await,
-                Err(failed) => Err(failed),
-            };
-            let served = served.map_err(|Failed(failure)| failure)?;
-            let (found, status) = match served {
+            }
+            let served = self.walk_on().await;
+            let (found, status) = match served.map_err(|Failed(failure)| failure)? {
                 Served::Entry(found, status) => (found, status),
                 other => return self.answer_unfound(other).await,
             };
             if found.head.sliced.is_none() {
-                let mut response = self.answer_with(&found, status);
-                if self.has_loaded(&mut response).await {
-                    return Ok(response);
+                let response = self.answer_with(&found, status);
+                self.loading = Some((found, response));
+                match self.load().await {
+                    Some(response) => return Ok(response),
+                    None => continue,
                 }
-                self.walk.past = Some(found.entry.clone());
-                continue;
             }
             let (req, target) = self.exchange.parts();
             let opened = from_slices(
@@ -281,20 +279,33 @@ impl<'a> Rest<'a> {
         pass_on(req, target, &told(&self.walk, self.tries_before)).await
     }
 
-    async fn walk_on(&mut self, begun: step::Begun<Own<'a>>) -> Result<Served<Origin>, Failed> {
-        match begun {
-            step::Begun::Found(found, status) => Ok(Served::Entry(found, status)),
-            step::Begun::Waits(rest) => {
-                step::finish(&mut self.exchange, &self.walk, &mut |_| {}, rest).await
+    /// Walks to the end, from where the walk has come.
+    async fn walk_on(&mut self) -> Result<Served<Origin>, Failed> {
+        let rest = match &mut self.begun {
+            Some(rest) => rest,
+            None => {
+                let begun = step::begin(&mut self.exchange, &self.walk, &mut |_| {})?;
+                self.begun.insert(begun.into())
             }
-        }
+        };
+        let served = step::finish(&mut self.exchange, &self.walk, &mut |_| {}, rest).await;
+        self.begun = None;
+        served
     }
 
-    /// Waits for the first bytes of an answer.
-    async fn has_loaded(&mut self, response: &mut Response) -> bool {
+    /// Waits for the first bytes of an answer; an entry whose disk does not give them is passed by
+    /// from now on.
+    async fn load(&mut self) -> Option<Box<Response>> {
+        let (found, mut response) = self.loading.take()?;
         let timeout = self.walk.policies.disk.timeout;
         let req = self.exchange.request();
-        loaded::is_begun(req, response) || Box::pin(loaded::begin(req, response, timeout)).await
+        if loaded::is_begun(req, &mut response)
+            || Box::pin(loaded::begin(req, &mut response, timeout)).await
+        {
+            return Some(response);
+        }
+        self.walk.past = Some(found.entry.clone());
+        None
     }
 
     /// The answer when there is no entry to answer with.
@@ -460,13 +471,24 @@ pub fn key(req: &mut Request, target: &PassTarget) -> Result<Bytes, Failure> {
     })
 }
 
-/// Bytes of a key's text that stand beside their count of owners; longer texts stand by themselves
-/// (arbitrary: more than most have).
-const USUAL_TEXT: usize = 104;
+/// Bytes of the blocks that the texts of keys are cut from (arbitrary: some tens of them; a text
+/// that is kept, as that of a fill that takes long, keeps its block).
+const TEXTS_BLOCK: usize = 4096;
 
-/// A key's text as bytes of their own. A fill shares it, so that it has a count of owners at once.
+thread_local! {
+    static TEXTS: Cell<BytesMut> = Cell::default();
+}
+
+/// A key's text as bytes of their own.
 fn own_text(text: &[u8]) -> Bytes {
-    Bytes::from_owner(SmallVec::<[u8; USUAL_TEXT]>::from_slice(text))
+    let mut block = TEXTS.take();
+    if block.capacity() < text.len() {
+        block.reserve(text.len().max(TEXTS_BLOCK));
+    }
+    block.extend_from_slice(text);
+    let own = block.split().freeze();
+    TEXTS.set(block);
+    own
 }
 
 fn write_key(
@@ -645,12 +667,28 @@ fn stored_field(head: &StoredHead, name: &[u8], value: &[u8]) -> Field {
 mod tests {
     use super::*;
 
+    /// Bytes of the future that a function makes.
+    fn future_size<'a, T>(_: impl FnOnce(Rest<'a>) -> T) -> usize {
+        size_of::<T>()
+    }
+
+    #[test]
+    fn a_walk_is_no_longer_than_what_the_allocator_has_at_hand() {
+        let size = future_size(Rest::run);
+        assert!(size <= 1032, "{size}");
+    }
+
     #[test]
     fn the_text_of_a_key_is_kept_whatever_its_length() {
-        for len in [0, 1, USUAL_TEXT - 1, USUAL_TEXT, USUAL_TEXT + 1, 9000] {
-            let text: Vec<u8> = (0..len).map(|at| b'a' + (at % 26) as u8).collect();
-            let shared = own_text(&text).clone();
-            assert_eq!(shared, text, "{len}");
+        let lens = [0, 1, 100, TEXTS_BLOCK - 101, 1, TEXTS_BLOCK, 9000, 3];
+        let written = lens.map(|len| {
+            (0..len)
+                .map(|at| b'a' + (at % 26) as u8)
+                .collect::<Vec<u8>>()
+        });
+        let texts = written.clone().map(|text| own_text(&text));
+        for (text, written) in texts.iter().zip(written) {
+            assert_eq!(*text, written);
         }
     }
 }

@@ -165,11 +165,7 @@ pub fn write_field(out: &mut BytesMut, name: &[u8], value: &[u8]) {
 
 /// Writes one field as a parser of heads has read it: name and value are good ones.
 pub fn write_read_field(out: &mut BytesMut, name: &[u8], value: &[u8]) {
-    out.reserve(name.len() + value.len() + 4);
-    out.put_slice(name);
-    out.put_slice(b": ");
-    out.put_slice(value);
-    out.put_slice(b"\r\n");
+    put_line(room(out, line_len(name, value)), name, value);
 }
 
 /// Writes one field with a known name. `known` must not be `Other`.
@@ -195,9 +191,21 @@ pub fn write_content_length(out: &mut BytesMut, length: u64) {
 /// Writes all fields in order.
 pub fn write_fields(out: &mut BytesMut, fields: &Fields) {
     let own = fields.parts(|lines| out.put_slice(lines));
-    for field in own {
-        write_any(out, field);
+    if !own.iter().all(is_good) {
+        own.iter().for_each(|field| write_any(out, field));
+        return;
     }
+    let lens = own.iter().map(|field| line_len(&field.name, &field.value));
+    let mut room = room(out, lens.sum());
+    for field in own {
+        room = put_line(room, &field.name, &field.value);
+    }
+}
+
+/// Whether name and value go out as they are.
+fn is_good(field: &Field) -> bool {
+    // A known name is a good one.
+    (field.known != Known::Other || is_good_name(&field.name)) && seek::is_one_line(&field.value)
 }
 
 /// Writes a field.
@@ -205,7 +213,6 @@ pub fn write_fields(out: &mut BytesMut, fields: &Fields) {
 pub fn write_any(out: &mut BytesMut, field: &Field) {
     match field.known {
         Known::Other => write_field(out, &field.name, &field.value),
-        // A known name is a good one.
         _ => write_checked(out, &field.name, &field.value),
     }
 }
@@ -232,11 +239,45 @@ fn fields_len(fields: &Fields) -> usize {
 
 /// Writes one field with a name that is known to be good.
 fn write_checked(out: &mut BytesMut, name: &[u8], value: &[u8]) {
-    out.reserve(name.len() + value.len() + 4);
+    if seek::is_one_line(value) {
+        return write_read_field(out, name, value);
+    }
+    out.reserve(line_len(name, value));
     out.put_slice(name);
     out.put_slice(b": ");
     write_value(out, value);
     out.put_slice(b"\r\n");
+}
+
+/// Bytes of the line of a field.
+fn line_len(name: &[u8], value: &[u8]) -> usize {
+    name.len() + b": ".len() + value.len() + b"\r\n".len()
+}
+
+/// So many bytes more at the end, to be written over: what is known together is copied without a
+/// look at the buffer for each part.
+fn room(out: &mut BytesMut, len: usize) -> &mut [u8] {
+    let start = out.len();
+    out.resize(start + len, 0);
+    out.get_mut(start..).unwrap_or_default()
+}
+
+/// Writes a line, of which name and value are good ones; gives the rest of the room.
+#[inline]
+fn put_line<'a>(room: &'a mut [u8], name: &[u8], value: &[u8]) -> &'a mut [u8] {
+    put(put(put(put(room, name), b": "), value), b"\r\n")
+}
+
+/// Writes a part; gives the rest of the room, which was made for all parts.
+#[inline]
+fn put<'a>(room: &'a mut [u8], part: &[u8]) -> &'a mut [u8] {
+    match room.split_at_mut_checked(part.len()) {
+        Some((place, rest)) => {
+            place.copy_from_slice(part);
+            rest
+        }
+        None => &mut [],
+    }
 }
 
 /// Writes a value or text. INVARIANT 1.
@@ -255,18 +296,26 @@ fn write_value(out: &mut BytesMut, value: &[u8]) {
 
 /// Writes a name without what would end it. INVARIANT 1.
 fn write_name(out: &mut BytesMut, name: &[u8]) {
-    let is_good = |byte: &u8| *byte > b' ' && *byte != b':' && *byte != 0x7f;
-    if name.iter().all(is_good) {
+    if is_good_name(name) {
         out.put_slice(name);
         return;
     }
-    for byte in name.iter().filter(|byte| is_good(byte)) {
+    let is_good = |byte: &&u8| **byte > b' ' && **byte != b':' && **byte != 0x7f;
+    for byte in name.iter().filter(is_good) {
         out.put_u8(*byte);
     }
 }
 
+/// Whether nothing in a name would end it.
+fn is_good_name(name: &[u8]) -> bool {
+    seek::end_of_target(name) == name.len() && seek::colon(name) == name.len()
+}
+
 /// Writes a method without what has no place in one. INVARIANT 1.
 fn write_token(out: &mut BytesMut, method: &[u8]) {
+    if method.iter().all(u8::is_ascii_alphanumeric) {
+        return out.put_slice(method);
+    }
     for byte in method {
         if byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte) {
             out.put_u8(*byte);
@@ -276,13 +325,12 @@ fn write_token(out: &mut BytesMut, method: &[u8]) {
 
 /// Writes a target. INVARIANT 1.
 fn write_target(out: &mut BytesMut, target: &[u8]) {
-    let is_good = |byte: &u8| *byte > b' ' && *byte != 0x7f;
-    if target.iter().all(is_good) {
+    if seek::end_of_target(target) == target.len() {
         out.put_slice(target);
         return;
     }
     for byte in target {
-        if is_good(byte) {
+        if *byte > b' ' && *byte != 0x7f {
             out.put_u8(*byte);
         } else {
             // Masked to sixteen digits.

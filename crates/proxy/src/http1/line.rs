@@ -126,6 +126,7 @@ impl Span {
     }
 
     /// The field as an owned one that shares `buf`.
+    #[inline]
     pub(super) fn to_field(self, buf: &Bytes) -> Field {
         let canonical = self.known.canonical().as_bytes();
         Field {
@@ -221,8 +222,19 @@ pub(super) struct UsualField {
     pub(super) known: Known,
     /// Whether the name is spelled as it usually is; false for one that is not known.
     is_usual: bool,
+    /// How the line ends.
+    pub(super) end: LineEnd,
     /// Its length, with the line end.
     pub(super) len: usize,
+}
+
+/// How a line ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LineEnd {
+    /// As it should.
+    CrLf,
+    /// With LF alone.
+    Lf,
 }
 
 /// Bytes among which the end of a known name is looked for: more than any of them has.
@@ -249,9 +261,9 @@ pub(super) fn read_usual_field(rest: &[u8]) -> Option<UsualField> {
         start += 1;
     }
     let mut end = start + seek::end_of_value(rest.get(start..)?);
-    let len = match rest.get(end..)? {
-        [b'\r', b'\n', ..] => end + 2,
-        [b'\n', ..] => end + 1,
+    let (line_end, len) = match rest.get(end..)? {
+        [b'\r', b'\n', ..] => (LineEnd::CrLf, end + 2),
+        [b'\n', ..] => (LineEnd::Lf, end + 1),
         _ => return None,
     };
     while end > start && rest.get(end - 1) == Some(&b' ') {
@@ -267,6 +279,7 @@ pub(super) fn read_usual_field(rest: &[u8]) -> Option<UsualField> {
         line,
         known,
         is_usual,
+        end: line_end,
         len,
     })
 }

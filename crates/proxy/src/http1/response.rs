@@ -20,12 +20,12 @@
 
 pub mod cgi;
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
-use smallvec::SmallVec;
 
-use super::line::{self, LineScanner, Span};
+use super::line::{self, LineEnd, LineScanner, NameKind, Span};
 use super::{Method, Version, content_length};
 use crate::header::{Fields, Known, list_has};
 
@@ -102,8 +102,6 @@ pub struct ResponseHead {
     pub version: Version,
     /// The status, 100 to 999.
     pub status: u16,
-    /// The text after the status and one space; may be empty.
-    pub reason: Bytes,
     /// Status and text as written, to be passed on (`404 Not Found`, also `403.1 Denied`).
     pub status_line: Bytes,
     /// The fields in order.
@@ -113,14 +111,31 @@ pub struct ResponseHead {
 }
 
 impl ResponseHead {
+    /// The text after the status and one space; may be empty.
+    #[must_use]
+    pub fn reason(&self) -> &[u8] {
+        match self.status_line.get(3..) {
+            Some([b' ', text @ ..] | text) => text,
+            None => &[],
+        }
+    }
+
     /// How long the body is, or why nobody can tell.
     ///
     /// # Errors
     /// Content-Length or Transfer-Encoding twice or both, malformed or unknown ones. These are
     /// refused even where there is no body, since the next reader may not know that.
     pub fn framing(&self, request: Method) -> Result<Framing, Fault> {
-        let length = self.unique(Known::ContentLength)?;
-        let encoding = self.unique(Known::TransferEncoding)?;
+        let (mut length, mut encoding) = (Once::default(), Once::default());
+        for field in &self.fields {
+            match field.known {
+                Known::ContentLength => length.add(&field.value),
+                Known::TransferEncoding => encoding.add(&field.value),
+                _ => {}
+            }
+        }
+        let length = length.value(Known::ContentLength)?;
+        let encoding = encoding.value(Known::TransferEncoding)?;
         let length = match length.map(|value| content_length(value)) {
             Some(None) => return Err(Fault::InvalidLength),
             Some(length) => length,
@@ -151,11 +166,10 @@ impl ResponseHead {
     #[must_use]
     pub fn keeps_alive(&self) -> bool {
         self.version == Version::Http11
-            && !self.fields.get_all(Known::Connection).any(|value| {
-                value
-                    .windows(b"close".len())
-                    .any(|window| window.eq_ignore_ascii_case(b"close"))
-            })
+            && !self
+                .fields
+                .iter()
+                .any(|field| field.known == Known::Connection && says_close(&field.value))
     }
 
     /// Whether a Connection field lists `token`, in any case.
@@ -165,15 +179,37 @@ impl ResponseHead {
             .get_all(Known::Connection)
             .any(|value| list_has(value, token))
     }
+}
 
-    fn unique(&self, known: Known) -> Result<Option<&Bytes>, Fault> {
-        let mut values = self.fields.get_all(known);
-        let first = values.next();
-        match values.next() {
-            None => Ok(first),
-            Some(_) => Err(Fault::DuplicateField(known)),
+/// The value of a field that must be unique.
+#[derive(Default)]
+struct Once<'a> {
+    first: Option<&'a Bytes>,
+    is_repeated: bool,
+}
+
+impl<'a> Once<'a> {
+    fn add(&mut self, value: &'a Bytes) {
+        self.is_repeated |= self.first.is_some();
+        self.first.get_or_insert(value);
+    }
+
+    fn value(self, known: Known) -> Result<Option<&'a Bytes>, Fault> {
+        match self.is_repeated {
+            false => Ok(self.first),
+            true => Err(Fault::DuplicateField(known)),
         }
     }
+}
+
+/// Whether `close` is anywhere in a Connection field.
+fn says_close(value: &[u8]) -> bool {
+    // What most say.
+    if value == b"keep-alive" {
+        return false;
+    }
+    let mut windows = value.windows(b"close".len());
+    windows.any(|window| window.eq_ignore_ascii_case(b"close"))
 }
 
 /// Where the parser is.
@@ -201,7 +237,16 @@ pub struct ResponseParser {
     scanner: LineScanner,
     prefix: Prefix,
     status_line: Range<usize>,
-    spans: SmallVec<[Span; 16]>,
+    /// Where the fields are. Their memory is that of the head that was read last: an exchange that
+    /// waits for its head has none.
+    spans: Vec<Span>,
+}
+
+/// Most spans whose memory is used again (arbitrary: more than most heads have).
+const SPARE_SPANS: usize = 64;
+
+thread_local! {
+    static SPARE: Cell<Vec<Span>> = const { Cell::new(Vec::new()) };
 }
 
 /// Whether a line ended the head.
@@ -235,6 +280,9 @@ impl ResponseParser {
         }
         loop {
             if self.stage == Stage::Fields {
+                if self.spans.capacity() == 0 {
+                    self.spans = SPARE.take();
+                }
                 self.take_usual_fields(buf, max);
             }
             let Some(range) = self.scanner.next_line(buf) else {
@@ -265,11 +313,10 @@ impl ResponseParser {
             && let Some(text) = buf.get(start..)
             && let Some(usual) = line::read_usual_field(text)
         {
-            let name = text.get(..usual.line.name_len).unwrap_or_default();
-            let whole = text.get(..usual.len).unwrap_or_default();
-            let is_taken_so = whole.ends_with(b"\r\n")
-                && start + usual.len <= max
-                && !name.starts_with(STATUS_LINE);
+            // A slash makes a name an odd one.
+            let is_status_line = usual.line.kind == NameKind::Odd && text.starts_with(STATUS_LINE);
+            let is_taken_so =
+                usual.end == LineEnd::CrLf && start + usual.len <= max && !is_status_line;
             let span = Span::usual(start, &usual);
             let Some(span) = span.filter(|_| is_taken_so) else {
                 return;
@@ -326,26 +373,27 @@ impl ResponseParser {
         self.stage = Stage::Prefix;
         let head = buf.split_to(scanner.taken()).freeze();
         let status_line = head.slice(std::mem::take(&mut self.status_line));
-        let reason = match status_line.get(3) {
-            Some(b' ') => status_line.slice(4..),
-            Some(_) => status_line.slice(3..),
-            None => Bytes::new(),
-        };
+        let spans = std::mem::take(&mut self.spans);
+        let fields = spans.iter().map(|span| span.to_field(&head)).collect();
+        give_back(spans);
         ResponseHead {
             version: match prefix.is_http11 {
                 true => Version::Http11,
                 false => Version::Http10,
             },
             status: prefix.status,
-            reason,
             status_line,
-            fields: self
-                .spans
-                .drain(..)
-                .map(|span| span.to_field(&head))
-                .collect(),
+            fields,
             head_len: head.len(),
         }
+    }
+}
+
+/// Keeps the memory of the spans of a head for the next one.
+fn give_back(mut spans: Vec<Span>) {
+    if spans.capacity() <= SPARE_SPANS {
+        spans.clear();
+        SPARE.set(spans);
     }
 }
 

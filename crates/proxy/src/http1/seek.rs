@@ -47,29 +47,47 @@ fn find(text: &[u8], marks: impl Fn(u64) -> u64, is_wanted: impl Fn(u8) -> bool)
 /// Where the first NUL, CR or LF is, else the length: the end of a value.
 #[inline]
 pub(super) fn end_of_value(text: &[u8]) -> usize {
+    let mut at = low_byte(text);
+    // Up to CR there are few other bytes, and none but the tab is usual in a value.
+    while let Some((byte, rest)) = text.get(at..).and_then(<[u8]>::split_first)
+        && !matches!(byte, b'\0' | b'\r' | b'\n')
+    {
+        at += 1 + low_byte(rest);
+    }
+    at
+}
+
+/// Bytes of a value that are looked at word by word before they are looked at in blocks: most
+/// values end there.
+const SHORT: usize = 32;
+
+/// Where the first byte up to CR is, else the length.
+#[inline]
+fn low_byte(text: &[u8]) -> usize {
+    let marks = |word| marks_below(word, b'\r' + 1);
     let mut at = 0;
+    if let Some((short, long)) = text.split_first_chunk::<SHORT>() {
+        let (words, _) = short.as_chunks::<8>();
+        for (index, word) in words.iter().enumerate() {
+            let found = marks(u64::from_le_bytes(*word));
+            if found != 0 {
+                return index * 8 + found.trailing_zeros() as usize / 8;
+            }
+        }
+        at = SHORT + whole_blocks(long);
+    }
+    at + find(text.get(at..).unwrap_or_default(), marks, |byte| {
+        byte <= b'\r'
+    })
+}
+
+/// Bytes of the blocks before the first that has a byte which may end a value.
+fn whole_blocks(text: &[u8]) -> usize {
     // Which compilers make a few instructions of, whatever the machine.
+    let is_low = |block: &[u8; BLOCK]| block.iter().fold(false, |has, byte| has | (*byte <= b'\r'));
     let (blocks, _) = text.as_chunks::<BLOCK>();
-    for block in blocks {
-        let has_low = block.iter().fold(false, |has, byte| has | (*byte <= b'\r'));
-        if has_low {
-            break;
-        }
-        at += BLOCK;
-    }
-    loop {
-        let rest = text.get(at..).unwrap_or_default();
-        // Below the byte after CR there are few others, and none but the tab is usual in a value.
-        at += find(
-            rest,
-            |word| marks_below(word, b'\r' + 1),
-            |byte| byte <= b'\r',
-        );
-        match text.get(at) {
-            None | Some(b'\0' | b'\r' | b'\n') => return at,
-            Some(_) => at += 1,
-        }
-    }
+    let whole = blocks.iter().position(is_low).unwrap_or(blocks.len());
+    whole * BLOCK
 }
 
 /// Whether there is neither NUL nor CR nor LF.
@@ -108,13 +126,19 @@ mod tests {
 
     #[test]
     fn each_byte_at_each_place_ends_what_it_should() {
+        // More than what is looked at word by word, and a block.
+        const LONG: usize = SHORT + BLOCK + 5;
         for byte in 0..=255u8 {
+            for place in 0..LONG {
+                let mut text = [b'a'; LONG];
+                text[place] = byte;
+                let is_end = matches!(byte, b'\0' | b'\r' | b'\n');
+                let expected = if is_end { place } else { LONG };
+                assert_eq!(end_of_value(&text), expected, "{byte} at {place}");
+            }
             for place in 0..20 {
                 let mut text = [b'a'; 20];
                 text[place] = byte;
-                let is_end = matches!(byte, b'\0' | b'\r' | b'\n');
-                let expected = if is_end { place } else { 20 };
-                assert_eq!(end_of_value(&text), expected, "{byte} at {place}");
                 let is_end = byte <= b' ' || byte == 0x7f;
                 let expected = if is_end { place } else { 20 };
                 assert_eq!(end_of_target(&text), expected, "{byte} at {place}");
@@ -133,7 +157,7 @@ mod tests {
     proptest! {
         #[test]
         fn ends_are_those_that_a_look_at_each_byte_finds(
-            text in prop::collection::vec(bytes(), 0..40)
+            text in prop::collection::vec(bytes(), 0..100)
         ) {
             let plain = text.iter().position(|byte| matches!(byte, b'\0' | b'\r' | b'\n'));
             prop_assert_eq!(end_of_value(&text), plain.unwrap_or(text.len()));

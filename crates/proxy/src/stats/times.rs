@@ -33,6 +33,35 @@ pub const BOUNDS_US: [u64; 18] = [
     1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
 
+/// The bucket of the least time of so many bits: a time is in it, or in one of the next two.
+const FIRST_BUCKETS: [u8; u64::BITS as usize + 1] = build_first_buckets();
+
+const fn build_first_buckets() -> [u8; u64::BITS as usize + 1] {
+    let mut first = [0; u64::BITS as usize + 1];
+    let mut bits = 1;
+    while bits < first.len() {
+        let least = 1 << (bits - 1);
+        let mut bucket = 0;
+        while bucket < BOUNDS_US.len() && BOUNDS_US[bucket] < least {
+            bucket += 1;
+        }
+        first[bits] = bucket as u8;
+        bits += 1;
+    }
+    first
+}
+
+/// The bucket of a time.
+fn bucket_of(time: u64) -> usize {
+    let bits = (u64::BITS - time.leading_zeros()) as usize;
+    // There is one for each number of bits.
+    let mut bucket = usize::from(FIRST_BUCKETS[bits]);
+    while BOUNDS_US.get(bucket).is_some_and(|bound| *bound < time) {
+        bucket += 1;
+    }
+    bucket
+}
+
 /// How exchanges end, as labels say it: the class of the answer's status, or why there is none.
 pub const RESULTS: [&str; 9] = [
     "1xx",
@@ -129,8 +158,7 @@ pub struct ExchangeTimes {
 impl Cells {
     fn record(&self, place: Place, time: Duration) {
         let time = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        let bucket = BOUNDS_US.partition_point(|bound| *bound < time);
-        if let Some(bucket) = self.buckets.get(bucket) {
+        if let Some(bucket) = self.buckets.get(bucket_of(time)) {
             place.add(bucket, 1);
             place.add(&self.sum_us, time);
         }
@@ -298,6 +326,18 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_time_is_in_the_first_bucket_whose_bound_it_does_not_pass() {
+        let edges = BOUNDS_US
+            .iter()
+            .flat_map(|bound| [bound - 1, *bound, bound + 1]);
+        let powers = (0..u64::BITS).flat_map(|bits| [(1 << bits) - 1, 1 << bits]);
+        for time in edges.chain(powers).chain([u64::MAX]) {
+            let expected = BOUNDS_US.partition_point(|bound| *bound < time);
+            assert_eq!(bucket_of(time), expected, "{time}");
+        }
+    }
 
     fn timed(status: &str, first_byte: Duration, whole: Duration) -> Timed {
         Timed {

@@ -26,7 +26,7 @@ use crate::cache::by_rfc;
 use crate::cache::provenance::{Provenance, Whence};
 use crate::failure::Failure;
 use crate::handler::{error_page, redirect as client_redirect};
-use crate::header::{Field, Fields, Known};
+use crate::header::{Field, Fields, Known, KnownSet};
 use crate::http1;
 use crate::request::Request;
 use crate::response::{RangeRule, Response, Source};
@@ -294,6 +294,14 @@ fn act_on_accel(
     fields: &Fields,
     ignore: &IgnorePolicy,
 ) {
+    const ACCEL: KnownSet = KnownSet::of(&[
+        Known::XAccelLimitRate,
+        Known::XAccelCharset,
+        Known::XAccelRedirect,
+    ]);
+    if !fields.has_any(ACCEL) {
+        return;
+    }
     if let Some(rate) = fields.get(Known::XAccelLimitRate)
         && ignore.obeys(IgnorableField::XAccelLimitRate)
     {

@@ -16,6 +16,7 @@ use millpond_conf::{OffOr, Template};
 use socket2::{Domain, Protocol, SockAddr, Socket as RawSocket, Type};
 
 use super::group::Group;
+use super::keepalive;
 use super::peer::Peer;
 use crate::clock::{self, Instant};
 use crate::downstream::address::Address;
@@ -150,10 +151,10 @@ pub struct Connection {
     pub location: usize,
     /// Requests sent on it.
     pub requests: u32,
-    /// When it was made.
-    pub opened: Instant,
-    /// Since when it is idle.
-    pub idle_since: Instant,
+    /// When it is too old to be kept.
+    pub young_until: Instant,
+    /// When it will have been idle for too long, once it is.
+    pub idle_until: Instant,
 }
 
 /// Why no connection was made.
@@ -198,8 +199,8 @@ pub async fn connect(
         source,
         location: Arc::as_ptr(location) as usize,
         requests: 0,
-        opened: now,
-        idle_since: now,
+        young_until: keepalive::end_of(now, group.keep_alive.time),
+        idle_until: now,
     }))
 }
 

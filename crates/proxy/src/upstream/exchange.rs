@@ -13,7 +13,6 @@
 //! 2. A body that was read from the client while it was sent is never sent twice.
 //! 3. Every way out of a try is noted in the trace.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
@@ -195,12 +194,19 @@ async fn fetch_with(
     target: &PassTarget,
     ask: &Ask,
 ) -> Result<Box<Fetched>, Failure> {
-    let resolved = resolved(req, target).await?;
+    let own;
+    let resolved = match target.fixed() {
+        Some(resolved) => resolved,
+        None => {
+            own = Box::pin(resolve(req, target)).await?;
+            &*own
+        }
+    };
     if request::must_read_body(req, target.protocol) {
         Box::pin(body::read_all(req)).await?;
     }
-    let prepared = request::prepare(req, target, &resolved, ask)?;
-    begin_trace(req, &resolved);
+    let prepared = request::prepare(req, target, resolved, ask)?;
+    begin_trace(req, resolved);
     let location = Arc::clone(&req.location);
     let settings = location.settings.pass(target.protocol);
     let group = &resolved.group;
@@ -229,7 +235,7 @@ async fn fetch_with(
         let outcome = run.run().await;
         let was_sent = run.was_sent;
         if let Some(failure) = run.client_failure.take() {
-            return Err(failure);
+            return Err(*failure);
         }
         let (cause, outcome) = match outcome {
             Ok(fetched) => match NextCause::of_status(fetched.head.status) {
@@ -260,15 +266,9 @@ async fn fetch_with(
     }
 }
 
-/// Where the request goes; what has to be looked up for that is waited for.
-async fn resolved<'t>(
-    req: &mut Request,
-    target: &'t PassTarget,
-) -> Result<Cow<'t, Resolved>, Failure> {
-    match target.fixed() {
-        Some(resolved) => Ok(Cow::Borrowed(resolved)),
-        None => Box::pin(target.resolve(req)).await.map(Cow::Owned),
-    }
+/// Where a request goes whose target depends on it; its name is looked up.
+async fn resolve(req: &mut Request, target: &PassTarget) -> Result<Box<Resolved>, Failure> {
+    target.resolve(req).await.map(Box::new)
 }
 
 /// The cookie that binds the client to a peer goes out with the answer.
@@ -370,7 +370,7 @@ struct Try<'a> {
     started: Instant,
     was_sent: bool,
     /// What went wrong with the client's body while it was sent.
-    client_failure: Option<Failure>,
+    client_failure: Option<Box<Failure>>,
 }
 
 impl Try<'_> {
@@ -527,49 +527,58 @@ impl Try<'_> {
     }
 
     /// Sends the request and reads the head of the answer, both as the peer lets it; it is `now`.
-    async fn talk(
+    /// (An `async fn` has room for its arguments twice.)
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "the future has room for its arguments once"
+    )]
+    fn talk(
         &mut self,
         mut connection: Box<Connection>,
         mut now: Instant,
-    ) -> Result<Box<Fetched>, Broken> {
-        connection.requests += 1;
-        let max = self.pass.exchange.head_size.as_usize();
-        let mut outgoing = Outgoing::new(self.prepared);
-        let mut reader = HeadReader::new(
-            self.protocol,
-            self.switching(),
-            (self.prepared, self.settings),
-        );
-        let mut hints = Hints::new(max);
-        let mut is_silent = true;
-        loop {
-            let happened = match outgoing.wants_client() {
-                true => Box::pin(self.step_with_client(&mut outgoing, &mut connection)).await,
-                false => self.step(&mut outgoing, &mut connection, now).await,
-            };
-            self.was_sent |= outgoing.has_sent;
-            now = clock::instant();
-            match happened? {
-                Happened::Sent | Happened::More => continue,
-                Happened::Failed(error) => {
-                    return Err(Broken::io(&error, is_silent, outgoing.has_sent));
-                }
-                Happened::Received(0) => return Err(Broken::closed(is_silent)),
-                Happened::Received(_) => is_silent = false,
-            }
-            // Each round but the last takes a record or an interim answer from the inbox.
+    ) -> impl Future<Output = Result<Box<Fetched>, Broken>> {
+        async move {
+            connection.requests += 1;
+            let max = self.pass.exchange.head_size.as_usize();
+            let mut outgoing = Outgoing::new(self.prepared);
+            let mut reader = HeadReader::new(
+                self.protocol,
+                self.switching(),
+                (self.prepared, self.settings),
+            );
+            let mut hints = Hints::new(max);
+            let mut is_silent = true;
             loop {
-                match reader.read(&mut connection.inbox, max) {
-                    HeadStep::NeedMore => break,
-                    HeadStep::Done(head, coding) => {
-                        self.note_sent(&outgoing);
-                        return self.fetched((head, coding), connection, (&outgoing, now));
+                let happened = match outgoing.wants_client() {
+                    true => Box::pin(self.step_with_client(&mut outgoing, &mut connection)).await,
+                    false => self.step(&mut outgoing, &mut connection, now).await,
+                };
+                self.was_sent |= outgoing.has_sent;
+                now = clock::instant();
+                match happened? {
+                    Happened::Sent | Happened::More => continue,
+                    Happened::Failed(error) => {
+                        return Err(Broken::io(&error, is_silent, outgoing.has_sent));
                     }
-                    HeadStep::Refuse(what) => return Err(Broken::invalid(&what)),
-                    HeadStep::Interim(head) => {
-                        Box::pin(hints.pass_on(self.req, self.protocol, head)).await;
-                    }
-                    HeadStep::Stderr(message) => self.take_stderr(&message)?,
+                    Happened::Received(0) => return Err(Broken::closed(is_silent)),
+                    Happened::Received(_) => is_silent = false,
+                }
+                // Each round but the last takes a record or an interim answer from the inbox.
+                loop {
+                    let interim = match reader.read(&mut connection.inbox, max) {
+                        HeadStep::NeedMore => break,
+                        HeadStep::Done(head, coding) => {
+                            self.note_sent(&outgoing);
+                            return self.fetched((head, coding), connection, (&outgoing, now));
+                        }
+                        HeadStep::Refuse(what) => return Err(Broken::invalid(&what)),
+                        HeadStep::Interim(head) => head,
+                        HeadStep::Stderr(message) => {
+                            self.take_stderr(&message)?;
+                            continue;
+                        }
+                    };
+                    Box::pin(hints.pass_on(self.req, self.protocol, interim)).await;
                 }
             }
         }
@@ -598,38 +607,46 @@ impl Try<'_> {
 
     /// Waits until something can be sent, or something comes; it is `now`. When everything could be
     /// sent at once, what comes is waited for.
-    async fn step(
+    fn step(
         &self,
         outgoing: &mut Outgoing,
         connection: &mut Connection,
         now: Instant,
-    ) -> Result<Happened, Broken> {
-        let policy = &self.pass.exchange;
+    ) -> impl Future<Output = Result<Happened, Broken>> {
+        let mut has_waited = false;
+        std::future::poll_fn(move |cx| {
+            let waited = std::mem::replace(&mut has_waited, true);
+            self.poll_step(cx, (&mut *outgoing, &mut *connection), (now, waited))
+        })
+    }
+
+    /// What happens, if something does.
+    fn poll_step(
+        &self,
+        cx: &mut Context<'_>,
+        (outgoing, connection): (&mut Outgoing, &mut Connection),
+        (now, has_waited): (Instant, bool),
+    ) -> Poll<Result<Happened, Broken>> {
         let Connection {
             socket,
             inbox,
             timer,
             ..
         } = connection;
-        let mut has_waited = false;
-        std::future::poll_fn(|cx| {
-            let mut happened = outgoing.poll_talk(cx, socket, inbox);
-            if !has_waited && matches!(happened, Poll::Ready(Happened::Sent)) && outgoing.is_done()
-            {
-                happened = outgoing.poll_talk(cx, socket, inbox);
-            }
-            if let Poll::Ready(happened) = happened {
-                return Poll::Ready(Ok(happened));
-            }
-            has_waited = true;
-            let timeout = match outgoing.is_done() {
-                true => policy.read_timeout,
-                false => policy.send_timeout,
-            };
-            let expired = timer.poll_expired(cx, now + timeout);
-            expired.map(|_| Err(Broken::timed_out()))
-        })
-        .await
+        let mut happened = outgoing.poll_talk(cx, socket, inbox);
+        if !has_waited && matches!(happened, Poll::Ready(Happened::Sent)) && outgoing.is_done() {
+            happened = outgoing.poll_talk(cx, socket, inbox);
+        }
+        if let Poll::Ready(happened) = happened {
+            return Poll::Ready(Ok(happened));
+        }
+        let policy = &self.pass.exchange;
+        let timeout = match outgoing.is_done() {
+            true => policy.read_timeout,
+            false => policy.send_timeout,
+        };
+        let expired = timer.poll_expired(cx, now + timeout);
+        expired.map(|_| Err(Broken::timed_out()))
     }
 
     /// As [`Self::step`], while the client has more of its body.
@@ -676,7 +693,7 @@ impl Try<'_> {
                 Ok(Happened::More)
             }
             Err(failure) => {
-                self.client_failure = Some(failure);
+                self.client_failure = Some(Box::new(failure));
                 Err(Broken::said(UpstreamFailure {
                     kind: UpstreamKind::Error,
                     message: "the client's body ended early".to_string(),
@@ -771,4 +788,23 @@ fn drop_duplicates(fields: &mut Fields) {
         seen.insert(field.known);
         is_first
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes of the future that a function of three arguments makes.
+    fn future_size<'r, 't, 'a, F, T>(_: F) -> usize
+    where
+        F: FnOnce(&'r mut Request, &'t PassTarget, &'a Ask) -> T,
+    {
+        size_of::<T>()
+    }
+
+    #[test]
+    fn an_exchange_is_no_longer_than_what_the_allocator_has_at_hand() {
+        let size = future_size(fetch);
+        assert!(size <= 1032, "{size}");
+    }
 }

@@ -28,10 +28,6 @@ use crate::scope::location::LocationSettings;
 const MAX_INTERIM: u32 = 100;
 
 /// Reads one head.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "the usual protocol allocates nothing"
-)]
 pub enum HeadReader {
     /// Of HTTP.
     Http {

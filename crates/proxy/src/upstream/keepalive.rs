@@ -154,7 +154,7 @@ impl IdlePeers {
         let is_usable = |idle: &Idle| idle.0.as_deref().is_some_and(is_usable);
         while let Some(at) = idle.iter().position(is_usable) {
             let mut connection = idle.remove(at)?.into_connection()?;
-            let is_young = now - connection.idle_since < group.keep_alive.timeout;
+            let is_young = now < connection.idle_until;
             let has_news = match proof {
                 Proof::Quiet => connection.socket.has_heard(),
                 Proof::Asked => connection.socket.has_news(),
@@ -171,12 +171,11 @@ impl IdlePeers {
     /// Keeps a connection that may serve another request; it is `now`.
     pub fn put(&self, mut connection: Box<Connection>, now: Instant) {
         let limits = connection.group.keep_alive;
-        let is_spent =
-            connection.requests >= limits.requests || now - connection.opened >= limits.time;
+        let is_spent = connection.requests >= limits.requests || now >= connection.young_until;
         if limits.connections == 0 || is_spent {
             return;
         }
-        connection.idle_since = now;
+        connection.idle_until = end_of(now, limits.timeout);
         let mut groups = self.groups.borrow_mut();
         let idle = groups.entry(id(&connection.group)).or_default();
         idle.push_front(Idle::new(connection));
@@ -185,7 +184,7 @@ impl IdlePeers {
         while idle
             .back()
             .and_then(|last| last.0.as_ref())
-            .is_some_and(|last| now - last.idle_since >= limits.timeout)
+            .is_some_and(|last| now >= last.idle_until)
         {
             idle.pop_back();
         }
@@ -197,7 +196,27 @@ impl IdlePeers {
     }
 }
 
+/// When a time that begins now is over; a time that no clock reaches ends in a year.
+pub(super) fn end_of(now: Instant, time: Duration) -> Instant {
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+    now.checked_add(time).unwrap_or(now + YEAR)
+}
+
 /// A group is itself only while somebody holds it; its connections do.
 fn id(group: &Arc<Group>) -> usize {
     Arc::as_ptr(group) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    #[test]
+    fn a_time_that_no_clock_reaches_has_an_end() {
+        let now = clock::instant();
+        let second = Duration::from_secs(1);
+        assert_eq!(end_of(now, second), now + second);
+        assert!(end_of(now, Duration::MAX) > now + second);
+    }
 }

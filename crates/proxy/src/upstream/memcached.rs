@@ -153,7 +153,6 @@ impl KeyedHead {
         let head = ResponseHead {
             version: Version::Http11,
             status,
-            reason: Bytes::new(),
             status_line: Bytes::new(),
             fields,
             head_len,

@@ -43,7 +43,7 @@ pub struct Outgoing {
     head: Bytes,
     queue: VecDeque<Piece>,
     /// What of a whole body is not in the queue yet: it goes out in records.
-    rest: Option<Piece>,
+    rest: Option<Box<Piece>>,
     /// True while the client has more of the body.
     from_client: bool,
     framing: OutFraming,
@@ -88,7 +88,7 @@ impl Outgoing {
             }
         };
         match (prepared.framing, whole) {
-            (OutFraming::Stdin, Some(whole)) => outgoing.rest = Some(whole),
+            (OutFraming::Stdin, Some(whole)) => outgoing.rest = Some(Box::new(whole)),
             (OutFraming::Stdin, None) => outgoing.push_record_head(0),
             (_, whole) => outgoing.queue.extend(whole),
         }

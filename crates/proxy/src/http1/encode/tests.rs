@@ -79,6 +79,35 @@ fn heads_are_written_as_given() {
 }
 
 #[test]
+fn fields_are_written_together_as_they_are_one_by_one() {
+    let field = |(name, value): (&'static str, &'static str)| {
+        Field::new(Bytes::from(name), Bytes::from(value))
+    };
+    let good = [("ETag", "\"a\""), ("x-a", ""), ("X-Longer-Name", "b c")];
+    for odd in [
+        ("X: y", "b"),
+        ("X-\x7f", "b"),
+        ("X-C", "a\r\nb"),
+        ("Date", "\0"),
+    ] {
+        for place in 0..=good.len() {
+            let mut all: Vec<Field> = good.map(field).into();
+            all.insert(place, field(odd));
+            let expected = written(|out| {
+                for field in &all {
+                    write_field(out, &field.name, &field.value);
+                }
+            });
+            let fields = all.into_iter().collect();
+            assert_eq!(written(|out| write_fields(out, &fields)), expected);
+        }
+    }
+    let fields = good.map(field).into_iter().collect();
+    let lines = written(|out| write_fields(out, &fields));
+    assert_eq!(lines, "ETag: \"a\"\r\nx-a: \r\nX-Longer-Name: b c\r\n");
+}
+
+#[test]
 fn numbers_are_written_in_full() {
     for value in [0, 9, 10, 1234567890, u64::MAX] {
         assert_eq!(written(|out| write_number(out, value)), value.to_string());

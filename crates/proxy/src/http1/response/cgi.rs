@@ -52,7 +52,6 @@ fn with_status(mut head: ResponseHead) -> Result<ResponseHead, Fault> {
     };
     head.status = status;
     if line.len() > 3 {
-        head.reason = line.slice(3..);
         head.status_line = line;
     }
     // The body has the length that its protocol says, in the coding of the application.

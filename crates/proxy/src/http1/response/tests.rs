@@ -70,7 +70,7 @@ fn a_response_is_taken_apart() {
     };
     assert_eq!(buf, "body");
     assert_eq!((head.version, head.status), (Version::Http11, 404));
-    assert_eq!(head.reason, "Not here");
+    assert_eq!(head.reason(), b"Not here");
     assert_eq!(head.status_line, "404 Not here");
     assert_eq!(head.head_len, 51);
     assert_eq!(head.fields.len(), 3);
@@ -95,7 +95,7 @@ fn status_lines_are_read_as_nginx_reads_them() {
         for end in ["\r\n", "\n"] {
             let head = head(&format!("{line}{end}{end}"));
             assert_eq!((head.version, head.status), (version, status), "{line}");
-            assert_eq!(head.reason, reason, "{line}");
+            assert_eq!(head.reason(), reason.as_bytes(), "{line}");
         }
     }
 }

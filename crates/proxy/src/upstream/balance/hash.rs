@@ -91,13 +91,13 @@ fn by_weight(tier: &Tier, hash: u32) -> Option<usize> {
 
 impl Selection {
     pub(super) fn by_hash(&mut self, tier: &Tier, now: Instant) -> Option<usize> {
-        if tier.peers.len() < 2 || self.wish.key.is_empty() {
+        if tier.peers.len() < 2 || self.key().is_empty() {
             return self.in_turn(tier, now);
         }
         while self.misses <= super::MAX_MISSES {
             let hash = match self.rehashes {
-                0 => crc(&[&self.wish.key]),
-                count => crc(&[count.to_string().as_bytes(), &self.wish.key]),
+                0 => crc(&[self.key()]),
+                count => crc(&[count.to_string().as_bytes(), self.key()]),
             };
             let sum = self.place.unwrap_or(0).wrapping_add((hash >> 16) & 0x7fff);
             self.place = Some(sum);
@@ -117,7 +117,7 @@ impl Selection {
         }
         let mut hash = self.place.unwrap_or(ADDRESS_SEED);
         while self.misses <= super::MAX_MISSES {
-            for byte in &self.wish.key {
+            for byte in self.key() {
                 hash = (hash * ADDRESS_FACTOR + u32::from(*byte)) % ADDRESS_MODULUS;
             }
             let index = by_weight(tier, hash)?;
@@ -131,13 +131,13 @@ impl Selection {
     }
 
     pub(super) fn on_ring(&mut self, tier: &Tier, now: Instant) -> Option<usize> {
-        if self.wish.key.is_empty() {
+        if self.key().is_empty() {
             return self.in_turn(tier, now);
         }
         let ring = &tier.ring;
         while self.misses <= super::MAX_MISSES {
             let place = self.place.unwrap_or_else(|| {
-                let hash = crc(&[&self.wish.key]);
+                let hash = crc(&[self.key()]);
                 ring.partition_point(|point| point.0 < hash) as u32
             });
             self.place = Some(place);

@@ -66,12 +66,20 @@ pub struct Wish {
     pub bound_to: Option<Bytes>,
 }
 
+impl Wish {
+    /// Whether the choice depends on it.
+    fn is_any(&self) -> bool {
+        !self.key.is_empty() || self.bound_to.is_some()
+    }
+}
+
 /// The choice of peers for one request.
 #[derive(Debug)]
 pub struct Selection {
     group: Arc<Group>,
     roster: Arc<Roster>,
-    wish: Wish,
+    /// None that wishes nothing: an exchange holds the selection for as long as it waits.
+    wish: Option<Box<Wish>>,
     is_backup: bool,
     tried: Tried,
     misses: u32,
@@ -128,7 +136,7 @@ impl Selection {
         Selection {
             group: Arc::clone(group),
             roster: group.roster(),
-            wish,
+            wish: wish.is_any().then(|| Box::new(wish)),
             is_backup: false,
             tried: Tried::default(),
             misses: 0,
@@ -178,7 +186,7 @@ impl Selection {
 
     /// INVARIANT 2.
     fn only(&mut self, peer: Arc<Peer>, now: Instant) -> Option<Arc<Peer>> {
-        let is_bound = self.wish.bound_to.as_deref() == Some(peer.id());
+        let is_bound = self.bound_to().is_some_and(|name| peer.id() == name);
         let is_open = peer.is_open() || (is_bound && peer.is_open_to_bound());
         if self.tried.contains(0) || !is_open || !peer.has_room() {
             return None;
@@ -213,9 +221,19 @@ impl Selection {
         }
     }
 
+    /// What is hashed; empty where nothing is.
+    fn key(&self) -> &[u8] {
+        self.wish.as_deref().map_or(&[], |wish| &wish.key)
+    }
+
+    /// The name of the peer that the request is bound to.
+    fn bound_to(&self) -> Option<&Bytes> {
+        self.wish.as_deref()?.bound_to.as_ref()
+    }
+
     /// The peer that the request is bound to, when it can be asked.
     fn bound(&self, tier: &Tier, now: Instant) -> Option<usize> {
-        let name = self.wish.bound_to.as_ref()?;
+        let name = self.bound_to()?;
         let index = tier.peers.iter().position(|peer| peer.id() == name)?;
         let peer = tier.peers.get(index)?;
         let may = !self.tried.contains(index) && peer.is_live_for_bound(now);
