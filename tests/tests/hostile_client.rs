@@ -333,3 +333,29 @@ fn idle_connections_close_at_once_on_quit() -> Result<()> {
     assert!(begun.elapsed() < Duration::from_secs(9));
     Ok(())
 }
+
+/// Thousands of requests that are sent at once let others have their turn.
+#[test]
+fn requests_that_come_together_do_not_hold_up_others() -> Result<()> {
+    let conf = "
+        log_format turns '$uri';
+        server {
+            listen 127.0.0.1:%%PORT%%;
+            access_log %%DIR%%/turns.log turns;
+            keepalive_requests 10000;
+            location /many { return 200 'many'; }
+            location /other { return 200 'other'; }
+        }";
+    let proxy = Proxy::new(Kind::Millpond, conf).start()?;
+    let client = Client::new(proxy.port());
+    let mut many = client.connect()?;
+    many.send_raw(&Request::get("/many").encode().repeat(2000))?;
+    many.read_response("GET")?;
+    assert_eq!(client.get("/other")?.text(), "other");
+    for _ in 1..2000 {
+        assert_eq!(many.read_response("GET")?.status, 200);
+    }
+    let turns = proxy.wait_for_lines("turns.log", 2001)?;
+    assert_eq!(turns.last().map(String::as_str), Some("/many"));
+    Ok(())
+}

@@ -6,6 +6,7 @@ use millpond_testkit::{Client, Kind, LogCheck, Proxy};
 /// The origin is a server of the same process that tells who asks, and on which connection.
 const SERVERS: &str = "
     upstream origin { server 127.0.0.1:%%PORT_ORIGIN%%; keepalive 4; }
+    upstream two { server 127.0.0.1:%%PORT_ORIGIN%%; server 127.0.0.1:%%PORT_ORIGIN%%; }
     server {
         listen 127.0.0.1:%%PORT_ORIGIN%%;
         return 200 '$remote_addr $connection';
@@ -13,6 +14,7 @@ const SERVERS: &str = "
     server {
         listen 127.0.0.1:%%PORT%%;
         location / { proxy_pass http://origin; proxy_bind $arg_from; }
+        location /two { proxy_pass http://two; proxy_bind $arg_from; }
         location /any { proxy_pass http://origin; proxy_bind $arg_from transparent; }
     }";
 
@@ -36,6 +38,25 @@ fn idle_connection_serves_only_requests_from_its_own_address() -> Result<()> {
     assert_eq!(ask("127.0.0.2")?, second);
     assert_eq!(ask("127.0.0.3")?, third);
     assert_eq!(ask("")?, own);
+    Ok(())
+}
+
+/// An address that cannot be had is a fault of this side: no peer is given up for it, and no other is
+/// asked.
+#[test]
+fn no_peer_is_to_blame_for_an_address_that_cannot_be_had() -> Result<()> {
+    let proxy = Proxy::new(Kind::Millpond, SERVERS)
+        .log_check(LogCheck::Off)
+        .start()?;
+    let client = Client::new(proxy.port());
+    // RFC 5737: no machine has it.
+    for _ in 0..4 {
+        assert_eq!(client.get("/two?from=192.0.2.1")?.status, 500);
+    }
+    assert_eq!(client.get("/two?from=127.0.0.2")?.status, 200);
+    let log = proxy.error_log();
+    assert_eq!(log.matches("bind(192.0.2.1:0) failed").count(), 4, "{log}");
+    assert!(!log.contains("temporarily disabled"), "{log}");
     Ok(())
 }
 

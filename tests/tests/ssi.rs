@@ -538,3 +538,33 @@ fn late_end_of_a_part_is_noticed() -> Result<()> {
     }
     Ok(())
 }
+
+/// A page of many parts that are all at hand lets others have their turn before it ends.
+#[test]
+fn a_page_of_many_parts_does_not_hold_up_others() -> Result<()> {
+    let conf = "
+        log_format turns '$uri';
+        server {
+            listen 127.0.0.1:%%PORT%%;
+            access_log %%DIR%%/turns.log turns;
+            root %%DIR%%/www; types { text/html html; }
+            location / { ssi on; }
+            location /other { return 200 'other'; }
+        }";
+    // Enough text in front of the parts to be sent before them.
+    let text = "text".repeat(4096);
+    let parts = "<!--#include virtual='/empty.html' -->".repeat(3000);
+    let proxy = Proxy::new(Kind::Millpond, conf)
+        .file("www/empty.html", "")
+        .file("www/page.html", format!("{text}{parts}end"))
+        .start()?;
+    let client = Client::new(proxy.port());
+    let mut stream = TcpStream::connect(("127.0.0.1", proxy.port()))?;
+    stream.write_all(b"GET /page.html HTTP/1.0\r\n\r\n")?;
+    read_until(&mut stream, "text")?;
+    assert_eq!(client.get("/other")?.text(), "other");
+    read_until(&mut stream, "end")?;
+    let turns = proxy.wait_for_lines("turns.log", 2)?;
+    assert_eq!(turns, ["/other", "/page.html"]);
+    Ok(())
+}

@@ -48,6 +48,9 @@ pub enum UpstreamKind {
     InvalidHeader,
     /// No live peer was left.
     NoLive,
+    /// No socket of ours could be had, or not with the address that it is to have; no peer is to
+    /// blame.
+    NoSocket,
 }
 
 /// A failed exchange with an upstream.
@@ -92,6 +95,7 @@ impl Failure {
             Failure::Upstream(failure) => match failure.kind {
                 UpstreamKind::Timeout => 504,
                 UpstreamKind::Error | UpstreamKind::InvalidHeader | UpstreamKind::NoLive => 502,
+                UpstreamKind::NoSocket => 500,
             },
             Failure::Disk(_) | Failure::Internal(_) => 500,
         }

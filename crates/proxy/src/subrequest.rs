@@ -19,6 +19,7 @@
 //! 2. No more than `MOST_RUNNING` parts of a page are fetched ahead of their turn.
 //! 3. Who may ask (`allow`, `auth_basic` …) was settled for the client's request and is not asked
 //!    again.
+//! 4. A page of many parts that need not be waited for lets other connections have their turn.
 //!
 //! What it does not do: it sends nothing. Who makes a subrequest reads its answer
 //! (`filter/fragment.rs`).
@@ -33,6 +34,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_conf::ByteSize;
+use tokio::task::coop::consume_budget;
 
 use crate::cache::provenance::Tally;
 use crate::clock;
@@ -278,6 +280,8 @@ pub type Answering = Pin<Box<dyn Future<Output = (Box<Request>, Box<Response>)>>
 /// Runs a subrequest to its answer, which no filter has seen yet.
 pub fn answer(mut req: Box<Request>) -> Answering {
     Box::pin(async move {
+        // INVARIANT 4.
+        consume_budget().await;
         let response = phase::answer_inside(&mut req).await;
         (req, response)
     })

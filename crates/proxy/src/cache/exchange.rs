@@ -158,7 +158,9 @@ impl FetchFailure for Failed {
     fn cause(&self) -> Option<StaleCause> {
         match &self.0 {
             Failure::Upstream(failure) => Some(match failure.kind {
-                UpstreamKind::Error | UpstreamKind::NoLive => StaleCause::Error,
+                UpstreamKind::Error | UpstreamKind::NoLive | UpstreamKind::NoSocket => {
+                    StaleCause::Error
+                }
                 UpstreamKind::Timeout => StaleCause::Timeout,
                 UpstreamKind::InvalidHeader => StaleCause::InvalidHeader,
             }),

@@ -202,6 +202,10 @@ async fn serve_requests(down: &Rc<Downstream>, binding: Arc<Binding>, member: Me
             After::Close(patience) => return Box::pin(down.settle(patience)).await,
             After::Linger { time, timeout } => return Box::pin(linger(down, time, timeout)).await,
         }
+        if !down.inbox.borrow().is_empty() {
+            // nginx: a request that came with the one before it waits for its turn, too.
+            tokio::task::yield_now().await;
+        }
     }
 }
 

@@ -6,8 +6,8 @@
 //!                         └──Stop──► all connections are dropped ──► ended
 //! ```
 //!
-//! A generation that drains accepts nothing, has closed its idle connections, and waits for the
-//! busy ones; after `worker_shutdown_timeout` it drops those that are left. Fills of the cache go
+//! A generation that drains accepts nothing, has closed its idle connections, those to origins
+//! among them, and waits for the busy ones; after `worker_shutdown_timeout` it drops those that are left. Fills of the cache go
 //! on after that, for clients of the next generation; where there is none, they end, too.
 //!
 //! Invariants:
@@ -31,7 +31,7 @@ use crate::log::access;
 use crate::log::error::{self, Level};
 use crate::log::turn;
 use crate::scope::Conf;
-use crate::upstream::refresh;
+use crate::upstream::{keepalive, refresh};
 use crate::worker::{Generation, Shared, Worker};
 
 /// Commands that may wait for a worker; one that is further behind hangs.
@@ -142,6 +142,7 @@ impl Thread {
 
     async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         spawn_local(turn::write_turns());
+        spawn_local(keepalive::tend(Rc::clone(&self.worker)));
         loop {
             match commands.recv().await {
                 Some(Command::Serve { conf, listening }) => self.serve(conf, listening),
@@ -203,6 +204,8 @@ impl Thread {
         serving.tasks.iter().for_each(AbortHandle::abort);
         let generation = serving.generation;
         generation.close();
+        // nginx: they end with the worker that has them.
+        self.worker.idle_peers.clear();
         self.draining.retain(|old| !old.is_empty());
         self.draining.push(Rc::clone(&generation));
         if let Some(timeout) = generation.conf.main.process.shutdown_timeout {

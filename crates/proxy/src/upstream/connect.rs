@@ -163,6 +163,9 @@ pub enum ConnectError {
     /// The time is over.
     #[error("upstream timed out (110: Connection timed out)")]
     TimedOut,
+    /// There is no socket to be had.
+    #[error("socket() failed ({reason})", reason = os_error(.0))]
+    Socket(io::Error),
     /// The socket may not have a foreign address.
     #[error("setsockopt({0}) failed ({reason})", reason = os_error(.1))]
     Transparent(&'static str, io::Error),
@@ -171,7 +174,7 @@ pub enum ConnectError {
     Bind(SocketAddr, io::Error),
     /// The kernel's answer.
     #[error("connect() failed ({reason})", reason = os_error(.0))]
-    Io(#[from] io::Error),
+    Io(io::Error),
 }
 
 /// Connects to a peer of a group.
@@ -209,33 +212,39 @@ fn start(
     policy: &ConnectPolicy,
     source: Option<Source>,
 ) -> Result<Socket, ConnectError> {
-    let (raw, to) = match address {
+    let raw = open(address, policy).map_err(ConnectError::Socket)?;
+    let to = match address {
         Address::Inet(inet) => {
-            let raw = RawSocket::new(
-                Domain::for_address(*inet),
-                Type::STREAM,
-                Some(Protocol::TCP),
-            )?;
+            if let Some(source) = source {
+                source.bind(&raw)?;
+            }
+            SockAddr::from(*inet)
+        }
+        Address::Unix(path) => SockAddr::unix(path).map_err(ConnectError::Io)?,
+    };
+    match raw.connect(&to) {
+        Err(error) if !is_in_progress(&error) => return Err(ConnectError::Io(error)),
+        _ => {}
+    }
+    Socket::new(raw.into()).map_err(ConnectError::Socket)
+}
+
+/// A socket for connections to an address.
+fn open(address: &Address, policy: &ConnectPolicy) -> io::Result<RawSocket> {
+    let raw = match address {
+        Address::Inet(inet) => {
+            let domain = Domain::for_address(*inet);
+            let raw = RawSocket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
             raw.set_tcp_nodelay(true)?;
             if policy.keepalive {
                 raw.set_keepalive(true)?;
             }
-            if let Some(source) = source {
-                source.bind(&raw)?;
-            }
-            (raw, SockAddr::from(*inet))
+            raw
         }
-        Address::Unix(path) => (
-            RawSocket::new(Domain::UNIX, Type::STREAM, None)?,
-            SockAddr::unix(path)?,
-        ),
+        Address::Unix(_) => RawSocket::new(Domain::UNIX, Type::STREAM, None)?,
     };
     raw.set_nonblocking(true)?;
-    match raw.connect(&to) {
-        Err(error) if !is_in_progress(&error) => return Err(error.into()),
-        _ => {}
-    }
-    Ok(Socket::new(raw.into())?)
+    Ok(raw)
 }
 
 fn is_in_progress(error: &io::Error) -> bool {

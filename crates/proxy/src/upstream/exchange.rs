@@ -245,6 +245,8 @@ async fn fetch_with(
                     return Ok(learnt(req, (group, &peer), fetched));
                 }
             },
+            // nginx: the next peer would get no socket either.
+            Err(failure) if failure.kind == UpstreamKind::NoSocket => return Err(failure.into()),
             Err(failure) => (NextCause::of_kind(failure.kind), Err(failure)),
         };
         // nginx: 403 and 404 are no failures of the peer.
@@ -394,10 +396,11 @@ impl Try<'_> {
             Err(failure) => {
                 let mut trace = self.req.upstream.borrow_mut();
                 if let Some(attempt) = trace.attempts.get_mut(index) {
-                    attempt.status = if failure.kind == UpstreamKind::Timeout {
-                        504
-                    } else {
-                        502
+                    attempt.status = match failure.kind {
+                        UpstreamKind::Timeout => 504,
+                        // nginx: nobody was asked.
+                        UpstreamKind::NoSocket => 0,
+                        _ => 502,
                     };
                 }
             }
@@ -518,7 +521,10 @@ impl Try<'_> {
     fn connect_failed(&self, error: ConnectError) -> UpstreamFailure {
         let kind = match error {
             ConnectError::TimedOut => UpstreamKind::Timeout,
-            _ => UpstreamKind::Error,
+            ConnectError::Io(_) => UpstreamKind::Error,
+            ConnectError::Socket(_) | ConnectError::Transparent(..) | ConnectError::Bind(..) => {
+                UpstreamKind::NoSocket
+            }
         };
         UpstreamFailure {
             kind,

@@ -2,16 +2,19 @@
 //! connections.
 //!
 //! Each worker keeps its own, most recently used first. A connection that the peer has closed, or
-//! on which it has said something unasked, is dropped when it would be used.
+//! on which it has said something unasked, is dropped when it would be used, and within a second
+//! when nobody uses it ([`tend`]); so is one that is idle for too long.
 //!
 //! Invariants:
 //! 1. A worker keeps at most `connections` idle ones of a group; the least recently used goes
 //!    first.
 //! 2. What is not sent again when its connection turns out dead goes out on one of which the kernel
 //!    said just now that it lives. The rest costs no call: what the event loop knows will do.
+//! 3. None outlives the configuration that it was opened under.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -19,12 +22,18 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use millpond_conf::Statement;
 use millpond_conf::value::parse_duration;
+use tokio::sync::Notify;
 
 use super::connect::{Connection, Source};
 use super::group::Group;
 use super::peer::Peer;
-use crate::clock::Instant;
+use crate::clock::{self, Instant};
 use crate::scope::Location;
+use crate::worker::Worker;
+
+/// How often idle connections are looked at: so long an origin that closed one waits for our end
+/// of it at most. (Arbitrary: short beside any `keepalive_timeout`, and nothing beside requests.)
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Which locations may use an idle connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +116,8 @@ pub enum Proof {
 #[derive(Default)]
 pub struct IdlePeers {
     groups: RefCell<HashMap<usize, VecDeque<Idle>>>,
+    /// Tells [`tend`] that there is something again.
+    filled: Notify,
 }
 
 /// A connection that counts among the idle ones of its group for as long as it is here.
@@ -116,6 +127,13 @@ impl Idle {
     fn new(connection: Box<Connection>) -> Idle {
         connection.group.idle.fetch_add(1, Relaxed);
         Idle(Some(connection))
+    }
+
+    /// True while somebody may use it.
+    fn is_useful(&self, now: Instant) -> bool {
+        self.0
+            .as_deref()
+            .is_some_and(|connection| now < connection.idle_until && !connection.socket.has_heard())
     }
 
     fn into_connection(mut self) -> Option<Box<Connection>> {
@@ -177,22 +195,38 @@ impl IdlePeers {
         }
         connection.idle_until = end_of(now, limits.timeout);
         let mut groups = self.groups.borrow_mut();
+        if groups.is_empty() {
+            self.filled.notify_one();
+        }
         let idle = groups.entry(id(&connection.group)).or_default();
         idle.push_front(Idle::new(connection));
         idle.truncate(limits.connections);
-        // Those of peers that are gone would not be looked at again.
-        while idle
-            .back()
-            .and_then(|last| last.0.as_ref())
-            .is_some_and(|last| now >= last.idle_until)
-        {
-            idle.pop_back();
-        }
     }
 
     /// Closes all idle connections, when the worker ends or its configuration goes.
     pub fn clear(&self) {
         self.groups.borrow_mut().clear();
+    }
+
+    /// Closes those that nobody can use any more; true while there are others.
+    fn sift(&self, now: Instant) -> bool {
+        let mut groups = self.groups.borrow_mut();
+        groups.retain(|_, idle| {
+            idle.retain(|idle| idle.is_useful(now));
+            !idle.is_empty()
+        });
+        !groups.is_empty()
+    }
+}
+
+/// Closes the idle connections of a worker that nobody can use any more, for as long as it runs.
+pub async fn tend(worker: Rc<Worker>) {
+    loop {
+        worker.idle_peers.filled.notified().await;
+        clock::pause(LOOK).await;
+        while worker.idle_peers.sift(clock::instant()) {
+            clock::pause(LOOK).await;
+        }
     }
 }
 

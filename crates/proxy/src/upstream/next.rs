@@ -128,7 +128,7 @@ impl NextCause {
     /// The cause that a failure is.
     pub fn of_kind(kind: UpstreamKind) -> NextCause {
         match kind {
-            UpstreamKind::Error | UpstreamKind::NoLive => NextCause::Error,
+            UpstreamKind::Error | UpstreamKind::NoLive | UpstreamKind::NoSocket => NextCause::Error,
             UpstreamKind::Timeout => NextCause::Timeout,
             UpstreamKind::InvalidHeader => NextCause::InvalidHeader,
         }

@@ -84,7 +84,7 @@ pub struct Attempt {
     pub entry: Option<Key>,
     /// How many clients got it.
     pub clients: u32,
-    /// Status of its answer; 502 or 504 when it failed; 0 while unknown.
+    /// Status of its answer; 502 or 504 when it failed; 0 while unknown, or when nobody was asked.
     pub status: u16,
     /// Time to connect.
     pub connect: Option<Duration>,
