@@ -77,6 +77,7 @@ pub fn find_location(req: &mut Request) -> Result<Flow, Failure> {
     // nginx: what the server's rewrites changed is looked up now; that is no change of the
     // location's.
     req.uri_changed_in_location = false;
+    req.pass_is_lost = false;
     let mut captured = Captured::new();
     let level = &req.server.location;
     let found = level.children.find(&req.uri, &mut captured);
@@ -113,6 +114,9 @@ pub fn limit_method(req: &mut Request) {
 
 /// Runs the location's handler.
 pub fn content(req: &mut Request) -> Result<Begun<'_>, Failure> {
+    if req.pass_is_lost {
+        return Err(Failure::Internal("no upstream configuration".to_string()));
+    }
     let location = Arc::clone(&req.location);
     let response = match &location.handler {
         Some(ContentHandler::Pass(target)) => return pass::begin(req, &location, target),
