@@ -194,14 +194,14 @@ fn accel_redirect(req: &mut Request, to: &[u8]) -> Result<Flow, Failure> {
     if to.first() == Some(&b'@') {
         return phase::redirect_named(req, to);
     }
-    // nginx: the answer is for a GET, whatever was asked of the upstream, but for HEAD. A named
-    // location goes on with the request as it was.
-    if req.method != Method::Head {
-        req.method = Method::Get;
-    }
     let Ok(uri) = safe_uri(to) else {
         return Err(Failure::Status(404));
     };
+    // nginx: the answer is for a GET, whatever was asked of the upstream, but for HEAD. A named
+    // location goes on with the request as it was, and so does the refusal of a path.
+    if req.method != Method::Head {
+        req.method = Method::Get;
+    }
     let path = Bytes::copy_from_slice(&uri.path);
     let args = uri.query.map(Bytes::copy_from_slice).unwrap_or_default();
     phase::redirect(req, path, args)

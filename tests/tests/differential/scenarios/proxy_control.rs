@@ -78,7 +78,9 @@ fn accel_redirect() -> Scenario {
             "location / { proxy_pass http://%%ORIGIN%%; }
              location /files/ { internal; }
              location /loc { return 200 \"$uri?$args $request_method\"; }
-             location @named { return 200 \"named $uri $request_method\"; }",
+             location @named { return 200 \"named $uri $request_method\"; }
+             location /told { error_page 404 @told; proxy_pass http://%%ORIGIN%%/bad; }
+             location @told { return 200 \"told $uri $request_method\"; }",
         )
         .file("html/files/a.txt", "file a")
         .file("html/files/a b.txt", "file a b")
@@ -109,6 +111,7 @@ fn accel_redirect() -> Scenario {
         .send(Request::post("/loc-args", "body"))
         .send(Request::post("/named", "body"))
         .send(Request::new("DELETE", "/named"))
+        .send(Request::new("DELETE", "/told"))
         .head("/named")
         .get_with("/file", "Range", "bytes=1-2")
 }
