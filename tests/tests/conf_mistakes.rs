@@ -67,9 +67,152 @@ fn lines_that_mean_nothing_are_refused() -> Result<()> {
             "valid_referers none blocked;",
             "without any valid referer".into(),
         ),
+        (
+            "proxy_cookie_flags ~*a secure;",
+            "quantifier does not follow a repeatable item".into(),
+        ),
+        (
+            "proxy_cookie_domain ~*a b;",
+            "quantifier does not follow a repeatable item".into(),
+        ),
     ] {
         let (passes, said) = test(&in_location(lines))?;
         assert!(!passes && said.contains(&message), "{lines}: {said}");
+    }
+    Ok(())
+}
+
+/// `off` stands alone among the lines of its directive in a block, and `default` behind the address
+/// that it is made from.
+#[test]
+fn rules_for_answers_of_upstreams_must_make_sense_together() -> Result<()> {
+    let pass = "proxy_pass http://127.0.0.1:1;";
+    let duplicate = |name: &str| format!("\"{name}\" directive is duplicate");
+    let after = "\"proxy_redirect default\" should be placed after the \"proxy_pass\" directive";
+    let variables = "\"proxy_redirect default\" cannot be used with \"proxy_pass\" directive with \
+                     variables";
+    for (lines, message) in [
+        ("proxy_redirect default;", after.into()),
+        (
+            "proxy_redirect default; proxy_pass http://127.0.0.1:1;",
+            after.into(),
+        ),
+        (
+            "proxy_pass http://127.0.0.1:$arg_port; proxy_redirect default;",
+            variables.into(),
+        ),
+        (
+            "fastcgi_pass 127.0.0.1:1; proxy_redirect default;",
+            after.into(),
+        ),
+        (
+            "proxy_redirect off; proxy_redirect a b;",
+            duplicate("proxy_redirect"),
+        ),
+        (
+            "proxy_redirect a b; proxy_redirect off;",
+            duplicate("proxy_redirect"),
+        ),
+        (
+            "proxy_redirect off; proxy_redirect off;",
+            duplicate("proxy_redirect"),
+        ),
+        (
+            "proxy_cookie_path off; proxy_cookie_path a b;",
+            duplicate("proxy_cookie_path"),
+        ),
+        (
+            "proxy_cookie_domain a b; proxy_cookie_domain off;",
+            duplicate("proxy_cookie_domain"),
+        ),
+        (
+            "proxy_cookie_flags off; proxy_cookie_flags off;",
+            duplicate("proxy_cookie_flags"),
+        ),
+    ] {
+        let (passes, said) = test(&in_location(lines))?;
+        assert!(!passes && said.contains(&message), "{lines}: {said}");
+    }
+    for lines in [
+        "proxy_redirect default; proxy_redirect default; proxy_redirect a b; proxy_redirect a b;",
+        "proxy_redirect off; proxy_cookie_path a b; proxy_cookie_path a b; proxy_cookie_flags off;",
+    ] {
+        let (passes, said) = test(&in_location(&format!("{pass} {lines}")))?;
+        assert!(passes, "{lines}: {said}");
+    }
+    Ok(())
+}
+
+/// Outside of locations there is nothing that `proxy_redirect default` could be made from.
+#[test]
+fn a_redirect_by_default_needs_an_address_in_its_block() -> Result<()> {
+    for text in [
+        "events {} pid x.pid; http { proxy_redirect default; }",
+        "events {} pid x.pid; http { server { listen 127.0.0.1:1; proxy_redirect default; } }",
+    ] {
+        let (passes, said) = test(text)?;
+        let message = "should be placed after the \"proxy_pass\" directive";
+        assert!(!passes && said.contains(message), "{text}: {said}");
+    }
+    Ok(())
+}
+
+/// Times and number of the kernel's probes are read, not only the words `on` and `off`.
+#[test]
+fn probes_of_idle_connections_are_times_and_a_number() -> Result<()> {
+    let text = |value: &str| {
+        format!(
+            "events {{}} pid x.pid; http {{ access_log off;
+             server {{ listen 127.0.0.1:1 so_keepalive={value}; }} }}"
+        )
+    };
+    for value in [
+        "x", "", "::", ":::", "0", "0:0:0", "::x", "1m:x", "1h:1:1:1", "-1", "5ms",
+    ] {
+        let (passes, said) = test(&text(value))?;
+        let message = format!("invalid so_keepalive value: \"{value}\"");
+        assert!(!passes && said.contains(&message), "{value}: {said}");
+    }
+    for value in ["on", "off", "1m", "1m:2", "1m:2:3", ":2", "1m::", "::5"] {
+        let (passes, said) = test(&text(value))?;
+        assert!(passes, "{value}: {said}");
+    }
+    Ok(())
+}
+
+/// The zone of a group has one size, which one of those that name it tells.
+#[test]
+fn zones_of_groups_have_one_size() -> Result<()> {
+    let text = |first: &str, second: &str| {
+        format!(
+            "events {{}} pid x.pid; http {{
+             upstream a {{ zone {first}; server 127.0.0.1:1; }}
+             upstream b {{ zone {second}; server 127.0.0.1:1; }} }}"
+        )
+    };
+    for (first, second, message) in [
+        ("z", "z", "zero size shared memory zone \"z\""),
+        ("z 64k", "y", "zero size shared memory zone \"y\""),
+        (
+            "z 64k",
+            "z 128k",
+            "the size 131072 of shared memory zone \"z\" conflicts with already declared size 65536",
+        ),
+    ] {
+        let (passes, said) = test(&text(first, second))?;
+        assert!(
+            !passes && said.contains(message),
+            "{first}, {second}: {said}"
+        );
+    }
+    for (first, second) in [
+        ("z 64k", "z"),
+        ("z", "z 64k"),
+        ("z 64k", "z 64k"),
+        ("z 64k", "y 1m"),
+    ] {
+        let (passes, said) = test(&text(first, second))?;
+        assert!(passes, "{first}, {second}: {said}");
     }
     Ok(())
 }

@@ -41,8 +41,8 @@ fn idle_connection_serves_only_requests_from_its_own_address() -> Result<()> {
     Ok(())
 }
 
-/// An address that cannot be had is a fault of this side: no peer is given up for it, and no other is
-/// asked.
+/// An address that cannot be had is a fault of this side: no peer is given up for it, and no other
+/// is asked.
 #[test]
 fn no_peer_is_to_blame_for_an_address_that_cannot_be_had() -> Result<()> {
     let proxy = Proxy::new(Kind::Millpond, SERVERS)

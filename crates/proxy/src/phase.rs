@@ -417,7 +417,7 @@ pub fn redirect(req: &mut Request, uri: bytes::Bytes, args: bytes::Bytes) -> Res
     req.uri_is_changed = true;
     req.uri_changed_in_location = false;
     req.left_location_prefix = false;
-    req.adds_uri_to_alias = false;
+    forget_location(req);
     req.location = std::sync::Arc::clone(&req.server.location);
     Ok(Flow::Jump(Phase::ServerRewrite))
 }
@@ -442,6 +442,14 @@ pub fn redirect_named(req: &mut Request, name: &[u8]) -> Result<Flow, Failure> {
     handler::limit_method(req);
     req.is_internal = true;
     req.uri_changed_in_location = false;
-    req.adds_uri_to_alias = false;
+    forget_location(req);
     Ok(Flow::Jump(Phase::Rewrite))
+}
+
+/// What the location that is left has found out is nothing to the next one.
+fn forget_location(req: &mut Request) {
+    req.adds_uri_to_alias = false;
+    req.pass_is_lost = false;
+    // nginx: `$proxy_host` and `$proxy_port` are of the location that answers.
+    req.upstream.borrow_mut().host = None;
 }

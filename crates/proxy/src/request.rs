@@ -249,6 +249,8 @@ pub struct Request {
     pub uri_changed_in_location: bool,
     /// True when `try_files` found a file for the alias of a location with a regular expression.
     pub adds_uri_to_alias: bool,
+    /// True when an `if` block names an upstream, and one that holds after it names none.
+    pub pass_is_lost: bool,
     /// Lengths of the compressed answer, when it is compressed.
     pub gzip_lens: Option<Rc<crate::filter::gzip::Lens>>,
     /// True when the path needed unescaping or merging, so that [`Request::unparsed_uri`]
@@ -364,6 +366,7 @@ impl Request {
             uri_is_changed: false,
             uri_changed_in_location: false,
             adds_uri_to_alias: false,
+            pass_is_lost: false,
             gzip_lens: None,
             uri_is_complex: false,
             uri_is_quoted: false,
@@ -431,6 +434,7 @@ impl Request {
             uri_is_changed: self.uri_is_changed,
             uri_changed_in_location: false,
             adds_uri_to_alias: self.adds_uri_to_alias,
+            pass_is_lost: false,
             gzip_lens: None,
             uri_is_complex: self.uri_is_complex,
             uri_is_quoted: self.uri_is_quoted,

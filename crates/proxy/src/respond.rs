@@ -359,6 +359,8 @@ fn limits(req: &mut Request) -> SendLimits {
         rate = rate.or_else(|| Some(eval_size(req, policy.rate.as_ref())));
         rate_after = eval_size(req, policy.rate_after.as_ref());
     }
+    // nginx: `$limit_rate` is from now on the rate that the answer is sent at.
+    req.limit_rate = rate;
     let policy = &req.location.settings.send;
     SendLimits {
         timeout: policy.timeout,

@@ -119,6 +119,8 @@ pub struct Role {
     pub page: Rc<Page>,
     /// What the request is for.
     pub kind: Kind,
+    /// The method of the page's own request when it made this one.
+    method: Method,
     /// How much deeper subrequests may be nested.
     nested_left: u8,
     /// The form of dates that its text has chosen.
@@ -182,15 +184,25 @@ impl Request {
             // Values that subrequests set are seen here, and the other way round.
             self.values.reserve(self.conf.variables.len());
         }
+        let method = self.method;
         let role = self.role.get_or_insert_with(|| {
             Box::new(Role {
                 page: Rc::default(),
                 kind: Kind::Main,
+                method,
                 nested_left: MOST_NESTED + 1,
                 time_format: None,
             })
         });
         Rc::clone(&role.page)
+    }
+
+    /// The method of the page's own request: what `$request_method` is in all its parts (nginx).
+    pub fn page_method(&self) -> Method {
+        match self.role.as_deref() {
+            Some(role) if role.kind != Kind::Main => role.method,
+            _ => self.method,
+        }
     }
 
     /// Makes a subrequest; `None`, which is logged, when there may be no more.
@@ -225,6 +237,7 @@ impl Request {
         let role = Role {
             page,
             kind,
+            method: self.page_method(),
             nested_left,
             time_format: None,
         };
@@ -247,6 +260,7 @@ impl Request {
             uri_changes_left: MAX_URI_CHANGES,
             uri_is_changed: true,
             adds_uri_to_alias: false,
+            pass_is_lost: false,
             uri_is_complex: true,
             uri_has_escapes: false,
             left_location_prefix: false,

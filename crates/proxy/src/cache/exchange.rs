@@ -35,6 +35,7 @@ use crate::header::Known;
 use crate::http1::encode;
 use crate::log::error;
 use crate::request::Request;
+use crate::upstream::ask::Ask;
 use crate::upstream::buffer;
 use crate::upstream::exchange::{self, Fetched};
 use crate::upstream::pass::PassTarget;
@@ -97,7 +98,7 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
 
     /// Asks the origin. (An `async fn` has room for its arguments twice.)
     #[expect(clippy::manual_async_fn, reason = "the future has room for `ask` once")]
-    fn fetch_as(&mut self, ask: exchange::Ask) -> impl Future<Output = Result<Origin, Failed>> {
+    fn fetch_as(&mut self, ask: Ask) -> impl Future<Output = Result<Origin, Failed>> {
         async move {
             if self.req.borrow().location.settings.slice.size != SliceSize::Off {
                 let req = self.req.borrow_mut();
@@ -227,7 +228,7 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     }
 
     fn fetch(&mut self, ask: step::Ask) -> impl Future<Output = Result<Origin, Failed>> {
-        let ask = exchange::Ask {
+        let ask = Ask {
             is_for_cache: ask.purpose == Purpose::Fill,
             is_get_for_head: self.converts_head(),
             if_none_match: ask.if_none_match,

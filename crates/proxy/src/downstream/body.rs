@@ -153,15 +153,23 @@ impl Incoming {
     }
 }
 
+/// Takes what has come of the current request's body, and counts it, framing and all, as a part of
+/// the request.
+fn take(down: &Downstream) -> Result<Option<Bytes>, Failure> {
+    let mut inbox = down.inbox.borrow_mut();
+    let before = inbox.len();
+    let taken = down.incoming.borrow_mut().take(&mut inbox);
+    let count = before.saturating_sub(inbox.len()) as u64;
+    down.request_bytes.set(down.request_bytes.get() + count);
+    taken
+}
+
 /// The next bytes of the current request's body; empty at the end.
 ///
 /// Sends `100 Continue` before it waits for the first byte, when the client asked for it.
 pub async fn next_chunk(down: &Downstream, timeout: Duration) -> Result<Bytes, Failure> {
     loop {
-        let taken = down
-            .incoming
-            .borrow_mut()
-            .take(&mut down.inbox.borrow_mut())?;
+        let taken = take(down)?;
         if let Some(bytes) = taken {
             return Ok(bytes);
         }
@@ -178,10 +186,7 @@ pub fn take_ready(down: &Downstream, max: usize) -> Result<(Bytes, Remains), Fai
     let mut ready = BytesMut::new();
     let mut asked = false;
     while !down.incoming.borrow().is_done() && ready.len() < max {
-        let taken = down
-            .incoming
-            .borrow_mut()
-            .take(&mut down.inbox.borrow_mut())?;
+        let taken = take(down)?;
         match taken {
             Some(bytes) => ready.extend_from_slice(&bytes),
             // One look at the socket: what the kernel has already is as good as read.
@@ -214,6 +219,14 @@ pub fn discard_ready(down: &Downstream) -> Result<(), Failure> {
     if down.wants_continue.get() {
         return Ok(());
     }
+    let counted = down.request_bytes.get();
+    let outcome = discard_arrived(down);
+    // nginx: what is thrown away is no part of `$request_length`.
+    down.request_bytes.set(counted);
+    outcome
+}
+
+fn discard_arrived(down: &Downstream) -> Result<(), Failure> {
     let mut left = DISCARDED_BEFORE_ANSWER;
     while left > 0 && !down.incoming.borrow().is_done() {
         match take_ready(down, READ_SIZE) {

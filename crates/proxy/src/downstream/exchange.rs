@@ -199,10 +199,12 @@ fn is_for_reset(req: &Request, error: &SendError) -> bool {
 
 /// Sets up framing and target of a parsed head.
 fn open(req: &mut Request, listen: &Listen) -> Result<(), Refusal> {
-    let framing = req
-        .head
-        .check(Connect::Refuse)
-        .map_err(|why| (why.status(), why.to_string()))?;
+    let checked = req.head.check(Connect::Refuse);
+    if checked == Err(crate::http1::request::Refusal::TraceNotAllowed) {
+        // nginx: the server that the request is for refuses it, and a target that is none is worse.
+        find_server(req, listen)?;
+    }
+    let framing = checked.map_err(|why| (why.status(), why.to_string()))?;
     let down = &req.down;
     down.wants_continue.set(req.head.expects_continue());
     *down.incoming.borrow_mut() = Incoming::begin(framing);

@@ -293,6 +293,12 @@ pub fn run(req: &mut Request, response: &mut Response) {
     }
 }
 
+/// Whether the location adds a Last-Modified to answers with this status.
+pub fn adds_last_modified(req: &Request, status: u16) -> bool {
+    let mut fields = req.location.settings.headers.fields.iter();
+    fields.any(|field| field.known == Known::LastModified && field.applies(is_safe(status)))
+}
+
 /// Adds what may speak of the answer, but for the first fields.
 fn run_with_head(req: &mut Request, response: &mut Response, first: usize) {
     let location = Arc::clone(&req.location);

@@ -105,8 +105,9 @@ pub struct Refusal {
 
 /// Runs all filters; after a refusal the answer must not be sent.
 pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
-    // nginx: an answer of its own without content has no type but one that is added by name.
-    if response.status == 204 && response.source == Source::Own {
+    // nginx: an answer without content has no type but one that is added by name, unless it is as
+    // an upstream made it.
+    if response.status == 204 && (response.source == Source::Own || req.error_status == 204) {
         response.fields.remove(Known::ContentType);
     }
     not_modified::run(req, response)?;
@@ -263,8 +264,11 @@ fn finish_head(req: &Request, response: &mut Response) {
         let value = Bytes::from_static(b"Accept-Encoding");
         response.fields.push_known(Known::Vary, value);
     }
-    // nginx: an error page that is a file has no Last-Modified.
-    if response.source == Source::Own && !matches!(response.status, 200 | 206 | 304) {
+    // nginx: an error page that is a file has no Last-Modified but one that is added by name.
+    if response.source == Source::Own
+        && !matches!(response.status, 200 | 206 | 304)
+        && !headers::adds_last_modified(req, response.status)
+    {
         response.fields.remove(Known::LastModified);
     }
     if response.expects_trailers && may_send_trailers(req, response) {

@@ -80,6 +80,7 @@ pub fn find_location(req: &mut Request) -> Result<Flow, Failure> {
     // nginx: what the server's rewrites changed is looked up now; that is no change of the
     // location's.
     req.uri_changed_in_location = false;
+    req.pass_is_lost = false;
     let mut captured = Captured::new();
     let level = &req.server.location;
     let found = level.children.find(&req.uri, &mut captured);
@@ -116,6 +117,9 @@ pub fn limit_method(req: &mut Request) {
 
 /// Runs the location's handler.
 pub fn content(req: &mut Request) -> Result<Begun<'_>, Failure> {
+    if req.pass_is_lost {
+        return Err(Failure::Internal("no upstream configuration".to_string()));
+    }
     let location = Arc::clone(&req.location);
     let response = match &location.handler {
         Some(ContentHandler::Pass(target)) => return pass::begin(req, &location, target),
@@ -197,14 +201,14 @@ fn accel_redirect(req: &mut Request, to: &[u8]) -> Result<Flow, Failure> {
     if to.first() == Some(&b'@') {
         return phase::redirect_named(req, to);
     }
-    // nginx: the answer is for a GET, whatever was asked of the upstream, but for HEAD. A named
-    // location goes on with the request as it was.
-    if req.method != Method::Head {
-        req.method = Method::Get;
-    }
     let Ok(uri) = safe_uri(to) else {
         return Err(Failure::Status(404));
     };
+    // nginx: the answer is for a GET, whatever was asked of the upstream, but for HEAD. A named
+    // location goes on with the request as it was, and so does the refusal of a path.
+    if req.method != Method::Head {
+        req.method = Method::Get;
+    }
     let path = Bytes::copy_from_slice(&uri.path);
     let args = uri.query.map(Bytes::copy_from_slice).unwrap_or_default();
     phase::redirect(req, path, args)

@@ -153,8 +153,10 @@ pub struct ErrorLogPolicy {
     ///
     /// # Differs from nginx
     ///
-    /// Logs to `memory:` are refused. A file that does not take lines costs lines: they are counted
-    /// and told in the error log of the process, once a second at most.
+    /// Logs to `memory:` are refused. There is no log of single steps: one of the level `debug` has
+    /// what one of the level `info` has, with or without `debug_connection`. A file that does not
+    /// take lines costs lines: they are counted and told in the error log of the process, once a
+    /// second at most.
     #[directive(name = "error_log", repeat)]
     pub logs: Vec<ErrorLog>,
 }
@@ -165,6 +167,10 @@ pub struct ErrorLogPolicy {
 pub struct ProcessLogPolicy {
     /// A file for errors of the process and of all requests that have no log of their own; without
     /// any it is the file of the `-e` option.
+    ///
+    /// # Differs from nginx
+    ///
+    /// A log of the level `debug` has what one of the level `info` has.
     #[directive(name = "error_log", repeat)]
     pub logs: Vec<ErrorLog>,
 }

@@ -198,7 +198,7 @@ pub fn run(req: &mut Request, script: &Script) -> Result<Flow, Failure> {
                 if !condition.holds(req, form) {
                     at += skip;
                 } else if let Some(location) = location {
-                    req.location = Arc::clone(location);
+                    enter(req, location);
                 }
             }
             Step::Return(answer) => return answer.run(req),
@@ -211,6 +211,16 @@ pub fn run(req: &mut Request, script: &Script) -> Result<Flow, Failure> {
         }
     }
     Ok(Flow::Next)
+}
+
+/// Goes over to the settings of a block whose condition holds.
+///
+/// nginx: the request stays with the handler of a block before it, but that finds no upstream in
+/// the settings of this one, unless the location around them has one.
+fn enter(req: &mut Request, location: &Arc<Location>) {
+    let had_pass = matches!(req.location.handler, Some(ContentHandler::Pass(_)));
+    req.pass_is_lost = location.handler.is_none() && (had_pass || req.pass_is_lost);
+    req.location = Arc::clone(location);
 }
 
 fn if_block(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {

@@ -60,6 +60,8 @@ pub struct Draft {
     pub kind: Option<crate::route::location::LocationKind>,
     /// The handler that a directive set.
     pub handler: Option<ContentHandler>,
+    /// Where `proxy_pass` stands.
+    pub pass_span: Option<Span>,
     /// True after `internal`.
     pub is_internal: bool,
     /// Where its requests are counted, and whether the block itself says so.

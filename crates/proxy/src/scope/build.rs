@@ -121,6 +121,8 @@ pub struct Builder {
     has_http: bool,
     /// Groups whose resolver is not known yet.
     pub resolving: Vec<declare::Resolving>,
+    /// Zones of groups, with their sizes if they are told, and places.
+    pub upstream_zones: Vec<(String, Option<u64>, Span)>,
     /// Zones that limits name, with the directive's name and place.
     pub limit_zones_used: Vec<(&'static str, String, Span)>,
 }
@@ -141,6 +143,7 @@ pub fn build(tree: &Tree, cx: ParseContext) -> (Option<Conf>, ParseContext) {
         servers: Vec::new(),
         has_http: false,
         resolving: Vec::new(),
+        upstream_zones: Vec::new(),
         limit_zones_used: Vec::new(),
     };
     let mut draft = Draft {
@@ -353,7 +356,9 @@ impl Builder {
         self.walk(statement.body.as_deref().unwrap_or_default(), &mut inner);
         if let Some(level) = self.levels.pop() {
             let settings = LocationSettings::resolve(&[&level.location], &mut self.cx);
+            level.location.check_rules(self, &inner);
             declare::settle(self, &settings.resolver);
+            declare::check_zones(self);
         }
     }
 
@@ -451,7 +456,9 @@ impl Builder {
         }
         self.check_cache_keys(&draft, &settings);
         self.check_referers(&settings);
-        self.levels.pop();
+        if let Some(level) = self.levels.pop() {
+            level.location.check_rules(self, &draft);
+        }
         for (protocol, span) in faults {
             let prefix = protocol.prefix();
             // Every block inside finds it again.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millpond_conf::source::Span;
 use millpond_conf::tree::{Statement, Word};
+use millpond_conf::value::parse_duration;
 use millpond_conf::{Contexts, ParseContext};
 
 use super::Server;
@@ -137,8 +138,10 @@ fn apply_parameter(args: &mut ListenArgs, parameter: &Word) -> Result<(), String
         ("rcvbuf", value) => args.options.rcvbuf = Some(size(value)?),
         ("sndbuf", value) => args.options.sndbuf = Some(size(value)?),
         ("ipv6only", value) => args.options.ipv6_only = switch(value)?,
-        ("so_keepalive", Some("off")) => {}
-        ("so_keepalive", Some(_)) => args.options.keepalive = true,
+        ("so_keepalive", Some(value)) => {
+            args.options.keepalive = keep_alive(value)
+                .ok_or_else(|| format!("invalid so_keepalive value: \"{value}\""))?;
+        }
         // Hints to a kernel; answers are the same without them.
         ("deferred", None) | ("fastopen" | "setfib" | "accept_filter", Some(_)) => {}
         ("ssl" | "http2" | "quic" | "spdy", None) => {
@@ -150,6 +153,29 @@ fn apply_parameter(args: &mut ListenArgs, parameter: &Word) -> Result<(), String
     }
     args.has_options = true;
     Ok(())
+}
+
+/// `on`, `off`, or how long a connection is idle before the first probe, the time between probes
+/// and their number, with colons between them: each may be left out or 0, but not all of them.
+fn keep_alive(text: &str) -> Option<bool> {
+    match text {
+        "on" => return Some(true),
+        "off" => return Some(false),
+        _ => {}
+    }
+    let mut parts = text.splitn(3, ':');
+    let mut seconds = || match parts.next().unwrap_or_default() {
+        "" => Some(0),
+        time => parse_duration(time)
+            .filter(|_| !time.ends_with("ms"))
+            .map(|it| it.as_secs()),
+    };
+    let (idle, interval) = (seconds()?, seconds()?);
+    let count: u32 = match parts.next().unwrap_or_default() {
+        "" => 0,
+        count => count.parse().ok()?,
+    };
+    (idle > 0 || interval > 0 || count > 0).then_some(true)
 }
 
 /// The addresses of the first argument: one, several of a name, or a range of ports.

@@ -8,14 +8,16 @@ use millpond_cache::site::SitePolicy;
 use millpond_cache::slice::SlicePolicy;
 use millpond_conf::{ParseContext, Scope, Span};
 
+use super::block::Draft;
+use super::build::Builder;
 use crate::upstream::cdn_loop::CdnLoopPolicy;
-use crate::upstream::cookie::CookiePolicy;
+use crate::upstream::cookie::{self, CookiePolicy};
 use crate::upstream::fastcgi::FastCgiPolicy;
 use crate::upstream::hints::EarlyHintsPolicy;
 use crate::upstream::http::HttpPolicy;
 use crate::upstream::memcached::MemcachedPolicy;
 use crate::upstream::protocol::{PassSettings, Protocol};
-use crate::upstream::redirect::PassRedirectPolicy;
+use crate::upstream::redirect::{self, PassRedirectPolicy};
 use crate::upstream::uwsgi::UwsgiPolicy;
 
 use crate::downstream::body::BodyPolicy;
@@ -209,5 +211,13 @@ impl LocationSettings {
             faults.extend(fault.map(|span| (protocol, span)));
         }
         faults
+    }
+}
+
+impl LocationSettingsRaw {
+    /// Checks the lines of a block that are read together.
+    pub fn check_rules(&self, builder: &mut Builder, draft: &Draft) {
+        redirect::check(builder, &self.pass_redirect, draft);
+        cookie::check(builder, &self.pass_cookie);
     }
 }

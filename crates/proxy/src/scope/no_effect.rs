@@ -108,7 +108,7 @@ pub const NO_EFFECT: &[NoEffect] = &[
     NoEffect {
         name: "debug_connection",
         contexts: Contexts::EVENTS,
-        reason: "there is no log of single steps",
+        reason: "there is no log of single steps, for these clients as for all others",
     },
     NoEffect {
         name: "worker_aio_requests",

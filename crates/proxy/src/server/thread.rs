@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A generation that drains accepts nothing, has closed its idle connections, those to origins
-//! among them, and waits for the busy ones; after `worker_shutdown_timeout` it drops those that are left. Fills of the cache go
-//! on after that, for clients of the next generation; where there is none, they end, too.
+//! among them, and waits for the busy ones; after `worker_shutdown_timeout` it drops those that are
+//! left. Fills of the cache go on after that, for clients of the next generation; where there is
+//! none, they end, too.
 //!
 //! Invariants:
 //! 1. Accepting under an old generation ends before the new one accepts.

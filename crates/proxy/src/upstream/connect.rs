@@ -13,6 +13,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{OffOr, Template};
+use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, SockAddr, Socket as RawSocket, Type};
 
 use super::group::Group;
@@ -101,6 +102,12 @@ impl Source {
                 SocketAddr::V6(_) => ("IPV6_TRANSPARENT", socket.set_ip_transparent_v6(true)),
             };
             set.map_err(|error| ConnectError::Transparent(call, error))?;
+        }
+        if self.address.port() == 0 {
+            // nginx: the port is chosen when the peer is known, so that there are as many
+            // connections to each peer as there are ports, not to all of them together. A kernel
+            // that does not know the option chooses it at once.
+            let _ = setsockopt(socket, sockopt::IpBindAddressNoPort, &true);
         }
         let bound = socket.bind(&self.address.into());
         bound.map_err(|error| ConnectError::Bind(self.address, error))
@@ -293,6 +300,25 @@ mod tests {
         assert_eq!(variable.source(b"unix:"), None);
         assert!(read("proxy_bind 127.0.0.2 opaque;").is_err());
         assert_eq!(read("proxy_bind a b c;").unwrap_err(), ArgError::Count);
+    }
+
+    #[test]
+    fn local_port_is_chosen_when_the_peer_is_known() {
+        let port_of = |address: &str| {
+            let socket = RawSocket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).unwrap();
+            let address = address.parse().unwrap();
+            let owner = Owner::Machine;
+            Source { address, owner }.bind(&socket).unwrap();
+            let bound = socket.local_addr().unwrap().as_socket().unwrap();
+            assert_eq!(bound.ip(), address.ip());
+            (bound.port(), socket)
+        };
+        assert_eq!(port_of("127.0.0.2:0").0, 0);
+        // One that is named is taken at once; this one was free a moment ago.
+        let free = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
+        let named = free.local_addr().unwrap();
+        drop(free);
+        assert_eq!(port_of(&named.to_string()).0, named.port());
     }
 
     #[test]

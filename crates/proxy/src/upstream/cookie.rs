@@ -11,9 +11,10 @@ use bytes::Bytes;
 use millpond_conf::value::{ArgError, Args, FromArgs, FromWord};
 use millpond_conf::{Template, Word};
 
-use super::redirect::{regex_of, replace_match};
+use super::redirect::{check_off, regex_of, replace_match};
 use crate::request::Request;
 use crate::route::regex::{Case, Regex};
+use crate::scope::build::Builder;
 
 /// What an attribute's value, or a cookie's name, is compared with.
 #[derive(Clone, Debug)]
@@ -70,11 +71,9 @@ impl FromArgs for DomainRule {
         let [from, to] = args.words else {
             return CookieRule::from_args(args).map(DomainRule);
         };
-        // nginx: expressions for domains ignore case in either form, and the first dots of texts do
-        // not count.
+        // nginx: expressions for domains ignore case, and the first dots of texts do not count.
         let rule = match from.text.strip_prefix('~') {
             Some(source) => {
-                let source = source.strip_prefix('*').unwrap_or(source);
                 let regex = caseless(args, source)?;
                 CookieRule::Replace(Matcher::Regex(regex), args.word(1)?)
             }
@@ -130,11 +129,8 @@ impl FromArgs for FlagsRule {
             ));
         }
         let cookie = match words[0].text.strip_prefix('~') {
-            // nginx: expressions for names of cookies ignore case in either form.
-            Some(source) => {
-                let source = source.strip_prefix('*').unwrap_or(source);
-                Matcher::Regex(caseless(args, source)?)
-            }
+            // nginx: expressions for names of cookies ignore case.
+            Some(source) => Matcher::Regex(caseless(args, source)?),
             None => Matcher::Text(args.word(0)?),
         };
         let flags = (1..words.len())
@@ -198,6 +194,18 @@ pub struct CookiePolicy {
     /// samesite=strict|lax|none, and each with `no` before it. The first line that matches counts.
     #[directive(name = "proxy_cookie_flags", repeat)]
     pub flags: Vec<FlagsRule>,
+}
+
+/// Refuses what the rules of a block cannot mean.
+pub fn check(builder: &mut Builder, raw: &CookiePolicyRaw) {
+    let is_off = |rule: &CookieRule| matches!(rule, CookieRule::Off);
+    check_off(builder, "proxy_cookie_domain", &raw.domains, |rule| {
+        is_off(&rule.0)
+    });
+    check_off(builder, "proxy_cookie_path", &raw.paths, is_off);
+    check_off(builder, "proxy_cookie_flags", &raw.flags, |rule| {
+        rule.cookie.is_none()
+    });
 }
 
 /// An attribute of a cookie as it was written.

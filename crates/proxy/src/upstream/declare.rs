@@ -213,6 +213,7 @@ impl Reading<'_, '_> {
         if name.is_empty() {
             return self.builder.error(line.span, "invalid zone name \"\"");
         }
+        let mut told = None;
         if let Some(size) = line.args.get(1) {
             let Some(bytes) = millpond_conf::value::parse_offset(&size.text) else {
                 return self
@@ -224,7 +225,10 @@ impl Reading<'_, '_> {
                     .builder
                     .error(size.span, format!("zone \"{name}\" is too small"));
             }
+            told = Some(bytes);
         }
+        let zones = &mut self.builder.upstream_zones;
+        zones.push((name.clone(), told, line.span));
         self.zone = Some(name);
     }
 
@@ -329,6 +333,29 @@ pub fn settle(builder: &mut Builder, policy: &crate::resolve::policy::ResolverPo
                 builder.error(resolving.span, message);
             }
         }
+    }
+}
+
+/// Refuses zones of groups without a size, or with two.
+pub fn check_zones(builder: &mut Builder) {
+    let zones = std::mem::take(&mut builder.upstream_zones);
+    for (at, (name, size, span)) in zones.iter().enumerate() {
+        let namesakes = || zones.iter().filter(|(other, ..)| other == name);
+        let before = zones.iter().take(at);
+        let declared = before
+            .filter(|(other, ..)| other == name)
+            .find_map(|(_, size, _)| *size);
+        let message = match (size, declared) {
+            (Some(size), Some(declared)) if *size != declared => format!(
+                "the size {size} of shared memory zone \"{name}\" conflicts with already \
+                 declared size {declared}"
+            ),
+            (None, _) if namesakes().all(|(_, size, _)| size.is_none()) => {
+                format!("zero size shared memory zone \"{name}\"")
+            }
+            _ => continue,
+        };
+        builder.error(*span, message);
     }
 }
 

@@ -23,9 +23,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_cache::conformance::Conformance;
-use millpond_cache::status::CacheStatus;
 use millpond_conf::{ByteSize, OffOr};
 
+use super::ask::Ask;
 use super::balance::Selection;
 use super::broken::Broken;
 use super::connect::{self, ConnectError, Connection, Source};
@@ -68,55 +68,6 @@ pub struct ExchangePolicy {
     /// The most that the head of an answer may take.
     #[directive(name = "proxy_buffer_size", default = "4k")]
     pub head_size: ByteSize,
-}
-
-/// What is asked besides what the client asked.
-#[derive(Clone, Debug, Default)]
-pub struct Ask {
-    /// The answer is for the cache: the client's conditions and ranges are not sent.
-    pub is_for_cache: bool,
-    /// HEAD becomes GET.
-    pub is_get_for_head: bool,
-    /// If-None-Match, of a stale entry.
-    pub if_none_match: Option<Bytes>,
-    /// If-Modified-Since, of a stale entry.
-    pub if_modified_since: Option<Bytes>,
-    /// Range, of what is missing of an entry; it stands above what the configuration says.
-    pub range: Option<Bytes>,
-    /// If-Range, of the version that the range is wanted of.
-    pub if_range: Option<Bytes>,
-    /// How the request that it is for is labelled.
-    pub label: Option<CacheStatus>,
-}
-
-impl Ask {
-    /// Why it is asked; `is_background` if no client waits for it.
-    fn why(&self, is_background: bool) -> Why {
-        match self.label {
-            _ if !self.is_for_cache => Why::Pass,
-            _ if self.if_none_match.is_some() || self.if_modified_since.is_some() => {
-                Why::Revalidate
-            }
-            _ if self.range.is_some() => Why::Slice,
-            _ if is_background => Why::Background,
-            Some(CacheStatus::Expired) => Why::Expired,
-            Some(CacheStatus::Bypass) => Why::Bypass,
-            _ => Why::Miss,
-        }
-    }
-
-    /// The range that is asked for with its condition, by the fields' names.
-    pub fn range_fields(&self) -> impl Iterator<Item = (Known, &Bytes)> {
-        let range = self.range.as_ref().map(|value| (Known::Range, value));
-        let if_range = self.if_range.as_ref().map(|value| (Known::IfRange, value));
-        range.into_iter().chain(if_range)
-    }
-
-    /// Whether a field that the configuration sets is left to [`Self::range_fields`].
-    pub fn replaces(&self, name: &[u8]) -> bool {
-        self.range.is_some()
-            && (name.eq_ignore_ascii_case(b"range") || name.eq_ignore_ascii_case(b"if-range"))
-    }
 }
 
 /// An answer whose head was read. It goes through many hands, in the box that is its body's in the
@@ -181,6 +132,14 @@ pub async fn fetch(
             .map(|()| Err(Failure::Status(CLIENT_LEFT)))
     })
     .await
+}
+
+/// Notes that a peer failed.
+fn note_failed(req: &Request, (group, peer): (&Group, &Peer)) {
+    if group.failed(peer) {
+        let message = format_args!("upstream server temporarily disabled");
+        error::write(req, Level::Warn, message);
+    }
 }
 
 /// Bytes of a client's body that are put together to one chunk, about (arbitrary: two reads).
@@ -252,10 +211,8 @@ async fn fetch_with(
         // nginx: 403 and 404 are no failures of the peer.
         if !matches!(cause, NextCause::Http403 | NextCause::Http404)
             && (outcome.is_err() || settings.next.allows(cause, req.method, was_sent))
-            && group.failed(&peer)
         {
-            let message = format_args!("upstream server temporarily disabled");
-            error::write(req, Level::Warn, message);
+            note_failed(req, (group, &peer));
         }
         let may_repeat = !(was_sent && matches!(prepared.body, OutBody::Client { .. }));
         if !(may_repeat && tries.is_left() && settings.next.allows(cause, req.method, was_sent)) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use millpond_conf::value::{ArgError, Args, FromArgs};
 
-use super::exchange::Ask;
+use super::ask::Ask;
 use super::params;
 use super::protocol::Protocol;
 use super::request::{OutBody, OutFraming, Prepared};

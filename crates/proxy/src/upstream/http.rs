@@ -20,8 +20,8 @@ use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{Template, Words};
 use millpond_semantics::uri::{EscapeKind, escape_into};
 
+use super::ask::Ask;
 use super::cdn_loop;
-use super::exchange::Ask;
 use super::pass::{PassTarget, Resolved};
 use super::request::{OutBody, OutFraming, Prepared, is_condition};
 use crate::failure::Failure;

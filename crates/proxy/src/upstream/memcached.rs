@@ -14,7 +14,8 @@ use millpond_conf::{Flags, Words};
 use millpond_semantics::uri::{EscapeKind, escape};
 
 use super::answer::{self, Stored};
-use super::exchange::{self, Ask};
+use super::ask::Ask;
+use super::exchange;
 use super::head::{Coding, HeadStep};
 use super::next::NextCause;
 use super::pass::PassTarget;

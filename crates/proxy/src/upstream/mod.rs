@@ -7,6 +7,7 @@
 //! ```
 
 pub mod answer;
+pub mod ask;
 pub mod balance;
 mod broken;
 pub mod buffer;

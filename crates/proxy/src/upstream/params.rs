@@ -13,7 +13,7 @@ use std::sync::Arc;
 use millpond_conf::Template;
 use millpond_conf::value::{ArgError, Args, FromArgs};
 
-use super::exchange::Ask;
+use super::ask::Ask;
 use super::protocol::Protocol;
 use super::request::is_condition;
 use crate::header::Known;

@@ -12,9 +12,10 @@ use bytes::Bytes;
 use millpond_conf::{Contexts, Span, Statement, Template};
 
 use super::answer::{self, Stored};
+use super::ask::Ask;
 use super::balance::Method as Balance;
 use super::cdn_loop;
-use super::exchange::{self, Ask, Fetched};
+use super::exchange::{self, Fetched};
 use super::group::{self, Group};
 use super::memcached;
 use super::peer::{Peer, PeerSettings};
@@ -222,6 +223,7 @@ fn pass(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
         location_prefix,
         default_redirect,
     };
+    draft.pass_span = Some(statement.span).filter(|_| protocol == Protocol::Http);
     draft.handler = Some(ContentHandler::Pass(Arc::new(target)));
 }
 
@@ -419,6 +421,8 @@ impl PassTarget {
     /// The upstream for a request, its name resolved.
     pub async fn resolve(&self, req: &mut Request) -> Result<Resolved, Failure> {
         let (mut resolved, unknown) = self.locate(req)?;
+        // nginx: the name is known to all that is evaluated for the request to the peer.
+        note_resolved(req, &resolved);
         if let Some(host) = unknown {
             resolved.group = Arc::new(passing(req, &host).await?);
         }
@@ -575,10 +579,14 @@ fn invalidate(req: &mut Request, target: &PassTarget, fetched: &Fetched) -> Resu
 /// `$proxy_host` is known before the first exchange: the cache key needs it.
 pub(crate) fn note_host(req: &Request, target: &PassTarget) {
     if let Some(resolved) = target.fixed() {
-        let mut trace = req.upstream.borrow_mut();
-        trace.host = Some(Arc::clone(&resolved.host));
-        trace.port = resolved.port;
+        note_resolved(req, resolved);
     }
+}
+
+fn note_resolved(req: &Request, resolved: &Resolved) {
+    let mut trace = req.upstream.borrow_mut();
+    trace.host = Some(Arc::clone(&resolved.host));
+    trace.port = resolved.port;
 }
 
 /// Whether the method is one whose answers are stored.

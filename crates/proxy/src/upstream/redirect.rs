@@ -6,12 +6,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millpond_conf::Template;
 use millpond_conf::value::{ArgError, Args, FromArgs};
+use millpond_conf::{Spanned, Template};
 
 use super::pass::PassTarget;
+use crate::handler::ContentHandler;
 use crate::request::Request;
 use crate::route::regex::{Case, Regex};
+use crate::scope::block::Draft;
+use crate::scope::build::Builder;
 
 /// One `proxy_redirect`.
 #[derive(Clone, Debug)]
@@ -72,6 +75,51 @@ pub struct PassRedirectPolicy {
     /// the address that is passed to by the location's name.
     #[directive(name = "proxy_redirect", repeat)]
     pub rules: Vec<RedirectRule>,
+}
+
+/// Refuses what the rules of a block cannot mean.
+pub fn check(builder: &mut Builder, raw: &PassRedirectPolicyRaw, draft: &Draft) {
+    let is_off = |rule: &RedirectRule| matches!(rule, RedirectRule::Off);
+    check_off(builder, "proxy_redirect", &raw.rules, is_off);
+    let Some(rule) = raw
+        .rules
+        .iter()
+        .find(|rule| matches!(rule.value, RedirectRule::Default))
+    else {
+        return;
+    };
+    // nginx: it is made from what stands before it. Of two files nobody can tell which is first.
+    let pass = draft
+        .pass_span
+        .filter(|pass| pass.file != rule.span.file || pass.start < rule.span.start);
+    let has_variables = match &draft.handler {
+        Some(ContentHandler::Pass(target)) => target.fixed().is_none(),
+        _ => false,
+    };
+    let message = match pass {
+        None => "should be placed after the \"proxy_pass\" directive",
+        Some(_) if has_variables => "cannot be used with \"proxy_pass\" directive with variables",
+        Some(_) => return,
+    };
+    builder.error(rule.span, format!("\"proxy_redirect default\" {message}"));
+}
+
+/// Refuses `off` beside other lines of its directive in one block.
+pub(super) fn check_off<T>(
+    builder: &mut Builder,
+    name: &str,
+    rules: &[Spanned<T>],
+    is_off: impl Fn(&T) -> bool,
+) {
+    let Some((first, others)) = rules.split_first() else {
+        return;
+    };
+    let one = others
+        .iter()
+        .find(|rule| is_off(&first.value) || is_off(&rule.value));
+    if let Some(rule) = one {
+        builder.error(rule.span, format!("\"{name}\" directive is duplicate"));
+    }
 }
 
 /// The Location for the client, when it changes.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use super::exchange::Ask;
+use super::ask::Ask;
 use super::http::{self, UpstreamVersion};
 use super::pass::{PassTarget, Resolved};
 use super::protocol::Protocol;

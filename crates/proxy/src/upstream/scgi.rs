@@ -9,7 +9,7 @@
 
 use bytes::{BufMut, BytesMut};
 
-use super::exchange::Ask;
+use super::ask::Ask;
 use super::params;
 use super::protocol::Protocol;
 use super::request::{OutBody, OutFraming, Prepared};

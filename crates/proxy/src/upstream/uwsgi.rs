@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
 
-use super::exchange::Ask;
+use super::ask::Ask;
 use super::params;
 use super::protocol::Protocol;
 use super::request::{OutBody, OutFraming, Prepared};

@@ -174,8 +174,8 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "request_method",
-        doc: "The method of the request now.",
-        write: |req, out| match req.method.name() {
+        doc: "The method of the request now; in a subrequest that of the request it is made for.",
+        write: |req, out| match req.page_method().name() {
             Some(name) => write_text(name.as_bytes(), out),
             None => write_some(req.head.method_bytes(), out),
         },

@@ -6,6 +6,7 @@ use millpond_testkit::{Answer, Request};
 /// The scenarios of this subject.
 pub fn scenarios() -> Vec<Scenario> {
     vec![
+        trace_of_nothing(),
         keep_alive(),
         keep_alive_limits(),
         keep_alive_versions(),
@@ -186,4 +187,18 @@ fn stub_status() -> Scenario {
             Request::get("/"),
             Request::head("/"),
         ])
+}
+
+/// TRACE is refused by the server that it is for, and its target before it.
+fn trace_of_nothing() -> Scenario {
+    Scenario::new("trace-of-nothing")
+        .http(
+            "server { listen 127.0.0.1:%%PORT%%; server_name other.test; error_page 405 =405 /no;
+                      location /no { return 405 other; } }",
+        )
+        .raw("TRACE /a%00b HTTP/1.1\r\nHost: other.test\r\nConnection: close\r\n\r\n")
+        .raw("TRACE /../a HTTP/1.0\r\n\r\n")
+        .raw("TRACE /a HTTP/1.1\r\nHost: other.test\r\nConnection: close\r\n\r\n")
+        .raw("TRACE /a HTTP/1.1\r\nConnection: close\r\n\r\n")
+        .raw("TRACE /a HTTP/1.0\r\nHost: none.test\r\n\r\n")
 }

@@ -11,6 +11,7 @@ pub fn scenarios() -> Vec<Scenario> {
         error_page_inheritance(),
         error_page_recursion(),
         builtin_pages(),
+        error_page_without_content(),
     ]
 }
 
@@ -133,4 +134,26 @@ fn builtin_pages() -> Scenario {
             "User-Agent",
             "Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1)",
         )
+}
+
+/// An answer that becomes one without content has no type; one that the origin made so keeps it.
+fn error_page_without_content() -> Scenario {
+    let dated = Answer::new(200)
+        .header("Content-Type", "text/x")
+        .header("Last-Modified", "Mon, 28 Sep 1970 06:00:00 GMT")
+        .body("origin");
+    Scenario::new("error-page-204")
+        .server(
+            "location /file { error_page 404 =204 /page.html; }
+             location /pass { error_page 404 =204 /origin/200; }
+             location /empty { error_page 404 =204 /origin/204; }
+             location /origin/ { proxy_pass http://%%ORIGIN%%; }",
+        )
+        .answer("/origin/200", dated)
+        .answer(
+            "/origin/204",
+            Answer::new(204).header("Content-Type", "text/x"),
+        )
+        .file("html/page.html", "page")
+        .gets(&["/file", "/pass", "/empty", "/origin/204"])
 }

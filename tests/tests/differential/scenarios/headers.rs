@@ -6,6 +6,7 @@ use millpond_testkit::{Answer, Request};
 /// The scenarios of this subject.
 pub fn scenarios() -> Vec<Scenario> {
     vec![
+        last_modified_by_name(),
         add_header_inheritance(),
         add_header_always(),
         add_header_special_names(),
@@ -175,4 +176,21 @@ fn add_trailer() -> Scenario {
         .gets(&["/", "/p"])
         .head("/")
         .get_with("/", "Range", "bytes=0-0")
+}
+
+/// A Last-Modified that is added to an error stays if it is no date.
+fn last_modified_by_name() -> Scenario {
+    Scenario::new("add-last-modified")
+        .server(
+            "location /word { add_header Last-Modified word always; }
+             location /date { add_header Last-Modified \"Mon, 28 Sep 1970 06:00:00 GMT\" always; }
+             location /type { add_header Last-Modified $sent_http_content_type always; }
+             location /moved { add_header Last-Modified word; return 302 /; }
+             location /none { add_header Last-Modified word; return 204; }",
+        )
+        .file("html/word", "file")
+        .file("html/date", "file")
+        .gets(&[
+            "/word", "/word/x", "/date", "/date/x", "/type/x", "/moved", "/none",
+        ])
 }

@@ -11,6 +11,8 @@ pub fn scenarios() -> Vec<Scenario> {
         log_places(),
         log_of_errors(),
         log_of_upstreams(),
+        log_of_lengths_and_rates(),
+        log_of_hosts_passed_to(),
     ]
 }
 
@@ -125,4 +127,63 @@ fn log_of_upstreams() -> Scenario {
         .gets(&["/a", "/refused", "/two", "/none"])
         .head("/a")
         .lines("up.log", 5)
+}
+
+fn log_of_lengths_and_rates() -> Scenario {
+    Scenario::new("log-lengths")
+        .http("log_format l '$uri $request_length $limit_rate'; access_log %%DIR%%/l.log l;")
+        .server(
+            "limit_rate 1m;
+             location /pass { proxy_pass http://%%ORIGIN%%; }
+             location /stream { proxy_pass http://%%ORIGIN%%; proxy_request_buffering off; }
+             location /set { set $limit_rate 2m; return 200 $limit_rate; }
+             location /return { return 200 \"$limit_rate\"; }",
+        )
+        .answer("/*", Answer::new(200).body("origin"))
+        .send(Request::post("/pass", "twelve bytes"))
+        .send(Request::post("/stream", "twelve bytes"))
+        .send(Request::new("POST", "/pass").chunks(&["twelve", " bytes"]))
+        .send(Request::new("POST", "/stream").chunks(&["twelve", " bytes"]))
+        .send(Request::post("/return", "thrown away"))
+        .gets(&["/set", "/none"])
+        .lines("l.log", 7)
+}
+
+fn log_of_hosts_passed_to() -> Scenario {
+    Scenario::new("log-hosts")
+        .http(
+            "log_format h '$request_uri $proxy_host $proxy_port'; access_log %%DIR%%/h.log h;
+             upstream origin { server %%ORIGIN%%; }",
+        )
+        .server(
+            "location /origin/ { proxy_pass http://origin/; }
+             location /named/ { error_page 404 @named; }
+             location /page/ { proxy_pass http://origin; proxy_intercept_errors on;
+                               error_page 404 /page; }
+             location /unknown/ { proxy_pass http://unknown$uri; }
+             location /told/ { proxy_pass http://$arg_to; proxy_set_header Host $proxy_host;
+                               proxy_set_header X-Port $proxy_port; }
+             location @named { proxy_pass http://origin; }",
+        )
+        .file("html/file", "file")
+        .file("html/page", "page")
+        .answer(
+            "/inside",
+            Answer::new(200).header("X-Accel-Redirect", "/file"),
+        )
+        .answer(
+            "/named-too",
+            Answer::new(200).header("X-Accel-Redirect", "@named"),
+        )
+        .gets(&[
+            "/origin/inside",
+            "/origin/named-too",
+            "/origin/none",
+            "/named/x",
+            "/page/x",
+            "/unknown/x",
+            "/told/x?to=origin",
+            "/file",
+        ])
+        .lines("h.log", 8)
 }

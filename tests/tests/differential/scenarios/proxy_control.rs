@@ -15,6 +15,7 @@ pub fn scenarios() -> Vec<Scenario> {
         timeouts(),
         limit_rate(),
         auth_request(),
+        subrequest_methods(),
         intercepted_without_buffers(),
         redirected_ranges(),
         post_action(),
@@ -77,7 +78,9 @@ fn accel_redirect() -> Scenario {
             "location / { proxy_pass http://%%ORIGIN%%; }
              location /files/ { internal; }
              location /loc { return 200 \"$uri?$args $request_method\"; }
-             location @named { return 200 \"named $uri $request_method\"; }",
+             location @named { return 200 \"named $uri $request_method\"; }
+             location /told { error_page 404 @told; proxy_pass http://%%ORIGIN%%/bad; }
+             location @told { return 200 \"told $uri $request_method\"; }",
         )
         .file("html/files/a.txt", "file a")
         .file("html/files/a b.txt", "file a b")
@@ -108,6 +111,7 @@ fn accel_redirect() -> Scenario {
         .send(Request::post("/loc-args", "body"))
         .send(Request::post("/named", "body"))
         .send(Request::new("DELETE", "/named"))
+        .send(Request::new("DELETE", "/told"))
         .head("/named")
         .get_with("/file", "Range", "bytes=1-2")
 }
@@ -246,6 +250,32 @@ fn auth_request() -> Scenario {
         })
         .gets(&["/a?ok", "/a?401", "/a?403", "/a?500"])
         .send(Request::post("/a?ok", "body"))
+}
+
+/// A subrequest is a GET, and tells the method of the request that it is made for.
+fn subrequest_methods() -> Scenario {
+    Scenario::new("subrequest-methods")
+        .server(
+            "location / { auth_request /auth; proxy_pass http://%%ORIGIN%%; }
+             location /page { auth_request off; error_page 403 /shown; return 403; }
+             location /shown { auth_request /auth; return 200 shown; }
+             location /parts/ { add_after_body /part; addition_types *; }
+             location = /part { auth_request /auth; proxy_pass http://%%ORIGIN%%/part;
+                                proxy_set_header X-Method $request_method; }
+             location = /auth { internal; proxy_pass http://%%ORIGIN%%/check;
+                                proxy_set_header X-Method $request_method;
+                                proxy_pass_request_body off;
+                                proxy_set_header Content-Length \"\";
+                                if ($request_method = DELETE) { return 403; } }",
+        )
+        .answer("/*", Answer::new(200).body("origin"))
+        .file("html/parts/file", "file")
+        .gets(&["/a", "/page", "/parts/file"])
+        .head("/a")
+        .send(Request::post("/a", "body"))
+        .send(Request::post("/page", "body"))
+        .send(Request::new("DELETE", "/a"))
+        .send(Request::new("PURGE", "/a"))
 }
 
 /// An intercepted error is no answer to stream, whatever it says of buffers.

@@ -15,6 +15,7 @@ pub fn scenarios() -> Vec<Scenario> {
         if_conditions(),
         if_files(),
         if_as_location(),
+        if_after_pass(),
         break_ends_the_phase(),
     ]
 }
@@ -221,6 +222,42 @@ fn if_as_location() -> Scenario {
             "/p/x?in=1",
             "/static",
             "/static?in=1",
+        ])
+}
+
+/// The handler of a block stays in force when another one holds behind it, its upstream does not.
+fn if_after_pass() -> Scenario {
+    Scenario::new("if-after-pass")
+        .server(
+            "error_log /dev/null; error_page 500 =500 /500;
+             location /500 { return 500 lost; }
+             location /a { if ($arg_p) { proxy_pass http://%%ORIGIN%%; } if ($arg_x) { set $x 1; } }
+             location /v { if ($arg_p) { proxy_pass http://%%ORIGIN%%$uri; }
+                           if ($arg_x) { set $x 1; } if ($arg_y) { set $x 2; } }
+             location /r { if ($arg_p) { proxy_pass http://%%ORIGIN%%; }
+                           if ($arg_x) { return 200 returned; } }
+             location /o { if ($arg_p) { proxy_pass http://%%ORIGIN%%; } if ($arg_x) { set $x 1; }
+                           proxy_pass http://%%ORIGIN%%/outer/; }
+             location /t { if ($arg_x) { set $x 1; } if ($arg_p) { proxy_pass http://%%ORIGIN%%; } }
+             location /l { if ($arg_p) { proxy_pass http://%%ORIGIN%%; } if ($arg_x) { set $x 1; }
+                           if ($arg_z) { rewrite ^ /a last; } }",
+        )
+        .answer("/*", Answer::new(200).body("origin"))
+        .file("html/a", "file a")
+        .gets(&[
+            "/a",
+            "/a?x=1",
+            "/a?p=1",
+            "/a?p=1&x=1",
+            "/v?p=1&x=1",
+            "/v?p=1&y=1",
+            "/v?p=1&x=1&y=1",
+            "/r?p=1&x=1",
+            "/o?p=1&x=1",
+            "/t?p=1&x=1",
+            "/l?p=1&x=1",
+            "/l?p=1&x=1&z=1",
+            "/l?x=1&z=1",
         ])
 }
 

@@ -1,0 +1,59 @@
+//! What an upstream is asked besides what the client asked.
+//!
+//! The cache asks so: for the whole of what a client wants a part of, for slices that are missing,
+//! or whether what is stored still holds.
+
+use bytes::Bytes;
+use millpond_cache::status::CacheStatus;
+
+use super::trace::Why;
+use crate::header::Known;
+
+/// What is asked besides what the client asked.
+#[derive(Clone, Debug, Default)]
+pub struct Ask {
+    /// The answer is for the cache: the client's conditions and ranges are not sent.
+    pub is_for_cache: bool,
+    /// HEAD becomes GET.
+    pub is_get_for_head: bool,
+    /// If-None-Match, of a stale entry.
+    pub if_none_match: Option<Bytes>,
+    /// If-Modified-Since, of a stale entry.
+    pub if_modified_since: Option<Bytes>,
+    /// Range, of what is missing of an entry; it stands above what the configuration says.
+    pub range: Option<Bytes>,
+    /// If-Range, of the version that the range is wanted of.
+    pub if_range: Option<Bytes>,
+    /// How the request that it is for is labelled.
+    pub label: Option<CacheStatus>,
+}
+
+impl Ask {
+    /// Why it is asked; `is_background` if no client waits for it.
+    pub fn why(&self, is_background: bool) -> Why {
+        match self.label {
+            _ if !self.is_for_cache => Why::Pass,
+            _ if self.if_none_match.is_some() || self.if_modified_since.is_some() => {
+                Why::Revalidate
+            }
+            _ if self.range.is_some() => Why::Slice,
+            _ if is_background => Why::Background,
+            Some(CacheStatus::Expired) => Why::Expired,
+            Some(CacheStatus::Bypass) => Why::Bypass,
+            _ => Why::Miss,
+        }
+    }
+
+    /// The range that is asked for with its condition, by the fields' names.
+    pub fn range_fields(&self) -> impl Iterator<Item = (Known, &Bytes)> {
+        let range = self.range.as_ref().map(|value| (Known::Range, value));
+        let if_range = self.if_range.as_ref().map(|value| (Known::IfRange, value));
+        range.into_iter().chain(if_range)
+    }
+
+    /// Whether a field that the configuration sets is left to [`Self::range_fields`].
+    pub fn replaces(&self, name: &[u8]) -> bool {
+        self.range.is_some()
+            && (name.eq_ignore_ascii_case(b"range") || name.eq_ignore_ascii_case(b"if-range"))
+    }
+}
