@@ -31,7 +31,7 @@ fn post_action() -> Scenario {
              location /error { post_action /done; return 404 error; }
              location /page { error_page 404 /file/page; return 404; }
              location /passed { post_action /done; proxy_pass http://%%ORIGIN%%; }
-             location /static { post_action /short; }
+             location /static { post_action /done; }
              location /missing { post_action @nowhere; return 200 x; }
              location /denied { post_action /closed; return 200 x; }
              location /none { return 200 none; }
@@ -65,6 +65,7 @@ fn post_action() -> Scenario {
         .send(Request::post("/short", "body"))
         .origin_requests(8)
         .gets(&["/none", "/denied", "/static"])
+        .origin_requests(9)
 }
 
 fn accel_redirect() -> Scenario {
