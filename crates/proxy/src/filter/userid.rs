@@ -29,8 +29,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_conf::{ArgError, Args, Flags, FromArgs, OffOr};
 
+use crate::base64;
 use crate::clock;
-use crate::handler::auth_basic::{decode_base64, encode_base64};
 use crate::header::{Field, Known};
 use crate::log::error::{self, Level};
 use crate::request::Request;
@@ -274,7 +274,7 @@ pub fn run(req: &mut Request, response: &mut Response) {
 fn cookie_text(req: &mut Request, policy: &UserIdPolicy) -> Option<Vec<u8>> {
     let mut text = match decide(req, policy) {
         Given::Nothing => return None,
-        Given::New(id) => encode_base64(&id),
+        Given::New(id) => base64::encode(&id).into_bytes(),
         Given::Marked => {
             let brought = state(req, policy).brought.as_ref()?;
             [&brought.text[..], b"=="].concat()
@@ -345,7 +345,7 @@ fn read(req: &Request, policy: &UserIdPolicy) -> Option<Brought> {
 /// The id of a cookie's value; none for one that is no id of anybody (INVARIANT 2).
 fn parse(text: &[u8], mark: OffOr<Mark>) -> Result<Option<Brought>, &'static str> {
     let (digits, padding) = text.split_at_checked(TEXT_LEN).ok_or("too short")?;
-    let decoded = decode_base64(digits).ok_or("invalid")?;
+    let decoded = base64::decode(digits).ok_or("invalid")?;
     let Ok(id) = Id::try_from(decoded) else {
         return Ok(None);
     };
@@ -450,7 +450,7 @@ mod tests {
     #[test]
     fn cookies_are_read_without_their_padding() {
         let id: Id = *b"\x7f\0\0\x01abcdefgh\x03\x03\x03\x02";
-        let text = String::from_utf8(encode_base64(&id)).unwrap();
+        let text = base64::encode(&id);
         let (digits, _) = text.split_at(TEXT_LEN);
         let ids = |text: &str| parse(text.as_bytes(), OffOr::Off).map(|it| it.map(|it| it.id));
         assert_eq!(ids(&text), Ok(Some(id)));

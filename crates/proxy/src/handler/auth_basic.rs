@@ -19,6 +19,7 @@ use millpond_conf::value::{FromWord, WordError};
 use millpond_conf::{ParseContext, Template, Word};
 
 use super::password;
+use crate::base64;
 use crate::failure::Failure;
 use crate::header::Known;
 use crate::log::error::{self, Level};
@@ -198,63 +199,11 @@ pub fn credentials(req: &Request) -> Option<(Vec<u8>, Vec<u8>)> {
     if !scheme.eq_ignore_ascii_case(b"Basic ") {
         return None;
     }
-    let decoded = decode_base64(rest.trim_ascii())?;
+    let decoded = base64::decode(rest.trim_ascii())?;
     let colon = memchr::memchr(b':', &decoded)?;
     let password = decoded.get(colon + 1..)?.to_vec();
     let user = decoded.get(..colon).filter(|user| !user.is_empty())?;
     Some((user.to_vec(), password))
-}
-
-/// Decodes Base64 of the ordinary alphabet, with or without padding.
-pub fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
-    let end = text
-        .iter()
-        .position(|byte| *byte == b'=')
-        .unwrap_or(text.len());
-    let (digits, padding) = text.split_at_checked(end)?;
-    let is_padding = padding.len() <= 2 && padding.iter().all(|byte| *byte == b'=');
-    // One digit alone holds no byte.
-    if !is_padding || digits.len() % 4 == 1 {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(digits.len() / 4 * 3 + 2);
-    for group in digits.chunks(4) {
-        let mut bits = 0u32;
-        for digit in group {
-            bits = bits << 6 | u32::from(base64_value(*digit)?);
-        }
-        bits <<= 6 * (4 - group.len());
-        let [_, a, b, c] = bits.to_be_bytes();
-        bytes.extend([a, b, c].into_iter().take(group.len().saturating_sub(1)));
-    }
-    Some(bytes)
-}
-
-/// Encodes Base64 of the ordinary alphabet, with padding.
-pub fn encode_base64(bytes: &[u8]) -> Vec<u8> {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = Vec::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for place in 0..4 {
-            // Six bits are below 64.
-            let digit = DIGITS[(bits >> (18 - 6 * place) & 63) as usize];
-            text.push(if place <= group.len() { digit } else { b'=' });
-        }
-    }
-    text
-}
-
-fn base64_value(digit: u8) -> Option<u8> {
-    match digit {
-        b'A'..=b'Z' => Some(digit - b'A'),
-        b'a'..=b'z' => Some(digit - b'a' + 26),
-        b'0'..=b'9' => Some(digit - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -278,36 +227,6 @@ mod tests {
                 found,
                 "{user}"
             );
-        }
-    }
-
-    #[test]
-    fn base64_is_encoded_with_padding() {
-        for text in ["", "A", "AB", "ABC", "user:pass", "\u{7f}\0\u{3ff}"] {
-            let encoded = encode_base64(text.as_bytes());
-            assert_eq!(encoded.len() % 4, 0, "{text}");
-            assert_eq!(decode_base64(&encoded).as_deref(), Some(text.as_bytes()));
-        }
-        assert_eq!(encode_base64(b"\xfb\xef\xbe\xff"), b"++++/w==");
-    }
-
-    #[test]
-    fn base64_is_decoded_with_and_without_padding() {
-        for (text, expected) in [
-            ("", Some("")),
-            ("QQ==", Some("A")),
-            ("QQ", Some("A")),
-            ("QUI=", Some("AB")),
-            ("QUJD", Some("ABC")),
-            ("dXNlcjpwYXNz", Some("user:pass")),
-            ("Q", None),
-            ("QQ===", None),
-            ("Q=Q=", None),
-            ("Q Q=", None),
-            ("Q-__", None),
-        ] {
-            let found = decode_base64(text.as_bytes());
-            assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{text}");
         }
     }
 }

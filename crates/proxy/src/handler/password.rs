@@ -15,7 +15,7 @@
 use md5::Md5;
 use sha1::{Digest, Sha1};
 
-use super::auth_basic::decode_base64;
+use crate::base64;
 
 /// Digits of the encoding that `crypt` uses.
 const CRYPT_DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -54,7 +54,7 @@ pub fn is_right(password: &[u8], hash: &[u8]) -> bool {
 }
 
 fn is_sha(password: &[u8], encoded: &[u8], salt_len: std::ops::RangeInclusive<usize>) -> bool {
-    let Some(decoded) = decode_base64(encoded) else {
+    let Some(decoded) = base64::decode(encoded) else {
         return false;
     };
     let Some((digest, salt)) = decoded.split_at_checked(SHA1_LEN) else {

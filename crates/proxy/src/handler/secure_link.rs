@@ -20,7 +20,7 @@ use millpond_conf::{
     Applied, Contexts, Directive, Family, ParseContext, Span, Statement, Template,
 };
 
-use super::auth_basic::decode_base64;
+use crate::base64;
 use crate::clock;
 use crate::request::Request;
 use crate::var::ComposedVariable;
@@ -216,7 +216,7 @@ fn decode(text: &[u8]) -> Option<[u8; DIGEST]> {
         other => Some(*other),
     });
     let ordinary: Vec<u8> = ordinary.collect::<Option<_>>()?;
-    decode_base64(&ordinary)?.try_into().ok()
+    base64::decode(&ordinary)?.try_into().ok()
 }
 
 fn write_path(req: &Request, secret: &str, out: &mut Vec<u8>) -> bool {
