@@ -8,6 +8,7 @@
 //!
 //! `phase.rs` is the map of a request; `scope/` builds the configuration it runs on.
 
+pub mod aside;
 pub mod base64;
 pub mod body;
 pub mod cache;

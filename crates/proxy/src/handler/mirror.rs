@@ -13,12 +13,13 @@
 //!
 //! Sources: nginx ngx_http_mirror_module.
 
-use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_conf::OffOr;
 
+use crate::aside::{Count, Running};
 use crate::downstream::body;
 use crate::failure::Failure;
 use crate::log::error::{self, Level};
@@ -32,7 +33,7 @@ use crate::subrequest::{self, Kind, Target};
 const MOST_MIRRORED: u32 = 1024;
 
 thread_local! {
-    static RUNNING: Cell<u32> = const { Cell::new(0) };
+    static RUNNING: Count = const { Count::new(0) };
 }
 
 /// Who gets copies of requests.
@@ -46,26 +47,6 @@ pub struct MirrorPolicy {
     /// Whether copies have the client's body, which is read before the request goes on.
     #[directive(name = "mirror_request_body", default = "on")]
     pub has_body: bool,
-}
-
-/// A copy that runs.
-struct Running;
-
-impl Running {
-    fn enter() -> Option<Running> {
-        let running = RUNNING.get();
-        if running >= MOST_MIRRORED {
-            return None;
-        }
-        RUNNING.set(running + 1);
-        Some(Running)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        RUNNING.set(RUNNING.get().saturating_sub(1));
-    }
 }
 
 /// True when the location has mirrors.
@@ -92,7 +73,7 @@ pub async fn run(req: &mut Request) -> Result<Flow, Failure> {
 }
 
 fn copy(req: &mut Request, path: &str) {
-    let Some(running) = Running::enter() else {
+    let Some(running) = Running::enter(&RUNNING, MOST_MIRRORED) else {
         let message = format_args!("{MOST_MIRRORED} mirrored requests are running");
         return error::write(req, Level::Warn, message);
     };
@@ -106,13 +87,11 @@ fn copy(req: &mut Request, path: &str) {
     };
     sub.method = method;
     sub.is_background = true;
-    // The task belongs to the generation: a graceful shutdown waits for it.
-    let member = sub.down.generation.enter();
-    tokio::task::spawn_local(async move {
+    let generation = Rc::clone(&sub.down.generation);
+    running.spawn(&generation, async move {
         let (mut sub, response) = subrequest::answer(sub).await;
         sub.sent.status = response.status;
         drop(response);
         subrequest::finish(&mut sub);
-        drop((member, running));
     });
 }

@@ -10,11 +10,12 @@
 //!
 //! Sources: nginx ngx_http_post_action.
 
-use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::aside::{Count, Running};
 use crate::log::error::{self, Level};
 use crate::phase;
 use crate::request::Request;
@@ -24,7 +25,7 @@ use crate::request::Request;
 const MOST_RUNNING: u32 = 1024;
 
 thread_local! {
-    static RUNNING: Cell<u32> = const { Cell::new(0) };
+    static RUNNING: Count = const { Count::new(0) };
 }
 
 /// What is done after an answer.
@@ -43,33 +44,13 @@ pub struct PostActionPolicy {
     pub target: Option<String>,
 }
 
-/// A request that runs.
-struct Running;
-
-impl Running {
-    fn enter() -> Option<Running> {
-        let running = RUNNING.get();
-        if running >= MOST_RUNNING {
-            return None;
-        }
-        RUNNING.set(running + 1);
-        Some(Running)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        RUNNING.set(RUNNING.get().saturating_sub(1));
-    }
-}
-
 /// Sends the location's request on its way, if it has one.
 pub fn run(req: &Request) {
     let location = Arc::clone(&req.location);
     let Some(target) = &location.settings.post_action.target else {
         return;
     };
-    let Some(running) = Running::enter() else {
+    let Some(running) = Running::enter(&RUNNING, MOST_RUNNING) else {
         let message = format_args!("{MOST_RUNNING} requests of \"post_action\" are running");
         return error::write(req, Level::Warn, message);
     };
@@ -79,11 +60,8 @@ pub fn run(req: &Request) {
     action.started_us = req.started_us;
     action.sent = req.sent.clone();
     let target = Bytes::copy_from_slice(target.as_bytes());
-    // The task belongs to the generation: a graceful shutdown waits for it.
-    let member = action.down.generation.enter();
-    tokio::task::spawn_local(async move {
-        let response = phase::answer_at(&mut action, target).await;
-        drop(response);
-        drop((member, running));
+    let generation = Rc::clone(&action.down.generation);
+    running.spawn(&generation, async move {
+        drop(phase::answer_at(&mut action, target).await);
     });
 }
