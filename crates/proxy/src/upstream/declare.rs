@@ -8,6 +8,7 @@
 //! The state of every group is shared by all workers; `zone` says only that it is to be, and its
 //! size is checked and not used. The `state` parameter and `slow_start` are refused.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -339,20 +340,19 @@ pub fn settle(builder: &mut Builder, policy: &crate::resolve::policy::ResolverPo
 /// Refuses zones of groups without a size, or with two.
 pub fn check_zones(builder: &mut Builder) {
     let zones = std::mem::take(&mut builder.upstream_zones);
-    for (at, (name, size, span)) in zones.iter().enumerate() {
-        let namesakes = || zones.iter().filter(|(other, ..)| other == name);
-        let before = zones.iter().take(at);
-        let declared = before
-            .filter(|(other, ..)| other == name)
-            .find_map(|(_, size, _)| *size);
-        let message = match (size, declared) {
-            (Some(size), Some(declared)) if *size != declared => format!(
+    let mut declared = HashMap::new();
+    for (name, size, _) in &zones {
+        if let Some(size) = size {
+            declared.entry(name.as_str()).or_insert(*size);
+        }
+    }
+    for (name, size, span) in &zones {
+        let message = match (size, declared.get(name.as_str())) {
+            (Some(size), Some(declared)) if size != declared => format!(
                 "the size {size} of shared memory zone \"{name}\" conflicts with already \
                  declared size {declared}"
             ),
-            (None, _) if namesakes().all(|(_, size, _)| size.is_none()) => {
-                format!("zero size shared memory zone \"{name}\"")
-            }
+            (None, None) => format!("zero size shared memory zone \"{name}\""),
             _ => continue,
         };
         builder.error(*span, message);
