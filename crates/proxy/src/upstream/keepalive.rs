@@ -10,7 +10,8 @@
 //!    first.
 //! 2. What is not sent again when its connection turns out dead goes out on one of which the kernel
 //!    said just now that it lives. The rest costs no call: what the event loop knows will do.
-//! 3. None outlives the configuration that it was opened under.
+//! 3. A reload closes all that are idle then; one whose request ends later is closed when it has
+//!    been idle for too long, like any other.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
