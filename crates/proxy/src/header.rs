@@ -16,9 +16,9 @@
 //!
 //! Sources: RFC 9110 §5 and §18.4 (names).
 
-use std::cell::Cell;
+use bytes::Bytes;
 
-use bytes::{Bytes, BytesMut};
+use crate::block::Block;
 
 mod fields;
 
@@ -348,21 +348,14 @@ impl Field {
 const VALUES_BLOCK: usize = 1024;
 
 thread_local! {
-    static VALUES: Cell<BytesMut> = Cell::default();
+    static VALUES: Block = Block::new(VALUES_BLOCK);
 }
 
 /// A short value as bytes that live no longer than a request: it is cut from a block, which all of
 /// its values keep.
 #[must_use]
 pub fn short_value(text: &[u8]) -> Bytes {
-    let mut block = VALUES.take();
-    if block.capacity() < text.len() {
-        block.reserve(text.len().max(VALUES_BLOCK));
-    }
-    block.extend_from_slice(text);
-    let value = block.split().freeze();
-    VALUES.set(block);
-    value
+    VALUES.with(|block| block.cut(text))
 }
 
 /// Whether `name`, in small letters and with `_` for `-`, equals `wanted`.

@@ -10,6 +10,7 @@
 
 pub mod aside;
 pub mod base64;
+pub mod block;
 pub mod body;
 pub mod cache;
 pub mod chance;
