@@ -141,8 +141,7 @@ fn milliseconds(text: &[u8]) -> Option<u64> {
     }
     let decimals = decimals.iter().copied().chain(std::iter::repeat(b'0'));
     let digits = seconds.iter().copied().chain(decimals.take(3));
-    let number = digits.map(|digit| u64::from(digit - b'0'));
-    let mut numbers = number;
+    let mut numbers = digits.map(|digit| u64::from(digit - b'0'));
     let total = numbers.try_fold(0_u64, |total, digit| {
         total.checked_mul(10)?.checked_add(digit)
     });
