@@ -31,7 +31,8 @@ pub fn run(data: &[u8]) {
     check_targeted(one, other);
 }
 
-/// What is written as Cache-Control is read again as it is, and a member of Cache-Status is text.
+/// Checks that a written Cache-Control is read again as it is, and that a member of Cache-Status is
+/// text.
 fn check_targeted(one: &[u8], other: &[u8]) {
     if let Some(control) = as_cache_control([one, other])
         && !control.is_empty()

@@ -2,15 +2,15 @@
 //! are read no stricter than clients.
 
 use bytes::BytesMut;
-use millpond_proxy::header::Fields;
-use millpond_proxy::http1::chunked::{
+use millpond_wire::header::Fields;
+use millpond_wire::http1::chunked::{
     CHUNK_END, ChunkError, ChunkEvent, ChunkedDecoder, Strictness, TrailerLimits, chunk_head,
     write_last_chunk,
 };
 
 use crate::pieces;
 
-/// What decoding a body led to: its bytes, and how it ended, if it did.
+/// The result of decoding a body: its bytes, and its end, if it ended.
 #[derive(Debug, PartialEq, Eq)]
 struct Decoded {
     body: Vec<u8>,

@@ -2,14 +2,14 @@
 //! end.
 
 use bytes::BytesMut;
-use millpond_proxy::fastcgi::record::{Event, RecordDecoder};
+use millpond_wire::fastcgi::record::{Event, RecordDecoder};
 
 use crate::pieces;
 
-/// What decoding led to: pieces of each stream joined, and how it ended.
+/// The result of decoding: pieces of each stream joined, and the end.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Decoded {
-    /// What each kind of event said, one after another.
+    /// The text of each kind of event, one after another.
     events: Vec<(std::mem::Discriminant<Event>, Vec<u8>)>,
     fault: Option<String>,
     has_ended: bool,

@@ -2,7 +2,7 @@
 //! than announced.
 
 use bytes::BytesMut;
-use millpond_proxy::memcached::{BodyEnd, BodyEvent, Found, ValueBody, read_head};
+use millpond_wire::memcached::{BodyEnd, BodyEvent, Found, ValueBody, read_head};
 
 use crate::pieces;
 
@@ -12,7 +12,7 @@ const KEY: &[u8] = b"k";
 /// The longest head.
 const HEAD_MAX: usize = 64;
 
-/// What reading led to.
+/// The result of reading an answer.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Read {
     found: Option<Found>,
@@ -28,7 +28,7 @@ pub fn run(data: &[u8]) {
     };
     let whole = read(std::iter::once(bytes));
     let mut cut = read(pieces::cut(how, bytes));
-    // What comes behind the trailer is seen only if it is there at once.
+    // Bytes behind the trailer are seen only if they are there at once.
     if cut.end == Some(BodyEnd::Clean) {
         cut.end = whole.end;
     }

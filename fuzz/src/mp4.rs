@@ -2,13 +2,13 @@
 //! the pictures is not much longer than the file.
 
 use bytes::Bytes;
-use millpond_proxy::mp4::{Begin, Film, Wish, cut};
+use millpond_mp4::{Begin, Film, Wish, cut};
 
 /// The longest description that is read.
 const MOOV_MAX: u64 = 64 * 1024;
 
-/// What is put before the pictures besides the description: an edit list for each track and new
-/// heads, which take no more than the heads that were there.
+/// The greatest ratio of a part's head to the file: besides the description the head has an edit
+/// list for each track and new heads of atoms, which take no more than those that were there.
 const MORE: usize = 8;
 
 /// Cuts a film; the first three bytes say from when, how long and how.
@@ -27,7 +27,9 @@ pub fn run(data: &[u8]) {
     let film = Film {
         len: file.len() as u64,
         read: |at: u64, len: u64| {
-            let bytes = file.get(at as usize..).and_then(|rest| rest.get(..len as usize));
+            let bytes = file
+                .get(at as usize..)
+                .and_then(|rest| rest.get(..len as usize));
             Ok::<Bytes, ()>(Bytes::copy_from_slice(bytes.expect("a region of the file")))
         },
         moov_max: MOOV_MAX,

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use millpond_proxy::http1::request::{
+use millpond_wire::http1::request::{
     Connect, InvalidNames, Limits, Progress, RequestHead, RequestParser, Underscores,
 };
 
@@ -69,7 +69,7 @@ fn parse(
                 "{}",
                 refused.status()
             );
-            // What was read of a refused head is shown in logs.
+            // The part that was read of a refused head is shown in logs.
             let _ = described(&refused.head);
             Some(Err(refused.why.to_string()))
         }
@@ -121,4 +121,12 @@ fn check(head: &RequestHead, bytes: &[u8], left: &[u8], limits: &Limits) {
         );
     }
     assert!(!head.line().iter().any(|byte| matches!(byte, b'\r' | b'\n')));
+    if head.check(Connect::Allow).is_ok() {
+        let parts = [head.target(), head.uri(), head.authority()].concat();
+        assert!(
+            !parts
+                .iter()
+                .any(|byte| *byte == b' ' || byte.is_ascii_control())
+        );
+    }
 }

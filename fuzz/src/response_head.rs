@@ -1,8 +1,8 @@
 //! Heads of upstreams' answers: the same whole and in pieces, and what is passed on is harmless.
 
 use bytes::BytesMut;
-use millpond_proxy::http1::response::{Progress, ResponseHead, ResponseParser};
-use millpond_proxy::http1::{Method, encode};
+use millpond_wire::http1::response::{Progress, ResponseHead, ResponseParser};
+use millpond_wire::http1::{Method, encode};
 
 use crate::pieces;
 
@@ -49,7 +49,7 @@ fn described(head: &ResponseHead) -> String {
     format!("{head:?} {framing:?} {alive}")
 }
 
-/// What is written from a head that was read is read alike, so no line was smuggled in.
+/// Checks that a written head is read like the head it was made from, so no line was smuggled in.
 fn check_rewritten(head: &ResponseHead) {
     let mut out = BytesMut::new();
     encode::write_response_head(&mut out, 200, &head.fields);

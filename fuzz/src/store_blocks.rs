@@ -1,5 +1,5 @@
-//! What the store decodes from a disk, with its checksum made right: nothing panics, lengths agree,
-//! and what was decoded is encoded alike.
+//! Blocks that the store decodes from a disk, with their checksums made right: nothing panics,
+//! lengths agree, and what was decoded is encoded alike.
 
 /// Hands the input to every decoder of the disk's format.
 ///

@@ -6,7 +6,6 @@
 //! them: after a clean stop the store believes bodies in slices without reading them.
 
 use std::fs;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -140,7 +139,7 @@ fn store(zone: &Arc<Zone>, number: usize, len: usize) {
     }
 }
 
-/// What is found is what was stored, byte for byte.
+/// Checks that an entry that is found is what was stored, byte for byte.
 fn check(zone: &Arc<Zone>, number: usize, len: usize) {
     let Some(entry) = zone.find(&key(number)) else {
         return;

@@ -1,23 +1,16 @@
 //! Complex values: compiled, put together again, and evaluated for a request.
 
 use std::cell::RefCell;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::BytesMut;
 use millpond_conf::{LoadOptions, ParseContext, Part, Span, Template, load_text};
-use millpond_proxy::clock;
-use millpond_proxy::downstream::Downstream;
-use millpond_proxy::downstream::address::Address;
-use millpond_proxy::downstream::timer::Timer;
-use millpond_proxy::http1::request::{Limits, Progress, RequestHead, RequestParser};
 use millpond_proxy::request::Request;
 use millpond_proxy::route::target;
 use millpond_proxy::scope::{self, Conf};
-use millpond_proxy::socket::Socket;
-use millpond_proxy::worker::{Generation, LocalConf, Shared, Worker};
+use millpond_system::address::Address;
+use millpond_wire::http1::request::{Limits, Progress, RequestHead, RequestParser};
 use tokio::runtime::Runtime;
 
 /// The configuration that values are evaluated under.
@@ -100,15 +93,9 @@ fn head(bytes: &[u8]) -> Option<Rc<RequestHead>> {
 }
 
 fn evaluate(template: &Template, conf: Arc<Conf>, head: Rc<RequestHead>) {
-    let (ours, _theirs) = UnixStream::pair().expect("a pair of sockets");
     let server = Arc::clone(conf.bindings[0].listens[0].names.default_server());
-    let worker = Rc::new(Worker::new(0, Arc::new(Shared::default())));
-    let down = Rc::new(downstream(
-        OwnedFd::from(ours),
-        Generation::new(worker, Arc::clone(&conf)),
-    ));
-    let head = (head, clock::instant());
-    let mut req = Request::new(LocalConf::new(conf), down, head, server);
+    let [peer, local] = [4711, 80].map(|port| Address::Inet(([127, 0, 0, 1], port).into()));
+    let mut req = Request::imagined(&conf, head, [peer, local], server);
     if target::apply(&mut req).is_err() {
         return;
     }
@@ -127,29 +114,5 @@ fn evaluate(template: &Template, conf: Arc<Conf>, head: Rc<RequestHead>) {
             "evaluated again, {} differs",
             template.source
         );
-    }
-}
-
-fn downstream(fd: OwnedFd, generation: Rc<Generation>) -> Downstream {
-    let now = clock::instant();
-    let peer = Address::Inet(([127, 0, 0, 1], 4711).into());
-    Downstream {
-        socket: Socket::new(fd).expect("a socket on the event loop"),
-        inbox: BytesMut::new().into(),
-        incoming: Default::default(),
-        timer: Timer::new(),
-        remote: peer.clone().into(),
-        local: Address::Inet(([127, 0, 0, 1], 80).into()),
-        peer,
-        number: 1,
-        accepted: now,
-        requests: 1.into(),
-        request_started: now.into(),
-        request_bytes: 0.into(),
-        is_pipelined: false.into(),
-        wants_continue: false.into(),
-        generation,
-        behind: Default::default(),
-        told: Default::default(),
     }
 }

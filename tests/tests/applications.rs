@@ -77,7 +77,7 @@ fn application(end: &[u8], answer: &str) -> Result<(String, JoinHandle<Result<Ve
     Ok((address, asked))
 }
 
-/// What an application was asked, and what the client got, on each server.
+/// Checks what an application was asked, and what the client got, on each server.
 fn everywhere(
     request: &Request,
     (end, answer): (&[u8], &str),

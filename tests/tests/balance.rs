@@ -129,7 +129,7 @@ fn busy_peers_are_left_alone() -> Result<()> {
     Ok(())
 }
 
-/// When every peer is full, the answer is 502 and says whose group it was.
+/// A request to a group of which every peer is full gets a 502 that says whose group it was.
 #[test]
 fn a_full_group_is_a_bad_gateway() -> Result<()> {
     let origin = Origin::start()?;

@@ -1,4 +1,4 @@
-//! What is promised to be bounded: memory for large bodies, the size of a zone, what a crash costs.
+//! Bounds that are promised: memory for large bodies, the size of a zone, what a crash costs.
 
 use anyhow::{Context, Result};
 use millpond_testkit::{

@@ -32,7 +32,7 @@ const CONF: &str = "
 
 const WAIT: Duration = Duration::from_secs(20);
 
-/// What a line of the log says.
+/// Fields of a line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Line {
     status: String,

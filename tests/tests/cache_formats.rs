@@ -1,5 +1,6 @@
 //! Caches that were written by every version of the formats are warm: whole bodies, slices,
-//! variants, and the purges of the journal.
+//! variants, and the purges of the journal. Those whose keys were made without a secret are set
+//! aside instead, and told.
 //!
 //! `tests/fixtures/cache-vN` holds the directories, one closed in order, one of a process that was
 //! killed. `cargo test -p millpond-tests --test cache_formats -- --ignored` writes those of today's
@@ -13,7 +14,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The version that is written today.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The first that is still used.
+const FIRST_KEYED: u32 = 2;
 const WAIT: Duration = Duration::from_secs(10);
 
 const CONF: &str = "
@@ -24,7 +27,7 @@ const CONF: &str = "
         proxy_cache_key $uri;
         proxy_cache_valid 200 30y;
         proxy_cache_tag $upstream_http_xkey;
-        proxy_cache_purge PURGE from 127.0.0.1;
+        proxy_cache_purge PURGE from 127.0.0.1 types=tag,all;
         add_header X-Cache $upstream_cache_status;
         location / { proxy_pass http://%%ORIGIN%%; }
         location /sliced { proxy_pass http://%%ORIGIN%%; slice 16k; }
@@ -115,7 +118,7 @@ fn write_the_fixtures() -> Result<()> {
 /// All that was stored is a hit, byte for byte, and what was purged is not.
 #[test]
 fn caches_of_every_version_are_warm() -> Result<()> {
-    for version in 1..=VERSION {
+    for version in FIRST_KEYED..=VERSION {
         for name in ["closed", "killed"] {
             let origin = Origin::start()?;
             origin.route("/*", Answer::new(500));
@@ -131,6 +134,36 @@ fn caches_of_every_version_are_warm() -> Result<()> {
             }
             for path in PURGED {
                 assert_ne!(get(&client, path, "-")?.0, "HIT", "{path}");
+            }
+            proxy.quit()?;
+        }
+    }
+    Ok(())
+}
+
+/// A cache whose keys anyone could make is not used; the error log says so once, and what comes is
+/// stored.
+#[test]
+fn caches_without_a_secret_are_set_aside() -> Result<()> {
+    for version in 1..FIRST_KEYED {
+        for name in ["closed", "killed"] {
+            let origin = Origin::start()?;
+            origin.route("/*", Answer::new(200).offset_body(600, 1));
+            let proxy = Proxy::new(Kind::Millpond, CONF).origin(&origin);
+            let from = fixtures(version).join(name);
+            let mut proxy = with_files(proxy, &from)?.start()?;
+            let told = proxy.error_log();
+            let lines = told
+                .lines()
+                .filter(|line| line.contains("without a secret"));
+            assert_eq!(lines.count(), 1, "{told}");
+            let client = Client::new(proxy.port());
+            let mut paths = STORED.map(|(path, ..)| path).to_vec();
+            paths.dedup();
+            for path in paths {
+                assert_ne!(get(&client, path, "-")?.0, "HIT", "{path}");
+                let is_hit = || Some(get(&client, path, "-").ok()?.0 == "HIT").filter(|hit| *hit);
+                Deadline::after(WAIT).poll(is_hit).context("stored")?;
             }
             proxy.quit()?;
         }

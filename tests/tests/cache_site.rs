@@ -11,7 +11,7 @@ const CONF: &str = "
     access_log %%DIR%%/a.log line;
     proxy_cache z;
     proxy_cache_valid 1h;
-    proxy_cache_purge PURGE from 127.0.0.1;
+    proxy_cache_purge PURGE from 127.0.0.1 types=site,host,tag,all;
     add_header X-Cache $upstream_cache_status;
     server {
         listen 127.0.0.1:%%PORT%%;
@@ -51,7 +51,7 @@ impl Setup {
         Ok(label.with_context(|| format!("{response:?}"))?.to_owned())
     }
 
-    /// What the log says of the request for a path.
+    /// Site that the log has for the request for a path.
     fn site(&self, path: &str) -> Result<String> {
         let start = format!("{path} ");
         let found = || {

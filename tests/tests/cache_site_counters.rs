@@ -32,7 +32,7 @@ http {
 const WAIT: Duration = Duration::from_secs(20);
 const SITES: usize = 5;
 
-/// What a site must have by our own account.
+/// Counts that a site must have by our own account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Account {
     requests: u64,
@@ -41,7 +41,7 @@ struct Account {
     exchanges: u64,
 }
 
-/// What the API says of sites.
+/// Answer of the API about sites.
 fn answer(proxy: &Proxy) -> Result<Value> {
     let mut stream = UnixStream::connect(proxy.dir().join("control"))?;
     stream

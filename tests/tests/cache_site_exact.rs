@@ -46,7 +46,7 @@ const FILM: u64 = 200_000;
 const SLICE: u64 = 65_536;
 const LARGE: u64 = 2_000_000;
 
-/// What is counted of a site.
+/// Counts of a site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Account {
     /// Requests and bytes by cache status.
@@ -68,7 +68,7 @@ impl Account {
         self.origin += origin;
     }
 
-    /// What clients can know of it.
+    /// Part of the account that clients can know.
     fn of_clients(&self) -> Account {
         Account {
             exchanges: 0,
@@ -79,7 +79,7 @@ impl Account {
     }
 }
 
-/// What the process counted.
+/// Counts of the process.
 fn counted(proxy: &Proxy) -> Result<Accounts> {
     let mut stream = UnixStream::connect(proxy.dir().join("control"))?;
     stream
@@ -109,7 +109,7 @@ fn counted(proxy: &Proxy) -> Result<Accounts> {
     named.collect::<Option<_>>().context("names")
 }
 
-/// What the logs say; only of paths that begin so.
+/// Counts of the logs; only of paths that begin so.
 fn logged(proxy: &Proxy, path: &str) -> Result<Accounts> {
     let mut accounts = Accounts::new();
     for line in proxy.read_file("clients.log").lines() {

@@ -16,6 +16,7 @@ http {
     cache_site_info %%DIR%%/sites.toml;
     server {
         listen 127.0.0.1:%%PORT%%;
+        server_name other.example;
         location / { proxy_pass http://%%ORIGIN%%; cache_site $host; }
     }
 }
@@ -23,7 +24,7 @@ http {
 
 const WAIT: Duration = Duration::from_secs(20);
 
-/// What is told of a site beside its counters.
+/// Facts that are told of a site beside its counters.
 fn info(proxy: &Proxy, site: &str) -> Result<Value> {
     let mut stream = UnixStream::connect(proxy.dir().join("control"))?;
     stream

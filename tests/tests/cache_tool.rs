@@ -325,6 +325,40 @@ fn a_purge_by_the_tool_holds_while_a_process_serves_and_at_rest() -> Result<()> 
     Ok(())
 }
 
+/// Bytes that live in a zone are told apart from what its files take, which stay until a segment
+/// goes.
+#[test]
+fn live_bytes_are_told_apart_from_those_of_files() -> Result<()> {
+    let bench = Bench::start()?;
+    bench.fill()?;
+    let look = || -> Result<(u64, u64)> {
+        let said = bench.said(&["stat", "--json", "--zone", "pond"])?;
+        let said: serde_json::Value = serde_json::from_str(&said)?;
+        let zone = &said["zones"][0];
+        let number = |name: &str| zone[name].as_u64().context("a number");
+        let sum = zone["disks"].as_array().context("disks")?.iter();
+        let sum: u64 = sum.filter_map(|disk| disk["live_bytes"].as_u64()).sum();
+        ensure!(sum == number("live_bytes")?, "{zone}");
+        Ok((number("live_bytes")?, number("bytes")?))
+    };
+    let held = || -> Result<u64> {
+        let said = bench.said(&["stat", "--sites", "--json", "--zone", "pond"])?;
+        let said: serde_json::Value = serde_json::from_str(&said)?;
+        let sites = said["zones"][0]["sites"].as_array().context("sites")?;
+        Ok(sites.iter().filter_map(|site| site["bytes"].as_u64()).sum())
+    };
+    let (live, files) = look()?;
+    assert!(live > 0 && live < files, "{live} of {files}");
+    assert_eq!(live, held()?);
+    bench.said(&["purge", "shop/large"])?;
+    let is_less = || look().ok().filter(|(now, _)| *now < live);
+    let (_, now) = Deadline::after(WAIT).poll(is_less).context("less lives")?;
+    assert_eq!(now, files);
+    let said = bench.said(&["stat", "--zone", "pond"])?;
+    ensure!(said.contains("  live      "), "{said}");
+    Ok(())
+}
+
 #[test]
 fn looking_at_a_store_that_was_not_closed_leaves_every_byte() -> Result<()> {
     let mut bench = Bench::start()?;

@@ -1,4 +1,4 @@
-//! What logs can say of an answer from the cache: `$cache_age`, `$cache_ttl`, `$cache_fill_role`.
+//! Variables about an answer from the cache: `$cache_age`, `$cache_ttl`, `$cache_fill_role`.
 
 use anyhow::{Context, Result};
 use millpond_testkit::{

@@ -109,12 +109,12 @@ fn text(output: Output) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// What the real `sqlite3` says; none where there is none.
+/// Answer of the real `sqlite3`; none where there is none.
 fn sqlite(database: &Path, query: &str) -> Result<Option<String>> {
     let run = Command::new("sqlite3").arg(database).arg(query).output();
     match run {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("sqlite3 is not installed: this part is skipped");
+            millpond_testkit::skip("sqlite3 is not installed");
             Ok(None)
         }
         run => text(run?).map(Some),
@@ -290,11 +290,13 @@ fn an_export_that_is_stopped_leaves_what_was_there() -> Result<()> {
     Ok(())
 }
 
-/// Tells of a zone, and begins the list of its entries; it goes on as long as what is sent lives.
+/// Serves the facts of a zone, and the beginning of the list of its entries; the list goes on as
+/// long as the stream that is sent lives.
 fn begin_a_list(listener: &UnixListener, begun: &mpsc::Sender<Result<UnixStream>>) {
     let serve = || -> Result<UnixStream> {
         let zone = format!(
             "{{\"name\":\"z\",\"path\":\"{}\",\"is_running\":true,\"records\":9,\"bytes\":9,\
+             \"live_bytes\":9,\
              \"max_size\":null,\"index_bytes\":9,\"purges\":0,\"inactive\":9,\"disks\":[],\
              \"live\":null}}",
             dir_of(listener)?.join("z").display()

@@ -1,5 +1,5 @@
-//! What sites hold and what they are billed for: after everything that may happen in a day, the
-//! statistics, the logs, the list of entries and the clients' own account say the same.
+//! Content and bills of sites: after everything that may happen in a day, the statistics, the logs,
+//! the list of entries and the clients' own account say the same.
 //!
 //! A longer day than the one of each build: `CDN_DAY_HOURS=100 CDN_DAY_SITES=300` (or more) in the
 //! environment. `SEED=n` replays one.
@@ -35,6 +35,8 @@ http {
     upstream_log %%DIR%%/asked.log asked;
     server {
         listen 127.0.0.1:%%PORT%%;
+        # Customers have names; others are counted by themselves once something is stored.
+        server_name %%SITES%%;
         cache_site $host;
         access_log %%DIR%%/bill.log bill;
         location / { proxy_pass http://%%ORIGIN%%; proxy_cache z; }
@@ -46,7 +48,7 @@ http {
 
 const VIDEO: u64 = 100_000;
 
-/// What a site is billed for.
+/// Counts that a site is billed for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Bill {
     requests: u64,
@@ -55,7 +57,7 @@ struct Bill {
     hit_bytes: u64,
 }
 
-/// What was asked of a site's origin.
+/// Counts of the requests to a site's origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Asked {
     requests: u64,
@@ -63,14 +65,14 @@ struct Asked {
     sent: u64,
 }
 
-/// What a site holds.
+/// Counts of what a site holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Held {
     entries: u64,
     body_bytes: u64,
 }
 
-/// What the statistics say of a site.
+/// Statistics of a site.
 #[derive(Clone, Debug, Default)]
 struct Site {
     bill: Bill,
@@ -107,9 +109,13 @@ impl Bench {
             .etag("\"v\"")
             .ranges(Ranges::Supported);
         origin.route("/video/*", video);
+        let most = from_environment("CDN_DAY_SITES", 300);
+        let sites: Vec<String> = (0..most).map(|it| format!("site{it}.example")).collect();
+        let sites = sites.join(" ");
         let proxy = Proxy::new(Kind::Millpond, CONF)
             .origin(&origin)
             .value("ZONE", zone)
+            .value("SITES", &sites)
             .log_check(LogCheck::Off)
             .start()?;
         Ok(Bench { origin, proxy })
@@ -135,7 +141,7 @@ impl Bench {
         Ok(serde_json::from_str(&said[start..])?)
     }
 
-    /// What the statistics say.
+    /// Statistics of all sites.
     fn sites(&self) -> Result<BySite<Site>> {
         let said = self.api("GET", "sites")?;
         let number = |value: &Value| value.as_u64().unwrap_or(u64::MAX);
@@ -192,7 +198,7 @@ impl Bench {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// What a list of all entries adds up to.
+    /// Sums of a list of all entries.
     fn listed(&self) -> Result<BySite<Held>> {
         let mut sites = BySite::<Held>::new();
         for line in self.cache(&["ls", "--json"])?.lines() {
@@ -298,7 +304,7 @@ fn a_site_holds_what_its_entries_add_up_to() -> Result<()> {
 /// After more came than the zone has room for.
 #[test]
 fn a_zone_that_is_too_small_counts_what_is_left() -> Result<()> {
-    let mut bench = Bench::start("max_size=4m inactive=1d")?;
+    let mut bench = Bench::start("max_size=4m inactive=1d admission=all")?;
     let client = Client::new(bench.proxy.port());
     for part in 0..4 {
         let mut connection = client.connect()?;
@@ -327,7 +333,7 @@ fn a_zone_that_is_too_small_counts_what_is_left() -> Result<()> {
 /// crashes.
 #[test]
 fn no_slice_counts_whose_entry_is_gone() -> Result<()> {
-    let mut bench = Bench::start("max_size=4m inactive=1d")?;
+    let mut bench = Bench::start("max_size=4m inactive=1d admission=all")?;
     let mut dice = Dice(7);
     let mut watch = |bench: &Bench, videos: std::ops::Range<u64>| -> Result<()> {
         let client = Client::new(bench.proxy.port());
@@ -370,7 +376,7 @@ fn no_slice_counts_whose_entry_is_gone() -> Result<()> {
     bench.proxy.quit()
 }
 
-/// What a client got of a site.
+/// Asks for pages of sites; returns what a client got of each.
 fn ask(bench: &Bench, seed: u64, (requests, sites): (u64, u64)) -> Result<BySite<Bill>> {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut bills = BySite::<Bill>::new();
@@ -447,7 +453,7 @@ fn logged(log: &str) -> Result<BySite<Bill>> {
     Ok(bills)
 }
 
-/// What the upstream log says was asked of origins.
+/// Counts of the requests to origins by the upstream log.
 fn exchanged(log: &str) -> Result<BySite<Asked>> {
     let mut all = BySite::<Asked>::new();
     for line in log.lines() {
@@ -463,7 +469,7 @@ fn exchanged(log: &str) -> Result<BySite<Asked>> {
     Ok(all)
 }
 
-/// How often origins were asked, by their own account.
+/// Numbers of requests to origins, by the origins' own account.
 fn heard(requests: &[Recorded]) -> BySite<u64> {
     let mut all = BySite::new();
     for request in requests {

@@ -40,7 +40,7 @@ fn section<'a>(report: &'a str, heading: &str) -> &'a str {
 }
 
 const MIXED: &str = "
-events { worker_connections 10; }
+events { multi_accept on; }
 stream { server { listen 53; proxy_pass 127.0.0.1:53; } }
 http {
     include lost.types;
@@ -80,7 +80,7 @@ fn every_line_is_counted_and_every_mistake_is_named_with_its_place() {
         "{absent}"
     );
     let idle = section(&report, "No effect");
-    assert!(idle.contains("tcp_nopush  site.conf:1") && idle.contains("worker_connections"));
+    assert!(idle.contains("tcp_nopush  site.conf:1") && idle.contains("multi_accept"));
     let works = section(&report, "Works");
     assert!(
         works.contains("location 2") && works.contains("sendfile"),
@@ -139,7 +139,7 @@ fn programs_get_the_same_as_one_object() {
         "\"outcome\":\"refused\"",
         "\"directive\":\"stream\",\"code\":\"unsupported_directive\"",
         "\"directive\":\"lua_package_path\",\"code\":\"unknown_directive\"",
-        "\"no_effect\":[{\"directive\":\"worker_connections\"",
+        "\"no_effect\":[{\"directive\":\"multi_accept\"",
         "\"line\":3,\"column\":1}",
         "\"location\":2",
     ] {

@@ -19,7 +19,7 @@ const CONF: &str = "
 
 const CLIENTS: usize = 100;
 const LEN: u64 = 1 << 20;
-/// How far the middle one of all first bytes may be from the first, on a machine that does other
+/// Longest time from the first of all first bytes to the middle one, on a machine that does other
 /// work, too; below the polling interval of old, which is 500 ms.
 const TOGETHER: Duration = Duration::from_millis(400);
 
@@ -119,7 +119,7 @@ fn the_fill_goes_on_when_its_first_client_leaves() -> Result<()> {
     Ok(())
 }
 
-/// Also when it leaves before the origin has answered at all.
+/// A fill goes on also when its first client leaves before the origin has answered at all.
 #[test]
 fn the_fill_goes_on_when_its_first_client_leaves_before_the_head() -> Result<()> {
     let (origin, _proxy, client) = start()?;
@@ -139,7 +139,8 @@ fn the_fill_goes_on_when_its_first_client_leaves_before_the_head() -> Result<()>
     Ok(())
 }
 
-/// When the origin says that it fails, all who waited for it are told so, and it is asked once.
+/// A failure that the origin reports is told to all who waited for the answer, and the origin is
+/// asked once.
 #[test]
 fn a_failure_of_the_origin_is_shared() -> Result<()> {
     let (origin, _proxy, client) = start()?;

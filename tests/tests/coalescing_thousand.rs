@@ -26,7 +26,7 @@ use tokio::task::LocalSet;
 
 const CONF: &str = "%%GLOBALS%%
     worker_processes auto;
-    events {}
+    events { worker_connections 4096; }
     http {
         %%HTTP%%
         proxy_cache_path %%DIR%%/cache keys_zone=z:1m max_size=200m;
@@ -56,26 +56,27 @@ const RECEIVE_LEN: u32 = 64 << 10;
 /// Bytes that one read takes at most.
 const READ_LEN: usize = 256 << 10;
 
-/// How far the first byte of the middle waiter may be from the leader's.
-const APART: Duration = match cfg!(debug_assertions) {
+/// Longest time from the leader's first byte to that of the middle waiter.
+const APART: Duration = if cfg!(debug_assertions) {
     // Measured on two cores that five other builds kept busy: 75 to 223 ms.
-    true => Duration::from_millis(500),
-    false => Duration::from_millis(5),
+    Duration::from_millis(500)
+} else {
+    Duration::from_millis(5)
 };
 /// Rounds at most; each has an object of its own.
 const ROUNDS: usize = if cfg!(debug_assertions) { 1 } else { 5 };
-/// What the server may need beyond the object itself, for each client: its connection and request,
-/// in whatever state they are.
+/// Bytes that the server may need beyond the object itself, for each client: its connection and
+/// request, in whatever state they are.
 const CONNECTION_LEN: u64 = 32 << 10;
 
-/// What a client saw.
+/// Times that a client saw.
 struct Seen {
     first_byte: Instant,
     last_byte: Instant,
     is_leader: bool,
 }
 
-/// What the clients of a round want.
+/// Request that the clients of a round make.
 struct Wanted {
     address: SocketAddr,
     path: String,
@@ -128,7 +129,7 @@ async fn read(wanted: &Wanted, buf: &RefCell<Vec<u8>>) -> Result<Seen> {
     })
 }
 
-/// So many clients on this thread.
+/// Runs so many clients on this thread.
 fn crowd(wanted: &Arc<Wanted>, count: usize) -> Result<Vec<Seen>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()

@@ -24,7 +24,7 @@ fn test(dir: &Path, http: &str) -> Result<Output> {
     Ok(Command::new("sh").args(["-c", &script]).output()?)
 }
 
-/// What is said about a configuration that is refused.
+/// Message about a configuration that is refused.
 fn refused(http: &str) -> Result<String> {
     let dir = tempfile::tempdir()?;
     let output = test(dir.path(), http)?;

@@ -5,11 +5,16 @@ use anyhow::{Context, Result};
 use millpond_testkit::{Kind, binary};
 use std::process::Command;
 
-/// Whether a configuration passes its test, and what is said about it.
+/// Tests a configuration; true if it passes, and the message about it.
 fn test(text: &str) -> Result<(bool, String)> {
+    test_by(Kind::Millpond, text)
+}
+
+/// Tests a configuration by either program, like [`test`].
+fn test_by(kind: Kind, text: &str) -> Result<(bool, String)> {
     let dir = tempfile::tempdir()?;
     std::fs::write(dir.path().join("main.conf"), text)?;
-    let program = binary(Kind::Millpond).context("no binary")?;
+    let program = binary(kind).context("no binary")?;
     let output = Command::new(program)
         .args(["-t", "-e", "stderr", "-c", "main.conf", "-p"])
         .arg(dir.path())
@@ -139,6 +144,92 @@ fn rules_for_answers_of_upstreams_must_make_sense_together() -> Result<()> {
     ] {
         let (passes, said) = test(&in_location(&format!("{pass} {lines}")))?;
         assert!(passes, "{lines}: {said}");
+    }
+    Ok(())
+}
+
+/// Lines that nginx lets stand more than once in a block: values add up, but the last expression
+/// that splits a path counts. Its commands have no check of duplicates in their setters.
+const LEGAL_REPEATS: [&str; 17] = [
+    "proxy_cache_bypass $arg_a; proxy_cache_bypass $arg_b $arg_c;",
+    "proxy_no_cache $arg_a; proxy_no_cache $arg_b;",
+    "fastcgi_cache_bypass $arg_a; fastcgi_cache_bypass $arg_b;",
+    "fastcgi_no_cache $arg_a; fastcgi_no_cache $arg_b;",
+    "uwsgi_cache_bypass $arg_a; uwsgi_cache_bypass $arg_b;",
+    "uwsgi_no_cache $arg_a; uwsgi_no_cache $arg_b;",
+    "scgi_cache_bypass $arg_a; scgi_cache_bypass $arg_b;",
+    "scgi_no_cache $arg_a; scgi_no_cache $arg_b;",
+    "early_hints $arg_a; early_hints $arg_b;",
+    "gzip_proxied expired; gzip_proxied auth;",
+    "keepalive_disable msie6; keepalive_disable safari;",
+    "userid_flags secure; userid_flags httponly;",
+    "fastcgi_split_path_info ^(a)(.*)$; fastcgi_split_path_info ^(b)(.*)$;",
+    "proxy_next_upstream error; proxy_next_upstream timeout;",
+    "proxy_ignore_headers Expires; proxy_ignore_headers Vary;",
+    "proxy_cache_use_stale error; proxy_cache_use_stale timeout;",
+    "proxy_cache_methods GET; proxy_cache_methods HEAD;",
+];
+
+#[test]
+fn what_nginx_lets_stand_twice_stands_twice() -> Result<()> {
+    for lines in LEGAL_REPEATS {
+        let text = in_location(lines);
+        let (passes, said) = test(&text)?;
+        assert!(passes, "{lines}: {said}");
+        let (passes, said) = test_by(Kind::Nginx, &text)?;
+        // An older nginx does not have all of them.
+        assert!(passes || said.contains("unknown directive"), "{said}");
+    }
+    Ok(())
+}
+
+/// A block that stands twice, or not at all, is a mistake in both programs.
+#[test]
+fn events_stand_once() -> Result<()> {
+    let missing = "no \"events\" section in configuration";
+    for (text, message) in [
+        ("", missing),
+        ("pid x.pid;", missing),
+        ("http {}", missing),
+        ("events {} events {}", "\"events\" directive is duplicate"),
+        (
+            "events {} http { server { listen 127.0.0.1:1; location / { internal; internal; } } }",
+            "\"internal\" directive is duplicate",
+        ),
+    ] {
+        for kind in [Kind::Millpond, Kind::Nginx] {
+            let (passes, said) = test_by(kind, text)?;
+            assert!(!passes && said.contains(message), "{kind:?} {text}: {said}");
+        }
+    }
+    assert!(test("events {} pid x.pid;")?.0, "nothing to serve is legal");
+    Ok(())
+}
+
+/// A program or a picture, named by mistake, is refused in a few lines that steer no terminal.
+#[test]
+fn a_file_that_is_no_text_is_refused_in_few_plain_words() -> Result<()> {
+    // Bytes of an arithmetic sequence: every control byte, and no end of a line for long.
+    let noise = |len: u32| -> Vec<u8> {
+        let bytes = (0..len).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8);
+        bytes.filter(|byte| !b"\n{}".contains(byte)).collect()
+    };
+    let mut word = b"events {} \x1b[31m\x9b\x07 x; ".to_vec();
+    word.extend(noise(400_000));
+    for bytes in [noise(400_000), word] {
+        let dir = tempfile::tempdir()?;
+        std::fs::write(dir.path().join("main.conf"), &bytes)?;
+        let output = Command::new(binary(Kind::Millpond).context("no binary")?)
+            .args(["-t", "-e", "stderr", "-c", "main.conf", "-p"])
+            .arg(dir.path())
+            .output()?;
+        assert!(!output.status.success());
+        let said = String::from_utf8(output.stderr)?;
+        let steers = |char: char| char.is_control() && char != '\n';
+        assert!(!said.contains(steers), "{said:?}");
+        assert!(said.len() < 200_000, "{} bytes", said.len());
+        let longest = said.lines().map(str::len).max().unwrap_or_default();
+        assert!(longest < 4000, "a line of {longest} bytes");
     }
     Ok(())
 }
@@ -277,5 +368,40 @@ fn a_user_that_is_none_is_refused_to_root() -> Result<()> {
     assert_eq!(said.contains("unknown user"), is_root, "{said}");
     let (passes, said) = test(&text("root"))?;
     assert!(passes, "{said}");
+    Ok(())
+}
+
+/// A directive of a module that is not there is refused with the module's name, and with what there
+/// is in its place; in a group of servers, too.
+#[test]
+fn directives_of_modules_are_refused_with_the_module() -> Result<()> {
+    let (brotli, purge) = (
+        in_location("brotli on;"),
+        in_location("proxy_cache_purge on;"),
+    );
+    let group = "events {} http { upstream u { server 127.0.0.1:1; check interval=3000; } }";
+    for (text, messages) in [
+        (
+            brotli.as_str(),
+            ["unknown directive \"brotli\"", "it belongs to ngx_brotli"],
+        ),
+        (
+            group,
+            [
+                "unknown directive \"check\"",
+                "it belongs to nginx_upstream_check_module",
+            ],
+        ),
+    ] {
+        let (is_good, said) = test(text)?;
+        // Help is broken into lines.
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            !is_good && messages.iter().all(|it| said.contains(it)),
+            "{said}"
+        );
+    }
+    let (is_good, said) = test(&purge)?;
+    assert!(is_good, "{said}");
     Ok(())
 }

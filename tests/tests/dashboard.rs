@@ -101,7 +101,7 @@ fn the_page_is_one_and_may_ask_nobody_else() -> Result<()> {
     Ok(())
 }
 
-/// Whether the process has a thread that makes events.
+/// True if the process has a thread that makes events.
 fn has_thread(pid: u32) -> Result<bool> {
     for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
         let name = std::fs::read_to_string(thread?.path().join("comm"));
@@ -185,7 +185,7 @@ fn events_tell_what_was_counted() -> Result<()> {
     ends_with_its_viewer(&proxy, stream)
 }
 
-/// Who looks costs a thread, and nobody costs none.
+/// A viewer costs a thread, and without one there is none.
 fn ends_with_its_viewer(proxy: &Proxy, stream: TcpStream) -> Result<()> {
     let pid = proxy.pid().context("a process")?;
     ensure!(has_thread(pid)?);
@@ -281,10 +281,38 @@ fn focus_heading(browser: &mut Browser, title: &str) -> Result<()> {
     Ok(())
 }
 
+/// Whoever is silent reads nothing and says nothing, as a client whose machine was turned off.
+#[test]
+fn silent_viewers_give_their_places_back() -> Result<()> {
+    let conf = CONF.replace("look { dashboard;", "look { dashboard view=2s;");
+    ensure!(conf != CONF);
+    let proxy = Proxy::new(Kind::Millpond, &conf)
+        .origin(&Origin::start()?)
+        .log_check(LogCheck::Off)
+        .file("sites.toml", "")
+        .start()?;
+    let client = Client::new(proxy.port());
+    let mut silent = Vec::new();
+    // On a machine that is busy the first may have gone before the last has come.
+    let seen = Deadline::after(WAIT).poll(|| {
+        silent.extend((0..64).filter_map(|_| look(&proxy).ok()));
+        (client.get("/look?events").ok()?.status == 503).then_some(())
+    });
+    seen.context("all places are taken")?;
+    let taken = Deadline::after(WAIT).poll(|| {
+        let mut viewer = look(&proxy).ok()?;
+        let head = read_until(&mut viewer, "\n\n").ok()?;
+        head.starts_with("HTTP/1.1 200").then_some(())
+    });
+    taken.context("a place that is given back")?;
+    drop(silent);
+    Ok(())
+}
+
 #[test]
 fn a_browser_shows_sorts_filters_and_outlives_a_restart() -> Result<()> {
     let Some(mut browser) = Browser::start(1280, 900)? else {
-        println!("skipped: there is no Chromium");
+        millpond_testkit::skip("there is no Chromium");
         return Ok(());
     };
     let origin = Origin::start()?;

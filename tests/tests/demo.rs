@@ -14,9 +14,9 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long the demo may take to start, or to end.
+/// Time that the demo may take to start, or to end.
 const WAIT: Duration = Duration::from_secs(10);
-/// What "at once" may mean on a busy machine; less than one turn of a poll every 500 ms.
+/// Seconds that "at once" may mean on a busy machine; less than one turn of a poll every 500 ms.
 const AT_ONCE: f64 = 0.4;
 
 /// A running demo and what it printed.
@@ -160,7 +160,7 @@ impl Trial<'_> {
         Ok((first, elapsed))
     }
 
-    /// Whether an answer is the expected one, but for its time.
+    /// True if an answer is the expected one, but for its time.
     fn is_met(&self, response: &Response) -> bool {
         let status = self.expect.get(..3).and_then(|word| word.parse().ok());
         let x_cache = self.expect_after("X-Cache: ");
@@ -201,9 +201,10 @@ fn run_the_tour(demo: &Demo) -> Result<()> {
     assert!(trials.len() >= 8, "{}", demo.text);
     for (index, trial) in trials.iter().enumerate() {
         // The last two come "two seconds later" and "half a second after that".
-        let patience = match index + 2 >= trials.len() {
-            true => Duration::from_secs(5),
-            false => Duration::ZERO,
+        let patience = if index + 2 >= trials.len() {
+            Duration::from_secs(5)
+        } else {
+            Duration::ZERO
         };
         let mut last = None;
         let seen = Deadline::after(patience).poll(|| {

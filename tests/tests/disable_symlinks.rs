@@ -23,7 +23,7 @@ const CONF: &str = "
         open_file_cache_errors on;
     }";
 
-/// What stands behind a link is missing or forbidden where links are not followed, whoever asks:
+/// A file behind a link is missing or forbidden where links are not followed, whoever asks:
 /// try_files, `if`, compressed files, and a cache of open files that another rule has filled.
 #[test]
 fn links_are_followed_only_where_the_rule_says_so() -> Result<()> {

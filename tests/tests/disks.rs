@@ -241,8 +241,8 @@ fn mistakes_about_disks_are_told_with_their_line() -> Result<()> {
     proxy.quit()
 }
 
-/// A body that its disk no longer has ends early for who is reading it, once: the next one gets it
-/// whole, from the origin, and is told nothing of it.
+/// A body that its disk no longer has ends early for the client that is reading it, once: the next
+/// one gets it whole, from the origin, and is told nothing of it.
 #[test]
 fn body_that_is_gone_from_its_disk_is_fetched_again() -> Result<()> {
     const LEN: usize = 3 << 20;
@@ -284,7 +284,7 @@ fn body_that_is_gone_from_its_disk_is_fetched_again() -> Result<()> {
     Ok(())
 }
 
-/// Does something that only root may, and perhaps not even that; whether it worked.
+/// Runs a program that only root may run, and perhaps not even root; true if it worked.
 fn does(program: &str, words: &[&str], path: &Path) -> bool {
     let output = Command::new(program).args(words).arg(path).output();
     let has_worked = output.as_ref().is_ok_and(|it| it.status.success());
@@ -401,5 +401,71 @@ fn folder_that_may_not_be_written_to_is_given_up_once() -> Result<()> {
     wait_for_log(&proxy, "three is in use", 1)?;
     wait_until_warm(&proxy)?;
     assert_eq!(proxy.error_log().matches("is given up").count(), 1);
+    proxy.quit()
+}
+
+/// Waits until the counters of sites know of each answer of the access log, once.
+fn settle_counters(proxy: &Proxy) -> Result<()> {
+    let ask = || Client::new(proxy.port()).get("/api/millpond/1/sites");
+    let counted = || -> Option<u64> {
+        let said: serde_json::Value = serde_json::from_slice(&ask().ok()?.body).ok()?;
+        let sites = said["sites"].as_array()?.iter();
+        Some(sites.filter_map(|site| site["requests"].as_u64()).sum())
+    };
+    let logged = || proxy.read_file("access.log").lines().count() as u64;
+    Deadline::after(WAIT)
+        .poll(|| counted().filter(|count| *count == logged()))
+        .with_context(|| format!("{:?} of {} are counted", counted(), logged()))?;
+    Ok(())
+}
+
+/// Nothing stays open on a disk that is given up, also what is kept beside it: the counters of
+/// sites, which go on where they were when it is back.
+#[test]
+fn disk_that_is_given_up_is_unmounted_with_what_is_beside_it() -> Result<()> {
+    let image = tempfile::NamedTempFile::new()?;
+    image.as_file().set_len(64 << 20)?;
+    let mnt = tempfile::tempdir()?;
+    if !does("mkfs.ext4", &["-q", "-F"], image.path()) {
+        return Ok(());
+    }
+    let source = image.path().display().to_string();
+    let plug = || Mount::new(&["-o", "loop", &source], mnt.path());
+    let Some(plugged) = plug() else {
+        return Ok(());
+    };
+    std::fs::create_dir(mnt.path().join("cache"))?;
+    let zone = format!(
+        "{}/cache/one keys_zone=z:1m max_size=24m memory=0 disk=%%DIR%%/two",
+        mnt.path().display()
+    );
+    let with_counters = conf(&zone, "g").replace(
+        "location / {",
+        "location /api { api; }
+         location / { cache_site $host; access_log %%DIR%%/access.log;",
+    );
+    let (_origin, mut proxy) = start(&with_counters)?;
+    hits(&proxy)?;
+    wait_until_warm(&proxy)?;
+    assert!(mnt.path().join("cache/one.sites").is_file());
+
+    // What ext4 does after an error of the device.
+    assert!(does("mount", &["-o", "remount,abort"], mnt.path()));
+    fill_until_given_up(&proxy, 1)?;
+    let unmount = || does("umount", &[], mnt.path()).then_some(());
+    Deadline::after(WAIT)
+        .poll(unmount)
+        .context("something there is still open")?;
+    std::mem::forget(plugged);
+    wait_until_warm(&proxy)?;
+    settle_counters(&proxy)?;
+
+    let _plugged = plug().context("it is not mounted")?;
+    wait_for_log(&proxy, "one is in use", 1)?;
+    wait_until_warm(&proxy)?;
+    proxy.restart()?;
+    // What was counted while it was away is in the file, and nothing twice.
+    hits(&proxy)?;
+    settle_counters(&proxy)?;
     proxy.quit()
 }

@@ -1,11 +1,10 @@
-//! What the documents show works: the configuration in README.md caches, and every file that they
-//! link to is there.
+//! The documents hold: the configuration in README.md caches, every file that a document links to
+//! is there, and the index names every document.
 
 use millpond_testkit::{Answer, Client, Kind, Origin, Proxy};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const README: &str = include_str!("../../README.md");
-const ARCHITECTURE: &str = include_str!("../../docs/architecture.md");
 
 #[test]
 fn the_configuration_to_start_from_caches() {
@@ -34,13 +33,43 @@ fn the_configuration_to_start_from_caches() {
 #[test]
 fn what_the_documents_link_to_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    for (dir, text) in [("", README), ("docs", ARCHITECTURE)] {
+    for document in documents(&root) {
+        let text = std::fs::read_to_string(&document).unwrap();
         for link in text.split("](").skip(1) {
-            let target = link.split(')').next().unwrap();
-            if !target.contains("://") {
-                let path = root.join(dir).join(target);
-                assert!(path.exists(), "{} is not there", path.display());
+            let target = link.split([')', '#']).next().unwrap();
+            if !target.is_empty() && !target.contains("://") {
+                let path = document.with_file_name(target);
+                assert!(path.exists(), "{}: {target}", document.display());
             }
         }
     }
+}
+
+#[test]
+fn every_document_is_in_the_index() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let index = std::fs::read_to_string(root.join("docs/README.md")).unwrap();
+    for document in documents(&root) {
+        let name = document.file_name().unwrap().to_str().unwrap();
+        let is_indexed =
+            index.contains(&format!("/{name})")) || index.contains(&format!("({name})"));
+        let is_at_the_root = document.parent() == Some(&root);
+        assert!(
+            is_indexed || is_at_the_root || name == "README.md",
+            "{name} is in no index"
+        );
+    }
+}
+
+/// The documents at the root, in `docs` and its decisions.
+fn documents(root: &Path) -> Vec<PathBuf> {
+    let folders = ["", "docs", "docs/decisions"].map(|folder| root.join(folder));
+    let entries = folders
+        .iter()
+        .flat_map(|folder| folder.read_dir().expect("a folder"));
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let is_document = |path: &PathBuf| path.extension().is_some_and(|end| end == "md");
+    let documents: Vec<PathBuf> = paths.filter(is_document).collect();
+    assert!(documents.len() > 20, "{documents:?}");
+    documents
 }

@@ -18,7 +18,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// What stands behind a label.
+/// Value behind a label.
 fn value<'a>(report: &'a str, label: &str) -> Option<&'a str> {
     let mut lines = report.lines().map(str::trim);
     lines.find_map(|line| Some(line.strip_prefix(label)?.strip_prefix(' ')?.trim()))

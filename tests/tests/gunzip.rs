@@ -38,6 +38,9 @@ fn answers_are_decompressed_for_who_does_not_take_them() -> Result<()> {
         answer.clone().body(&compressed[..compressed.len() / 2]),
     );
     origin.route("/plain", Answer::new(200).body("plain"));
+    // RFC 9110 §5.3: it was compressed twice, and only the inner coding is gzip.
+    let twice = answer.clone().header("Content-Encoding", "br");
+    origin.route("/twice", twice.body("opaque"));
     let proxy = Proxy::new(Kind::Millpond, CONF)
         .origin(&origin)
         .file("www/page.html", "<<!--#include virtual='/text' -->>")
@@ -54,6 +57,9 @@ fn answers_are_decompressed_for_who_does_not_take_them() -> Result<()> {
     assert!(taken.body == compressed);
     assert!(client.get("/off/text")?.body == compressed);
     assert_eq!(client.get("/plain")?.text(), "plain");
+    let twice = client.get("/twice")?;
+    assert_eq!(twice.header("Content-Encoding"), Some("gzip"));
+    assert_eq!(twice.text(), "opaque");
     assert!(!client.get("/cut")?.is_complete());
     let page = Request::get("/page.html").header("Accept-Encoding", "gzip");
     assert!(client.send(&page)?.text() == format!("<{text}>"));

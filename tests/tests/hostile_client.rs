@@ -2,7 +2,7 @@
 //! whoever is slow, endless or gone leaves nothing behind.
 
 use anyhow::{Context, Result};
-use millpond_testkit::{Answer, Client, Deadline, Kind, Origin, Proxy, Request};
+use millpond_testkit::{Answer, Client, Deadline, Kind, LogCheck, Origin, Proxy, Request};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ const CONF: &str = "
 
 const WAIT: Duration = Duration::from_secs(10);
 
-/// What follows a request that must end its connection.
+/// Request that follows one which must end its connection.
 const SECOND: &str = "GET /second HTTP/1.1\r\nHost: h\r\n\r\n";
 
 fn start() -> Result<(Origin, Proxy, Client)> {
@@ -258,7 +258,7 @@ fn an_unread_body_is_not_the_next_request() -> Result<()> {
     Ok(())
 }
 
-/// Who sends a head or a body drop by drop, or without an end, is left within the timeouts.
+/// A sender of a head or a body drop by drop, or without an end, is left within the timeouts.
 #[test]
 fn slow_and_endless_senders_are_left() -> Result<()> {
     let (_origin, _proxy, client) = start()?;
@@ -357,5 +357,80 @@ fn requests_that_come_together_do_not_hold_up_others() -> Result<()> {
     }
     let turns = proxy.wait_for_lines("turns.log", 2001)?;
     assert_eq!(turns.last().map(String::as_str), Some("/many"));
+    Ok(())
+}
+
+/// A server whose users are in a file.
+fn with_users(users: &str) -> Result<Proxy> {
+    let conf = "server { listen 127.0.0.1:%%PORT%%; auth_basic x; \
+                auth_basic_user_file %%DIR%%/users; \
+                location /in { try_files /users =404; root %%DIR%%; } }";
+    Proxy::new(Kind::Millpond, conf)
+        .file("users", users)
+        .log_check(LogCheck::Off)
+        .start()
+}
+
+/// The field of a user `a`.
+fn basic(password: &str) -> String {
+    format!("Basic {}", base64(format!("a:{password}").as_bytes()))
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digits = bytes.chunks(3).flat_map(|chunk| {
+        let byte = |at: usize| u32::from(chunk.get(at).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        (0..4).map(move |at| {
+            if at <= chunk.len() {
+                char::from(DIGITS[(bits >> (18 - 6 * at) & 63) as usize])
+            } else {
+                '='
+            }
+        })
+    });
+    digits.collect()
+}
+
+/// The time that a hash takes grows with its password, so a long one is wrong without it.
+#[test]
+fn passwords_of_more_than_512_bytes_are_wrong() -> Result<()> {
+    for (len, status) in [(511, 200), (512, 200), (513, 401), (4000, 401)] {
+        let password = "p".repeat(len);
+        let proxy = with_users(&format!("a:{{PLAIN}}{password}\n"))?;
+        let request = Request::get("/in").header("Authorization", &basic(&password));
+        let response = Client::new(proxy.port()).send(&request)?;
+        assert_eq!(response.status, status, "{len}");
+    }
+    Ok(())
+}
+
+/// Many passwords at once take as many threads as there are cores, and beyond a queue 503.
+#[test]
+fn passwords_are_hashed_by_few_threads() -> Result<()> {
+    const CLIENTS: usize = 600;
+    // Four times the usual rounds: all of them would take many seconds.
+    let hash = "$6$rounds=20000$saltsaltsalt$";
+    let proxy = with_users(&format!("a:{hash}{}\n", "x".repeat(86)))?;
+    let client = Client::new(proxy.port());
+    let mut connections = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut connection = client.connect()?;
+        let request = Request::get("/in").header("Authorization", &basic("wrong"));
+        connection.send_raw(&request.encode())?;
+        connections.push(connection);
+    }
+    // A place that has just come free may be the very last one's, but hardly that of many in a row.
+    let last = connections.iter_mut().rev().take(50);
+    let statuses = last.map(|connection| Ok(connection.read_response("GET")?.status));
+    let refused = statuses.filter(|status: &Result<u16>| matches!(status, Ok(503)));
+    assert!(refused.count() > 0, "nobody was refused");
+    let pid = proxy.pid().context("a process")?;
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"))?.count();
+    let cores = std::thread::available_parallelism()?.get();
+    // The main thread, a worker, those that hash, and those that wait to be used again.
+    assert!(threads <= 2 * cores + 8, "{threads} threads, {cores} cores");
+    // Whoever waits for the first place gets an answer.
+    assert_eq!(connections[0].read_response("GET")?.status, 401);
     Ok(())
 }

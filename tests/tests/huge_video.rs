@@ -9,8 +9,8 @@ use millpond_testkit::{Answer, Client, Kind, Origin, Proxy, Ranges, Request, off
 const TOTAL: u64 = 80_000_000_000;
 const VERSION: u16 = 7;
 const MIB: u64 = 1 << 20;
-/// What the process may ever take: far less than is watched in the long form.
-/// and than a table with a word for each slice and reader would leave for buffers.
+/// Memory that the process may ever take: far less than is watched in the long form, and than a
+/// table with a word for each slice and reader would leave for buffers.
 const MEMORY: u64 = 100 * MIB;
 
 const CONF: &str = "

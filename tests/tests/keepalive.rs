@@ -49,7 +49,7 @@ fn wait_for_end(mut connection: TcpStream) -> Result<()> {
     Ok(())
 }
 
-/// A reload closes them: under the new configuration nobody would use them.
+/// A reload closes idle connections: under the new configuration nobody would use them.
 #[test]
 fn idle_connections_end_with_their_configuration() -> Result<()> {
     let (connection, proxy) = start_idle("1h")?;
@@ -65,7 +65,7 @@ fn a_connection_that_the_origin_closed_is_closed() -> Result<()> {
     wait_for_end(connection)
 }
 
-/// `keepalive_timeout` closes them, though nobody asks for anything.
+/// A connection that was idle for `keepalive_timeout` is closed, though nobody asks for anything.
 #[test]
 fn a_connection_that_was_idle_for_its_time_is_closed() -> Result<()> {
     let (connection, _proxy) = start_idle("1s")?;

@@ -7,9 +7,8 @@
 
 use anyhow::{Context, Result};
 use millpond_testkit::{
-    Answer, Client, Kind, LogCheck, Origin, Proxy, Request, Response, offset_bytes,
+    Answer, Client, Kind, LogCheck, Origin, Proxy, Random, Request, number_from_env,
 };
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,7 +17,7 @@ const KILLS: u64 = 20;
 const CLIENTS: u64 = 3;
 const LENGTHS: [u64; 6] = [0, 700, 9_000, 70_000, 300_000, 500_000];
 const PATHS: usize = 48;
-/// So many of them are purged; the others stay as they are, over all kills.
+/// Number of pages that are purged; the others stay as they are, over all kills.
 const PURGED: usize = 36;
 
 const CONF: &str = "
@@ -34,22 +33,10 @@ const CONF: &str = "
         location /sliced/ { proxy_pass http://%%ORIGIN%%; slice 64k; }
     }";
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % limit
-    }
-}
-
 /// One resource of the origin.
 #[derive(Debug, Default)]
 struct Page {
-    /// Its version at the origin.
+    /// Version of the page at the origin.
     version: AtomicU16,
     /// No older one may be served: the purge of what was before was acknowledged.
     oldest: AtomicU16,
@@ -64,7 +51,7 @@ struct World {
     served: AtomicU64,
     purged: AtomicU64,
     is_over: AtomicBool,
-    /// How often the server was killed.
+    /// Number of times that the server was killed.
     life: AtomicU64,
 }
 
@@ -97,8 +84,7 @@ impl World {
         let mut request = Request::get(&path(number));
         let mut range = 0..total;
         if total > 100 && random.below(3) == 0 {
-            range.start = random.below(total - 1);
-            range.end = range.start + 1 + random.below(total - range.start);
+            range = random.part_of(total);
             let field = format!("bytes={}-{}", range.start, range.end - 1);
             request = request.header("Range", &field);
         }
@@ -112,7 +98,10 @@ impl World {
             range
         };
         let is_whole = range == (0..total);
-        let Some(version) = check(&response, range).with_context(|| path(number))? else {
+        let Some(version) = response
+            .checked_version(range)
+            .with_context(|| path(number))?
+        else {
             return Ok(());
         };
         anyhow::ensure!(
@@ -147,9 +136,9 @@ impl World {
         }
     }
 
-    /// What was found after an earlier kill is a hit after this one: what a server has found when
-    /// it began is not only in its memory. What it stored itself may have been on its way to the
-    /// disk.
+    /// An entry that was found after an earlier kill is a hit after this one: what a server has
+    /// found when it began is not only in its memory. What it stored itself may have been on its
+    /// way to the disk.
     fn check_warm(&self, client: &Client) -> Result<usize> {
         let mut warm = 0;
         for (number, page) in self.pages.iter().enumerate() {
@@ -161,7 +150,7 @@ impl World {
                 continue;
             }
             let response = client.get(&path(number))?;
-            let found = check(&response, 0..len(number))?;
+            let found = response.checked_version(0..len(number))?;
             anyhow::ensure!(response.is_complete(), "{} is cut off", path(number));
             let status = response.header("X-Cache").unwrap_or_default();
             let is_there = status == "HIT" && found == Some(version);
@@ -182,30 +171,9 @@ impl World {
     }
 }
 
-/// The version of a response whose bytes are right; none if there is no version to tell.
-fn check(response: &Response, range: Range<u64>) -> Result<Option<u16>> {
-    if !matches!(response.status, 200 | 206) {
-        return Ok(None);
-    }
-    let tag = response.header("ETag").unwrap_or_default();
-    let version: u16 = tag.trim_matches('"').parse().context("an ETag")?;
-    let wanted = offset_bytes(range, version);
-    anyhow::ensure!(wanted.starts_with(&response.body), "other bytes");
-    let is_right = !response.is_complete() || response.body.len() == wanted.len();
-    anyhow::ensure!(
-        is_right,
-        "{} bytes are called complete",
-        response.body.len()
-    );
-    Ok(Some(version))
-}
-
 #[test]
 fn killed_server_is_warm_and_serves_no_wrong_byte() -> Result<()> {
-    let kills = std::env::var("KILLS")
-        .ok()
-        .and_then(|text| text.parse().ok());
-    let kills = kills.unwrap_or(KILLS);
+    let kills = number_from_env("KILLS", KILLS);
     let world = World {
         origin: Origin::start()?,
         pages: (0..PATHS).map(|_| Page::default()).collect(),

@@ -184,7 +184,7 @@ fn rotation_under_load_loses_no_line() -> Result<()> {
     Ok(())
 }
 
-/// What was written of a compressed log can be read after a crash, whole lines only.
+/// Lines that were written of a compressed log can be read after a crash, whole lines only.
 #[test]
 fn compressed_log_is_readable_after_a_kill() -> Result<()> {
     let conf = serving(
@@ -248,4 +248,94 @@ fn syslog_servers_get_accesses_and_errors() -> Result<()> {
             .contains("send() to syslog server \"unix:/nowhere/at/all\" failed (2")
     })?;
     proxy.quit()
+}
+
+/// Texts that `taken` finds in the lines of the error log when each target was asked for once and
+/// has one; the folder of the proxy is `DIR`.
+fn logged(
+    kind: Kind,
+    conf: &str,
+    targets: &[&str],
+    taken: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<String>> {
+    let proxy = Proxy::new(kind, conf).log_check(LogCheck::Off).start()?;
+    let client = Client::new(proxy.port());
+    for target in targets {
+        client.get(target)?;
+    }
+    let lines = || {
+        let log = proxy.error_log();
+        let lines: Vec<String> = log.lines().filter_map(&taken).collect();
+        (lines.len() == targets.len()).then_some(lines)
+    };
+    let lines = Deadline::after(WAIT).poll(lines);
+    let lines = lines.with_context(|| proxy.error_log())?;
+    let dir = proxy.dir().display().to_string();
+    Ok(lines.iter().map(|line| line.replace(&dir, "DIR")).collect())
+}
+
+/// An error line names its upstream by scheme, address and URI, the same as nginx's.
+#[test]
+fn the_upstream_of_an_error_is_named_as_nginx_names_it() -> Result<()> {
+    let conf = "upstream away { server 127.0.0.1:1 down; }
+         server { listen 127.0.0.1:%%PORT%%;
+             location /a/ { proxy_pass http://127.0.0.1:1/b/; }
+             location / { proxy_pass http://127.0.0.1:1; }
+             location /none { proxy_pass http://away; }
+             location /unix { proxy_pass http://unix:%%DIR%%/nobody:/x; }
+             location /fastcgi { fastcgi_pass 127.0.0.1:1; }
+             location /uwsgi { uwsgi_pass unix:%%DIR%%/nobody; } }";
+    let targets = [
+        "/a/x?q=1", "/y%20z", "/none?a", "/unix/y", "/fastcgi", "/uwsgi",
+    ];
+    let named = |kind| logged(kind, conf, &targets, upstream_of);
+    let ours = named(Kind::Millpond)?;
+    let expected = [
+        "http://127.0.0.1:1/b/x?q=1",
+        "http://127.0.0.1:1/y%20z",
+        "http://away/none?a",
+        "http://unix:DIR/nobody:/x/y",
+        "fastcgi://127.0.0.1:1",
+        "uwsgi://unix:DIR/nobody:",
+    ];
+    assert_eq!(ours, expected);
+    assert_eq!(named(Kind::Nginx)?, expected);
+    Ok(())
+}
+
+/// An error line about a connection that was not made says and grades it as nginx's does: this
+/// machine's refusals are critical, those of a peer are errors.
+#[test]
+fn a_connection_that_is_not_made_is_told_as_nginx_tells_it() -> Result<()> {
+    let conf = "server { listen 127.0.0.1:%%PORT%%;
+             location /missing { proxy_pass http://unix:%%DIR%%/nobody:/; }
+             location /folder { proxy_pass http://unix:%%DIR%%:/; }
+             location /refused { proxy_pass http://127.0.0.1:1; }
+             location /foreign { proxy_bind 192.0.2.1; proxy_pass http://127.0.0.1:1; } }";
+    let targets = ["/missing", "/folder", "/refused", "/foreign"];
+    let told = |kind| logged(kind, conf, &targets, connect_failure_of);
+    let ours = told(Kind::Millpond)?;
+    let expected = [
+        "[crit] connect() to unix:DIR/nobody failed (2: No such file or directory)",
+        "[error] connect() to unix:DIR failed (111: Connection refused)",
+        "[error] connect() failed (111: Connection refused)",
+        "[crit] bind(192.0.2.1) failed (99: Cannot assign requested address)",
+    ];
+    assert_eq!(ours, expected);
+    assert_eq!(told(Kind::Nginx)?, expected);
+    Ok(())
+}
+
+/// The level of a line of the error log that tells of a connection, and what it says.
+fn connect_failure_of(line: &str) -> Option<String> {
+    let (said, _) = line.split_once(" while connecting to upstream")?;
+    let level = said.get(said.find('[')?..=said.find(']')?)?;
+    let (_, message) = said.split_once(": *")?.1.split_once(' ')?;
+    Some(format!("{level} {message}"))
+}
+
+/// The upstream that a line of the error log names.
+fn upstream_of(line: &str) -> Option<String> {
+    let (_, rest) = line.split_once(", upstream: \"")?;
+    Some(rest.split_once('"')?.0.to_string())
 }

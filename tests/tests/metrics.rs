@@ -265,7 +265,7 @@ fn the_trace_of_a_request_reaches_the_origin_as_it_came() -> Result<()> {
     proxy.quit()
 }
 
-/// As the documentation has it.
+/// A trace begins where a request has none, as the documentation has it.
 #[test]
 fn a_trace_begins_where_a_request_has_none() -> Result<()> {
     let origin = Origin::start()?;
@@ -326,7 +326,8 @@ fn a_page_tells_how_the_last_reload_and_the_last_purges_went() -> Result<()> {
     for (what, count) in [("type=all", 1), ("type=prefix&what=/a&soft=1", 2)] {
         for _ in 0..count {
             let path = format!("/api/millpond/1/zones/z/purge?{what}");
-            let response = Client::new(proxy.port()).send(&Request::post(&path, ""))?;
+            let response = Client::new(proxy.port())
+                .send(&Request::post(&path, "").header("Millpond-Api", "1"))?;
             ensure!(response.status == 200, "{}", response.text());
         }
     }
@@ -354,12 +355,12 @@ fn contrib() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../contrib")
 }
 
-/// Whether a program of Prometheus is there; who has none skips what needs it.
+/// True if a program of Prometheus is there; a machine that has none skips what needs it.
 fn is_installed(program: &str) -> bool {
     let version = Command::new(program).arg("--version").output();
     let is_there = version.is_ok_and(|output| output.status.success());
     if !is_there {
-        println!("skipped: {program} is not installed");
+        millpond_testkit::skip(&format!("{program} is not installed"));
     }
     is_there
 }
@@ -448,7 +449,7 @@ impl Prometheus {
         Ok(Prometheus { child, port, _dir })
     }
 
-    /// What its API says, without the wrapping.
+    /// Answer of the program's API, without the wrapping.
     fn ask(&self, path: &str) -> Result<Value> {
         let response = Client::new(self.port).get(path)?;
         let said: Value = serde_json::from_slice(&response.body)

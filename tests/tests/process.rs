@@ -5,7 +5,8 @@
 
 use anyhow::{Context, Result};
 use millpond_testkit::{
-    Answer, Client, Deadline, Gate, Kind, LogCheck, Origin, Proxy, Request, binary, free_port,
+    Answer, Client, Deadline, Gate, Kind, LogCheck, Origin, Proxy, Request, binary, copy_binary,
+    free_port,
 };
 use rustix::process::Signal;
 use std::path::Path;
@@ -92,6 +93,32 @@ fn bad_reload_changes_nothing() -> Result<()> {
     );
     assert!(lines.iter().any(|line| line.contains("keepalive_timeout")));
     assert_eq!(idle.exchange(&Request::get("/"))?.text(), "one");
+    proxy.quit()
+}
+
+/// A file that has become empty, or lost its `events`, closes no listener.
+#[test]
+fn reload_with_an_empty_file_changes_nothing() -> Result<()> {
+    let origin = Origin::start()?;
+    let mut proxy = Proxy::new(Kind::Millpond, &saying("one", ""))
+        .origin(&origin)
+        .log_check(LogCheck::Off)
+        .start()?;
+    let port = proxy.port();
+    let missing = "no \"events\" section in configuration";
+    for (round, text) in ["", "http {}"].into_iter().enumerate() {
+        std::fs::write(proxy.dir().join("nginx.conf"), text)?;
+        proxy.reload()?;
+        let is_logged = || {
+            let lines = proxy.grave_log_lines();
+            let told = lines.iter().filter(|line| line.contains(missing));
+            (told.count() > round).then_some(())
+        };
+        Deadline::after(WAIT)
+            .poll(is_logged)
+            .context("the mistake is logged")?;
+        assert_eq!(Client::new(port).get("/")?.text(), "one");
+    }
     proxy.quit()
 }
 
@@ -288,7 +315,7 @@ fn tests_of_configurations_speak_as_nginx_does() -> Result<()> {
     Ok(())
 }
 
-/// As a user, the process keeps the right to bind low ports, over reloads and a change of the
+/// A process that became a user keeps the right to bind low ports, over reloads and a change of the
 /// binary, and no other right of root; logs, pid file and caches are the user's.
 #[test]
 fn user_keeps_low_ports_and_nothing_else_of_root() -> Result<()> {
@@ -302,7 +329,7 @@ fn user_keeps_low_ports_and_nothing_else_of_root() -> Result<()> {
     std::fs::set_permissions(dir.path(), open)?;
     // A user may be unable to reach the folder in which the binary was built.
     let program = dir.path().join("millpond");
-    std::fs::copy(binary(Kind::Millpond).context("no binary")?, &program)?;
+    copy_binary(&program)?;
     let run = |arguments: &str| run_program(&program, arguments);
     let here = format!("-p {} -c x.conf -e e.log", dir.path().display());
     let main = "user nobody nogroup; daemon on; error_log e.log;";

@@ -26,22 +26,22 @@ http {
         location / {
             proxy_pass http://%%ORIGIN%%;
             proxy_cache z;
-            proxy_cache_purge PURGE from 127.0.0.1 10.0.0.0/8;
+            proxy_cache_purge PURGE from 127.0.0.1 10.0.0.0/8 types=host,site,tag,all;
         }
         location /plus/ {
             proxy_pass http://%%ORIGIN%%;
             proxy_cache z;
-            proxy_cache_purge $is_purge;
+            proxy_cache_purge $is_purge types=host,site,tag,all;
         }
         location /elsewhere/ {
             proxy_pass http://%%ORIGIN%%;
             proxy_cache z;
-            proxy_cache_purge PURGE from 10.0.0.0/8;
+            proxy_cache_purge PURGE from 10.0.0.0/8 types=host,site,tag,all;
         }
         location /delete/ {
             proxy_pass http://%%ORIGIN%%;
             proxy_cache z;
-            proxy_cache_purge DELETE purge_all;
+            proxy_cache_purge DELETE purge_all types=host,site,tag,all;
         }
         location /off/ {
             proxy_pass http://%%ORIGIN%%;
@@ -50,7 +50,7 @@ http {
         }
         location /uncached/ {
             proxy_pass http://%%ORIGIN%%;
-            proxy_cache_purge on;
+            proxy_cache_purge on types=host,site,tag,all;
         }
         location /swr/ {
             proxy_pass http://%%ORIGIN%%;
@@ -58,14 +58,14 @@ http {
             proxy_cache_background_update on;
             proxy_cache_use_stale updating error;
             proxy_cache_revalidate on;
-            proxy_cache_purge on;
+            proxy_cache_purge on types=host,site,tag,all;
         }
         location ~ ^/purge(/.*) {
-            proxy_cache_purge z $1$is_args$args;
+            proxy_cache_purge z $1$is_args$args types=host,site,tag,all;
         }
         location ~ ^/closed(/.*) {
             deny all;
-            proxy_cache_purge z $1$is_args$args;
+            proxy_cache_purge z $1$is_args$args types=host,site,tag,all;
         }
     }
     server {
@@ -75,7 +75,7 @@ http {
             proxy_pass http://%%ORIGIN%%;
             proxy_cache z;
             proxy_cache_key $host$uri;
-            proxy_cache_purge on;
+            proxy_cache_purge on types=host,site,tag,all;
         }
     }
 }
@@ -109,12 +109,12 @@ impl Bench {
         self.client.send(&request)
     }
 
-    /// What the cache says of a request, on a connection of its own.
+    /// Label that the cache gives a request, on a connection of its own.
     fn label(&self, path: &str) -> Result<String> {
         label(&self.client.get(path)?)
     }
 
-    /// Stores and finds it.
+    /// Stores a page and finds it.
     fn warm(&self, path: &str) -> Result<()> {
         self.client.get(path)?;
         assert_eq!(self.label(path)?, "HIT", "{path}");
@@ -545,7 +545,7 @@ fn each_purge_leaves_a_line() -> Result<()> {
     Ok(())
 }
 
-/// What was acknowledged holds after the process was killed, and other entries are there.
+/// Purges that were acknowledged hold after the process was killed, and other entries are there.
 #[test]
 fn purges_outlive_a_kill() -> Result<()> {
     let mut bench = Bench::new()?;
@@ -575,7 +575,7 @@ fn purges_outlive_a_kill() -> Result<()> {
     Ok(())
 }
 
-/// What is purged is removed behind the scenes, and the rules are forgotten.
+/// Purged entries are removed behind the scenes, and the rules are forgotten.
 #[test]
 fn purged_entries_are_swept() -> Result<()> {
     let bench = Bench::new()?;
@@ -668,5 +668,137 @@ fn the_document_is_right() -> Result<()> {
         count += 1;
     }
     assert!(count >= 15, "{count} commands");
+    Ok(())
+}
+
+/// Four hosts in one zone, with rights to purge of their own.
+struct Hosts {
+    origin: Origin,
+    _proxy: Proxy,
+    client: Client,
+}
+
+impl Hosts {
+    fn start() -> Result<Hosts> {
+        let origin = Origin::start()?;
+        let page = Answer::new(200).body("page");
+        origin.route("/*", page.header("Surrogate-Key", "page"));
+        let server = |name: &str, form: &str| {
+            format!(
+                "server {{ listen 127.0.0.1:%%PORT%%; server_name {name}; proxy_cache z; \
+                 proxy_cache_key $host$uri; proxy_cache_valid 1h; proxy_cache_tag \
+                 $upstream_http_surrogate_key; \
+                 location / {{ proxy_pass http://%%ORIGIN%%; {form} }} \
+                 location ~ ^/purge(/.*) {{ proxy_cache_purge z $host$1; }} }}"
+            )
+        };
+        let conf = format!(
+            "proxy_cache_path %%DIR%%/c keys_zone=z:1m; \
+             map $request_method $is {{ PURGE 1; default 0; }} {} {} {} {}",
+            server("mine", "proxy_cache_purge PURGE;"),
+            server("plus", "proxy_cache_purge $is;"),
+            server("open", "proxy_cache_purge PURGE types=all,host;"),
+            server("other", ""),
+        );
+        let proxy = Proxy::new(Kind::Millpond, &conf)
+            .origin(&origin)
+            .log_check(millpond_testkit::LogCheck::Off)
+            .start()?;
+        let client = Client::new(proxy.port());
+        Ok(Hosts {
+            origin,
+            _proxy: proxy,
+            client,
+        })
+    }
+
+    fn get(&self, host: &str) -> Result<Response> {
+        self.client.send(&Request::get("/a").host(host))
+    }
+
+    /// True if the page of a host is served without the origin; it is stored afterwards.
+    fn is_stored(&self, host: &str) -> Result<bool> {
+        self.origin.forget_requests();
+        self.get(host)?;
+        Ok(self.origin.requests().is_empty())
+    }
+
+    /// The status of a purge.
+    fn purge(&self, host: &str, path: &str, fields: &[(&str, &str)]) -> Result<u16> {
+        let request = Request::new("PURGE", path).host(host);
+        let add = |request: Request, (name, value): &(&str, &str)| request.header(name, value);
+        Ok(self.client.send(&fields.iter().fold(request, add))?.status)
+    }
+}
+
+/// Fields that ask for what is beyond a host and a site.
+const WIDE: [&[(&str, &str)]; 5] = [
+    &[("Purge-Type", "all")],
+    &[("Purge-Type", "host"), ("Purge-Host", "other")],
+    &[("Purge-Type", "site"), ("Purge-Site", "other")],
+    &[("Surrogate-Key", "page")],
+    &[("xkey-softpurge", "page")],
+];
+
+/// A client that may purge one key may not purge everybody, in no form of the directive.
+#[test]
+fn purge_of_other_hosts_is_refused() -> Result<()> {
+    let hosts = Hosts::start()?;
+    for (host, path) in [
+        ("mine", "/a"),
+        ("mine", "/purge/a"),
+        ("plus", "/a"),
+        ("plus", "/purge/a"),
+    ] {
+        for fields in WIDE {
+            hosts.get("other")?;
+            let status = hosts.purge(host, path, fields)?;
+            assert_eq!(status, 403, "{host}{path} {fields:?}");
+            assert!(hosts.is_stored("other")?, "{host}{path} {fields:?}");
+        }
+    }
+    // A host may have stars in it.
+    let stars = hosts.purge("*", "/*", &[("Purge-Type", "wildcard")])?;
+    assert_eq!(stars, 403);
+    assert!(hosts.is_stored("other")?);
+    Ok(())
+}
+
+/// A purge within its own key, host and site is done, and nothing else is purged.
+#[test]
+fn purge_within_its_own_host_and_site_is_done() -> Result<()> {
+    let hosts = Hosts::start()?;
+    for host in ["mine", "plus"] {
+        let own: [&[(&str, &str)]; 4] = [
+            &[("Purge-Type", "host")],
+            &[("Purge-Type", "site"), ("Purge-Site", host)],
+            &[("Purge-Type", "prefix")],
+            &[("Purge-Type", "wildcard")],
+        ];
+        hosts.get("other")?;
+        for fields in own {
+            hosts.get(host)?;
+            assert!(hosts.is_stored(host)?);
+            assert!(hosts.purge(host, "/a", fields)? < 300, "{host} {fields:?}");
+            assert!(!hosts.is_stored(host)?, "{host} {fields:?}");
+            assert!(hosts.is_stored("other")?, "{host} {fields:?}");
+        }
+    }
+    Ok(())
+}
+
+/// `types=` names what a purge may reach, and nothing that it does not name.
+#[test]
+fn kinds_that_the_directive_names_reach_other_hosts() -> Result<()> {
+    let hosts = Hosts::start()?;
+    for fields in &WIDE[..2] {
+        hosts.get("other")?;
+        assert_eq!(hosts.purge("open", "/a", fields)?, 200, "{fields:?}");
+        assert!(!hosts.is_stored("other")?, "{fields:?}");
+    }
+    for fields in &WIDE[2..] {
+        assert_eq!(hosts.purge("open", "/a", fields)?, 403, "{fields:?}");
+    }
+    assert!(hosts.is_stored("other")?);
     Ok(())
 }

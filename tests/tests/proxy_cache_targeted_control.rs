@@ -134,3 +134,50 @@ fn the_field_counts_only_where_it_is_listed_and_behind_accel_expires() -> Result
     }
     Ok(())
 }
+
+/// RFC 9213 §3.1: CDN-Cache-Control speaks to every CDN, so that a cache by the RFCs obeys it
+/// unless it is told not to.
+#[test]
+fn by_the_rfc_the_common_field_counts_without_a_list() -> Result<()> {
+    const UNLISTED: &str = "
+        proxy_cache_path %%DIR%%/cache keys_zone=z:1m max_size=16m;
+        server {
+            listen 127.0.0.1:%%PORT%%;
+            proxy_cache z;
+            add_header X-Cache $upstream_cache_status always;
+            location /nginx/ { proxy_pass http://%%ORIGIN%%/; }
+            location /rfc/ { proxy_pass http://%%ORIGIN%%/; proxy_cache_conformance rfc9111; }
+            location /off/ {
+                proxy_pass http://%%ORIGIN%%/;
+                proxy_cache_conformance rfc9111;
+                proxy_cache_targeted_control off;
+            }
+            location /mine/ {
+                proxy_pass http://%%ORIGIN%%/;
+                proxy_cache_conformance rfc9111;
+                proxy_cache_targeted_control Mine-Cache-Control;
+            }
+        }";
+    let origin = Origin::start()?;
+    let proxy = Proxy::new(Kind::Millpond, UNLISTED)
+        .origin(&origin)
+        .start()?;
+    let client = Client::new(proxy.port());
+    for (path, control, targeted, expected) in [
+        ("/rfc/a", "no-store", "max-age=600", "HIT"),
+        ("/rfc/b", "max-age=600", "no-store", "MISS"),
+        ("/rfc/c", "max-age=600", "max-age=", "HIT"),
+        ("/nginx/d", "max-age=600", "no-store", "HIT"),
+        ("/off/e", "max-age=600", "no-store", "HIT"),
+        ("/mine/f", "max-age=600", "no-store", "HIT"),
+    ] {
+        let answer = Answer::new(200)
+            .header("Cache-Control", control)
+            .header("CDN-Cache-Control", targeted)
+            .body("body");
+        let (_, route) = path.split_at(path.len() - 2);
+        origin.route(route, answer);
+        assert_eq!(label(&second_of(&client, path)?), expected, "{path}");
+    }
+    Ok(())
+}

@@ -9,7 +9,7 @@ use millpond_testkit::{
     Answer, Client, Kind, Origin, Proxy, Ranges, Recorded, Request, Response, binary,
 };
 
-/// What every example begins with, and the test kit replaces.
+/// Beginning of every example, which the test kit replaces.
 const BY_HAND: &str = "daemon off;\npid /tmp/millpond.pid;\nerror_log stderr notice;\n";
 
 /// Fields of answers that say nothing of the configuration.
@@ -76,8 +76,8 @@ impl Site {
         Ok(ours)
     }
 
-    /// As [`Site::tell`], for slices: the servers must answer the same, and may ask the origin in
-    /// other ways and call it hit or miss by another rule.
+    /// Compares like [`Site::tell`], for slices: the servers must answer the same, and may ask the
+    /// origin in other ways and call it hit or miss by another rule.
     fn tell_of_slices(&self, requests: &[Request]) -> Result<Vec<String>> {
         let ours = self.tell_one(Kind::Millpond, requests)?;
         if binary(Kind::Nginx).is_some() {

@@ -192,11 +192,11 @@ fn a_graceful_end_lets_answers_and_fills_end() -> Result<()> {
     Ok(())
 }
 
-/// How a series of reloads under load is run.
+/// Settings of a series of reloads under load.
 struct Series {
     reloads: usize,
     clients: usize,
-    /// At least so long, spread over the reloads.
+    /// Least time of the series, spread over the reloads.
     lasts: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! What is kept in memory and on disk over a reload: entries of cache zones, tables of limits.
+//! State that is kept in memory and on disk over a reload: entries of cache zones, tables of
+//! limits.
 
 use anyhow::{Context, Result};
 use millpond_testkit::{Answer, Client, Deadline, Kind, LogCheck, Origin, Proxy};
@@ -57,7 +58,7 @@ fn reload_in_vain(proxy: &mut Proxy, conf: &str, message: &str) -> Result<()> {
         .with_context(|| format!("nobody says {message}"))
 }
 
-/// How many of the entries are hits.
+/// Number of the entries that are hits.
 fn hits(proxy: &Proxy) -> Result<usize> {
     let client = Client::new(proxy.port());
     let mut hits = 0;
@@ -69,7 +70,7 @@ fn hits(proxy: &Proxy) -> Result<usize> {
     Ok(hits)
 }
 
-/// Other parameters, and another name, are in force at once, and nothing is lost.
+/// A zone gets other parameters, and another name, at once, and nothing is lost.
 #[test]
 fn zone_keeps_its_entries_when_its_parameters_change() -> Result<()> {
     let with = |name: &str, parameters: &str, generation: &str| {
@@ -120,7 +121,7 @@ fn zone_that_comes_back_is_warm() -> Result<()> {
     proxy.quit()
 }
 
-/// When one zone cannot be opened, another one keeps its parameters.
+/// A reload under which one zone cannot be opened leaves another one its parameters.
 #[test]
 fn failed_reload_changes_no_zone() -> Result<()> {
     let good = conf(&zone("z", "max_size=64m"), "proxy_cache z;", "good");

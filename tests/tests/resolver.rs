@@ -60,7 +60,7 @@ fn names_are_remembered_errors_are_not() -> Result<()> {
     Ok(())
 }
 
-/// What cannot be resolved is 502, and logged in nginx's words.
+/// A name that cannot be resolved is 502, and logged in nginx's words.
 #[test]
 fn what_is_not_resolved_is_a_bad_gateway() -> Result<()> {
     let (names, origin) = (NameServer::start()?, origin()?);

@@ -1,4 +1,4 @@
-//! What two articles on caching show, shown again with the configurations in `conf/examples/`.
+//! Results of two articles on caching, shown again with the configurations in `conf/examples/`.
 //!
 //! "Smart and Efficient Byte-Range Caching" has a 10 MB file of offsets behind a line of 1 MB/s;
 //! "Cache Placement Strategies" chooses one of two caches by name or by hash. One test keeps the
@@ -25,16 +25,17 @@ const SLICE: &str = include_str!("../../conf/examples/byte-range-slice.conf");
 const MAP: &str = include_str!("../../conf/examples/cache-placement-map.conf");
 const SPLIT: &str = include_str!("../../conf/examples/cache-placement-split.conf");
 
-/// What every example begins with, and the test kit replaces.
+/// Beginning of every example, which the test kit replaces.
 const BY_HAND: &str = "daemon off;\npid /tmp/millpond.pid;\nerror_log stderr notice;\n";
 
 /// Starts an example in a directory of its own, in front of `origin`; answers say which zone was
 /// chosen.
 fn start(example: &str, origin: &Origin) -> Result<Proxy> {
     assert!(example.contains(BY_HAND), "an example begins as all do");
-    let zone = match example.contains("proxy_cache $cache;") {
-        true => "add_header X-Zone $cache;",
-        false => "",
+    let zone = if example.contains("proxy_cache $cache;") {
+        "add_header X-Zone $cache;"
+    } else {
+        ""
     };
     let server =
         format!("listen 127.0.0.1:%%PORT%%; add_header X-Cache $upstream_cache_status; {zone}");
@@ -317,7 +318,7 @@ fn the_slips_of_the_listings_are_explained() {
     }
 }
 
-/// What `-t` says of a configuration that is wrong.
+/// Message of `-t` about a configuration that is wrong.
 fn test_configuration(text: &str) -> Result<String> {
     let dir = tempfile::tempdir()?;
     std::fs::write(dir.path().join("nginx.conf"), text)?;

@@ -460,7 +460,7 @@ fn client_that_leaves_ends_all_exchanges() -> Result<()> {
     Ok(())
 }
 
-/// What a command may hold is limited, and so is what a page may remember.
+/// Commands may hold only so much, and pages may remember only so much.
 #[test]
 fn endless_commands_and_growing_variables_are_errors() -> Result<()> {
     let origin = Origin::start()?;

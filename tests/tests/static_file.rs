@@ -5,10 +5,13 @@
 
 use anyhow::Result;
 use millpond_testkit::{Client, Kind, Proxy, Request, Response};
+use std::fs::{File, FileTimes};
+use std::time::SystemTime;
 
 const CONF: &str = "
     types { text/html html; image/x-thing thing; }
     default_type text/x-default;
+    sendfile on;
     server {
         listen 127.0.0.1:%%PORT%%;
         server_name site.example;
@@ -227,7 +230,7 @@ fn open_file_is_served_until_its_time_is_over() -> Result<()> {
     })
 }
 
-/// In nginx this is worth an alert.
+/// An alias in a location whose path was rewritten is worth an alert in nginx.
 #[test]
 fn alias_is_no_place_for_a_path_that_was_rewritten() -> Result<()> {
     let conf = "
@@ -238,5 +241,32 @@ fn alias_is_no_place_for_a_path_that_was_rewritten() -> Result<()> {
     let proxy = Proxy::new(Kind::Millpond, conf).start()?;
     assert_eq!(Client::new(proxy.port()).get("/moved/x")?.status, 500);
     assert!(proxy.error_log().contains("where URI was rewritten"));
+    Ok(())
+}
+
+/// A file that is sent keeps its time of access: to write that down is to wait for the journal of a
+/// disk that may be stalled. Not so in nginx.
+#[test]
+fn sending_a_file_leaves_its_time_of_access() -> Result<()> {
+    let (proxy, client) = start(Kind::Millpond)?;
+    proxy.write_file("www/long", vec![b'x'; 1 << 20])?;
+    let path = proxy.dir().join("www/long");
+    let accessed = || -> Result<SystemTime> { Ok(path.metadata()?.accessed()?) };
+    let age = || -> Result<()> {
+        // Before its time of modification: with `relatime` a read changes it.
+        let times = FileTimes::new().set_accessed(SystemTime::UNIX_EPOCH);
+        Ok(File::options().write(true).open(&path)?.set_times(times)?)
+    };
+    age()?;
+    std::fs::read(&path)?;
+    if accessed()? == SystemTime::UNIX_EPOCH {
+        println!("reads leave no times here in any case");
+        return Ok(());
+    }
+    age()?;
+    for path in ["/long", "/kept/long", "/i/../long"] {
+        assert_eq!(get(&client, path)?.body.len(), 1 << 20);
+    }
+    assert_eq!(accessed()?, SystemTime::UNIX_EPOCH);
     Ok(())
 }

@@ -52,10 +52,7 @@ fn mode(path: &Path) -> Result<u32> {
 /// Files in a folder and the folders inside.
 fn count_files(folder: &Path) -> usize {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let count = |path: &Path| match path.is_dir() {
-        true => count_files(path),
-        false => 1,
-    };
+    let count = |path: &Path| if path.is_dir() { count_files(path) } else { 1 };
     entries.map(|entry| count(&entry.path())).sum()
 }
 

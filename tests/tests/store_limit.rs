@@ -22,8 +22,8 @@ const MIB: u64 = 1 << 20;
 const CLIENTS: u64 = 8;
 
 const CONF: &str = "
-    proxy_cache_path %%ZONES%%/one keys_zone=one:1m %%LIMIT%%;
-    proxy_cache_path %%ZONES%%/two keys_zone=two:1m %%LIMIT%%;
+    proxy_cache_path %%ZONES%%/one keys_zone=one:1m %%LIMIT%% admission=all;
+    proxy_cache_path %%ZONES%%/two keys_zone=two:1m %%LIMIT%% admission=all;
     server {
         listen 127.0.0.1:%%PORT%%;
         proxy_cache_valid 200 1h;
@@ -137,9 +137,10 @@ fn no_zone_is_ever_larger_than_its_max_size() -> Result<()> {
         let ((proxy_after, outcome), most, looks) = most_during(look, || {
             let mut outcome = flood(proxy.port(), &["one", "two"], (3 * round, 2 * bodies));
             for (turn, is_clean) in [(1, true), (2, false)] {
-                let stopped = match is_clean {
-                    true => proxy.quit(),
-                    false => proxy.kill9(),
+                let stopped = if is_clean {
+                    proxy.quit()
+                } else {
+                    proxy.kill9()
                 };
                 let again = stopped.and_then(|()| proxy.restart());
                 let filled = again
@@ -164,16 +165,17 @@ struct Tmpfs {
 }
 
 impl Tmpfs {
-    /// `None` where it cannot be mounted.
+    /// Mounts a tmpfs; `None` where it cannot be mounted.
     fn mount(mebibytes: u64) -> Result<Option<Tmpfs>> {
         let dir = tempfile::tempdir()?;
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={mebibytes}m"), "tmpfs"])
             .arg(dir.path())
             .output();
-        Ok(match mounted.is_ok_and(|output| output.status.success()) {
-            true => Some(Tmpfs { dir }),
-            false => None,
+        Ok(if mounted.is_ok_and(|output| output.status.success()) {
+            Some(Tmpfs { dir })
+        } else {
+            None
         })
     }
 
@@ -195,8 +197,8 @@ impl Drop for Tmpfs {
     }
 }
 
-/// What is left stays above `min_free`, also when others fill the disk; then nothing is stored, and
-/// nobody notices.
+/// Space that is left stays above `min_free`, also when others fill the disk; then nothing is
+/// stored, and nobody notices.
 #[test]
 fn what_is_left_of_a_disk_never_falls_below_min_free() -> Result<()> {
     const ALL: u64 = 48;

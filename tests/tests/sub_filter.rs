@@ -105,7 +105,7 @@ fn bodies_of_upstreams_are_searched_across_their_pieces() -> Result<()> {
     })
 }
 
-/// What cannot be a beginning is sent at once; the rest as soon as it is known.
+/// Bytes that cannot be a beginning are sent at once; the rest as soon as it is known.
 #[test]
 fn only_a_beginning_waits_for_more() -> Result<()> {
     let origin = Origin::start()?;

@@ -178,7 +178,7 @@ fn a_terminal_shows_a_restart_and_is_given_back() -> Result<()> {
         socket.display()
     );
     let Some(mut terminal) = OnTerminal::start(&command)? else {
-        eprintln!("there is no script: this test is skipped");
+        millpond_testkit::skip("there is no script");
         return Ok(());
     };
     terminal.wait_for("\u{1b}[?1049h")?;

@@ -145,7 +145,7 @@ fn a_silent_tunnel_ends() -> Result<()> {
     Ok(())
 }
 
-/// Who did not ask for another protocol is not given one.
+/// A client that did not ask for another protocol is not given one.
 #[test]
 fn an_unasked_switch_is_an_error() -> Result<()> {
     let (proxy, upstream) = start(1)?;

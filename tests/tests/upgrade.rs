@@ -42,7 +42,8 @@ impl Successor {
         kill_process(self.0, signal).context("signal")
     }
 
-    /// Stops it, and waits until each of its threads stands still: until then one may accept.
+    /// Stops the process, and waits until each of its threads stands still: until then one may
+    /// accept.
     fn stop(&self) -> Result<()> {
         self.signal(Signal::STOP)?;
         let tasks = format!("/proc/{}/task", self.0.as_raw_nonzero());
@@ -126,7 +127,7 @@ impl Bench {
         Ok(())
     }
 
-    /// How many of the warm entries are hits.
+    /// Number of the warm entries that are hits.
     fn hits(&self) -> Result<usize> {
         let mut hits = 0;
         for number in 0..WARM {

@@ -66,9 +66,10 @@ impl Bench {
     }
 
     fn run(&self, path: &str, words: &[&str]) -> Result<Output> {
-        let url = match path.starts_with('/') {
-            true => format!("http://shop:{}{path}", self.proxy.port()),
-            false => path.to_string(),
+        let url = if path.starts_with('/') {
+            format!("http://shop:{}{path}", self.proxy.port())
+        } else {
+            path.to_string()
         };
         let program = binary(Kind::Millpond).context("the binary")?;
         let dir = self.proxy.dir();
@@ -90,7 +91,8 @@ impl Bench {
         Ok(said)
     }
 
-    /// What is told, once all of this is in it: a client may have its answer before it is stored.
+    /// Output of `why`, once all of this is in it: a client may have its answer before it is
+    /// stored.
     fn tells(&self, path: &str, words: &[&str], expected: &[&str]) -> Result<String> {
         let mut said = String::new();
         let look = || {

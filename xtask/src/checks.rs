@@ -4,23 +4,34 @@
 //! → seeds → hit-cost → foreign suite
 //!
 //! 1. A failed check does not stop the later ones: a run reports everything that is wrong.
-//! 2. The last line of standard output is `N passed, N failed`, printed by `main`.
-//! 3. Tests of behaviour get the binary's path in `MILLPOND_BIN`, and it is built before they run.
+//! 2. The last line of standard output is `N passed, N failed`, printed by `main`. What could not
+//!    run here is neither: it is counted as skipped, in a line before.
+//! 3. Whoever watches sees within a minute that the run lives.
+//! 4. Tests of behaviour get the binary's path in `MILLPOND_BIN`, and it is built before they run.
 
 use crate::tally::Tally;
 use crate::{documents, foreign, fuzz, hit_cost, packages, seeds, tidy, workspace};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
-/// Runs everything and sums it up.
-pub(crate) fn run_all() -> Result<Tally> {
-    packages::ensure()?;
+/// INVARIANT 3.
+const PULSE: Duration = Duration::from_secs(30);
+
+/// Runs everything and sums it up; `--no-install` takes the machine as it is, whatever it is for.
+pub(crate) fn run_all(args: &[String]) -> Result<Tally> {
+    let may_install = match args {
+        [] => packages::MayInstall::of_environment(),
+        [arg] if arg == "--no-install" => packages::MayInstall::Never,
+        _ => bail!("`test` takes `--no-install` only, not {}", args.join(" ")),
+    };
+    packages::ensure(may_install)?;
     let mut sum = Tally::default();
     sum += check("fmt", workspace::cargo(&["fmt", "--all", "--check"]))?;
     sum += check("clippy", clippy())?;
-    sum += timed("tidy", tidy::run)?;
+    sum += timed("tidy", || tidy::run(&[]))?;
     sum += check("build", build_binary())?;
     sum += timed("documents", documents::check)?;
     sum += timed("tests", tests)?;
@@ -33,31 +44,44 @@ pub(crate) fn run_all() -> Result<Tally> {
 }
 
 fn clippy() -> Command {
-    let targets = ["clippy", "--workspace", "--all-targets", "--quiet"];
+    let targets = ["clippy", "--workspace", "--all-targets"];
     let mut command = workspace::cargo(&targets);
     command.args(["--", "-D", "warnings"]);
     command
 }
 
 fn docs() -> Command {
-    let mut command = workspace::cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
+    let mut command = workspace::cargo(&["doc", "--workspace", "--no-deps"]);
     command.env("RUSTDOCFLAGS", "-D warnings");
     command
 }
 
 /// The command that builds the binary under test.
 pub(crate) fn build_binary() -> Command {
-    let mut command = workspace::cargo(&["build", "--quiet", "-p", "millpond"]);
+    let mut command = build_quick_binary();
     if workspace::is_release() {
         command.arg("--release");
     }
     command
 }
 
-/// Runs every Rust test; the output is shown as it comes and summed.
+/// The command that builds the binary that stands beside the tests.
+pub(crate) fn build_quick_binary() -> Command {
+    workspace::cargo(&["build", "-p", "millpond"])
+}
+
+/// Runs every Rust test.
 fn tests() -> Result<Tally> {
-    let mut child = workspace::cargo(&["test", "--workspace", "--no-fail-fast"])
-        .env("MILLPOND_BIN", workspace::binary())
+    let mut command = workspace::cargo(&["test", "--workspace", "--no-fail-fast"]);
+    command.env("MILLPOND_BIN", workspace::binary());
+    run_tests(command)
+}
+
+/// Runs tests; the output is shown as it comes and summed.
+pub(crate) fn run_tests(mut command: Command) -> Result<Tally> {
+    let notes = std::env::temp_dir().join(format!("millpond-skipped-{}", std::process::id()));
+    let mut child = command
+        .env("MILLPOND_SKIPPED", &notes)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -65,8 +89,8 @@ fn tests() -> Result<Tally> {
     let stdout = child.stdout.take().context("cargo test has no output")?;
     let mut output = String::new();
     for line in BufReader::new(stdout).split(b'\n') {
-        let line = line?;
-        let line = String::from_utf8_lossy(&line);
+        let bytes = line?;
+        let line = String::from_utf8_lossy(&bytes);
         println!("{line}");
         if line.trim_start().starts_with("test result:") {
             output.push_str(&line);
@@ -74,7 +98,14 @@ fn tests() -> Result<Tally> {
         }
     }
     let success = child.wait()?.success();
-    Ok(Tally::of_test_output(&output, success))
+    let mut tally = Tally::of_test_output(&output, success);
+    // Nobody writes it if nothing was skipped.
+    let notes = std::fs::read_to_string(&notes)
+        .and_then(|text| std::fs::remove_file(&notes).map(|()| text))
+        .unwrap_or_default();
+    notes.lines().for_each(|note| println!("skipped: {note}"));
+    tally.skip(&notes);
+    Ok(tally)
 }
 
 /// Runs one command that either holds or does not.
@@ -84,18 +115,28 @@ fn check(name: &str, mut command: Command) -> Result<Tally> {
             .stdin(Stdio::null())
             .status()
             .with_context(|| format!("{name} does not start"))?;
-        Ok(if status.success() {
-            Tally::PASS
-        } else {
-            Tally::FAIL
-        })
+        Ok(Tally::from(status.success()))
     })
 }
 
 fn timed(name: &str, run: impl FnOnce() -> Result<Tally>) -> Result<Tally> {
     println!("== {name}");
     let start = Instant::now();
-    let tally = run()?;
+    let (ended, end) = mpsc::channel::<()>();
+    let title = name.to_string();
+    let pulse = std::thread::spawn(move || {
+        while end.recv_timeout(PULSE) == Err(mpsc::RecvTimeoutError::Timeout) {
+            println!("== {title}: {} s", start.elapsed().as_secs());
+        }
+    });
+    let tally = run();
+    drop(ended);
+    pulse.join().expect("what prints the time does not panic");
+    // INVARIANT 1.
+    let tally = tally.unwrap_or_else(|error| {
+        println!("{name}: {error:#}");
+        Tally::FAIL
+    });
     println!(
         "== {name}: {tally} in {:.1} s",
         start.elapsed().as_secs_f64()

@@ -1,28 +1,36 @@
 //! `cargo xtask docs`: the documents that are written from the code.
 //!
 //! The binary knows its manual; it prints `docs/directives.md`, `docs/variables.md` and
-//! `docs/metrics.md`. The task writes them, and `cargo xtask test` compares what is checked in with
-//! what would be written.
+//! `docs/metrics.md`. The picture of crates and layers is drawn from the code. The task writes
+//! them; with `--check`, and in `cargo xtask test`, what is checked in is compared with what would
+//! be written.
 //!
 //! Does not build the binary when it only compares: the caller has.
 
 use crate::tally::Tally;
-use crate::{checks, workspace};
+use crate::{arrows, checks, workspace};
 use anyhow::{Context, Result, bail};
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
-/// The documents, each `docs/NAME.md`.
-const DOCUMENTS: [&str; 3] = ["directives", "variables", "metrics"];
+/// The documents of the binary, each `docs/NAME.md`.
+const MANUALS: [&str; 3] = ["directives", "variables", "metrics"];
 
-/// Writes the documents.
-pub(crate) fn run() -> Result<Tally> {
+/// Writes the documents, or compares them.
+pub(crate) fn run(args: &[String]) -> Result<Tally> {
+    let is_check = match args {
+        [] => false,
+        [arg] if arg == "--check" => true,
+        _ => bail!("`docs` takes `--check` only, not {}", args.join(" ")),
+    };
     if !checks::build_binary().status()?.success() {
         bail!("the binary does not build");
     }
-    for name in DOCUMENTS {
-        fs::write(path(name), text(name)?)?;
+    if is_check {
+        return check();
+    }
+    for (path, text) in documents()? {
+        fs::write(workspace::root().join(path), text)?;
     }
     Ok(Tally::PASS)
 }
@@ -30,21 +38,23 @@ pub(crate) fn run() -> Result<Tally> {
 /// Compares the documents with what would be written.
 pub(crate) fn check() -> Result<Tally> {
     let mut tally = Tally::default();
-    for name in DOCUMENTS {
-        let is_same = fs::read_to_string(path(name)).unwrap_or_default() == text(name)?;
+    for (path, text) in documents()? {
+        let checked_in = fs::read_to_string(workspace::root().join(&path));
+        let is_same = checked_in.is_ok_and(|checked_in| checked_in == text);
         if !is_same {
-            println!("docs/{name}.md is not what the code says: run `cargo xtask docs`");
+            println!("{path} is not what the code says: run `cargo xtask docs`");
         }
-        tally += match is_same {
-            true => Tally::PASS,
-            false => Tally::FAIL,
-        };
+        tally += Tally::from(is_same);
     }
     Ok(tally)
 }
 
-fn path(name: &str) -> PathBuf {
-    workspace::root().join("docs").join(format!("{name}.md"))
+/// Path and text of each document.
+fn documents() -> Result<Vec<(String, String)>> {
+    let manuals = MANUALS.map(|name| Ok((format!("docs/{name}.md"), text(name)?)));
+    let picture =
+        arrows::picture(&workspace::root()).map(|picture| (arrows::draw::PATH.to_owned(), picture));
+    manuals.into_iter().chain([picture]).collect()
 }
 
 fn text(name: &str) -> Result<String> {

@@ -27,12 +27,12 @@ const FILE_SECONDS: u64 = 180;
 /// Files that run at a time; the suite chooses its ports so that jobs do not collide.
 const JOBS: usize = 2;
 
-/// What the command line asks for.
+/// The command line, read.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Request {
     suite: Option<PathBuf>,
     files: Vec<String>,
-    /// Whether files outside the list may be named.
+    /// True if files outside the list may be named.
     scope: Scope,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
     let request = Request::parse(args)?;
     let Some(suite) = request.suite.or_else(suite_from_environment) else {
         println!("foreign: skipped, no clone of nginx-tests (set NGINX_TESTS_DIR)");
-        return Ok(Tally::default());
+        return Ok(Tally::SKIP);
     };
     let listed = list(&workspace::root().join("tests/foreign/nginx-tests.txt"))?;
     let files = match (request.scope, request.files.is_empty()) {
@@ -147,7 +147,7 @@ impl Excused {
     }
 }
 
-/// What one file reported.
+/// The report of one file.
 struct Report {
     file: String,
     taken: Duration,
@@ -157,26 +157,24 @@ struct Report {
 fn run_files(suite: &Path, files: &[String]) -> Result<Vec<Report>> {
     let next = AtomicUsize::new(0);
     let reports = Mutex::new(Vec::new());
-    let programs = match packages::is_root() {
-        true => Some(programs_for_root()?),
-        false => None,
+    let programs = packages::is_root().then(programs_for_root).transpose()?;
+    let work = || {
+        while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let report = run_file(suite, file, programs.as_deref());
+            if let Ok(mut reports) = reports.lock() {
+                reports.push(report);
+            }
+        }
     };
     std::thread::scope(|scope| {
         for _ in 0..JOBS {
-            scope.spawn(|| {
-                while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let report = run_file(suite, file, programs.as_deref());
-                    if let Ok(mut reports) = reports.lock() {
-                        reports.push(report);
-                    }
-                }
-            });
+            scope.spawn(work);
         }
     });
-    let reports = reports.into_inner().unwrap_or_else(|e| e.into_inner());
-    let mut reports = reports.into_iter().collect::<Result<Vec<_>>>()?;
-    reports.sort_by(|a, b| a.file.cmp(&b.file));
-    Ok(reports)
+    let unsorted = reports.into_inner().unwrap_or_else(|e| e.into_inner());
+    let mut sorted = unsorted.into_iter().collect::<Result<Vec<_>>>()?;
+    sorted.sort_by(|a, b| a.file.cmp(&b.file));
+    Ok(sorted)
 }
 
 /// A directory of programs that stand before the system's: memcached runs as root only when it is
@@ -229,7 +227,7 @@ struct Tap {
     failed: Vec<String>,
     todo: u64,
     skipped: Option<String>,
-    /// Whether the program ended well; it does not when a subtest failed.
+    /// True if the program ended well; it does not when a subtest failed.
     success: bool,
 }
 
@@ -259,7 +257,7 @@ impl Tap {
         tap
     }
 
-    /// Whether the file did not run to its end: died, timed out, or ran another number of subtests.
+    /// True if the file did not run to its end: died, timed out, or ran another number of subtests.
     fn is_broken(&self) -> bool {
         if self.skipped.is_some() {
             return false;
@@ -271,8 +269,10 @@ impl Tap {
 
 /// `3 - name # note` without its number and note.
 fn subtest_name(rest: &str) -> &str {
-    let name = rest.trim_start_matches(|c: char| c.is_ascii_digit());
-    let name = name.trim_start().trim_start_matches("- ");
+    let name = rest
+        .trim_start_matches(|c: char| c.is_ascii_digit())
+        .trim_start()
+        .trim_start_matches("- ");
     name.split(" # ").next().unwrap_or(name).trim()
 }
 
@@ -299,10 +299,7 @@ fn print_table(reports: &[Report], excused: &Excused) -> Tally {
 fn judge(report: &Report, excused: &Excused) -> (Tally, Vec<String>) {
     let tap = &report.tap;
     let mut notes = Vec::new();
-    let mut tally = Tally {
-        passed: tap.passed.len() as u64 + tap.todo,
-        failed: 0,
-    };
+    let mut tally = Tally::new(tap.passed.len() as u64 + tap.todo, 0);
     for name in &tap.failed {
         if excused.holds(&report.file, name) {
             notes.push(format!("excused: {name}"));
@@ -360,7 +357,7 @@ mod tests {
             ("", false, &none, 0, 1),
         ] {
             let (tally, notes) = judge(&report(text, success), excused);
-            assert_eq!(tally, Tally { passed, failed }, "{text} {notes:?}");
+            assert_eq!(tally, Tally::new(passed, failed), "{text} {notes:?}");
         }
     }
 

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail};
 use crate::tally::Tally;
 use crate::workspace;
 
-/// What counts coverage; `fuzzing` is the name that `cargo fuzz` gives it, too.
+/// Flags that count coverage; `fuzzing` is the name that `cargo fuzz` gives it, too.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
@@ -37,7 +37,7 @@ const MEMORY_MB: u32 = 1024;
 /// Longest input.
 const MAX_LEN: u32 = 4096;
 
-/// Which targets, and for how long.
+/// The targets, and the time for each.
 struct Plan {
     names: Vec<String>,
     seconds: u32,
@@ -120,7 +120,7 @@ fn build(names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Where everything that fuzzing makes is.
+/// The folder of everything that fuzzing makes.
 fn home() -> PathBuf {
     workspace::root().join("target/fuzz")
 }
@@ -172,8 +172,8 @@ fn fuzz(name: &str, plan: &Plan) -> Result<Tally> {
 }
 
 fn report(name: &str, is_good: bool, log: &Path) -> Tally {
-    let text = std::fs::read(log).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
+    let bytes = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
     if is_good {
         let runs = text
             .lines()

@@ -43,14 +43,14 @@ struct Bounds {
     counting: f64,
 }
 
-/// Of the quick build.
+/// Bounds of the quick build.
 const QUICK: Bounds = Bounds {
     instructions: 91_000.0,
     calls: 3.45,
     clock_reads: 6.7,
     counting: 4_300.0,
 };
-/// Of the release build.
+/// Bounds of the release build.
 const RELEASE: Bounds = Bounds {
     instructions: 10_300.0,
     calls: 3.45,
@@ -58,7 +58,7 @@ const RELEASE: Bounds = Bounds {
     counting: 260.0,
 };
 
-/// What all requests of a run cost, and its start.
+/// The cost of all requests of a run, and of its start.
 #[derive(Clone, Copy)]
 struct Cost {
     instructions: u64,
@@ -70,7 +70,7 @@ struct Cost {
 pub(crate) fn run() -> Result<Tally> {
     if !packages::runs("valgrind", &["--version"]) {
         println!("hit-cost: skipped, valgrind is not installed");
-        return Ok(Tally::default());
+        return Ok(Tally::SKIP);
     }
     let dir = std::env::temp_dir().join(format!("millpond-hit-cost-{}", std::process::id()));
     std::fs::create_dir(&dir)?;
@@ -83,9 +83,10 @@ pub(crate) fn run() -> Result<Tally> {
         uncounted,
     } = measured?;
     let each = |few: u64, many: u64| many.saturating_sub(few) as f64 / (MANY - FEW) as f64;
-    let bounds = match workspace::is_release() {
-        true => RELEASE,
-        false => QUICK,
+    let bounds = if workspace::is_release() {
+        RELEASE
+    } else {
+        QUICK
     };
     let mut tally = Tally::default();
     let instructions = each(few.instructions, many.instructions);
@@ -103,15 +104,12 @@ pub(crate) fn run() -> Result<Tally> {
         ),
     ] {
         println!("a hot hit takes {found:.2} {what}; at most {bound} are allowed");
-        tally += match found <= bound {
-            true => Tally::PASS,
-            false => Tally::FAIL,
-        };
+        tally += Tally::from(found <= bound);
     }
     Ok(tally)
 }
 
-/// What all requests of each run cost.
+/// The costs of all requests, by run.
 struct Measured {
     few: Cost,
     many: Cost,
@@ -175,11 +173,11 @@ fn cost(dir: &Path, (line, requests): (&str, u64)) -> Result<Cost> {
         let wrong: Vec<String> = comparison.wrong().collect();
         ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
-    let traced = std::fs::read(traced).context("valgrind wrote nothing")?;
-    let traced = String::from_utf8_lossy(&traced);
+    let bytes = std::fs::read(traced).context("valgrind wrote nothing")?;
+    let traced = String::from_utf8_lossy(&bytes);
     let thread = serving(&traced).context("no thread sends answers")?;
-    let counted = format!("{}-{thread:02}", counted.display());
-    let counted = std::fs::read_to_string(counted).context("callgrind wrote nothing")?;
+    let of_thread = format!("{}-{thread:02}", counted.display());
+    let counted = std::fs::read_to_string(of_thread).context("callgrind wrote nothing")?;
     let total = counted
         .lines()
         .find_map(|line| line.strip_prefix("totals: "));

@@ -1,11 +1,11 @@
-//! What figures were measured on: what a document says of the machine.
+//! The machine that figures were measured on, as a document describes it.
 
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use millpond_testkit::{Kind, binary};
 
-/// How busy the machine was when a measurement began.
+/// The load of the machine when a measurement began.
 pub(crate) struct Begun {
     /// All of them: a benchmark may pin its process to one later.
     cores: usize,
@@ -44,8 +44,8 @@ fn nginx() -> Result<String> {
     let Some(path) = binary(Kind::Nginx) else {
         return Ok("none was installed".to_owned());
     };
-    let said = Command::new(path).arg("-v").output();
-    let said = said.context("nginx does not run")?.stderr;
-    let said = String::from_utf8_lossy(&said);
+    let output = Command::new(path).arg("-v").output();
+    let stderr = output.context("nginx does not run")?.stderr;
+    let said = String::from_utf8_lossy(&stderr);
     Ok(said.trim().trim_start_matches("nginx version: ").to_owned())
 }

@@ -1,14 +1,16 @@
 //! `cargo xtask`: the tasks of the project, in Rust, so that they run wherever the project builds.
 //!
 //! `test` (also `ci`) runs every check and every test and ends with the line `N passed, N failed`.
-//! `tidy` enforces the style guide. `foreign` runs suites written by others against the binary.
+//! `quick` builds and runs the tests of one area, `setup` installs what tests need. `tidy` enforces
+//! the style guide (docs/style.md). `foreign` runs suites written by others against the binary.
 //! `fuzz` feeds parsers and store what nobody thought of. `bench` compares the cost of hits with
-//! nginx's. `hit-cost` guards what one costs, by counts. `store-bench`
-//! measures what the store promises. `seeds` runs the experiments of articles
-//! on caching again. `docs` writes the manual from the code.
+//! nginx's. `hit-cost` guards what one costs, by counts. `store-bench` measures what the store
+//! promises. `seeds` runs the experiments of articles on caching again. `docs` writes manuals and
+//! the picture of the architecture from the code.
 //!
 //! This file reads the command line and nothing else; each task has a file of its own.
 
+mod arrows;
 mod bench;
 mod checks;
 mod documents;
@@ -17,6 +19,7 @@ mod fuzz;
 mod hit_cost;
 mod machine;
 mod packages;
+mod quick;
 mod seeds;
 mod store_bench;
 mod tally;
@@ -27,9 +30,20 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask TASK
 
-  test, ci               every check and every test; the last line is `N passed, N failed`
-  tidy                   the rules of the style guide that a program can check
-  docs                   writes docs/directives.md and docs/variables.md from the code
+  setup [--yes]          names the Debian packages that are missing, asks, and installs them
+  quick [AREA]           builds what the tests of an area need, the binary too, and runs them, in
+                         under a minute; without AREA, lists the areas
+  test, ci [--no-install]
+                         every check and every test; what needs a missing package is skipped,
+                         but with CI=true it is installed first; the last line is
+                         `N passed, N failed`
+  tidy [--bounds | --list [RULE [CRATE]] | --arrows [CRATE]]
+                         the rules of the style guide that a program can check; --bounds lowers
+                         the counts of xtask/tidy-bounds.txt, --list names what is counted,
+                         --arrows takes lines from the table of who may import whom
+                         (xtask/arrows.txt), or names where the arrows of CRATE stand
+  docs [--check]         writes directives.md, variables.md, metrics.md and the picture of the
+                         architecture in docs/ from the code, or compares them
   foreign [--suite DIR] [--all] [FILE...]
                          nginx-tests files against the binary: those of the list, or FILEs of it;
                          with --all any file of the suite
@@ -58,8 +72,10 @@ fn main() -> ExitCode {
         None => ("", args.as_slice()),
     };
     let outcome = match task {
-        "test" | "ci" => checks::run_all(),
-        "tidy" => tidy::run(),
+        "test" | "ci" => checks::run_all(rest),
+        "quick" => quick::run(rest),
+        "setup" => packages::setup(rest),
+        "tidy" => tidy::run(rest),
         "foreign" => foreign::run(rest),
         "nginx-tests" => foreign::run_suite(rest),
         "fuzz" => fuzz::run(rest),
@@ -67,7 +83,7 @@ fn main() -> ExitCode {
         "store-bench" => store_bench::run(rest),
         "hit-cost" => hit_cost::run(),
         "seeds" => seeds::run(rest),
-        "docs" => documents::run(),
+        "docs" => documents::run(rest),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);
@@ -75,7 +91,13 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(tally) => {
-            println!("{tally}");
+            if tally.skipped > 0 {
+                println!("{} skipped, as named above", tally.skipped);
+            }
+            // What only prints something has no checks, and its output is for a file.
+            if tally != tally::Tally::default() {
+                println!("{} passed, {} failed", tally.passed, tally.failed);
+            }
             if tally.failed == 0 {
                 ExitCode::SUCCESS
             } else {

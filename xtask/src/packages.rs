@@ -1,11 +1,15 @@
-//! The Debian packages that checks and tests need, and how missing ones are installed.
+//! The Debian packages that checks and tests need, and `cargo xtask setup`, which installs them.
 //!
-//! As root the missing ones are installed through `apt-get`; otherwise they are named and the run
-//! goes on, and suites that need one of them say that they are skipped.
+//! `setup` names what is missing, with what needs it and how it is taken away again, and installs
+//! it after a yes, or with `--yes`. `test` names what is missing and goes on without: suites that
+//! need it are skipped. Only where `CI=true` says that the machine is for this does it install
+//! unasked.
 //!
 //! Does not start the services of what it installs, and does nothing where there is no `dpkg`.
 
-use anyhow::{Result, bail};
+use crate::tally::Tally;
+use anyhow::{Result, bail, ensure};
+use std::io::{IsTerminal, Write};
 use std::process::{Command, Stdio};
 
 /// Package and what needs it.
@@ -33,31 +37,97 @@ const PACKAGES: &[(&str, &str)] = &[
     ("valgrind", "the guard of what a hit costs"),
 ];
 
-/// Installs what is missing when it may, else names it.
-pub(crate) fn ensure() -> Result<()> {
-    if !runs("dpkg-query", &["--version"]) {
-        println!("packages: this is not a Debian system; suites skip what is not there");
-        return Ok(());
-    }
-    let missing: Vec<&(&str, &str)> = PACKAGES
-        .iter()
-        .filter(|(name, _)| !is_installed(name))
-        .collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    for (name, need) in &missing {
-        println!("packages: {name} is missing ({need})");
-    }
-    if !is_root() {
-        println!("packages: not root, so nothing is installed; suites skip what is not there");
-        return Ok(());
-    }
-    let names: Vec<&str> = missing.iter().map(|(name, _)| *name).collect();
-    install(&names)
+/// The permission to install missing packages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MayInstall {
+    /// The machine is for this.
+    Unasked,
+    /// Missing packages are only named.
+    Never,
 }
 
-/// Whether a package is installed.
+impl MayInstall {
+    /// The permission that the environment gives: on machines of continuous integration only.
+    pub(crate) fn of_environment() -> Self {
+        match std::env::var("CI") {
+            Ok(value) if value == "true" => MayInstall::Unasked,
+            _ => MayInstall::Never,
+        }
+    }
+}
+
+/// Names what is missing, and installs it where that is allowed.
+pub(crate) fn ensure(may_install: MayInstall) -> Result<()> {
+    let missing = missing();
+    let reason = match may_install {
+        _ if missing.is_empty() => return Ok(()),
+        MayInstall::Unasked if is_root() => return install(&missing),
+        MayInstall::Unasked => "this is not root",
+        MayInstall::Never => "`cargo xtask setup` installs them",
+    };
+    println!("packages: {reason}; what needs them is skipped");
+    Ok(())
+}
+
+/// `cargo xtask setup`: says what it will do, asks, and does it.
+pub(crate) fn setup(args: &[String]) -> Result<Tally> {
+    let is_agreed = match args {
+        [] => false,
+        [arg] if arg == "--yes" => true,
+        _ => bail!("`setup` takes `--yes` only, not {}", args.join(" ")),
+    };
+    let missing = missing();
+    if missing.is_empty() {
+        println!("packages: nothing is missing");
+        return Ok(Tally::PASS);
+    }
+    let names = missing.join(" ");
+    println!("\nThis will run, as root:\n\n  apt-get update");
+    println!("  apt-get install --no-install-recommends {names}\n");
+    println!("No service of them is started. `apt-get remove {names}` takes them away again.");
+    ensure!(
+        is_root(),
+        "this is not root: run these commands, or `setup` as root"
+    );
+    if !is_agreed && !asks()? {
+        println!("packages: the answer was no, so nothing is installed");
+        return Ok(Tally::SKIP);
+    }
+    install(&missing).map(|()| Tally::PASS)
+}
+
+/// The packages that are missing, which are named with what needs them.
+fn missing() -> Vec<&'static str> {
+    if !runs("dpkg-query", &["--version"]) {
+        println!("packages: this is not a Debian system; what is not there is skipped");
+        return Vec::new();
+    }
+    let missing = PACKAGES.iter().filter(|(name, _)| !is_installed(name));
+    missing
+        .inspect(|(name, need)| println!("packages: {name} is missing ({need})"))
+        .map(|(name, _)| *name)
+        .collect()
+}
+
+/// Asks who sits before the terminal; nobody else can be asked.
+fn asks() -> Result<bool> {
+    ensure!(
+        std::io::stdin().is_terminal(),
+        "nobody can be asked here: `cargo xtask setup --yes` needs no answer"
+    );
+    print!("Go on? [y/N] ");
+    std::io::stdout().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(is_yes(&answer))
+}
+
+/// True if an answer says yes: nothing else does, nor an empty line.
+fn is_yes(answer: &str) -> bool {
+    matches!(answer.trim(), "y" | "Y" | "yes")
+}
+
+/// True if a package is installed.
 fn is_installed(name: &str) -> bool {
     Command::new("dpkg-query")
         .args(["-W", "-f", "${Status}", name])
@@ -66,7 +136,7 @@ fn is_installed(name: &str) -> bool {
         .is_ok_and(|output| output.stdout.ends_with(b"ok installed"))
 }
 
-/// Whether this process may install packages.
+/// True if this process may install packages.
 pub(crate) fn is_root() -> bool {
     Command::new("id")
         .arg("-u")
@@ -101,7 +171,7 @@ fn apt() -> Command {
     command
 }
 
-/// Whether a program is there and runs.
+/// True if a program is there and runs.
 pub(crate) fn runs(program: &str, args: &[&str]) -> bool {
     Command::new(program)
         .args(args)
@@ -110,4 +180,24 @@ pub(crate) fn runs(program: &str, args: &[&str]) -> bool {
         .stderr(Stdio::null())
         .status()
         .is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_yes;
+
+    #[test]
+    fn only_a_yes_installs() {
+        for (answer, expected) in [
+            ("\n", false),
+            ("y\n", true),
+            ("Y\n", true),
+            ("yes\n", true),
+            ("", false),
+            ("n\n", false),
+            ("what?\n", false),
+        ] {
+            assert_eq!(is_yes(answer), expected, "{answer:?}");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Where things are: the workspace's root, its target directory and its binary.
+//! Places of the workspace: its root, its target directory and its binary.
 //!
 //! The root is found from this crate's own manifest, so tasks run from any directory. The target
 //! directory follows `CARGO_TARGET_DIR`.
@@ -23,8 +23,7 @@ pub(crate) fn binary() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map(PathBuf::from)
         .unwrap_or_else(|| root().join("target"));
-    let target = root().join(target);
-    target.join(profile_dir()).join("millpond")
+    root().join(target).join(profile_dir()).join("millpond")
 }
 
 /// `release` when `MILLPOND_PROFILE=release` is set, else the quick build `debug`.
@@ -32,7 +31,7 @@ fn profile_dir() -> &'static str {
     if is_release() { "release" } else { "debug" }
 }
 
-/// Whether the binary under test is built with optimisation.
+/// True if the binary under test is built with optimisation.
 pub(crate) fn is_release() -> bool {
     std::env::var_os("MILLPOND_PROFILE").is_some_and(|profile| profile == "release")
 }

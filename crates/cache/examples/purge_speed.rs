@@ -1,5 +1,5 @@
-//! How many purges a second are durable, with 1, 8 and 64 threads that purge, against one thread
-//! that writes and syncs as much.
+//! Purges a second that are durable, with 1, 8 and 64 threads that purge, against one thread that
+//! writes and syncs as much.
 //!
 //! `cargo xtask store-bench purges`, or
 //! `cargo run --release -p millpond-cache --example purge_speed -- [DIR]`, where DIR is on the disk
@@ -22,9 +22,10 @@ use millpond_cache::zone::CacheZone;
 use millpond_store::{SystemClock, Zone, ZoneConf};
 
 const TIME: Duration = Duration::from_secs(2);
-/// What a purge takes in the journal, about.
+/// Bytes that a purge takes in the journal, about.
 const RECORD: usize = 80;
-/// What gathering must gain with 64 threads; far below what it does where a sync takes long.
+/// Factor that gathering must gain with 64 threads; far below what it gains where a sync takes
+/// long.
 const BOUND: f64 = 4.0;
 
 type Failure = Box<dyn std::error::Error>;

@@ -19,11 +19,13 @@ use std::sync::Mutex;
 
 use millpond_store::Key;
 
+use crate::key_mark::KeyMark;
+
 /// Counts in one of the tables (arbitrary: what fills a table of 131072 places, of 21 bytes each,
 /// so that both take less than six megabytes).
 const YOUNG_MAX: usize = 112 * 1024;
 
-/// How popular a key must be before its answer is stored.
+/// Popularity that a key must have before its answer is stored.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct AdmissionPolicy {
@@ -67,7 +69,7 @@ impl Counts {
 impl Uses {
     /// Counts a request for what is missing; true when the key has been asked for often enough to
     /// be stored.
-    pub fn admits(&self, key: &Key, policy: &AdmissionPolicy) -> bool {
+    pub fn admits(&self, mark: &KeyMark, policy: &AdmissionPolicy) -> bool {
         if policy.min_uses <= 1 {
             return true;
         }
@@ -76,7 +78,7 @@ impl Uses {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         // The count stays: who comes while the admitted answer is fetched is to join it.
-        counts.count(key, YOUNG_MAX) >= policy.min_uses
+        counts.count(mark.key(), YOUNG_MAX) >= policy.min_uses
     }
 }
 
@@ -88,7 +90,7 @@ mod tests {
     fn the_last_needed_use_and_all_after_it_admit() {
         let uses = Uses::default();
         let policy = AdmissionPolicy { min_uses: 3 };
-        let key = Key::of(b"a");
+        let key = KeyMark::of(&millpond_store::Keys::for_tests(), &Key::of(b"a"), b"a");
         let admitted: Vec<bool> = (0..4).map(|_| uses.admits(&key, &policy)).collect();
         assert_eq!(admitted, [false, false, true, true]);
         assert!(uses.admits(&key, &AdmissionPolicy { min_uses: 1 }));

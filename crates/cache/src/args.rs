@@ -16,7 +16,7 @@ use millpond_conf::Word;
 use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_semantics::query::{Argument, arguments, decode};
 
-/// Which arguments tell answers apart.
+/// Choice of the arguments that tell answers apart.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct ArgsPolicy {
@@ -37,12 +37,12 @@ pub struct ArgsPolicy {
     pub choice: ArgChoice,
 }
 
-/// What the words of a `cache_args` say.
+/// Meaning of the words of a `cache_args`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArgChoice {
-    /// Only these; all without it.
+    /// Arguments that are kept; all without a list.
     keep: Option<Vec<NamePattern>>,
-    /// Not these.
+    /// Arguments that are left out.
     drop: Vec<NamePattern>,
 }
 
@@ -137,9 +137,10 @@ impl NamePattern {
     }
 
     fn matches(&self, name: &[u8]) -> bool {
-        match self.is_prefix {
-            true => name.starts_with(&self.text),
-            false => name == self.text,
+        if self.is_prefix {
+            name.starts_with(&self.text)
+        } else {
+            name == self.text
         }
     }
 }

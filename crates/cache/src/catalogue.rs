@@ -1,4 +1,4 @@
-//! What a zone holds, entry by entry: for lists, and for who asks about one of them.
+//! Catalogue of a zone, entry by entry: for lists, and for questions about one of them.
 //!
 //! An entry whose body is in slices is one entry, however many records it has: the records of its
 //! slices are passed over, and what of them is held is asked of the index by their keys.
@@ -23,17 +23,17 @@ use crate::zone::CacheZone;
 /// An entry as it is listed.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// Where it is stored.
+    /// Key under which the entry is stored.
     pub key: Key,
-    /// Its head, as purges left it.
+    /// Head of the entry, as purges left it.
     pub head: StoredHead,
-    /// What the index knows of its first record.
+    /// Facts about the entry's first record that the index knows.
     pub summary: EntrySummary,
-    /// The directory that its first record is in.
+    /// Directory that the entry's first record is in.
     pub dir: PathBuf,
     /// The segment.
     pub segment: u32,
-    /// Bytes of its body that are stored.
+    /// Bytes of the entry's body that are stored.
     pub held: u64,
 }
 
@@ -44,23 +44,23 @@ impl Listed {
         self.head.sliced.map_or(whole, |set| set.total)
     }
 
-    /// Whether it is fresh in this second, since the epoch.
+    /// True if the entry is fresh in this second, since the epoch.
     pub fn is_fresh(&self, now: i64) -> bool {
         now <= self.head.valid_until && !self.head.bounds.must_validate
     }
 
-    /// Its Content-Type as the origin wrote it; empty without one.
+    /// Content-Type of the entry as the origin wrote it; empty without one.
     pub fn content_type(&self) -> Bytes {
         self.head.field(b"content-type").unwrap_or_default()
     }
 }
 
-/// Whether an entry is fresh.
+/// Freshness that a listed entry must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// In this second, since the epoch.
+    /// The entry is fresh in this second, since the epoch.
     FreshAt(i64),
-    /// Not in this second.
+    /// The entry is not fresh in this second.
     StaleAt(i64),
 }
 
@@ -73,7 +73,7 @@ impl Freshness {
     }
 }
 
-/// Whether a Content-Type is of a media type, or of one of a kind: `image/png`, or `image`. Case
+/// True if a Content-Type is of a media type, or of one of a kind: `image/png`, or `image`. Case
 /// and parameters do not count.
 fn is_of_type(content_type: &[u8], wanted: &[u8]) -> bool {
     let mut parts = content_type.splitn(2, |byte| *byte == b';');
@@ -83,7 +83,7 @@ fn is_of_type(content_type: &[u8], wanted: &[u8]) -> bool {
     own.eq_ignore_ascii_case(wanted) || kind.is_some_and(|it| it.eq_ignore_ascii_case(wanted))
 }
 
-/// Which entries are listed: those that have all of it.
+/// Conditions for listed entries, all of which an entry must meet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// The cache key begins with this.
@@ -92,7 +92,7 @@ pub struct Filter {
     pub site: Option<Bytes>,
     /// Filled for requests to this host.
     pub host: Option<Bytes>,
-    /// Has this tag.
+    /// Tag that the entry has.
     pub tag: Option<Bytes>,
     /// Stored in this second or before, since the epoch.
     pub stored_upto: Option<i64>,
@@ -100,24 +100,24 @@ pub struct Filter {
     pub stored_from: Option<i64>,
     /// Last used in this second or before.
     pub used_upto: Option<i64>,
-    /// At least so many bytes of the body are stored.
+    /// Least number of bytes of the body that are stored.
     pub held_min: Option<u64>,
-    /// At most so many.
+    /// Greatest number of bytes of the body that are stored.
     pub held_max: Option<u64>,
     /// Found at least so often.
     pub hits_min: Option<u64>,
     /// Found at most so often.
     pub hits_max: Option<u64>,
-    /// Has one of these statuses.
+    /// Statuses, of which the entry has one.
     pub status: Option<RangeInclusive<u16>>,
-    /// Has this media type, or one of this kind.
+    /// Media type of the entry, or its kind.
     pub content_type: Option<Bytes>,
-    /// Is fresh, or is not.
+    /// Freshness of the entry.
     pub freshness: Option<Freshness>,
 }
 
 impl Filter {
-    /// Whether what the index knows rules the entry out.
+    /// True unless what the index knows rules the entry out.
     fn may_pass(&self, summary: &EntrySummary) -> bool {
         let used = i64::try_from(summary.used_ms / 1000).unwrap_or(i64::MAX);
         self.used_upto.is_none_or(|upto| used <= upto)
@@ -145,12 +145,12 @@ impl Filter {
     }
 }
 
-/// How often an entry was found, as far as the index counts.
+/// Number of times that an entry was found, as far as the index counts.
 pub fn hits(summary: &EntrySummary) -> u64 {
     u64::from(summary.hits)
 }
 
-/// What a walk through a zone comes to.
+/// Result of a step of a walk through a zone.
 #[derive(Clone, Debug)]
 pub enum Shown {
     /// An entry that is listed.
@@ -172,17 +172,18 @@ impl CacheZone {
         each: &mut dyn FnMut(Shown) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         self.store.inspect(&mut |glance| {
-            each(match filter.may_pass(&glance.summary()) {
-                true => self.show(glance, filter),
-                false => Shown::Other,
+            each(if filter.may_pass(&glance.summary()) {
+                self.show(glance, filter)
+            } else {
+                Shown::Other
             })
         })
     }
 
-    /// What is stored under the key of a cache key's text, and for its other variants: those are
-    /// looked for among all entries.
+    /// Entries that are stored under the key of a cache key's text, and for its other variants:
+    /// those are looked for among all entries.
     pub fn listed(&self, text: &[u8]) -> Vec<Listed> {
-        let Some(first) = self.listed_at(&Key::of(text)) else {
+        let Some(first) = self.listed_at(&self.keys().of(text)) else {
             return Vec::new();
         };
         if first.head.key != text {
@@ -234,7 +235,7 @@ impl CacheZone {
         Some(String::from_utf8_lossy(&head.key).into_owned())
     }
 
-    /// Which bytes of an entry's body are stored, in order.
+    /// Ranges of an entry's body that are stored, in order.
     pub fn held(&self, listed: &Listed) -> Vec<Range<u64>> {
         let Some(set) = listed.head.sliced else {
             return std::iter::once(0..listed.summary.body_len).collect();
@@ -252,7 +253,7 @@ impl CacheZone {
     fn held_slices(&self, set: SliceSet) -> impl Iterator<Item = Range<u64>> {
         let count = set.count().min(SLICES_MAX);
         let peeks = self.store.peeks();
-        let is_held = move |index: &u64| peeks.is_there(&set.key(*index));
+        let is_held = move |index: &u64| peeks.is_there(&set.key(self.keys(), *index));
         (0..count).filter(is_held).map(move |index| set.span(index))
     }
 
@@ -292,9 +293,10 @@ impl CacheZone {
             segment: record.segment,
             held,
         };
-        match filter.passes(&listed) {
-            true => Shown::Entry(Box::new(listed)),
-            false => Shown::Other,
+        if filter.passes(&listed) {
+            Shown::Entry(Box::new(listed))
+        } else {
+            Shown::Other
         }
     }
 }
@@ -338,7 +340,11 @@ mod tests {
             tags.push_all(tag.as_bytes());
             head.tags = tags.finish();
             head.stored_at = stored_at;
-            self.put(&Key::of(text.as_bytes()), head.encode(), text.as_bytes());
+            self.put(
+                &self.zone.keys().of(text.as_bytes()),
+                head.encode(),
+                text.as_bytes(),
+            );
         }
 
         fn list(&self, filter: &Filter) -> Vec<String> {
@@ -365,7 +371,7 @@ mod tests {
             head.key = Bytes::from_static(text.as_bytes());
             head.valid_until = valid_until;
             head.bounds.must_validate = text == "/never";
-            let key = Key::of(text.as_bytes());
+            let key = bench.zone.keys().of(text.as_bytes());
             bench.put(&key, head.encode(), b"body");
         };
         put("/page", 200, b"text/html; charset=utf-8", 100);
@@ -403,7 +409,11 @@ mod tests {
         bench.put_entry("/a/1", ("one", "x y"), 100);
         bench.put_entry("/a/22", ("two", "x"), 200);
         bench.put_entry("/b/333", ("one", ""), 300);
-        bench.zone.store.find(&Key::of(b"/b/333")).unwrap();
+        bench
+            .zone
+            .store
+            .find(&bench.zone.keys().of(b"/b/333"))
+            .unwrap();
         let name = |text: &'static str| Some(Bytes::from_static(text.as_bytes()));
         let any = Filter::default;
         #[rustfmt::skip]
@@ -432,7 +442,7 @@ mod tests {
     #[test]
     fn slices_are_part_of_their_entry() {
         let bench = bench();
-        let key = Key::of(b"/video");
+        let key = bench.zone.keys().of(b"/video");
         let set = SliceSet {
             generation: [3; 16],
             total: 25,
@@ -442,7 +452,12 @@ mod tests {
         sliced.sliced = Some(set);
         bench.put(&key, sliced.encode(), b"");
         for (index, body) in [(0, &b"0123456789"[..]), (2, b"01234")] {
-            bench.put(&set.key(index), set.record_head((&key, b""), index), body);
+            let keys = bench.zone.keys();
+            bench.put(
+                &set.key(keys, index),
+                set.record_head((&key, b""), index),
+                body,
+            );
         }
         assert_eq!(bench.list(&Filter::default()), ["/video"]);
         let listed = bench.zone.listed(b"/video").pop().unwrap();
@@ -458,7 +473,7 @@ mod tests {
             head.vary = Bytes::from_static(b"accept");
             head.seed = seed;
             head.variant = Bytes::from_static(variant.as_bytes());
-            bench.put(&Key::of(key), head.encode(), b"body");
+            bench.put(&bench.zone.keys().of(key), head.encode(), b"body");
         };
         put(b"/v", "/v", 7, "a");
         put(b"second", "/v", 7, "b");
@@ -468,7 +483,12 @@ mod tests {
         let variants: Vec<_> = variants.iter().map(|it| &it.head.variant[..]).collect();
         assert_eq!(variants, [b"a", b"b"]);
         assert!(bench.zone.listed(b"/x").is_empty());
-        assert!(bench.zone.listed_at(&Key::of(b"longer")).is_some());
+        assert!(
+            bench
+                .zone
+                .listed_at(&bench.zone.keys().of(b"longer"))
+                .is_some()
+        );
     }
 
     #[test]

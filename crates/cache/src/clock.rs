@@ -13,7 +13,7 @@ pub(crate) fn timer(duration: Duration) -> Sleep {
     tokio::time::sleep(duration)
 }
 
-/// What comes of a future until a deadline; without one, whatever comes of it.
+/// Awaits a future until a deadline; without a deadline, for as long as it takes.
 pub(crate) async fn within<F: Future>(deadline: Option<Instant>, future: F) -> Option<F::Output> {
     match deadline {
         Some(deadline) => tokio::time::timeout_at(deadline, future).await.ok(),

@@ -56,35 +56,36 @@ const STATUS_TEXT: &[u8] = b":status";
 pub struct StoredHead {
     /// Status code.
     pub status: u16,
-    /// When it was stored or last found unchanged, seconds since the epoch.
+    /// Time when the answer was stored or last found unchanged, seconds since the epoch.
     pub stored_at: i64,
-    /// Until when it is fresh, seconds since the epoch, inclusive.
+    /// Last second in which the answer is fresh, since the epoch.
     pub valid_until: i64,
-    /// For how many seconds after that it may be served while it is updated.
+    /// Number of seconds after that in which the answer may be served while it is updated.
     pub stale_updating: u32,
-    /// For how many seconds after that it may be served when the origin fails.
+    /// Number of seconds after that in which the answer may be served when the origin fails.
     pub stale_error: u32,
-    /// How old it was when it was stored, seconds.
+    /// Age of the answer when it was stored, seconds.
     pub initial_age: u32,
-    /// What must not be done with it.
+    /// Restrictions on the use of the answer.
     pub bounds: Bounds,
-    /// Its Last-Modified.
+    /// Last-Modified of the answer.
     pub last_modified: Option<i64>,
-    /// Which variant it is, by the values of the fields in its Vary; empty without one.
+    /// Identity of the variant, by the values of the fields in the answer's Vary; empty without
+    /// one.
     pub variant: Bytes,
     /// The cache key.
     pub key: Bytes,
-    /// The names in its Vary; empty without one.
+    /// Names in the answer's Vary; empty without one.
     pub vary: Bytes,
-    /// What it can be purged by, separated by spaces.
+    /// Tags that the entry can be purged by, separated by spaces.
     pub tags: Bytes,
-    /// What the keys of its variants are made with; zero without Vary.
+    /// Seed that the keys of the variants are made with; zero without Vary.
     pub seed: u64,
     /// The serial of the newest purge when its fill began.
     pub serial: u64,
-    /// How its body is kept, if it is not with the head.
+    /// Slices of the body, if it is not with the head.
     pub sliced: Option<SliceSet>,
-    /// How many fields there are.
+    /// Number of fields.
     field_count: u16,
     /// The encoded fields.
     fields: Bytes,
@@ -101,12 +102,12 @@ pub struct SliceSet {
     pub size: u64,
 }
 
-/// What the origin forbids to do with a stored answer; nothing under nginx's rules.
+/// Uses of a stored answer that the origin forbids; nothing under nginx's rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// It is never served without validation.
+    /// The answer is never served without validation.
     pub must_validate: bool,
-    /// It is never served stale.
+    /// The answer is never served stale.
     pub never_stale: bool,
     /// The origin itself said for how long it may be served when it fails.
     pub states_on_error: bool,
@@ -193,7 +194,7 @@ impl StoredHead {
         }
     }
 
-    /// The same head with other fields.
+    /// Head like this one with other fields.
     pub fn with_fields(&self, fields: FieldsWriter) -> Self {
         StoredHead {
             field_count: fields.count,
@@ -202,7 +203,7 @@ impl StoredHead {
         }
     }
 
-    /// How old it is at `now`, seconds (RFC 9111 §4.2.3).
+    /// Age of the answer at `now`, seconds (RFC 9111 §4.2.3).
     pub fn age(&self, now: i64) -> u64 {
         let kept = u64::try_from(now.saturating_sub(self.stored_at)).unwrap_or(0);
         u64::from(self.initial_age).saturating_add(kept)
@@ -305,12 +306,12 @@ impl StoredHead {
         }
     }
 
-    /// How many fields there are, the pseudo field counted.
+    /// Number of fields, the pseudo field counted.
     pub fn field_count(&self) -> usize {
         usize::from(self.field_count)
     }
 
-    /// How long the encoded fields are; no shorter than as lines of a message.
+    /// Length of the encoded fields; no shorter than as lines of a message.
     pub(crate) fn fields_len(&self) -> usize {
         self.fields.len()
     }
@@ -369,7 +370,7 @@ impl<'a> Iterator for StoredFields<'a> {
     }
 }
 
-/// Whose an entry is, by its head: that of an answer, or of a slice.
+/// Site and role of an entry, by its head: that of an answer, or of a slice.
 pub fn classify(head: &[u8]) -> Class<'_> {
     if let Some(site) = set::site(head) {
         let role = Role::Slice;
@@ -412,7 +413,7 @@ fn le_i64(fixed: &[u8; FIXED], at: usize) -> i64 {
     le_u64(fixed, at).cast_signed()
 }
 
-/// What a fixed part says of slices; `None` when that is contradictory.
+/// Slices in a fixed part; `None` when what it says is contradictory.
 fn slices(fixed: &[u8; FIXED]) -> Option<Option<SliceSet>> {
     let mut generation = [0; 16];
     generation.copy_from_slice(&fixed[74..90]);

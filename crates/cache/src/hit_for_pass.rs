@@ -11,18 +11,18 @@
 use std::time::Duration;
 
 use millpond_conf::OffOr;
-use millpond_store::Key;
 use tokio::time::Instant;
 
 use crate::clock;
+use crate::key_mark::KeyMark;
 use crate::recent::Recent;
 
-/// Whether it is remembered that answers may not be stored.
+/// Time for which it is remembered that answers may not be stored.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct HitForPassPolicy {
-    /// How long it is remembered that the answer for a key may not be stored. In that time requests
-    /// for the key go to the origin at once, without waiting for each other, whatever
+    /// Sets how long it is remembered that the answer for a key may not be stored. In that time
+    /// requests for the key go to the origin at once, without waiting for each other, whatever
     /// proxy_cache_lock says. The first answer that may be stored is stored and ends it. An answer
     /// that says that the origin failed (500, 502, 503, 504), or that proxy_no_cache keeps out, is
     /// not remembered.
@@ -42,28 +42,31 @@ pub struct Unstorable {
 
 impl Unstorable {
     /// True while the answer for a key is known to be none to store.
-    pub fn has(&self, key: &Key) -> bool {
-        self.left(key).is_some()
+    pub fn has(&self, mark: &KeyMark) -> bool {
+        self.left(mark).is_some()
     }
 
-    /// For how long it is known yet.
-    pub fn left(&self, key: &Key) -> Option<Duration> {
-        let left = self.until.find(key)?.checked_duration_since(clock::now())?;
+    /// Time for which the mark stays.
+    pub fn left(&self, mark: &KeyMark) -> Option<Duration> {
+        let left = self
+            .until
+            .find(mark.key())?
+            .checked_duration_since(clock::now())?;
         Some(left).filter(|left| !left.is_zero())
     }
 
     /// The answer for a key was none to store.
-    pub fn note(&self, key: Key, policy: &HitForPassPolicy) {
+    pub fn note(&self, mark: KeyMark, policy: &HitForPassPolicy) {
         let time = policy.time.on().copied().unwrap_or_default();
         if let Some(until) = clock::now().checked_add(time)
             && !time.is_zero()
         {
-            self.until.note(key, |_| until);
+            self.until.note(*mark.key(), |_| until);
         }
     }
 
     /// An answer for the key is stored.
-    pub fn forget(&self, key: &Key) {
-        self.until.forget(key);
+    pub fn forget(&self, mark: &KeyMark) {
+        self.until.forget(mark.key());
     }
 }

@@ -37,7 +37,7 @@ pub enum IgnorableField {
     Vary,
 }
 
-/// Which fields of an answer are not obeyed.
+/// Fields of an answer that are not obeyed.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct IgnorePolicy {

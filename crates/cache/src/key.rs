@@ -5,7 +5,7 @@
 
 use millpond_conf::Template;
 
-/// What identifies an answer.
+/// Template of the text that identifies an answer.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct KeyPolicy {

@@ -31,7 +31,7 @@ const LISTED_MAX: usize = 256 * 1024;
 /// The most that may be configured (arbitrary: a list is looked through when it is full).
 const COUNT_MAX: u32 = 1024;
 
-/// How many answers a key may have.
+/// Number of answers that a key may have.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct MaxVariantsPolicy {
@@ -63,23 +63,23 @@ impl FromWord for VariantCount {
     }
 }
 
-/// How an entry of a list stands.
+/// State of an entry of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is stored, and was last used then.
+    /// The entry is stored, and was last used then.
     Used(u32),
-    /// It is being fetched.
+    /// The entry is being fetched.
     Running,
-    /// It is not there any more.
+    /// The entry is not there any more.
     Gone,
 }
 
-/// What becomes of a variant that is to be stored.
+/// Decision about a variant that is to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admitted {
-    /// It is, and these are to be removed.
+    /// The variant is stored, and these are to be removed.
     Yes(Vec<Key>),
-    /// There are too many, and none can go.
+    /// The list is full, and none can go.
     No,
 }
 
@@ -93,7 +93,7 @@ pub struct Variants {
 #[derive(Debug, Default)]
 struct Lists {
     by_first: HashMap<Key, List>,
-    /// Variants in all of them.
+    /// Number of variants in all lists.
     count: usize,
 }
 
@@ -126,7 +126,7 @@ impl Variants {
         self.excess_or_gone(first, own, (room, Others::of(others, standing)))
     }
 
-    /// How often there was one variant too many.
+    /// Number of times that there was one variant too many.
     pub fn excess(&self) -> u64 {
         self.excess.load(Ordering::Relaxed)
     }
@@ -158,10 +158,10 @@ impl Variants {
     }
 }
 
-/// What is known of the variants of a full list.
+/// Facts about the other variants of a full list.
 struct Others {
     gone: Vec<Key>,
-    /// That which was not used for longest.
+    /// Variant that was not used for longest.
     oldest: Option<Key>,
 }
 
@@ -184,7 +184,8 @@ impl Others {
 }
 
 impl Lists {
-    /// Sees to it that the list of a key is that of the seed; returns what another one's had.
+    /// Begins the list of a key for the seed, if it has another one; returns the keys of that other
+    /// list.
     fn begin(&mut self, first: &Key, seed: u64) -> Vec<Key> {
         if self.count + self.by_first.len() >= LISTED_MAX {
             self.by_first.clear();

@@ -19,14 +19,14 @@ pub enum CacheMethod {
     Post,
 }
 
-/// Which methods are cached.
+/// Methods that are cached.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct MethodPolicy {
     /// Methods whose answers are stored; GET and HEAD always are.
     #[directive(name = "proxy_cache_methods", default = "GET HEAD", union)]
     pub methods: Flags<CacheMethod>,
-    /// Whether HEAD is asked of the origin as GET, so that both share an entry. When off, the key
+    /// Lets the origin be asked with GET for HEAD, so that both share an entry. When off, the key
     /// should hold `$request_method`; under `proxy_cache_conformance rfc9111` answers to HEAD are
     /// not stored then, but freshen or invalidate what is stored for GET under the same key.
     #[directive(name = "proxy_cache_convert_head", default = "on", only("proxy"))]

@@ -7,7 +7,7 @@
 use millpond_conf::{Offset, Words};
 use millpond_semantics::range::{RangeSpec, first_range};
 
-/// What a range request does to a missing entry.
+/// Treatment of a range request for a missing entry.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct RangePolicy {
@@ -15,10 +15,10 @@ pub struct RangePolicy {
     /// stored.
     #[directive(name = "proxy_cache_max_range_offset")]
     pub max_offset: Option<Offset>,
-    /// What is fetched for a range of a missing entry, where `slice` is off: `whole` fills the
-    /// entry as ever, while a range that begins further on is served at once by a request of its
-    /// own; `slice` keeps what ranges touch, as `slice auto` does; `off` lets the range wait until
-    /// the fill has come to it.
+    /// Chooses what is fetched for a range of a missing entry, where `slice` is off: `whole` fills
+    /// the entry as ever, while a range that begins further on is served at once by a request of
+    /// its own; `slice` keeps what ranges touch, as `slice auto` does; `off` lets the range wait
+    /// until the fill has come to it.
     ///
     /// # Differs from nginx
     ///
@@ -27,13 +27,13 @@ pub struct RangePolicy {
     pub fill: RangeFill,
 }
 
-/// What is fetched for a range of a missing entry.
+/// Part of a missing entry that is fetched for a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Words)]
 pub enum RangeFill {
     /// The whole, and the range at once.
     #[word("whole")]
     Whole,
-    /// The slices that it touches.
+    /// Slices that the range touches are fetched.
     #[word("slice")]
     Slice,
     /// The whole, which the range waits for.

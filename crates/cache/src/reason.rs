@@ -20,13 +20,13 @@ use crate::step::NotKept;
 pub enum Reason {
     /// The stored answer was fresh.
     Fresh,
-    /// It was stale, and the client takes stale answers.
+    /// The entry was stale, and the client takes stale answers.
     MaxStale,
-    /// It was stale and served while this request's update runs behind it.
+    /// The entry was stale and served while this request's update runs in the background.
     WhileRevalidating,
-    /// It was stale and served while another request updates it.
+    /// The entry was stale and served while another request updates it.
     Updating,
-    /// It was stale and served because the origin failed.
+    /// The entry was stale and served because the origin failed.
     OnError,
     /// The origin said that it has not changed.
     NotModified,
@@ -40,11 +40,11 @@ pub enum Reason {
     MinUses,
     /// The range begins too deep in the body.
     RangeOffset,
-    /// It waited for another request's answer for too long.
+    /// The request waited for another request's answer for too long.
     LockTimeout,
     /// Another request was already asking, and nobody waits here.
     NoLock,
-    /// The answer that it waited for was not one to share.
+    /// The answer that the request waited for was not one to share.
     NotShared,
     /// Another request was storing the answer.
     BeingStored,
@@ -52,6 +52,8 @@ pub enum Reason {
     HitForPass,
     /// The configuration excludes the answer (`proxy_no_cache`).
     Excluded,
+    /// The answer is to a GET with a body.
+    RequestBody,
     /// The answer may not be read ahead of its client.
     Unbuffered,
     /// The answer is not final.
@@ -68,29 +70,29 @@ pub enum Reason {
     Private,
     /// The answer sets a cookie.
     SetCookie,
-    /// Its Vary is `*` or too long.
+    /// The answer's Vary is `*` or too long.
     VaryStar,
-    /// Its key has too many variants already.
+    /// The answer's key has too many variants already.
     Variants,
-    /// It is in an old coding, which is not regarded when variants are told apart.
+    /// The answer is in an old coding, which is not regarded when variants are told apart.
     VaryCoding,
-    /// It was stale when it came.
+    /// The answer was stale when it came.
     Expired,
-    /// A number in its Cache-Control cannot be read.
+    /// The Cache-Control of the answer has a number that cannot be read.
     Malformed,
-    /// It is a range of a body whose version nothing names.
+    /// The answer is a range of a body whose version nothing names.
     Unversioned,
     /// Nothing says for how long it is fresh.
     NoTime,
-    /// Answers with its status are not stored.
+    /// Answers with this status are not stored.
     Status,
-    /// `must-understand`, and its status is not understood.
+    /// The answer has `must-understand`, and its status is not understood.
     MustUnderstand,
     /// The request had credentials, and the answer does not say that it is for all.
     Authorization,
-    /// The origin broke it off, or fell silent before its end.
+    /// The origin broke the answer off, or fell silent before its end.
     Truncated,
-    /// It is larger than the zone can hold.
+    /// The answer is larger than the zone can hold.
     TooLarge,
     /// All of the zone is in use.
     ZoneFull,
@@ -98,9 +100,11 @@ pub enum Reason {
     DiskBusy,
     /// The disk takes nothing.
     DiskError,
-    /// What is stored is on a disk that does not answer.
+    /// The stored entry is on a disk that does not answer.
     DiskStalled,
-    /// Something took its place while it was stored.
+    /// The stored entry is not known yet: the zone is being loaded.
+    Loading,
+    /// Something took the answer's place while it was stored.
     Superseded,
     /// The zone is being closed.
     ZoneClosed,
@@ -127,6 +131,7 @@ impl Reason {
             Reason::BeingStored => "being-stored",
             Reason::HitForPass => "hit-for-pass",
             Reason::Excluded => "excluded",
+            Reason::RequestBody => "request-body",
             Reason::Unbuffered => "unbuffered",
             Reason::Interim => "interim",
             Reason::AccelRedirect => "accel-redirect",
@@ -151,12 +156,13 @@ impl Reason {
             Reason::DiskBusy => "disk-busy",
             Reason::DiskError => "disk-error",
             Reason::DiskStalled => "disk-stalled",
+            Reason::Loading => "loading",
             Reason::Superseded => "superseded",
             Reason::ZoneClosed => "zone-closed",
         }
     }
 
-    /// Whether a field of the origin's answer keeps it from being stored.
+    /// True if a field of the origin's answer keeps it from being stored.
     pub fn is_of_fields(self) -> bool {
         matches!(
             self,
@@ -172,7 +178,7 @@ impl Reason {
         )
     }
 
-    /// What it means, for people.
+    /// Meaning of the reason, for people.
     pub fn meaning(self) -> &'static str {
         match self {
             Reason::Fresh => "it is fresh",
@@ -192,6 +198,7 @@ impl Reason {
             Reason::BeingStored => "another request was storing the answer",
             Reason::HitForPass => "answers for this key could not be stored a moment ago",
             Reason::Excluded => "the configuration excludes it (no_cache)",
+            Reason::RequestBody => "the request was a GET with a body",
             Reason::Unbuffered => "the answer is not buffered (X-Accel-Buffering, buffering off)",
             Reason::Interim => "the answer is not final",
             Reason::AccelRedirect => "the answer redirects inside the server (X-Accel-Redirect)",
@@ -216,6 +223,7 @@ impl Reason {
             Reason::DiskBusy => "the disk does not keep up",
             Reason::DiskError => "the disk takes nothing",
             Reason::DiskStalled => "what is stored is on a disk that does not answer",
+            Reason::Loading => "what the zone holds is not known yet: it is being loaded",
             Reason::Superseded => "something took its place while it was stored",
             Reason::ZoneClosed => "the zone is being closed",
         }
@@ -247,6 +255,7 @@ impl From<NotKept> for Reason {
                 reuse::Refusal::NotUnderstood => Reason::MustUnderstand,
                 reuse::Refusal::NothingSaid => Reason::NoTime,
                 reuse::Refusal::Useless => Reason::Expired,
+                reuse::Refusal::Cookie => Reason::SetCookie,
             },
         }
     }
@@ -260,56 +269,57 @@ impl From<NotStored> for Reason {
             NotStored::QueueFull => Reason::DiskBusy,
             NotStored::TooLarge => Reason::TooLarge,
             NotStored::Superseded => Reason::Superseded,
+            NotStored::Unloaded => Reason::Loading,
             NotStored::Closed => Reason::ZoneClosed,
             _ => Reason::DiskError,
         }
     }
 }
 
-/// What a walk has to say.
+/// Note of a walk about what happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// It is answered from what is stored.
+    /// The request is answered from what is stored.
     Hit(Reason),
-    /// It goes on towards the origin.
+    /// The request goes on towards the origin.
     Forwarded(Forward),
-    /// Why it goes on as it does.
+    /// Reason why the request goes on as it does.
     Because(Reason),
-    /// Its answer is being stored.
+    /// The request's answer is being stored.
     Stored,
-    /// It reads another request's answer while that comes.
+    /// The request reads another request's answer while that comes.
     Collapsed,
-    /// The answer is fetched for it, and for whoever else wants it.
+    /// The answer is fetched for the request, and for whoever else wants it.
     Led,
-    /// It waited for an answer that is fetched for another request.
+    /// The request waited for an answer that is fetched for another request.
     Waited,
-    /// It has to ask by itself after all.
+    /// The request has to ask by itself after all.
     Alone,
     /// Bytes of the entry that answers it came while it was asked for.
     Brought(Brought),
 }
 
-/// Which bytes of an entry were not in the cache when a request came, and are there now.
+/// Bytes of an entry that were not in the cache when a request came, and are there now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Brought {
-    /// None: they were all there, or are fetched while they are read.
+    /// No bytes: they were all there, or are fetched while they are read.
     #[default]
     Nothing,
     /// All.
     All,
-    /// Those from the first to before the second.
+    /// Bytes from the first to before the second.
     Range(u64, u64),
 }
 
 /// The part of a request in the fill that answers it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FillRole {
-    /// It is answered from what was stored before, or by its origin alone.
+    /// The request is answered from what was stored before, or by its origin alone.
     #[default]
     None,
-    /// It caused the fill.
+    /// The request caused the fill.
     Leader,
-    /// It waited for another's fill, or read along.
+    /// The request waited for another's fill, or read along.
     Waiter,
 }
 
@@ -324,20 +334,21 @@ impl FillRole {
     }
 }
 
-/// What is worth telling of a walk.
+/// Account of a walk: what is worth telling of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Why it went on towards the origin, if it did.
+    /// Reason why the request went on towards the origin, if it did.
     pub forward: Option<Forward>,
-    /// What else there is to say.
+    /// Further reason, besides the forwarding.
     pub reason: Option<Reason>,
-    /// Whether its answer is stored.
+    /// True if the request's answer is stored.
     pub is_stored: bool,
-    /// Whether it shares another request's answer.
+    /// True if the request shares another request's answer.
     pub is_collapsed: bool,
-    /// Its part in the fill. A later look does not make it forgotten.
+    /// Part of the request in the fill. A later look does not make it forgotten.
     pub role: FillRole,
-    /// What was fetched while it was asked for. A later look does not make it forgotten.
+    /// Bytes that were fetched while the entry was asked for. A later look does not make it
+    /// forgotten.
     pub brought: Brought,
 }
 
@@ -374,7 +385,7 @@ impl Account {
         }
     }
 
-    /// What that word means, for people.
+    /// Meaning of that word, for people.
     pub fn meaning(&self) -> Option<&'static str> {
         let forward = self.forward.map(|forward| match forward {
             Forward::Bypass => "the look-up is skipped (bypass)",

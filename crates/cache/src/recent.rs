@@ -61,7 +61,7 @@ impl<V> Default for Recent<V> {
 }
 
 impl<V: Copy> Recent<V> {
-    /// What was noted last of a key.
+    /// Value that was noted last of a key.
     pub(crate) fn find(&self, key: &Key) -> Option<V> {
         self.shard(key).place(key).and_then(|value| *value)
     }
@@ -96,7 +96,7 @@ impl<V: Copy> Shard<V> {
         self.0.get_mut(usize::from(number) & mask)
     }
 
-    /// What a key has.
+    /// Value of a key.
     fn place(&mut self, key: &Key) -> Option<&mut Option<V>> {
         let set = self.set(key)?;
         let mut places = set.keys.iter().zip(&mut set.values);

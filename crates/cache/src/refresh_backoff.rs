@@ -18,21 +18,21 @@ use std::time::Duration;
 
 use millpond_conf::OffOr;
 use millpond_conf::value::{ArgError, Args, FromArgs};
-use millpond_store::Key;
 use tokio::time::Instant;
 
 use crate::clock;
+use crate::key_mark::KeyMark;
 use crate::recent::Recent;
 use crate::use_stale::StaleCause;
 
 /// The longest wait where only the first is configured.
 const MAX_DEFAULT: Duration = Duration::from_secs(60);
 
-/// Whether an origin that failed is left alone for a while.
+/// Choice to leave an origin that failed alone for a while.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct BackoffPolicy {
-    /// How long the origin is not asked again for a stale entry after refreshing it has failed
+    /// Sets how long the origin is not asked again for a stale entry after refreshing it has failed
     /// twice in a row: at first and at most. Each further failure doubles the time; the longest is
     /// 60s if it is not given. In that time, requests that may be answered with the stale entry (by
     /// proxy_cache_use_stale, stale-while-revalidate or stale-if-error) are; others are not
@@ -78,10 +78,10 @@ impl FromArgs for Backoff {
     }
 }
 
-/// What a refresh failed with.
+/// Failure of a refresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefreshFailure {
-    /// No answer, or not the whole of it.
+    /// The origin gave no answer, or not the whole of it.
     Failed(Option<StaleCause>),
     /// An answer with this status.
     Status(u16),
@@ -96,31 +96,31 @@ pub struct Backoffs {
 #[derive(Clone, Copy, Debug)]
 struct Wait {
     until: Instant,
-    /// How long it is in all.
+    /// Length of the wait in all.
     time: Duration,
     why: RefreshFailure,
 }
 
 impl Backoffs {
-    /// What the last refresh of a key failed with, while the origin is left alone.
-    pub fn pending(&self, key: &Key) -> Option<RefreshFailure> {
-        self.left(key).map(|(_, why)| why)
+    /// Failure of the last refresh of a key, while the origin is left alone.
+    pub fn pending(&self, mark: &KeyMark) -> Option<RefreshFailure> {
+        self.left(mark).map(|(_, why)| why)
     }
 
-    /// For how long the origin is left alone yet, and what the last refresh failed with.
-    pub fn left(&self, key: &Key) -> Option<(Duration, RefreshFailure)> {
-        let wait = self.waits.find(key)?;
+    /// Time for which the origin is left alone yet, and the failure of the last refresh.
+    pub fn left(&self, mark: &KeyMark) -> Option<(Duration, RefreshFailure)> {
+        let wait = self.waits.find(mark.key())?;
         let left = wait.until.checked_duration_since(clock::now())?;
         Some((left, wait.why)).filter(|_| !left.is_zero())
     }
 
     /// Refreshing the entry of a key has failed.
-    pub fn note(&self, key: Key, why: RefreshFailure, policy: &BackoffPolicy) {
+    pub fn note(&self, mark: KeyMark, why: RefreshFailure, policy: &BackoffPolicy) {
         let Some(backoff) = policy.backoff.on() else {
             return;
         };
         let now = clock::now();
-        self.waits.note(key, |last| {
+        self.waits.note(*mark.key(), |last| {
             let time = match last {
                 None => Duration::ZERO,
                 // One that failed beside another does not count twice.
@@ -134,14 +134,15 @@ impl Backoffs {
     }
 
     /// The entry of a key is fresh again.
-    pub fn forget(&self, key: &Key) {
-        self.waits.forget(key);
+    pub fn forget(&self, mark: &KeyMark) {
+        self.waits.forget(mark.key());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use millpond_store::{Key, Keys};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -152,8 +153,12 @@ mod tests {
         }
     }
 
-    /// How many whole seconds the origin is left alone from now on.
-    async fn wait(backoffs: &Backoffs, key: &Key) -> u64 {
+    fn mark() -> KeyMark {
+        KeyMark::of(&Keys::for_tests(), &Key([1; 16]), b"k")
+    }
+
+    /// Number of whole seconds for which the origin is left alone from now on.
+    async fn wait(backoffs: &Backoffs, key: &KeyMark) -> u64 {
         let mut seconds = 0;
         while backoffs.pending(key).is_some() {
             tokio::time::advance(SECOND).await;
@@ -164,7 +169,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn waits_double_up_to_the_longest_and_start_over_after_a_success() {
-        let (backoffs, key) = (Backoffs::default(), Key::of(b"k"));
+        let (backoffs, key) = (Backoffs::default(), mark());
         let policy = policy(1, 6);
         let why = RefreshFailure::Status(503);
         let mut waits = Vec::new();
@@ -183,7 +188,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn failures_side_by_side_count_once() {
-        let (backoffs, key) = (Backoffs::default(), Key::of(b"k"));
+        let (backoffs, key) = (Backoffs::default(), mark());
         for _ in 0..6 {
             backoffs.note(key, RefreshFailure::Failed(None), &policy(3, 60));
         }
@@ -192,7 +197,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn off_leaves_nobody_alone() {
-        let (backoffs, key) = (Backoffs::default(), Key::of(b"k"));
+        let (backoffs, key) = (Backoffs::default(), mark());
         let off = BackoffPolicy {
             backoff: OffOr::Off,
         };

@@ -3,15 +3,21 @@
 //! Declares the policy; the step that obeys it is `step/fetch.rs`, and RFC 9111, section 4.3 is
 //! what it follows.
 
-/// How stale entries are brought up to date.
+/// Manner in which stale entries are brought up to date.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct RevalidatePolicy {
-    /// Whether a stale entry is asked for with its validators, so that an unchanged body is not
-    /// sent again.
+    /// Lets a stale entry be asked for with its validators, so that an unchanged body is not sent
+    /// again.
+    ///
+    /// # Differs from nginx
+    ///
+    /// A 304 with another Vary than that of the stored answer counts: the entry is from then on for
+    /// requests that say the same as the one that was validated, or, with `Vary: *`, for none.
+    /// nginx serves it to those that it served it to before.
     #[directive(name = "proxy_cache_revalidate", default = "off")]
     pub conditional: bool,
-    /// Whether a stale entry that may be served is updated while it is served, by a request of its
+    /// Lets a stale entry that may be served be updated while it is served, by a request of its
     /// own.
     ///
     /// # Differs from nginx

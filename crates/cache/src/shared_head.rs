@@ -16,20 +16,20 @@ use millpond_store::{Entry, Zone};
 
 use crate::head::StoredHead;
 
-/// What a view takes besides its fields: its own parts and the allocator's share of them.
+/// Bytes that a view takes besides its fields: its own parts and the allocator's share of them.
 const VIEW_OVERHEAD: usize = 320;
-/// What a view takes for each field besides name and value: their places, and what stands between
-/// them in a message.
+/// Bytes that a view takes for each field besides name and value: their places, and what stands
+/// between them in a message.
 const VIEW_FIELD: usize = 80;
-/// What a kept head takes besides itself: counts, and the allocator's share.
+/// Bytes that a kept head takes besides itself: counts, and the allocator's share.
 const OVERHEAD: usize = 48;
 
-/// What a caller made of a head.
+/// Value that a caller made of a head.
 type View = Arc<dyn Any + Send + Sync>;
 
 struct Kept {
     head: StoredHead,
-    /// Beside the head, because who reads the one reads the other.
+    /// View of the head, kept beside it, because who reads the one reads the other.
     view: RwLock<Option<View>>,
 }
 
@@ -91,7 +91,7 @@ impl SharedHead {
         &mut kept.head
     }
 
-    /// What a view may take, in bytes.
+    /// Bytes that a view may take.
     pub fn view_bytes(&self) -> usize {
         VIEW_OVERHEAD + self.field_count() * VIEW_FIELD + self.fields_len()
     }

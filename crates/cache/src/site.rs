@@ -10,7 +10,7 @@ use millpond_conf::{OffOr, Template};
 /// Bytes of a name; of a longer one the beginning counts (a host name has at most 255).
 const NAME_LEN_MAX: usize = 255;
 
-/// Which site requests belong to.
+/// Site that requests belong to.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct SitePolicy {
@@ -19,6 +19,10 @@ pub struct SitePolicy {
     /// the server block. Names are compared in lower case; spaces and control characters in them
     /// become underscores, and of a long one the first 255 bytes count. With `off`, requests are
     /// counted for no site; what they store still belongs to that of the first `server_name`.
+    ///
+    /// A site is counted by itself if its name is a `server_name` (no pattern), stands in
+    /// `cache_site_info` or here without variables, or if something is stored for it; others,
+    /// which clients may have made up, are counted together as `*`.
     #[directive(name = "cache_site")]
     pub site: Option<OffOr<Template>>,
 }

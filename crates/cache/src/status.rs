@@ -22,7 +22,7 @@ pub enum CacheStatus {
 }
 
 impl CacheStatus {
-    /// The word, as nginx writes it.
+    /// Word for the status, as nginx writes it.
     pub fn as_str(self) -> &'static str {
         match self {
             CacheStatus::Miss => "MISS",

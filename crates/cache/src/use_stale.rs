@@ -6,7 +6,7 @@
 
 use millpond_conf::{Flags, Words};
 
-/// What may be answered with a stale entry.
+/// Cause for which a stale entry may be the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Words)]
 pub enum StaleCause {
     /// Never.
@@ -47,7 +47,7 @@ pub enum StaleCause {
     Http429,
 }
 
-/// When stale entries are served.
+/// Causes for which stale entries are served.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct StalePolicy {

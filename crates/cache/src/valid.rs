@@ -15,7 +15,7 @@ const USUAL: [u16; 3] = [200, 301, 302];
 pub struct ValidTime {
     /// Statuses; `None` is `any`.
     pub statuses: Option<Vec<u16>>,
-    /// How long they are fresh; zero means that they are not stored.
+    /// Time for which the answers are fresh; zero means that they are not stored.
     pub time: Duration,
 }
 
@@ -23,8 +23,8 @@ pub struct ValidTime {
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct ValidPolicy {
-    /// How long answers of these statuses are fresh; without statuses: 200, 301 and 302; `any` is
-    /// every status. Fields of the answer that say how long are stronger.
+    /// Sets how long answers of these statuses are fresh; without statuses: 200, 301 and 302; `any`
+    /// is every status. Fields of the answer that say how long are stronger.
     #[directive(name = "proxy_cache_valid", repeat)]
     pub times: Vec<ValidTime>,
 }

@@ -12,18 +12,18 @@
 
 use bytes::Bytes;
 use millpond_semantics::vary::{Spelling, variant_material};
-use millpond_store::Key;
+use millpond_store::{Key, Keys};
 
-/// What all variants of a key have in common.
+/// Properties that all variants of a key have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Siblings {
-    /// The names of the fields that they differ in.
+    /// Names of the fields that the variants differ in.
     pub vary: Bytes,
-    /// What their keys are made with.
+    /// Seed that the variants' keys are made with.
     pub seed: u64,
 }
 
-/// What an answer is stored under, or would be.
+/// Key that an answer is stored under, or would be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VariantKey {
     /// The key in the store.
@@ -38,13 +38,13 @@ impl VariantKey {
         VariantKey { key, seed: 0 }
     }
 
-    /// The key of a variant other than the first.
-    pub fn of(primary: &Key, seed: u64, variant: &[u8]) -> VariantKey {
+    /// The key of a variant other than the first, by the seed and what a request says.
+    pub fn of(keys: &Keys, primary: &Key, (seed, variant): (u64, &[u8])) -> VariantKey {
         let mut text = Vec::with_capacity(24 + variant.len());
         text.extend_from_slice(&primary.0);
         text.extend_from_slice(&seed.to_le_bytes());
         text.extend_from_slice(variant);
-        let key = Key::of(&text);
+        let key = keys.of_part(&text);
         VariantKey { key, seed }
     }
 }
@@ -54,12 +54,12 @@ impl VariantKey {
 pub struct RequestFields<'r> {
     /// The values of a field, found by its name in any case.
     pub lookup: &'r dyn Fn(&[u8]) -> Vec<&'r [u8]>,
-    /// What counts as the same.
+    /// Spellings that count as the same.
     pub spelling: Spelling,
 }
 
 impl RequestFields<'_> {
-    /// What the request says in the fields that `vary` names.
+    /// Values of the fields that `vary` names, as the request has them.
     pub fn variant(&self, vary: &[u8]) -> Bytes {
         let mut material = Vec::with_capacity(64);
         variant_material(vary, self.spelling, self.lookup, &mut material);

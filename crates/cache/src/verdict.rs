@@ -1,4 +1,4 @@
-//! What a stored head is worth now: the pure decision at the heart of the cache.
+//! Verdict about a stored head: the pure decision at the heart of the cache.
 //!
 //! ```text
 //! none ─────────────────────────► Miss
@@ -20,22 +20,22 @@ use crate::use_stale::{StaleCause, StalePolicy};
 /// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// May be served.
+    /// The entry may be served.
     Fresh,
-    /// Must be fetched or revalidated first, unless a rule lets it be served.
+    /// The entry must be fetched or revalidated first, unless a rule lets it be served.
     Stale(StaleRules),
 }
 
-/// What a stale entry may be used for.
+/// Uses that a stale entry may be put to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StaleRules {
-    /// It may be served while another request updates it.
+    /// The entry may be served while another request updates it.
     pub while_updating: bool,
-    /// It may be served when the origin does not answer.
+    /// The entry may be served when the origin does not answer.
     pub on_error: bool,
-    /// It may be served in place of an answer that says that the origin failed.
+    /// The entry may be served in place of an answer that says that the origin failed.
     pub on_status: bool,
-    /// It may not be served, whatever the configuration allows.
+    /// The entry may not be served, whatever the configuration allows.
     pub is_forbidden: bool,
 }
 

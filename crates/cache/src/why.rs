@@ -1,4 +1,4 @@
-//! What a zone knows of one key: what is stored, what comes, and what keeps answers out.
+//! Knowledge of a zone about one key: what is stored, what comes, and what keeps answers out.
 //!
 //! It is put together for people who ask why (`millpond why`), from what the machines remember
 //! anyway, and from one table more: the last answer of each key that was not stored.
@@ -16,6 +16,7 @@ use millpond_store::{Key, Looked};
 
 use crate::catalogue::Listed;
 use crate::head::StoredHead;
+use crate::key_mark::KeyMark;
 use crate::purge::{InForce, Judged, Subject};
 use crate::reason::{Account, Note, Reason};
 use crate::recent::Recent;
@@ -30,9 +31,9 @@ const FILLS_MAX: usize = 100;
 pub struct NotStoredNote {
     /// Why.
     pub account: Account,
-    /// Its status.
+    /// Status of the answer.
     pub status: u16,
-    /// When, seconds since the epoch.
+    /// Time of the answer, seconds since the epoch.
     pub at: i64,
 }
 
@@ -42,13 +43,13 @@ pub struct LastUnstored(Recent<NotStoredNote>);
 
 impl LastUnstored {
     /// An answer was not stored.
-    pub fn note(&self, key: Key, note: NotStoredNote) {
-        self.0.note(key, |_| note);
+    pub fn note(&self, mark: KeyMark, note: NotStoredNote) {
+        self.0.note(*mark.key(), |_| note);
     }
 
     /// An answer with this status was not stored at a time (seconds), although its head was one to
     /// store.
-    pub(crate) fn note_late(&self, key: Key, (why, status): (Reason, u16), at: i64) {
+    pub(crate) fn note_late(&self, mark: KeyMark, (why, status): (Reason, u16), at: i64) {
         let mut account = Account::default();
         account.note(Note::Because(why));
         let note = NotStoredNote {
@@ -56,46 +57,47 @@ impl LastUnstored {
             status,
             at,
         };
-        self.note(key, note);
+        self.note(mark, note);
     }
 
     /// The last one of a key.
-    pub fn find(&self, key: &Key) -> Option<NotStoredNote> {
-        self.0.find(key)
+    pub fn find(&self, mark: &KeyMark) -> Option<NotStoredNote> {
+        self.0.find(mark.key())
     }
 }
 
 /// A fill that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
-    /// Which bytes have come and are to come: from here, up to now, to there if that is known.
+    /// Range of the bytes that have come and are to come: from here, up to now, to there if that is
+    /// known.
     pub from: u64,
-    /// How far it is.
+    /// Offset that the body has come to.
     pub at: u64,
-    /// Where it ends.
+    /// Offset at which the body ends.
     pub end: Option<u64>,
-    /// For how long it has run; not known of slices.
+    /// Time for which the fill has run; not known of slices.
     pub since: Option<Duration>,
-    /// How many wait for it or read along.
+    /// Number of those that wait for the fill or read along.
     pub followers: u32,
 }
 
-/// What is known of a key.
+/// Facts about a key.
 #[derive(Clone, Debug)]
 pub struct Known {
-    /// What is stored, each variant.
+    /// Stored entries, each variant.
     pub entries: Vec<Listed>,
-    /// Whether what is stored under the key was purged, and is not swept yet.
+    /// True if what is stored under the key was purged, and is not swept yet.
     pub is_purged: bool,
-    /// Purges in force that are about it.
+    /// Purges in force that are about the key.
     pub purges: Vec<InForce>,
     /// Fills that run.
     pub running: Vec<Running>,
     /// The last answer that was not stored.
     pub unstored: Option<NotStoredNote>,
-    /// For how long nobody waits for another's answer (`proxy_cache_hit_for_pass`).
+    /// Time for which nobody waits for another's answer (`proxy_cache_hit_for_pass`).
     pub passes_for: Option<Duration>,
-    /// For how long the origin is left alone, and why (`proxy_cache_refresh_backoff`).
+    /// Time for which the origin is left alone, and the reason (`proxy_cache_refresh_backoff`).
     pub backoff: Option<(Duration, RefreshFailure)>,
     /// A failure that is answered without asking: its status.
     pub failure: Option<u16>,
@@ -104,7 +106,7 @@ pub struct Known {
 impl CacheZone {
     /// All that is known of the key of a text at a time (seconds since the epoch).
     pub fn known(&self, text: &[u8], now: i64) -> Known {
-        let key = Key::of(text);
+        let key = self.keys().of(text);
         let entries = self.listed(text);
         let raw = self.raw_head(&key).filter(|head| head.key == text);
         let judged = raw.as_ref().map(|head| self.purges.judge(&head.subject()));
@@ -122,15 +124,17 @@ impl CacheZone {
         for listed in &entries {
             running.extend(self.runs_of(listed));
         }
-        running.extend(keys.iter().filter_map(|key| self.fills.running(key)));
+        running.extend(keys.iter().filter_map(|key| self.fills.running(key, text)));
         running.truncate(FILLS_MAX);
         Known {
             is_purged: judged == Some(Judged::Gone),
             purges: self.purges.about(&subject),
             running,
-            unstored: self.unstored.find(&key),
-            passes_for: self.unstorable.left(&key),
-            backoff: keys.iter().find_map(|key| self.backoffs.left(key)),
+            unstored: self.unstored.find(&self.mark(&key, text)),
+            passes_for: self.unstorable.left(&self.mark(&key, text)),
+            backoff: keys
+                .iter()
+                .find_map(|key| self.backoffs.left(&self.mark(key, text))),
             failure: self.remembered_error(&key, text, now),
             entries,
         }

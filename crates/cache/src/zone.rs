@@ -16,11 +16,12 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use millpond_conf::value::{ArgError, Args, FromArgs, parse_duration};
 use millpond_conf::{OffOr, Spanned, Template, Word};
-use millpond_store::{Admission, Cold, DiskConf, Entry, Key, Look, MAX_DISKS, Zone};
+use millpond_store::{Admission, Cold, DiskConf, Entry, Key, Keys, Look, MAX_DISKS, Zone};
 
 use crate::admit::Uses;
 use crate::fill::Fills;
 use crate::hit_for_pass::Unstorable;
+use crate::key_mark::KeyMark;
 use crate::max_variants::{Admitted, MaxVariantsPolicy, Standing, Variants};
 use crate::purge::recent::RecentPurges;
 use crate::purge::{Judged, PurgeBook, Target};
@@ -34,7 +35,7 @@ use crate::why::LastUnstored;
 /// request each).
 const ERRORS_MAX: usize = 4096;
 
-/// Which zone is used.
+/// Zone that is used.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct ZonePolicy {
@@ -60,9 +61,9 @@ pub struct ZonePath {
     pub inactive: Duration,
     /// Bytes of the memory tier, where they are named or shared out ([`share_memory`]).
     pub memory: Option<u64>,
-    /// What is stored once it is full.
+    /// Choice of the entries that are stored once the zone is full.
     pub admission: Admission,
-    /// How often all that it holds is compared with its checksums.
+    /// Interval at which all that the zone holds is compared with its checksums.
     pub scrub: Option<Duration>,
 }
 
@@ -101,7 +102,7 @@ impl ZonePath {
             min_free: 0,
             inactive: Duration::from_secs(600),
             memory: None,
-            admission: Admission::All,
+            admission: Admission::Trial,
             scrub: None,
         }
     }
@@ -111,7 +112,7 @@ impl ZonePath {
         self.memory.unwrap_or(0)
     }
 
-    /// All of its folders.
+    /// Folders of the zone, all of them.
     pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         let others = self.disks.iter().map(|disk| &disk.path);
         std::iter::once(&self.path).chain(others)
@@ -121,7 +122,7 @@ impl ZonePath {
 impl FromArgs for ZonePath {
     const SYNTAX: &'static str = "path keys_zone=name:size [levels=…] [inactive=time] [max_size=size] \
                                   [min_free=size] [memory=size] [disk=path[:weight]] \
-                                  [admission=all|second-hit] [scrub=time|off] …";
+                                  [admission=trial|all|second-hit] [scrub=time|off] …";
 
     fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
         let words = args.at_least(2)?;
@@ -179,6 +180,7 @@ fn apply_parameter(zone: &mut ZonePath, word: &Word) -> Result<(), String> {
         "memory" => zone.memory = Some(size()?),
         "admission" => {
             zone.admission = match value {
+                "trial" => Admission::Trial,
                 "all" => Admission::All,
                 "second-hit" => Admission::SecondHit,
                 _ => return Err(format!("invalid admission value \"{text}\"")),
@@ -231,21 +233,21 @@ fn check_levels(value: &str) -> Option<()> {
     fits.then_some(())
 }
 
-/// A zone: its store, and what runs in it.
+/// Zone of a cache: its store, and what runs in it.
 pub struct CacheZone {
-    /// Its name.
+    /// Name of the zone.
     pub name: String,
     /// Entries.
     pub store: Arc<Zone>,
     /// Purges in force.
     pub purges: Arc<PurgeBook>,
-    /// Those that were acknowledged last.
+    /// Purges that were acknowledged last.
     pub recent_purges: RecentPurges,
     /// Running fills.
     pub fills: Arc<Fills>,
     /// Counts for `proxy_cache_min_uses`.
     pub uses: Uses,
-    /// What is known of the variants of keys.
+    /// Lists of the variants of keys.
     pub variants: Variants,
     /// Keys whose answers may not be stored.
     pub unstorable: Unstorable,
@@ -282,11 +284,11 @@ struct RememberedError {
 /// A stored answer as it was found.
 #[derive(Clone, Debug)]
 pub struct FoundEntry {
-    /// Where it is stored.
+    /// Key under which the entry is stored.
     pub key: Key,
     /// The entry.
     pub entry: Entry,
-    /// Its head.
+    /// Head of the entry.
     pub head: SharedHead,
 }
 
@@ -297,14 +299,14 @@ impl FoundEntry {
     }
 }
 
-/// What a look-up came to; an entry is boxed where it is kept.
+/// Result of a look-up; an entry is boxed where it is kept.
 #[derive(Debug)]
 pub enum LookedUp<F = Box<FoundEntry>> {
-    /// This entry answers the request's variant.
+    /// The entry answers the request's variant.
     Found(F),
-    /// There is none; it would be stored under this key.
+    /// The zone has no such entry; it would be stored under this key.
     Missing(VariantKey),
-    /// Whether there is one under this key is not known yet.
+    /// The store does not know yet if there is an entry under this key.
     Unread(VariantKey, Unread),
 }
 
@@ -321,21 +323,24 @@ impl LookedUp<FoundEntry> {
 /// An entry that has not been read.
 #[derive(Debug)]
 pub enum Unread {
-    /// Its disk is being asked.
+    /// The entry's disk is being asked.
     Cold(Cold),
-    /// Its disk does not answer.
+    /// The entry's disk does not answer.
     Stalled,
+    /// The disk's entries are being loaded, and there may be one; none if that does not go on.
+    /// Nothing can be stored under its key meanwhile.
+    Unknown(Option<Cold>),
 }
 
 impl CacheZone {
     /// A zone around an open store.
     pub fn new(name: String, store: Arc<Zone>) -> Self {
-        let purges = Arc::<PurgeBook>::default();
+        let purges = Arc::new(PurgeBook::new(*store.keys()));
         purges.load(&store.take_journal());
         Self::around(name, store, purges)
     }
 
-    /// The same zone under another name, with fills of its own.
+    /// Zone with the same store under another name, with fills of its own.
     pub fn renamed(&self, name: String) -> Self {
         Self::around(name, Arc::clone(&self.store), Arc::clone(&self.purges))
     }
@@ -360,6 +365,23 @@ impl CacheZone {
         }
     }
 
+    /// Keys that make the keys of the zone's entries.
+    #[inline]
+    pub fn keys(&self) -> &Keys {
+        self.store.keys()
+    }
+
+    /// The name of what is remembered of a key and its text.
+    pub fn mark(&self, key: &Key, text: &[u8]) -> KeyMark {
+        KeyMark::of(self.keys(), key, text)
+    }
+
+    /// The key of a text.
+    pub fn primary(&self, text: Bytes) -> PrimaryKey {
+        let key = self.keys().of(&text);
+        PrimaryKey { text, key }
+    }
+
     /// Looks an answer up by its key, and by the request's variant when it has several.
     pub fn look_up(&self, primary: &PrimaryKey, fields: &RequestFields<'_>) -> LookedUp {
         let now = self.store.now_s();
@@ -367,7 +389,8 @@ impl CacheZone {
             .boxed()
     }
 
-    /// As [`CacheZone::look_up`], for a key and its text, at `now` (seconds).
+    /// Looks an entry up as [`CacheZone::look_up`] does, for a key and its text, at `now`
+    /// (seconds).
     pub(crate) fn seek(
         &self,
         (key, text): (&Key, &[u8]),
@@ -404,8 +427,8 @@ impl CacheZone {
             .boxed()
     }
 
-    /// What the keys of a key's variants are made with; none if it has no entry, or one for all, or
-    /// one that has not been read.
+    /// Seed that the keys of a key's variants are made with; none if it has no entry, or one for
+    /// all, or one that has not been read.
     pub fn seed(&self, primary: &PrimaryKey) -> Option<u64> {
         let now = self.store.now_s();
         let head = self.find(&primary.key, &primary.text, now).ok()??.head;
@@ -452,7 +475,7 @@ impl CacheZone {
         (seed, wanted): (u64, &[u8]),
         now: u32,
     ) -> LookedUp<FoundEntry> {
-        let looked_up = VariantKey::of(key, seed, wanted);
+        let looked_up = VariantKey::of(self.keys(), key, (seed, wanted));
         match self.find(&looked_up.key, text, now) {
             Ok(Some(found)) if found.head.variant == wanted => LookedUp::Found(found),
             Ok(_) => LookedUp::Missing(looked_up),
@@ -468,6 +491,7 @@ impl CacheZone {
             Look::Missing => Ok(None),
             Look::Cold(cold) => Err(Unread::Cold(cold)),
             Look::Stalled => Err(Unread::Stalled),
+            Look::Unknown(cold) => Err(Unread::Unknown(cold)),
         }
     }
 
@@ -488,10 +512,10 @@ impl CacheZone {
         })
     }
 
-    /// Whether a key's text has an entry; one that cannot be read counts.
+    /// True if a key's text has an entry; one that cannot be read counts, or is not known yet.
     pub(crate) fn has(&self, text: &[u8]) -> bool {
         let now = self.store.now_s();
-        !matches!(self.find(&Key::of(text), text, now), Ok(None))
+        !matches!(self.find(&self.keys().of(text), text, now), Ok(None))
     }
 
     /// The status of a remembered failure; `text` is that of the cache key.
@@ -523,10 +547,11 @@ impl CacheZone {
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         match target {
             Target::Key(text) => {
-                let key = Key::of(text);
+                let key = self.keys().of(text);
                 errors.remove(&key);
-                self.unstorable.forget(&key);
-                self.backoffs.forget(&key);
+                let mark = self.mark(&key, text);
+                self.unstorable.forget(&mark);
+                self.backoffs.forget(&mark);
             }
             _ => errors.clear(),
         }
@@ -546,16 +571,8 @@ impl CacheZone {
 pub struct PrimaryKey {
     /// The text.
     pub text: Bytes,
-    /// Its hash.
+    /// Hash of the text.
     pub key: Key,
-}
-
-impl PrimaryKey {
-    /// The key of a text.
-    pub fn new(text: Bytes) -> Self {
-        let key = Key::of(&text);
-        PrimaryKey { text, key }
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How long purges of a million entries take. Run by hand, for it needs half a minute and a
+//! Time that purges of a million entries take. Run by hand, for it needs half a minute and a
 //! gigabyte:
 //!
 //! ```text
@@ -19,7 +19,7 @@ use millpond_store::{SystemClock, Zone, ZoneConf};
 
 const ENTRIES: u64 = 1_000_000;
 const BODY: &[u8] = &[b'x'; 200];
-/// What a purge may take, whatever it is about.
+/// Longest time that a purge may take, whatever it is about.
 const LIMIT: Duration = Duration::from_secs(1);
 
 fn text(number: u64) -> Bytes {
@@ -37,7 +37,7 @@ fn fill(zone: &CacheZone) {
         head.valid_until = i64::MAX;
         head.tags = tags.finish();
         head.serial = zone.purges.newest();
-        let key = PrimaryKey::new(head.key.clone());
+        let key = zone.primary(head.key.clone());
         // The queue of writes may be full for a moment.
         while {
             let mut writer = zone
@@ -54,10 +54,10 @@ fn fill(zone: &CacheZone) {
     zone.store.flush();
 }
 
-/// How many of a thousand entries are found, and how long a look-up takes.
+/// Number of a thousand entries that are found, and the time that a look-up takes.
 fn found(zone: &CacheZone) -> (usize, Duration) {
     let keys = (0..ENTRIES).step_by(ENTRIES as usize / 1000);
-    let keys: Vec<PrimaryKey> = keys.map(|number| PrimaryKey::new(text(number))).collect();
+    let keys: Vec<PrimaryKey> = keys.map(|number| zone.primary(text(number))).collect();
     let began = Instant::now();
     let fields = RequestFields {
         lookup: &|_| Vec::new(),

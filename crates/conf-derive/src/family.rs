@@ -9,7 +9,7 @@ use syn::{DeriveInput, Field, Ident, Result};
 
 use crate::field::{self, DirectiveField, Times, attributes, context, fields, union};
 
-/// What stands in `#[family(...)]`.
+/// Words of `#[family(...)]`.
 struct FamilyWords {
     contexts: TokenStream,
     protocols: bool,
@@ -80,7 +80,7 @@ fn raw_struct(input: &DeriveInput, raw: &Ident, directives: &[DirectiveField<'_>
         #vis struct #raw { #(#slots,)* }
 
         impl #raw {
-            /// Where the block set the directive of this declared name.
+            /// Place at which the block set the directive of this declared name.
             #[allow(dead_code)]
             #vis fn span_of(&self, name: &str) -> ::std::option::Option<::millpond_conf::Span> {
                 match name {
@@ -109,9 +109,10 @@ fn family_impl(
             None => quote!(#ident: ::std::default::Default::default()),
         }
     });
-    let declared = match words.protocols {
-        true => quote!(&*::millpond_conf::derived::declared_name(name, protocol)),
-        false => quote!(name),
+    let declared = if words.protocols {
+        quote!(&*::millpond_conf::derived::declared_name(name, protocol))
+    } else {
+        quote!(name)
     };
     quote! {
         impl ::millpond_conf::Family for #name {
@@ -187,9 +188,12 @@ fn record(field: &DirectiveField<'_>, words: &FamilyWords) -> TokenStream {
         None => quote!(::std::option::Option::None),
     };
     let line = quote_spanned!(field.ident.span() => line!());
-    let text = |text: TokenStream| match words.protocols {
-        true => quote!(::millpond_conf::derived::for_protocol(#text, protocol)),
-        false => quote!(::std::borrow::Cow::Borrowed(#text)),
+    let text = |text: TokenStream| {
+        if words.protocols {
+            quote!(::millpond_conf::derived::for_protocol(#text, protocol))
+        } else {
+            quote!(::std::borrow::Cow::Borrowed(#text))
+        }
     };
     let (name, doc) = (text(quote!(#name)), text(quote!(#doc)));
     quote! {

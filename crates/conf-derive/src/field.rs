@@ -1,4 +1,4 @@
-//! What stands in `#[directive(...)]` on a field.
+//! Words of `#[directive(...)]` on a field.
 //!
 //! Reading it also checks what can be checked without types: that there is a manual text, that a
 //! directive without a default is an `Option`, and that one that repeats is a `Vec`.
@@ -13,7 +13,7 @@ use syn::{
     LitStr, Meta, PathArguments, Result, Token, Type,
 };
 
-/// How often a directive may stand in one block.
+/// Number of times that a directive may stand in one block, and the meaning of repetition.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Times {
     Once,

@@ -13,7 +13,7 @@ use syn::{DeriveInput, Error, Ident, LitStr, Result, Token, Type};
 
 use crate::field::{attributes, fields};
 
-/// What stands in `#[only(...)]`.
+/// Words of `#[only(...)]`.
 struct Only {
     protocol: LitStr,
     families: Vec<Ident>,
@@ -96,7 +96,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// For each family the test whether its directives are there with a protocol.
+/// Tests for each family whether its directives are there with a protocol.
 fn known(input: &DeriveInput, idents: &[&Ident]) -> Result<Vec<TokenStream>> {
     let rules = attributes(&input.attrs, "only").map(|attribute| attribute.parse_args::<Only>());
     let rules = rules.collect::<Result<Vec<_>>>()?;

@@ -22,7 +22,7 @@
 //! | `contexts(...)` | where it may stand, instead of the family's contexts |
 //! | `repeat` | each occurrence adds to the field, a `Vec`; an inner list replaces the outer one |
 //! | `last` | a later occurrence replaces an earlier one in the same block |
-//! | `union` | later occurrences add to the set of words in the same block |
+//! | `union` | later occurrences add their words or values to those of the same block |
 //! | `block` | it opens a block, which `Args::body` holds |
 //! | `skip` | no directive: the field is `Default::default()` |
 //! | `only("fastcgi", …)` | the protocols that have it; with others the field is its default |

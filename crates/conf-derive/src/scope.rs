@@ -125,12 +125,13 @@ fn read(field: &Field) -> Result<Option<FamilyField<'_>>> {
     }
     let mut skip = false;
     for attribute in attributes(&field.attrs, "scope") {
-        attribute.parse_nested_meta(|meta| match meta.path.is_ident("skip") {
-            true => {
+        attribute.parse_nested_meta(|meta| {
+            if meta.path.is_ident("skip") {
                 skip = true;
                 Ok(())
+            } else {
+                Err(meta.error("no word of a scope's field"))
             }
-            false => Err(meta.error("no word of a scope's field")),
         })?;
     }
     let family = field.ident.as_ref().filter(|_| !skip);

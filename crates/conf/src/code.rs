@@ -11,11 +11,11 @@
 pub struct Code {
     /// The name, in small letters with underscores.
     pub name: &'static str,
-    /// What it means, what happens, and what to write instead: the manual text.
+    /// Manual text of the finding: its meaning, what happens, and what to write instead.
     pub doc: &'static str,
 }
 
-/// What stands before a name where it is written in full.
+/// Prefix of a code's name where it is written in full.
 pub const PREFIX: &str = "millpond::conf::";
 
 /// The text does not follow the grammar of the language.
@@ -94,6 +94,12 @@ pub const BLOCK_EXPECTED: Code = Code {
     doc: "The directive has a block in braces although it takes none, or has none although it \
           needs one. A missing \";\" in the line before looks like this, too.",
 };
+/// A block that every configuration has is not there.
+pub const MISSING_BLOCK: Code = Code {
+    name: "missing_block",
+    doc: "Every configuration has an \"events\" block, even an empty one. Without it the file is \
+          probably empty, or not the one that was meant.",
+};
 /// There are too many or too few arguments.
 pub const ARGUMENT_COUNT: Code = Code {
     name: "argument_count",
@@ -122,6 +128,7 @@ pub const ALL: &[Code] = &[
     MISPLACED_DIRECTIVE,
     DUPLICATE_DIRECTIVE,
     BLOCK_EXPECTED,
+    MISSING_BLOCK,
     ARGUMENT_COUNT,
     INVALID_VALUE,
 ];

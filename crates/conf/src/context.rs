@@ -15,16 +15,16 @@ use crate::tree::Word;
 use crate::value::{ArgError, Args, FromArgs};
 use crate::variable::VariableUses;
 
-/// What arguments are read against, and what is collected meanwhile.
+/// Context that arguments are read against, and that collects findings meanwhile.
 #[derive(Default)]
 pub struct ParseContext {
-    /// Where relative paths of most directives start.
+    /// Directory that relative paths of most directives start at.
     pub prefix: PathBuf,
     /// The directory of the main configuration file, where some paths start.
     pub conf_dir: PathBuf,
     /// The variables that templates use.
     pub variables: VariableUses,
-    /// What is wrong so far.
+    /// Findings so far.
     pub diagnostics: Diagnostics,
     defaults: HashMap<(&'static str, TypeId), Box<dyn Any + Send + Sync>>,
 }

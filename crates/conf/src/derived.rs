@@ -1,4 +1,5 @@
-//! What derived code calls: the parts of `apply` and `resolve` that are the same for all fields.
+//! Functions that derived code calls: the parts of `apply` and `resolve` that are the same for all
+//! fields.
 //!
 //! The derives write one line for each field and leave the work to these functions, so that what
 //! is generated stays small and what it does can be read here. Nothing else calls them.
@@ -14,13 +15,13 @@ use crate::source::Span;
 use crate::tree::Statement;
 use crate::value::{ArgError, Args, Flags, FromArgs, Spanned, Words};
 
-/// What a field says about its directive, beside the type.
+/// Properties of a directive that its field states, beside the type.
 pub struct Rule {
-    /// Where it may stand.
+    /// Contexts in which the directive may stand.
     pub contexts: Contexts,
-    /// Whether it opens a block.
+    /// True if the directive opens a block.
     pub block: bool,
-    /// Its syntax, for messages.
+    /// Syntax of the directive, for messages.
     pub syntax: &'static str,
 }
 
@@ -28,9 +29,9 @@ pub struct Rule {
 pub struct Here<'a> {
     /// The statement.
     pub st: &'a Statement,
-    /// The block that it stands in.
+    /// Block that the directive stands in.
     pub context: Contexts,
-    /// What it is read against.
+    /// Context that the directive is read against.
     pub cx: &'a mut ParseContext,
 }
 
@@ -69,6 +70,12 @@ pub trait Union {
 impl<T: Words> Union for Flags<T> {
     fn add(&mut self, earlier: &Self) {
         earlier.iter().for_each(|word| self.insert(word));
+    }
+}
+
+impl<T: Clone> Union for Vec<T> {
+    fn add(&mut self, earlier: &Self) {
+        self.splice(..0, earlier.iter().cloned());
     }
 }
 
@@ -135,7 +142,7 @@ pub fn validate<T: FromArgs>(args: &mut Args<'_>) -> Result<(), ArgError> {
     T::from_args(args).map(drop)
 }
 
-/// Where a field was set.
+/// Place at which a field was set.
 pub fn last_span<T>(slot: &[Spanned<T>]) -> Option<Span> {
     slot.last().map(|set| set.span)
 }
@@ -176,7 +183,8 @@ pub fn for_protocol(text: &'static str, protocol: &str) -> Cow<'static, str> {
     Cow::Owned(out)
 }
 
-/// Which family of a scope declares a name: made from the tables of the families in order.
+/// Index from the name of a directive to the family of a scope that declares it: made from the
+/// tables of the families in order.
 pub fn index(tables: Vec<Vec<Directive>>) -> HashMap<Cow<'static, str>, usize> {
     let mut index = HashMap::new();
     for (family, table) in tables.into_iter().enumerate() {

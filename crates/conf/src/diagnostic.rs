@@ -13,10 +13,10 @@
 use crate::code::Code;
 use crate::source::Span;
 
-/// How many mistakes are kept, and how many other findings. Arbitrary: nobody mends more at once.
+/// Number of mistakes that are kept, and of other findings. Arbitrary: nobody mends more at once.
 pub const FINDINGS: usize = 1000;
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Severity {
     /// The configuration is refused.
@@ -41,24 +41,24 @@ impl Severity {
 /// One finding.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// Severity of the finding.
     pub severity: Severity,
-    /// What kind of finding it is, if there is more to say about the kind.
+    /// Kind of the finding, if there is more to say about the kind.
     pub code: Option<Code>,
-    /// What is wrong, in nginx's words.
+    /// Text of the finding, in nginx's words.
     pub message: String,
-    /// Where.
+    /// Place of the finding.
     pub span: Option<Span>,
-    /// What to write under the place.
+    /// Text that is written under the place.
     pub label: Option<String>,
-    /// A second place that belongs to it, and what to write under it.
+    /// Second place that belongs to the finding, and the text under that place.
     pub also: Option<(Span, String)>,
-    /// What could be done about it.
+    /// Advice about the finding.
     pub help: Option<String>,
 }
 
 impl Diagnostic {
-    /// Says what kind of finding it is.
+    /// Sets the kind of the finding.
     pub fn code(&mut self, code: Code) -> &mut Diagnostic {
         self.code = Some(code);
         self
@@ -92,7 +92,7 @@ impl Diagnostic {
 pub struct Diagnostics {
     all: Vec<Diagnostic>,
     errors: usize,
-    /// What is said of a finding that is not kept.
+    /// Finding that stands for those that are not kept.
     surplus: Option<Box<Diagnostic>>,
 }
 
@@ -143,17 +143,17 @@ impl Diagnostics {
         }
     }
 
-    /// Whether the configuration must be refused.
+    /// True if the configuration must be refused.
     pub fn has_errors(&self) -> bool {
         self.errors > 0
     }
 
-    /// Whether there is nothing to say.
+    /// True if there are no findings.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// How many findings there are.
+    /// Number of findings.
     pub fn len(&self) -> usize {
         self.all.len()
     }

@@ -8,10 +8,10 @@
 //!
 //! What it does not do: it checks no Lua.
 
-/// What the names of directives with such a block end with.
+/// Suffix of the names of directives with such a block.
 const LUA_BLOCK: &str = "_by_lua_block";
 
-/// Whether the block of a directive is in another language.
+/// True if the block of a directive is in another language.
 pub fn is_foreign(name: &str) -> bool {
     name.ends_with(LUA_BLOCK)
 }
@@ -87,8 +87,8 @@ fn end_of_long_bracket(bytes: &[u8], start: usize) -> Option<usize> {
     Some(found.map_or(bytes.len(), |at| from + at + close.len()))
 }
 
-/// Where a bracket closes; the work is that of one pass, since brackets begin with the same byte
-/// only at their ends.
+/// Offset at which a bracket closes; the work is that of one pass, since brackets begin with the
+/// same byte only at their ends.
 fn find(bytes: &[u8], close: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(next) = bytes.get(at..)?.iter().position(|byte| *byte == b']') {

@@ -7,12 +7,12 @@
 //! [`matches()`] is linear in memory and at worst quadratic in time: on a mismatch it goes back to
 //! the last `*` only.
 
-/// Whether the text is a pattern rather than a plain path; nginx asks the same.
+/// True if the text is a pattern rather than a plain path; nginx asks the same.
 pub fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
 
-/// Whether a name (one component of a path) matches a pattern.
+/// True if a name (one component of a path) matches a pattern.
 pub fn matches(pattern: &str, name: &str) -> bool {
     if name.starts_with('.') && !(pattern.starts_with('.') || pattern.starts_with("\\.")) {
         return false;
@@ -62,7 +62,7 @@ pub fn unescape(text: &str) -> String {
     out
 }
 
-/// How long the element at the start of the pattern is, if it matches the character.
+/// Length of the element at the start of the pattern, if it matches the character.
 fn one_char(pattern: &[char], char: char) -> Option<usize> {
     match pattern {
         ['?', ..] => Some(1),

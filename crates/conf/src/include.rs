@@ -17,22 +17,23 @@ use std::path::{Path, PathBuf};
 
 use crate::code;
 use crate::diagnostic::Diagnostics;
+use crate::files::Files;
 use crate::glob;
-use crate::load;
 use crate::parse::{Budget, DEPTH, parse_within};
 use crate::source::{FileId, SourceKind, Sources, Span};
 use crate::tree::Statement;
 
-/// How many inclusions a configuration may have. Hosts with ten thousand sites have one file for
-/// each.
+/// Number of inclusions that a configuration may have. Hosts with ten thousand sites have one file
+/// for each.
 pub const INCLUDES: usize = 100_000;
 
-/// How deep files may include each other. Arbitrary; nobody needs more than five.
+/// Depth to which files may include each other. Arbitrary; nobody needs more than five.
 pub const INCLUDE_DEPTH: usize = 64;
 
 /// Collects the files of a configuration while it replaces what includes them.
 pub(crate) struct Includer<'a> {
     conf_dir: PathBuf,
+    files: Files,
     sources: Sources,
     /// The ids of the files that were read, by path.
     known: HashMap<PathBuf, FileId>,
@@ -45,9 +46,14 @@ pub(crate) struct Includer<'a> {
 
 impl<'a> Includer<'a> {
     /// An includer that has read nothing. Relative paths start at `conf_dir`.
-    pub(crate) fn new(conf_dir: PathBuf, diagnostics: &'a mut Diagnostics) -> Includer<'a> {
+    pub(crate) fn new(
+        conf_dir: PathBuf,
+        files: Files,
+        diagnostics: &'a mut Diagnostics,
+    ) -> Includer<'a> {
         Includer {
             conf_dir,
+            files,
             sources: Sources::new(),
             known: HashMap::new(),
             trail: Vec::new(),
@@ -169,7 +175,7 @@ impl<'a> Includer<'a> {
         if let Some(file) = self.known.get(path) {
             return Some(*file);
         }
-        match load::read_file(path) {
+        match self.files.read(path) {
             Ok(bytes) => {
                 let file = self.sources.add(path.to_owned(), bytes, SourceKind::File);
                 self.known.insert(path.to_owned(), file);
@@ -185,14 +191,15 @@ impl<'a> Includer<'a> {
 
     /// The paths that match a pattern, sorted component by component.
     fn matching(&self, pattern: &str) -> Vec<PathBuf> {
-        let mut paths = vec![match pattern.starts_with('/') {
-            true => PathBuf::from("/"),
-            false => self.conf_dir.clone(),
+        let mut paths = vec![if pattern.starts_with('/') {
+            PathBuf::from("/")
+        } else {
+            self.conf_dir.clone()
         }];
         for component in pattern.split('/').filter(|component| !component.is_empty()) {
             paths = paths
                 .iter()
-                .flat_map(|dir| children(dir, component))
+                .flat_map(|dir| children(&self.files, dir, component))
                 .take(INCLUDES + 1)
                 .collect();
         }
@@ -201,16 +208,17 @@ impl<'a> Includer<'a> {
 }
 
 /// The paths in a directory that a component of a pattern names.
-fn children(dir: &Path, component: &str) -> Vec<PathBuf> {
+fn children(files: &Files, dir: &Path, component: &str) -> Vec<PathBuf> {
     if !glob::is_pattern(component) {
         let path = dir.join(glob::unescape(component));
-        return Vec::from_iter(load::exists(&path).then_some(path));
+        return Vec::from_iter(files.exists(&path).then_some(path));
     }
-    let here = match dir.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => dir,
+    let here = if dir.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        dir
     };
-    let names = load::names_in(here).into_iter();
+    let names = files.names_in(here).into_iter();
     let names = names.filter(|name| glob::matches(component, name));
     names.map(|name| dir.join(name)).collect()
 }

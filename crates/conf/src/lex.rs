@@ -29,10 +29,10 @@ use crate::tree::Word;
 /// The size of the buffer that nginx reads a configuration through, and so the limit of a word.
 pub const BUFFER_BYTES: usize = 4096;
 
-/// How many bytes of a word that is too long are quoted in the message, as in nginx.
+/// Number of bytes of a word that is too long which are quoted in the message, as in nginx.
 const QUOTED_BYTES: usize = 10;
 
-/// What the lexer found.
+/// Finding of the lexer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Token {
     /// A word.

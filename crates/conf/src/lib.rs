@@ -28,6 +28,7 @@ pub mod context;
 #[doc(hidden)]
 pub mod derived;
 pub mod diagnostic;
+pub mod files;
 pub mod foreign;
 pub mod glob;
 pub mod include;
@@ -47,6 +48,7 @@ pub use millpond_conf_derive::{Family, FamilyGroup, Scope, Words};
 pub use code::Code;
 pub use context::ParseContext;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use files::{Files, Seen};
 pub use load::{LoadOptions, load, load_text};
 pub use render::{Style, one_line};
 pub use schema::{Applied, Contexts, Directive, Family, Scope, Table, check_table};

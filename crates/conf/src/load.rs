@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use crate::code;
 use crate::diagnostic::Diagnostics;
+use crate::files::Files;
 use crate::include::Includer;
 use crate::source::SourceKind;
 use crate::tree::Tree;
@@ -20,20 +21,22 @@ use crate::tree::Tree;
 /// The largest file that is read. Address lists of tens of megabytes exist.
 pub const FILE_BYTES: u64 = 256 * 1024 * 1024;
 
-/// What else there is to know for loading.
+/// Options for loading.
 #[derive(Clone, Default, Debug)]
 pub struct LoadOptions {
-    /// Where relative includes start; the directory of the main file if none is given.
+    /// Directory that relative includes start at; the directory of the main file if none is given.
     pub conf_dir: Option<PathBuf>,
     /// The directives of the `-g` option. Their statements come first in the tree.
     pub globals: Option<String>,
+    /// Source of the files.
+    pub files: Files,
 }
 
 /// Reads a configuration file and all that it includes.
 ///
 /// There is always a tree; whether it may be used is for `diagnostics` to say.
 pub fn load(path: &Path, options: &LoadOptions, diagnostics: &mut Diagnostics) -> Tree {
-    match read_file(path) {
+    match options.files.read(path) {
         Ok(bytes) => assemble(path, bytes, options, diagnostics),
         Err(message) => {
             diagnostics
@@ -62,7 +65,7 @@ fn assemble(
 ) -> Tree {
     let parent = || path.parent().unwrap_or(Path::new("")).to_owned();
     let conf_dir = options.conf_dir.clone().unwrap_or_else(parent);
-    let mut includer = Includer::new(conf_dir, diagnostics);
+    let mut includer = Includer::new(conf_dir, options.files.clone(), diagnostics);
     let mut statements = Vec::new();
     if let Some(globals) = &options.globals {
         let name = PathBuf::from("command line");
@@ -100,7 +103,7 @@ pub(crate) fn names_in(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Whether something has this path.
+/// True if something has this path.
 pub(crate) fn exists(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }

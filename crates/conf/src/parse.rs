@@ -26,12 +26,12 @@ use crate::lex::{Lexer, Token};
 use crate::source::{FileId, SourceKind, Span};
 use crate::tree::{Statement, Word};
 
-/// How deep blocks may be nested, over all included files together. Real configurations stay
+/// Depth to which blocks may be nested, over all included files together. Real configurations stay
 /// below ten; the bound only keeps recursion safe.
 pub const DEPTH: usize = 100;
 
-/// How many statements a configuration may have; the largest address lists have a million. They
-/// take about a gigabyte, and the bound keeps included files that repeat from taking more.
+/// Number of statements that a configuration may have; the largest address lists have a million.
+/// They take about a gigabyte, and the bound keeps included files that repeat from taking more.
 pub const STATEMENTS: usize = 4_000_000;
 
 /// Reads the statements of one text. What is wrong goes to `diagnostics`.
@@ -44,7 +44,7 @@ pub fn parse(
     parse_within(file, kind, bytes, &mut Budget::default(), diagnostics)
 }
 
-/// How many statements may still be read.
+/// Number of statements that may still be read.
 #[derive(Debug)]
 pub struct Budget {
     left: usize,
@@ -63,13 +63,13 @@ impl Budget {
         Budget { left }
     }
 
-    /// Whether nothing may be read any more.
+    /// True if nothing may be read any more.
     pub(crate) fn is_spent(&self) -> bool {
         self.left == 0
     }
 }
 
-/// As [`parse`], within a budget that several texts share.
+/// Parses like [`parse`], within a budget that several texts share.
 pub fn parse_within(
     file: FileId,
     kind: SourceKind,
@@ -114,7 +114,7 @@ pub(crate) fn words(text: &str) -> Vec<Word> {
     out
 }
 
-/// Whether there is more to read.
+/// Answer to the question if there is more to read.
 #[derive(PartialEq, Eq)]
 enum Go {
     On,
@@ -123,10 +123,10 @@ enum Go {
 
 /// A block that has not been closed yet.
 struct Block {
-    /// The words before its `{`; none if there were none, and then the block is dropped.
+    /// Words before the block's `{`; none if there were none, and then the block is dropped.
     head: Option<Head>,
     open: Span,
-    /// The statements around it, so far.
+    /// Statements around the block, so far.
     outer: Vec<Statement>,
 }
 

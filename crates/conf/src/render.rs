@@ -26,13 +26,17 @@ use miette::{
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
 use crate::source::{SourceKind, Sources, Span};
 
-/// How many findings are printed in full. Nobody reads more, and each costs a scan of its file.
+/// Number of findings that are printed in full. Nobody reads more, and each costs a scan of its
+/// file.
 pub const RENDERED: usize = 100;
 
 /// The width to which help is wrapped, that of a usual terminal.
 const WIDTH: usize = 100;
+/// Bytes of the longest message that is written whole, and of the longest line that is shown.
+/// Arbitrarily: ten lines of a terminal.
+const LONGEST_LINE: usize = 1000;
 
-/// What the output may contain.
+/// Style of the output: the characters that it may contain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Style {
     /// ASCII without colours.
@@ -43,7 +47,7 @@ pub enum Style {
 
 /// The message and its place in nginx's form, without the severity: for the error log.
 pub fn one_line(diagnostic: &Diagnostic, sources: &Sources) -> String {
-    let message = &diagnostic.message;
+    let message = &printable(&diagnostic.message);
     let Some(span) = diagnostic.span else {
         return message.clone();
     };
@@ -54,6 +58,24 @@ pub fn one_line(diagnostic: &Diagnostic, sources: &Sources) -> String {
         (_, Some(place)) => format!("{message} in {}:{}", place.path.display(), place.line),
         _ => message.clone(),
     }
+}
+
+/// A text without the bytes that would steer a terminal, cut where nobody reads on: what is quoted
+/// may be anything, down to a program that was named by mistake.
+fn printable(text: &str) -> String {
+    let mut out = String::new();
+    for char in text.chars() {
+        if out.len() >= LONGEST_LINE {
+            out.push('…');
+            break;
+        }
+        if char.is_control() && char != '\n' {
+            out.extend(char.escape_default());
+        } else {
+            out.push(char);
+        }
+    }
+    out
 }
 
 impl Diagnostics {
@@ -112,7 +134,7 @@ fn render_code(out: &mut String, diagnostic: &Diagnostic) {
     }
 }
 
-/// What miette draws: the text, the places in it and the help.
+/// Drawing that miette makes: the text, the places in it and the help.
 #[derive(Debug)]
 struct Snippet {
     source: Lines,
@@ -125,6 +147,9 @@ impl Snippet {
         let span = diagnostic.span?;
         let source = sources.get(span.file)?;
         let text = Text::new(source.bytes());
+        if text.lines_around(span) > LONGEST_LINE {
+            return None;
+        }
         let also = diagnostic.also.iter();
         let also = also.filter(|(also, _)| also.file == span.file && *also != span);
         let also = also.map(|(also, label)| {
@@ -207,8 +232,26 @@ struct Text<'a> {
 
 impl<'a> Text<'a> {
     fn new(bytes: &'a [u8]) -> Text<'a> {
-        let lossy = String::from_utf8_lossy(bytes).into_owned();
+        let mut lossy = String::with_capacity(bytes.len());
+        for char in String::from_utf8_lossy(bytes).chars() {
+            if char.is_control() && !matches!(char, '\n' | '\t') {
+                // As many bytes, so that offsets stay right.
+                lossy.extend(std::iter::repeat_n('?', char.len_utf8()));
+            } else {
+                lossy.push(char);
+            }
+        }
         Text { bytes, lossy }
+    }
+
+    /// Bytes of the lines that a place lies in.
+    fn lines_around(&self, span: Span) -> usize {
+        let is_end = |byte: &u8| *byte == b'\n';
+        let before = self.bytes.get(..span.start as usize).unwrap_or_default();
+        let behind = self.bytes.get(span.end as usize..).unwrap_or_default();
+        let before = before.iter().rev().position(is_end).unwrap_or(before.len());
+        let behind = behind.iter().position(is_end).unwrap_or(behind.len());
+        before + span.end.saturating_sub(span.start) as usize + behind
     }
 
     /// INVARIANT: the range lies in the text and on borders of characters.

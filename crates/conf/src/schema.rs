@@ -35,23 +35,23 @@ use crate::value::{ArgError, Args};
 pub struct Contexts(pub u32);
 
 impl Contexts {
-    /// Outside of all blocks.
+    /// Context: outside of all blocks.
     pub const MAIN: Contexts = Contexts(1);
-    /// In `events`.
+    /// Context: inside `events`.
     pub const EVENTS: Contexts = Contexts(1 << 1);
-    /// In `http`.
+    /// Context: inside `http`.
     pub const HTTP: Contexts = Contexts(1 << 2);
-    /// In `server`.
+    /// Context: inside `server`.
     pub const SERVER: Contexts = Contexts(1 << 3);
-    /// In `location`.
+    /// Context: inside `location`.
     pub const LOCATION: Contexts = Contexts(1 << 4);
-    /// In `upstream`.
+    /// Context: inside `upstream`.
     pub const UPSTREAM: Contexts = Contexts(1 << 5);
-    /// In an `if` of a server.
+    /// Context: inside an `if` of a server.
     pub const IF_SERVER: Contexts = Contexts(1 << 6);
-    /// In an `if` of a location.
+    /// Context: inside an `if` of a location.
     pub const IF_LOCATION: Contexts = Contexts(1 << 7);
-    /// In `limit_except`.
+    /// Context: inside `limit_except`.
     pub const LIMIT_EXCEPT: Contexts = Contexts(1 << 8);
 
     const NAMES: [(Contexts, &'static str); 9] = [
@@ -66,7 +66,7 @@ impl Contexts {
         (Contexts::LIMIT_EXCEPT, "limit_except"),
     ];
 
-    /// Whether any of the other contexts is among these.
+    /// True if any of the other contexts is among these.
     pub const fn allows(self, other: Contexts) -> bool {
         self.0 & other.0 != 0
     }
@@ -102,35 +102,35 @@ impl BitOrAssign for Contexts {
 pub struct Directive {
     /// The name, for the protocol of the scope.
     pub name: Cow<'static, str>,
-    /// Where it may stand.
+    /// Contexts in which the directive may stand.
     pub contexts: Contexts,
-    /// Its arguments in the notation of the manual.
+    /// Arguments of the directive in the notation of the manual.
     pub syntax: &'static str,
-    /// The arguments that it has where it is not written; none if there is no such thing.
+    /// Arguments that the directive has where it is not written; none if there is no such thing.
     pub default: Option<&'static str>,
-    /// Its manual text.
+    /// Manual text of the directive.
     pub doc: Cow<'static, str>,
     /// The file and line where it is declared.
     pub source: &'static str,
-    /// Whether it opens a block.
+    /// True if the directive opens a block.
     pub block: bool,
     /// Reads arguments and drops the value: for checks of the default.
     pub validate: fn(&mut Args<'_>) -> Result<(), ArgError>,
 }
 
-/// What came of a statement.
+/// Result of applying a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "an unknown directive must be reported"]
 pub enum Applied {
     /// No directive has this name; nothing was reported.
     Unknown,
-    /// It was set, or what is wrong with it was reported.
+    /// The directive was set, or what is wrong with it was reported.
     Done,
 }
 
 /// A group of directives that one module obeys; derived.
 pub trait Family: Sized {
-    /// What one block set.
+    /// Settings that one block made.
     type Raw: Default;
 
     /// The records, with names for the protocol.
@@ -148,13 +148,13 @@ pub trait Family: Sized {
     /// Merges what the blocks set, the outermost first.
     fn resolve(outer_to_inner: &[&Self::Raw], cx: &mut ParseContext) -> Self;
 
-    /// Where the block set the directive: the last place, if there are several.
+    /// Place at which the block set the directive: the last one, if there are several.
     fn span_of(raw: &Self::Raw, protocol: &str, name: &str) -> Option<Span>;
 }
 
 /// The families that one kind of block knows; derived.
 pub trait Scope: Sized {
-    /// What one block set.
+    /// Settings that one block made.
     type Raw: Default;
 
     /// The records of all families.
@@ -171,7 +171,7 @@ pub trait Scope: Sized {
     /// Merges what the blocks set, the outermost first.
     fn resolve(outer_to_inner: &[&Self::Raw], cx: &mut ParseContext) -> Self;
 
-    /// Where the block set the directive: the last place, if there are several.
+    /// Place at which the block set the directive: the last one, if there are several.
     fn span_of(raw: &Self::Raw, name: &str) -> Option<Span>;
 }
 
@@ -233,7 +233,7 @@ pub fn report_misplaced(st: &Statement, allowed: Contexts, cx: &mut ParseContext
         .help(format!("it is allowed in: {}", allowed.names().join(", ")));
 }
 
-/// What is wrong with a table: the same for all directives, so one test covers them.
+/// Faults of a table: the same for all directives, so one test covers them.
 ///
 /// Names must be unique in a context, defaults must parse, and manual texts must be sentences.
 pub fn table_faults(directives: &[Directive]) -> Vec<String> {
@@ -287,7 +287,7 @@ fn default_error(directive: &Directive) -> Option<String> {
     read.err().map(|error| error.to_string()).or(said)
 }
 
-/// Whether the first paragraph starts like a sentence and ends like one.
+/// True if the first paragraph starts like a sentence and ends like one.
 fn is_sentence(doc: &str) -> bool {
     let first = doc.trim().split("\n\n").next().unwrap_or_default();
     let starts = first.chars().next();

@@ -53,12 +53,12 @@ impl Span {
         }
     }
 
-    /// How many bytes it covers.
+    /// Number of bytes that the span covers.
     pub fn len(self) -> usize {
         self.end.saturating_sub(self.start) as usize
     }
 
-    /// Whether it covers nothing, as the place of an end of file does.
+    /// True if the span covers nothing, as the place of an end of file does.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -85,7 +85,7 @@ impl Span {
     }
 }
 
-/// What kind of text a source is.
+/// Kind of text that a source is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SourceKind {
     /// A file, or a text that stands for one.
@@ -122,12 +122,12 @@ impl Source {
         &self.path
     }
 
-    /// What was read.
+    /// Bytes that were read.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What kind of text it is.
+    /// Kind of text of the source.
     pub fn kind(&self) -> SourceKind {
         self.kind
     }
@@ -140,7 +140,7 @@ impl Source {
     }
 }
 
-/// Where a span starts, in words for people.
+/// Start of a span, in words for people.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place<'a> {
     /// The path of the file.
@@ -188,7 +188,7 @@ impl Sources {
         self.texts.iter().filter(is_file)
     }
 
-    /// Where the span starts.
+    /// Start of the span.
     pub fn place(&self, span: Span) -> Option<Place<'_>> {
         let source = self.get(span.file)?;
         let (line, start) = source.line_of(span.start);
@@ -201,7 +201,7 @@ impl Sources {
         })
     }
 
-    /// What stands in the file at the span.
+    /// Text in the file at the span.
     pub fn text(&self, span: Span) -> Option<Cow<'_, str>> {
         let bytes = &self.get(span.file)?.bytes;
         let range = span.start as usize..(span.end as usize).min(bytes.len());

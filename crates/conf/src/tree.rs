@@ -18,14 +18,14 @@ use crate::source::{Sources, Span};
 pub struct Word {
     /// The text, without quotes and with escapes translated.
     pub text: String,
-    /// Where it stands, quotes included.
+    /// Place of the word, quotes included.
     pub span: Span,
-    /// Whether it was written in single or double quotes.
+    /// True if the word was written in single or double quotes.
     pub quoted: bool,
 }
 
 impl Word {
-    /// What follows the prefix, such as the value of `levels=1:2`, as a word of its own.
+    /// Rest behind the prefix, such as the value of `levels=1:2`, as a word of its own.
     pub fn strip_prefix(&self, prefix: &str) -> Option<Word> {
         let text = self.text.strip_prefix(prefix)?;
         let len = self.text.len();
@@ -56,9 +56,9 @@ pub struct Statement {
     pub name: Word,
     /// The other words before `;` or `{`.
     pub args: Vec<Word>,
-    /// What stands between `{` and `}`; none for a statement that ends with `;`.
+    /// Statements between `{` and `}`; none for a statement that ends with `;`.
     pub body: Option<Vec<Statement>>,
-    /// From the first word to the last.
+    /// Place of the statement, from the first word to the last.
     pub span: Span,
 }
 

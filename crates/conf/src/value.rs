@@ -58,7 +58,7 @@ pub struct Args<'a> {
     pub words: &'a [Word],
     /// The block behind the words; only directives that are declared as blocks have one.
     pub body: Option<&'a [Statement]>,
-    /// What the words are read against.
+    /// Context that the words are read against.
     pub cx: &'a mut ParseContext,
 }
 
@@ -73,9 +73,10 @@ impl<'a> Args<'a> {
 
     /// All words, if there are at least this many.
     pub fn at_least(&self, count: usize) -> Result<&'a [Word], ArgError> {
-        match self.words.len() >= count {
-            true => Ok(self.words),
-            false => Err(ArgError::Count),
+        if self.words.len() >= count {
+            Ok(self.words)
+        } else {
+            Err(ArgError::Count)
         }
     }
 
@@ -132,16 +133,16 @@ impl<T: FromArgs> FromArgs for Option<T> {
     }
 }
 
-/// What is wrong with one word.
+/// Error of one word.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum WordError {
-    /// It is not what the syntax wants.
+    /// The word is not what the syntax wants.
     #[error("invalid value")]
     Invalid,
-    /// It is not a number, or one that is too large.
+    /// The word is not a number, or one that is too large.
     #[error("invalid number")]
     Number,
-    /// It is none of the words that are known.
+    /// The word is none of the words that are known.
     #[error("none of the known words")]
     Unknown {
         /// The known words.
@@ -174,10 +175,10 @@ impl WordError {
     }
 }
 
-/// How many known words a message lists; more are found in the syntax below it.
+/// Number of known words that a message lists; more are found in the syntax below it.
 const LISTED_WORDS: usize = 4;
 
-/// What is wrong with the arguments of a directive.
+/// Error of the arguments of a directive.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum ArgError {
     /// There are too few or too many words.
@@ -188,7 +189,7 @@ pub enum ArgError {
     Word {
         /// The index among the arguments.
         word: usize,
-        /// What is wrong with it.
+        /// Error of the word.
         error: WordError,
     },
     /// A word is wrong, with the whole message.
@@ -205,7 +206,7 @@ pub enum ArgError {
         /// The message, in full.
         message: String,
     },
-    /// It has been reported in the context's diagnostics already.
+    /// The error has been reported in the context's diagnostics already.
     #[error("reported already")]
     Reported,
 }
@@ -259,9 +260,10 @@ impl ArgError {
         {
             diagnostic.help(format!("did you mean \"{near}\"?"));
         }
-        diagnostic.help(match syntax.is_empty() {
-            true => format!("syntax: {name};"),
-            false => format!("syntax: {name} {syntax};"),
+        diagnostic.help(if syntax.is_empty() {
+            format!("syntax: {name};")
+        } else {
+            format!("syntax: {name} {syntax};")
         });
     }
 }

@@ -59,12 +59,12 @@ impl VariableUses {
         self.uses.iter().copied()
     }
 
-    /// How many different names are used; ids are below it.
+    /// Number of different names that are used; ids are below it.
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether no variable is used.
+    /// True if no variable is used.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What the operator sees: each `tests/ui/NAME.conf` is read and `NAME.stderr` is what is said.
+//! Messages that the operator sees: each `tests/ui/NAME.conf` is read and `NAME.stderr` has them.
 //!
 //! Set `UPDATE_UI=1` to write what is said now, and review the difference like code.
 

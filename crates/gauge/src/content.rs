@@ -1,4 +1,4 @@
-//! What a body must be: computed from path, generation and offset.
+//! Content of a body: computed from path, generation and offset.
 //!
 //! ```text
 //! word i of a body = mix(seed(path, generation) + i · STEP)          eight bytes, little-endian
@@ -53,12 +53,12 @@ impl Content {
         self.len
     }
 
-    /// Whether the body has no bytes.
+    /// True if the body has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Its version.
+    /// Generation of the body.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -109,7 +109,7 @@ impl Content {
         Ok(())
     }
 
-    /// Where bytes at `at` would be right.
+    /// Place at which the bytes found at `at` would be right.
     fn whence(&self, at: u64, got: &[u8]) -> Whence {
         if got.iter().take(64).all(|byte| *byte == 0) {
             return Whence::Zeros;
@@ -161,22 +161,22 @@ impl Content {
 pub struct Wrong {
     /// Offset in the body of the first one.
     pub at: u64,
-    /// Where they come from.
+    /// Origin of the wrong bytes.
     pub whence: Whence,
 }
 
-/// Where wrong bytes come from.
+/// Origin of wrong bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
-    /// They are right in another version, at the same place.
+    /// The bytes are right in another version, at the same place.
     Generation(u64),
-    /// They stand elsewhere in another version: version and offset.
+    /// The bytes stand elsewhere in another version: version and offset.
     GenerationShifted(u64, u64),
-    /// They stand elsewhere in this version: where, and where they were found.
+    /// The bytes stand elsewhere in this version: where, and where they were found.
     Offset(u64, u64),
     /// Nothing but zeros: bytes that were never written.
     Zeros,
-    /// In no version of this path near the right one.
+    /// The bytes are in no version of this path near the right place.
     Nowhere,
 }
 
@@ -218,7 +218,7 @@ fn mix(word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// What was mixed into `word`.
+/// Value that was mixed into `word`.
 fn unmix(word: u64) -> u64 {
     let word = (word ^ (word >> 31) ^ (word >> 62)).wrapping_mul(MIX_BACK[1]);
     let word = (word ^ (word >> 27) ^ (word >> 54)).wrapping_mul(MIX_BACK[0]);

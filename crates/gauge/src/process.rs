@@ -1,4 +1,4 @@
-//! What the kernel knows of a server's processes.
+//! Resources that a server's processes used, as the kernel knows.
 
 use std::collections::HashMap;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// What a process and its descendants used.
+/// Resources that a process and its descendants used.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Seconds of CPU time, user and system.
@@ -20,7 +20,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// That of a process and its descendants so far.
+    /// Usage of a process and its descendants so far.
     pub fn of(pid: u32) -> Result<Self> {
         let mut sum = Self::default();
         for pid in family(pid)? {

@@ -1,4 +1,4 @@
-//! What is asked for: a path that says how long its body is.
+//! Resource that is asked for: a path that says how long its body is.
 //!
 //! The last segment of a path ends in `-SIZE`, perhaps with a suffix: `/shop/video-1048576.mp4`. So
 //! an origin needs no list of what it has, and a client knows what it must get.
@@ -29,7 +29,7 @@ impl Resource {
         }
     }
 
-    /// What a path names; none if it says no length.
+    /// Resource that a path names; none if it says no length.
     pub fn of_path(path: &str) -> Option<Self> {
         let last = path.rsplit('/').next()?;
         let stem = last.split('.').next()?;
@@ -41,22 +41,22 @@ impl Resource {
         })
     }
 
-    /// Its path.
+    /// Path of the resource.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Length of its body.
+    /// Length of the resource's body.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether its body has no bytes.
+    /// True if the body has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What its body is in a generation.
+    /// Content of the body in a generation.
     pub fn content(&self, generation: u64) -> Content {
         Content::new(&self.path, generation, self.len)
     }

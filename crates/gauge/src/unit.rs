@@ -1,7 +1,7 @@
 //! Amounts with a unit behind them, as people write them.
 
-/// What stands before the first of the units that a text ends in, and what that unit is worth. What
-/// is the end of another unit stands behind it.
+/// Text before the first of the units that it ends in, and the worth of that unit. What is the end
+/// of another unit stands behind it.
 pub(crate) fn split<'a, T: Copy>(text: &'a str, units: &[(&str, T)]) -> Option<(&'a str, T)> {
     units
         .iter()

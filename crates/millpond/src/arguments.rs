@@ -6,11 +6,11 @@
 
 use std::path::{Path, PathBuf};
 
-use millpond_proxy::log::error::{ErrorLog, Level};
-use millpond_proxy::log::file::LogFile;
 use millpond_proxy::reload::ConfSource;
+use millpond_system::log::error::{ErrorLog, Level};
+use millpond_system::log::file::LogFile;
 
-/// Where relative paths start unless `-p` says otherwise.
+/// Directory that relative paths start at unless `-p` says otherwise.
 pub(crate) const PREFIX: &str = "/etc/millpond/";
 /// The configuration file unless `-c` says otherwise.
 pub(crate) const CONF_PATH: &str = "/etc/millpond/millpond.conf";
@@ -19,7 +19,7 @@ pub(crate) const ERROR_LOG: &str = "/var/log/millpond/error.log";
 /// The first argument of a process that runs in the background.
 pub(crate) const DAEMON_CHILD: &str = "--daemon-child";
 
-/// What the program was asked to do.
+/// Action that the program was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Serve.
@@ -43,12 +43,12 @@ pub(crate) enum SignalName {
     Reload,
 }
 
-/// What `-v`, `-V` and `-h` asked to be printed.
+/// Texts that `-v`, `-V` and `-h` asked to be printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Show {
     /// Name and version.
     pub(crate) version: bool,
-    /// What works.
+    /// True if the modules that work are printed.
     pub(crate) configure: bool,
     /// The options.
     pub(crate) help: bool,
@@ -57,9 +57,9 @@ pub(crate) struct Show {
 /// The arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Arguments {
-    /// What to do.
+    /// Action to take.
     pub(crate) action: Action,
-    /// What to print first.
+    /// Texts to print first.
     pub(crate) show: Show,
     /// `-T`: print the configuration.
     pub(crate) dump: bool,
@@ -76,7 +76,7 @@ pub(crate) struct Arguments {
 /// A command line that is wrong; in nginx's words.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ArgumentError {
-    /// Not an option.
+    /// The word is not an option.
     #[error("invalid option: \"{0}\"")]
     Invalid(String),
     /// An option without its value.
@@ -143,15 +143,14 @@ impl Arguments {
         Ok(())
     }
 
-    /// Where relative paths start.
+    /// Directory that relative paths start at.
     pub(crate) fn prefix(&self) -> PathBuf {
         PathBuf::from(self.prefix.as_deref().unwrap_or(PREFIX))
     }
 
     /// The configuration file.
     pub(crate) fn conf_path(&self) -> PathBuf {
-        self.prefix()
-            .join(self.conf.as_deref().unwrap_or(CONF_PATH))
+        conf_path(self.conf.as_deref(), self.prefix.as_deref())
     }
 
     /// The log that is used until the configuration names another.
@@ -163,15 +162,31 @@ impl Arguments {
         ErrorLog::to(file, Level::Notice)
     }
 
-    /// Where the configuration is read from.
+    /// Source that the configuration is read from.
     pub(crate) fn conf_source(&self, error_log: ErrorLog) -> ConfSource {
         ConfSource {
             path: self.conf_path(),
             prefix: self.prefix(),
             globals: self.globals.clone(),
+            files: Default::default(),
             error_log,
         }
     }
+}
+
+/// The file that `-c` and `-p` name, by one rule for the server and all commands: a relative name
+/// starts at the prefix, as in nginx. Where there is no such file, and no prefix was named, it
+/// starts at the current directory.
+pub(crate) fn conf_path(conf: Option<&str>, prefix: Option<&str>) -> PathBuf {
+    let name = conf.unwrap_or(CONF_PATH);
+    let path = Path::new(prefix.unwrap_or(PREFIX)).join(name);
+    if prefix.is_none() && !path.exists() {
+        let here = std::env::current_dir().unwrap_or_default().join(name);
+        if here.exists() {
+            return here;
+        }
+    }
+    path
 }
 
 fn signal_name(word: &str) -> Result<SignalName, ArgumentError> {

@@ -15,13 +15,12 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
-use millpond_proxy::log::file::LogFile;
-
-use millpond_proxy::server::successor::Program;
+use millpond_system::heritage::Program;
+use millpond_system::log::file::LogFile;
 
 use crate::arguments::DAEMON_CHILD;
 
-/// What the child writes when it serves.
+/// Word that the child writes when it serves.
 const READY: &str = "ready";
 
 /// Starts the background process and waits until it serves or fails.
@@ -45,15 +44,16 @@ pub(crate) fn start() -> Result<ExitCode> {
     })
 }
 
-/// How this program is started again to change the binary: by the name that it was started with, so
-/// that a link that points elsewhere by then is followed.
+/// Program that is started again to change the binary: by the name that this one was started with,
+/// so that a link that points elsewhere by then is followed.
 pub(crate) fn program() -> Program {
     let name = std::env::args_os().next().unwrap_or_default();
     let has_folder = Path::new(&name).components().nth(1).is_some();
-    let known = match has_folder {
-        true => std::path::absolute(&name).ok(),
+    let known = if has_folder {
+        std::path::absolute(&name).ok()
+    } else {
         // The shell found it in one of its folders.
-        false => std::env::current_exe().ok(),
+        std::env::current_exe().ok()
     };
     let words = std::env::args_os().skip(1);
     Program {
@@ -69,7 +69,7 @@ pub(crate) fn detach() {
     rustix::process::umask(rustix::fs::Mode::empty());
 }
 
-/// Tells the parent that we serve, and leaves the standard streams.
+/// Reports to the parent that we serve, and leaves the standard streams.
 pub(crate) fn ready() -> Result<()> {
     let mut stdout = std::io::stdout();
     writeln!(stdout, "{READY}").and_then(|()| stdout.flush())?;

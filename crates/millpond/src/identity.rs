@@ -1,17 +1,12 @@
-//! `user`, `worker_rlimit_nofile`: who the process is and what it may use.
+//! `user`: who the process is.
 //!
-//! nginx has a master that stays root and workers that do not. Here there is one process, and none
-//! of it stays root: after the sockets and logs are open, it becomes the user for good. What it
-//! keeps is the right to bind ports below 1024, so that a reload can, and a changed binary too, and
-//! the right to foreign addresses (CAP_NET_RAW), if its configuration uses them.
-//! What it will need later is given to the user first: the logs, the pid file, the folders of the
-//! caches. So after the change
-//!
-//! - logs can be opened again if the user may create files where they are, or who rotates them
-//!   creates them for the user;
-//! - the pid file can be removed, or renamed for a change of the binary, if the user may write to
-//!   its folder;
-//! - a configuration that only root can read cannot be read again.
+//! nginx has a master that stays root and workers that do not. Here the server becomes the user for
+//! good, after the sockets and logs are open. What it keeps is the right to bind ports below 1024,
+//! so that a reload can, and the right to foreign addresses (CAP_NET_RAW), if its configuration
+//! uses them. What it will need is given to the user first: the logs, the folders of the caches and
+//! of temporary files, the counters of sites and the control socket. What only root can do later is
+//! done by a process beside it (`millpond_system::root_helper`), which also has the pid file, so
+//! that the user cannot name another process in it.
 //!
 //! Names are looked up in `/etc/passwd` and `/etc/group`. The change is made before any other
 //! thread is started, because it concerns the calling thread and those that it starts.
@@ -21,14 +16,17 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use millpond_proxy::log::error::{self, Level, os_error};
-use rustix::process::{Gid, Resource, Rlimit, Uid, setrlimit};
+use millpond_system::log::error::{self, Level, os_error};
+use millpond_system::root_helper::Owner;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Gid, Uid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, configure_capability_in_ambient_set, set_capabilities,
     set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
-/// What connections may be given for their local addresses.
+/// Local addresses that connections may be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sources {
     /// Addresses of this machine.
@@ -47,36 +45,115 @@ impl Sources {
     }
 }
 
-/// Changes to a user and a group: `user name [group]`; only root may. Gives `paths` to the user.
-pub(crate) fn change_to(names: &[String], paths: &[&Path], sources: Sources) -> Result<()> {
-    if !rustix::process::geteuid().is_root() {
-        let message =
-            "the \"user\" directive makes sense only if the program runs as root, ignored";
-        error::process(Level::Warn, format_args!("{message}"));
-        return Ok(());
-    }
-    let (user, uid, gid) = find(names)?;
-    for path in paths {
-        give(path, uid, gid);
-    }
-    let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
-    let mut groups = groups_of(&groups, user);
-    groups.push(gid);
-    set_keep_capabilities(true).context("prctl(PR_SET_KEEPCAPS)")?;
-    set_thread_groups(&groups).context("setgroups()")?;
-    set_thread_res_gid(gid, gid, gid).context("setgid()")?;
-    set_thread_res_uid(uid, uid, uid).context("setuid()")?;
-    if !uid.is_root() {
-        keep_rights(sources.rights()).context("capset()")?;
-    }
-    Ok(())
+/// A user that the process can become.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    uid: Uid,
+    gid: Gid,
+    /// Groups of the user, all of them.
+    groups: Vec<Gid>,
 }
 
-/// Whether the process can change to them: root must find them, for others they mean nothing.
+/// Extent to which a file changes hands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Given {
+    /// The group, too.
+    WithGroup,
+    /// The file gets the user and not its group: nginx leaves logs to theirs, in which those are
+    /// who read them.
+    UserOnly,
+}
+
+impl Identity {
+    /// The user and group of `user name [group]`; none if the process is not root, and so cannot
+    /// become anybody.
+    pub(crate) fn find(names: &[String]) -> Result<Option<Identity>> {
+        if !rustix::process::geteuid().is_root() {
+            let message =
+                "the \"user\" directive makes sense only if the program runs as root, ignored";
+            error::process(Level::Warn, format_args!("{message}"));
+            return Ok(None);
+        }
+        let (user, uid, gid) = find(names)?;
+        let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
+        let mut groups = groups_of(&groups, user);
+        groups.push(gid);
+        Ok(Some(Identity { uid, gid, groups }))
+    }
+
+    /// True if the identity is root, so that nothing changes.
+    pub(crate) fn is_root(&self) -> bool {
+        self.uid.is_root()
+    }
+
+    /// Numbers of the identity, for the root helper.
+    pub(crate) fn owner(&self) -> Owner {
+        Owner {
+            uid: self.uid.as_raw(),
+            gid: self.gid.as_raw(),
+            groups: self.groups.iter().map(|group| group.as_raw()).collect(),
+        }
+    }
+
+    /// Makes a file or folder the user's; one that is not there is none of the user's needs.
+    pub(crate) fn give(&self, path: &Path, given: Given) {
+        let gid = (given == Given::WithGroup).then_some(self.gid);
+        match rustix::fs::chown(path, Some(self.uid), gid) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => warn_of(path, errno),
+        }
+    }
+
+    /// Gives the user what root has left in the folder of a cache: the process ran without `user`
+    /// before. A file that has another name, too, may be one that the user has led here.
+    pub(crate) fn give_content(&self, folder: &Path) {
+        let Ok(entries) = std::fs::read_dir(folder) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let given = rustix::fs::open(entry.path(), flags, Mode::empty()).and_then(|file| {
+                let found = rustix::fs::fstat(&file)?;
+                let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+                if found.st_uid != 0 || !is_file || found.st_nlink != 1 {
+                    return Ok(());
+                }
+                let (uid, gid) = (Some(self.uid), Some(self.gid));
+                rustix::fs::chownat(&file, "", uid, gid, AtFlags::EMPTY_PATH)
+            });
+            if let Err(errno) = given {
+                warn_of(&entry.path(), errno);
+            }
+        }
+    }
+
+    /// Becomes the user, for good.
+    pub(crate) fn take(&self, sources: Sources) -> Result<()> {
+        let (uid, gid) = (self.uid, self.gid);
+        set_keep_capabilities(true).context("prctl(PR_SET_KEEPCAPS)")?;
+        set_thread_groups(&self.groups).context("setgroups()")?;
+        set_thread_res_gid(gid, gid, gid).context("setgid()")?;
+        set_thread_res_uid(uid, uid, uid).context("setuid()")?;
+        if !uid.is_root() {
+            keep_rights(sources.rights()).context("capset()")?;
+        }
+        Ok(())
+    }
+}
+
+fn warn_of(path: &Path, errno: Errno) {
+    let (path, reason) = (path.display(), os_error(&errno.into()));
+    let message = format_args!("chown(\"{path}\") failed ({reason})");
+    error::process(Level::Warn, message);
+}
+
+/// Checks that the process can change to the named user and group: root must find them, for others
+/// they mean nothing.
 pub(crate) fn check(names: &[String]) -> Result<()> {
-    match rustix::process::geteuid().is_root() {
-        true => find(names).map(|_| ()),
-        false => Ok(()),
+    if rustix::process::geteuid().is_root() {
+        find(names).map(|_| ())
+    } else {
+        Ok(())
     }
 }
 
@@ -111,20 +188,6 @@ fn keep_rights(wanted: CapabilitySet) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Makes a file or folder the user's; one that is not there is none of the user's needs.
-fn give(path: &Path, uid: Uid, gid: Gid) {
-    match rustix::fs::chown(path, Some(uid), Some(gid)) {
-        Ok(()) | Err(rustix::io::Errno::NOENT) => {}
-        Err(errno) => {
-            let (path, reason) = (path.display(), os_error(&errno.into()));
-            error::process(
-                Level::Warn,
-                format_args!("chown(\"{path}\") failed ({reason})"),
-            );
-        }
-    }
-}
-
 /// The groups that list a user as a member.
 fn groups_of(text: &str, user: &str) -> Vec<Gid> {
     let of_line = |line: &str| {
@@ -143,22 +206,6 @@ fn find_id(path: &str, name: &str) -> Option<u32> {
         let mut fields = line.split(':');
         (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok())?
     })
-}
-
-/// Sets the largest number of open files.
-pub(crate) fn limit_open_files(count: u32) {
-    let limit = Some(u64::from(count));
-    let wanted = Rlimit {
-        current: limit,
-        maximum: limit,
-    };
-    if let Err(errno) = setrlimit(Resource::Nofile, wanted) {
-        let reason = os_error(&errno.into());
-        error::process(
-            Level::Alert,
-            format_args!("setrlimit(RLIMIT_NOFILE, {count}) failed ({reason})"),
-        );
-    }
 }
 
 #[cfg(test)]

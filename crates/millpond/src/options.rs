@@ -1,5 +1,5 @@
-//! What command lines of `millpond cache` and `millpond top` have in common: which process is
-//! meant, mistakes, and how help and mistakes are told.
+//! Options that command lines of `millpond cache` and `millpond top` have in common: which process
+//! is meant, mistakes, and how help and mistakes are told.
 //!
 //! What nobody knows is a mistake, told with the usage on the standard error stream, with the exit
 //! status 2; help is on the standard output, with 0.
@@ -13,7 +13,7 @@ use crate::check;
 /// A command line that is wrong.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum OptionError {
-    /// Not an option of this command, or one too many.
+    /// The word is not an option of this command, or is one too many.
     #[error("invalid option: \"{0}\"")]
     Invalid(String),
     /// An option without its value.
@@ -24,9 +24,9 @@ pub(crate) enum OptionError {
     Value {
         /// The option.
         option: String,
-        /// What stands behind it.
+        /// Value of the option.
         value: String,
-        /// What should.
+        /// Value that was expected.
         expected: &'static str,
     },
     /// Something is missing, or too much.
@@ -39,14 +39,14 @@ pub(crate) enum OptionError {
 pub(crate) struct OfProcess {
     /// The main file.
     pub(crate) file: Option<String>,
-    /// Where relative paths start.
+    /// Directory that relative paths start at.
     pub(crate) prefix: Option<String>,
     /// Directives besides those of the file, as of `millpond -g`.
     pub(crate) globals: Option<String>,
 }
 
 impl OfProcess {
-    /// Takes an option that is about it; false for any other.
+    /// Takes an option that is about the process; false for any other.
     pub(crate) fn apply(
         &mut self,
         option: &str,
@@ -62,7 +62,7 @@ impl OfProcess {
         Ok(true)
     }
 
-    /// Where the configuration is read.
+    /// Source that the configuration is read from.
     pub(crate) fn source(&self) -> ConfSource {
         let mut source = check::source(self.file.as_deref(), self.prefix.as_deref());
         source.globals.clone_from(&self.globals);
@@ -70,14 +70,19 @@ impl OfProcess {
     }
 }
 
-/// Reads the words of a command, or tells how it is used: then with what the process ends.
-pub(crate) fn read<W: PartialEq<str>, O>(
+/// Reads the words of a command, or tells how it is used, or which version it is: then with what
+/// the process ends.
+pub(crate) fn read<W: PartialEq<str>, O, E: std::fmt::Display>(
     words: Vec<W>,
     usage: &str,
-    parse: impl FnOnce(std::vec::IntoIter<W>) -> Result<O, OptionError>,
+    parse: impl FnOnce(std::vec::IntoIter<W>) -> Result<O, E>,
 ) -> Result<O, ExitCode> {
     if words.iter().any(|word| word == "-h" || word == "--help") {
         print!("{usage}");
+        return Err(ExitCode::SUCCESS);
+    }
+    if words.iter().any(|word| word == "--version") {
+        print!("{}", crate::version::line());
         return Err(ExitCode::SUCCESS);
     }
     parse(words.into_iter()).map_err(|error| {

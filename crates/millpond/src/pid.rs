@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use millpond_proxy::log::error::{self, Level, os_error};
+use millpond_system::log::error::{self, Level, os_error};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::arguments::{Arguments, SignalName};

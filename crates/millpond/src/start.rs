@@ -1,42 +1,49 @@
-//! From a configuration to a serving process.
+//! Start of the process: the way from a configuration to serving.
 //!
 //! ```text
-//! inherited sockets ─► error log ─► configuration ─► background ─► logs ─► sockets ─► user
-//!                   ─► signals caught ─► caches and workers ─► pid file
+//! inherited sockets ─► error log ─► configuration ─► background ─► logs ─► sockets
+//!                   ─► signals caught ─► [root with user: root helper, pid file ─► user]
+//!                   ─► caches and workers ─► pid file, unless it is there
 //! ```
 //!
-//! Whatever fails before the pid file is written is printed and ends the process with status 1.
+//! Whatever fails before the process serves is printed and ends it with status 1.
 //!
 //! Invariants:
 //! 1. When the pid file exists, the sockets listen and signals are caught.
 //! 2. The pid file is removed at the end, unless another process has put its own id there.
+//! 3. A pid file that root made stays root's: `-s` sends what root sends to the id in it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use millpond_proxy::cache::zones;
 use millpond_proxy::control::Wanted;
-use millpond_proxy::log::error::{self, ErrorLog, Level};
-use millpond_proxy::log::file;
-use millpond_proxy::pid::PidFile;
+use millpond_proxy::descriptors::segment_files;
+use millpond_proxy::pid::{PidFile, PidHolder};
 use millpond_proxy::reload::{ConfSource, Reading};
 use millpond_proxy::scope::Conf;
 use millpond_proxy::server::predecessor::Predecessor;
 use millpond_proxy::server::sockets::{BindError, Inherited};
-use millpond_proxy::server::successor::{self, Program};
 use millpond_proxy::server::{Process, Server, Standing};
-use millpond_proxy::shutdown::Signals;
+use millpond_proxy::stats::ledger;
+use millpond_system::heritage::{self, Program};
+use millpond_system::log::error::{self, ErrorLog, Level};
+use millpond_system::log::file;
+use millpond_system::reserve::RESERVE;
+use millpond_system::root_helper;
+use millpond_system::shutdown::Signals;
 
 use crate::arguments::Arguments;
-use crate::identity::{self, Sources};
-use crate::{daemon, test};
+use crate::identity::{Given, Identity, Sources};
+use crate::{daemon, descriptors, test};
 
 /// Reads the configuration and serves until a signal ends the process.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     run_then(arguments, |_| Ok(()))
 }
 
-/// As [`run`], and calls `started` once it serves; an error of that ends it.
+/// Runs like [`run`], and calls `started` once it serves; an error of that ends it.
 pub(crate) fn run_then(
     arguments: &Arguments,
     started: impl FnOnce(&Server) -> Result<()>,
@@ -59,20 +66,21 @@ pub(crate) fn run_then(
     let Some(server) = logged(Server::take_over(conf, predecessor, inherited)) else {
         return Ok(ExitCode::FAILURE);
     };
-    let standing = match is_in_background {
-        true => Standing::Background,
-        false => Standing::Foreground,
+    let standing = if is_in_background {
+        Standing::Background
+    } else {
+        Standing::Foreground
     };
     serve(arguments, server, &source, (program, standing), started)
 }
 
-/// What the process left that this one is to take over from, if there is one.
+/// Predecessor that this process is to take over from, with what it left, if there is one.
 fn inherit() -> (Predecessor, Vec<Inherited>) {
-    let Ok(sockets) = std::env::var(successor::SOCKETS) else {
+    let Ok(sockets) = std::env::var(heritage::SOCKETS) else {
         return (Predecessor::default(), Vec::new());
     };
-    let channel = std::env::var(successor::CHANNEL).ok();
-    let control = std::env::var(successor::CONTROL).ok();
+    let channel = std::env::var(heritage::CHANNEL).ok();
+    let control = std::env::var(heritage::CONTROL).ok();
     Predecessor::inherit(&sockets, (channel.as_deref(), control.as_deref()))
 }
 
@@ -123,24 +131,40 @@ fn serve(
     started: impl FnOnce(&Server) -> Result<()>,
 ) -> Result<ExitCode> {
     let process = server.conf().main.process.clone();
-    if let Some(count) = process.open_files {
-        identity::limit_open_files(count);
+    descriptors::limit(process.open_files);
+    let count = descriptors::count();
+    if let Some(message) = descriptors::shortage(server.conf(), count) {
+        error::process(Level::Warn, format_args!("{message}"));
     }
+    let zones = &server.shared().zones;
+    zones.limit_open_files(segment_files(count));
+    server.shared().descriptors.set(count);
+    RESERVE.hold(count);
+    zones.ask_for_descriptors(|| RESERVE.give());
     let wanted = Wanted::of(server.conf(), &source.prefix);
     server
         .open_control(&wanted)
         .context("opening the control socket")?;
-    if let Some(names) = &process.user {
-        become_user(names, &server, &source.prefix.join(&process.pid))?;
-    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("starting the event loop")?;
     runtime.block_on(async {
         let signals = Signals::new().context("catching signals")?;
-        server.start().context("starting the workers")?;
-        let pid_file = PidFile::write(&source.prefix.join(&process.pid))?;
+        let pid_path = source.prefix.join(&process.pid);
+        let early = match &process.user {
+            // Before any other thread is started: the change concerns this one.
+            Some(names) => become_user(names, &server, &program, &pid_path)?,
+            None => None,
+        };
+        if let Err(failure) = begin(&mut server) {
+            early.into_iter().for_each(PidHolder::remove);
+            return Err(failure);
+        }
+        let pid_file = match early {
+            Some(written) => written,
+            None => PidHolder::Process(PidFile::write(&pid_path)?),
+        };
         let mut process = Process {
             program,
             pid_file,
@@ -159,39 +183,58 @@ fn serve(
     })
 }
 
-/// Changes to the user, after making what only root can make.
-fn become_user(names: &[String], server: &Server, pid_path: &Path) -> Result<()> {
-    let logs = file::paths();
-    let declared = &server.conf().declared.zones;
-    let zones = declared.iter().flat_map(|zone| zone.paths());
-    let zones: Vec<&Path> = zones.map(PathBuf::as_path).collect();
-    if rustix::process::geteuid().is_root() {
-        for zone in declared {
-            let what = || format!("mkdir() \"{}\"", zone.path.display());
-            let made = std::fs::create_dir_all(&zone.path).with_context(what);
-            // A zone on several disks starts without those that cannot be had.
-            if zone.disks.is_empty() {
-                made?;
-            }
-            for disk in &zone.disks {
-                let _ = std::fs::create_dir(&disk.path);
-            }
-        }
-        // Whoever cannot write it later is told so when it is written.
-        let _ = std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(pid_path);
-    }
-    let mut paths: Vec<&Path> = logs.iter().map(PathBuf::as_path).collect();
-    paths.extend(zones);
-    paths.push(pid_path);
-    paths.extend(server.control_path());
-    let sources = match server.conf().uses_foreign_sources {
-        true => Sources::Foreign,
-        false => Sources::Own,
+/// Starts to serve, as the user that the process has become.
+fn begin(server: &mut Server) -> Result<()> {
+    server.conf().declared.temp_folders.check()?;
+    server.start().context("starting the workers")
+}
+
+/// Changes to the user, after making what only root can make: the folders of zones and temporary
+/// files, and the root helper, which writes the pid file (INVARIANT 3).
+fn become_user(
+    names: &[String],
+    server: &Server,
+    program: &Program,
+    pid_path: &Path,
+) -> Result<Option<PidHolder>> {
+    let Some(identity) = Identity::find(names)? else {
+        return Ok(None);
     };
-    identity::change_to(names, &paths, sources)
+    let declared = &server.conf().declared;
+    zones::make_folders(&declared.zones).map_err(anyhow::Error::msg)?;
+    declared.temp_folders.make()?;
+    let folders = declared.zones.iter().flat_map(|zone| zone.paths());
+    let folders = folders.chain(declared.temp_folders.paths());
+    folders.for_each(|path| identity.give(path, Given::WithGroup));
+    declared
+        .zones
+        .iter()
+        .flat_map(|zone| zone.paths())
+        .for_each(|path| identity.give_content(path));
+    let counters = ledger::place(server.conf());
+    let single = server.control_path().into_iter().chain(counters.as_deref());
+    single.for_each(|path| identity.give(path, Given::WithGroup));
+    let logs = file::paths();
+    logs.iter()
+        .for_each(|path| identity.give(path, Given::UserOnly));
+    let pid_file = if identity.is_root() {
+        PidHolder::Process(PidFile::write(pid_path)?)
+    } else {
+        root_helper::start(program, &identity.owner()).context("starting the root helper")?;
+        PidHolder::write_by_helper(pid_path)?
+    };
+    let sources = if server.conf().uses_foreign_sources {
+        Sources::Foreign
+    } else {
+        Sources::Own
+    };
+    match identity.take(sources) {
+        Ok(()) => Ok(Some(pid_file)),
+        Err(failure) => {
+            pid_file.remove();
+            Err(failure)
+        }
+    }
 }
 
 /// A panic ends one request; it is logged and counted, and the process goes on.

@@ -1,4 +1,4 @@
-//! What a terminal shows: whether colours may be used, and text that is broken into lines.
+//! Abilities of a terminal: whether colours may be used, and text that is broken into lines.
 //!
 //! Colours are used on a terminal only, and not there either when `NO_COLOR` is set to anything.
 
@@ -9,33 +9,44 @@ use millpond_conf::Style;
 /// The widest line, so that a usual terminal breaks none.
 pub(crate) const WIDTH: usize = 79;
 
-/// How findings on the standard error stream look.
+/// Style of findings on the standard error stream.
 pub(crate) fn stderr_style() -> Style {
-    match std::io::stderr().is_terminal() && may_colour() {
-        true => Style::Fancy,
-        false => Style::Plain,
+    if std::io::stderr().is_terminal() && may_colour() {
+        Style::Fancy
+    } else {
+        Style::Plain
     }
 }
 
-/// How text on the standard output looks.
+/// Paint of text on the standard output.
 pub(crate) fn stdout_paint() -> Paint {
-    match std::io::stdout().is_terminal() && may_colour() {
-        true => Paint::Colours,
-        false => Paint::Plain,
+    if std::io::stdout().is_terminal() && may_colour() {
+        Paint::Colours
+    } else {
+        Paint::Plain
     }
 }
 
-/// Whether somebody looks at the standard output.
+/// True if somebody looks at the standard output.
 pub(crate) fn is_stdout_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// Whether colours may be used on a terminal.
+/// Letters in a line of the terminal that the standard output is; none if it is no terminal.
+pub(crate) fn stdout_width() -> Option<usize> {
+    is_stdout_terminal().then(|| match ratatui::crossterm::terminal::size() {
+        Ok((width, _)) if width > 0 => usize::from(width),
+        // It does not say.
+        _ => WIDTH,
+    })
+}
+
+/// True if colours may be used on a terminal.
 pub(crate) fn may_colour() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Whether text has colours.
+/// Choice of text with colours or without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paint {
     /// None.
@@ -44,7 +55,7 @@ pub(crate) enum Paint {
     Colours,
 }
 
-/// What a piece of text is for.
+/// Role of a piece of text, which decides its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// A heading, or the name that was asked for.
@@ -55,7 +66,7 @@ pub(crate) enum Role {
     Doubtful,
     /// Something wrong.
     Bad,
-    /// What matters less than the rest.
+    /// Text that matters less than the rest.
     Faint,
 }
 

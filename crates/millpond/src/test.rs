@@ -1,24 +1,26 @@
 //! `-t`, `-T`: testing a configuration, and printing it.
 //!
-//! A test reads the configuration, opens its logs, looks for the user of the process and tries to
-//! bind its addresses; an address that is in use is no fault, because the running process has it. A
-//! test also warns of what a configuration says and seldom means (`millpond_proxy::lint`).
+//! A test reads the configuration, opens its logs, looks for the user of the process and for the
+//! folders that a start would make, and tries to bind its addresses; an address that is in use is
+//! no fault, because the running process has it. It fails where a start would. A test also warns of
+//! what a configuration says and seldom means (`millpond_proxy::lint`).
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use millpond_conf::source::Sources;
 use millpond_conf::{Diagnostics, Severity};
-use millpond_proxy::log::error::{self, Level};
-use millpond_proxy::log::file;
 use millpond_proxy::reload::Reading;
 use millpond_proxy::scope::Conf;
 use millpond_proxy::server::Server;
+use millpond_system::log::error::{self, Level};
+use millpond_system::log::file;
 
 use crate::arguments::Arguments;
-use crate::identity;
 use crate::terminal;
+use crate::{descriptors, folders, identity};
 
 /// Tests the configuration.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -42,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if !arguments.quiet {
         eprintln!("millpond: the configuration file {path} syntax is ok");
     }
-    if !opens(conf) {
+    if !opens(conf, &source.prefix) {
         return failed();
     }
     if !arguments.quiet {
@@ -66,14 +68,21 @@ pub(crate) fn report(diagnostics: &Diagnostics, sources: &Sources, arguments: &A
     eprint!("{}", shown.render(sources, terminal::stderr_style()));
 }
 
-/// Opens the logs and binds the addresses of the configuration.
-fn opens(conf: Conf) -> bool {
+/// Opens the logs, looks at folders and binds the addresses of the configuration.
+fn opens(conf: Conf, prefix: &Path) -> bool {
     let mut is_good = file::open_all();
     if let Some(names) = &conf.main.process.user
         && let Err(failure) = identity::check(names)
     {
         error::process(Level::Emerg, format_args!("{failure}"));
         is_good = false;
+    }
+    for fault in folders::faults(&conf, prefix) {
+        error::process(Level::Emerg, format_args!("{fault}"));
+        is_good = false;
+    }
+    if let Some(message) = descriptors::shortage(&conf, descriptors::count_with(&conf)) {
+        error::process(Level::Warn, format_args!("{message}"));
     }
     let failures = match Server::bind(conf) {
         Ok(_) => return is_good,

@@ -1,4 +1,4 @@
-//! `-v`, `-V`, `-h`: name, version, what works, and the options.
+//! `-v`, `-V`, `-h`, `--help`, `--version`: name, version, what works, and the options.
 //!
 //! Programs that ask nginx what it was built with read the last line of `-V`. It is written from
 //! [`MODULES`] and from the directives that there are: an optional module is named when it works, a
@@ -13,12 +13,13 @@ use crate::arguments::{Arguments, CONF_PATH, ERROR_LOG, PREFIX};
 /// The version of nginx whose behaviour is followed.
 const NGINX_VERSION: &str = "1.31.5";
 
-/// Whether nginx builds a module unless it is told otherwise.
+/// Habit of nginx's build about a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Built {
-    /// It does; named with `--without-` when it is missing here.
+    /// Module that nginx builds unless told otherwise; named with `--without-` when it is missing
+    /// here.
     ByDefault,
-    /// It does not; named with `--with-` when it works here.
+    /// Module that nginx builds only when told to; named with `--with-` when it works here.
     OnDemand,
 }
 
@@ -99,12 +100,12 @@ const MODULES: &[(&str, Built, &str)] = &[
     ("http_upstream_zone_module", Built::ByDefault, "zone"),
 ];
 
-/// What is to be printed first; none when nothing was asked for.
+/// Text that is to be printed first; none when nothing was asked for.
 pub(crate) fn text(arguments: &Arguments) -> Option<String> {
     if !arguments.show.version {
         return None;
     }
-    let mut out = format!("millpond version: millpond/{}\n", env!("CARGO_PKG_VERSION"));
+    let mut out = line();
     if arguments.show.help {
         out.push_str(&help());
     }
@@ -114,6 +115,11 @@ pub(crate) fn text(arguments: &Arguments) -> Option<String> {
         let _ = writeln!(out, "configure arguments:{}", configure_arguments());
     }
     Some(out)
+}
+
+/// Name and version, as `nginx -v` writes them.
+pub(crate) fn line() -> String {
+    format!("millpond version: millpond/{}\n", env!("CARGO_PKG_VERSION"))
 }
 
 fn configure_arguments() -> String {
@@ -131,7 +137,7 @@ fn configure_arguments() -> String {
     out
 }
 
-fn help() -> String {
+pub(crate) fn help() -> String {
     format!(
         "Usage: millpond [-?hvVtTq] [-s signal] [-p prefix]
                 [-e filename] [-c filename] [-g directives]
@@ -148,6 +154,16 @@ Options:
   -e filename   : error log until the configuration names one (default: {ERROR_LOG})
   -c filename   : configuration file (default: {CONF_PATH})
   -g directives : directives that stand before those of the file
+A relative file name starts at the prefix; where there is none, at the current directory.
+
+Commands, each with --help:
+  millpond check    : how a configuration fares, before anything is switched over
+  millpond explain  : a directive, a variable, a status, or a request, explained
+  millpond cache    : what is in the caches, and purging
+  millpond why      : what a request would get now, and why
+  millpond top      : what a process does, live
+  millpond gauge    : loads, verifies and compares servers
+  millpond demo     : an origin, a page, and Millpond between them
 
 "
     )

@@ -1,4 +1,4 @@
-//! What becomes of a request, without a client and without an answer: for `millpond explain`.
+//! Explanation of a request's fate, without a client and without an answer: for `millpond explain`.
 //!
 //! The request runs through the phases that route it ([`phase::route`]), on a connection that leads
 //! nowhere. Then the settings of its location are asked, by the code that serves requests: where it
@@ -9,42 +9,40 @@
 //! 2. No connection is made and no cache is opened; files are only looked for, by `try_files` and
 //!    conditions.
 //!
-//! What it does not do: limits and gates let everything through, and error pages are not followed.
+//! What it does not do: limits let everything through, passwords are not checked, and error pages
+//! are not followed. What gates say is told beside what becomes of a request that they let in.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use millpond_cache::conformance::Rules;
 use millpond_cache::step::{self, Exchange, FetchEnd, Fetched, Given, Policies};
+use millpond_cache::use_stale::StaleCause;
 use millpond_cache::variant::RequestFields;
-use millpond_conf::Span;
+use millpond_conf::{Span, Template};
+use millpond_system::address::Address;
+use millpond_wire::header::Known;
+use millpond_wire::http1::request::{Progress, RequestHead, RequestParser};
+use serde::{Deserialize, Serialize};
 
-use crate::cache::by_rfc;
 use crate::cache::exchange::PassExchange;
 use crate::cache::site;
-use crate::clock;
-use crate::downstream::Downstream;
-use crate::downstream::address::Address;
-use crate::downstream::arrival::limits;
-use crate::downstream::exchange::find_server;
-use crate::downstream::timer::Timer;
+use crate::downstream::serve::find_server;
 use crate::failure::Failure;
 use crate::handler::ContentHandler;
-use crate::header::Known;
-use crate::http1::request::{Progress, RequestHead, RequestParser};
+use crate::handler::access::{self, Foreseen};
 use crate::phase::{self, Phase};
+use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::route::listen::{Binding, Listen};
 use crate::route::location::{AfterPrefix, LocationKind};
 use crate::scope::Conf;
-use crate::socket::Socket;
+use crate::upstream::by_rfc;
+use crate::upstream::http;
 use crate::upstream::pass::{self, PassTarget};
-use crate::upstream::{http, protocol::Protocol};
-use crate::worker::{Generation, LocalConf, Worker};
 
 pub use millpond_cache::step::{Kept, NotKept};
 
@@ -53,6 +51,8 @@ pub use millpond_cache::step::{Kept, NotKept};
 pub struct Question {
     /// The port that it comes to.
     pub port: u16,
+    /// Address of the client.
+    pub client: IpAddr,
     /// The head, up to and with the empty line.
     pub head: Bytes,
 }
@@ -79,12 +79,18 @@ impl Question {
         head.push_str("\r\n");
         Ok(Question {
             port: url.port,
+            client: IpAddr::V4(Ipv4Addr::LOCALHOST),
             head: Bytes::from(head),
         })
     }
+
+    /// Copy of the question, asked by a client with this address.
+    pub fn from_client(self, client: IpAddr) -> Question {
+        Question { client, ..self }
+    }
 }
 
-/// What of a URL matters here.
+/// Parts of a URL that matter here.
 struct Url<'a> {
     authority: &'a str,
     port: u16,
@@ -129,71 +135,96 @@ impl<'a> Url<'a> {
 /// One thing that happens to the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What.
+    /// Text that tells what happens.
     pub text: String,
     /// The block whose directives do it.
     pub span: Span,
 }
 
-/// What becomes of a request.
+/// Explanation of a request's fate.
 #[derive(Debug)]
 pub struct Explanation {
     /// The address that it comes to.
     pub listen: String,
-    /// Where the server stands.
+    /// Place of the server in the configuration.
     pub server: Span,
     /// Why it is this one.
     pub server_reason: String,
-    /// Where the location stands; the server's own place where there is none.
+    /// Place of the location in the configuration; the server's own place where there is none.
     pub location: Span,
     /// Why it is this one.
     pub location_reason: String,
-    /// What happens on the way, in order.
+    /// Events on the way, in order.
     pub events: Vec<Event>,
-    /// How it ends.
+    /// Verdicts of the location's gates on the request.
+    pub gates: Foreseen,
+    /// End of the request, if the gates let it in.
     pub end: End,
 }
 
-/// How a request ends.
+/// End of a request.
 #[derive(Debug)]
 pub enum End {
-    /// It is answered with this status; a redirect has a target.
+    /// The request is answered with this status; a redirect has a target.
     Answered(u16, Option<String>),
     /// Files, or what stands for a folder, answer this path.
     Files(String),
     /// The server itself answers, by this directive.
     Itself(&'static str),
-    /// It purges entries of this zone.
+    /// The request purges entries of this zone.
     Purges(String),
     /// An upstream answers.
-    Passed(Passed),
+    Passed(Box<Passed>),
 }
 
-/// How a request is passed on.
+/// Way in which a request is passed on.
 #[derive(Debug)]
 pub struct Passed {
     /// The address and path that are asked; or why there is none.
     pub to: Result<String, String>,
-    /// How the cache takes part; or why it does not.
+    /// Part of the cache in the request; or why it does not.
     pub cache: Result<Caching, String>,
 }
 
-/// How a request is looked up and stored.
+/// A value of the configuration, and what it is for a request.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct ValueInForce {
+    /// Text of the value as it is written.
+    pub text: String,
+    /// Value for the request; a value that is neither empty nor `0` decides.
+    pub value: String,
+}
+
+impl fmt::Display for ValueInForce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.value.is_empty() {
+            write!(f, "{} is empty", self.text)
+        } else {
+            write!(f, "{} is \"{}\"", self.text, self.value)
+        }
+    }
+}
+
+/// Rules by which a request is looked up and stored.
 #[derive(Debug)]
 pub struct Caching {
     /// The zone.
     pub zone: String,
     /// The key.
     pub key: String,
-    /// The same, byte by byte.
+    /// Bytes of the cache key.
     pub key_bytes: Bytes,
     /// The site that the request belongs to.
     pub site: String,
-    /// Whether the look-up is skipped (`proxy_cache_bypass`).
+    /// True if the look-up is skipped (`proxy_cache_bypass`).
     pub is_bypassed: bool,
-    /// Whether answers are not stored (`proxy_no_cache`), as far as the request decides it.
+    /// True if answers are not stored (`proxy_no_cache`), as far as the request decides it.
     pub is_not_stored: bool,
-    /// How often it must be asked for before it is stored.
+    /// Values of the `proxy_cache_bypass` in force.
+    pub bypass: Vec<ValueInForce>,
+    /// Values of the `proxy_no_cache` in force.
+    pub no_cache: Vec<ValueInForce>,
+    /// Number of requests for the key before an answer is stored.
     pub min_uses: u32,
     policies: Arc<Policies>,
     rules: Rules,
@@ -202,7 +233,7 @@ pub struct Caching {
 }
 
 impl Caching {
-    /// What the request says in the fields that a Vary names.
+    /// Values of the request in the fields that a Vary names.
     pub fn variant(&self, vary: &[u8]) -> Bytes {
         let fields = RequestFields {
             lookup: &|name| self.head.find_all(name).collect(),
@@ -211,12 +242,22 @@ impl Caching {
         fields.variant(vary)
     }
 
-    /// Fields that take the place of Cache-Control and Expires, the strongest first.
-    pub fn targeted(&self) -> impl Iterator<Item = &str> {
-        self.policies.targeted.names.iter()
+    /// True if a stale entry is served while somebody updates it (`use_stale updating`).
+    pub fn serves_while_updating(&self) -> bool {
+        self.policies.stale.allows(StaleCause::Updating)
     }
 
-    /// What becomes of an answer with this status and these fields at a time.
+    /// True if an update is made behind the answer.
+    pub fn updates_behind(&self) -> bool {
+        self.policies.revalidate.in_background || self.rules.is_rfc()
+    }
+
+    /// Fields that take the place of Cache-Control and Expires, the strongest first.
+    pub fn targeted(&self) -> impl Iterator<Item = &str> {
+        self.policies.targeted.in_force(self.rules.conformance())
+    }
+
+    /// Judges whether an answer with this status and these fields is stored at a time.
     pub fn judge(
         &self,
         status: u16,
@@ -275,6 +316,7 @@ pub fn explain(conf: impl Into<Arc<Conf>>, question: &Question) -> Result<Explan
     let routed = phase::route(&mut req, &mut |phase, req| {
         note_event(&mut events, &mut path, phase, req);
     });
+    let gates = access::foresee(&mut req);
     let end = match routed {
         Ok(Some(response)) => End::Answered(response.status, None),
         Ok(None) => end(&mut req),
@@ -284,11 +326,13 @@ pub fn explain(conf: impl Into<Arc<Conf>>, question: &Question) -> Result<Explan
         listen: listen.address.to_string(),
         server: req.server.span,
         server_reason,
-        location: match req.location.is_server_level() {
-            true => req.server.span,
-            false => req.location.span,
+        location: if req.location.is_server_level() {
+            req.server.span
+        } else {
+            req.location.span
         },
         location_reason: location_reason(&req),
+        gates,
         events,
         end,
     })
@@ -337,7 +381,7 @@ fn request(
 ) -> Result<Request, String> {
     let server = Arc::clone(listen.names.default_server());
     let mut buffer = BytesMut::from(&question.head[..]);
-    let bounds = limits(&server.settings.head);
+    let bounds = server.settings.head.limits(conf.reading);
     let head = match RequestParser::new().parse(&mut buffer, &bounds) {
         Progress::Done(head) => head,
         Progress::Refuse(refused) => {
@@ -349,40 +393,8 @@ fn request(
         }
         Progress::NeedMore => return Err("the request has no end".to_string()),
     };
-    let down = connection(conf, local).map_err(|error| format!("no connection: {error}"))?;
-    let down = Rc::new(down);
-    Ok(Request::new(
-        LocalConf::new(Arc::clone(conf)),
-        down,
-        (head, clock::instant()),
-        server,
-    ))
-}
-
-fn connection(conf: &Arc<Conf>, local: Address) -> std::io::Result<Downstream> {
-    let (socket, _) = UnixStream::pair()?;
-    let worker = Rc::new(Worker::new(0, Arc::default()));
-    let peer = Address::Inet(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
-    let now = clock::instant();
-    Ok(Downstream {
-        socket: Socket::new(OwnedFd::from(socket))?,
-        inbox: BytesMut::new().into(),
-        incoming: Default::default(),
-        timer: Timer::new(),
-        remote: peer.clone().into(),
-        peer,
-        local,
-        told: Default::default(),
-        number: 1,
-        accepted: now,
-        requests: 1.into(),
-        request_started: now.into(),
-        request_bytes: 0.into(),
-        is_pipelined: false.into(),
-        wants_continue: false.into(),
-        behind: Rc::default(),
-        generation: Generation::new(worker, Arc::clone(conf)),
-    })
+    let peer = Address::Inet(SocketAddr::new(question.client, 0));
+    Ok(Request::imagined(conf, head, [peer, local], server))
 }
 
 fn server_reason(req: &Request, listen: &Listen) -> String {
@@ -390,7 +402,7 @@ fn server_reason(req: &Request, listen: &Listen) -> String {
     let names = &req.server.names;
     let matched = names
         .iter()
-        .find(|name| !req.host.is_empty() && name.matches(&req.host));
+        .find(|name| !req.host.is_empty() && name.matches(&req.host) == Ok(true));
     match matched {
         Some(name) => {
             let name = crate::scope::listen::first_name(std::slice::from_ref(name));
@@ -427,6 +439,12 @@ fn location_reason(req: &Request) -> String {
             )
         }
         LocationKind::Named => format!("the request was sent on to \"{name}\""),
+        LocationKind::Unnamed if location.is_limit => {
+            let method = text(req.head.method_bytes());
+            format!(
+                "\"limit_except\" of the location does not name {method}: its block is in force"
+            )
+        }
         LocationKind::Unnamed => "a block inside the location has taken its place".to_string(),
     }
 }
@@ -456,10 +474,10 @@ fn answered(req: &mut Request, failure: &Failure) -> End {
 
 fn end(req: &mut Request) -> End {
     match req.location.handler.clone() {
-        Some(ContentHandler::Pass(target)) => End::Passed(passed(req, &target)),
+        Some(ContentHandler::Pass(target)) => End::Passed(Box::new(passed(req, &target))),
         Some(ContentHandler::Purge(location)) => End::Purges(location.zone.clone()),
         Some(ContentHandler::Api(_)) => End::Itself("api"),
-        Some(ContentHandler::Dashboard) => End::Itself("dashboard"),
+        Some(ContentHandler::Dashboard(_)) => End::Itself("dashboard"),
         Some(ContentHandler::Metrics(_)) => End::Itself("metrics"),
         Some(ContentHandler::StubStatus) => End::Itself("stub_status"),
         Some(ContentHandler::EmptyGif) => End::Itself("empty_gif"),
@@ -513,6 +531,9 @@ fn caching(req: &mut Request, target: &Arc<PassTarget>) -> Result<Caching, Strin
         ));
     }
     let key = crate::cache::pass::key(req, target).map_err(|failure| failure.to_string())?;
+    let settings = &location.settings.pass(target.protocol).bypass;
+    let bypass = values(req, settings.bypass.as_deref());
+    let no_cache = values(req, settings.no_cache.as_deref());
     let (site, head) = (site::of(req), Rc::clone(&req.head));
     let mut exchange = PassExchange::new(&mut *req, Arc::clone(target));
     let is_bypassed = exchange.must_bypass();
@@ -523,12 +544,24 @@ fn caching(req: &mut Request, target: &Arc<PassTarget>) -> Result<Caching, Strin
         site: text(&site),
         head,
         is_bypassed,
+        bypass,
+        no_cache,
         is_not_stored: exchange.must_not_store(),
         min_uses: cache.policies.admission.min_uses,
         policies: Arc::clone(&cache.policies),
         rules: by_rfc::rules(req, target),
         is_authorized: req.field(Known::Authorization).is_some(),
     })
+}
+
+/// Values for a request, with their texts.
+fn values(req: &mut Request, templates: Option<&[Template]>) -> Vec<ValueInForce> {
+    let templates = templates.unwrap_or_default().iter();
+    let value = |template: &Template| ValueInForce {
+        text: template.source.to_string(),
+        value: text(&req.eval(template)),
+    };
+    templates.map(value).collect()
 }
 
 /// Bytes of a request for people.

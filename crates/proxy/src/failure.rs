@@ -6,8 +6,27 @@
 
 use std::io;
 
-use crate::downstream::ClientGone;
-use crate::log::error::Level;
+use millpond_system::log::error::Level;
+
+/// Status of an answer that is none: the connection is closed instead (nginx: `return 444`).
+pub const CLOSE_WITHOUT_ANSWER: u16 = 444;
+
+/// Why a client cannot be served further.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientGone {
+    /// It was silent for too long.
+    #[error("client timed out")]
+    TimedOut,
+    /// Its connection was closed to make room for another.
+    #[error("connection closed to make room for others")]
+    Displaced,
+    /// It closed the connection before the end of its request.
+    #[error("client prematurely closed connection")]
+    Closed,
+    /// The socket failed.
+    #[error("client connection failed: {0}")]
+    Io(io::Error),
+}
 
 /// Why a request was not answered by its handler.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +39,7 @@ pub enum Failure {
     Request {
         /// 400, 413, 414 …
         status: u16,
-        /// What is wrong.
+        /// Text that says what is wrong.
         message: String,
     },
     /// The client is gone.
@@ -37,12 +56,12 @@ pub enum Failure {
     Internal(String),
 }
 
-/// What went wrong with a peer; the words of `proxy_next_upstream`.
+/// Kind of failure of a peer; the words of `proxy_next_upstream`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpstreamKind {
     /// Connecting, sending or reading failed.
     Error,
-    /// It took too long.
+    /// The peer took too long.
     Timeout,
     /// The answer was not HTTP.
     InvalidHeader,
@@ -57,10 +76,23 @@ pub enum UpstreamKind {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct UpstreamFailure {
-    /// What kind.
+    /// Kind of the failure.
     pub kind: UpstreamKind,
+    /// Gravity of the failure to the operator.
+    pub level: Level,
     /// In nginx's words, with the peer.
     pub message: String,
+}
+
+impl UpstreamFailure {
+    /// One of the usual level.
+    pub fn new(kind: UpstreamKind, message: impl Into<String>) -> Self {
+        UpstreamFailure {
+            kind,
+            level: Level::Error,
+            message: message.into(),
+        }
+    }
 }
 
 impl Failure {
@@ -89,7 +121,7 @@ impl Failure {
     pub fn status(&self) -> u16 {
         match self {
             Failure::Status(status) | Failure::Request { status, .. } => *status,
-            Failure::Client(ClientGone::TimedOut) => 408,
+            Failure::Client(ClientGone::TimedOut | ClientGone::Displaced) => 408,
             Failure::Client(ClientGone::Closed) => 400,
             Failure::Client(ClientGone::Io(_)) => 499,
             Failure::Upstream(failure) => match failure.kind {
@@ -107,7 +139,7 @@ impl Failure {
             Failure::Status(_) => None,
             Failure::Request { status: 413, .. } => Some(Level::Error),
             Failure::Request { .. } | Failure::Client(_) => Some(Level::Info),
-            Failure::Upstream(_) => Some(Level::Error),
+            Failure::Upstream(failure) => Some(failure.level),
             Failure::Disk(_) => Some(Level::Crit),
             Failure::Internal(_) => Some(Level::Error),
         }

@@ -14,7 +14,7 @@
 //! what no page handles becomes the built-in page (`handler/special.rs`).
 //!
 //! Invariants:
-//! 1. Every way back (redirect, rewrite) spends one of `uri_changes_left`; none left is a 500.
+//! 1. Every way back (redirect, rewrite) spends one of `path.changes_left`; none left is a 500.
 //! 2. [`answer`] always returns an answer; a connection that must close without one gets status
 //!    444.
 //! 3. As long as no location was looked for, that of the request is its server's own level.
@@ -22,15 +22,14 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use crate::downstream::body;
 use crate::failure::Failure;
 use crate::handler::{self, error_page, redirect as client_redirect};
-use crate::header::Known;
 use crate::request::Request;
 use crate::response::{Response, Source};
 use crate::rewrite::{self, Script};
 use crate::route::location::LocationKind;
 use crate::scope::location::LocationSettings;
+use millpond_wire::header::Known;
 
 /// The phases, in running order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,7 +46,7 @@ pub enum Phase {
     PostRewrite,
     /// Limits.
     Preaccess,
-    /// Who may.
+    /// The access phase: gates let the request in or refuse it.
     Access,
     /// `try_files`, `mirror`.
     Precontent,
@@ -55,7 +54,7 @@ pub enum Phase {
     Content,
 }
 
-/// What a phase handler decided.
+/// The decision of a phase handler.
 pub enum Flow {
     /// Go on with the next handler.
     Next,
@@ -63,7 +62,7 @@ pub enum Flow {
     EndPhase,
     /// Go on with the first handler of a phase.
     Jump(Phase),
-    /// This is the answer.
+    /// The request is answered with this.
     Respond(Box<Response>),
 }
 
@@ -100,19 +99,19 @@ const HANDLERS: &[(Phase, Handler)] = &[
     (Phase::Content, Handler::Content),
 ];
 
-/// Which handlers may have something to do for requests of a location: a bit for each, by its place
-/// in the row of all. The others are passed over.
+/// The handlers that may have something to do for requests of a location: a bit for each, by the
+/// handler's place in the row of all. The others are passed over.
 #[derive(Clone, Copy, Debug)]
 pub struct Due(u16);
 
 impl Due {
-    /// Those of a location of this kind with these settings.
+    /// The handlers due for a location of this kind with these settings.
     pub fn of(
         (kind, settings): (&LocationKind, &LocationSettings),
         script: &Script,
         try_files: Option<&handler::try_files::TryFiles>,
     ) -> Due {
-        // What an `if` block inside of a location is entered by is the location's script.
+        // An `if` block inside of a location is entered by the location's script.
         let is_block = matches!(kind, LocationKind::Unnamed);
         let is_due = |handler: Handler| match handler {
             // INVARIANT 3: the location is that of the server.
@@ -124,7 +123,7 @@ impl Due {
             Handler::Access => handler::access::has_gate(settings),
             Handler::TryFiles => try_files.is_some(),
             Handler::Mirror => handler::mirror::has_mirrors(settings),
-            // What these do is no matter of the location alone.
+            // The work of these is no matter of the location alone.
             Handler::StartRealIp | Handler::FindLocation | Handler::Content => true,
         };
         let places = HANDLERS.iter().enumerate();
@@ -145,10 +144,11 @@ const _: () = assert!(HANDLERS.len() <= u16::BITS as usize);
 
 /// Runs a routed request to its answer, error pages included.
 pub async fn answer(req: &mut Request) -> Box<Response> {
-    let start = match req.conf.uses_real_ip {
-        true => Phase::PostRead,
+    let start = if req.conf.uses_real_ip {
+        Phase::PostRead
+    } else {
         // Nobody has replaced the client's address, and nobody will.
-        false => Phase::ServerRewrite,
+        Phase::ServerRewrite
     };
     answer_from(req, start).await
 }
@@ -169,7 +169,7 @@ pub async fn answer_at(req: &mut Request, target: bytes::Bytes) -> Option<Box<Re
         // Redirects do nothing else.
         Ok(_) => None,
         Err(failure) => {
-            crate::log::error::failure(req, &failure);
+            crate::log::request_error::failure(req, &failure);
             None
         }
     }
@@ -186,11 +186,11 @@ async fn answer_from(req: &mut Request, mut start: Phase) -> Box<Response> {
             }
             Ok(response) => error_page::Next::Answer(response),
             Err(failure) if req.needs_no_page() => {
-                crate::log::error::failure(req, &failure);
+                crate::log::request_error::failure(req, &failure);
                 error_page::Next::Answer(Box::new(Response::empty(failure.status())))
             }
             Err(failure) => {
-                crate::log::error::failure(req, &failure);
+                crate::log::request_error::failure(req, &failure);
                 error_page::follow_status(req, failure.status())
             }
         };
@@ -203,19 +203,20 @@ async fn answer_from(req: &mut Request, mut start: Phase) -> Box<Response> {
 
 /// Gives the answer the status of the error that it answers, and the fields that the phases left.
 fn finish(req: &mut Request, response: Box<Response>) -> Box<Response> {
-    match req.error_status == 0 && req.answer_fields.is_empty() {
-        true => response,
-        false => finish_with(req, response),
+    if req.error.status == 0 && req.answer_fields.is_empty() {
+        response
+    } else {
+        finish_with(req, response)
     }
 }
 
 fn finish_with(req: &mut Request, mut response: Box<Response>) -> Box<Response> {
-    if req.error_status != 0 && response.status != req.error_status {
-        response.status = req.error_status;
+    if req.error.status != 0 && response.status != req.error.status {
+        response.status = req.error.status;
         response.status_text = None;
     }
     let mut left = std::mem::take(&mut req.answer_fields);
-    if req.error_status == 0 && response.source == Source::Own {
+    if req.error.status == 0 && response.source == Source::Own {
         // nginx: the type that an upstream gave before it redirected is that of the answer made
         // here.
         if let Some(content_type) = left.get(Known::ContentType) {
@@ -240,7 +241,7 @@ fn finish_with(req: &mut Request, mut response: Box<Response>) -> Box<Response> 
 /// nginx: who answers without the request's body throws it away first.
 fn discard_body(req: &Request, response: Box<Response>) -> Result<Box<Response>, Failure> {
     if response.source == Source::Own && req.is_clients_own() {
-        body::discard_ready(&req.down)?;
+        req.client.discard_ready()?;
     }
     Ok(response)
 }
@@ -265,14 +266,19 @@ pub async fn answer_refused(req: &mut Request, status: u16) -> Box<Response> {
 /// Runs the phases from the first handler of `start`.
 async fn run(req: &mut Request, start: Phase) -> Result<Box<Response>, Failure> {
     let mut at = first_of(start);
+    // The name of a server may be an expression.
+    req.heed_expressions()?;
     // Every jump back spends one of the request's redirects, so this loop ends. A handler may have
     // changed the location.
     while let Some((place, phase, handler)) = req.location.due.next(at) {
-        let flow = match begin_handler(req, handler)? {
-            Begun::Done(flow) => flow,
-            Begun::Waits(rest) => rest.await?,
+        let flow = match begin_handler(req, handler) {
+            Ok(Begun::Done(flow)) => Ok(flow),
+            Ok(Begun::Waits(rest)) => rest.await,
+            Err(failure) => Err(failure),
         };
-        match flow {
+        // Whatever came of an expression that gave up, an answer or a failure, is dropped.
+        req.heed_expressions()?;
+        match flow? {
             Flow::Next => at = place + 1,
             Flow::EndPhase => at = after(phase),
             Flow::Jump(phase) => at = first_of(phase),
@@ -296,16 +302,16 @@ fn after(phase: Phase) -> usize {
         .unwrap_or(HANDLERS.len())
 }
 
-/// How far a handler came without waiting.
+/// The point that a handler came to without waiting.
 pub enum Begun<'a> {
-    /// To its end.
+    /// The handler ran to its end.
     Done(Flow),
     /// The rest, on the heap: what seldom waits is no part of every request's future.
     Waits(Pin<Box<dyn Future<Output = Result<Flow, Failure>> + 'a>>),
 }
 
 impl<'a> Begun<'a> {
-    /// What waits: its time is not that of the request's head any more.
+    /// A handler that waits: its time is not that of the request's head any more.
     pub fn waits<F>(req: &'a mut Request, begin: impl FnOnce(&'a mut Request) -> F) -> Self
     where
         F: Future<Output = Result<Flow, Failure>> + 'a,
@@ -377,6 +383,7 @@ pub fn route(
     while let Some((phase, handler)) = HANDLERS.get(at) {
         let flow = run_routing(req, *handler);
         note(*phase, req);
+        req.heed_expressions()?;
         match flow? {
             Flow::Next => at += 1,
             Flow::EndPhase => at = after(*phase),
@@ -389,7 +396,7 @@ pub fn route(
 
 /// nginx: a path that the location's rewrites changed is looked up again.
 fn post_rewrite(req: &mut Request) -> Result<Flow, Failure> {
-    if !std::mem::take(&mut req.uri_changed_in_location) {
+    if !std::mem::take(&mut req.path.is_changed_in_location) {
         return Ok(Flow::Next);
     }
     spend_uri_change(req)?;
@@ -398,13 +405,13 @@ fn post_rewrite(req: &mut Request) -> Result<Flow, Failure> {
 
 /// Counts a redirect; the one too many is a configuration loop.
 pub fn spend_uri_change(req: &mut Request) -> Result<(), Failure> {
-    let Some(left) = req.uri_changes_left.checked_sub(1) else {
+    let Some(left) = req.path.changes_left.checked_sub(1) else {
         let uri = String::from_utf8_lossy(&req.uri).into_owned();
         return Err(Failure::Internal(format!(
             "rewrite or internal redirection cycle while processing \"{uri}\""
         )));
     };
-    req.uri_changes_left = left;
+    req.path.changes_left = left;
     Ok(())
 }
 
@@ -414,9 +421,9 @@ pub fn redirect(req: &mut Request, uri: bytes::Bytes, args: bytes::Bytes) -> Res
     req.uri = uri;
     req.args = args;
     req.is_internal = true;
-    req.uri_is_changed = true;
-    req.uri_changed_in_location = false;
-    req.left_location_prefix = false;
+    req.path.is_changed = true;
+    req.path.is_changed_in_location = false;
+    req.path.has_left_prefix = false;
     forget_location(req);
     req.location = std::sync::Arc::clone(&req.server.location);
     Ok(Flow::Jump(Phase::ServerRewrite))
@@ -441,14 +448,14 @@ pub fn redirect_named(req: &mut Request, name: &[u8]) -> Result<Flow, Failure> {
     req.location = std::sync::Arc::clone(location);
     handler::limit_method(req);
     req.is_internal = true;
-    req.uri_changed_in_location = false;
+    req.path.is_changed_in_location = false;
     forget_location(req);
     Ok(Flow::Jump(Phase::Rewrite))
 }
 
-/// What the location that is left has found out is nothing to the next one.
+/// Clears what the location that is left has found out, which is nothing to the next one.
 fn forget_location(req: &mut Request) {
-    req.adds_uri_to_alias = false;
+    req.path.adds_to_alias = false;
     req.pass_is_lost = false;
     // nginx: `$proxy_host` and `$proxy_port` are of the location that answers.
     req.upstream.borrow_mut().host = None;

@@ -14,39 +14,44 @@
 //! 3. A reload that changes nothing is counted as such; metrics tell it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use millpond_conf::source::Sources;
+use millpond_conf::code as conf_code;
+use millpond_conf::source::{Sources, Span};
 use millpond_conf::tree::{Statement, Tree};
-use millpond_conf::{Diagnostics, LoadOptions, ParseContext, Severity, one_line};
+use millpond_conf::{Diagnostics, Files, LoadOptions, ParseContext, Severity, one_line};
+use millpond_system::log::error::{self, ErrorLog, Level};
+use millpond_system::log::file;
+use millpond_system::root_helper;
 
 use crate::control::Wanted;
 use crate::lint;
-use crate::log::error::{self, ErrorLog, Level};
-use crate::log::file;
 use crate::scope::{self, Conf};
 use crate::server::{Process, Server};
 
-/// Where the configuration is read from.
+/// The source of the configuration.
 #[derive(Clone, Debug)]
 pub struct ConfSource {
     /// The main file.
     pub path: PathBuf,
-    /// Where relative paths of directives start.
+    /// The folder that relative paths of directives start at.
     pub prefix: PathBuf,
     /// The directives of `-g`.
     pub globals: Option<String>,
+    /// The source of the files' text: the disk, or another process that has read them.
+    pub files: Files,
     /// The log that is used where the configuration names none.
     pub error_log: ErrorLog,
 }
 
-/// What was read.
+/// The result of reading a configuration.
 #[derive(Debug)]
 pub struct Reading {
     /// The configuration; none when it has mistakes.
     pub conf: Option<Conf>,
     /// The files.
     pub sources: Sources,
-    /// What is written in them.
+    /// The statements that are written in the files.
     pub statements: Vec<Statement>,
     /// Mistakes, warnings and notes.
     pub diagnostics: Diagnostics,
@@ -57,6 +62,7 @@ impl ConfSource {
     pub fn read(&self) -> Reading {
         let mut cx = self.context();
         let tree = self.load(&mut cx.diagnostics);
+        require_events(&tree, &mut cx.diagnostics);
         let (conf, cx) = scope::build(&tree, cx);
         Reading {
             conf,
@@ -71,11 +77,12 @@ impl ConfSource {
         let options = LoadOptions {
             conf_dir: Some(self.conf_dir()),
             globals: self.globals.clone(),
+            files: self.files.clone(),
         };
         millpond_conf::load(&self.path, &options, diagnostics)
     }
 
-    /// What arguments are read against.
+    /// The context that arguments are read against.
     pub(crate) fn context(&self) -> ParseContext {
         ParseContext::new(&self.prefix, self.conf_dir())
     }
@@ -86,11 +93,27 @@ impl ConfSource {
 
     /// The logs of the process under a configuration.
     pub fn process_logs(&self, conf: &Conf) -> Vec<ErrorLog> {
-        match conf.main.log.logs.is_empty() {
-            true => vec![self.error_log.clone()],
-            false => conf.main.log.logs.clone(),
+        if conf.main.log.logs.is_empty() {
+            vec![self.error_log.clone()]
+        } else {
+            conf.main.log.logs.clone()
         }
     }
+}
+
+/// Reports a configuration without `events`, as nginx does: an empty file is a mistake, and must
+/// not close every listener of the process that reads it anew.
+fn require_events(tree: &Tree, diagnostics: &mut Diagnostics) {
+    let has_events = tree.statements.iter().any(|it| it.name.text == "events");
+    // A file that could not be read to its end may have one behind the mistake.
+    if has_events || diagnostics.has_errors() {
+        return;
+    }
+    let message = "no \"events\" section in configuration";
+    diagnostics
+        .push_error(Span::NONE, message)
+        .code(conf_code::MISSING_BLOCK)
+        .help("an empty one is enough: events {}");
 }
 
 impl Reading {
@@ -123,7 +146,7 @@ pub fn reload(server: &mut Server, source: &ConfSource, process: &mut Process) {
     }
 }
 
-/// What a reload came to.
+/// The outcome of a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Taken,
@@ -131,12 +154,17 @@ enum Outcome {
 }
 
 fn take(server: &mut Server, source: &ConfSource, process: &mut Process) -> Outcome {
+    let source = &read_by_root(source);
     let reading = source.read();
     reading.log();
     let Some(conf) = reading.conf else {
         return Outcome::Unchanged;
     };
     if !file::open_all() {
+        return Outcome::Unchanged;
+    }
+    if let Err(failure) = conf.declared.temp_folders.check() {
+        error::process(Level::Emerg, format_args!("{failure}"));
         return Outcome::Unchanged;
     }
     let logs = source.process_logs(&conf);
@@ -163,4 +191,14 @@ fn take(server: &mut Server, source: &ConfSource, process: &mut Process) -> Outc
         error::process(Level::Alert, format_args!("{failure}"));
     }
     Outcome::Taken
+}
+
+/// Lets the root helper, if there is one, read the files and make what they name; then they are
+/// read as it has read them, since others than root may not be able to.
+fn read_by_root(source: &ConfSource) -> ConfSource {
+    let mut source = source.clone();
+    if let Some(Ok(seen)) = root_helper::read_again() {
+        source.files = Files::Seen(Arc::new(seen));
+    }
+    source
 }

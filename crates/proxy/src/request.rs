@@ -1,14 +1,16 @@
 //! A request on its way through the phases: what was asked, where it was routed, what was learnt.
 //!
 //! One `Request` lives from the parsed head to the access log. It belongs to one task of one
-//! worker; what it shares with the connection is behind `Rc`. A background request (a cache update
-//! that no client waits for) is a clone made by [`Request::background`], without a client's body.
+//! worker; what it shares with others is behind `Rc`. A background request (a cache update that no
+//! client waits for) is a clone made by [`Request::background`], whose client has no wire.
 //!
 //! Invariants:
 //! 1. `uri` is normalized and unescaped; `args` is as the client (or a rewrite) wrote it.
 //! 2. `location` is the server's own settings until the location is found.
 //! 3. `values` has a slot for every variable of the configuration, or none while no value was kept.
 //!    A value is borrowed only while it is copied.
+
+pub mod state;
 
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::rc::Rc;
@@ -17,36 +19,42 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_conf::{Part, Template, VarId};
+use millpond_system::address::Address;
+use millpond_system::clock::Instant;
+use millpond_system::log::error::Level;
+use millpond_wire::header::{Fields, Known};
+use millpond_wire::http1::Method;
+use millpond_wire::http1::request::{self as request_head, RequestHead};
+use millpond_wire::spare::Spares;
 
-use crate::cache::provenance::Shares;
-use crate::clock::Instant;
-use crate::downstream::Downstream;
+use self::state::{ErrorState, LookupState, PathState};
 use crate::downstream::body::RequestBody;
+use crate::downstream::client::Client;
+use crate::downstream::connection::Connection;
+use crate::downstream::serve::Came;
+use crate::downstream::wire::Wire;
 use crate::failure::Failure;
 use crate::filter::userid::UserId;
 use crate::handler::limit_conn::Held;
-use crate::header::{Fields, Known};
-use crate::http1::Method;
-use crate::http1::request::{self as request_head, RequestHead};
-use crate::scope::{Location, Server};
-use crate::spare::Spares;
+use crate::log::request_error;
+use crate::provenance::Shares;
+use crate::route::regex::GaveUp;
+use crate::scope::{Conf, Location, Server};
 use crate::subrequest::{Kind, Role};
-use crate::upstream::trace::{self, UpstreamTrace};
+use crate::trace::{self, UpstreamTrace};
 use crate::var;
-use crate::worker::LocalConf;
-
-/// How often a request may be redirected inside the server before it is a loop (nginx: 10).
-pub const MAX_URI_CHANGES: u8 = 10;
+use crate::worker::{Generation, LocalConf, Worker};
 
 /// Capacity up to which the buffer of evaluations is kept (arbitrary: longer values are rare).
 const SCRATCH_KEPT: usize = 4096;
 
 thread_local! {
-    /// Where values are put together before they are copied out in one piece of the right size.
+    /// Memory in which values are put together before they are copied out in one piece of the right
+    /// size.
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// What is written, in one piece of the right size.
+/// Returns what `write` writes, in one piece of the right size.
 pub fn put_together(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     with_scratch(|scratch| {
         write(scratch);
@@ -95,7 +103,7 @@ pub fn with_scratch<T>(work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     value
 }
 
-/// What a variable's evaluation found.
+/// Result of the evaluation of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// Evaluated: there is none ("-" in a log, empty in a string).
@@ -142,13 +150,13 @@ impl Values {
 /// Captures of the last regular expression that matched: the subject and the groups' offsets.
 #[derive(Clone, Debug, Default)]
 pub struct Captures {
-    /// What was matched.
+    /// Text that was matched.
     pub subject: Bytes,
     /// Start and end of each group; group 0 is the whole match.
     pub groups: Vec<Option<(u32, u32)>>,
 }
 
-/// What the access log and `$sent_*` variables know of the answer.
+/// Facts of the answer for the access log and `$sent_*` variables.
 #[derive(Clone, Debug, Default)]
 pub struct Sent {
     /// Status code; 0 before an answer was chosen.
@@ -167,15 +175,15 @@ pub struct Sent {
     pub head_bytes: u64,
     /// Bytes of the body as sent, chunked framing included, as nginx counts them.
     pub body_bytes: u64,
-    /// Whose they are.
+    /// Shares of cache and origin in the bytes that were sent.
     pub shares: Shares,
     /// The time from the request's head to the answer's.
     pub first_byte: Duration,
-    /// When the answer was sent, or its client was gone.
+    /// Instant when the answer was sent, or its client was gone.
     pub ended: Option<Instant>,
 }
 
-/// Where the path and query stand that a request was made of.
+/// Place of the path and query that a request was made of.
 #[derive(Clone, Debug, Default)]
 pub enum Unparsed {
     /// There are none, or they were refused.
@@ -187,7 +195,7 @@ pub enum Unparsed {
     Own(Bytes),
 }
 
-/// What limits said of a request, and what it holds of them until it ends.
+/// Verdicts of limits on a request, and the places in limits that it holds until it ends.
 #[derive(Debug, Default)]
 pub struct LimitState {
     /// `$limit_req_status`; also tells that the request was limited already.
@@ -199,7 +207,7 @@ pub struct LimitState {
 }
 
 impl LimitState {
-    /// What a request that is made for this one knows of it.
+    /// Copy of the verdicts for a request that is made for this one.
     fn statuses(&self) -> Self {
         LimitState {
             req_status: self.req_status,
@@ -213,8 +221,8 @@ impl LimitState {
 pub struct Request {
     /// The configuration that was in force when the connection was accepted.
     pub conf: Rc<LocalConf>,
-    /// The connection it came on.
-    pub down: Rc<Downstream>,
+    /// Client that the request comes from.
+    pub client: Rc<Client>,
     /// The head as it came.
     pub head: Rc<RequestHead>,
     /// Method now (error pages turn POST into GET).
@@ -223,7 +231,7 @@ pub struct Request {
     pub uri: Bytes,
     /// Query string now, without `?`.
     pub args: Bytes,
-    /// Where [`Request::unparsed_uri`] stands.
+    /// Place of [`Request::unparsed_uri`].
     pub unparsed: Unparsed,
     /// Host of the request (lower case, no port); empty when there was none.
     pub host: Bytes,
@@ -237,82 +245,57 @@ pub struct Request {
     pub location: Arc<Location>,
     /// True inside the server: internal locations are open to it.
     pub is_internal: bool,
-    /// True once an error page was chosen, so that a second error is answered plainly.
-    pub had_error_page: bool,
-    /// Internal redirects left.
-    pub uri_changes_left: u8,
-    /// True when the current `uri` differs from what the client asked (rewritten), so that
-    /// `proxy_pass` sends the rewritten form.
-    pub uri_is_changed: bool,
-    /// True when a rewrite of the location changed the path, so that the location is looked up
-    /// again.
-    pub uri_changed_in_location: bool,
-    /// True when `try_files` found a file for the alias of a location with a regular expression.
-    pub adds_uri_to_alias: bool,
     /// True when an `if` block names an upstream, and one that holds after it names none.
     pub pass_is_lost: bool,
     /// Lengths of the compressed answer, when it is compressed.
     pub gzip_lens: Option<Rc<crate::filter::gzip::Lens>>,
-    /// True when the path needed unescaping or merging, so that [`Request::unparsed_uri`]
-    /// is not `uri`.
-    pub uri_is_complex: bool,
-    /// True when the path that the client sent had escapes: it is escaped again where it goes on.
-    pub uri_is_quoted: bool,
-    /// True when the path that the client sent had escapes or plus signs: captures from it are
-    /// escaped where they go into a query.
-    pub uri_has_escapes: bool,
-    /// True once a rewrite ended with `break`: the path need not begin with the location's name any
-    /// more, so that nothing is cut from it (nginx: `valid_location` is off).
-    pub left_location_prefix: bool,
-    /// Status chosen by `error_page … =CODE`, or the error that is being answered; 0: none.
-    pub error_status: u16,
     /// Fields that the answer gets whoever makes it: Location of a redirect, WWW-Authenticate of a
     /// refusal.
     pub answer_fields: Fields,
+    /// Fate of its path on the way here.
+    pub path: PathState,
+    /// The error that is being answered.
+    pub error: ErrorState,
     /// Captures of the last match.
     pub captures: Captures,
     /// Values of variables: set by `set`, captures and caches of maps.
     pub values: Values,
-    /// How many blocks that compute variables are being evaluated, one inside the other.
-    pub lookup_depth: u8,
-    /// True while a cycle of such blocks is being left.
-    pub has_lookup_cycle: bool,
-    /// What limits said of the request, and what it holds of them.
+    /// State of the evaluation that is going on.
+    pub lookup: LookupState,
+    /// Verdicts of limits on the request, and the places in limits that it holds.
     pub limits: LimitState,
     /// Exchanges with upstreams made for this request.
     pub upstream: Rc<RefCell<UpstreamTrace>>,
     /// Rate limit of the answer set by `$limit_rate` or X-Accel-Limit-Rate, bytes a second.
     pub limit_rate: Option<u64>,
-    /// When the request's first byte was seen.
+    /// Instant when the request's first byte was seen.
     pub started: Instant,
-    /// When its head was there.
+    /// Instant when the request's head was there.
     pub head_at: Instant,
-    /// The same as wall time: microseconds.
+    /// Wall time of `started`: microseconds.
     pub started_us: i64,
     /// True once something was waited for since then.
     pub has_waited: bool,
-    /// What was answered.
+    /// Facts of the answer.
     pub sent: Sent,
     /// True for a request that no client waits for.
     pub is_background: bool,
-    /// True when the connection may serve another request after this one.
-    pub keep_alive: bool,
     /// `$request_id`, made on first use.
     pub request_id: OnceCell<Bytes>,
     /// The range of the slice being fetched, for `$slice_range`.
     pub slice_range: Option<Bytes>,
-    /// What is known of the client's id, once somebody asked for it.
+    /// Id of the client, as far as it is known, once somebody asked for it.
     pub user_id: Option<Box<UserId>>,
-    /// What it is among the requests that one answer takes; none for a request alone.
+    /// Role of the request among those that one answer takes; none for a request alone.
     pub role: Option<Box<Role>>,
 }
 
 thread_local! {
-    /// Where requests stood that have ended.
+    /// Places of requests that have ended.
     static SPARES: Spares<Place> = const { Spares::new() };
 }
 
-/// Where a client's request stands until it has ended, and another one after it.
+/// Place in which a client's request stands until it has ended, and another one after it.
 pub type Place = Box<Option<Request>>;
 
 /// A place without a request.
@@ -333,25 +316,19 @@ pub fn give_back(mut place: Place) {
 }
 
 impl Request {
-    /// Starts the request of a head, and of the time when that was there. The caller routes it
-    /// before it runs phases.
+    /// Starts the request of a head. The caller routes it before it runs phases.
     // Inlined, so that it is made where it will stand.
     #[inline(always)]
-    pub fn new(
-        conf: Rc<LocalConf>,
-        down: Rc<Downstream>,
-        (head, head_at): (Rc<RequestHead>, Instant),
-        server: Arc<Server>,
-    ) -> Self {
+    pub fn new(conf: Rc<LocalConf>, client: Rc<Client>, came: Came, server: Arc<Server>) -> Self {
         let location = Arc::clone(&server.location);
         Request {
-            method: head.method(),
-            started: down.request_started.get(),
-            head_at,
-            started_us: crate::clock::wall_us(head_at),
+            method: came.head.method(),
+            started: came.started,
+            head_at: came.at,
+            started_us: millpond_system::clock::wall_us(came.at),
             conf,
-            down,
-            head,
+            client,
+            head: came.head,
             uri: Bytes::new(),
             args: Bytes::new(),
             unparsed: Unparsed::None,
@@ -361,30 +338,20 @@ impl Request {
             server,
             location,
             is_internal: false,
-            had_error_page: false,
-            uri_changes_left: MAX_URI_CHANGES,
-            uri_is_changed: false,
-            uri_changed_in_location: false,
-            adds_uri_to_alias: false,
             pass_is_lost: false,
             gzip_lens: None,
-            uri_is_complex: false,
-            uri_is_quoted: false,
-            uri_has_escapes: false,
-            left_location_prefix: false,
-            error_status: 0,
             answer_fields: Fields::new(),
+            path: PathState::default(),
+            error: ErrorState::default(),
             captures: Captures::default(),
             values: Values::default(),
-            lookup_depth: 0,
-            has_lookup_cycle: false,
+            lookup: LookupState::default(),
             limits: LimitState::default(),
             upstream: trace::begin(),
             limit_rate: None,
             has_waited: false,
             sent: Sent::default(),
             is_background: false,
-            keep_alive: false,
             request_id: OnceCell::new(),
             slice_range: None,
             user_id: None,
@@ -392,10 +359,61 @@ impl Request {
         }
     }
 
+    /// The request of a head that nobody has sent, from and to these addresses: to be asked what
+    /// would become of it.
+    pub fn imagined(
+        conf: &Arc<Conf>,
+        head: Rc<RequestHead>,
+        addresses: [Address; 2],
+        server: Arc<Server>,
+    ) -> Self {
+        let now = millpond_system::clock::instant();
+        let came = Came {
+            head,
+            started: now,
+            at: now,
+            is_pipelined: false,
+        };
+        let worker = Rc::new(Worker::new(0, Arc::default()));
+        let generation = Generation::new(worker, Arc::clone(conf));
+        let connection = Connection::new(generation, 1, addresses, now);
+        let client = Client::next(Rc::new(connection), Wire::None, &came);
+        let conf = LocalConf::new(Arc::clone(conf));
+        Request::new(conf, Rc::new(client), came, server)
+    }
+
+    /// The worker and configuration that serve it.
+    pub fn generation(&self) -> &Rc<Generation> {
+        &self.client.connection.generation
+    }
+
+    /// The worker that serves it.
+    pub fn worker(&self) -> &Rc<Worker> {
+        &self.generation().worker
+    }
+
+    /// Logs that an expression gave up, and remembers it.
+    pub fn note_gave_up(&self, gave_up: &GaveUp) {
+        request_error::write(self, Level::Alert, format_args!("{gave_up}"));
+        self.lookup.expression_gave_up.set(true);
+    }
+
+    /// Fails the request, once, if an expression gave up since this was last asked: what it would
+    /// have decided is not known. To be asked before anything is made of what was evaluated.
+    pub fn heed_expressions(&self) -> Result<(), Failure> {
+        if self.lookup.expression_gave_up.replace(false) {
+            // The reason is logged already.
+            Err(Failure::Status(500))
+        } else {
+            Ok(())
+        }
+    }
+
     /// A copy that runs without a client: its answer goes to the cache only.
     pub fn background(&self) -> Request {
-        let now = crate::clock::instant();
+        let now = millpond_system::clock::instant();
         Request {
+            client: self.client.detached(),
             is_internal: true,
             values: self.values.detach(),
             upstream: Rc::new(RefCell::new(UpstreamTrace {
@@ -404,7 +422,7 @@ impl Request {
             })),
             started: now,
             head_at: now,
-            started_us: crate::clock::wall_us(now),
+            started_us: millpond_system::clock::wall_us(now),
             has_waited: true,
             is_background: true,
             role: None,
@@ -417,7 +435,7 @@ impl Request {
     pub fn fork(&self) -> Request {
         Request {
             conf: Rc::clone(&self.conf),
-            down: Rc::clone(&self.down),
+            client: Rc::clone(&self.client),
             head: Rc::clone(&self.head),
             method: self.method,
             uri: self.uri.clone(),
@@ -429,23 +447,14 @@ impl Request {
             server: Arc::clone(&self.server),
             location: Arc::clone(&self.location),
             is_internal: self.is_internal,
-            had_error_page: self.had_error_page,
-            uri_changes_left: self.uri_changes_left,
-            uri_is_changed: self.uri_is_changed,
-            uri_changed_in_location: false,
-            adds_uri_to_alias: self.adds_uri_to_alias,
             pass_is_lost: false,
             gzip_lens: None,
-            uri_is_complex: self.uri_is_complex,
-            uri_is_quoted: self.uri_is_quoted,
-            uri_has_escapes: self.uri_has_escapes,
-            left_location_prefix: self.left_location_prefix,
-            error_status: self.error_status,
             answer_fields: Fields::new(),
+            path: self.path.of_fork(),
+            error: self.error,
             captures: self.captures.clone(),
             values: self.values.clone(),
-            lookup_depth: 0,
-            has_lookup_cycle: false,
+            lookup: LookupState::default(),
             limits: self.limits.statuses(),
             upstream: Rc::clone(&self.upstream),
             limit_rate: self.limit_rate,
@@ -455,7 +464,6 @@ impl Request {
             has_waited: true,
             sent: Sent::default(),
             is_background: self.is_background,
-            keep_alive: false,
             request_id: self.request_id.clone(),
             slice_range: self.slice_range.clone(),
             user_id: self.user_id.clone(),
@@ -475,7 +483,7 @@ impl Request {
     /// Wall time in seconds; that of its head as long as nothing was waited for.
     pub fn now_s(&self) -> i64 {
         match self.has_waited {
-            true => crate::clock::now_ms().div_euclid(1000),
+            true => millpond_system::clock::now_ms().div_euclid(1000),
             false => self.started_us.div_euclid(1_000_000),
         }
     }
@@ -495,10 +503,10 @@ impl Request {
     /// Waits, unless there is a client and it leaves meanwhile.
     pub async fn pause(&self, duration: Duration) -> Result<(), Failure> {
         if self.is_background {
-            crate::clock::pause(duration).await;
+            millpond_system::clock::pause(duration).await;
             return Ok(());
         }
-        let waited = self.down.pause(duration).await;
+        let waited = self.client.pause(duration).await;
         waited.map_err(|_| Failure::Status(499))
     }
 

@@ -9,16 +9,26 @@
 //! 2. `length` is the body's exact length when it is known.
 
 use std::ops::Range;
+use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use millpond_semantics::range::ByteRange;
+use millpond_system::backlog::Backlog;
+use millpond_system::body::Body;
+use millpond_system::transport::Transport;
+use millpond_wire::header::{Fields, Known, KnownSet};
 
-use crate::body::Body;
-use crate::cache::provenance::Provenance;
-use crate::header::{Fields, Known};
-use crate::upstream::tunnel::Tunnel;
+use crate::provenance::Provenance;
 
-/// Whether a body may be cut into ranges.
+/// Digests of the content of one message (RFC 9530 §2; Content-MD5 was the first): of a part, that
+/// of the whole is wrong.
+pub const CONTENT_DIGESTS: KnownSet = KnownSet::of(&[Known::ContentDigest, Known::ContentMd5]);
+
+/// All digests: those of the content, and of the representation (RFC 9530 §3; Digest was the
+/// first), which parts have in common.
+pub const DIGESTS: KnownSet = CONTENT_DIGESTS.or(KnownSet::of(&[Known::ReprDigest, Known::Digest]));
+
+/// Rule for cutting a body into ranges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RangeRule {
     /// No ranges: the client gets the whole.
@@ -40,24 +50,42 @@ impl RangeRule {
     }
 }
 
-/// Who made the answer.
+/// Maker of the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Source {
-    /// This server: a file, `return`, an error page.
+    /// The answer is made by this server: a file, `return`, an error page.
     #[default]
     Own,
     /// An upstream or the cache.
     Upstream,
 }
 
-/// What was seen of an answer's range when its first bytes were looked for: it need not be found
+/// Range of an answer as the look for its first bytes saw it, so that the range need not be found
 /// out again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FirstLook {
     /// The one range that the request asks for, of a body of this length.
     pub range: Option<(ByteRange, u64)>,
-    /// Where in their file bytes stand that can be read at once.
+    /// Range of bytes in their file that can be read at once.
     pub ready: Range<u64>,
+}
+
+/// A connection that an upstream has switched to another protocol (101, RFC 9110 §15.2.2); it gives
+/// its place among the peer's connections back when it is dropped.
+pub trait Switched {
+    /// The connection, and what was read of it and not passed on yet; none once it is gone.
+    fn connection(&mut self) -> Option<(&Transport, &mut BytesMut)>;
+
+    /// Counts what was sent to the upstream and received from it.
+    fn note_tunnelled(&self, sent: usize, received: usize);
+}
+
+/// The rest of an answer that switched protocols: bytes both ways.
+pub struct Tunnel {
+    /// The upstream's side.
+    pub upstream: Box<dyn Switched>,
+    /// The longest time without a byte in any direction.
+    pub idle: Duration,
 }
 
 /// An answer.
@@ -75,11 +103,11 @@ pub struct Response {
     pub body: Body,
     /// `Last-Modified` in seconds since the epoch, when there is one.
     pub last_modified: Option<i64>,
-    /// Whether the range filter may act.
+    /// Rule for the range filter.
     pub ranges: RangeRule,
-    /// Who made the answer.
+    /// Maker of the answer.
     pub source: Source,
-    /// Where the body comes from.
+    /// Sources of the body.
     pub provenance: Provenance,
     /// True for an answer that answers for a range already (a 206 of the origin, a slice).
     pub is_partial: bool,
@@ -105,14 +133,19 @@ pub struct Response {
     pub varies_by_encoding: bool,
     /// True when trailer fields are to follow, so that the body is chunked where the client allows.
     pub expects_trailers: bool,
+    /// Note of how much of the body waits for the client, if its source wants to know.
+    pub backlog: Option<Backlog>,
     /// What goes on after the head of a 101.
-    pub tunnel: Option<Box<Tunnel>>,
+    pub tunnel: Option<Tunnel>,
     /// True when the head waits for the begin of the body, whose parts may fail the whole.
     pub waits_for_body: bool,
-    /// What was seen of its range before the filters.
+    /// Range of the answer as it was seen before the filters.
     pub first_look: FirstLook,
     /// Set when the filters must not compress, convert or search the body.
     pub is_opaque: bool,
+    /// True for an answer that may not be transformed on its way (`no-transform`); as a part of a
+    /// page it may.
+    pub forbids_transform: bool,
 }
 
 impl Response {
@@ -139,14 +172,15 @@ impl Response {
         response
     }
 
-    /// Forgets what a changed body makes wrong: its length, ranges, strong validator.
+    /// Forgets what a changed body makes wrong: its length, ranges, strong validator, digests.
     ///
     /// nginx: ngx_http_clear_content_length, _accept_ranges and weak_etag belong together in
-    /// every filter that rewrites a body.
+    /// every filter that rewrites a body. It knows no digests, and passes on those of other bytes.
     pub fn body_changes(&mut self) {
         self.length = None;
         self.ranges = RangeRule::Refused;
         self.fields.remove(Known::AcceptRanges);
+        self.fields.remove_all(DIGESTS);
         self.weaken_etag();
     }
 

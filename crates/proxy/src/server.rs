@@ -31,27 +31,29 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millpond_system::heritage::Program;
+use millpond_system::log::error::{self, Level};
+use millpond_system::log::file;
+use millpond_system::shutdown::{Signal, Signals};
 use tokio::task::AbortHandle;
 
+use crate::cache::sweep;
 use crate::control::{Control, ControlError, ControlSocket, Wanted};
 use crate::handler::dashboard::history;
 use crate::handler::limit_zone;
-use crate::log::error::{self, Level};
-use crate::log::file;
-use crate::pid::PidFile;
+use crate::pid::PidHolder;
 use crate::reload::{self, ConfSource};
 use crate::scope::Conf;
 use crate::scope::main::WorkerCount;
-use crate::shutdown::{Signal, Signals};
 use crate::worker::Shared;
 
 use predecessor::Predecessor;
 use sockets::{BindError, Inherited, SocketFiles, Sockets};
-use successor::{News, Program, Successor};
+use successor::{News, Successor};
 use thread::{Command, WorkerThread};
 
-/// How long the end of the process waits for a slow log. Arbitrary: nobody waits longer for a
-/// process to end.
+/// The longest time that the end of the process waits for a slow log. Arbitrary: nobody waits
+/// longer for a process to end.
 const LOGS_WAIT: Duration = Duration::from_secs(1);
 
 /// Why a configuration cannot be put into force.
@@ -71,7 +73,8 @@ pub enum StartError {
     Thread(io::Error),
 }
 
-/// What the process serves with.
+/// The parts that the process serves with: configuration, sockets, threads and the process's own
+/// state.
 pub struct Server {
     conf: Arc<Conf>,
     sockets: Sockets,
@@ -90,23 +93,23 @@ pub struct Server {
     notes: Option<AbortHandle>,
 }
 
-/// Where the process runs.
+/// The place where the process runs: the foreground or the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Somebody may watch it on a terminal.
+    /// The process may be watched on a terminal.
     Foreground,
-    /// It has left its terminal.
+    /// The process has left its terminal.
     Background,
 }
 
-/// What the process is to the outside.
+/// The process as others see it: its program, its pid file, its place.
 #[derive(Debug)]
 pub struct Process {
-    /// How it is started again.
+    /// The program, to be started again.
     pub program: Program,
-    /// The file with its id.
-    pub pid_file: PidFile,
-    /// Where it runs.
+    /// The file with the id of the process.
+    pub pid_file: PidHolder,
+    /// The place where the process runs.
     pub standing: Standing,
 }
 
@@ -116,7 +119,7 @@ impl Server {
         Server::take_over(conf, Predecessor::default(), Vec::new())
     }
 
-    /// As [`Server::bind`], with sockets that a predecessor left.
+    /// Binds as [`Server::bind`] does, with sockets that a predecessor left.
     pub fn take_over(
         conf: Conf,
         predecessor: Predecessor,
@@ -151,7 +154,7 @@ impl Server {
         Ok(())
     }
 
-    /// What a configuration wants of the control socket, opened; for [`Server::adopt_control`].
+    /// Opens the control socket that a configuration wants, for [`Server::adopt_control`].
     pub fn prepare_control(&self, wanted: &Wanted) -> Result<Option<ControlSocket>, ControlError> {
         self.control.open(wanted, None)
     }
@@ -162,7 +165,7 @@ impl Server {
         self.control.adopt(socket, files);
     }
 
-    /// Where the control socket is.
+    /// The path of the control socket.
     pub fn control_path(&self) -> Option<&Path> {
         self.control.path()
     }
@@ -172,7 +175,7 @@ impl Server {
         &self.conf
     }
 
-    /// What the workers share, counters among it.
+    /// The state that the workers share, counters among it.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -187,8 +190,9 @@ impl Server {
             let shared = &self.shared;
             let opened = shared.zones.open(conf, &shared.sites);
             opened.map_err(StartError::Zone)?;
-            self.shared.ledger.keep(conf, &self.shared.sites);
-            self.shared.site_info.read(conf);
+            shared.expect_sites(conf);
+            let disks = shared.zones.disks();
+            shared.ledger.keep(conf, &shared.sites, disks);
         }
         error::process(Level::Notice, format_args!("start worker threads"));
         self.grow(worker_count(&self.conf))
@@ -207,7 +211,7 @@ impl Server {
             let signal = tokio::select! {
                 signal = signals.next() => signal,
                 news = successor::news_of(&mut self.successor) => {
-                    self.heed(news);
+                    self.heed(news, process);
                     continue;
                 }
             };
@@ -238,7 +242,8 @@ impl Server {
         }
         self.let_go();
         self.wait_for_end(&mut signals).await;
-        self.shared.zones.close(&self.shared.sites);
+        let patience = sweep::CLOSE_PATIENCE;
+        self.shared.zones.close(&self.shared.sites, patience);
         self.shared.ledger.close();
         error::process(Level::Notice, format_args!("exit"));
         file::drain_all(LOGS_WAIT);
@@ -261,8 +266,9 @@ impl Server {
         let files = self.socket_files();
         self.sockets.adopt(opened, &conf.bindings, files);
         conf.declared.inherit(&self.conf.declared);
-        self.shared.ledger.keep(&conf, &self.shared.sites);
-        self.shared.site_info.read(&conf);
+        self.shared.expect_sites(&conf);
+        let disks = self.shared.zones.disks();
+        self.shared.ledger.keep(&conf, &self.shared.sites, disks);
         self.conf = Arc::new(conf);
         self.leaving.retain(|worker| !worker.has_ended());
         for worker in self.workers.drain(count.min(self.workers.len())..) {
@@ -368,12 +374,13 @@ impl Server {
     }
 
     /// Does what the successor is waiting for.
-    fn heed(&mut self, news: News) {
+    fn heed(&mut self, news: News, process: &mut Process) {
         match news {
             News::WantsStore => self.lend_caches(),
             News::Serves if self.accepts_beside => {}
             // INVARIANT 3.
             News::Serves => self.close_listeners(),
+            News::Ended => self.come_back(process),
         }
     }
 
@@ -432,11 +439,13 @@ impl Server {
         self.sockets.close(files);
     }
 
-    /// Who else listens on our Unix sockets.
+    /// The owners of the files of our Unix sockets: this process alone, or a predecessor or
+    /// successor too.
     fn socket_files(&self) -> SocketFiles {
-        match self.successor.is_some() || self.predecessor.is_alive() {
-            true => SocketFiles::Shared,
-            false => SocketFiles::Ours,
+        if self.successor.is_some() || self.predecessor.is_alive() {
+            SocketFiles::Shared
+        } else {
+            SocketFiles::Ours
         }
     }
 
@@ -470,14 +479,14 @@ impl Server {
     }
 }
 
-fn put_back(pid_file: &mut PidFile) {
+fn put_back(pid_file: &mut PidHolder) {
     if let Err(failure) = pid_file.put_back() {
         error::process(Level::Alert, format_args!("{failure}"));
     }
 }
 
-/// How many threads serve a configuration.
-pub(crate) fn worker_count(conf: &Conf) -> usize {
+/// The count of threads that serve a configuration.
+pub fn worker_count(conf: &Conf) -> usize {
     match conf.main.process.workers {
         WorkerCount::Count(count) => count,
         WorkerCount::Auto => std::thread::available_parallelism().map_or(1, usize::from),

@@ -20,14 +20,16 @@ pub mod resets;
 pub mod responses;
 pub mod site;
 pub mod site_info;
+pub mod site_names;
 pub mod status_zone;
 pub mod table;
 pub mod times;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use millpond_system::log::loss::{self, Lost};
+
 use self::place::{Place, SHARDS};
-use crate::log::loss::{self, Lost};
 
 /// The statuses, as `$upstream_cache_status` writes them; the last one stands for none.
 pub const STATUSES: [&str; 8] = [
@@ -56,7 +58,7 @@ impl Label {
         Label(index.unwrap_or(STATUSES.len() - 1))
     }
 
-    /// Whether the entry was not there.
+    /// True if the entry was not there.
     pub fn is_miss(self) -> bool {
         STATUSES.get(self.0) == Some(&"MISS")
     }
@@ -80,7 +82,7 @@ struct Shard {
     bytes: [AtomicU64; STATUSES.len()],
 }
 
-/// How many answers, and bytes of their bodies.
+/// Number of answers, and of the bytes of their bodies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Answers.

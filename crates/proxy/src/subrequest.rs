@@ -34,23 +34,25 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_conf::ByteSize;
+use millpond_system::clock;
+use millpond_system::log::error::Level;
+use millpond_wire::header::{Known, KnownSet};
+use millpond_wire::http1::Method;
+use millpond_wire::http1::request::RequestHead;
 use tokio::task::coop::consume_budget;
 
-use crate::cache::provenance::Tally;
-use crate::clock;
 use crate::downstream::body::RequestBody;
 use crate::filter::ssi::Memory;
-use crate::header::{Known, KnownSet};
-use crate::http1::Method;
-use crate::http1::request::RequestHead;
-use crate::log::error::{self, Level};
+use crate::log::request_error;
 use crate::phase;
-use crate::request::{Captures, MAX_URI_CHANGES, Request};
+use crate::provenance::Tally;
+use crate::request::state::ErrorState;
+use crate::request::{Captures, Request};
 use crate::response::Response;
 use crate::stats::Label;
-use crate::upstream::trace::UpstreamTrace;
+use crate::trace::UpstreamTrace;
 
-/// How deep subrequests may be nested; deeper is a cycle (nginx: 50).
+/// The depth to which subrequests may be nested; deeper is a cycle (nginx: 50).
 const MOST_NESTED: u8 = 50;
 /// The most subrequests of one page (nginx: the same number at one time).
 const MOST_MADE: u32 = 65_535 - 1000;
@@ -68,32 +70,33 @@ const ABOUT_THE_WHOLE: KnownSet = KnownSet::of(&[
     Known::IfRange,
 ]);
 
-/// What becomes of subrequests.
+/// The treatment of subrequests.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct SubrequestPolicy {
     /// The longest answer of a subrequest that is kept in memory, as the value of a variable.
     #[directive(name = "subrequest_output_buffer_size", default = "4k")]
     pub buffer_size: ByteSize,
-    /// Whether subrequests are written to the access log.
+    /// Writes subrequests to the access log.
     #[directive(name = "log_subrequest", default = "off")]
     pub is_logged: bool,
 }
 
-/// What a request is among those of one answer.
+/// The kind of a request among those of one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The client's own.
     Main,
-    /// Its answer is a part of the page.
+    /// A subrequest whose answer is a part of the page.
     Shown,
-    /// The same, but something stands ready to take its place should it fail.
+    /// A subrequest whose answer is a part of the page, but something stands ready to take its
+    /// place should it fail.
     Replaceable,
-    /// Its answer becomes a value.
+    /// A subrequest whose answer becomes a value.
     Kept,
-    /// Its status decides about the client's request.
+    /// A subrequest whose status decides about the client's request.
     Asked,
-    /// Nobody reads its answer.
+    /// A subrequest whose answer nobody reads.
     Mirrored,
 }
 
@@ -106,9 +109,9 @@ pub struct Page {
     is_active: Cell<bool>,
     /// The client's head without what is about the whole answer.
     head: OnceCell<Rc<RequestHead>>,
-    /// What server-side includes remember.
+    /// The values that server-side includes remember.
     pub memory: RefCell<Memory>,
-    /// Whose bytes the page is made of, once it has a body.
+    /// The account of the bytes that the page is made of, once it has a body.
     pub tally: RefCell<Option<Rc<Tally>>>,
 }
 
@@ -117,17 +120,17 @@ pub struct Page {
 pub struct Role {
     /// The page.
     pub page: Rc<Page>,
-    /// What the request is for.
+    /// The kind of the request among those of its answer.
     pub kind: Kind,
     /// The method of the page's own request when it made this one.
     method: Method,
-    /// How much deeper subrequests may be nested.
+    /// The count of levels that subrequests may still be nested.
     nested_left: u8,
     /// The form of dates that its text has chosen.
     pub time_format: Option<Bytes>,
 }
 
-/// What a subrequest asks for.
+/// The address that a subrequest asks for.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The path, unescaped.
@@ -221,7 +224,7 @@ impl Request {
         };
         if let Some((level, what)) = refusal {
             let uri = String::from_utf8_lossy(&target.uri);
-            error::write(
+            request_error::write(
                 self,
                 level,
                 format_args!("{what} while processing \"{uri}\""),
@@ -256,15 +259,9 @@ impl Request {
             },
             location: Arc::clone(&self.server.location),
             is_internal: true,
-            had_error_page: false,
-            uri_changes_left: MAX_URI_CHANGES,
-            uri_is_changed: true,
-            adds_uri_to_alias: false,
+            path: self.path.of_subrequest(),
+            error: ErrorState::default(),
             pass_is_lost: false,
-            uri_is_complex: true,
-            uri_has_escapes: false,
-            left_location_prefix: false,
-            error_status: 0,
             captures: Captures::default(),
             upstream: Rc::new(RefCell::new(UpstreamTrace::default())),
             started: clock::instant(),
@@ -279,9 +276,10 @@ impl Page {
     fn part_head(&self, head: &Rc<RequestHead>) -> Rc<RequestHead> {
         let shared = self.head.get_or_init(|| {
             let is_about_the_whole = |known: Known| ABOUT_THE_WHOLE.contains(known);
-            match head.fields().any(|field| is_about_the_whole(field.known)) {
-                true => Rc::new(head.without(ABOUT_THE_WHOLE)),
-                false => Rc::clone(head),
+            if head.fields().any(|field| is_about_the_whole(field.known)) {
+                Rc::new(head.without(ABOUT_THE_WHOLE))
+            } else {
+                Rc::clone(head)
             }
         });
         Rc::clone(shared)
@@ -306,7 +304,7 @@ pub fn finish(req: &mut Request) {
     let status = req.upstream.borrow().cache_status;
     if status.is_some() {
         // Its bytes are part of the page's, which are counted for its site.
-        let worker = &req.down.generation.worker;
+        let worker = req.worker();
         let cache = &worker.shared.cache;
         cache.record(worker.place.place, Label::of(status), req.sent.body_bytes);
     }

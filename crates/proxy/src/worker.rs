@@ -10,22 +10,27 @@
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
-use std::rc::Rc;
+use std::rc::{self, Rc};
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 
 use bytes::BytesMut;
+use millpond_system::clock;
+use millpond_system::quota::{self, Quota, ROUNDS, Seat, Shortage, Side};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use crate::cache::site::SiteNumbers;
+use crate::cache::site::{self, SiteNumbers};
 use crate::cache::zones::Registry;
-use crate::clock;
+use crate::descriptors;
+use crate::downstream::connection::Connection;
 use crate::handler::dashboard::feed::Feed;
 use crate::handler::dashboard::history::History;
+use crate::handler::hash_places::HashPlaces;
 use crate::handler::open_file::OpenFiles;
 use crate::scope::Conf;
+use crate::server::worker_count;
 use crate::stats::CacheCounters;
 use crate::stats::cache_zone::CacheZones;
 use crate::stats::connections::ConnectionCounters;
@@ -41,17 +46,21 @@ use crate::upstream::keepalive::IdlePeers;
 use crate::upstream::receive_buffer::ReceiveBuffers;
 use crate::upstream::request::HeadBlock;
 
-/// What all workers of the process share.
+/// The state that all workers of the process share.
 #[derive(Debug, Default)]
 pub struct Shared {
     /// Connection counters.
     pub connections: ConnectionCounters,
+    /// The count of descriptors that the process may have.
+    pub descriptors: Descriptors,
     /// The configuration that was taken last.
     pub loads: Loads,
-    /// What the API does not tell any more.
+    /// The counts that the API subtracts since it was told to reset them.
     pub resets: Resets,
     /// Requests that the API answers beside the workers.
     pub api_places: Arc<AtomicUsize>,
+    /// The places of those who may hash a password now.
+    pub hash_places: HashPlaces,
     /// Open cache zones.
     pub zones: Registry,
     /// Answers by cache status.
@@ -60,25 +69,55 @@ pub struct Shared {
     pub cache_zones: CacheZones,
     /// Requests of servers and locations that name a status zone.
     pub status_zones: StatusZones,
-    /// How long answers and exchanges with origins took.
+    /// The durations of answers and of exchanges with origins.
     pub times: Times,
-    /// What each site sent and asked for.
+    /// The counts of what each site sent and asked for.
     pub sites: Arc<Sites>,
-    /// Where the counters of sites are kept.
+    /// The keeper of the counters of sites.
     pub ledger: LedgerKeeper,
-    /// What is said of sites.
+    /// The descriptions of sites.
     pub site_info: SiteInfo,
-    /// Which places of counters are taken.
+    /// The places of counters that are taken.
     pub places: Places,
-    /// What was asked for and was not there.
+    /// The URLs that were asked for and were not there.
     pub missing: MissingUrls,
-    /// What dashboards are fed with.
+    /// The feed of dashboards.
     pub feed: Feed,
-    /// What they begin with.
+    /// The numbers of the last minutes that dashboards begin with.
     pub history: History,
 }
 
-/// How many configurations were taken, and the last one's time.
+impl Shared {
+    /// Reads what a configuration says of sites, and gives those that it names their numbers.
+    pub fn expect_sites(&self, conf: &Conf) {
+        self.site_info.read(conf);
+        let mut names = site::written(conf);
+        names.extend(self.site_info.names());
+        self.zones.expect_sites(&names);
+        self.sites.expect(names);
+    }
+}
+
+/// The count of descriptors that the process may have, once that is known.
+#[derive(Debug, Default)]
+pub struct Descriptors(OnceLock<u64>);
+
+impl Descriptors {
+    /// Notes how many; the first word counts.
+    pub fn set(&self, count: u64) {
+        self.0.get_or_init(|| count);
+    }
+
+    /// The count of connections that each worker may have under a configuration.
+    fn connections(&self, conf: &Conf) -> usize {
+        let count = self.0.get();
+        let connections = count.map(|count| descriptors::connections(conf, *count));
+        let wanted = conf.main.connections.connections;
+        quota::share(wanted, worker_count(conf), connections)
+    }
+}
+
+/// The count of configurations that were taken, and the time of the last one.
 #[derive(Debug, Default)]
 pub struct Loads(Mutex<Load>);
 
@@ -88,22 +127,22 @@ struct Load {
     at_ms: i64,
     /// Attempts that changed nothing.
     failures: u64,
-    /// Whether the last attempt was one of them.
+    /// True if the last attempt failed.
     has_failed: bool,
-    /// Tells whether another one is meant.
+    /// The configuration that was taken last, to be told from another one.
     conf: Weak<Conf>,
 }
 
-/// How the last attempt to take a configuration ended.
+/// The outcome of the last attempt to take a configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LastLoad {
-    /// Whether it was taken.
+    /// True if the configuration was taken.
     pub is_taken: bool,
-    /// When one was last taken, milliseconds since 1970.
+    /// The time when one was last taken, milliseconds since 1970.
     pub taken_ms: i64,
-    /// How many were taken.
+    /// The count of configurations that were taken.
     pub taken: u64,
-    /// How many were not.
+    /// The count of configurations that were not taken.
     pub failed: u64,
 }
 
@@ -123,14 +162,14 @@ impl Loads {
         };
     }
 
-    /// Another configuration was to be taken, and was not.
+    /// Notes that another configuration was to be taken, and was not.
     pub fn note_failure(&self) {
         let mut load = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         load.failures += 1;
         load.has_failed = true;
     }
 
-    /// How the last attempt ended.
+    /// The outcome of the last attempt.
     pub fn outcome(&self) -> LastLoad {
         let load = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         LastLoad {
@@ -152,20 +191,24 @@ impl Loads {
 pub struct Worker {
     /// Index of the worker, from 0.
     pub index: usize,
-    /// Where it counts answers.
+    /// The place in which the worker counts answers.
     pub place: TakenPlace,
-    /// What it shares with the others.
+    /// The state that the worker shares with the others.
     pub shared: Arc<Shared>,
-    /// Numbers of the sites that it has met.
+    /// The count of connections that the worker has and may have.
+    pub quota: Rc<Quota>,
+    /// The generation that accepts.
+    current: RefCell<rc::Weak<Generation>>,
+    /// Numbers of the sites that the worker has met.
     pub site_numbers: SiteNumbers,
     /// Idle connections to upstream peers.
     pub idle_peers: IdlePeers,
-    /// Where the heads of requests to upstreams are written.
+    /// The memory in which the heads of requests to upstreams are written.
     pub upstream_heads: HeadBlock,
-    /// Where the first bytes of requests arrive, for all connections: one that waits holds no
-    /// memory, and what is written to is in the processor's cache.
+    /// The memory in which the first bytes of requests arrive, for all connections: one that waits
+    /// holds no memory, and what is written to is in the processor's cache.
     pub arrivals: RefCell<BytesMut>,
-    /// What large bodies of upstreams are received into.
+    /// The buffers that large bodies of upstreams are received into.
     pub receive_buffers: ReceiveBuffers,
 }
 
@@ -176,12 +219,52 @@ impl Worker {
             index,
             place: shared.places.take(index),
             shared,
+            quota: Rc::default(),
+            current: RefCell::default(),
             site_numbers: SiteNumbers::default(),
             idle_peers: IdlePeers::default(),
             upstream_heads: HeadBlock::default(),
             arrivals: RefCell::default(),
             receive_buffers: ReceiveBuffers::default(),
         }
+    }
+}
+
+impl Worker {
+    /// A place for a connection, after idle ones were closed for it if need be.
+    pub async fn seat(&self, side: Side) -> Option<Seat> {
+        if self.quota.is_tight() {
+            self.close_idle(Shortage::Connections);
+        }
+        for _ in 0..ROUNDS {
+            if let Some(seat) = self.quota.take(side) {
+                return Some(seat);
+            }
+            if !self.make_room(Shortage::Connections).await {
+                break;
+            }
+        }
+        self.quota.take(side)
+    }
+
+    /// Closes idle connections and lets them end; false if there is none.
+    pub async fn make_room(&self, why: Shortage) -> bool {
+        let closed = self.close_idle(why);
+        if closed {
+            tokio::task::yield_now().await;
+        }
+        closed
+    }
+
+    /// Has idle connections closed; false if there is none.
+    fn close_idle(&self, why: Shortage) -> bool {
+        let generation = self.current.borrow().upgrade();
+        let clients = generation.map_or(0, |it| it.close_waiting());
+        let closed = clients > 0 || self.idle_peers.close_oldest();
+        if closed {
+            self.quota.tell(why, clock::instant());
+        }
+        closed
     }
 }
 
@@ -220,12 +303,14 @@ pub struct Generation {
     drained: Notify,
 }
 
-/// What is known of a connection or background task.
+/// The record of a connection or background task.
 #[derive(Default)]
 struct Slot {
-    /// Wakes it to see that the generation closes.
+    /// Wakes the connection or task to see that the generation closes, or that room is to be made.
     waker: Option<Waker>,
-    /// Ends it.
+    /// The connection, if the slot is a client's.
+    down: rc::Weak<Connection>,
+    /// Ends the task.
     task: Option<AbortHandle>,
 }
 
@@ -233,7 +318,7 @@ struct Slot {
 pub struct Member {
     generation: Rc<Generation>,
     slot: usize,
-    /// Whether it has left word how to wake it.
+    /// True if the member has left word how to wake it.
     is_registered: Cell<bool>,
 }
 
@@ -282,15 +367,45 @@ impl Generation {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    /// Serves clients from now on: its idle connections make room for others.
+    pub fn begin(self: &Rc<Self>) {
+        let worker = &self.worker;
+        let connections = worker.shared.descriptors.connections(&self.conf);
+        worker.quota.set_most(connections);
+        *worker.current.borrow_mut() = Rc::downgrade(self);
+    }
+
+    /// Has some clients' connections closed that wait for nothing of ours; says how many.
+    fn close_waiting(&self) -> usize {
+        let connections = self.connections.borrow();
+        let waiting = |slot: &Slot| {
+            let down = slot
+                .down
+                .upgrade()
+                .filter(|down| !down.is_displaced.get())?;
+            let waker = slot.waker.clone()?;
+            Some((down.waiting.get(), (down, waker)))
+        };
+        let chosen = quota::order(connections.iter().filter_map(waiting).collect());
+        drop(connections);
+        let count = chosen.len();
+        for (down, waker) in chosen {
+            down.is_displaced.set(true);
+            waker.wake();
+        }
+        count
+    }
+
     /// True when nothing is open any more.
     pub fn is_empty(&self) -> bool {
         self.open.get() == 0
     }
 
     /// Makes the task of a registration one that [`Generation::drop_all`] ends.
-    pub fn adopt(&self, slot: usize, task: AbortHandle) {
+    pub fn adopt(&self, slot: usize, (task, down): (AbortHandle, rc::Weak<Connection>)) {
         if let Some(slot) = self.connections.borrow_mut().get_mut(slot) {
             slot.task = Some(task);
+            slot.down = down;
         }
     }
 
@@ -314,7 +429,7 @@ impl Generation {
 }
 
 impl Member {
-    /// Its place, for [`Generation::adopt`].
+    /// The place of the member, for [`Generation::adopt`].
     pub fn slot(&self) -> usize {
         self.slot
     }

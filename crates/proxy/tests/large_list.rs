@@ -11,7 +11,7 @@ use millpond_cache::head::{FieldsWriter, StoredHead};
 use millpond_cache::zone::CacheZone;
 use millpond_proxy::control::api::{Ask, Body, Lines, Scene, SceneZone, Standing, Verb, answer};
 use millpond_proxy::control::rest::ZonePath;
-use millpond_store::{Key, SystemClock, Zone, ZoneConf};
+use millpond_store::{SystemClock, Zone, ZoneConf};
 
 const ENTRIES: u32 = 100_000;
 /// What a list may need: the slots of a shard, a head and a piece; not the list.
@@ -55,7 +55,7 @@ fn fill(zone: &Zone, entries: u32) {
 }
 
 fn is_put(zone: &Zone, head: &StoredHead) -> bool {
-    let Ok(mut writer) = zone.begin(Key::of(&head.key), None) else {
+    let Ok(mut writer) = zone.begin(zone.keys().of(&head.key), None) else {
         return false;
     };
     writer.set_head(head.encode());

@@ -1,4 +1,4 @@
-//! Whether a client takes gzip, by nginx's reading of Accept-Encoding.
+//! Acceptance of gzip by a client, by nginx's reading of Accept-Encoding.
 //!
 //! # Differs from the RFC
 //! nginx looks for the word `gzip` and for nothing else: `*` and `x-gzip` do not count (RFC 9110
@@ -9,7 +9,7 @@
 //! nginx takes a `gzip` right behind a `gzip` that did not count, as in `xgzipgzip`; here it does
 //! not.
 
-/// Whether `value` accepts gzip.
+/// True if `value` accepts gzip.
 #[must_use]
 pub fn accepts_gzip(value: &[u8]) -> bool {
     // The common case: `gzip, deflate, br`.
@@ -19,7 +19,7 @@ pub fn accepts_gzip(value: &[u8]) -> bool {
     after_gzip(value).is_some_and(|rest| !is_refused(rest))
 }
 
-/// What follows the first `gzip` that begins a member.
+/// Rest behind the first `gzip` that begins a member.
 fn after_gzip(value: &[u8]) -> Option<&[u8]> {
     const WORD: &[u8] = b"gzip";
     let mut from = 0;
@@ -37,7 +37,7 @@ fn after_gzip(value: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Whether what follows the word takes it back: another word, or a quality of zero.
+/// True if the rest behind the word takes it back: another word, or a quality of zero.
 fn is_refused(rest: &[u8]) -> bool {
     match skip_spaces(rest) {
         [] | [b',', ..] => false,
@@ -50,7 +50,7 @@ fn is_refused(rest: &[u8]) -> bool {
     }
 }
 
-/// Whether a quality is well formed, above zero and at most one.
+/// True if a quality is well formed, above zero and at most one.
 fn is_positive_quality(text: &[u8]) -> bool {
     let end = text
         .iter()

@@ -17,7 +17,7 @@ impl ByteSet {
         .with_range(b'A', b'Z')
         .with_range(b'a', b'z');
 
-    /// This set and the given bytes.
+    /// Union of this set and the given bytes.
     #[must_use]
     pub const fn with(mut self, bytes: &[u8]) -> Self {
         let mut index = 0;
@@ -29,7 +29,7 @@ impl ByteSet {
         self
     }
 
-    /// This set and the bytes from `first` to `last`, both included.
+    /// Union of this set and the bytes from `first` to `last`, both included.
     #[must_use]
     pub const fn with_range(mut self, first: u8, last: u8) -> Self {
         let mut byte = first as usize;
@@ -41,7 +41,7 @@ impl ByteSet {
         self
     }
 
-    /// Whether `byte` is a member.
+    /// True if `byte` is a member.
     #[inline]
     #[must_use]
     pub const fn contains(&self, byte: u8) -> bool {
@@ -49,7 +49,7 @@ impl ByteSet {
         self.0[byte as usize]
     }
 
-    /// Whether every byte of `bytes` is a member; true for none.
+    /// True if every byte of `bytes` is a member; also for none.
     #[must_use]
     pub fn contains_all(&self, bytes: &[u8]) -> bool {
         bytes.iter().all(|&byte| self.contains(byte))

@@ -14,8 +14,8 @@
 use std::borrow::Cow;
 
 use sfv::{
-    Integer, ItemSerializer, KeyRef, ParameterSerializer, StringRef, TokenRef, integer, key_ref,
-    string_ref,
+    Integer, ItemSerializer, KeyRef, List, ParameterSerializer, Parser, StringRef, TokenRef,
+    integer, key_ref, string_ref,
 };
 
 /// The longest text of a member's name, key or detail; a longer one is left out (arbitrary: a line
@@ -27,9 +27,9 @@ pub const TEXT_MAX: usize = 1024;
 pub enum Forward {
     /// The cache was configured to not handle it.
     Bypass,
-    /// Its method is not one that is answered from the cache.
+    /// The request's method is not one that is answered from the cache.
     Method,
-    /// Nothing was stored for its URI.
+    /// The cache had nothing stored for the request's URI.
     UriMiss,
     /// Something was stored for its URI, but not for its fields.
     VaryMiss,
@@ -60,20 +60,20 @@ impl Forward {
     }
 }
 
-/// How a cache answered.
+/// Manner in which a cache answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handling {
-    /// From what is stored, without asking anybody (§2.1).
+    /// The answer came from what is stored, without asking anybody (§2.1).
     Hit,
-    /// By asking.
+    /// The answer came by asking.
     Forwarded {
         /// Why (§2.2).
         why: Forward,
         /// The status of the answer that came (§2.3).
         status: Option<u16>,
-        /// Whether the answer was stored (§2.5).
+        /// True if the answer was stored (§2.5).
         is_stored: bool,
-        /// Whether another request's fetch served this one as well (§2.6).
+        /// True if another request's fetch served this one as well (§2.6).
         is_collapsed: bool,
     },
 }
@@ -83,13 +83,13 @@ pub enum Handling {
 pub struct Member<'a> {
     /// The cache's name.
     pub cache: &'a [u8],
-    /// How it answered.
+    /// Manner in which the cache answered.
     pub handling: Handling,
     /// Seconds of freshness that are left, below zero for a stale response (§2.4).
     pub ttl: Option<i64>,
     /// The cache key (§2.7).
     pub key: Option<&'a [u8]>,
-    /// What else there is to say (§2.8): a token.
+    /// Detail (§2.8): a token.
     pub detail: Option<&'static str>,
 }
 
@@ -136,6 +136,14 @@ impl Member<'_> {
     }
 }
 
+/// True if a line of the field is a list with members (RFC 9651 §4.2): one that is malformed or
+/// empty is no field, and would make ours a part of something malformed.
+#[must_use]
+pub fn is_list(line: &[u8]) -> bool {
+    let read: Result<List, _> = Parser::new(line).parse();
+    read.is_ok_and(|members| !members.is_empty())
+}
+
 /// Adds a parameter whose value is a token; text that is none is told as a string.
 fn write_token(
     parameters: ParameterSerializer<String>,
@@ -161,9 +169,10 @@ fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
     }
     let mut escaped = String::with_capacity(bytes.len() + 16);
     for byte in bytes {
-        match is_plain(byte) {
-            true => escaped.push(char::from(*byte)),
-            false => escaped.push_str(&format!("%{byte:02X}")),
+        if is_plain(byte) {
+            escaped.push(char::from(*byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
         }
     }
     Some(Cow::Owned(escaped))
@@ -175,9 +184,10 @@ fn string_of(text: &str) -> &StringRef {
 
 /// A number of at most fifteen digits (RFC 9651 §3.3.1).
 fn i64_of(number: i64) -> Integer {
-    Integer::try_from(number).unwrap_or(match number > 0 {
-        true => integer(999_999_999_999_999),
-        false => integer(-999_999_999_999_999),
+    Integer::try_from(number).unwrap_or(if number > 0 {
+        integer(999_999_999_999_999)
+    } else {
+        integer(-999_999_999_999_999)
     })
 }
 
@@ -201,6 +211,23 @@ mod tests {
             status: None,
             is_stored: false,
             is_collapsed: false,
+        }
+    }
+
+    #[test]
+    fn what_is_malformed_or_empty_is_no_list() {
+        for (line, expected) in [
+            ("", false),
+            ("  ", false),
+            ("a; hit", true),
+            ("a;hit, \"b c\"; fwd=miss; ttl=-5", true),
+            ("a;hit,", false),
+            (", a;hit", false),
+            ("a;hit=\"x", false),
+            ("((", false),
+            ("a;hit\r\nb", false),
+        ] {
+            assert_eq!(is_list(line.as_bytes()), expected, "{line}");
         }
     }
 

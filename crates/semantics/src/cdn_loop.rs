@@ -14,13 +14,13 @@ use crate::list;
 /// §2: a host with or without a port, or a token. Brackets and colons are those of addresses.
 const IDENTITY: ByteSet = ByteSet::ALPHANUMERIC.with(b"!#$%&'*+-.^_`|~[]:");
 
-/// Whether a text may name a member of the list.
+/// True if a text may name a member of the list.
 #[must_use]
 pub fn is_identity(text: &[u8]) -> bool {
     !text.is_empty() && IDENTITY.contains_all(text)
 }
 
-/// How often a request has come through the member of this name.
+/// Number of times that a request has come through the member of this name.
 #[must_use]
 pub fn passages<'a>(values: impl IntoIterator<Item = &'a [u8]>, identity: &[u8]) -> usize {
     let members = values.into_iter().flat_map(list::members);

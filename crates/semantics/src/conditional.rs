@@ -23,35 +23,37 @@ pub struct Preconditions<'a> {
 }
 
 impl Preconditions<'_> {
-    /// Whether the request has no condition at all.
+    /// True if the request has no condition at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Preconditions::default()
     }
 }
 
-/// How If-Modified-Since is compared (nginx's `if_modified_since`).
+/// Comparison of If-Modified-Since (nginx's `if_modified_since`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfModifiedSince {
     /// The response always counts as modified.
     Off,
-    /// Not modified only if the times are equal.
+    /// Answers are not modified only if the times are equal.
     #[default]
     Exact,
-    /// Not modified if Last-Modified is not later.
+    /// Answers are not modified if Last-Modified is not later.
     Before,
 }
 
 /// The times of a response, in seconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dates {
-    /// Its Last-Modified.
+    /// Last-Modified of the response.
     pub last_modified: Option<i64>,
-    /// Its Date, if it is a stored one.
+    /// Date of the response, if it is a stored one.
     pub date: Option<i64>,
+    /// The present, by which the dates of the request are read.
+    pub now: i64,
 }
 
-/// What the preconditions ask for.
+/// Outcome of the preconditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Answer as if there were no conditions.
@@ -62,25 +64,25 @@ pub enum Outcome {
     PreconditionFailed,
 }
 
-/// How entity tags are compared (RFC 9110 §8.8.3.2).
+/// Comparison of entity tags (RFC 9110 §8.8.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// Byte by byte; for If-Match.
     Strong,
-    /// Without regard to weakness; for If-None-Match.
+    /// Tags are equal without regard to weakness; for If-None-Match.
     Weak,
 }
 
 /// An entity tag (RFC 9110 §8.8.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntityTag<'a> {
-    /// Whether it only promises that the meaning is the same.
+    /// Strength of the tag: a weak one only promises that the meaning is the same.
     pub strength: Strength,
-    /// What stands between the quotes.
+    /// Text between the quotes.
     pub opaque: &'a [u8],
 }
 
-/// What an entity tag promises.
+/// Promise that an entity tag makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strength {
     /// Equal tags mean equal bytes.
@@ -165,7 +167,7 @@ pub fn evaluate(
     Outcome::NotModified
 }
 
-/// As [`evaluate`], by the order and the comparisons of RFC 9110 §13.2.2.
+/// Evaluates preconditions like [`evaluate`], by the order and the comparisons of RFC 9110 §13.2.2.
 #[must_use]
 pub fn evaluate_by_rfc(
     pre: &Preconditions<'_>,
@@ -173,6 +175,7 @@ pub fn evaluate_by_rfc(
     Dates {
         last_modified,
         date,
+        now,
     }: Dates,
 ) -> Outcome {
     let tag = etag.and_then(EntityTag::parse);
@@ -182,10 +185,10 @@ pub fn evaluate_by_rfc(
             (Some(one), Some(other), Comparison::Weak) => one.matches_weakly(&other),
             _ => false,
         };
-        list == b"*" || crate::list::members(list).any(is_equal)
+        crate::list::trim_ows(list) == b"*" || crate::list::members(list).any(is_equal)
     };
     let after = |modified: Option<i64>, date: &[u8]| {
-        let date = crate::date::parse_http_date(date);
+        let date = crate::date::parse_http_date_by_rfc(date, now);
         modified.zip(date).map(|(modified, date)| modified > date)
     };
     let has_failed = match (pre.if_match, pre.if_unmodified_since) {
@@ -202,9 +205,10 @@ pub fn evaluate_by_rfc(
         (None, Some(since)) => after(last_modified.or(date), since) == Some(false),
         (None, None) => false,
     };
-    match is_unchanged {
-        true => Outcome::NotModified,
-        false => Outcome::Proceed,
+    if is_unchanged {
+        Outcome::NotModified
+    } else {
+        Outcome::Proceed
     }
 }
 
@@ -229,7 +233,7 @@ fn matches_any(list: &[u8], etag: Option<&[u8]>, comparison: Comparison) -> bool
     list == b"*" || etag.is_some_and(|etag| etag_matches(list, etag, comparison))
 }
 
-/// Whether `list` (of If-Match or If-None-Match) is `*` or has a member that equals `etag`.
+/// True if `list` (of If-Match or If-None-Match) is `*` or has a member that equals `etag`.
 ///
 /// Like nginx, this compares text and does not need the tags to be well formed.
 #[must_use]
@@ -261,7 +265,7 @@ pub fn etag_matches(list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
     false
 }
 
-/// Whether the Range field of a request counts (RFC 9110 §13.1.5): `value` is the response's
+/// True if the Range field of a request counts (RFC 9110 §13.1.5): `value` is the response's
 /// validator.
 #[must_use]
 pub fn if_range_holds(value: &[u8], etag: Option<&[u8]>, last_modified: Option<i64>) -> bool {
@@ -269,6 +273,27 @@ pub fn if_range_holds(value: &[u8], etag: Option<&[u8]>, last_modified: Option<i
         return etag == Some(value);
     }
     last_modified.is_some_and(|modified| crate::date::parse_http_date(value) == Some(modified))
+}
+
+/// True if the Range field counts, like [`if_range_holds`], by RFC 9110 §13.1.5: both validators
+/// must be strong. A Last-Modified is when the response was made at least a second after it
+/// (§8.8.2.2).
+#[must_use]
+pub fn if_range_holds_by_rfc(value: &[u8], etag: Option<&[u8]>, dates: Dates) -> bool {
+    let value = crate::list::trim_ows(value);
+    if let Some(wanted) = EntityTag::parse(value) {
+        let tag = etag.and_then(EntityTag::parse);
+        return tag.is_some_and(|tag| tag.matches_strongly(&wanted));
+    }
+    let Dates {
+        last_modified: Some(modified),
+        date: Some(date),
+        now,
+    } = dates
+    else {
+        return false;
+    };
+    date > modified && crate::date::parse_http_date_by_rfc(value, now) == Some(modified)
 }
 
 /// nginx drops the mark only when something follows it.
@@ -296,6 +321,45 @@ fn skip_separators(mut text: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn by_the_rfc_if_range_needs_strong_validators() {
+        const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+        const MODIFIED: i64 = 784_111_777;
+        for (value, tag, date, expected) in [
+            ("\"a\"", "\"a\"", None, true),
+            ("\t\"a\" ", "\"a\"", None, true),
+            ("\"a\"", "W/\"a\"", None, false),
+            ("W/\"a\"", "\"a\"", None, false),
+            ("W/\"a\"", "W/\"a\"", None, false),
+            ("\"a\"", "a", None, false),
+            ("a", "a", None, false),
+            (DATE, "\"a\"", None, false),
+            (DATE, "\"a\"", Some(MODIFIED), false),
+            (DATE, "\"a\"", Some(MODIFIED + 1), true),
+            (
+                "sun, 06 nov 1994 08:49:37 gmt",
+                "\"a\"",
+                Some(MODIFIED + 1),
+                true,
+            ),
+            (
+                "Sun, 06 Nov 1994 08:49:38 GMT",
+                "\"a\"",
+                Some(MODIFIED + 9),
+                false,
+            ),
+            ("", "\"a\"", Some(MODIFIED + 1), false),
+        ] {
+            let dates = Dates {
+                last_modified: Some(MODIFIED),
+                date,
+                now: MODIFIED,
+            };
+            let holds = if_range_holds_by_rfc(value.as_bytes(), Some(tag.as_bytes()), dates);
+            assert_eq!(holds, expected, "{value} {tag}");
+        }
+    }
 
     #[test]
     fn by_the_rfc_tags_stand_above_dates() {
@@ -327,6 +391,7 @@ mod tests {
             let dates = Dates {
                 last_modified: modified,
                 date: None,
+                now: MODIFIED,
             };
             let outcome = evaluate_by_rfc(&pre, Some(b"\"a\""), dates);
             assert_eq!(outcome, expected, "{kind} {tags:?}");
@@ -346,6 +411,7 @@ mod tests {
         let dates = |last_modified, date| Dates {
             last_modified,
             date,
+            now: TIME,
         };
         let none_match = Preconditions {
             if_none_match: Some(b"\"a\""),

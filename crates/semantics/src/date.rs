@@ -7,7 +7,9 @@
 //!
 //! Reading is as tolerant as nginx, so that a date means the same in front of both: the weekday and
 //! whatever follows the time are not looked at, a month is told by its tell-tale letters, day 00 is
-//! the day before the first, and a leap second is refused.
+//! the day before the first, and a leap second is refused. By the RFC's rules
+//! ([`parse_http_date_by_rfc`]) letters count in any case, and a year of two digits is told by the
+//! present.
 //!
 //! It does not know time zones: the formats of HTTP are all UTC.
 
@@ -120,6 +122,64 @@ pub fn format_http_date(time: i64) -> [u8; 29] {
 /// error.
 #[must_use]
 pub fn parse_http_date(value: &[u8]) -> Option<i64> {
+    parse(value, Rules::AsNginx)
+}
+
+/// Parses a date like [`parse_http_date`], as a cache reads dates at `now`: in any case (RFC 9111
+/// §4.2), without the white space around them, and with years of two digits by the present (RFC
+/// 9110 §5.6.7).
+#[must_use]
+pub fn parse_http_date_by_rfc(value: &[u8], now: i64) -> Option<i64> {
+    parse(crate::list::trim_ows(value), Rules::ByRfc { now })
+}
+
+/// Rules for the case of letters and for short years.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rules {
+    AsNginx,
+    ByRfc { now: i64 },
+}
+
+impl Rules {
+    /// The month (1 to 12).
+    fn month(self, name: [u8; 3]) -> Option<u32> {
+        let [first, second, third] = name;
+        match self {
+            Rules::AsNginx => month(name),
+            Rules::ByRfc { .. } => month([
+                first.to_ascii_uppercase(),
+                second.to_ascii_lowercase(),
+                third.to_ascii_lowercase(),
+            ]),
+        }
+    }
+
+    /// The moment in a year of two digits.
+    fn seconds(self, short_year: u32, time: impl Fn(u32) -> Option<i64>) -> Option<i64> {
+        match self {
+            // nginx: two digits below 70 belong to this century.
+            Rules::AsNginx if short_year < 70 => time(2_000 + short_year),
+            Rules::AsNginx => time(1_900 + short_year),
+            // RFC 9110 §5.6.7: what seems more than 50 years ahead is the last such year.
+            Rules::ByRfc { now } => {
+                let latest = u32::from(civil(now).year) + SHORT_YEARS_AHEAD;
+                let year = latest - (latest + 100 - short_year) % 100;
+                let limit = now.saturating_add(i64::from(SHORT_YEARS_AHEAD) * MEAN_YEAR);
+                time(year)
+                    .filter(|time| *time <= limit)
+                    .or_else(|| time(year - 100))
+            }
+        }
+    }
+}
+
+/// Number of years ahead that a year of two digits may be (RFC 9110 §5.6.7).
+const SHORT_YEARS_AHEAD: u32 = 50;
+
+/// Seconds of a year of the calendar, on average over its 400 years.
+const MEAN_YEAR: i64 = 31_556_952;
+
+fn parse(value: &[u8], rules: Rules) -> Option<i64> {
     let separator = value.iter().position(|byte| matches!(byte, b',' | b' '))?;
     let is_asctime = value.get(separator) == Some(&b' ');
     let mut rest = value.get(separator + 1..)?;
@@ -127,16 +187,16 @@ pub fn parse_http_date(value: &[u8]) -> Option<i64> {
         rest = tail;
     }
     if is_asctime {
-        return parse_asctime(rest);
+        return parse_asctime(rest, rules);
     }
     match rest {
-        [_, _, b'-', ..] => parse_rfc850(rest),
-        _ => parse_fixdate(rest),
+        [_, _, b'-', ..] => parse_rfc850(rest, rules),
+        _ => parse_fixdate(rest, rules),
     }
 }
 
 /// `10 Nov 2002 23:50:13`, and anything behind it.
-fn parse_fixdate(text: &[u8]) -> Option<i64> {
+fn parse_fixdate(text: &[u8], rules: Rules) -> Option<i64> {
     let ([d0, d1, b' ', m0, m1, m2, b' ', y0, y1, y2, y3, b' '], rest) =
         text.split_first_chunk()?
     else {
@@ -146,35 +206,26 @@ fn parse_fixdate(text: &[u8]) -> Option<i64> {
     let year = number([*y0, *y1, *y2, *y3])?;
     seconds(
         year,
-        month([*m0, *m1, *m2])?,
+        rules.month([*m0, *m1, *m2])?,
         number([*d0, *d1])?,
         parse_clock(clock)?,
     )
 }
 
 /// `10-Dec-02 23:50:13`, and anything behind it.
-fn parse_rfc850(text: &[u8]) -> Option<i64> {
+fn parse_rfc850(text: &[u8], rules: Rules) -> Option<i64> {
     let ([d0, d1, b'-', m0, m1, m2, b'-', y0, y1, b' '], rest) = text.split_first_chunk()? else {
         return None;
     };
     let (clock, _) = rest.split_first_chunk()?;
     let short_year = number([*y0, *y1])?;
-    // nginx: two digits below 70 belong to this century.
-    let year = if short_year < 70 {
-        2_000 + short_year
-    } else {
-        1_900 + short_year
-    };
-    seconds(
-        year,
-        month([*m0, *m1, *m2])?,
-        number([*d0, *d1])?,
-        parse_clock(clock)?,
-    )
+    let month = rules.month([*m0, *m1, *m2])?;
+    let (day, clock) = (number([*d0, *d1])?, parse_clock(clock)?);
+    rules.seconds(short_year, |year| seconds(year, month, day, clock))
 }
 
 /// `Dec 10 23:50:13 2002`, and anything behind it; the day may have one digit.
-fn parse_asctime(text: &[u8]) -> Option<i64> {
+fn parse_asctime(text: &[u8], rules: Rules) -> Option<i64> {
     let (&[m0, m1, m2, _separator], rest) = text.split_first_chunk()?;
     let rest = rest.strip_prefix(b" ").unwrap_or(rest);
     let (day, rest) = match *rest {
@@ -188,7 +239,7 @@ fn parse_asctime(text: &[u8]) -> Option<i64> {
     };
     seconds(
         number(*year)?,
-        month([m0, m1, m2])?,
+        rules.month([m0, m1, m2])?,
         day,
         parse_clock(clock)?,
     )
@@ -272,6 +323,76 @@ pub fn is_in_gmt(value: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn by_the_rfc_short_years_are_told_by_the_present() {
+        // 2026-11-22T00:00:00Z.
+        const NOW: i64 = 1_795_305_600;
+        for (text, expected) in [
+            (
+                "Sunday, 06-Nov-94 08:49:37 GMT",
+                "Sun, 06 Nov 1994 08:49:37 GMT",
+            ),
+            (
+                "Tuesday, 01-Jan-75 00:00:00 GMT",
+                "Tue, 01 Jan 2075 00:00:00 GMT",
+            ),
+            (
+                "Saturday, 21-Nov-76 00:00:00 GMT",
+                "Sat, 21 Nov 2076 00:00:00 GMT",
+            ),
+            (
+                "Wednesday, 24-Nov-76 00:00:00 GMT",
+                "Wed, 24 Nov 1976 00:00:00 GMT",
+            ),
+            (
+                "Saturday, 01-Jan-77 00:00:00 GMT",
+                "Sat, 01 Jan 1977 00:00:00 GMT",
+            ),
+            (
+                "Sunday, 22-Nov-26 00:00:00 GMT",
+                "Sun, 22 Nov 2026 00:00:00 GMT",
+            ),
+            (
+                "Saturday, 01-Jan-00 00:00:00 GMT",
+                "Sat, 01 Jan 2000 00:00:00 GMT",
+            ),
+        ] {
+            let read = parse_http_date_by_rfc(text.as_bytes(), NOW).unwrap();
+            let written = format_http_date(read);
+            assert_eq!(std::str::from_utf8(&written), Ok(expected), "{text}");
+        }
+        for now in [i64::MIN, 0, LAST_SECOND, i64::MAX] {
+            for year in 0..100 {
+                let text = format!("Sunday, 06-Nov-{year:02} 08:49:37 GMT");
+                assert!(parse_http_date_by_rfc(text.as_bytes(), now).is_some());
+            }
+        }
+    }
+
+    #[test]
+    fn by_the_rfc_letters_count_in_any_case() {
+        const TIME: i64 = 784_111_777;
+        for text in [
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "SUN, 06 NOV 1994 08:49:37 gmt",
+            "sun, 06 nov 1994 08:49:37 GMT",
+            "\tSun, 06 nOV 1994 08:49:37 GMT ",
+            "sunday, 06-nov-94 08:49:37 GMT",
+            "sun nov  6 08:49:37 1994",
+        ] {
+            let read = parse_http_date_by_rfc(text.as_bytes(), TIME);
+            assert_eq!(read, Some(TIME), "{text}");
+        }
+        let months = [
+            "jan", "FEB", "mar", "APR", "may", "JUN", "jul", "AUG", "sep", "OCT", "nov", "DEC",
+        ];
+        for (name, month) in months.into_iter().zip(1..) {
+            let text = format!("Sun, 06 {name} 1994 08:49:37 GMT");
+            let read = parse_http_date_by_rfc(text.as_bytes(), TIME).unwrap();
+            assert_eq!(civil(read).month, month, "{name}");
+        }
+    }
 
     #[test]
     fn three_formats_name_the_same_moment() {

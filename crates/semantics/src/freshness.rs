@@ -15,35 +15,35 @@
 //! policies.
 
 use crate::cache_control::{CacheControl, parse_delta_seconds};
-use crate::date::parse_http_date;
+use crate::date::parse_http_date_by_rfc;
 use crate::list;
 
 /// RFC 9111 §4.2.2 suggests a tenth of the time since the last modification.
 const HEURISTIC_DIVISOR: u64 = 10;
 
-/// For whom a cache stores.
+/// Audience that a cache stores for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheKind {
-    /// For many users: `s-maxage` counts.
+    /// The cache is for many users: `s-maxage` counts.
     Shared,
-    /// For one user.
+    /// The cache is for one user.
     Private,
 }
 
-/// What the age of a response is computed from.
+/// Values that the age of a response is computed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgeInputs {
     /// The Age field in seconds; 0 without one.
     pub age_value: u64,
     /// The Date field; without one, take the time of the response (RFC 9110 §6.6.1).
     pub date: i64,
-    /// When the request was sent.
+    /// Time when the request was sent.
     pub request_time: i64,
-    /// When the response came.
+    /// Time when the response came.
     pub response_time: i64,
 }
 
-/// What the lifetime of a response is computed from.
+/// Values that the lifetime of a response is computed from.
 #[derive(Clone, Copy, Debug)]
 pub struct LifetimeInputs<'a> {
     /// The directives of the response.
@@ -52,9 +52,11 @@ pub struct LifetimeInputs<'a> {
     pub expires: Option<&'a [u8]>,
     /// The Date field, or when the response came.
     pub date: i64,
+    /// Time when the response came.
+    pub received: i64,
 }
 
-/// How long a response is fresh.
+/// Time for which a response is fresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
     /// The origin said so, in seconds.
@@ -112,7 +114,8 @@ pub fn freshness_lifetime(inputs: &LifetimeInputs<'_>, kind: CacheKind) -> Lifet
         None => Lifetime::Unstated,
         // RFC 9111 §5.3: a malformed date, such as `0`, is a time in the past.
         Some(expires) => Lifetime::Explicit(
-            parse_http_date(expires).map_or(0, |until| elapsed(inputs.date, until)),
+            parse_http_date_by_rfc(expires, inputs.received)
+                .map_or(0, |until| elapsed(inputs.date, until)),
         ),
     }
 }
@@ -140,7 +143,7 @@ pub fn is_fresh(lifetime: u64, age: u64) -> bool {
     lifetime > age
 }
 
-/// How many seconds ago the response became stale; `None` if it is fresh.
+/// Number of seconds for which the response has been stale; `None` if it is fresh.
 #[must_use]
 pub fn staleness(lifetime: u64, age: u64) -> Option<u64> {
     age.checked_sub(lifetime)
@@ -257,6 +260,7 @@ mod tests {
                 cache_control: &cache_control,
                 expires,
                 date: DATE,
+                received: DATE,
             };
             assert_eq!(freshness_lifetime(&inputs, kind), expected, "{control}");
         }

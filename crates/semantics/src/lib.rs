@@ -23,7 +23,6 @@ pub mod conditional;
 pub mod date;
 pub mod decimal;
 pub mod freshness;
-pub mod host;
 pub mod list;
 pub mod preference;
 pub mod query;

@@ -19,20 +19,20 @@ const FIELD_VALUE: ByteSet = ByteSet::EMPTY
     .with_range(0x21, 0x7e)
     .with_range(0x80, 0xff);
 
-/// Whether `byte` may stand in a token.
+/// True if `byte` may stand in a token.
 #[inline]
 #[must_use]
 pub fn is_tchar(byte: u8) -> bool {
     TCHAR.contains(byte)
 }
 
-/// Whether `bytes` is a token: at least one byte, all of them token characters.
+/// True if `bytes` is a token: at least one byte, all of them token characters.
 #[must_use]
 pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && TCHAR.contains_all(bytes)
 }
 
-/// Whether `bytes` may be sent as a field value: no control character except tab. Empty is allowed.
+/// True if `bytes` may be sent as a field value: no control character except tab. Empty is allowed.
 #[must_use]
 pub fn is_field_value(bytes: &[u8]) -> bool {
     FIELD_VALUE.contains_all(bytes)
@@ -56,7 +56,7 @@ pub fn members(value: &[u8]) -> Members<'_> {
     Members { rest: value }
 }
 
-/// Whether one member of `value` is `token`, without regard to case (as in `Connection: close`).
+/// True if one member of `value` is `token`, without regard to case (as in `Connection: close`).
 #[must_use]
 pub fn has_token(value: &[u8], token: &[u8]) -> bool {
     members(value).any(|member| member.eq_ignore_ascii_case(token))
@@ -126,7 +126,7 @@ pub fn unquote(value: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(text)
 }
 
-/// Where `wanted` first stands in `bytes` outside of a quoted string.
+/// Position of the first `wanted` in `bytes` outside of a quoted string.
 fn unquoted_position(bytes: &[u8], wanted: u8) -> Option<usize> {
     let mut quoted = false;
     let mut escaped = false;

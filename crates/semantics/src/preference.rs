@@ -35,9 +35,9 @@ const OLD: [&[u8]; 2] = [b"compress", b"deflate"];
 /// A member of a list with weights.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Preference<'v> {
-    /// In small letters; the whole member if it is malformed.
+    /// Name of the coding in small letters; the whole member if it is malformed.
     name: Cow<'v, [u8]>,
-    /// In thousandths; none if it is malformed.
+    /// Weight in thousandths; none if it is malformed.
     weight: Option<u16>,
 }
 
@@ -63,7 +63,7 @@ impl<'v> Preference<'v> {
     }
 }
 
-/// What a request says of codings.
+/// Codings that a request speaks of.
 struct Codings<'v> {
     accepted: Vec<Cow<'v, [u8]>>,
     refused: Vec<Cow<'v, [u8]>>,
@@ -134,7 +134,7 @@ pub fn write_codings<'v>(values: impl Iterator<Item = &'v [u8]>, out: &mut Vec<u
     }
 }
 
-/// Whether an answer in these codings may be shared by all requests whose codings are written like
+/// True if an answer in these codings may be shared by all requests whose codings are written like
 /// those of `values`: it has none that was dropped.
 pub fn covers_coding<'v>(values: impl Iterator<Item = &'v [u8]>, content_encoding: &[u8]) -> bool {
     let mut old = members(content_encoding)
@@ -176,9 +176,10 @@ fn canonical(name: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
 }
 
 fn in_small_letters(name: &[u8]) -> Cow<'_, [u8]> {
-    match name.iter().any(u8::is_ascii_uppercase) {
-        true => Cow::Owned(name.to_ascii_lowercase()),
-        false => Cow::Borrowed(name),
+    if name.iter().any(u8::is_ascii_uppercase) {
+        Cow::Owned(name.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(name)
     }
 }
 

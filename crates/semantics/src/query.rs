@@ -38,8 +38,8 @@ impl<'q> Argument<'q> {
         decode(self.0.get(..end.unwrap_or(self.0.len())).unwrap_or(self.0))
     }
 
-    /// What tells the names apart between which an application may depend on the order: arguments
-    /// of one group must not change places.
+    /// Group of names between which an application may depend on the order: arguments of one group
+    /// must not change places.
     ///
     /// Names are of one group if they differ only in case, or in what follows a bracket, or in
     /// spaces, dots and underscores: PHP makes one variable of those, ASP.NET of the first.
@@ -55,7 +55,7 @@ impl<'q> Argument<'q> {
             .collect()
     }
 
-    /// Whether there is a semicolon that was not escaped.
+    /// True if there is a semicolon that was not escaped.
     #[must_use]
     pub fn has_semicolon(self) -> bool {
         self.0.contains(&b';')
@@ -104,7 +104,7 @@ pub fn decode(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(decoded)
 }
 
-/// Whether two digits follow each percent sign.
+/// True if two digits follow each percent sign.
 fn is_well_escaped(mut text: &[u8]) -> bool {
     while let Some(at) = memchr::memchr(b'%', text) {
         match text.get(at..).and_then(escape) {

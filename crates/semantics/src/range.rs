@@ -40,13 +40,13 @@ pub struct ByteRange {
 }
 
 impl ByteRange {
-    /// How many bytes the range holds.
+    /// Number of bytes that the range holds.
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.end_exclusive.saturating_sub(self.start)
     }
 
-    /// Whether the range holds nothing.
+    /// True if the range holds nothing.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -64,7 +64,8 @@ enum Stored {
 }
 
 impl Ranges {
-    /// The same bytes in ascending order, each once: ranges that overlap or touch are one.
+    /// Ranges with the same bytes in ascending order, each byte once: ranges that overlap or touch
+    /// are one.
     #[must_use]
     pub fn merged(&self) -> Ranges {
         let mut sorted: Vec<ByteRange> = self.to_vec();
@@ -109,7 +110,7 @@ impl Deref for Ranges {
     }
 }
 
-/// What a Range field means for a body of known length.
+/// Meaning of a Range field for a body of known length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RangeSet {
     /// The whole body is the answer: not `bytes`, too many ranges, or more bytes than the body has.
@@ -137,7 +138,7 @@ pub enum RangeSpec {
     },
     /// `bytes=-100`: the last bytes.
     Suffix {
-        /// How many; may be more than the body has.
+        /// Number of bytes; may be more than the body has.
         len: u64,
     },
 }
@@ -161,7 +162,7 @@ impl RangeSpec {
     }
 }
 
-/// What Content-Range says about the body of an answer (RFC 9110 §14.4).
+/// Content-Range: the part of a body that an answer has (RFC 9110 §14.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentRange {
     /// The first byte.
@@ -214,7 +215,7 @@ pub fn parse_range(value: &[u8], len: u64, max_ranges: u32) -> RangeSet {
     }
 }
 
-/// Whether several ranges together would be more than the body (RFC 9110 §14.2 on abusive
+/// True if several ranges together would be more than the body (RFC 9110 §14.2 on abusive
 /// requests).
 fn is_wasteful(ranges: &[ByteRange], total: u64, len: u64, max_ranges: u32) -> bool {
     if ranges.len() < 2 {

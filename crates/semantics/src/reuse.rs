@@ -1,5 +1,5 @@
-//! Whether a response may be stored, and whether a stored one may be reused for a request, by the
-//! book (RFC 9111 §3, §4, §5.2.1; RFC 5861).
+//! Decisions to store a response, and to reuse a stored one for a request, by the book (RFC 9111
+//! §3, §4, §5.2.1; RFC 5861).
 //!
 //! ```text
 //! response ──► terms: refused, or its age and lifetime and what is forbidden
@@ -24,29 +24,33 @@ use crate::freshness::{
 pub struct Answer<'a> {
     /// Status code.
     pub status: u16,
-    /// Its Cache-Control.
+    /// Cache-Control of the response.
     pub cache_control: CacheControl<'a>,
-    /// Its first Expires field.
+    /// First Expires field of the response.
     pub expires: Option<&'a [u8]>,
-    /// Its Date, seconds since 1970.
+    /// Date of the response, seconds since 1970.
     pub date: Option<i64>,
-    /// Its Age in seconds; 0 without one.
+    /// Age of the response in seconds; 0 without one.
     pub age: u64,
-    /// Its Last-Modified.
+    /// Last-Modified of the response.
     pub last_modified: Option<i64>,
-    /// Whether it has an entity tag or a date that it can be validated by.
+    /// True if the response has an entity tag or a date that it can be validated by.
     pub has_validator: bool,
+    /// True if the response sets a cookie, and that counts.
+    pub sets_cookie: bool,
 }
 
 /// The request and the moment that a response belongs to.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
-    /// Whether the request had credentials (Authorization).
+    /// True if the request had credentials (Authorization).
     pub is_authorized: bool,
-    /// Whether the request forbids to store (`no-store`).
+    /// True if the request forbids to store (`no-store`).
     pub forbids_storing: bool,
-    /// When the response came, seconds since 1970.
+    /// Time when the response came, seconds since 1970.
     pub received: i64,
+    /// Number of seconds from the request to the response.
+    pub delay: u64,
     /// Lifetime in seconds of responses of this status that state none.
     pub configured: Option<u64>,
 }
@@ -66,27 +70,30 @@ pub enum Refusal {
     NotUnderstood,
     /// Nothing says for how long, and no heuristic is allowed.
     NothingSaid,
-    /// It is stale at once, must not be served stale, and cannot be validated.
+    /// The response sets a cookie, and does not say itself for how long all may have it.
+    Cookie,
+    /// The response is stale at once, must not be served stale, and cannot be validated.
     Useless,
 }
 
-/// On what terms a response is stored.
+/// Terms on which a response is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// How old it was when it came (§4.2.3), seconds.
+    /// Age of the response when it came (§4.2.3), seconds.
     pub initial_age: u64,
-    /// How long it is fresh, counted from age 0, seconds.
+    /// Time for which the response is fresh, counted from age 0, seconds.
     pub lifetime: u64,
     /// The response itself says how long; neither a heuristic nor the configuration.
     pub is_stated: bool,
-    /// It is never reused without validation (`no-cache`).
+    /// True if the response is never reused without validation (`no-cache`).
     pub must_validate: bool,
-    /// It is never served stale (§4.2.4).
+    /// True if the response is never served stale (§4.2.4).
     pub never_stale: bool,
-    /// Seconds after its lifetime in which it may be served while it is validated.
+    /// Number of seconds after its lifetime in which the response may be served while it is
+    /// validated.
     pub while_revalidating: u64,
-    /// Seconds after its lifetime in which it may be served when the origin fails; `None`: the
-    /// response does not say.
+    /// Number of seconds after its lifetime in which the response may be served when the origin
+    /// fails; `None`: the response does not say.
     pub on_error: Option<u64>,
 }
 
@@ -100,9 +107,15 @@ pub fn terms(answer: &Answer<'_>, asked: &Asked) -> Result<Terms, Refusal> {
             cache_control: control,
             expires: answer.expires,
             date,
+            received: asked.received,
         },
         CacheKind::Shared,
     );
+    // RFC 6265bis §7.1, RFC 9111 §7.3: a cookie alone keeps nothing out of a cache, but neither a
+    // heuristic nor a configuration is the origin's word that all may have it.
+    if answer.sets_cookie && stated == Lifetime::Unstated {
+        return Err(Refusal::Cookie);
+    }
     let must_validate = control.no_cache || control.no_cache_fields.is_some();
     let lifetime = match (stated, unstated_lifetime(answer, asked, date)) {
         (Lifetime::Explicit(seconds), _) => seconds,
@@ -114,7 +127,7 @@ pub fn terms(answer: &Answer<'_>, asked: &Asked) -> Result<Terms, Refusal> {
         initial_age: corrected_initial_age(&AgeInputs {
             age_value: answer.age,
             date,
-            request_time: asked.received,
+            request_time: asked.received.saturating_sub_unsigned(asked.delay),
             response_time: asked.received,
         }),
         lifetime,
@@ -178,7 +191,7 @@ fn is_understood(status: u16) -> bool {
     )
 }
 
-/// What a request asks of a cache (RFC 9111 §5.2.1, §5.4).
+/// Wishes of a request to a cache (RFC 9111 §5.2.1, §5.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestRules {
     /// A stored response must be validated first.
@@ -189,9 +202,9 @@ pub struct RequestRules {
     pub only_if_cached: bool,
     /// The greatest age that is taken.
     pub max_age: Option<u64>,
-    /// How many seconds more it must be fresh.
+    /// Number of seconds more for which the response must be fresh.
     pub min_fresh: u64,
-    /// How many seconds of staleness are taken.
+    /// Number of seconds of staleness that are taken.
     pub max_stale: Option<u64>,
 }
 
@@ -220,27 +233,27 @@ impl RequestRules {
 /// A stored response at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// Its current age (§4.2.3).
+    /// Current age of the response (§4.2.3).
     pub age: u64,
-    /// How long it is fresh, counted from age 0.
+    /// Time for which the response is fresh, counted from age 0.
     pub lifetime: u64,
-    /// It is never reused without validation.
+    /// True if the response is never reused without validation.
     pub must_validate: bool,
-    /// It is never served stale.
+    /// True if the response is never served stale.
     pub never_stale: bool,
-    /// It does not change as long as it is fresh (`immutable`).
+    /// True if the response does not change as long as it is fresh (`immutable`).
     pub is_immutable: bool,
 }
 
-/// What a stored response is worth for a request.
+/// Worth of a stored response for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
-    /// It is served as it is.
+    /// The response is served as it is.
     Serve,
-    /// It must be validated; without an answer of the origin it may be served where stale
+    /// The response must be validated; without an answer of the origin it may be served where stale
     /// responses are allowed.
     Validate,
-    /// It must be validated, and is not served without.
+    /// The response must be validated, and is not served without.
     ValidateOnly,
 }
 
@@ -256,9 +269,10 @@ pub fn reuse(stored: &Stored, rules: &RequestRules) -> Reuse {
         // RFC 8246 §2: to reload what does not change, by `max-age`, tells nobody anything new.
         let is_too_old = is_too_old && !stored.is_immutable;
         // §5.2.1.4: what a client demands is validated, also when it is fresh.
-        return match rules.no_cache || is_too_old || remaining < rules.min_fresh {
-            true => Reuse::Validate,
-            false => Reuse::Serve,
+        return if rules.no_cache || is_too_old || remaining < rules.min_fresh {
+            Reuse::Validate
+        } else {
+            Reuse::Serve
         };
     }
     if stored.never_stale {
@@ -267,43 +281,65 @@ pub fn reuse(stored: &Stored, rules: &RequestRules) -> Reuse {
     let staleness = stored.age - stored.lifetime;
     // §5.2.1.2: the client takes a stale response that is not forbidden.
     let is_taken = rules.max_stale.is_some_and(|max| staleness <= max);
-    match is_taken && !rules.no_cache && !is_too_old && rules.min_fresh == 0 {
-        true => Reuse::Serve,
-        false => Reuse::Validate,
+    if is_taken && !rules.no_cache && !is_too_old && rules.min_fresh == 0 {
+        Reuse::Serve
+    } else {
+        Reuse::Validate
     }
+}
+
+/// RFC 9111 §3.1: whether a field of an answer may be stored, as far as its name tells.
+///
+/// What is about the connection that it came on (RFC 9110 §7.6.1) or about who asked over it
+/// (§11.7) is not. Neither is what Connection names, which its name does not tell.
+#[must_use]
+pub fn is_stored(name: &[u8]) -> bool {
+    const OF_CONNECTION: [&[u8]; 9] = [
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authentication-info",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"transfer-encoding",
+        b"upgrade",
+    ];
+    !is_one_of(name, &OF_CONNECTION)
 }
 
 /// RFC 9111 §3.2: whether a field of a 304 takes the place of the stored one.
 ///
 /// Fields of the connection, those that describe the stored bytes, and those whose change would
-/// contradict the body stay as they are.
+/// contradict the body stay as they are. A 304 has no content, so that its Content-Digest
+/// (RFC 9530) would be that of nothing, and its Repr-Digest may be that of an equivalent.
 #[must_use]
 pub fn is_freshened(name: &[u8]) -> bool {
-    const KEPT: [&[u8]; 12] = [
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authentication-info",
-        b"proxy-connection",
-        b"te",
+    const KEPT: [&[u8]; 8] = [
         b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
         b"content-length",
         b"content-encoding",
         b"content-range",
+        b"content-digest",
+        b"content-md5",
+        b"repr-digest",
+        b"digest",
     ];
-    !KEPT.iter().any(|kept| name.eq_ignore_ascii_case(kept))
+    is_stored(name) && !is_one_of(name, &KEPT)
 }
 
-/// What tells which representation a response is of.
+fn is_one_of(name: &[u8], names: &[&[u8]]) -> bool {
+    names.iter().any(|other| name.eq_ignore_ascii_case(other))
+}
+
+/// Fields that tell which representation a response is of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Selected<'a> {
-    /// Its entity tag.
+    /// Entity tag of the stored response.
     pub etag: Option<&'a [u8]>,
-    /// Its Last-Modified.
+    /// Last-Modified of the stored response.
     pub last_modified: Option<&'a [u8]>,
-    /// Its length in bytes.
+    /// Length of the body in bytes.
     pub length: Option<u64>,
 }
 
@@ -330,10 +366,14 @@ pub fn may_freshen(stored: Option<&[u8]>, told: Option<&[u8]>) -> bool {
 
 /// RFC 9111 §4.4: whether a response to a request makes stored responses for its URI invalid.
 ///
-/// Methods that are not known to be safe count as unsafe (RFC 9110 §9.2.1 names the safe ones).
+/// Methods that are not known to be safe count as unsafe: RFC 9110 §9.2.1 names the first safe
+/// ones, RFC 4918 §9.1, RFC 3253 §3.6, RFC 5323 §2 and the QUERY method the others.
 #[must_use]
 pub fn invalidates(method: &[u8], status: u16) -> bool {
-    let is_safe = matches!(method, b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE");
+    let is_safe = matches!(
+        method,
+        b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE" | b"PROPFIND" | b"REPORT" | b"SEARCH" | b"QUERY"
+    );
     !is_safe && (200..=399).contains(&status)
 }
 
@@ -353,6 +393,7 @@ mod tests {
             age: 0,
             last_modified: None,
             has_validator: true,
+            sets_cookie: false,
         }
     }
 
@@ -361,6 +402,7 @@ mod tests {
             is_authorized: false,
             forbids_storing: false,
             received: NOW,
+            delay: 0,
             configured: None,
         }
     }
@@ -407,6 +449,89 @@ mod tests {
         for (control, expected) in cases {
             let got = terms(&answer(control), &authorized).map(|terms| terms.never_stale);
             assert_eq!(got, expected, "{control}");
+        }
+    }
+
+    #[test]
+    fn the_time_on_the_way_is_a_part_of_the_age() {
+        let aged = Answer {
+            age: 40,
+            ..answer("max-age=100")
+        };
+        let old = Answer {
+            date: Some(NOW - 90),
+            ..aged
+        };
+        for (answer, delay, expected) in [
+            (&aged, 0, 40),
+            (&aged, 7, 47),
+            (&old, 7, 90),
+            (&old, 60, 100),
+            (&aged, u64::MAX, i64::MAX as u64),
+        ] {
+            let asked = Asked { delay, ..asked() };
+            let age = terms(answer, &asked).unwrap().initial_age;
+            assert!(
+                age == expected || age > expected && delay == u64::MAX,
+                "{delay}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_cookie_needs_a_lifetime_of_the_origin() {
+        let configured = Asked {
+            configured: Some(7),
+            ..asked()
+        };
+        for (control, modified, expected) in [
+            ("", None, Err(Refusal::Cookie)),
+            ("", Some(NOW - 1000), Err(Refusal::Cookie)),
+            ("public", Some(NOW - 1000), Err(Refusal::Cookie)),
+            ("no-cache", None, Err(Refusal::Cookie)),
+            ("max-age=3", None, Ok(3)),
+            ("s-maxage=4", None, Ok(4)),
+            ("private, max-age=3", None, Err(Refusal::Private)),
+        ] {
+            let answer = Answer {
+                last_modified: modified,
+                sets_cookie: true,
+                ..answer(control)
+            };
+            let got = terms(&answer, &configured).map(|terms| terms.lifetime);
+            assert_eq!(got, expected, "{control}");
+        }
+        let dated = Answer {
+            expires: Some(b"Fri, 01 Jan 2100 00:00:00 GMT"),
+            sets_cookie: true,
+            ..answer("")
+        };
+        assert!(terms(&dated, &configured).is_ok());
+    }
+
+    #[test]
+    fn fields_of_the_connection_and_of_proxies_are_not_stored() {
+        for (name, stored, freshened) in [
+            ("Connection", false, false),
+            ("Keep-Alive", false, false),
+            ("Proxy-Authenticate", false, false),
+            ("proxy-authentication-info", false, false),
+            ("Proxy-Authorization", false, false),
+            ("Proxy-Connection", false, false),
+            ("TE", false, false),
+            ("Transfer-Encoding", false, false),
+            ("Upgrade", false, false),
+            ("Content-Length", true, false),
+            ("Content-Digest", true, false),
+            ("Content-MD5", true, false),
+            ("Repr-Digest", true, false),
+            ("Digest", true, false),
+            ("WWW-Authenticate", true, true),
+            ("ETag", true, true),
+            ("Vary", true, true),
+        ] {
+            let name = name.as_bytes();
+            assert_eq!((is_stored(name), is_freshened(name)), (stored, freshened));
         }
     }
 
@@ -593,6 +718,12 @@ mod tests {
             ("POST", 500, false),
             ("GET", 200, false),
             ("OPTIONS", 200, false),
+            ("QUERY", 200, false),
+            ("PROPFIND", 207, false),
+            ("REPORT", 207, false),
+            ("SEARCH", 207, false),
+            ("PROPPATCH", 207, true),
+            ("query", 200, true),
         ];
         for (method, status, expected) in cases {
             assert_eq!(invalidates(method.as_bytes(), status), expected, "{method}");

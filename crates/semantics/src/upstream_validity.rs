@@ -1,4 +1,4 @@
-//! How long a response may be stored, by nginx's reading of what the upstream sent.
+//! Time for which a response may be stored, by nginx's reading of what the upstream sent.
 //!
 //! The pieces read one field each: [`cache_control_validity`], [`x_accel_expires`], [`expires`].
 //! [`UpstreamValidity`] puts them together in the order in which the fields came, because the order
@@ -28,10 +28,10 @@
 
 use crate::date::parse_http_date;
 
-/// What one Cache-Control line says about storing.
+/// Verdict of one Cache-Control line about storing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CcVerdict {
-    /// Whether it may be stored, and for how long.
+    /// Validity of the response: if it may be stored, and for how long.
     pub validity: CcValidity,
     /// `stale-while-revalidate`: seconds after the validity in which it may be served while it is
     /// updated.
@@ -43,20 +43,20 @@ pub struct CcVerdict {
 /// The storing part of a [`CcVerdict`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CcValidity {
-    /// It may not be stored.
+    /// The response may not be stored.
     NotStorable(Refusal),
-    /// It may be stored.
+    /// The response may be stored.
     Valid {
         /// `s-maxage` or else `max-age`, in seconds, above zero.
         max_age: u64,
-        /// The same as a time.
+        /// End of that time, as an instant.
         until: i64,
     },
     /// The line does not say; `proxy_cache_valid` decides.
     Unset,
 }
 
-/// What in Cache-Control forbids storing.
+/// Part of Cache-Control that forbids storing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forbidding {
     /// `no-cache`.
@@ -72,7 +72,7 @@ pub enum Forbidding {
 /// Why a response may not be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The upstream forbids it in Cache-Control, by this word.
+    /// The upstream forbids to store the response in Cache-Control, by this word.
     Forbidden(Forbidding),
     /// A number in Cache-Control is malformed.
     Malformed,
@@ -86,22 +86,22 @@ pub enum Refusal {
     Vary,
 }
 
-/// What X-Accel-Expires says.
+/// Meaning of X-Accel-Expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccelExpires {
-    /// `0`: it may not be stored.
+    /// The value is `0`: the response may not be stored.
     NotStorable,
     /// Stored until this time, which may be past; the time 0 means that `proxy_cache_valid`
     /// decides.
     Until(i64),
-    /// Not a number (such as `off` or `-1`): as if the field were not there.
+    /// The value is not a number (such as `off` or `-1`): as if the field were not there.
     Unset,
 }
 
-/// What Expires says.
+/// Meaning of Expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expires {
-    /// Past or malformed.
+    /// The date is past or malformed.
     Expired,
     /// Stored until this time.
     Until(i64),
@@ -194,7 +194,7 @@ fn stale_extensions(value: &[u8]) -> Option<StaleExtensions> {
     Some(StaleExtensions { updating, error })
 }
 
-/// What follows the first `word` in `value`, wherever it stands and in any case.
+/// Rest behind the first `word` in `value`, wherever it stands and in any case.
 fn after_word<'a>(value: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
     let start = value
         .windows(word.len())
@@ -240,11 +240,11 @@ fn later(now: i64, seconds: u64) -> i64 {
     now.saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX))
 }
 
-/// What the upstream's fields say together; hand them in in the order in which they came.
+/// Verdict of the upstream's fields together; hand them in in the order in which they came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpstreamValidity {
     now: i64,
-    /// Rule 2: nothing lifts it.
+    /// Refusal that nothing lifts (rule 2).
     refusal: Option<Refusal>,
     /// Rule 1.
     forbidden: Option<Forbidding>,
@@ -260,7 +260,7 @@ pub struct UpstreamValidity {
 /// The answer of [`UpstreamValidity::verdict`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validity {
-    /// It may not be stored.
+    /// The response may not be stored.
     NotStorable(Refusal),
     /// Stored until this time, which may be past: then it is stale at once.
     Until(i64),
@@ -349,7 +349,7 @@ impl UpstreamValidity {
         self.refuse(Refusal::Vary);
     }
 
-    /// Whether and until when the response may be stored.
+    /// Verdict: if the response may be stored, and until when.
     #[must_use]
     pub fn verdict(&self) -> Validity {
         let refusal = self.refusal.or(self.forbidden.map(Refusal::Forbidden));

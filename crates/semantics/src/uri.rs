@@ -1,33 +1,24 @@
-//! Request targets and URIs, by nginx's rules (RFC 3986, RFC 9112 §3.2).
+//! Paths and URIs, by nginx's rules (RFC 3986).
 //!
-//! - [`parse_target`] splits what stands between method and version: path, query, scheme,
-//!   authority.
 //! - [`normalize`] makes of a path the one that locations and files are matched with.
-//! - [`escape`] and [`unescape`] translate between bytes and percent signs; [`safe_uri`] and
-//!   [`is_unsafe_path`] judge a URI that an upstream or a client names inside of a field.
-//!
-//! The one URI that a request came with is never changed; it stays in [`PathAndQuery::raw`] for
-//! `$request_uri`.
+//! - [`escape`] and [`unescape`] translate between bytes and percent signs; [`safe_uri`] judges a
+//!   URI that an upstream or a client names inside of a field.
 
 mod escape;
 mod normalize;
-mod target;
 
 use std::fmt;
 
 pub use escape::{
     EscapeKind, escape, escape_html, escape_into, unescape, unescape_redirect, unescape_uri,
 };
-pub use normalize::{MergeSlashes, SafeUri, is_unsafe_path, normalize, safe_uri};
-pub use target::{PathAndQuery, Target, parse_target};
+pub use normalize::{MergeSlashes, SafeUri, normalize, safe_uri};
 
 /// Why a URI is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UriError {
-    /// There is nothing.
+    /// The URI is empty.
     Empty,
-    /// A control character or a space.
-    InvalidByte(u8),
     /// A percent sign without two hexadecimal digits.
     InvalidEscape,
     /// `%00`.
@@ -36,10 +27,6 @@ pub enum UriError {
     AboveRoot,
     /// A path that does not begin with a slash.
     NotAbsolute,
-    /// A scheme that is not followed by `://`, or not one.
-    InvalidScheme,
-    /// A host or port with a byte that may not stand there.
-    InvalidAuthority,
     /// `..` or a NUL in a URI that must be plain.
     Unsafe,
 }
@@ -48,13 +35,10 @@ impl fmt::Display for UriError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => write!(f, "uri is empty"),
-            Self::InvalidByte(byte) => write!(f, "invalid byte 0x{byte:02x} in uri"),
             Self::InvalidEscape => write!(f, "percent sign without two hexadecimal digits in uri"),
             Self::NulByte => write!(f, "escaped zero byte in uri"),
             Self::AboveRoot => write!(f, "uri leads above the root"),
             Self::NotAbsolute => write!(f, "path in uri does not begin with a slash"),
-            Self::InvalidScheme => write!(f, "invalid scheme in uri"),
-            Self::InvalidAuthority => write!(f, "invalid host or port in uri"),
             Self::Unsafe => write!(f, "unsafe uri"),
         }
     }

@@ -39,10 +39,10 @@ use crate::{list, preference};
 /// may rely on it.
 pub const MAX_VARY_LEN: usize = 128;
 
-/// What the Vary lines of a response say.
+/// Meaning of the Vary lines of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Vary<'a> {
-    /// There is one variant only.
+    /// The response has one variant only.
     None,
     /// `*`: no other request can be known to select this response.
     Any,
@@ -87,12 +87,20 @@ pub fn names(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     words(text)
 }
 
-/// How far the values of a request are brought into one spelling.
+/// True if two Vary texts name the same fields, in whatever order and case.
+#[must_use]
+pub fn is_same_selection(one: &[u8], other: &[u8]) -> bool {
+    let has = |text, name: &[u8]| names(text).any(|it| it.eq_ignore_ascii_case(name));
+    names(one).all(|name| has(other, name)) && names(other).all(|name| has(one, name))
+}
+
+/// Extent to which the values of a request are brought into one spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spelling {
     /// Little more than nginx does.
     AsNginx,
-    /// As far as the meaning of the fields allows (RFC 9111 §4.1).
+    /// Values are brought into one spelling as far as the meaning of the fields allows (RFC 9111
+    /// §4.1).
     ByRfc,
 }
 
@@ -126,8 +134,8 @@ pub fn variant_material<'v, V>(
     }
 }
 
-/// What [`variant_material`] wrote, for people: `name: value` of each field, apart by `; `; a field
-/// that was not there has the value `-`.
+/// Text of what [`variant_material`] wrote, for people: `name: value` of each field, apart by `; `;
+/// a field that was not there has the value `-`.
 pub fn material_text(mut material: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     while let Some(name) = take_counted(&mut material) {
@@ -175,7 +183,7 @@ fn write_value<'v>(
     }
 }
 
-/// Whether a comma in a field separates nothing.
+/// True if a comma in a field separates nothing.
 fn is_singular(name: &[u8]) -> bool {
     let fields: [&[u8]; 6] = [
         b"authorization",
@@ -271,6 +279,21 @@ mod tests {
         for (values, expected) in cases {
             let parsed = Vary::parse(values.iter().map(|value| value.as_bytes()));
             assert_eq!(parsed, expected, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn texts_with_the_same_names_select_alike() {
+        for (one, other, expected) in [
+            ("", "", true),
+            ("Accept", "accept", true),
+            ("Accept, Foo", "foo,ACCEPT, foo", true),
+            ("Accept", "", false),
+            ("Accept", "Accept-Encoding", false),
+            ("Accept", "Accept, Foo", false),
+        ] {
+            let is_same = is_same_selection(one.as_bytes(), other.as_bytes());
+            assert_eq!(is_same, expected, "{one} / {other}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! What it costs to send a body from memory, by `sendfile` out of a segment, and through a buffer.
+//! Costs of sending a body from memory, by `sendfile` out of a segment, and through a buffer.
 //!
 //! `cargo xtask store-bench body`. CPU time of the sending thread for each body, over loopback, of
 //! bodies that are in the page cache; what decides which bodies the memory tier keeps

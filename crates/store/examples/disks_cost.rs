@@ -1,4 +1,4 @@
-//! What several disks cost and bring: nanoseconds a look-up with one disk and with three, the share
+//! Costs and gains of several disks: nanoseconds a look-up with one disk and with three, the share
 //! of each, and what moves when one is added.
 //!
 //! `cargo run --release -p millpond-store --example disks_cost -- [ENTRIES]`
@@ -15,7 +15,7 @@ use bytes::Bytes;
 use millpond_store::{DiskConf, Key, SystemClock, Zone, ZoneConf};
 
 const ROUNDS: usize = 5;
-/// As a part of all entries.
+/// Bound for the deviation of a share, as a part of all entries.
 const BOUND: f64 = 0.02;
 
 fn main() -> ExitCode {
@@ -43,9 +43,10 @@ fn main() -> ExitCode {
     println!("look-up with three disks: {:.0} ns", median(three));
     drop((alone, zone));
     std::fs::remove_dir_all(&dir).expect("removed");
-    match is_good {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if is_good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 

@@ -1,4 +1,4 @@
-//! How fast bodies of a mebibyte are stored, against one writer that does nothing else.
+//! Speed at which bodies of a mebibyte are stored, against one writer that does nothing else.
 //!
 //! `cargo run --release -p millpond-store --example fill_speed -- [--dir DIR] [--bodies N]
 //! [--rounds N]`
@@ -21,10 +21,10 @@ use bytes::Bytes;
 use millpond_store::{DiskConf, DiskIo, Key, RealIo, SystemClock, Writer, Zone, ZoneConf};
 
 const BODY: usize = 1 << 20;
-/// As much as one read of a socket brings.
+/// Bytes that one read of a socket brings.
 const PIECE: usize = 64 << 10;
 const SEGMENT: u64 = 64 << 20;
-/// Where a throughput is not good enough, as a part of the other.
+/// Ratio of throughputs below which the store is not good enough.
 const BOUND: f64 = 0.9;
 
 struct Options {
@@ -79,9 +79,10 @@ fn main() -> ExitCode {
         "two disks:    {:.0} MiB/s, {share_of_disks:.2} of one",
         median(disks)
     );
-    match share >= BOUND && share_of_two >= BOUND && share_of_disks >= BOUND {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if share >= BOUND && share_of_two >= BOUND && share_of_disks >= BOUND {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 

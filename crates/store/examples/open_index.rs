@@ -1,4 +1,4 @@
-//! What it takes to open a zone of many small entries, and what its index costs.
+//! Time and memory that it takes to open a zone of many small entries, and costs of its index.
 //!
 //! `cargo xtask store-bench open`, `… index` and `… slices`, or
 //! `cargo run --release -p millpond-store --example open_index -- WHAT [ENTRIES] [DIR]`
@@ -11,9 +11,12 @@
 //! close, and after a process that had it open was killed. The files are in the page cache, unless
 //! memory is short.
 //!
+//! `inserts` stores entries and tells how long each of them held its thread.
+//!
 //! Bounds: a million entries in half a second and ten million in four, twice that after a kill;
 //! 64 bytes of memory an entry, all of the process included; 200 ns a lookup. One that must wait
-//! for the one before may take as long as two reads of memory, where those take longer.
+//! for the one before may take as long as two reads of memory, where those take longer. No entry
+//! that is stored holds its thread for a millisecond.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -28,10 +31,18 @@ const BODY: usize = 20;
 const HEAD: usize = 30;
 /// Keys that are looked up, in no order.
 const PROBES: u64 = 1 << 20;
-/// How often each figure is taken; the best counts, because others use the machine's memory, too.
+/// Number of times that each figure is taken; the best counts, because others use the machine's
+/// memory, too.
 const ROUNDS: u32 = 9;
 /// Entries that are looked up in the memory tier.
 const KEPT: u64 = 100_000;
+/// Keys that are at home in one place, and how long it may take to store and to find them all.
+const MET: u64 = 30_000;
+const MET_MAX: Duration = Duration::from_secs(3);
+/// The longest of what is measured one by one that are shown.
+const SHOWN: usize = 6;
+/// Longest time that an entry which is stored may hold its thread.
+const INSERT_MAX: Duration = Duration::from_millis(1);
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -44,6 +55,7 @@ fn main() -> ExitCode {
         "child-index" => child_index(&conf(&dir.expect("a directory"), entries), entries),
         "child-slices" => child_slices(&sliced(&dir.expect("a directory"), entries), entries),
         "child-killed" => child_killed(&conf(&dir.expect("a directory"), entries)),
+        "child-inserts" => child_inserts(&conf(&dir.expect("a directory"), entries), entries),
         what => parent(what, entries, dir),
     }
 }
@@ -72,6 +84,7 @@ fn parent(what: &str, entries: u64, given: Option<PathBuf>) -> ExitCode {
     let dir = given.clone().unwrap_or_else(|| own.clone());
     if !dir.join("millpond.zone").exists() {
         match what {
+            "inserts" => {}
             "slices" => fill(&sliced(&dir, entries), entries, true),
             _ => fill(&conf(&dir, entries), entries, false),
         }
@@ -85,6 +98,7 @@ fn parent(what: &str, entries: u64, given: Option<PathBuf>) -> ExitCode {
     let is_fine = match what {
         "index" => run("child-index"),
         "slices" => run("child-slices"),
+        "inserts" => run("child-inserts"),
         _ => {
             println!("after a close:");
             let closed = run("child-open");
@@ -97,9 +111,10 @@ fn parent(what: &str, entries: u64, given: Option<PathBuf>) -> ExitCode {
     if given.is_none() {
         std::fs::remove_dir_all(own).expect("removed");
     }
-    match is_fine {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if is_fine {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 
@@ -131,6 +146,89 @@ fn store(zone: &Arc<Zone>, number: u64) {
         }
         zone.flush();
     }
+}
+
+/// Stores entries, and measures how long each held its thread, in CPU time: others may have the
+/// machine meanwhile.
+fn child_inserts(conf: &ZoneConf, entries: u64) -> ExitCode {
+    let zone = Zone::open(conf.clone(), Arc::new(SystemClock)).expect("open");
+    assert!(zone.loaded());
+    let mut longest: Vec<(Duration, u64)> = Vec::new();
+    let mut all = Duration::ZERO;
+    let mut peak = 0_f64;
+    for number in 0..entries {
+        let took = timed_store(&zone, key(number));
+        all += took;
+        longest.push((took, number));
+        if longest.len() == 2 * SHOWN {
+            longest.sort_by(|one, other| other.cmp(one));
+            longest.truncate(SHOWN);
+        }
+        if number % (entries / 64).max(1) == 0 && number > entries / 10 {
+            peak = peak.max(zone.usage().index_bytes as f64 / number as f64);
+        }
+    }
+    longest.sort_by(|one, other| other.cmp(one));
+    longest.truncate(SHOWN);
+    println!(
+        "mean of an entry that is stored: {} ns",
+        all.as_nanos() / u128::from(entries)
+    );
+    for (took, number) in &longest {
+        println!("  {took:.1?} for entry {number}");
+    }
+    println!("tables take at most {peak:.1} bytes an entry while they grow");
+    let began = running_time();
+    for number in 0..MET {
+        timed_store(&zone, met(number));
+    }
+    let stored = running_time() - began;
+    let began = running_time();
+    assert!((0..MET).all(|number| zone.find(&met(number)).is_some()));
+    let found = running_time() - began;
+    println!(
+        "{MET} keys that are at home in one place: stored in {stored:.2?}, found in {found:.2?}"
+    );
+    let is_quick = stored + found < MET_MAX;
+    let is_fine = is_quick && longest.first().is_none_or(|(took, _)| *took < INSERT_MAX);
+    println!("bounds: {INSERT_MAX:?}, {MET_MAX:?}: {}", verdict(is_fine));
+    zone.close();
+    if is_fine {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Keys whose mixed bits are the same, as nobody can make them without the secret of the zone.
+fn met(number: u64) -> Key {
+    let halves = [number, number.rotate_left(32)].map(u64::to_le_bytes);
+    let mut key = [0; 16];
+    key.copy_from_slice(&halves.concat());
+    Key(key)
+}
+
+/// Stores like [`store`]; returns the time that it took to finish the entry, which is when the
+/// index gets it.
+fn timed_store(zone: &Arc<Zone>, key: Key) -> Duration {
+    loop {
+        let mut writer = zone.begin(key, Some(BODY as u64)).expect("begun");
+        writer.set_head(Bytes::from_static(&[b'h'; HEAD]));
+        let appended = writer.append(Bytes::from_static(&[b'x'; BODY]));
+        let began = running_time();
+        let stored = appended.and_then(|()| writer.finish());
+        let took = running_time() - began;
+        if stored.is_ok() {
+            return took;
+        }
+        zone.flush();
+    }
+}
+
+/// Time that this thread has run; to the nanosecond, unlike [`thread_time`].
+fn running_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Gives an entry another head.
@@ -202,9 +300,10 @@ fn child_open(conf: &ZoneConf, entries: u64) -> ExitCode {
     let is_fine = loaded.as_secs_f64() < bound && zone.usage().entries == entries;
     println!("  bound: {bound:.1} s: {}", verdict(is_fine));
     zone.close();
-    match is_fine {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if is_fine {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 
@@ -264,18 +363,20 @@ fn child_index(conf: &ZoneConf, entries: u64) -> ExitCode {
         read_memory(index_bytes, false)
     );
     println!("bounds: 64 bytes and 200 ns: {}", verdict(is_fine));
-    match is_fine {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if is_fine {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 
 fn child_slices(conf: &ZoneConf, entries: u64) -> ExitCode {
     let (_zone, _, is_fine) = opened(conf, entries);
     println!("bound: 64 bytes: {}", verdict(is_fine));
-    match is_fine {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if is_fine {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 
@@ -300,7 +401,7 @@ fn look_up(threads: usize, keys: &[Key], find: &(dyn Fn(&[Key]) + Sync)) -> f64 
     (0..ROUNDS).map(round).fold(f64::INFINITY, f64::min)
 }
 
-/// As [`look_up`], where what is looked up depends on what was found before.
+/// Time of look-ups like [`look_up`], where what is looked up depends on what was found before.
 fn look_up_in_turn(zone: &Zone, keys: &[Key]) -> f64 {
     let round = |_: u32| {
         let (began, mut at) = (thread_time(), 0);

@@ -1,4 +1,4 @@
-//! What a stalled disk costs those who do not need it, and those who do.
+//! Costs of a stalled disk for those who do not need it, and for those who do.
 //!
 //! Two disks with the same entries; the reads of one do not return. A thousand look-ups go to it,
 //! and between them look-ups go to the other, and to what the stalled one has in memory: all on one
@@ -54,7 +54,7 @@ fn filled(dir: &std::path::Path, io: &Arc<SimIo>) -> Result<Arc<Zone>, Failure> 
     Ok(zone)
 }
 
-/// How long look-ups took.
+/// Times that look-ups took.
 #[derive(Default)]
 struct Times(Vec<Duration>);
 
@@ -103,6 +103,7 @@ fn run() -> Result<bool, Failure> {
         match needs.look(&stalled, number) {
             Look::Cold(cold) => waiting.push(cold),
             Look::Stalled => refused += 1,
+            Look::Unknown(_) => return Err("not all is loaded".into()),
             Look::Found(_) | Look::Missing => return Err("a stalled disk has answered".into()),
         }
         let answers = [memory.look(&stalled, 0), elsewhere.look(&other, number)];

@@ -1,4 +1,4 @@
-//! What a zone costs: nanoseconds a lookup, bytes an index entry, seconds to open.
+//! Costs of a zone: nanoseconds a lookup, bytes an index entry, seconds to open.
 //!
 //! `cargo run --release -p millpond-store --example store_cost -- [ENTRIES] [BODY_BYTES]`
 

@@ -30,7 +30,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::disk::format::{
     Kind, RECORD_HEADER, ROW, RecordHeader, Row, SLICE_REF, SliceRef, aligned, payload_sum,
 };
-use crate::disk::ready::SegmentFile;
+use crate::disk::open::SegmentFile;
 use crate::disk::segment::{Place, Refused, least_extent, site_room};
 use crate::disk::writer::{Job, Then};
 use crate::entry::{Body, Entry, Pins, Slice, Sliced, Stored, segments_of, unchecked};
@@ -38,7 +38,7 @@ use crate::fill::{Fill, Lease, View, ViewState, collect};
 use crate::index::Slot;
 use crate::key::Key;
 use crate::lock::{lock, read};
-use crate::site::Leave;
+use crate::site::{Claim, Leave};
 use crate::volume::Inner;
 
 /// Space is reserved in pieces of this size: large enough for sequential writes, small enough that
@@ -46,11 +46,13 @@ use crate::volume::Inner;
 pub(crate) const EXTENT: u64 = 256 << 10;
 /// The most that one checksum covers: what must be read to verify one byte.
 const MAX_SLICE: u64 = 1 << 20;
-/// How far a fill may run ahead of the disk.
+/// Bytes that a fill may run ahead of the disk.
 const WINDOW: u64 = 4 << 20;
-/// The same while much waits for the disk. Above what one waits for before it has a place.
+/// Bytes that a fill may run ahead of the disk while much waits for it. Above what one waits for
+/// before it has a place.
 const NARROW_WINDOW: u64 = 2 * EXTENT;
-/// How often a reservation may find its segment taken by others before it gives up.
+/// Attempts of a reservation, each of which may find its segment taken by others, before it gives
+/// up.
 const MAX_ATTEMPTS: usize = 8;
 
 /// Why something is not in the store. Not an error: the caller goes on without the store.
@@ -62,13 +64,16 @@ pub enum NotStored {
     /// The disk does not keep up.
     #[error("write queue is full")]
     QueueFull,
-    /// It was not asked for before, and the zone takes what is asked for twice.
+    /// The key was not asked for before, and the zone takes only what is asked for twice.
     #[error("asked for only once")]
     AskedOnce,
     /// The disk answered with an error, or has less than `min_free` left.
     #[error("disk does not take more")]
     Disk,
-    /// It would not fit an empty zone, or its head would not fit a segment.
+    /// The entry that is stored under the key is not known yet, and is not replaced unseen.
+    #[error("what the zone holds is not loaded yet")]
+    Unloaded,
+    /// The entry would not fit an empty zone, or its head would not fit a segment.
     #[error("larger than the zone can hold")]
     TooLarge,
     /// The body is not as long as was said.
@@ -88,7 +93,7 @@ pub enum NotStored {
     Closed,
 }
 
-/// Where space comes from.
+/// Origin of the space that a fill is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Space {
     /// Reserved in the log, until it is written.
@@ -103,6 +108,8 @@ pub struct Writer {
     fill: Arc<Fill>,
     key: Key,
     head: Option<Bytes>,
+    /// The site of the head has a number from then on.
+    claim: Option<Claim>,
     expected_len: Option<u64>,
     hasher: Box<Xxh3>,
     unallocated: u64,
@@ -112,8 +119,11 @@ pub struct Writer {
 
 impl Writer {
     pub(crate) fn new(inner: Arc<Inner>, key: Key, expected_len: Option<u64>) -> Self {
-        let now = inner.clock.now();
+        let now = inner.clock.steady();
         let fill = Arc::new(Fill::new(inner.weak(), now, expected_len));
+        if !inner.disk.readers.is_local() {
+            fill.retain(WINDOW);
+        }
         inner.note_fill(&fill);
         Self {
             hold: Hold::new(Arc::clone(&inner), Arc::clone(&fill)),
@@ -121,6 +131,7 @@ impl Writer {
             inner,
             key,
             head: None,
+            claim: None,
             expected_len,
             hasher: Box::new(Xxh3::new()),
             unallocated: 0,
@@ -130,6 +141,7 @@ impl Writer {
 
     /// Sets the head; needed before [`Writer::finish`], and may be set again until then.
     pub fn set_head(&mut self, head: Bytes) {
+        self.claim = Some(self.inner.disk.book.claim(&head));
         self.head = Some(head);
     }
 
@@ -141,7 +153,7 @@ impl Writer {
             return Ok(());
         }
         let inner = Arc::clone(&self.inner);
-        let _open = read(&inner.door);
+        let _open = read(&inner.close_lock);
         let appended = self.admit(data);
         if let Err(why) = appended {
             self.give_up(why);
@@ -166,9 +178,10 @@ impl Writer {
     }
 
     fn window(&self) -> u64 {
-        match self.inner.disk.queue.is_half_full() {
-            true => NARROW_WINDOW,
-            false => WINDOW,
+        if self.inner.disk.queue.is_half_full() {
+            NARROW_WINDOW
+        } else {
+            WINDOW
         }
     }
 
@@ -183,7 +196,7 @@ impl Writer {
     /// they are there. If the disk refuses them, the entry vanishes again.
     pub fn finish(mut self) -> Result<Entry, NotStored> {
         let inner = Arc::clone(&self.inner);
-        let _open = read(&inner.door);
+        let _open = read(&inner.close_lock);
         if self.fill.is_detached() {
             return Err(self.end_detached());
         }
@@ -211,7 +224,7 @@ impl Writer {
     /// finds it.
     pub fn finish_unseen(mut self) {
         let inner = Arc::clone(&self.inner);
-        let _open = read(&inner.door);
+        let _open = read(&inner.close_lock);
         if let Err(why) = self.check() {
             self.fill.fail(why);
             return;
@@ -350,7 +363,7 @@ impl Writer {
         self.inner.disk.queue.charge(size);
     }
 
-    /// Tells the disk thread that there are bytes with a place.
+    /// Queues a job for the disk thread: this fill has bytes with a place.
     fn queue_drain(&self) {
         let was_queued = std::mem::replace(&mut self.fill.state().is_queued, true);
         if !was_queued {
@@ -378,7 +391,8 @@ impl Writer {
         let head = self.head.take().ok_or(NotStored::NoHead)?;
         let inline = u64::from(RECORD_HEADER) + head.len() as u64 + len;
         let book = &self.inner.disk.book;
-        let site_room = site_room(book.account(&head), book);
+        let claim = book.claim(&head);
+        let site_room = site_room(claim.account(), book);
         let is_inline = len == self.unallocated
             && len <= self.inner.conf.small
             && (len == 0 || self.inner.fits_record(inline, ROW + site_room));
@@ -479,15 +493,15 @@ impl Drop for Hold {
 pub(crate) enum NewBody {
     /// Goes into the record.
     Inline(Vec<Bytes>),
-    /// Has its place already.
+    /// Slices of a body that has its place already.
     Sliced(Vec<Slice>),
 }
 
-/// What keeps the slices readable until the entry is on the disk.
+/// Owner that keeps the slices readable until the entry is on the disk.
 pub(crate) enum Source {
-    /// There are no slices.
+    /// Nothing has to be kept: there are no slices.
     Memory,
-    /// The fill that wrote them.
+    /// Fill that wrote the slices.
     Fill(Arc<Fill>),
     /// Files of segments.
     Pins(Pins),
@@ -501,10 +515,10 @@ pub(crate) struct Publish {
     pub(crate) created_ms: u64,
     /// If set, only an entry at this place may be replaced.
     pub(crate) replaces: Option<Place>,
-    /// How often the count of uses of the one that is replaced is halved.
+    /// Number of times that the count of uses of the replaced entry is halved.
     pub(crate) halvings: u32,
     pub(crate) source: Source,
-    /// Whether the slices' checksums must be compared before use.
+    /// True if the slices' checksums must be compared before use.
     pub(crate) is_doubtful: bool,
 }
 
@@ -573,7 +587,7 @@ fn faded(hits: u16, halvings: u32) -> u16 {
 }
 
 impl Inner {
-    /// Whether a record of this many bytes, padding aside, fits a segment.
+    /// True if a record of this many bytes, padding aside, fits a segment.
     pub(crate) fn fits_record(&self, size: u64, rows_len: u32) -> bool {
         aligned(size) + u64::from(rows_len) <= self.disk.record_limit()
     }
@@ -583,7 +597,9 @@ impl Inner {
         let mut record = publish.encode();
         let size = aligned(record.len() as u64);
         let needs = segments_of(publish.slices());
-        let account = self.disk.book.account(&publish.head);
+        // Until the entry is in the index.
+        let claim = self.disk.book.claim(&publish.head);
+        let account = claim.account();
         let mut row = [Row {
             kind: Kind::Entry,
             key: publish.key,

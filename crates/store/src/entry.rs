@@ -15,19 +15,20 @@ use std::sync::{Arc, OnceLock, Weak};
 use bytes::Bytes;
 
 use crate::disk::format::SliceRef;
-use crate::disk::ready::{Doubt, HeldFile, SegmentFile};
+use crate::disk::open::SegmentFile;
+use crate::disk::ready::{Doubt, HeldFile};
 use crate::disk::segment::Place;
 use crate::fill::Fill;
 use crate::key::Key;
 use crate::volume::Inner;
 
-/// What an entry in the memory tier takes besides its parts: at most five allocations of 16 bytes
-/// more than was asked for, 24 bytes for the count of who holds the record, 16 for the count of who
-/// holds the entry, a row of a map that has just grown (94), and its name in queues that have
-/// (80), and among those of entries that left (16).
+/// Bytes that an entry in the memory tier takes besides its parts: at most five allocations of 16
+/// bytes more than was asked for, 24 bytes for the count of the record's holders, 16 for that of
+/// the entry's, a row of a map that has just grown (94), its name in queues that have (80), and its
+/// name among those of entries that left (16).
 const MEMORY_OVERHEAD: usize = 310;
 
-/// What a reader made of an entry's head, whatever that is.
+/// Value that a reader made of an entry's head, whatever that is.
 pub type Reading = Arc<dyn Any + Send + Sync>;
 
 /// A stretch of a body.
@@ -37,17 +38,18 @@ pub enum Region {
     Memory(Bytes),
     /// Bytes of a file, for `sendfile` or `pread`.
     File {
-        /// The file; holding it keeps the bytes where they are. Ask it whether they are ready.
+        /// File of the region; holding it keeps the bytes where they are. Ask it whether they are
+        /// ready.
         file: HeldFile,
         /// First byte.
         offset: u64,
-        /// How many, at least one.
+        /// Number of bytes, at least one.
         len: u64,
     },
 }
 
 impl Region {
-    /// How many bytes it has.
+    /// Number of bytes in the region.
     pub fn len(&self) -> u64 {
         match self {
             Self::Memory(bytes) => bytes.len() as u64,
@@ -55,7 +57,7 @@ impl Region {
         }
     }
 
-    /// Whether it has no bytes.
+    /// True if the region has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -66,13 +68,13 @@ impl Region {
 pub(crate) struct Slice {
     /// First byte, in the body.
     pub(crate) start: u64,
-    /// Segment that holds it.
+    /// Segment that holds the slice.
     pub(crate) segment: u32,
     /// First byte, in the segment's file.
     pub(crate) offset: u32,
-    /// How many bytes.
+    /// Number of bytes in the slice.
     pub(crate) len: u32,
-    /// Checksum of its bytes.
+    /// Checksum of the slice's bytes.
     pub(crate) checksum: u64,
 }
 
@@ -94,7 +96,7 @@ impl Slice {
         table.iter().map(locate).collect()
     }
 
-    /// Its bytes in the segment's file.
+    /// Range of the slice in the segment's file.
     pub(crate) fn stretch(&self) -> Range<u64> {
         let start = u64::from(self.offset);
         start..start + u64::from(self.len)
@@ -111,35 +113,34 @@ impl Slice {
     }
 }
 
-/// What is done about slices whose checksum is in doubt.
+/// Treatment of slices whose checksum is in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubts {
-    /// They are compared at once.
+    /// The checksums are compared at once.
     Settle,
-    /// They are compared before their bytes are ready.
+    /// The checksums are compared before the slices' bytes are ready.
     Leave,
 }
 
-/// Where the body is.
+/// Body of an entry, by where it is.
 #[derive(Debug)]
 pub(crate) enum Body {
-    /// In memory, from the same record as the head.
+    /// The body is in memory, from the same record as the head.
     Inline(Bytes),
-    /// In segments.
+    /// The body is in segments.
     Sliced(Sliced),
 }
 
 /// A body in segments.
 #[derive(Debug)]
 pub(crate) struct Sliced {
-    /// Its slices, in order.
+    /// Slices of the body, in order.
     pub(crate) slices: Box<[Slice]>,
     /// The segments that hold them, each once, ascending.
     pub(crate) segments: Box<[u32]>,
     /// One flag for each slice, set once its checksum was compared; `None` if none is in doubt.
     pub(crate) checked: Option<Box<[AtomicBool]>>,
-    /// The same bytes with neighbours as one, which is how they are sent; empty if some are in
-    /// doubt.
+    /// Slices of the body with neighbours joined, as they are sent; empty if some are in doubt.
     runs: Box<[Run]>,
 }
 
@@ -148,9 +149,9 @@ pub(crate) struct Sliced {
 struct Run {
     /// First byte, in the body.
     start: u64,
-    /// The first byte behind it.
+    /// Offset of the first byte behind the run.
     end: u64,
-    /// Segment that holds it.
+    /// Segment that holds the run.
     segment: u32,
     /// First byte, in the segment's file.
     offset: u32,
@@ -196,13 +197,13 @@ impl Sliced {
         }
     }
 
-    /// All of them were compared.
+    /// Notes that all slices were compared.
     pub(crate) fn settle(&mut self) {
         self.checked = None;
         self.runs = Run::of(&self.slices);
     }
 
-    /// Whether a slice can be used without a look at its checksum.
+    /// True if a slice can be used without a look at its checksum.
     fn is_settled(&self, index: usize) -> bool {
         let Some(checked) = &self.checked else {
             return true;
@@ -212,7 +213,7 @@ impl Sliced {
     }
 }
 
-/// What a record says, without pins: this is what the memory tier keeps.
+/// Content of a record, without pins: this is what the memory tier keeps.
 #[derive(Debug)]
 pub(crate) struct Stored {
     pub(crate) key: Key,
@@ -221,7 +222,7 @@ pub(crate) struct Stored {
     pub(crate) body: Body,
     pub(crate) len: u64,
     pub(crate) created_ms: u64,
-    /// Kept for readers; its bytes were counted by the memory tier.
+    /// Value that is kept for readers; its bytes were counted by the memory tier.
     pub(crate) reading: OnceLock<Reading>,
 }
 
@@ -245,7 +246,7 @@ impl Stored {
         }
     }
 
-    /// Bytes of memory that it takes in the memory tier, everything included.
+    /// Bytes of memory that the entry takes in the memory tier, everything included.
     pub(crate) fn memory(&self) -> u64 {
         let table = match &self.body {
             Body::Inline(_) => 0,
@@ -260,7 +261,7 @@ impl Stored {
         record + (MEMORY_OVERHEAD + size_of::<Self>() + table) as u64
     }
 
-    /// Whether the disk is known not to give some of its body.
+    /// True if the disk is known not to give some of the body.
     pub(crate) fn has_gaps(&self, files: &[(u32, Arc<SegmentFile>)]) -> bool {
         let Body::Sliced(sliced) = &self.body else {
             return false;
@@ -364,27 +365,27 @@ pub struct Entry {
     pub(crate) fill: Option<Arc<Fill>>,
     /// Set if slices may have to be compared with their checksums.
     pub(crate) zone: Weak<Inner>,
-    /// The possession of a directory that it is from.
+    /// Serial of the possession of a directory that the entry is from.
     pub(crate) origin: u64,
 }
 
 impl Entry {
-    /// The name it was stored under.
+    /// Key that the entry was stored under.
     pub fn key(&self) -> &Key {
         &self.stored.key
     }
 
-    /// The head, as it was given to the writer.
+    /// Head of the entry, as it was given to the writer.
     pub fn head(&self) -> &Bytes {
         &self.stored.head
     }
 
-    /// What was kept of its head by [`crate::Zone::keep_reading`].
+    /// Value that [`crate::Zone::keep_reading`] kept of the entry's head.
     pub fn reading(&self) -> Option<&Reading> {
         self.stored.reading.get()
     }
 
-    /// Whether it is the same one, and not another of the same key.
+    /// True if `other` is the same entry, and not another of the same key.
     pub fn is(&self, other: &Self) -> bool {
         self.stored.key == other.stored.key && self.stored.place == other.stored.place
     }
@@ -394,12 +395,12 @@ impl Entry {
         self.stored.len
     }
 
-    /// Whether the body has no bytes.
+    /// True if the body has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// When the entry was finished, milliseconds since 1970. A new head does not change it.
+    /// Time when the entry was finished, milliseconds since 1970. A new head does not change it.
     pub fn created_ms(&self) -> u64 {
         self.stored.created_ms
     }
@@ -412,18 +413,22 @@ impl Entry {
         }
     }
 
-    /// The bytes of `range`, cut at the end of the body, in order.
+    /// The bytes of `range`, cut at the end of the body, in order; fewer if some were lost.
     ///
     /// Adjacent slices come as one region. After an unclean stop the slices of a large body are
     /// compared with their checksums here, which waits for the disk; if one is corrupt, the regions
     /// end before it and the entry is gone from the zone, so a caller that got fewer bytes than it
     /// asked for must treat the body as truncated.
     pub fn regions(&self, range: Range<u64>) -> impl Iterator<Item = Region> + use<> {
-        self.collect_regions(range, Doubts::Settle).into_regions()
+        let regions = self.collect_regions(range, Doubts::Settle).into_regions();
+        regions.take_while(|region| match region {
+            Region::Memory(_) => true,
+            Region::File { file, .. } => !file.is_lost(),
+        })
     }
 
-    /// As [`Entry::regions`], without waiting for the disk: the bytes of a region in a file may be
-    /// used once it says that they are ready.
+    /// Regions like those of [`Entry::regions`], without waiting for the disk: the bytes of a
+    /// region in a file may be used once it says that they are ready.
     pub fn regions_to_load(&self, range: Range<u64>) -> impl Iterator<Item = Region> + use<> {
         self.collect_regions(range, Doubts::Leave).into_regions()
     }

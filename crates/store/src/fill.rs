@@ -12,7 +12,8 @@
 //! file regions below `written`, memory above.
 //!
 //! 1. `written <= allocated <= len`, and none of them ever falls.
-//! 2. `tail` holds exactly the bytes from `written` to `len`.
+//! 2. `tail` holds exactly the bytes from `written` to `len`. Where the page cache is not believed
+//!    (`ready`, invariant 5), the last `retained` of those before stay in memory, too.
 //! 3. Slices cover exactly the bytes from 0 to `allocated`, in order.
 //! 4. A fill holds the files of all its slices that were written to, so their segments are pinned
 //!    while it lives.
@@ -31,14 +32,15 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use crate::admit::NotStored;
-use crate::disk::ready::{HeldFile, SegmentFile};
+use crate::disk::open::SegmentFile;
+use crate::disk::ready::HeldFile;
 use crate::disk::segment::Place;
 use crate::disk::writer::Job;
 use crate::entry::{Region, Slice, file_region};
 use crate::lock::lock;
 use crate::volume::Inner;
 
-/// How a fill stands.
+/// State of a fill, as its views see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViewState {
     /// More bytes may come.
@@ -49,7 +51,7 @@ pub enum ViewState {
     Abandoned(NotStored),
 }
 
-/// What writer, views and the disk thread share.
+/// State that writer, views and the disk thread share.
 #[derive(Debug)]
 pub(crate) struct Fill {
     state: Mutex<FillState>,
@@ -59,7 +61,7 @@ pub(crate) struct Fill {
     drained: Notify,
     /// Takes back the space of a fill that was given up.
     zone: Weak<Inner>,
-    /// When the fill began, milliseconds since 1970.
+    /// Time when the fill began, by the steady clock.
     pub(crate) began_ms: u64,
     /// Length of the body, if it is known.
     pub(crate) expected_len: Option<u64>,
@@ -80,7 +82,7 @@ impl Drop for Fill {
     }
 }
 
-/// How often it is noted how far a fill was written.
+/// Milliseconds between two marks of how far a fill was written.
 const MARK_MS: u64 = 500;
 
 /// Bytes from here on were not written before.
@@ -90,20 +92,25 @@ struct Mark {
     ms: u64,
 }
 
-/// What the lock of a fill protects.
+/// Fields that the lock of a fill protects.
 #[derive(Debug)]
 pub(crate) struct FillState {
     pub(crate) view: ViewState,
     pub(crate) written: u64,
     pub(crate) allocated: u64,
-    /// When what was written last was written.
+    /// Marks of the last two positions that bytes were not written from on at a time.
     marks: [Mark; 2],
-    /// Nothing from here on was handed out as a file region; at most `written`.
+    /// Position from which on nothing was handed out as a file region; at most `written`.
     pub(crate) handed: u64,
     pub(crate) tail: VecDeque<Bytes>,
+    /// Bytes that end at `written` and are still in memory, and how many they are.
+    kept: VecDeque<Bytes>,
+    kept_len: u64,
+    /// Most bytes that are kept in memory.
+    retained: u64,
     pub(crate) slices: Vec<Slice>,
     pub(crate) files: Vec<(u32, Arc<SegmentFile>)>,
-    /// Whether the disk thread has been told to drain this fill.
+    /// True if the disk thread has been told to drain this fill.
     pub(crate) is_queued: bool,
     /// Bytes that count against the write queue.
     pub(crate) charged: u64,
@@ -111,7 +118,7 @@ pub(crate) struct FillState {
     pub(crate) open: VecDeque<(u64, u32)>,
     /// Set once a write failed or the writer gave up: nothing more is written.
     pub(crate) failed: Option<NotStored>,
-    /// Where the rest goes once the directory is lent.
+    /// Destination of the rest once the directory is lent.
     pub(crate) lease: Lease,
 }
 
@@ -123,7 +130,7 @@ pub(crate) enum Lease {
     None,
     /// The directory is being lent; bytes wait in memory.
     Awaited,
-    /// These extents, and no more.
+    /// The rest goes into these extents, and no more.
     Granted {
         /// Extents that are left, in order, each with its file.
         left: VecDeque<(Place, Arc<SegmentFile>)>,
@@ -146,6 +153,9 @@ impl Fill {
                 }; 2],
                 handed: 0,
                 tail: VecDeque::new(),
+                kept: VecDeque::new(),
+                kept_len: 0,
+                retained: 0,
                 slices: Vec::new(),
                 files: Vec::new(),
                 is_queued: false,
@@ -167,6 +177,11 @@ impl Fill {
     /// The state, locked.
     pub(crate) fn state(&self) -> std::sync::MutexGuard<'_, FillState> {
         lock(&self.state)
+    }
+
+    /// Keeps so many of the bytes that were written in memory, for whoever reads along.
+    pub(crate) fn retain(&self, most: u64) {
+        self.state().retained = most;
     }
 
     /// Publishes more bytes.
@@ -256,11 +271,11 @@ impl Fill {
             };
             let taken = rest.min(first.len());
             rest -= taken;
-            if taken == first.len() {
+            let written = first.split_to(taken);
+            if first.is_empty() {
                 state.tail.pop_front();
-            } else {
-                drop(first.split_to(taken));
             }
+            state.keep(written);
         }
         self.backlog.fetch_sub(size, Ordering::AcqRel);
         drop(state);
@@ -272,8 +287,15 @@ impl Fill {
     pub(crate) fn regions(&self, range: Range<u64>) -> Vec<Region> {
         let mut state = self.state();
         let end = range.end.min(self.len());
-        let mut regions = state.written_regions(range.start..end);
-        let position = range.start + regions.iter().map(Region::len).sum::<u64>();
+        let kept_from = state.written - state.kept_len;
+        let mut regions = state.written_regions(range.start..end.min(kept_from));
+        let mut position = range.start + regions.iter().map(Region::len).sum::<u64>();
+        if position < end && (kept_from..state.written).contains(&position) {
+            let stop = end.min(state.written);
+            let memory = collect(&state.kept, position - kept_from..stop - kept_from);
+            regions.extend(memory.into_iter().map(Region::Memory));
+            position = stop;
+        }
         if position < end && position >= state.written {
             let from = state.written;
             let memory = collect(&state.tail, position - from..end - from);
@@ -285,14 +307,19 @@ impl Fill {
     /// Regions of files of a range, as far as the kernel has it.
     fn written(&self, range: Range<u64>) -> Written {
         let mut state = self.state();
+        if state.retained > 0 {
+            return Written::No;
+        }
         let regions = state.written_regions(range.start..range.end.min(self.len()));
         if !regions.is_empty() {
             return Written::Regions(regions);
         }
-        match state.will_be_written(range.start) {
-            true if range.start < state.allocated => Written::Queued,
-            true => Written::Gathering,
-            false => Written::No,
+        if !state.will_be_written(range.start) {
+            Written::No
+        } else if range.start < state.allocated {
+            Written::Queued
+        } else {
+            Written::Gathering
         }
     }
 
@@ -320,7 +347,7 @@ impl Fill {
         }
     }
 
-    /// Whether the writer has something to do, however much waits.
+    /// True if the writer has something to do, however much waits.
     fn needs_its_writer(&self) -> bool {
         let state = self.state();
         let has_news = matches!(state.lease, Lease::Granted { is_news: true, .. });
@@ -341,7 +368,7 @@ impl Fill {
         self.drained.notify_waiters();
     }
 
-    /// Whether the directory was lent since the fill began, so that it makes no entry.
+    /// True if the directory was lent since the fill began, so that it makes no entry.
     pub(crate) fn is_detached(&self) -> bool {
         !matches!(self.state().lease, Lease::None)
     }
@@ -379,7 +406,21 @@ impl Fill {
 }
 
 impl FillState {
-    /// Whether the byte at a position is not in the kernel yet, and will be.
+    /// Keeps bytes that were written, as far as that is wanted.
+    fn keep(&mut self, written: Bytes) {
+        if self.retained == 0 {
+            return;
+        }
+        self.kept_len += written.len() as u64;
+        self.kept.push_back(written);
+        while self.kept_len > self.retained
+            && let Some(oldest) = self.kept.pop_front()
+        {
+            self.kept_len -= oldest.len() as u64;
+        }
+    }
+
+    /// True if the byte at a position is not in the kernel yet, and will be.
     fn will_be_written(&self, position: u64) -> bool {
         if position < self.written || self.failed.is_some() || !matches!(self.lease, Lease::None) {
             return false;
@@ -417,16 +458,16 @@ impl FillState {
     }
 }
 
-/// What of a running fill can be read from files.
+/// Part of a running fill that can be read from files.
 #[derive(Debug)]
 pub enum Written {
-    /// So much, from the first byte on.
+    /// Regions in files, from the first byte on.
     Regions(Vec<Region>),
     /// Nothing: the first byte has its place, and the disk is to write it.
     Queued,
     /// Nothing: the first byte gets its place when more bytes have come.
     Gathering,
-    /// Nothing, and it is not waited for: the bytes stay in memory.
+    /// No regions, and there is nothing to wait for: the bytes stay in memory.
     No,
 }
 
@@ -441,7 +482,7 @@ pub(crate) struct PendingWrite {
     pub(crate) size: u64,
 }
 
-/// When a byte that was written was not written before.
+/// Earliest time at which the byte at a position can have been written.
 fn written_ms(marks: &[Mark; 2], position: u64) -> u64 {
     let [before, last] = marks;
     match position {
@@ -509,12 +550,12 @@ impl View {
         self.fill.len()
     }
 
-    /// Whether no byte of body can be read yet.
+    /// True if no byte of the body can be read yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How the fill stands. After anything but `Filling`, [`View::len`] does not change.
+    /// State of the fill. After anything but `Filling`, [`View::len`] does not change.
     pub fn state(&self) -> ViewState {
         self.fill.state().view
     }
@@ -525,8 +566,8 @@ impl View {
         self.fill.regions(range)
     }
 
-    /// As [`View::regions`], but only what the kernel has by now: it goes to a socket without a
-    /// copy.
+    /// Regions like those of [`View::regions`], but only what the kernel has by now: it goes to a
+    /// socket without a copy.
     pub fn written(&self, range: Range<u64>) -> Written {
         self.fill.written(range)
     }

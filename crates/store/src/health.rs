@@ -21,7 +21,7 @@
 //! 2. The list is bounded; if it overflows, nothing on the disk can be trusted.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::JoinHandle;
 
@@ -30,7 +30,7 @@ use hashbrown::HashSet;
 use crate::admit::NotStored;
 use crate::disk::format::Membership;
 use crate::entry::Pins;
-use crate::key::Key;
+use crate::key::{Key, Secret};
 use crate::lock::{lock, read, write};
 use crate::volume::{Inner, Volume};
 use crate::zone::placement::Share;
@@ -38,34 +38,50 @@ use crate::zone::placement::Share;
 /// Writes, syncs, or reads, that must go wrong one after the other. Arbitrary: a sector that cannot
 /// be read is one entry; a device that is gone answers each time.
 const ERRORS_IN_A_ROW: u32 = 5;
+/// Number of segments that, lost within a time, give a disk up, or let a lone one rest. Arbitrary:
+/// the first may be a sector, the third is not.
+const LOST_MOST: usize = 3;
+/// Time within which the losses count, and for which a lone disk rests. Arbitrary: a thin volume
+/// may be grown by then.
+const LOST_WITHIN_MS: u64 = 600_000;
+const REST_MS: u64 = 60_000;
 /// Keys that are remembered: about ten megabytes.
 const MAX_CHANGED: usize = 256 << 10;
 
-/// What was tried when an error came.
+/// Operation that was tried when an error came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tried {
-    /// To read a record of a file that is open, or what a segment holds.
+    /// A record of a file that is open was read, or a segment was looked through.
     Read,
-    /// To read or send a body: records are found in memory long after a disk is gone.
+    /// A body was read or sent: records are found in memory long after a disk is gone.
     Body,
-    /// To write to a file that is open.
+    /// A file that is open was written to.
     Write,
-    /// To sync a file or names: the kernel takes what is written long after a disk is gone.
+    /// A file or names were synced: the kernel takes what is written long after a disk is gone.
     Sync,
-    /// To make a file.
+    /// A file was made.
     Create,
+}
+
+/// Fate of a disk that has lost a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Endured {
+    /// The disk goes on, or is given up.
+    Goes,
+    /// The disk takes nothing for a while, from now on.
+    Rests,
 }
 
 /// Keys of which something may not be on the device, up to a bound.
 #[derive(Debug, Default)]
 pub(crate) struct Changed {
     keys: HashSet<Key>,
-    /// There were too many.
+    /// True if there were too many keys.
     is_over: bool,
 }
 
 impl Changed {
-    /// Whether there is nothing in it, for sure.
+    /// True if the set is empty, and was never over its bound.
     pub(crate) fn is_empty(&self) -> bool {
         !self.is_over && self.keys.is_empty()
     }
@@ -81,7 +97,7 @@ impl Changed {
         }
     }
 
-    /// Too many of them.
+    /// Set of which nobody knows the keys.
     pub(crate) fn unknown() -> Self {
         Self {
             keys: HashSet::new(),
@@ -95,33 +111,37 @@ impl Changed {
     }
 }
 
-/// How a disk is.
+/// Health of a disk: counts of its errors, and what follows from them.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
-    /// Why it was given up; empty while it was not.
+    /// Reason why the disk was given up; empty while it was not.
     failed: OnceLock<String>,
     reads: AtomicU32,
     bodies: AtomicU32,
     writes: AtomicU32,
     syncs: AtomicU32,
-    /// Whether there are other disks to take over.
+    /// True if there are other disks to take over.
     has_company: AtomicBool,
     /// Set while the file system has no room for a segment that the limit allows.
     is_full: AtomicBool,
     /// Set while someone sweeps.
     is_sweeping: AtomicBool,
     changed: Mutex<Changed>,
+    /// Times when segments were lost, the last `LOST_MOST` of them; milliseconds since 1970.
+    losses: Mutex<Vec<u64>>,
+    /// Time when the rest began that a lone disk takes; 0 while there is none.
+    rests_since_ms: AtomicU64,
     /// The keys that may be put in; all of them if there is no share.
     claim: Mutex<Option<Arc<Share>>>,
 }
 
 impl Health {
-    /// Whether it was given up.
+    /// True if the disk was given up.
     pub(crate) fn is_failed(&self) -> bool {
         self.failed.get().is_some()
     }
 
-    /// Why it was given up.
+    /// Reason why the disk was given up.
     pub(crate) fn why(&self) -> Option<&str> {
         self.failed.get().map(String::as_str)
     }
@@ -173,12 +193,56 @@ impl Health {
         }
     }
 
+    /// A segment was lost (`loss`, invariant 5).
+    pub(crate) fn lost_segment(&self, now_ms: u64) -> Endured {
+        let mut losses = lock(&self.losses);
+        losses.push(now_ms);
+        // A clock that was set back says nothing.
+        losses.retain(|at| now_ms.saturating_sub(*at) < LOST_WITHIN_MS && *at <= now_ms);
+        if losses.len() < LOST_MOST {
+            return Endured::Goes;
+        }
+        losses.remove(0);
+        drop(losses);
+        if self.has_company.load(Ordering::Relaxed) {
+            self.fail("what is written there is lost");
+            return Endured::Goes;
+        }
+        let before = self.rests_since_ms.swap(now_ms.max(1), Ordering::AcqRel);
+        match before {
+            0 => Endured::Rests,
+            _ => Endured::Goes,
+        }
+    }
+
+    /// Ends the rest before its time.
+    pub(crate) fn end_rest(&self) {
+        self.rests_since_ms.store(0, Ordering::Release);
+    }
+
+    /// True if nothing is to be stored, because what was stored lately was lost.
+    pub(crate) fn rests(&self, now_ms: impl FnOnce() -> u64) -> bool {
+        let since_ms = self.rests_since_ms.load(Ordering::Acquire);
+        if since_ms == 0 {
+            return false;
+        }
+        let is_over = now_ms().wrapping_sub(since_ms) >= REST_MS;
+        if is_over {
+            // Another rest may have begun meanwhile; then that holds.
+            let (order, none) = (Ordering::AcqRel, Ordering::Acquire);
+            let _ = self
+                .rests_since_ms
+                .compare_exchange(since_ms, 0, order, none);
+        }
+        !is_over
+    }
+
     /// Says whether there are other disks to take over.
     pub(crate) fn set_company(&self, has_company: bool) {
         self.has_company.store(has_company, Ordering::Relaxed);
     }
 
-    /// Whether the file system had no room for a segment.
+    /// True if the file system had no room for a segment.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
     }
@@ -203,7 +267,7 @@ impl Health {
         lock(&self.changed).add(key);
     }
 
-    /// Whether it is known what may be out of date on the disk.
+    /// True if it is known which entries on the disk may be out of date.
     pub(crate) fn is_trusted(&self) -> bool {
         !lock(&self.changed).is_over
     }
@@ -227,7 +291,7 @@ impl Health {
         }
     }
 
-    /// Whether a key may be put in.
+    /// True if an entry may be stored under this key.
     pub(crate) fn may_hold(&self, key: &Key) -> bool {
         let claim = lock(&self.claim);
         claim.as_ref().is_none_or(|share| share.has(key))
@@ -276,7 +340,8 @@ impl Volume {
         true
     }
 
-    /// What must not come back with the directory; `None` if nobody knows. For once, at the end.
+    /// Takes the keys that must not come back with the directory; `None` if nobody knows. For once,
+    /// at the end.
     pub(crate) fn take_changed(&self) -> Option<HashSet<Key>> {
         let mut keys = self.inner.health.take_changed().into_keys()?;
         for shard in self.inner.index.shards() {
@@ -290,6 +355,11 @@ impl Inner {
     /// The set of disks that this one is of.
     pub(crate) fn membership(&self) -> Option<Membership> {
         *lock(&self.disk.membership)
+    }
+
+    /// Secret that the zone's keys are made with.
+    pub(crate) fn secret(&self) -> Secret {
+        *lock(&self.disk.secret)
     }
 
     /// Closes the files of a directory that nobody uses any more, so that its file system can be
@@ -309,7 +379,7 @@ impl Inner {
         *lock(&self.disk.superblock) = None;
     }
 
-    /// Whether there is nothing on the disk that could be out of date.
+    /// True if there is nothing on the disk that could be out of date.
     pub(crate) fn is_bare(&self) -> bool {
         lock(&self.disk.log).segments.is_empty() && lock(&self.journal).is_bare()
     }
@@ -323,11 +393,11 @@ fn reset(streak: &AtomicU32) {
 }
 
 enum Severity {
-    /// It will not get better by itself.
+    /// The error will not go away by itself.
     Fatal,
-    /// One of them says little.
+    /// A single such error says little.
     Counts,
-    /// It says nothing about the disk.
+    /// The error says nothing about the disk.
     Harmless,
 }
 

@@ -1,4 +1,4 @@
-//! Which keys were asked for lately: for a zone that admits on the second request.
+//! History of the keys that were asked for lately: for a zone that admits on the second request.
 //!
 //! A table of words of 32 bits, in buckets of eight: a fingerprint of 24 bits and its time.
 //! A key has one bucket; what is noted goes to its front and pushes the last one out, so that a
@@ -45,7 +45,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// For a zone of `limit` bytes.
+    /// History for a zone of `limit` bytes.
     pub(crate) fn new(limit: u64) -> Self {
         let keys = (limit / BYTES_A_KEY).clamp(FEWEST_KEYS, MOST_KEYS);
         let buckets = (keys / (LOCKS * BUCKET) as u64).next_power_of_two();
@@ -83,7 +83,7 @@ impl History {
         is_known
     }
 
-    /// The turn that it is, after one more key.
+    /// Counts one more key; returns the turn of the history after it.
     fn count(&self, entries: &dyn Fn() -> u64) -> u8 {
         let take = |left: u64| left.checked_sub(1);
         let taken = self

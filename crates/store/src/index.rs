@@ -8,6 +8,7 @@
 //! - `dependent` – entries that need a segment in which they do not stand
 //! - `block` – the memory of some rows of all tables
 //! - `field` – the tables of all shards, and how they are read without a lock
+//! - `layout` – where keys stand, also while a table grows
 //! - `rows` – the cells of one shard, and how a key is found among them
 //! - `slot` – an index entry
 //! - `table` – the slots of one shard
@@ -27,6 +28,7 @@
 mod block;
 mod dependent;
 mod field;
+mod layout;
 mod rows;
 mod slot;
 mod table;
@@ -47,11 +49,13 @@ use crate::lock::{read, write};
 use crate::memory::Memory;
 use crate::site::{Batch, Holdings, Leave, SiteBook};
 
-/// Enough that a shard of ten million entries is scanned or grown in about a tenth of a
-/// millisecond, and that two cores seldom meet; few enough that tombstones of a shard are shared
-/// by several entries.
+/// Enough that a shard of ten million entries is scanned in about a tenth of a millisecond, and
+/// that two cores seldom meet; few enough that tombstones of a shard are shared by several entries.
 const SHARD_BITS: u32 = 8;
 const SHARDS: usize = 1 << SHARD_BITS;
+
+/// Passes over a table for graves. One is enough unless others change it meanwhile.
+const STRIP_PASSES: usize = 3;
 
 /// Slots whose places are read at one time: about as many as a core can wait for.
 const AT_ONCE: usize = 8;
@@ -63,10 +67,10 @@ const LAST: Place = Place {
     size: 0,
 };
 
-/// What one lock protects.
+/// Part of the index that one lock protects.
 #[derive(Debug)]
 pub(crate) struct Shard {
-    /// Where entries stand. What is changed here is changed in the holdings, too.
+    /// Places of entries. What is changed here is changed in the holdings, too.
     pub(crate) table: Table,
     /// Entries whose records are not on the disk yet.
     pub(crate) flights: HashMap<Key, Entry>,
@@ -87,14 +91,15 @@ impl Shard {
     pub(crate) fn remove(&mut self, key: &Key, why: Leave) -> Option<Slot> {
         let flight = self.flights.remove(key);
         self.memory.remove(key);
-        let removed = match self.table.is_loading() {
+        let removed = if self.table.is_loading() {
             // INVARIANT 4.
-            true => self.table.insert(Slot::grave(*key, LAST)),
-            false => self.table.remove(key),
+            self.table.insert(Slot::grave(*key, LAST))
+        } else {
+            self.table.remove(key)
         };
         if let Some(slot) = &removed {
             self.holdings.left(slot, why);
-            self.holdings.gone.note(slot, flight.as_ref(), why);
+            self.holdings.removed.note(slot, flight.as_ref(), why);
         }
         removed
     }
@@ -106,12 +111,12 @@ impl Shard {
         self.oldest_used = self.oldest_used.min(slot.used);
         if let Some(replaced) = self.table.insert(slot) {
             self.holdings.left(&replaced, why);
-            self.holdings.gone.note(&replaced, flight.as_ref(), why);
+            self.holdings.removed.note(&replaced, flight.as_ref(), why);
         }
         self.holdings.came(&slot);
     }
 
-    /// Whether an entry or one that was not loaded yet may be there.
+    /// True if an entry or one that was not loaded yet may be there.
     pub(crate) fn may_have(&self, key: &Key) -> bool {
         match self.table.cell(key) {
             Some(cell) => !cell.slot().is_grave(),
@@ -129,7 +134,7 @@ impl Shard {
 }
 
 impl Shard {
-    /// As [`Shard::load`], for many; `batch` is to be settled.
+    /// Loads many slots as [`Shard::load`] does one; `batch` is to be settled.
     fn load_many(&mut self, slots: &[Slot], batch: &mut Batch) {
         for group in slots.chunks(AT_ONCE) {
             self.table.warm(group);
@@ -154,7 +159,7 @@ impl Shard {
     }
 }
 
-/// What a lookup found.
+/// Result of a look-up in the index.
 pub(crate) enum Found {
     /// Head, and body or slice table, are in memory.
     Kept(Arc<Stored>),
@@ -162,19 +167,23 @@ pub(crate) enum Found {
     Flight(Entry),
     /// The record is on the disk.
     Stored(Slot),
+    /// Nothing that counts: a segment that was not loaded yet may say something else of the key.
+    Unloaded,
 }
 
-/// What a look without a lock has shown.
+/// Result of a look without a lock.
 enum Glance {
-    /// There is no entry that may be found.
+    /// The index has no entry that may be found.
     Nothing,
-    /// Its record is on the disk.
+    /// There may be one that was not loaded yet.
+    Unloaded,
+    /// The entry's record is on the disk.
     Stored(Slot),
     /// Whoever has the lock knows.
     Unsure,
 }
 
-/// When an entry must have been used last to be found, and what time it is.
+/// Oldest last use with which an entry is found, and the time of the look-up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UseTime {
     /// Now, in seconds since 1970.
@@ -183,12 +192,19 @@ pub(crate) struct UseTime {
     pub(crate) oldest: u32,
 }
 
+/// True if what is found under a key, if anything, stands behind all that was not loaded yet: in
+/// the segment `from` or behind it.
+#[inline]
+fn is_known(found: Option<Slot>, from: u32) -> bool {
+    from == 0 || found.is_some_and(|slot| slot.place().segment >= from)
+}
+
 /// All shards.
 pub(crate) struct Index {
     field: Arc<Field>,
     shards: Box<[RwLock<Shard>]>,
-    /// While segments are loaded: what stands before this one may have been replaced or removed in
-    /// one that was not loaded yet.
+    /// First segment whose entries are shown while segments are loaded: what stands before it may
+    /// have been replaced or removed in one that was not loaded yet.
     shown_from: AtomicU32,
     memory: Arc<Memory>,
     holdings: Arc<Holdings>,
@@ -198,7 +214,7 @@ impl Index {
     /// An empty index that is being loaded, whose memory tier holds up to `memory_limit` bytes.
     pub(crate) fn new(memory_limit: u64, book: Arc<SiteBook>) -> Self {
         let memory = Arc::new(Memory::new(memory_limit));
-        let holdings = Arc::new(Holdings::new(book));
+        let holdings = Holdings::new(book);
         let field = Arc::new(Field::new());
         let shard = |position| {
             RwLock::new(Shard {
@@ -218,7 +234,7 @@ impl Index {
         }
     }
 
-    /// What each site holds.
+    /// Counts of what each site holds.
     pub(crate) fn holdings(&self) -> &Holdings {
         &self.holdings
     }
@@ -227,6 +243,7 @@ impl Index {
     pub(crate) fn touch(&self, key: &Key, time: UseTime) -> Option<Found> {
         let slot = match self.glance(key, time) {
             Glance::Nothing => return None,
+            Glance::Unloaded => return Some(Found::Unloaded),
             Glance::Stored(slot) => slot,
             Glance::Unsure => match self.touch_locked(key, time)? {
                 Found::Stored(slot) => slot,
@@ -239,43 +256,75 @@ impl Index {
         }
     }
 
-    /// As [`Index::touch`] but for the memory tier, without a lock.
+    /// Looks a key up as [`Index::touch`] does but for the memory tier, without a lock.
     fn glance(&self, key: &Key, time: UseTime) -> Glance {
         let Some(look) = self.field.look(Self::position(key)) else {
             return Glance::Unsure;
         };
         let found = look.find(key);
         // INVARIANT 5: both belong to what is looked at.
-        let from = match look.is_loading() {
-            true => self.shown_from(),
-            false => 0,
+        let from = if look.is_loading() {
+            self.shown_from()
+        } else {
+            0
         };
         if !look.is_true() {
             return Glance::Unsure;
         }
         match found {
+            None if look.has_spilled() => Glance::Unsure,
             Some((_, slot)) if slot.is_in_flight() => Glance::Unsure,
             Some((cell, slot)) if slot.is_shown(time.oldest, from) => {
                 cell.touch(time.now);
                 Glance::Stored(slot)
             }
-            _ => Glance::Nothing,
+            found => {
+                if is_known(found.map(|(_, slot)| slot), from) {
+                    Glance::Nothing
+                } else {
+                    Glance::Unloaded
+                }
+            }
         }
     }
 
-    /// As [`Index::touch`] but for the memory tier.
+    /// True if nothing that was not loaded yet can say anything else of a key than what is there.
+    pub(crate) fn knows(&self, key: &Key) -> bool {
+        if let Some(look) = self.field.look(Self::position(key)) {
+            let from = if look.is_loading() {
+                self.shown_from()
+            } else {
+                0
+            };
+            let found = look.find(key).map(|(_, slot)| slot);
+            if look.is_true() {
+                return is_known(found, from);
+            }
+        }
+        let shard = self.shared(key);
+        let from = if shard.table.is_loading() {
+            self.shown_from()
+        } else {
+            0
+        };
+        is_known(shard.table.cell(key).map(|cell| cell.slot()), from)
+    }
+
+    /// Looks a key up as [`Index::touch`] does but for the memory tier, under the lock.
     fn touch_locked(&self, key: &Key, time: UseTime) -> Option<Found> {
         let shard = self.shared(key);
-        let cell = shard.table.cell(key)?;
-        let slot = cell.slot();
-        // INVARIANT 5.
-        let from = match shard.table.is_loading() {
-            true => self.shown_from(),
-            false => 0,
+        let from = if shard.table.is_loading() {
+            self.shown_from()
+        } else {
+            0
         };
-        if !slot.is_shown(time.oldest, from) {
-            return None;
-        }
+        let cell = shard.table.cell(key);
+        let shown = cell.filter(|cell| cell.slot().is_shown(time.oldest, from));
+        let Some(cell) = shown else {
+            let is_known = is_known(cell.map(|cell| cell.slot()), from);
+            return (!is_known).then_some(Found::Unloaded);
+        };
+        let slot = cell.slot();
         cell.touch(time.now);
         match shard.flights.get(key).filter(|_| slot.is_in_flight()) {
             Some(entry) => Some(Found::Flight(entry.clone())),
@@ -297,14 +346,15 @@ impl Index {
     pub(crate) fn get(&self, key: &Key) -> Option<Slot> {
         if let Some(look) = self.field.look(Self::position(key)) {
             let found = look.find(key).map(|(_, slot)| slot);
-            if look.is_true() {
+            let is_known = found.is_some() || !look.has_spilled();
+            if look.is_true() && is_known {
                 return found.filter(|slot| !slot.is_grave());
             }
         }
         self.shared(key).table.get(key)
     }
 
-    /// When an entry was last used, seconds since 1970; marks nothing.
+    /// Time when an entry was last used, seconds since 1970; marks nothing.
     #[inline]
     pub(crate) fn last_used(&self, key: &Key) -> Option<u32> {
         if let Some(look) = self.field.look(Self::position(key))
@@ -318,8 +368,8 @@ impl Index {
         self.last_used_far(key)
     }
 
-    /// As [`Index::last_used`], for a key that stands far from its home, or in a shard that is
-    /// changed, or nowhere.
+    /// Time of the last use as in [`Index::last_used`], for a key that stands far from its home, or
+    /// in a shard that is changed, or nowhere.
     #[inline(never)]
     fn last_used_far(&self, key: &Key) -> Option<u32> {
         self.get(key).map(|slot| slot.used)
@@ -444,11 +494,27 @@ impl Index {
         }
     }
 
-    /// Notes that nothing older comes any more.
+    /// Notes that nothing older comes any more, and tidies the tables up, a little at a time.
     pub(crate) fn is_loaded(&self) {
         for shard in self.shards() {
             write(shard).table.end_loading();
+            // What moves meanwhile may be passed over, and is seen by another pass; a grave that is
+            // left in the end is found by nobody.
+            for _ in 0..STRIP_PASSES {
+                let mut next = Some(0);
+                while let Some(from) = next {
+                    next = write(shard).table.strip(from);
+                }
+            }
+            while write(shard).table.trim() {}
         }
+    }
+
+    /// Number of entries that have no cell in their table, because too many keys are at home where
+    /// theirs is.
+    pub(crate) fn spilled(&self) -> u64 {
+        let spilled = |shard: &RwLock<Shard>| read(shard).table.spilled() as u64;
+        self.shards().map(spilled).sum()
     }
 
     /// The position of a key's shard among [`Index::shards`].
@@ -478,7 +544,7 @@ impl Index {
         self.shards.iter()
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     pub(crate) fn count(&self) -> u64 {
         self.shards()
             .map(|shard| read(shard).table.count() as u64)
@@ -515,7 +581,38 @@ mod tests {
         Slot::new(Key::of(&number.to_le_bytes()), place, number, 1)
     }
 
-    /// What a look shows is whole, and what stays is always found, while tables grow and shrink.
+    /// Entries for which a table has no cell are found like others, by all who look.
+    #[test]
+    fn entries_without_a_cell_are_found() {
+        let index = Index::new(0, Arc::default());
+        index.is_loaded();
+        // Keys whose mixed bits are the same, and so their homes.
+        let met = |number: u64| {
+            let mut slot = slot(number);
+            slot.key = Key::from_halves(number, number.rotate_left(32));
+            slot
+        };
+        for number in 0..1_000 {
+            let slot = met(number);
+            index.shard(&slot.key).insert(slot, Leave::Replaced);
+        }
+        assert!(index.spilled() > 800, "{}", index.spilled());
+        let time = UseTime { now: 9, oldest: 0 };
+        for number in 0..1_000 {
+            let key = met(number).key;
+            assert!(index.touch(&key, time).is_some(), "{number}");
+            let used = index.get(&key).map(|slot| (slot.used, slot.body_len()));
+            assert_eq!(used, Some((9, number)));
+            assert_eq!(index.last_used(&key), Some(9));
+            let removed = index.shard(&key).remove(&key, Leave::Removed);
+            assert!(removed.is_some() && index.get(&key).is_none());
+            assert!(index.touch(&key, time).is_none());
+        }
+        assert_eq!((index.count(), index.spilled()), (0, 0));
+    }
+
+    /// A look shows whole slots, and entries that stay are always found, while tables grow and
+    /// shrink.
     #[test]
     fn looks_without_a_lock_see_whole_slots_of_tables_that_change() {
         let index = Index::new(0, Arc::default());
@@ -538,6 +635,7 @@ mod tests {
                     _ => index.touch(&wanted.key, time).map(|found| match found {
                         Found::Stored(slot) => slot,
                         Found::Kept(_) | Found::Flight(_) => panic!("nothing is in memory"),
+                        Found::Unloaded => panic!("all is loaded"),
                     }),
                 };
                 let place = found.map(|found| (found.key, found.place(), found.body_len()));

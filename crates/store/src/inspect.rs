@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A [`Glance`] is what the index knows of an entry; its record is read only if that is asked for,
-//! so who looks for a few of many entries reads a few.
+//! so whoever looks for a few of many entries reads a few.
 //!
 //! 1. Nothing is marked used, and nothing changes but by [`Glance::remove_corrupt`].
 //! 2. No lock is held while the caller is called or the disk is read.
@@ -27,7 +27,7 @@ use crate::review::Look;
 use crate::verify::{Care, Compared};
 use crate::volume::{EntrySummary, Inner, Volume, summary};
 
-/// How often an entry is looked for that moves while it is looked at.
+/// Attempts to find an entry that moves while it is looked at.
 const MAX_ROUNDS: usize = 4;
 
 /// An entry as the index knew it a moment ago.
@@ -37,44 +37,44 @@ pub struct Glance {
     slot: Slot,
 }
 
-/// What the disk has of an entry.
+/// Record of an entry, as the disk has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The head, as it was given to the writer.
+    /// Head of the entry, as it was given to the writer.
     pub head: Bytes,
-    /// When the entry was finished, milliseconds since 1970.
+    /// Time when the entry was finished, milliseconds since 1970.
     pub created_ms: u64,
-    /// The segment that its record stands in.
+    /// Segment that the record stands in.
     pub segment: u32,
-    /// Where in the segment.
+    /// Offset in the segment.
     pub offset: u32,
 }
 
-/// What came of reading an entry.
+/// Result of reading an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Looked {
-    /// It is there.
+    /// The entry is there.
     Found(Record),
-    /// It was removed meanwhile.
+    /// The entry was removed meanwhile.
     Gone,
-    /// What stands there is not what was written.
+    /// The bytes that stand there are not those that were written.
     Corrupt,
-    /// The disk does not give it.
+    /// The disk does not give the entry.
     Unread,
 }
 
-/// What came of comparing an entry with its checksums.
+/// Result of comparing an entry with its checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checked {
     /// Head and body are what was written.
     Sound,
-    /// It was removed meanwhile.
+    /// The entry was removed meanwhile.
     Gone,
-    /// They are not.
+    /// Head or body differs from its checksum.
     Corrupt,
-    /// The disk does not give it.
+    /// The disk does not give the entry.
     Unread,
-    /// It was not compared to its end.
+    /// The entry was not compared to its end.
     Stopped,
 }
 
@@ -84,12 +84,12 @@ impl Glance {
         &self.slot.key
     }
 
-    /// What the index knows.
+    /// Facts about the entry that the index knows.
     pub fn summary(&self) -> EntrySummary {
         summary(&self.slot)
     }
 
-    /// The directory that it is in.
+    /// Directory that the entry is in.
     pub fn dir(&self) -> &Path {
         &self.inner.disk.dir
     }
@@ -109,8 +109,8 @@ impl Glance {
         }
     }
 
-    /// Reads all of it and compares checksums; the disk is waited for. Tells `progress` after each
-    /// piece how many bytes were compared, and ends when that breaks.
+    /// Reads all of the entry and compares checksums; the disk is waited for. Tells `progress`
+    /// after each piece how many bytes were compared, and ends when that breaks.
     pub fn verify(&self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Checked {
         for _ in 0..MAX_ROUNDS {
             let Some(slot) = self.inner.index.get(self.key()) else {
@@ -153,7 +153,7 @@ impl Glance {
 }
 
 impl Volume {
-    /// What the index knows of a key; none if it would not be found.
+    /// Facts about a key that the index knows; none if it would not be found.
     pub(crate) fn glance(&self, key: &Key) -> Option<Glance> {
         let oldest = self.inner.use_time().oldest;
         let slot = self.inner.index.get(key);

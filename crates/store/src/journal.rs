@@ -10,8 +10,9 @@
 //! something is being synced.
 //!
 //! The zone's users keep in it what must not be forgotten (purges); the zone does not know what the
-//! records mean. The file is there from the first record on. Its space is counted against
-//! `max_size` and made by evicting segments where need be.
+//! records mean. The file is there from the beginning, so that there is room for a purge when the
+//! disk is full, unless the zone is tiny; and once it was there, a zone without it has lost it. Its
+//! space is counted against `max_size` and made by evicting segments where need be.
 //!
 //! 1. When [`Volume::note`] or [`Volume::rewrite_journal`] has returned without an error, the
 //!    records are on the device, the file's name included.
@@ -20,6 +21,9 @@
 //! 3. After a write that went wrong nothing more is appended: the next record goes into a new file.
 //! 4. A zone that is marked as closed has no torn tail: what stands there then is damage.
 //! 5. Only who has the journal's lock touches its new file, also one that was left behind.
+//!
+//! 6. A journal that was lost is not begun anew but with all the records that its user has: without
+//!    them, the next start would find nothing amiss.
 //!
 //! A zone whose limit allows no files keeps nothing over a restart, so it needs no journal either.
 
@@ -33,10 +37,11 @@ use crate::disk::format::{
     aligned, payload_sum,
 };
 use crate::disk::io::File;
-use crate::disk::segment::file_cost;
+use crate::disk::segment::{Plan, file_cost};
 use crate::disk::{JOURNAL_NAME, JOURNAL_NEW_NAME};
 use crate::health::Tried;
 use crate::lock::{lock, read};
+use crate::recover::StoreError;
 use crate::volume::{Event, Inner, Volume};
 
 /// Length of a new file, if the zone is large enough. Arbitrary: a few hundred records.
@@ -48,6 +53,10 @@ const MIN_SIZE: u64 = 4096;
 /// The journal may take one part in so many of the zone, or the shortest file.
 const SHARE: u64 = 16;
 
+/// Segments that go for a journal for which the file system has no room: a file system may give
+/// freed space late, and a small segment may be less than it needs.
+const MAX_EVICTED: u32 = 8;
+
 /// Why something was not noted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -55,15 +64,15 @@ pub enum JournalError {
     /// The zone is closed, or its directory is lent.
     #[error("zone is closed")]
     Closed,
-    /// There is no room behind the last record, or no file: rewrite the journal.
+    /// The journal has no room behind the last record, or there is no file: rewrite the journal.
     #[error("journal has no room")]
     NoRoom,
-    /// So many records do not fit the largest file: make fewer of them.
+    /// The records do not fit the largest file: make fewer of them.
     #[error("records of {size} bytes do not fit a journal of at most {limit}")]
     TooLarge {
-        /// What they need.
+        /// Bytes that the records need.
         size: u64,
-        /// What there may be.
+        /// Bytes that there may be.
         limit: u64,
     },
     /// The disk refused something.
@@ -71,14 +80,14 @@ pub enum JournalError {
     Disk(#[from] io::Error),
 }
 
-/// What the journal held when the zone was opened.
+/// Content of the journal when the zone was opened.
 #[derive(Clone, Debug, Default)]
 pub struct Journal {
-    /// Its records, oldest first.
+    /// Records of the journal, oldest first.
     pub records: Vec<Bytes>,
-    /// Whether there may have been others.
+    /// True if there may have been others.
     pub is_damaged: bool,
-    /// When it was read, milliseconds since 1970.
+    /// Time when the journal was read, milliseconds since 1970.
     pub read_ms: u64,
 }
 
@@ -87,20 +96,23 @@ pub struct Journal {
 pub(crate) struct JournalFile {
     file: Option<File>,
     size: u32,
-    /// Where the next record goes; `size` when nothing is appended any more.
+    /// Offset for the next record; `size` when nothing is appended any more.
     tail: u32,
-    /// Where what is no record begins: one that was torn, or that the disk refused.
+    /// Offset of the first bytes that are no record: one that was torn, or that the disk refused.
     torn: Option<u32>,
-    /// Whether its name is on the device, as far as is known.
+    /// True if the file's name is on the device, as far as is known.
     is_named: bool,
-    /// What counts for a new file that could neither be written nor removed.
+    /// Bytes that are counted for a new file that could neither be written nor removed.
     left: u64,
-    /// What was there at the start.
+    /// True if there was a journal that is gone, or set aside, and none since.
+    is_lost: bool,
+    /// Content of the journal at the start.
     found: Journal,
 }
 
 impl Volume {
-    /// What the journal held when the zone was opened, or taken back; to be asked for once.
+    /// Takes the content that the journal had when the zone was opened, or taken back; to be asked
+    /// for once.
     pub(crate) fn take_journal(&self) -> Journal {
         let inner = &self.inner;
         let mut found = std::mem::take(&mut lock(&inner.journal).found);
@@ -111,7 +123,7 @@ impl Volume {
     /// Appends records, all or none. They are durable when this returns; waits for the disk.
     pub(crate) fn note_all(&self, records: &[Bytes]) -> Result<(), JournalError> {
         let inner = &self.inner;
-        let _open = read(&inner.yard);
+        let _open = read(&inner.slow_close_lock);
         if inner.is_closed() {
             return Err(JournalError::Closed);
         }
@@ -122,7 +134,7 @@ impl Volume {
     /// after an error the old ones, or both, are there. Waits for the disk.
     pub(crate) fn rewrite_journal(&self, records: &[Bytes]) -> Result<(), JournalError> {
         let inner = &self.inner;
-        let _open = read(&inner.yard);
+        let _open = read(&inner.slow_close_lock);
         if inner.is_closed() {
             return Err(JournalError::Closed);
         }
@@ -131,9 +143,15 @@ impl Volume {
 }
 
 impl JournalFile {
-    /// Whether there is no file, nor was one.
+    /// True if nothing is known to be in the journal, nor to have been.
     pub(crate) fn is_bare(&self) -> bool {
-        self.file.is_none() && !self.found.is_damaged
+        let is_empty = self.file.is_none() || self.tail == JOURNAL_HEADER;
+        is_empty && !self.found.is_damaged
+    }
+
+    /// True if there is a file, or was one.
+    pub(crate) fn is_there(&self) -> bool {
+        self.file.is_some() || self.is_lost
     }
 }
 
@@ -187,48 +205,85 @@ impl Inner {
     }
 
     fn rewrite_journal(&self, records: &[Bytes]) -> Result<(), JournalError> {
-        let limit = lock(&self.disk.log).plan;
-        if !limit.has_superblock() {
+        let plan = lock(&self.disk.log).plan;
+        if !plan.has_superblock() {
             return Ok(());
         }
-        let mut journal = lock(&self.journal);
-        let needed: u64 = records.iter().map(record_size).sum();
-        let needed = needed + u64::from(JOURNAL_HEADER);
-        let most = limit.limit.map_or(MAX_SIZE, |limit| limit / SHARE);
-        let most = (most.clamp(MIN_SIZE, MAX_SIZE) / MIN_SIZE) * MIN_SIZE;
-        if needed > most {
-            let (size, limit) = (needed, most);
-            return Err(JournalError::TooLarge { size, limit });
+        let is_first = {
+            let mut journal = lock(&self.journal);
+            let was_there = journal.is_there();
+            let size = journal_size(records, &plan)?;
+            self.replace_journal(&mut journal, (records, size))
+                .map_err(|error| self.refused(error))?;
+            !was_there
+        };
+        if is_first && let Err(error) = self.list_journal() {
+            self.report(&Event::WriteFailed(error.to_string()));
         }
+        Ok(())
+    }
+
+    /// Makes the file of a zone that has none. A disk that does not take it is asked again for the
+    /// first record.
+    pub(crate) fn found_journal(&self) -> Result<(), StoreError> {
+        let plan = lock(&self.disk.log).plan;
+        let is_tiny = plan.limit.is_some_and(|limit| limit < SHARE * MIN_SIZE);
+        if !plan.has_superblock() || is_tiny || !self.disk.io.may_change() {
+            return Ok(());
+        }
+        {
+            let mut journal = lock(&self.journal);
+            // INVARIANT 6.
+            if journal.is_there() {
+                return Ok(());
+            }
+            let Ok(size) = journal_size(&[], &plan) else {
+                return Ok(());
+            };
+            if self.replace_journal(&mut journal, (&[], size)).is_err() {
+                return Ok(());
+            }
+        }
+        self.list_journal()
+    }
+
+    /// Puts a file with some records in the place of the one that there is.
+    fn replace_journal(
+        &self,
+        journal: &mut JournalFile,
+        (records, size): (&[Bytes], u32),
+    ) -> io::Result<()> {
         // INVARIANT 5.
-        self.clear_new_journal(&mut journal)?;
-        // Twice the need, so that not every record means another file; at most `most`: 16 MiB.
-        let size = (needed * 2).next_multiple_of(MIN_SIZE);
-        let size = size.max(USUAL_SIZE).min(most) as u32;
-        self.make_file_room(file_cost(size))?;
-        match self.write_journal(records, size) {
-            Ok((file, tail)) => {
-                let old = std::mem::replace(&mut journal.size, size);
-                (journal.tail, journal.torn) = (tail, None);
-                if journal.file.replace(file).is_some() {
-                    lock(&self.disk.log).discharge_kept(file_cost(old));
-                }
+        self.clear_new_journal(journal)?;
+        let mut tries = MAX_EVICTED;
+        let (file, tail) = loop {
+            self.make_file_room(file_cost(size))?;
+            let error = match self.write_journal(records, size) {
+                Ok(written) => break written,
+                Err(error) => error,
+            };
+            journal.left = file_cost(size);
+            // It is tried again by whoever writes the next one.
+            let is_clear = self.clear_new_journal(journal).is_ok();
+            let is_full = error.kind() == io::ErrorKind::StorageFull;
+            if !is_full || !is_clear || tries == 0 || !self.evict_for_journal() {
+                return Err(error);
             }
-            Err(error) => {
-                journal.left = file_cost(size);
-                // It is tried again by who writes the next one.
-                let _ = self.clear_new_journal(&mut journal);
-                return Err(self.refused(error));
-            }
+            tries -= 1;
+        };
+        let old = std::mem::replace(&mut journal.size, size);
+        (journal.tail, journal.torn, journal.is_lost) = (tail, None, false);
+        if journal.file.replace(file).is_some() {
+            lock(&self.disk.log).discharge_kept(file_cost(old));
         }
         // INVARIANT 1: without its name the file is not there.
         let named = self.disk.io.sync_dir(&self.disk.dir);
         journal.is_named = named.is_ok();
-        named.map_err(|error| {
+        if named.is_err() {
             // INVARIANT 3.
             journal.tail = journal.size;
-            self.refused(error)
-        })
+        }
+        named
     }
 
     /// Writes a whole file and gives it its name. The file, and where the next record goes.
@@ -257,9 +312,9 @@ impl Inner {
     }
 
     /// Removes what is left of an attempt to write a file; until it is gone, it counts.
-    fn clear_new_journal(&self, journal: &mut JournalFile) -> Result<(), JournalError> {
+    fn clear_new_journal(&self, journal: &mut JournalFile) -> io::Result<()> {
         match self.disk.io.unlink(&self.new_journal_path()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.refused(error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => {
                 let left = std::mem::take(&mut journal.left);
                 lock(&self.disk.log).discharge_kept(left);
@@ -303,6 +358,7 @@ impl Inner {
             torn: is_torn.then_some(scanned.tail),
             is_named: false,
             left: 0,
+            is_lost: false,
             found: Journal {
                 records: scanned.records,
                 is_damaged: scanned.has_hole || (scanned.has_rest && !is_torn),
@@ -324,7 +380,8 @@ impl Inner {
 
     /// There was a journal, and it cannot be read.
     pub(crate) fn lost_journal(&self) {
-        lock(&self.journal).found.is_damaged = true;
+        let mut journal = lock(&self.journal);
+        (journal.found.is_damaged, journal.is_lost) = (true, true);
     }
 
     /// Wipes a torn tail out; false if one stays. INVARIANT 4.
@@ -348,14 +405,29 @@ impl Inner {
     }
 }
 
-/// What a file holds behind its header.
+/// The length of a file for some records.
+fn journal_size(records: &[Bytes], plan: &Plan) -> Result<u32, JournalError> {
+    let needed: u64 = records.iter().map(record_size).sum();
+    let needed = needed + u64::from(JOURNAL_HEADER);
+    let most = plan.limit.map_or(MAX_SIZE, |limit| limit / SHARE);
+    let most = (most.clamp(MIN_SIZE, MAX_SIZE) / MIN_SIZE) * MIN_SIZE;
+    if needed > most {
+        let (size, limit) = (needed, most);
+        return Err(JournalError::TooLarge { size, limit });
+    }
+    // Twice the need, so that not every record means another file; at most `most`: 16 MiB.
+    let size = (needed * 2).next_multiple_of(MIN_SIZE);
+    Ok(size.max(USUAL_SIZE).min(most) as u32)
+}
+
+/// Content of a file behind its header.
 struct Scanned {
     records: Vec<Bytes>,
-    /// Behind the last record.
+    /// Offset behind the last record.
     tail: u32,
-    /// Whether something else stands between two records.
+    /// True if something else stands between two records.
     has_hole: bool,
-    /// Whether something else stands behind the last one.
+    /// True if something else stands behind the last one.
     has_rest: bool,
 }
 

@@ -16,8 +16,8 @@
 //!    the next owner, nor after a crash of it: it is left without room and with a summary.
 //! 3. Granted space is within the limit of the zone, and at most a quarter of it.
 //!
-//! What the next owner evicts stays readable for those who read it here; its space is free when
-//! they are done.
+//! What the next owner evicts stays readable for those who read it here: they have it open. Its
+//! space is free when they are done.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -27,7 +27,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 
 use crate::admit::{EXTENT, Hold};
-use crate::disk::ready::SegmentFile;
+use crate::disk::open::SegmentFile;
 use crate::disk::segment::{Place, Plan};
 use crate::disk::writer::Job;
 use crate::fill::{Fill, ViewState};
@@ -36,6 +36,19 @@ use crate::key::Key;
 use crate::lock::{lock, write};
 use crate::volume::{Admission, Inner, Volume, ZoneConf};
 
+/// Share of the bytes stored on trial (one in so many) that was not asked for before, in a full
+/// zone. Measured: see `docs/eviction.md`; half loses as much to a scan as it gains when popularity
+/// changes.
+const TRIAL_SHARE: u64 = 10;
+/// Bytes that an entry of unknown length counts. Arbitrary: most bodies of unknown length are
+/// pages.
+const TRIAL_LEN: u64 = 64 << 10;
+/// Bytes that an entry takes beside its body: an ordinary head, its header and its row.
+const TRIAL_HEAD: u64 = 512;
+/// Bounds of what is saved up for entries that were not asked for before: one part in so many of
+/// the zone, and so many bytes; an entry that is larger is never stored on trial. Arbitrary.
+const CREDIT_SHARE: u64 = 16;
+const MOST_CREDIT: u64 = 64 << 20;
 /// Granted to a fill whose length is not known. Arbitrary: most bodies of unknown length are pages.
 const UNKNOWN_LEN: u64 = 8 << 20;
 /// All grants together are at most one part in so many of what the zone can hold.
@@ -51,18 +64,29 @@ pub(crate) struct Limits {
     min_free: AtomicU64,
     /// Milliseconds; 0: never.
     scrub_ms: AtomicU64,
-    /// What was asked for, if that decides what is stored.
+    /// Keys that were asked for, if that decides what is stored.
     history: ArcSwapOption<History>,
+    /// Bytes of what was not asked for before that may be stored.
+    trial_credit: AtomicU64,
+    /// The most that these may be; 0 where it has no share.
+    most_credit: AtomicU64,
+}
+
+/// Bytes of the credit that an entry costs.
+fn trial_cost(expected_len: Option<u64>) -> u64 {
+    expected_len.unwrap_or(TRIAL_LEN).saturating_add(TRIAL_HEAD)
 }
 
 impl Limits {
-    /// Those of a configuration.
+    /// Limits of a configuration.
     pub(crate) fn new(conf: &ZoneConf) -> Self {
         let limits = Self {
             inactive_s: AtomicU32::new(0),
             min_free: AtomicU64::new(0),
             scrub_ms: AtomicU64::new(0),
             history: ArcSwapOption::empty(),
+            trial_credit: AtomicU64::new(0),
+            most_credit: AtomicU64::new(0),
         };
         limits.set(conf);
         limits
@@ -74,12 +98,18 @@ impl Limits {
         self.min_free.store(conf.min_free, Ordering::Relaxed);
         let scrub_ms = conf.scrub.map_or(0, |every| every.as_millis() as u64);
         self.scrub_ms.store(scrub_ms, Ordering::Relaxed);
+        let limit = conf.max_size.unwrap_or(u64::MAX);
+        let most_credit = match conf.admission {
+            Admission::Trial => (limit / CREDIT_SHARE).min(MOST_CREDIT),
+            Admission::All | Admission::SecondHit => 0,
+        };
+        self.most_credit.store(most_credit, Ordering::Relaxed);
+        self.trial_credit.fetch_min(most_credit, Ordering::Relaxed);
         let keeps_history = self.history.load().is_some();
         match conf.admission {
             Admission::All => self.history.store(None),
-            Admission::SecondHit if keeps_history => {}
-            Admission::SecondHit => {
-                let limit = conf.max_size.unwrap_or(u64::MAX);
+            Admission::SecondHit | Admission::Trial if keeps_history => {}
+            Admission::SecondHit | Admission::Trial => {
                 self.history.store(Some(Arc::new(History::new(limit))));
             }
         }
@@ -98,13 +128,34 @@ impl Limits {
         history.as_ref().is_none_or(notes)
     }
 
-    /// Bytes of memory that it takes to know what was asked for.
+    /// Notes that something is stored that was asked for before: it pays for what was not.
+    pub(crate) fn earn_trial(&self, expected_len: Option<u64>) {
+        let earned = trial_cost(expected_len) / (TRIAL_SHARE - 1);
+        let most = self.most_credit.load(Ordering::Relaxed);
+        let add = |credit: u64| Some(credit.saturating_add(earned).min(most));
+        // Always changed: the closure gives a value.
+        let _ = self
+            .trial_credit
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+    }
+
+    /// True if something is stored though it was not asked for before.
+    pub(crate) fn admits_on_trial(&self, expected_len: Option<u64>) -> bool {
+        let cost = trial_cost(expected_len);
+        let pay = |credit: u64| credit.checked_sub(cost);
+        let credit = &self.trial_credit;
+        credit
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay)
+            .is_ok()
+    }
+
+    /// Bytes of memory of the history of what was asked for.
     pub(crate) fn history_memory(&self) -> u64 {
         let history = self.history.load();
         history.as_ref().map_or(0, |history| history.memory())
     }
 
-    /// How often all that there is is compared with its checksums; zero: never.
+    /// Interval at which all entries are compared with their checksums; zero: never.
     pub(crate) fn scrub(&self) -> Duration {
         Duration::from_millis(self.scrub_ms.load(Ordering::Relaxed))
     }
@@ -124,7 +175,8 @@ impl Volume {
         self.sweep();
     }
 
-    /// As [`Volume::change`], without waiting for the disk: the next sweep evicts.
+    /// Sets the limits as [`Volume::change`] does, without waiting for the disk: the next sweep
+    /// evicts.
     pub(crate) fn set_limits(&self, conf: ZoneConf) {
         let inner = &self.inner;
         inner.limits.set(&conf);
@@ -136,6 +188,7 @@ impl Volume {
     /// Lets the directory go, for another process to open it. Later calls find nothing, and fills
     /// that run go on for their readers. Waits until what was finished is written.
     pub(crate) fn lend(&self) {
+        self.inner.settle_lost();
         self.inner.lend();
     }
 }
@@ -143,12 +196,12 @@ impl Volume {
 impl Inner {
     /// Ends the possession; false if it has ended already. Whoever was writing is done.
     pub(crate) fn shut_door(&self) -> bool {
-        let _slow_ones = write(&self.yard);
-        let _alone = write(&self.door);
+        let _slow_ones = write(&self.slow_close_lock);
+        let _alone = write(&self.close_lock);
         !self.closed.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether nothing is written any more but what was granted.
+    /// True if nothing is written any more but what was granted.
     pub(crate) fn is_shut(&self) -> bool {
         self.is_shut.load(Ordering::Acquire)
     }
@@ -163,15 +216,15 @@ impl Inner {
         fills.push(Arc::downgrade(fill));
     }
 
-    /// Whether a fill or a reader of one is left.
+    /// True if a fill or a reader of one is left.
     pub(crate) fn has_fills(&self) -> bool {
         lock(&self.fills).iter().any(|fill| fill.strong_count() > 0)
     }
 
     fn lend(&self) {
         let fills: Vec<Arc<Fill>> = {
-            let _slow_ones = write(&self.yard);
-            let _alone = write(&self.door);
+            let _slow_ones = write(&self.slow_close_lock);
+            let _alone = write(&self.close_lock);
             if self.closed.swap(true, Ordering::AcqRel) {
                 return;
             }
@@ -195,6 +248,7 @@ impl Inner {
             // INVARIANT 2.
             lock(&self.disk.log).fill_active();
         }
+        self.disk.keep_pinned_open();
         self.shut_down();
         // The thread ends with the last fill, and with it what the index takes.
         self.disk.queue.push(Job::Part);

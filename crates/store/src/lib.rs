@@ -8,12 +8,14 @@
 //! - `volume` – one directory of a zone
 //! - `admit`, `fill` – putting entries in, and reading them meanwhile
 //! - `entry` – an entry and the regions of its body
-//! - `cold` – looking an entry up without waiting for its disk
+//! - `cold`, `unloaded` – looking an entry up without waiting for its disk, or for the index
 //! - `index`, `memory` – where entries are, and which are in memory
 //! - `history` – which keys were asked for lately
 //! - `remove` – taking entries out
 //! - `sweep`, `rewrite` – eviction, inactivity, space
 //! - `recover`, `load` – opening, in the foreground and in the background, and closing
+//! - `live` – which segments there must be, known from a second place
+//! - `loss` – segments of which a sync failed
 //! - `uses` – when entries were used, kept over restarts
 //! - `journal` – small records that are durable before they are acknowledged
 //! - `event` – what an operator is told
@@ -40,7 +42,6 @@ mod fill;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzz;
-mod gone;
 mod health;
 mod history;
 mod index;
@@ -48,16 +49,21 @@ mod inspect;
 mod journal;
 mod key;
 mod lend;
+mod live;
 mod load;
 mod lock;
+mod loss;
 mod memory;
+mod reclaim;
 mod recover;
 mod remove;
+mod removed_heads;
 mod review;
 mod rewrite;
 mod scrub;
 mod site;
 mod sweep;
+mod unloaded;
 mod uses;
 mod verify;
 mod volume;
@@ -66,19 +72,21 @@ mod zone;
 pub use admit::{NotStored, Writer};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use cold::{Cold, Look};
-pub use disk::io::{DirEntry, DiskIo, RealIo, Tried};
+pub use disk::io::{DirEntry, DiskIo, RealIo, Tried, make_parents, make_private_folder};
+pub use disk::open::OpenFiles;
 pub use disk::pool::Haste;
 pub use disk::power::PowerIo;
 pub use disk::ready::{HeldFile, LoadError, Loading, WINDOW};
+pub use disk::segment::most_segments;
 pub use disk::sim::{Fault, SimIo};
 pub use disk::still::Touch;
 pub use entry::{Entry, Reading, Region};
 pub use fill::{View, ViewState, Written};
-pub use gone::Gone;
 pub use inspect::{Checked, Glance, Looked, Record};
 pub use journal::{Journal, JournalError};
-pub use key::Key;
+pub use key::{Key, Keys};
 pub use recover::StoreError;
+pub use removed_heads::RemovedHeads;
 pub use review::{Review, Reviewed};
 pub use scrub::Scrub;
 pub use site::{Class, Classify, Departed, EXCESS, Held, Role, SITES_MAX, SiteBook};

@@ -9,9 +9,9 @@
 //! A segment that is evicted while it waits, or is unread, has nothing to load any more.
 //!
 //! Opening a volume registers its segments and reads the newest one; threads read the summaries of
-//! the others, or scan those that have none. Meanwhile look-ups find what is loaded, and an entry
-//! that is not is a miss. Of two records of a key the one that stands later in the log counts,
-//! in whatever order they come.
+//! the others, or scan those that have none. Meanwhile look-ups find what is loaded and cannot be
+//! told otherwise by what is not; for anything else they wait (`unloaded`). Of two records of a key
+//! the one that stands later in the log counts, in whatever order they come.
 //!
 //! 1. What is removed while segments are loaded does not come back: it leaves a grave in the index,
 //!    as do tombstones and entries that miss a segment, until all is loaded.
@@ -19,10 +19,10 @@
 //!    is not loaded. What needs it is found gone, or is noted with it, under one lock.
 //! 3. A segment without a summary gets one after it was scanned, never before.
 //! 4. The threads end before the volume's last writes.
-//! 5. What a segment that the disk does not give may have replaced or removed is not found: while
-//!    there is one, nothing that came before it is in the index. It is asked for again a few times,
-//!    by sweeps; after that its turn to be evicted comes as if it were loaded, and the next start
-//!    asks again.
+//! 5. What a segment may have replaced or removed that the disk does not give, or that has lost its
+//!    summary and some records, is not found: while there is one, nothing that came before it is in
+//!    the index. It is asked for again a few times, by sweeps; after that its turn to be evicted
+//!    comes as if it were loaded, and the next start asks again.
 //!
 //! Little is loaded before a volume is there, so that one with few entries has them from the
 //! first moment on.
@@ -33,11 +33,12 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::disk::format::{FOOTER, Kind, ROW, Row, SEGMENT_HEADER};
 use crate::disk::reader::Found;
+use crate::disk::rows::EncodedRows;
 use crate::disk::segment::{Load, Log, Place, Segment, SegmentSites};
 use crate::health::Tried;
 use crate::index::Slot;
 use crate::lock::lock;
-use crate::recover::{Probe, StoreError};
+use crate::recover::Probe;
 use crate::uses::Joined;
 use crate::volume::{Event, Inner};
 
@@ -45,18 +46,19 @@ use crate::volume::{Event, Inner};
 const LOADERS: usize = 2;
 /// Rows that are put in the index at one time, a few hundred for each shard.
 const PIECE: usize = 64 << 10;
-/// How often a disk is asked again for what it did not give: for about a minute. As the graves of
-/// that time take memory, not for ever. Fewer than the errors in a row that give a disk up.
+/// Number of times that a disk is asked again for what it did not give: for about a minute. As the
+/// graves of that time take memory, not for ever. Fewer than the errors in a row that give a disk
+/// up.
 const MAX_TRIES: u32 = 3;
-/// How long it is left alone before the first of them, and how many times longer before each that
-/// follows.
+/// Time for which the disk is left alone before the first of them, and how many times longer before
+/// each that follows.
 const FIRST_WAIT_MS: u64 = 2000;
 const WAIT_GROWTH: u64 = 4;
 
-/// What a byte of a scan costs, compared with one of a summary.
+/// Cost of a byte of a scan, compared with one of a summary.
 const SCAN_SHARE: u64 = 8;
 
-/// How loading stands.
+/// State of loading.
 #[derive(Debug, Default)]
 pub(crate) struct Loading {
     state: Mutex<State>,
@@ -67,26 +69,26 @@ pub(crate) struct Loading {
 struct State {
     /// Threads that have not ended.
     running: usize,
-    /// Those of them that still load.
+    /// Number of those threads that still load.
     left: usize,
-    /// Whether one of them failed.
+    /// True if one of the threads failed.
     has_failed: bool,
-    /// Whether it is done in the background.
+    /// True if loading is done in the background.
     is_much: bool,
-    /// Whether nothing more comes.
+    /// True if nothing more comes.
     is_done: bool,
     /// Segments that the disk did not give.
     unread: u64,
-    /// What it answered last.
+    /// Last answer of the disk.
     why: String,
-    /// How often it was asked again, and when that is due.
+    /// Number of times that the disk was asked again, and the time when it is next.
     tries: u32,
     due_ms: u64,
-    /// When it began, milliseconds since 1970.
+    /// Time when loading began, milliseconds since 1970.
     began_ms: u64,
-    /// Whether the zone was open when its process ended.
+    /// True if the zone was open when its process ended.
     was_open: bool,
-    /// Whether nobody is told.
+    /// True if nobody is told.
     is_quiet: bool,
 }
 
@@ -98,12 +100,12 @@ impl Loading {
         state.was_open = was_open;
     }
 
-    /// Tells nobody of it: it is no start.
+    /// Keeps the operator from being told of the loading: it is no start.
     pub(crate) fn be_quiet(&self) {
         lock(&self.state).is_quiet = true;
     }
 
-    /// Whether someone still loads.
+    /// True if someone still loads.
     pub(crate) fn is_running(&self) -> bool {
         lock(&self.state).running > 0
     }
@@ -118,7 +120,7 @@ impl Loading {
         state.is_done && state.unread == 0
     }
 
-    /// Whether nothing more comes.
+    /// True if nothing more comes.
     pub(crate) fn is_done(&self) -> bool {
         lock(&self.state).is_done
     }
@@ -129,14 +131,14 @@ impl Loading {
     }
 }
 
-/// How the rows of a segment were had.
+/// Source of the rows of a segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Loaded {
     FromSummary,
     ByScan,
 }
 
-/// A thread that loads, whatever becomes of it.
+/// Guard of a thread that loads: the thread is counted off, whatever becomes of it.
 struct Loader<'a>(&'a Inner);
 
 impl Drop for Loader<'_> {
@@ -145,7 +147,7 @@ impl Drop for Loader<'_> {
     }
 }
 
-/// A segment that is being loaded, whatever becomes of it.
+/// Guard of a segment that is being loaded, whatever becomes of the loading.
 struct Running<'a> {
     inner: &'a Inner,
     id: u32,
@@ -160,7 +162,7 @@ impl Drop for Running<'_> {
 
 impl Inner {
     /// Loads what waits, in the background if it is much.
-    pub(crate) fn begin_loading(&self) -> Result<(), StoreError> {
+    pub(crate) fn begin_loading(&self) {
         let (cost, _) = self.waiting();
         let threads = if cost <= self.conf.warm_up {
             0
@@ -172,11 +174,12 @@ impl Inner {
             state.running = threads.max(1);
             state.left = threads.max(1);
             state.is_much = threads > 0;
+            self.unloaded.begin(self.clock.now());
         }
+        lock(&self.disk.log).loading_below = u32::MAX;
         self.hide_unloaded();
         if threads == 0 {
             self.load_all();
-            return Ok(());
         }
         let this = self.this.upgrade();
         for _ in 0..threads {
@@ -184,11 +187,11 @@ impl Inner {
             let started = std::thread::Builder::new()
                 .name(format!("load {}", self.conf.name))
                 .spawn(move || inner.map(|inner| inner.load_all()));
-            if let Err(source) = started {
-                return Err(StoreError::io("start a thread of", &self.conf.path, source));
+            if started.is_err() {
+                // What no thread can be had for is done here.
+                self.load_all();
             }
         }
-        Ok(())
     }
 
     /// Makes room for what will be loaded: tables that grow leave holes in the memory of a process.
@@ -200,7 +203,7 @@ impl Inner {
         self.index.reserve(wanted as usize);
     }
 
-    /// What loading costs, in bytes of summaries, and how many rows there may be.
+    /// Cost of loading, in bytes of summaries, and the number of rows that there may be.
     fn waiting(&self) -> (u64, u64) {
         let log = lock(&self.disk.log);
         let segments = log.segments.values();
@@ -239,6 +242,7 @@ impl Inner {
         let Some(file) = self.disk.file(id) else {
             return Ok(Loaded::FromSummary);
         };
+        let _numbers = self.disk.book.hold();
         // A summary that cannot be read is made anew, if all else can be.
         let summary = self.disk.read_rows(id, &file, size).unwrap_or_default();
         if let Some(summary) = summary.filter(|summary| Row::are_whole(&summary.rows)) {
@@ -257,7 +261,7 @@ impl Inner {
         let end = footer
             .unwrap_or_default()
             .map_or(size, |footer| footer.tail);
-        let found = self.disk.scan(id, &file, SEGMENT_HEADER..end)?;
+        let found = self.disk.scan_unsummed(id, &file, SEGMENT_HEADER..end)?;
         self.load_rows(id, found.rows.iter().cloned());
         // INVARIANT 3.
         self.know_rows(id, &found);
@@ -269,11 +273,15 @@ impl Inner {
     /// INVARIANTS 2 and 5.
     pub(crate) fn next_to_load(&self) -> Option<(u32, u32)> {
         let mut log = lock(&self.disk.log);
-        let newest_first = log.segments.iter_mut().rev();
+        // From the newest on each time, this would take the square of their number.
+        let below = log.loading_below;
+        let newest_first = log.segments.range_mut(..below).rev();
         let mut known = newest_first.take_while(|(_, segment)| segment.load != Load::Unread);
         let (id, segment) = known.find(|(_, segment)| segment.load.is_waiting())?;
         segment.load = Load::Running;
-        Some((*id, segment.size))
+        let (id, size) = (*id, segment.size);
+        log.loading_below = id;
+        Some((id, size))
     }
 
     /// Puts the rows of a segment in the index.
@@ -285,6 +293,8 @@ impl Inner {
         for row in rows {
             if slots.len() == PIECE {
                 self.index.load_many(&slots);
+                self.unloaded.loaded(slots.len());
+                self.unloaded.moved(self.clock.now());
                 slots.clear();
             }
             let place = Place {
@@ -307,12 +317,14 @@ impl Inner {
             if row.is_sliced {
                 slot = slot.sliced().unverified();
             }
-            match row.needs.is_empty() {
-                true => slots.push(slot),
-                false => self.load_slot(slot, &row),
+            if row.needs.is_empty() {
+                slots.push(slot);
+            } else {
+                self.load_slot(slot, &row);
             }
         }
         self.index.load_many(&slots);
+        self.unloaded.loaded(slots.len());
     }
 
     /// Puts an entry that needs other segments in the index, unless it misses one.
@@ -334,7 +346,7 @@ impl Inner {
         let (rows, sites) = self.summary_of(found);
         let mut log = lock(&self.disk.log);
         if let Some(segment) = log.segments.get_mut(&id) {
-            let summary = rows.len() as u32 + sites.len() + FOOTER;
+            let summary = rows.len() + sites.len() + FOOTER;
             let end = found.tail.saturating_add(summary);
             segment.tail = found.tail;
             segment.is_sealed = false;
@@ -346,10 +358,10 @@ impl Inner {
     }
 
     /// The rows of a segment as a summary has them, and the sites that they mean.
-    pub(crate) fn summary_of(&self, found: &Found) -> (Vec<u8>, SegmentSites) {
-        let (mut rows, mut sites) = (Vec::new(), SegmentSites::default());
+    pub(crate) fn summary_of(&self, found: &Found) -> (EncodedRows, SegmentSites) {
+        let (mut rows, mut sites) = (EncodedRows::default(), SegmentSites::default());
         for row in &found.rows {
-            row.encode(&mut rows);
+            rows.push(row);
             sites.note(row.account, &self.disk.book);
         }
         (rows, sites)
@@ -367,18 +379,21 @@ impl Inner {
         let mut state = lock(&self.loading.state);
         state.running = state.running.saturating_sub(1);
         state.is_done |= is_done;
+        if state.running == 0 {
+            self.unloaded.end();
+        }
         drop(state);
         self.loading.changed.notify_all();
     }
 
-    /// Whether nothing more comes.
+    /// Ends a round of loading; true if nothing more comes.
     fn end_loading(&self) -> bool {
         let unread = self.hide_doubtful();
         let will_try = {
             let mut state = lock(&self.loading.state);
             state.unread = unread;
             let wait_ms = FIRST_WAIT_MS * WAIT_GROWTH.pow(state.tries.min(MAX_TRIES));
-            state.due_ms = self.clock.now().saturating_add(wait_ms);
+            state.due_ms = self.clock.steady().saturating_add(wait_ms);
             unread > 0 && state.tries < MAX_TRIES
         };
         if !will_try {
@@ -417,7 +432,7 @@ impl Inner {
         {
             let mut state = lock(&self.loading.state);
             let is_over = state.is_done || state.running > 0 || state.unread == 0;
-            if is_over || state.due_ms > self.clock.now() {
+            if is_over || state.due_ms > self.clock.steady() {
                 return;
             }
             state.tries += 1;
@@ -436,8 +451,7 @@ impl Inner {
                 Probe::Strange(_) => {}
             }
         }
-        // Without threads the next sweep goes on.
-        let _ = self.begin_loading();
+        self.begin_loading();
     }
 
     pub(crate) fn set_load(&self, id: u32, load: Load) {
@@ -445,7 +459,14 @@ impl Inner {
         if let Some(segment) = log.segments.get_mut(&id) {
             segment.load = load;
         }
+        if load == Load::Unread {
+            // INVARIANT 5.
+            log.loading_below = 0;
+        }
         self.show_loaded(&log);
+        drop(log);
+        self.unloaded.loaded(1);
+        self.wake_known();
     }
 
     /// Lets be found what stands behind all that was not loaded yet (INVARIANT 5 of the index).
@@ -470,7 +491,7 @@ impl Inner {
         lock(&self.loading.state).why = error.to_string();
     }
 
-    /// Tells of what was not read, once.
+    /// Reports once the segments that were not read.
     fn tell_unread(&self, count: u64) {
         let (tries, why) = {
             let state = lock(&self.loading.state);
@@ -491,7 +512,7 @@ impl Inner {
             (state.began_ms, state.was_open, state.is_much)
         };
         let entries = self.index.count();
-        let ms = self.clock.now().saturating_sub(began_ms);
+        let ms = self.clock.steady().saturating_sub(began_ms);
         if was_open {
             self.report(&Event::Recovered { entries });
         }

@@ -9,20 +9,25 @@
 //! 1. The shared count is the sum of the costs of all entries in all shards, and never above the
 //!    limit: space is made before an entry comes in. The cost of an entry is what it takes of the
 //!    process, allocator, tables and queues included, so the process does not grow by more.
-//! 2. The queues of a shard together never hold more than twice as many names as there are
-//!    entries, plus a constant.
+//! 2. When the queues of a shard together hold more than twice as many names as there are entries,
+//!    plus a constant, each change takes names out that mean nothing, until they do not.
 //! 3. A use is noted through a shared lock: readers do not exclude each other.
+//! 4. No change takes longer because there are more entries: tables and queues are in parts, and an
+//!    entry leaves after at most [`TURNS`] names, however often others were used.
 //!
 //! It does not read files and does not know whether an entry is current: who looks one up says
 //! where its record must stand, and the index asks to forget.
 //!
 //! Source: J. Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023.
 
-use std::collections::VecDeque;
+mod names;
+mod parts;
+
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
 
-use hashbrown::HashMap;
+use names::{Name, Names};
+use parts::Parts;
 
 use crate::disk::segment::Place;
 use crate::entry::Stored;
@@ -40,10 +45,15 @@ const STALE_NAMES: usize = 32;
 /// An entry may take one in so many of the space, so that one does not sweep the tier clean.
 /// Arbitrary.
 const LARGEST_SHARE: u64 = 8;
-/// How many entries of other shards may leave for one that comes.
+/// Number of entries of other shards that may leave for one that comes.
 const MAX_TURNS: usize = 256;
+/// Names that are looked at before an entry leaves. After the first half of them uses count no
+/// more: some fifty microseconds of work.
+const TURNS: usize = 512;
 /// Places for names of entries that left, at first.
 const FIRST_GHOSTS: usize = 64;
+/// And at most: half a mebibyte, which is there in a tenth of a millisecond.
+const MOST_GHOSTS: usize = 1 << 16;
 
 /// Entries in memory.
 #[derive(Debug)]
@@ -112,13 +122,10 @@ impl Memory {
     pub(crate) fn set_limit(&self, limit: u64) {
         self.limit.store(limit, Ordering::Relaxed);
         for shard in &self.shards {
-            // Each round forgets an entry, or there is none.
-            while self.used() > limit {
+            // Each round forgets an entry or a few names.
+            while self.used() > limit && !read(shard).is_empty() {
                 let freed = write(shard).evict();
                 self.release(freed);
-                if freed == 0 {
-                    break;
-                }
             }
         }
     }
@@ -163,9 +170,9 @@ impl Memory {
 /// One shard.
 #[derive(Debug, Default)]
 struct Tier {
-    kept: HashMap<Key, Kept>,
-    young: VecDeque<(Key, u32)>,
-    main: VecDeque<(Key, u32)>,
+    kept: Parts,
+    young: Names,
+    main: Names,
     ghosts: Ghosts,
     young_used: u64,
     used: u64,
@@ -221,14 +228,15 @@ impl Tier {
         true
     }
 
-    /// What the entry that was replaced had cost.
+    /// Puts an entry in; returns the cost of the one that it replaced.
     fn insert(&mut self, stored: Arc<Stored>, cost: u64) -> u64 {
         let key = stored.key;
         let replaced = self.remove(&key);
         self.serial = self.serial.wrapping_add(1);
-        let queue = match self.ghosts.take(&key) {
-            true => Queue::Main,
-            false => Queue::Young,
+        let queue = if self.ghosts.take(&key) {
+            Queue::Main
+        } else {
+            Queue::Young
         };
         let kept = Kept {
             stored,
@@ -250,7 +258,7 @@ impl Tier {
         replaced
     }
 
-    /// What the entry had cost; 0 if there was none.
+    /// Removes an entry; returns its cost, 0 if there was none.
     fn remove(&mut self, key: &Key) -> u64 {
         let Some(kept) = self.kept.remove(key) else {
             return 0;
@@ -262,11 +270,10 @@ impl Tier {
         kept.cost
     }
 
-    /// Forgets the entry whose turn it is; what it had cost, 0 if there is none.
+    /// Forgets the entry whose turn it is; what it had cost, 0 if there is none, or so many names
+    /// before it mean nothing that this is for another time. INVARIANT 4.
     fn evict(&mut self) -> u64 {
-        // Each turn takes a name off a queue or one of at most three uses off an entry.
-        let turns = (self.young.len() + self.main.len()) * (usize::from(MAX_USES) + 2);
-        for _ in 0..turns {
+        for turn in 0..TURNS {
             let from_young = self.young_used * YOUNG_SHARE > self.used || self.main.is_empty();
             let queue = if from_young {
                 &mut self.young
@@ -280,7 +287,7 @@ impl Tier {
                 continue;
             };
             let uses = kept.uses.get_mut();
-            if *uses == 0 {
+            if *uses == 0 || turn >= TURNS / 2 {
                 if kept.queue == Queue::Young {
                     self.ghosts.add(&key, self.kept.len());
                 }
@@ -298,6 +305,11 @@ impl Tier {
         0
     }
 
+    /// True if there is neither an entry nor a name.
+    fn is_empty(&self) -> bool {
+        self.young.is_empty() && self.main.is_empty()
+    }
+
     /// INVARIANT 2.
     fn forget_stale_names(&mut self) {
         if self.young.len() + self.main.len() <= 2 * self.kept.len() + STALE_NAMES {
@@ -305,15 +317,15 @@ impl Tier {
         }
         let kept = &self.kept;
         let is_current =
-            |(key, serial): &(Key, u32)| kept.get(key).is_some_and(|entry| entry.serial == *serial);
-        self.young.retain(is_current);
-        self.main.retain(is_current);
+            |(key, serial): &Name| kept.get(key).is_some_and(|entry| entry.serial == *serial);
+        self.young.tidy(is_current);
+        self.main.tidy(is_current);
     }
 }
 
-/// Names of entries that left the young queue unused, as many as there are entries: a table in
-/// which a later name takes the place of an earlier one, with the upper half of each name's hash
-/// and the count of names at its time.
+/// Names of entries that left the young queue unused, as many as there are entries and at most
+/// [`MOST_GHOSTS`]: a table in which a later name takes the place of an earlier one, with the upper
+/// half of each name's hash and the count of names at its time.
 #[derive(Debug, Default)]
 struct Ghosts {
     names: Vec<(u32, u32)>,
@@ -322,8 +334,8 @@ struct Ghosts {
 
 impl Ghosts {
     fn add(&mut self, key: &Key, entries: usize) {
-        if self.names.len() < entries {
-            let more = entries.next_power_of_two().max(FIRST_GHOSTS);
+        if self.names.len() < entries.min(MOST_GHOSTS) {
+            let more = entries.next_power_of_two().clamp(FIRST_GHOSTS, MOST_GHOSTS);
             self.names = vec![(0, 0); more];
         }
         self.added = self.added.wrapping_add(1);
@@ -333,7 +345,7 @@ impl Ghosts {
         }
     }
 
-    /// Whether the name was there; it is not any more.
+    /// Takes a name out; true if it was there.
     fn take(&mut self, key: &Key) -> bool {
         let (position, print) = self.locate(key);
         let window = self.names.len();
@@ -473,6 +485,32 @@ mod tests {
         }
         assert!(tier.young.len() + tier.main.len() <= 2 + STALE_NAMES + 1);
         assert_eq!(tier.used, 10);
+        for number in 0..100_000 {
+            tier.insert(stored(number % 5_000), 10);
+        }
+        assert_eq!(tier.kept.len(), 5_000);
+        // While a round goes through the pieces of both queues, as many changes add a name each.
+        let names = tier.young.len() + tier.main.len();
+        assert!(names <= 2 * 5_000 + STALE_NAMES + 200, "{names}");
+    }
+
+    /// INVARIANT 4.
+    #[test]
+    fn an_entry_leaves_after_few_turns_though_all_were_used() {
+        let mut tier = Tier::default();
+        for number in 0..20_000 {
+            tier.insert(stored(number), 10);
+            (0..4).for_each(|_| assert!(tier.touch(&key(number), PLACE).is_some()));
+        }
+        assert_eq!(tier.evict(), 10);
+        assert!(tier.main.len() <= TURNS, "{} moved", tier.main.len());
+        for number in 0..20_000 {
+            tier.remove(&key(number));
+        }
+        // Names that mean nothing are a little work at a time, too.
+        let before = tier.young.len() + tier.main.len();
+        assert_eq!(tier.evict(), 0);
+        assert_eq!(tier.young.len() + tier.main.len(), before - TURNS);
     }
 
     /// Prints what the names of entries that left are good for:

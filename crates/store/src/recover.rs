@@ -25,47 +25,48 @@
 //! Bodies in slices that another process wrote are compared with their checksums before their first
 //! use: a lost page of a body leaves no trace in its record, nor does one that changed at rest.
 
+mod probe;
+mod set_aside;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use bytes::Bytes;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 
+pub(crate) use self::probe::{Probe, Probed};
+use self::set_aside::Reporting;
 use crate::clock::Clock;
 use crate::disk::format::{
-    FOOTER, Footer, Kind, Membership, RECORD_HEADER, Row, SEGMENT_HEADER, SUPERBLOCK,
-    SegmentHeader, Shutdown, Superblock, seed_of,
+    FOOTER, Kind, Membership, RECORD_HEADER, Row, SEGMENT_HEADER, SUPERBLOCK, Shutdown, Superblock,
+    seed_of,
 };
 use crate::disk::io::{DirEntry, DiskIo, File};
+use crate::disk::open::{Home, OpenFiles, SegmentFile};
 use crate::disk::reader::Found;
 use crate::disk::ready::Readers;
-use crate::disk::segment::{Load, Log, MAX_SEGMENT, Place, Plan, Segment, file_cost};
+use crate::disk::segment::{Load, Log, Place, Plan, Segment, file_cost};
 use crate::disk::writer::Queue;
 use crate::disk::{
-    Disk, JOURNAL_NAME, JOURNAL_NEW_NAME, RETIRED, SEGMENT, SET_ASIDE, SUPERBLOCK_NAME, USES_NAME,
+    Disk, JOURNAL_NAME, JOURNAL_NEW_NAME, RETIRED, SET_ASIDE, SUPERBLOCK_NAME, USES_NAME,
     USES_NEW_NAME, segment_number,
 };
 use crate::health::Health;
 use crate::index::Index;
-use crate::key::Key;
+use crate::key::{Key, Secret};
 use crate::lend::Limits;
 use crate::load::Loading;
 use crate::lock::lock;
+use crate::unloaded::Unloaded;
 use crate::volume::{Counters, Event, Inner, Platform, ZoneConf};
 
-/// Threads that open segments; more are no use for a disk.
-const PROBERS: usize = 4;
-/// Attempts to find a name for a file to be set aside.
-const MAX_SET_ASIDE: u32 = 10_000;
-/// How much of a segment is read at a time to see whether there is anything.
-const BLANK_BLOCK: usize = 64 << 10;
 /// Segments are not continued with less room than this.
 const WORTH_CONTINUING: u32 = 1024;
 
-/// So many segments are synced one by one after an unclean stop; with more of them the whole file
-/// system is.
+/// Number of segments that are synced one by one after an unclean stop; with more of them the whole
+/// file system is.
 const FEW_SEGMENTS: usize = 256;
 
 /// Why a zone could not be opened.
@@ -77,7 +78,7 @@ pub enum StoreError {
         /// The directory.
         path: PathBuf,
     },
-    /// There is nothing to look at.
+    /// The directory has no store to look at.
     #[error("there is no store in {path}")]
     Absent {
         /// The directory.
@@ -86,11 +87,11 @@ pub enum StoreError {
     /// The file system refused something.
     #[error("cannot {what} {path}")]
     Io {
-        /// What was tried.
+        /// Operation that was tried.
         what: &'static str,
-        /// On which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its answer.
+        /// Answer of the file system.
         source: io::Error,
     },
 }
@@ -105,48 +106,34 @@ impl StoreError {
     }
 }
 
-/// A segment as it was found.
-pub(crate) struct Probed {
-    id: u32,
-    size: u32,
-    file: File,
-    footer: Option<Footer>,
-}
-
-/// What came of looking at a segment.
-pub(crate) enum Probe {
-    Ours(Probed),
-    /// It is not one of this zone, or nothing was ever in it.
-    Strange(u32),
-    /// The disk does not give it.
-    Unread(u32, io::Error),
-}
-
-/// What is made of a directory that holds something.
+/// Treatment of a directory that holds something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// It goes on as it is.
+    /// The store goes on as it is.
     Resume,
-    /// It goes on in a new segment: someone may still read what the newest one has no record of.
+    /// The store goes on in a new segment: someone may still read what the newest one has no record
+    /// of.
     Apart,
     /// Everything is removed.
     Empty,
 }
 
-/// What is made of the path to a directory.
+/// Treatment of the path to a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parents {
-    /// All of it is made.
+    /// The whole path is made.
     Make,
-    /// Its parent must be there: where it is not, a file system may not be mounted.
+    /// The parent must be there: where it is not, a file system may not be mounted.
     Need,
 }
 
-/// How a directory is opened.
+/// Manner in which a directory is opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
     pub(crate) start: Start,
     pub(crate) parents: Parents,
+    /// The zone's secret, where that is known: what was stored under another one is removed.
+    pub(crate) secret: Option<Secret>,
 }
 
 /// Numbers possessions of directories.
@@ -162,6 +149,7 @@ pub(crate) fn open(
         dir: conf.path.clone(),
         how,
         plan: Plan::new(conf.max_size, conf.segment_size),
+        open_files: platform.open_files,
         io: platform.io,
         events: platform.events,
     };
@@ -176,6 +164,8 @@ pub(crate) fn open(
         uuid: superblock.uuid,
         created_ms: superblock.created_ms,
         membership: Mutex::new(superblock.membership),
+        live: Mutex::new(superblock.live.clone()),
+        secret: Mutex::new(superblock.secret),
         superblock: Mutex::new(file),
         log: Mutex::new(Log::new(opening.plan, Arc::clone(&platform.sites))),
         has_new_names: AtomicBool::new(true),
@@ -183,16 +173,13 @@ pub(crate) fn open(
         syncing: Mutex::new(()),
         turning: Mutex::new(()),
         queue: Queue::new(conf.queue),
-        readers: Readers::new(
-            Arc::clone(&opening.io),
-            Arc::clone(&clock),
-            opening.io.may_wait(&conf.path),
-        ),
+        readers: Readers::new(opening.home(&superblock), Arc::clone(&clock)),
         files: RwLock::new(HashMap::new()),
     };
     let inner = Arc::new_cyclic(|this| Inner {
         index: Index::new(conf.memory, platform.sites),
         loading: Loading::default(),
+        unloaded: Unloaded::default(),
         limits: Limits::new(&conf),
         conf,
         clock,
@@ -200,8 +187,8 @@ pub(crate) fn open(
         counters: Counters::default(),
         events: Arc::clone(&opening.events),
         closed: AtomicBool::new(false),
-        door: RwLock::new(()),
-        yard: RwLock::new(()),
+        close_lock: RwLock::new(()),
+        slow_close_lock: RwLock::new(()),
         is_shut: AtomicBool::new(false),
         fills: Mutex::default(),
         reads: Mutex::default(),
@@ -212,8 +199,9 @@ pub(crate) fn open(
         is_full: AtomicBool::new(false),
         is_turn_queued: AtomicBool::new(false),
         is_retry_queued: AtomicBool::new(false),
+        reclaim: Mutex::default(),
         rewrite_credit: AtomicU64::new(0),
-        unburied: Mutex::default(),
+        pending_tombstones: Mutex::default(),
         health: Health::default(),
         serial: SERIALS.fetch_add(1, Ordering::Relaxed),
         this: this.clone(),
@@ -223,7 +211,7 @@ pub(crate) fn open(
     Ok(inner)
 }
 
-/// Whether somebody has made a zone in a directory.
+/// True if somebody has made a zone in a directory.
 pub(crate) fn is_there(io: &dyn DiskIo, dir: &Path) -> Result<bool, StoreError> {
     match io.list(dir) {
         Ok(names) => Ok(names.iter().any(|entry| entry.name == SUPERBLOCK_NAME)),
@@ -232,16 +220,26 @@ pub(crate) fn is_there(io: &dyn DiskIo, dir: &Path) -> Result<bool, StoreError> 
     }
 }
 
-/// What is at hand before there is a zone.
+/// State that is at hand before there is a zone.
 struct Opening {
     dir: PathBuf,
     how: How,
     plan: Plan,
+    open_files: Arc<OpenFiles>,
     io: Arc<dyn DiskIo>,
     events: Arc<dyn Fn(&Event) + Send + Sync>,
 }
 
 impl Opening {
+    fn home(&self, superblock: &Superblock) -> Home {
+        Home {
+            io: Arc::clone(&self.io),
+            dir: self.dir.clone(),
+            uuid: superblock.uuid,
+            open_files: Arc::clone(&self.open_files),
+        }
+    }
+
     /// Locks and reads the superblock, or makes one. No file if the zone has no room for any.
     fn superblock(&self, now_ms: u64) -> Result<(Superblock, Option<File>), StoreError> {
         let at_dir = |what, source| StoreError::io(what, &self.dir, source);
@@ -257,6 +255,8 @@ impl Opening {
             shutdown: Shutdown::Clean,
             next_segment: 1,
             membership: None,
+            live: Vec::new(),
+            secret: self.how.secret.unwrap_or(Secret(self.io.random())),
         };
         let existing = match self.io.open(&path) {
             Ok(file) => Some(file),
@@ -266,13 +266,7 @@ impl Opening {
         if let Some(file) = existing {
             self.lock(&file)?;
             if self.how.start == Start::Empty {
-                let is_used =
-                    |entry: &DirEntry| entry.name.to_str().and_then(segment_number).is_some();
-                if self.list()?.iter().any(is_used) {
-                    let path = self.dir.display().to_string();
-                    (self.events)(&Event::DiskCleared { path });
-                }
-                self.remove_all()?;
+                self.clear()?;
                 return self.create_superblock(fresh);
             }
             let mut block = vec![0; SUPERBLOCK as usize];
@@ -288,13 +282,22 @@ impl Opening {
             }
             let known = Superblock::decode(&block).filter(|_| is_read);
             if let Some(superblock) = known {
+                // Nobody would find what has keys under another one.
+                if fresh.secret != superblock.secret && self.how.secret.is_some() {
+                    self.clear()?;
+                    return self.create_superblock(fresh);
+                }
                 if self.plan.has_superblock() {
                     return Ok((superblock, Some(file)));
                 }
                 self.remove_all()?;
                 return Ok((fresh, None));
             }
-            self.set_aside_all()?;
+            if is_read && Superblock::is_unkeyed(&block) {
+                self.set_unkeyed_aside()?;
+            } else {
+                self.set_aside_all(Reporting::Each)?;
+            }
         }
         self.create_superblock(fresh)
     }
@@ -328,6 +331,16 @@ impl Opening {
         listed.map_err(|error| StoreError::io("list", &self.dir, error))
     }
 
+    /// Removes a zone whose entries may not be found any more, and says so if there are some.
+    fn clear(&self) -> Result<(), StoreError> {
+        let is_used = |entry: &DirEntry| entry.name.to_str().and_then(segment_number).is_some();
+        if self.list()?.iter().any(is_used) {
+            let path = self.dir.display().to_string();
+            (self.events)(&Event::DiskCleared { path });
+        }
+        self.remove_all()
+    }
+
     /// Removes a zone that may have no files any more.
     fn remove_all(&self) -> Result<(), StoreError> {
         for name in self.list()?.iter().filter_map(|entry| entry.name.to_str()) {
@@ -339,43 +352,16 @@ impl Opening {
         }
         Ok(())
     }
-
-    /// INVARIANT 3, for a superblock that is not understood and all that belongs to it.
-    fn set_aside_all(&self) -> Result<(), StoreError> {
-        for name in self.list()?.iter().filter_map(|entry| entry.name.to_str()) {
-            if name == SUPERBLOCK_NAME || segment_number(name).is_some() {
-                self.set_aside(name)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn set_aside(&self, name: &str) -> Result<PathBuf, StoreError> {
-        let from = self.dir.join(name);
-        let taken: HashSet<_> = self.list()?.into_iter().map(|entry| entry.name).collect();
-        let free = (1..MAX_SET_ASIDE)
-            .map(|number| format!("{name}{SET_ASIDE}{number}"))
-            .find(|name| !taken.contains(std::ffi::OsStr::new(name)));
-        let full = || StoreError::io("set aside", &from, io::ErrorKind::AlreadyExists.into());
-        let to = self.dir.join(free.ok_or_else(full)?);
-        let renamed = self.io.rename(&from, &to);
-        renamed.map_err(|error| StoreError::io("rename", &from, error))?;
-        (self.events)(&Event::SetAside {
-            from: from.display().to_string(),
-            to: to.display().to_string(),
-        });
-        Ok(to)
-    }
 }
 
-/// Whether a name in the directory is one of ours.
+/// True if a name in the directory is one of ours.
 fn is_ours(name: &str) -> bool {
     let base = name.split(SET_ASIDE).next().unwrap_or(name);
     let is_single = matches!(
         base,
         SUPERBLOCK_NAME | JOURNAL_NAME | JOURNAL_NEW_NAME | USES_NAME | USES_NEW_NAME
     );
-    is_single || base.starts_with(SEGMENT) || base.starts_with(RETIRED)
+    is_single || segment_number(base).is_some() || base.starts_with(RETIRED)
 }
 
 impl Inner {
@@ -383,30 +369,16 @@ impl Inner {
         lock(&self.disk.log).next_segment = superblock.next_segment;
         self.write_superblock(Shutdown::Unclean)?;
         let segments = self.look_around(opening)?;
-        self.take_journal(opening, superblock.shutdown)?;
-        for probe in self.probe_segments(&segments) {
-            match probe {
-                Probe::Ours(probed) => {
-                    let mut segment = Segment::new(probed.size);
-                    // INVARIANT 5.
-                    let is_legacy = superblock.shutdown == Shutdown::Unclean;
-                    segment.is_dirty = is_legacy && segments.len() <= FEW_SEGMENTS;
-                    self.put_in(probed.id, segment);
-                    self.take_over(probed);
-                }
-                Probe::Strange(id) => self.put_away(opening, id)?,
-                Probe::Unread(id, error) => {
-                    let len = segments.iter().find(|(other, _)| *other == id);
-                    self.leave(id, len.map_or(0, |(_, len)| *len), &error);
-                }
-            }
-        }
+        self.take_journal(opening, superblock)?;
+        self.take_segments(opening, superblock, &segments)?;
         let is_much = superblock.shutdown == Shutdown::Unclean && segments.len() > FEW_SEGMENTS;
         self.disk.has_legacy.store(is_much, Ordering::Release);
-        self.loading
-            .begin(self.clock.now(), superblock.shutdown == Shutdown::Unclean);
+        self.loading.begin(
+            self.clock.steady(),
+            superblock.shutdown == Shutdown::Unclean,
+        );
         if superblock.shutdown == Shutdown::Unclean {
-            self.index.holdings().gone.note_unknown();
+            self.index.holdings().removed.note_unknown();
         }
         self.expect_rows();
         match opening.how.start {
@@ -416,23 +388,60 @@ impl Inner {
             Start::Apart | Start::Empty => self.loading.be_quiet(),
         }
         self.trim();
-        self.begin_loading()
+        self.found_journal()?;
+        self.begin_loading();
+        Ok(())
+    }
+
+    /// Puts in the log what counts of the segments that were found.
+    fn take_segments(
+        &self,
+        opening: &Opening,
+        superblock: &Superblock,
+        segments: &[(u32, u64)],
+    ) -> Result<(), StoreError> {
+        let sifted = self.sift(segments);
+        let gap = sifted.gap;
+        for id in sifted.strange {
+            self.put_away(opening, id)?;
+        }
+        for probed in sifted.ours.into_iter().filter(|it| it.id >= gap) {
+            let mut segment = Segment::new(probed.size);
+            // INVARIANT 5.
+            let is_legacy = superblock.shutdown == Shutdown::Unclean;
+            segment.is_dirty = is_legacy && segments.len() <= FEW_SEGMENTS;
+            self.put_in(probed.id, segment);
+            self.take_over(probed);
+        }
+        for (id, error) in sifted.unread.into_iter().filter(|(id, _)| *id >= gap) {
+            let len = segments.iter().find(|(other, _)| *other == id);
+            self.leave(id, len.map_or(0, |(_, len)| *len), &error);
+        }
+        if gap == 0 {
+            return Ok(());
+        }
+        self.raise_numbers(gap);
+        self.let_go_before(gap, segments)
     }
 
     /// Lists the directory: the segments with their sizes. Unlinks what was on its way out.
     fn look_around(&self, opening: &Opening) -> Result<Vec<(u32, u64)>, StoreError> {
         let mut segments = Vec::new();
         let mut foreign = 0;
+        let first = lock(&self.disk.live).first().map_or(0, |live| live.first);
         for entry in opening.list()? {
             let name = entry.name.to_str().unwrap_or_default();
             let path = self.disk.dir.join(name);
             if entry.is_dir || !is_ours(name) {
                 foreign += 1;
-            } else if let Some(id) = segment_number(name) {
+            } else if let Some(id) = segment_number(name).filter(|id| *id >= first) {
                 segments.push((id, entry.len));
             } else if name == USES_NAME {
                 self.open_uses(entry.len);
-            } else if name.starts_with(RETIRED) || matches!(name, JOURNAL_NEW_NAME | USES_NEW_NAME)
+            } else if name.starts_with(RETIRED)
+                || matches!(name, JOURNAL_NEW_NAME | USES_NEW_NAME)
+                // INVARIANT 3 of `live`.
+                || segment_number(name).is_some()
             {
                 let removed = self.disk.io.unlink(&path);
                 removed.map_err(|error| StoreError::io("remove", &path, error))?;
@@ -452,13 +461,18 @@ impl Inner {
     }
 
     /// Reads the journal; sets it aside if it is not understood.
-    fn take_journal(&self, opening: &Opening, shutdown: Shutdown) -> Result<(), StoreError> {
+    fn take_journal(&self, opening: &Opening, superblock: &Superblock) -> Result<(), StoreError> {
         let is_it = |entry: &DirEntry| entry.name == JOURNAL_NAME;
         let Some(entry) = opening.list()?.into_iter().find(is_it) else {
+            if superblock.live.iter().any(|live| live.has_journal) {
+                self.lost_journal();
+                let dir = self.disk.dir.display().to_string();
+                self.report(&Event::JournalLost { dir });
+            }
             return Ok(());
         };
         let path = self.disk.dir.join(JOURNAL_NAME);
-        let loaded = self.load_journal(entry.len, shutdown);
+        let loaded = self.load_journal(entry.len, superblock.shutdown);
         let loaded = loaded.map_err(|error| StoreError::io("read", &path, error))?;
         if loaded.is_some() {
             return Ok(());
@@ -471,123 +485,17 @@ impl Inner {
         Ok(())
     }
 
-    /// Opens all segments that are ours, some at a time.
-    fn probe_segments(&self, segments: &[(u32, u64)]) -> Vec<Probe> {
-        let probers = PROBERS.min(segments.len().div_ceil(16)).max(1);
-        let share = segments.len().div_ceil(probers).max(1);
-        let probe = |part: &[(u32, u64)]| -> Vec<Probe> {
-            let one = |(id, len): &(u32, u64)| self.probe(*id, *len);
-            part.iter().map(one).collect()
-        };
-        std::thread::scope(|scope| {
-            let parts: Vec<_> = segments
-                .chunks(share)
-                .map(|part| (part, scope.spawn(move || probe(part))))
-                .collect();
-            // A thread that panicked has opened nothing; its segments are set aside.
-            let strange = |part: &[(u32, u64)]| -> Vec<Probe> {
-                part.iter().map(|(id, _)| Probe::Strange(*id)).collect()
-            };
-            parts
-                .into_iter()
-                .flat_map(|(part, probed)| probed.join().unwrap_or_else(|_| strange(part)))
-                .collect()
-        })
-    }
-
-    /// Opens a segment, and sees whether it has a summary.
-    pub(crate) fn probe(&self, id: u32, len: u64) -> Probe {
-        match self.probe_segment(id, len) {
-            Ok(Some(probed)) => Probe::Ours(probed),
-            Ok(None) => Probe::Strange(id),
-            Err(error) => match error.kind() {
-                io::ErrorKind::NotFound
-                | io::ErrorKind::PermissionDenied
-                | io::ErrorKind::UnexpectedEof => Probe::Strange(id),
-                _ => Probe::Unread(id, error),
-            },
-        }
-    }
-
-    fn probe_segment(&self, id: u32, len: u64) -> io::Result<Option<Probed>> {
-        let file = self.disk.io.open(&self.disk.segment_path(id))?;
-        let mut block = [0; SEGMENT_HEADER as usize];
-        self.disk.io.read_at(&file, &mut block, 0)?;
-        let header = SegmentHeader::decode(&block, &self.disk.uuid, self.disk.seed);
-        let is_fit = |header: &SegmentHeader| {
-            let size = header.size;
-            header.segment == id && u64::from(size) == len && size <= MAX_SEGMENT
-        };
-        let Some(SegmentHeader { size, .. }) = header.filter(is_fit) else {
-            return Ok(None);
-        };
-        // Without a footer that can be read it is scanned.
-        let footer = self.disk.read_footer(id, &file, size).unwrap_or_default();
-        Ok(Some(Probed {
-            id,
-            size,
-            file,
-            footer,
-        }))
-    }
-
-    /// Puts a segment aside that could not be loaded, or removes it if nothing was ever in it.
-    fn put_away(&self, opening: &Opening, id: u32) -> Result<(), StoreError> {
-        let path = self.disk.segment_path(id);
-        let name = crate::disk::segment_name(id);
-        let len = opening
-            .list()?
-            .iter()
-            .find(|entry| *entry.name == *name)
-            .map_or(0, |e| e.len);
-        if self.is_blank(&path, len) {
-            let removed = self.disk.io.unlink(&path);
-            return removed.map_err(|error| StoreError::io("remove", &path, error));
-        }
-        let to = opening.set_aside(&name)?;
+    /// Notes that a number was given.
+    fn raise_numbers(&self, id: u32) {
         let mut log = lock(&self.disk.log);
-        log.file_bytes += len;
-        log.set_aside.push((to, len));
         log.next_segment = log.next_segment.max(id.saturating_add(1));
-        Ok(())
-    }
-
-    /// Whether the process ended between creating the file of a segment and the end of writing its
-    /// header: what comes behind that is nothing.
-    fn is_blank(&self, path: &Path, len: u64) -> bool {
-        let io = &self.disk.io;
-        let Ok(file) = io.open(path) else {
-            return false;
-        };
-        let mut header = [0; SEGMENT_HEADER as usize];
-        match io.read_at(&file, &mut header, 0) {
-            Ok(()) if header.iter().all(|byte| *byte == 0) => return true,
-            Ok(()) => {}
-            Err(error) => return error.kind() == io::ErrorKind::UnexpectedEof,
-        }
-        if len > u64::from(MAX_SEGMENT) {
-            return false;
-        }
-        let mut block = vec![0; BLANK_BLOCK];
-        let mut at = u64::from(SEGMENT_HEADER);
-        while at < len {
-            let size = (len - at).min(BLANK_BLOCK as u64);
-            let Some(part) = block.get_mut(..size as usize) else {
-                return false;
-            };
-            if io.read_at(&file, part, at).is_err() || part.iter().any(|byte| *byte != 0) {
-                return false;
-            }
-            at += size;
-        }
-        true
     }
 
     /// Puts a segment in the log.
     fn put_in(&self, id: u32, segment: Segment) {
+        self.raise_numbers(id);
         let mut log = lock(&self.disk.log);
         log.file_bytes += file_cost(segment.size);
-        log.next_segment = log.next_segment.max(id.saturating_add(1));
         log.segments.insert(id, segment);
     }
 
@@ -627,9 +535,10 @@ impl Inner {
         let Some(file) = self.disk.file(id) else {
             return;
         };
+        let _numbers = self.disk.book.hold();
         let summary = self.disk.read_summary(id, &file, size).unwrap_or_default();
         let has_summary = summary.is_some();
-        let scan = || self.disk.scan(id, &file, SEGMENT_HEADER..size);
+        let scan = || self.disk.scan_unsummed(id, &file, SEGMENT_HEADER..size);
         let found = match summary.map_or_else(scan, Ok) {
             Ok(found) => found,
             Err(error) => {
@@ -639,7 +548,7 @@ impl Inner {
         };
         self.load_rows(id, found.rows.iter().cloned());
         let (rows, sites) = self.summary_of(&found);
-        let summary = rows.len() as u32 + sites.len();
+        let summary = rows.len() + sites.len();
         let end = found.tail.saturating_add(summary).saturating_add(FOOTER);
         let has_room = end.saturating_add(WORTH_CONTINUING) <= size;
         let is_active = has_room && (!has_summary || self.unseal(id, &file, &found, size));
@@ -656,14 +565,14 @@ impl Inner {
     }
 
     /// Takes the summary off a segment that is to go on: it would hide what happens from now on.
-    fn unseal(&self, id: u32, file: &File, found: &Found, size: u32) -> bool {
+    fn unseal(&self, id: u32, file: &SegmentFile, found: &Found, size: u32) -> bool {
         if !self.write_tombstones(id, file, &found.rows) {
             return false;
         }
-        let io = &self.disk.io;
         let zeros = Bytes::from_static(&[0; FOOTER as usize]);
-        let wrote = io.write_at(file, &[zeros], u64::from(size - FOOTER));
-        let synced = wrote.and_then(|()| io.sync(file));
+        let wrote = self.count_rows(id, file, 0);
+        let wrote = wrote.and_then(|()| file.write_at(&[zeros], u64::from(size - FOOTER)));
+        let synced = wrote.and_then(|()| file.sync());
         if let Err(error) = &synced {
             self.report(&Event::WriteFailed(error.to_string()));
         }
@@ -678,9 +587,15 @@ impl Inner {
         self.write_superblock(Shutdown::Unclean)
     }
 
+    /// Writes down the secret of the zone, on a disk that holds nothing.
+    pub(crate) fn adopt(&self, secret: Secret) -> Result<(), StoreError> {
+        *lock(&self.disk.secret) = secret;
+        self.write_superblock(Shutdown::Unclean)
+    }
+
     /// Writes down what only the summary of a segment says: that a record which was not written,
     /// or was corrupt, is none. False if that cannot be done.
-    fn write_tombstones(&self, id: u32, file: &File, rows: &[Row]) -> bool {
+    fn write_tombstones(&self, id: u32, file: &SegmentFile, rows: &[Row]) -> bool {
         let tombstones = rows.iter();
         let mut rows: Vec<&Row> = tombstones
             .filter(|row| row.kind == Kind::Tombstone)
@@ -707,35 +622,20 @@ impl Inner {
                 keys => self.tombstone(place, Key([0; 16]), keys),
             };
             let offset = u64::from(place.offset);
-            self.disk.io.write_at(file, &[record], offset).is_ok()
+            file.write_at(&[record], offset).is_ok()
         })
-    }
-
-    fn write_superblock(&self, shutdown: Shutdown) -> Result<(), StoreError> {
-        let superblock = lock(&self.disk.superblock);
-        let Some(file) = &*superblock else {
-            return Ok(());
-        };
-        let block = Superblock {
-            uuid: self.disk.uuid,
-            created_ms: self.disk.created_ms,
-            shutdown,
-            next_segment: lock(&self.disk.log).next_segment,
-            membership: *lock(&self.disk.membership),
-        };
-        let bytes = Bytes::from(block.encode());
-        let io = &self.disk.io;
-        let wrote = io.write_at(file, &[bytes], 0).and_then(|()| io.sync(file));
-        let path = self.disk.dir.join(SUPERBLOCK_NAME);
-        wrote.map_err(|error| StoreError::io("write", &path, error))
     }
 
     /// Seals, syncs and marks the zone clean, after the last write.
     pub(crate) fn shut_down(&self) {
         self.loading.wait();
         self.close_uses();
+        // What this loses is written down in segments that have no summary yet; what the last sync
+        // loses is not.
+        self.sync_segments();
         let unsealed: Vec<u32> = {
-            let log = lock(&self.disk.log);
+            let mut log = lock(&self.disk.log);
+            log.close_active();
             let unsealed = log
                 .segments
                 .iter()
@@ -750,7 +650,9 @@ impl Inner {
         let turn = lock(&self.disk.turning);
         self.unlink_retired();
         drop(turn);
-        let are_synced = self.sync_all_segments() & self.settle_journal();
+        // Once more for the headers, which say so only now that there are summaries.
+        let are_synced = self.sync_all_segments() && self.sync_segments();
+        let are_synced = self.settle_journal() && are_synced;
         self.close_journal();
         let is_whole = {
             let log = lock(&self.disk.log);

@@ -12,7 +12,7 @@
 //!    synced, until one can: what is forgotten after a sync must not be. Each sweep tries, and so
 //!    does who syncs.
 //!
-//! Removals of many at once, by who may wait, are in `sweep` and `review`.
+//! Removals of many at once, by whoever may wait, are in `sweep` and `review`.
 
 use bytes::Bytes;
 
@@ -25,7 +25,7 @@ use crate::lock::lock;
 use crate::site::{Account, Leave};
 use crate::volume::Inner;
 
-/// How often a tombstone may find its segment taken by others.
+/// Attempts of a tombstone, each of which may find its segment taken by others.
 const MAX_ATTEMPTS: usize = 8;
 
 impl Inner {
@@ -57,8 +57,8 @@ impl Inner {
         self.remove_in_place(key, why)
     }
 
-    /// Has the record of an entry turned into its tombstone, where there is no room for another.
-    fn remove_in_place(&self, key: &Key, why: Leave) -> bool {
+    /// Turns the record of an entry into its tombstone, where there is no room for another.
+    pub(crate) fn remove_in_place(&self, key: &Key, why: Leave) -> bool {
         let mut shard = self.index.shard(key);
         if !shard.may_have(key) {
             return false;
@@ -93,7 +93,7 @@ impl Inner {
                 self.mark_dirty(old.segment);
             }
             // INVARIANT 3.
-            _ => lock(&self.unburied).add(*key),
+            _ => lock(&self.pending_tombstones).add(*key),
         }
         self.health.note(*key);
     }
@@ -107,7 +107,7 @@ impl Inner {
                 // INVARIANT 2: what has come meanwhile is newer than what was taken out, once it is
                 // written.
                 if newer.is_in_flight() {
-                    lock(&self.unburied).add(*key);
+                    lock(&self.pending_tombstones).add(*key);
                 }
                 return;
             }
@@ -127,26 +127,29 @@ impl Inner {
 
     /// Writes down what could not be; waits for the disk. Whether nothing is left of it.
     pub(crate) fn bury_again(&self) -> bool {
-        let unburied = std::mem::take(&mut *lock(&self.unburied));
-        if unburied.is_empty() {
-            return lock(&self.unburied).is_empty();
+        if self.rests() {
+            return lock(&self.pending_tombstones).is_empty();
         }
-        let Some(keys) = unburied.into_keys() else {
+        let pending_tombstones = std::mem::take(&mut *lock(&self.pending_tombstones));
+        if pending_tombstones.is_empty() {
+            return lock(&self.pending_tombstones).is_empty();
+        }
+        let Some(keys) = pending_tombstones.into_keys() else {
             // Nobody knows what it is about.
-            *lock(&self.unburied) = Changed::unknown();
+            *lock(&self.pending_tombstones) = Changed::unknown();
             return false;
         };
         let mut is_refused = false;
         for key in keys {
             // A disk that refuses one is not asked for all the others.
             if is_refused || self.is_closed() {
-                lock(&self.unburied).add(key);
+                lock(&self.pending_tombstones).add(key);
                 continue;
             }
             self.bury_late(&key);
-            is_refused = !lock(&self.unburied).is_empty();
+            is_refused = !lock(&self.pending_tombstones).is_empty();
         }
-        lock(&self.unburied).is_empty()
+        lock(&self.pending_tombstones).is_empty()
     }
 
     /// Writes a tombstone over whatever stands at `place`, unless its segment is gone; false if the
@@ -226,6 +229,7 @@ mod tests {
         let how = How {
             start: Start::Resume,
             parents: Parents::Make,
+            secret: None,
         };
         let clock = Arc::new(ManualClock::new(1_700_000_000_000));
         Volume::open(conf, (clock, platform), how).expect("opens")

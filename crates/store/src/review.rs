@@ -29,23 +29,23 @@ use crate::volume::{Inner, Volume};
 use crate::zone::placement::Share;
 /// Keys of one tombstone: a few kilobytes.
 const MAX_KEYS: usize = 256;
-/// How often an entry is looked for that moves while it is looked at.
+/// Attempts to find an entry that moves while it is looked at.
 const MAX_ROUNDS: usize = 4;
 
-/// What becomes of an entry.
+/// Decision of a review about an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Review {
-    /// It stays as it is.
+    /// The entry stays as it is.
     Keep,
-    /// It is removed.
+    /// The entry is removed.
     Remove,
-    /// It gets this head.
+    /// The entry gets this head.
     Head(Bytes),
     /// The review ends here.
     Stop,
 }
 
-/// What a review did.
+/// Counts of a review.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reviewed {
     /// Heads that were looked at; one that moved may count twice.
@@ -54,18 +54,18 @@ pub struct Reviewed {
     pub removed: u64,
     /// Entries with another head.
     pub changed: u64,
-    /// Whether every entry was looked at and what was decided was done.
+    /// True if every entry was looked at and what was decided was done.
     pub is_complete: bool,
 }
 
-/// What came of looking for a head.
+/// Result of looking for a head.
 pub(crate) enum Look {
     Seen(Arc<Stored>),
-    /// It stands somewhere else now, or nowhere.
+    /// The entry stands somewhere else now, or nowhere.
     Moved,
-    /// The disk does not give it.
+    /// The disk does not give the entry.
     Unread,
-    /// Nobody can read it.
+    /// The entry cannot be read by anybody.
     Corrupt,
 }
 
@@ -116,10 +116,13 @@ impl Volume {
                 match judge(&slot.key, &stored.head) {
                     Review::Keep => {}
                     Review::Remove => doomed.push((slot.key, slot.place())),
-                    Review::Head(head) => match self.rehead(inner, stored, head) {
-                        true => reviewed.changed += 1,
-                        false => again.push(slot.key),
-                    },
+                    Review::Head(head) => {
+                        if self.rehead(inner, stored, head) {
+                            reviewed.changed += 1;
+                        } else {
+                            again.push(slot.key);
+                        }
+                    }
                     Review::Stop => return false,
                 }
                 if doomed.len() >= MAX_KEYS {
@@ -227,7 +230,7 @@ impl Inner {
             self.bury(position, strays, (&mut others, &mut dropped));
             for key in &others {
                 // There is no room for a tombstone of many, or the entry has just moved.
-                let _open = read(&self.yard);
+                let _open = read(&self.slow_close_lock);
                 dropped.removed += u64::from(!self.is_closed() && self.remove(key, Leave::Moved));
             }
         }
@@ -254,9 +257,9 @@ impl Inner {
         }
     }
 
-    /// Which keys are gone, and whether that is written.
+    /// Buries a batch; returns the keys that are gone, and true if that is written.
     fn bury_batch(&self, position: usize, batch: &[(Key, Place)], why: Leave) -> (Vec<Key>, bool) {
-        let _open = read(&self.yard);
+        let _open = read(&self.slow_close_lock);
         let Some(shard) = self
             .index
             .shards()

@@ -25,7 +25,7 @@ use bytes::Bytes;
 
 use crate::admit::{Hold, NewBody, Publish, Source};
 use crate::disk::format::{Kind, payload_sum};
-use crate::disk::segment::{Load, Turned, file_cost};
+use crate::disk::segment::{Load, Log, Retired, Turned, file_cost};
 use crate::disk::writer::Job;
 use crate::entry::{Body, Pins, Slice, Stored};
 use crate::fill::Fill;
@@ -45,14 +45,14 @@ const REWRITE_SHARE: u64 = 6;
 const MAX_CREDIT: u64 = 2;
 
 /// An entry that may be written again.
-struct Candidate {
-    slot: Slot,
+pub(crate) struct Candidate {
+    pub(crate) slot: Slot,
     /// Bytes that this takes.
-    cost: u64,
+    pub(crate) cost: u64,
 }
 
 impl Inner {
-    /// Tells the disk thread to evict ahead of need, if that is due.
+    /// Orders the disk thread to evict ahead of need, if that is due.
     pub(crate) fn order_turn(&self) {
         let is_due = {
             let log = lock(&self.disk.log);
@@ -75,7 +75,11 @@ impl Inner {
     /// Rewrites what is in use in the oldest segment, and evicts it.
     pub(crate) fn turn(&self) {
         self.is_turn_queued.store(false, Ordering::Release);
-        if self.is_closed() {
+        if self.is_closed() || self.rests() {
+            return;
+        }
+        // What nobody reads goes before what is in use.
+        if self.make_room_of_set_aside() {
             return;
         }
         let Some((id, size, keys)) = self.oldest_keys() else {
@@ -85,11 +89,15 @@ impl Inner {
         let credit = self.rewrite_credit.load(Ordering::Relaxed) + size / REWRITE_SHARE;
         let mut credit = credit.min(size * MAX_CREDIT);
         let mut has_copies = false;
-        for candidate in self.candidates(&keys, id) {
+        let is_in_use = |slot: &Slot| {
+            let may_need_it = slot.is_sliced() || slot.place().segment == id;
+            slot.hits() > 0 && !slot.is_in_flight() && may_need_it
+        };
+        for candidate in self.candidates(&keys, is_in_use) {
             if !self.disk.queue.has_room(candidate.cost) {
                 break;
             }
-            if candidate.cost <= credit && self.rewrite(&candidate, id).is_some() {
+            if candidate.cost <= credit && self.rewrite(&candidate, id, 1).is_some() {
                 credit -= candidate.cost;
                 has_copies = true;
             }
@@ -101,6 +109,7 @@ impl Inner {
             // INVARIANT 4. The records of the copies are in the queue before this job.
             lock(&self.disk.log).turned = Some(Turned {
                 segment: id,
+                through: id,
                 is_written: false,
             });
             self.disk.queue.push(Job::Settle);
@@ -123,20 +132,32 @@ impl Inner {
         let _ = self.sync_segments();
         if let Some(turned) = turned {
             lock(&self.disk.log).turned = None;
-            self.evict_if_oldest(turned.segment);
+            self.evict_through(turned.segment, turned.through);
+        }
+        self.unlink_synced();
+    }
+
+    /// Unlinks what was evicted while it was synced: until here the syncer held its file.
+    fn unlink_synced(&self) {
+        let is_due = |log: &Log| log.retired.iter().any(Retired::is_idle);
+        if !is_due(&lock(&self.disk.log)) {
+            return;
+        }
+        let _turn = lock(&self.disk.turning);
+        if !self.is_shut() {
+            self.unlink_retired();
         }
     }
 
-    /// Those of the entries that are in use, what pays most first.
-    fn candidates(&self, keys: &[Key], leaving: u32) -> Vec<Candidate> {
+    /// Entries that are wanted, what pays most first.
+    pub(crate) fn candidates(
+        &self,
+        keys: &[Key],
+        is_wanted: impl Fn(&Slot) -> bool,
+    ) -> Vec<Candidate> {
         let mut found: Vec<Candidate> = Vec::new();
         for key in keys {
-            let slot = self.index.get(key);
-            let is_in_use = |slot: &Slot| {
-                let may_need_it = slot.is_sliced() || slot.place().segment == leaving;
-                slot.hits() > 0 && !slot.is_in_flight() && may_need_it
-            };
-            let Some(slot) = slot.filter(is_in_use) else {
+            let Some(slot) = self.index.get(key).filter(&is_wanted) else {
                 continue;
             };
             let size = u64::from(slot.place().size);
@@ -154,7 +175,7 @@ impl Inner {
     }
 
     /// Number and size of the oldest segment, and the keys of entries that need it.
-    fn oldest_keys(&self) -> Option<(u32, u32, Vec<Key>)> {
+    pub(crate) fn oldest_keys(&self) -> Option<(u32, u32, Vec<Key>)> {
         // What a segment that is yet to be read has replaced must not be written again.
         if !self.loading.is_done() {
             return None;
@@ -166,6 +187,7 @@ impl Inner {
             || !segment.fills.is_empty()
             || !segment.is_sealed
             || segment.load != Load::Loaded
+            || !self.may_leave(&log, id, segment)
         {
             return None;
         }
@@ -185,24 +207,25 @@ impl Inner {
         Some((id, size, keys))
     }
 
-    /// Writes an entry again if it needs the segment that is leaving.
-    fn rewrite(&self, candidate: &Candidate, leaving: u32) -> Option<()> {
+    /// Writes an entry again if it needs the segment that is leaving; its count of uses is halved
+    /// so many times.
+    pub(crate) fn rewrite(&self, candidate: &Candidate, leaving: u32, halvings: u32) -> Option<()> {
         let slot = &candidate.slot;
         let stored = self.disk.read_entry(slot).ok()?;
         let needs_it = slot.place().segment == leaving || stored.segments().contains(&leaving);
         if !needs_it {
             return None;
         }
-        self.copy(&stored, slot)?;
+        self.copy(&stored, slot, halvings)?;
         self.counters
             .rewritten_bytes
             .fetch_add(candidate.cost, Ordering::Relaxed);
         Some(())
     }
 
-    fn copy(&self, stored: &Stored, slot: &Slot) -> Option<()> {
+    fn copy(&self, stored: &Stored, slot: &Slot, halvings: u32) -> Option<()> {
         // Until the entry is published, its new slices are those of a running fill.
-        let fill = Arc::new(Fill::new(Weak::new(), self.clock.now(), None));
+        let fill = Arc::new(Fill::new(Weak::new(), self.clock.steady(), None));
         let mut hold = Hold::new(self.this.upgrade()?, fill);
         let (body, source) = match &stored.body {
             Body::Inline(body) => (NewBody::Inline(vec![body.clone()]), Source::Memory),
@@ -222,7 +245,7 @@ impl Inner {
             body,
             created_ms: stored.created_ms,
             replaces: Some(slot.place()),
-            halvings: 1,
+            halvings,
             source,
             is_doubtful: false,
         };
@@ -233,10 +256,7 @@ impl Inner {
     fn copy_slice(&self, slice: &Slice, slices: &mut Vec<Slice>, hold: &mut Hold) -> Option<()> {
         let file = self.disk.file(slice.segment)?;
         let mut bytes = vec![0; slice.len as usize];
-        self.disk
-            .io
-            .read_at(&file, &mut bytes, u64::from(slice.offset))
-            .ok()?;
+        file.read_at(&mut bytes, u64::from(slice.offset)).ok()?;
         if payload_sum(&bytes) != slice.checksum {
             return None;
         }

@@ -22,31 +22,33 @@ use crate::lock::lock;
 use crate::verify::{Care, Progress, Verified};
 use crate::volume::{Event, Inner};
 
-/// What it reads in a second, at least and at most: hardly anything, and a third of what a disk
-/// with a head gives. Arbitrary.
+/// Bytes that a scrub reads in a second, at least and at most: hardly anything, and a third of what
+/// a disk with a head gives. Arbitrary.
 const SLOWEST: u64 = 1 << 20;
 const FASTEST: u64 = 64 << 20;
-/// What an entry costs besides its bytes, as bytes: one more read.
+/// Cost of an entry besides its bytes, as bytes: one more read.
 const ENTRY_COST: u64 = 16 << 10;
-/// It is done in one part in so many of the time that it has.
+/// Share of its time (one part in so many) in which a scrub is done.
 const HASTE: u64 = 2;
 /// The longest pause without a look at whether it is to end.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How the scrub of a disk stands.
+/// State of a disk's scrub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scrub {
-    /// How often all is to be compared; zero: never.
+    /// Interval at which all is to be compared; zero: never.
     pub every: Duration,
-    /// Whether a pass runs.
+    /// True if a pass runs.
     pub is_running: bool,
-    /// When the pass that runs, or ran last, began: milliseconds since 1970; 0: never.
+    /// Time when the pass that runs, or ran last, began: milliseconds since 1970; 0: never.
     pub began_ms: u64,
-    /// How far it is.
+    /// Time when that pass began by the steady clock; 0: never.
+    pub(crate) began_steady_ms: u64,
+    /// Progress of the pass.
     pub progress: Progress,
-    /// When a pass was last ended that compared everything; 0: never.
+    /// Time when a pass last ended that compared everything; 0: never.
     pub ended_ms: u64,
-    /// How many such passes there were since the disk was opened.
+    /// Number of such passes since the disk was opened.
     pub passes: u64,
     /// Entries that were corrupt, in all passes.
     pub corrupt: u64,
@@ -54,7 +56,7 @@ pub struct Scrub {
     pub unread: u64,
 }
 
-/// A pass that runs, whatever becomes of it.
+/// Guard of a pass that runs, whatever becomes of the pass.
 struct Running<'a>(&'a Inner);
 
 impl Drop for Running<'_> {
@@ -64,7 +66,7 @@ impl Drop for Running<'_> {
 }
 
 impl Inner {
-    /// How the scrub stands.
+    /// State of the scrub.
     pub(crate) fn scrub_state(&self) -> Scrub {
         let state = *lock(&self.scrub);
         let every = self.limits.scrub();
@@ -74,11 +76,11 @@ impl Inner {
     /// Begins a pass if one is due.
     pub(crate) fn scrub_soon(&self) {
         let every = self.limits.scrub();
-        let now_ms = self.clock.now();
+        let now_ms = self.clock.steady();
         {
             let mut state = lock(&self.scrub);
-            let is_early = state.began_ms != 0
-                && now_ms.saturating_sub(state.began_ms) < every.as_millis() as u64;
+            let is_early = state.began_steady_ms != 0
+                && now_ms.saturating_sub(state.began_steady_ms) < every.as_millis() as u64;
             if every.is_zero() || state.is_running || is_early || !self.loading.is_done() {
                 return;
             }
@@ -100,10 +102,11 @@ impl Inner {
     /// A pass.
     fn scrub(&self) {
         let running = Running(self);
-        let began_ms = self.clock.now();
+        let began_ms = self.clock.steady();
         {
             let mut state = lock(&self.scrub);
-            state.began_ms = began_ms;
+            state.began_ms = self.clock.now();
+            state.began_steady_ms = began_ms;
             state.progress = Progress::default();
         }
         let mut pace = Pace::new(self.all_bytes(), self.limits.scrub());
@@ -149,7 +152,7 @@ impl Inner {
         if !verified.is_complete {
             return;
         }
-        let now_ms = self.clock.now();
+        let now_ms = self.clock.steady();
         self.report(&Event::Scrubbed {
             dir: self.disk.dir.display().to_string(),
             verified: *verified,
@@ -158,10 +161,10 @@ impl Inner {
     }
 }
 
-/// How fast a pass may go.
+/// Speed at which a pass may go.
 #[derive(Debug)]
 struct Pace {
-    /// In a second, entries counted as bytes.
+    /// Rate of the pass: bytes in a second, entries counted as bytes.
     rate: u64,
     before: Progress,
 }
@@ -175,7 +178,7 @@ impl Pace {
         }
     }
 
-    /// How long to wait after what was read since the last time.
+    /// Time to wait after what was read since the last call.
     fn pause(&mut self, progress: &Progress) -> Duration {
         let entries = progress.entries.saturating_sub(self.before.entries);
         let bytes = progress.bytes.saturating_sub(self.before.bytes);

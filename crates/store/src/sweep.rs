@@ -9,7 +9,11 @@
 //!    oldest one stays, and with it all, while it holds writes that were not made, or slices of a
 //!    fill that began less than a minute ago: then the store is full, and the caller goes on
 //!    without it. Older fills are stopped, because the whole log turned while they ran.
-//! 2. A segment that is read is renamed and counts until its last reader is gone.
+//! 2. A segment that is read is renamed and counts until its last reader is gone, so that it makes
+//!    no space before. What waits for readers is at most a share of the limit (`HELD_SHARE` in
+//!    `disk::segment`): beyond it the oldest segment stays while it is read, and with it all, and
+//!    new answers are not stored. So readers that stall cost the zone that share of its entries,
+//!    however many they are.
 //! 3. What inactivity removed is in the log as a tombstone, so it does not come back.
 //!
 //! What keeps entries in use through eviction is in `rewrite`.
@@ -24,14 +28,13 @@ use bytes::Bytes;
 
 use crate::admit::NotStored;
 use crate::disk::format::{Kind, RECORD_HEADER, ROW, Row, SegmentHeader, aligned};
-use crate::disk::io::File;
-use crate::disk::ready::SegmentFile;
+use crate::disk::open::SegmentFile;
 use crate::disk::segment::{Load, Log, Place, Retired, Segment, file_cost};
 use crate::disk::writer::Job;
 use crate::fill::Fill;
 use crate::health::Tried;
 use crate::key::Key;
-use crate::lock::{lock, write};
+use crate::lock::{lock, read, write};
 use crate::remove::tombstone_row;
 use crate::site::Leave;
 use crate::volume::{Event, Inner};
@@ -42,12 +45,15 @@ const MAX_TOMBSTONE_KEYS: usize = 256;
 const MAX_SWEPT_SEGMENTS: usize = 8;
 /// Tombstones that one sweep writes for one shard; the next sweep goes on.
 const MAX_BATCHES: usize = 4096;
+/// Inactive entries whose records one sweep turns into tombstones where there is no room for
+/// others, because all that could leave is read: each costs a summary. Arbitrary.
+const MAX_IN_PLACE: usize = 64;
 
 /// A fill that has run for so long does not stop the log from turning. Arbitrary: the default of
 /// `proxy_read_timeout`, within which a stalled origin is given up anyway.
 const SLOW_FILL_MS: u64 = 60_000;
 
-/// What a sweep did.
+/// Counts of what a sweep removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Entries removed for inactivity.
@@ -58,31 +64,36 @@ pub struct Swept {
     pub segments: u64,
 }
 
-/// What came of trying to evict the oldest segment.
+/// Result of trying to evict the oldest segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Eviction {
-    /// It is gone, or will be when its readers are; so many entries went with it.
+    /// The segment is gone, or will be when its readers are; so many entries went with it.
     Done(u64),
-    /// Its bytes are not written yet.
+    /// The segment's bytes are not written yet.
     Busy,
     /// A running fill has slices there.
     InUse,
-    /// There is no segment to evict.
+    /// The segment is being read, as is as much as may be of what has left.
+    Held,
+    /// The zone has no segment to evict.
     Nothing,
 }
 
-/// What came of trying to create a segment.
+/// Treatment of the oldest segment while it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Readers {
+    /// The segment leaves within the share that may wait for readers.
+    Bounded,
+    /// The segment leaves: what it counts is known to be on its way out.
+    Counted,
+}
+
+/// Result of trying to create a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Creation {
     Done,
     NoSpace,
     Failed,
-}
-
-/// Whether nobody reads a segment that is on its way out: the table has no such file, so a count
-/// of one stays one.
-fn is_idle(retired: &Retired) -> bool {
-    Arc::strong_count(&retired.file) == 1
 }
 
 /// Held while a file is allocated on a file system of which `min_free` is to stay.
@@ -105,13 +116,14 @@ impl Inner {
         swept.expired = self.sweep_inactive();
         self.sweep_uses();
         self.sweep_min_free(&mut swept);
+        self.reclaim();
         self.retry();
         self.bury_again();
         swept
     }
 
-    /// Sees to it that the active segment has room for a record and its rows. Never waits for the
-    /// disk: of a new segment it only makes the plan.
+    /// Makes the active segment have room for a record and its rows. Never waits for the disk: of a
+    /// new segment it only makes the plan.
     pub(crate) fn make_room(&self, size: u32, rows_len: u32) -> Result<(), NotStored> {
         if u64::from(size) + u64::from(rows_len) > self.disk.record_limit() {
             return Err(NotStored::TooLarge);
@@ -121,10 +133,14 @@ impl Inner {
             return Ok(());
         }
         let closed = log.close_active();
+        let has_numbers = log.has_numbers();
         let planned = self.may_plan(&log).inspect(|_| {
             log.plan_segment();
         });
         drop(log);
+        if !has_numbers {
+            self.tell_no_numbers();
+        }
         if let Some(closed) = closed {
             self.disk.queue.push(Job::Seal(closed));
         }
@@ -142,36 +158,46 @@ impl Inner {
         }
     }
 
-    /// Whether another segment may be planned, and whether something must be evicted for its file.
-    /// Only what could be evicted now counts.
+    /// Decides whether another segment may be planned, and whether something must be evicted for
+    /// its file. Only what could be evicted now counts.
     fn may_plan(&self, log: &Log) -> Result<bool, NotStored> {
-        if log.plan.segment_size == 0 {
+        if log.plan.segment_size == 0 || !log.has_numbers() {
             return Err(NotStored::Disk);
         }
         if let Some(why) = log.refusal {
             return Err(why);
         }
         let shortage = log.shortage();
-        let idle = log.retired.iter().filter(|it| is_idle(it));
+        let idle = log.retired.iter().filter(|it| it.is_idle());
         let idle: u64 = idle.map(|retired| retired.cost).sum();
         let aside: u64 = log.set_aside.iter().map(|(_, cost)| cost).sum();
         let mut missing = shortage.saturating_sub(idle + aside);
+        let mut held = log.held();
         // INVARIANT 1.
-        let mut oldest_first = log.segments.values();
+        let mut oldest_first = log.segments.iter();
         while missing > 0 {
-            let segment = oldest_first.next().ok_or(NotStored::Disk)?;
+            let (&id, segment) = oldest_first.next().ok_or(NotStored::Disk)?;
             if segment.open > 0 || segment.load == Load::Running {
                 return Err(NotStored::QueueFull);
             }
             if self.slow_fills(segment).1 {
                 return Err(NotStored::Full);
             }
-            missing = missing.saturating_sub(file_cost(segment.size));
+            let cost = file_cost(segment.size);
+            // INVARIANT 2.
+            if !self.disk.is_pinned(id) {
+                missing = missing.saturating_sub(cost);
+                continue;
+            }
+            held += cost;
+            if held > log.most_held() {
+                return Err(NotStored::Full);
+            }
         }
         Ok(shortage > 0)
     }
 
-    /// Has it tried whether a file can be created again.
+    /// Orders a try to create a file again.
     fn order_retry(&self) {
         let is_refused = lock(&self.disk.log).refusal.is_some();
         if is_refused && !self.is_retry_queued.swap(true, Ordering::AcqRel) {
@@ -190,8 +216,8 @@ impl Inner {
             }
             (log.close_active(), log.plan_segment())
         };
-        let is_created = self.file_to_write(planned).is_some();
-        let unwanted = (!is_created).then_some(planned);
+        let is_created = |id: &u32| self.file_to_write(*id).is_some();
+        let unwanted = planned.filter(|id| !is_created(id));
         for id in closed.into_iter().chain(unwanted) {
             self.disk.queue.push(Job::Seal(id));
         }
@@ -206,7 +232,7 @@ impl Inner {
         })
     }
 
-    /// As [`Self::file_to_write`], for who has the turn.
+    /// File of a planned segment as of [`Self::file_to_write`], for a caller that has the turn.
     pub(crate) fn create_planned(&self, id: u32) -> Option<Arc<SegmentFile>> {
         if let Some(file) = self.disk.file(id) {
             return Some(file);
@@ -224,18 +250,20 @@ impl Inner {
                 self.is_full.fetch_or(has_evicted, Ordering::Relaxed);
                 return self.disk.file(id);
             }
-            if self.unlink_retired() || self.unlink_set_aside() {
+            // Nothing that goes would help a disk that makes no file for another reason than space.
+            let has_failed = created == Creation::Failed;
+            if !has_failed && (self.unlink_retired() || self.unlink_set_aside()) {
                 continue;
             }
             // Each round evicts a segment, so the loop ends.
-            let why = match (self.evict_oldest(), created) {
-                (Eviction::Done(_), _) => {
+            let why = match (!has_failed).then(|| self.evict_oldest(Readers::Bounded)) {
+                Some(Eviction::Done(_)) => {
                     has_evicted = true;
                     continue;
                 }
-                (_, Creation::Failed) | (Eviction::Nothing, _) => NotStored::Disk,
-                (Eviction::Busy, _) => NotStored::QueueFull,
-                (Eviction::InUse, _) => NotStored::Full,
+                None | Some(Eviction::Nothing) => NotStored::Disk,
+                Some(Eviction::Busy) => NotStored::QueueFull,
+                Some(Eviction::InUse | Eviction::Held) => NotStored::Full,
             };
             lock(&self.disk.log).refuse(id, why);
             return None;
@@ -257,7 +285,7 @@ impl Inner {
                 continue;
             }
             // Each round evicts a segment, so the loop ends.
-            match self.evict_oldest() {
+            match self.evict_oldest(Readers::Bounded) {
                 Eviction::Done(_) => {}
                 // Only the active segment is left; without it the next round finds it.
                 Eviction::Nothing if lock(&self.disk.log).active != 0 => {
@@ -268,14 +296,22 @@ impl Inner {
         }
     }
 
-    /// Evicts segments until the files are within the limit. For a limit that was lowered.
+    /// Evicts a segment for a journal that the file system has no room for; false if none can go.
+    pub(crate) fn evict_for_journal(&self) -> bool {
+        let _turn = lock(&self.disk.turning);
+        matches!(self.evict_oldest(Readers::Bounded), Eviction::Done(_))
+    }
+
+    /// Evicts segments until the files are within the limit, or will be when nobody reads what has
+    /// left. For a limit that was lowered.
     pub(crate) fn trim(&self) {
         let _turn = lock(&self.disk.turning);
-        while lock(&self.disk.log).excess() > 0 {
+        let is_over = |log: &Log| log.excess() > log.held();
+        while is_over(&lock(&self.disk.log)) {
             if self.unlink_set_aside() {
                 continue;
             }
-            match self.evict_oldest() {
+            match self.evict_oldest(Readers::Counted) {
                 Eviction::Done(_) => {}
                 // Only the active segment is left; without it the next round finds it.
                 Eviction::Nothing if lock(&self.disk.log).active != 0 => {
@@ -295,7 +331,7 @@ impl Inner {
         }
         let oldest = lock(&self.disk.log).segments.keys().next().copied();
         if oldest == Some(id) {
-            self.evict_oldest();
+            self.evict_oldest(Readers::Bounded);
         }
     }
 
@@ -309,7 +345,8 @@ impl Inner {
             }
             Err(error) => {
                 self.discard(self.disk.segment_path(id), file_cost(size));
-                if error.kind() == io::ErrorKind::StorageFull {
+                let (full, quota) = (io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded);
+                if error.kind() == full || error.kind() == quota {
                     self.health.set_full(true);
                     return Creation::NoSpace;
                 }
@@ -346,21 +383,24 @@ impl Inner {
             }
         }
         let path = self.disk.segment_path(id);
-        let file = self.disk.io.create(&path, u64::from(size))?;
+        let (io, open_files) = (&self.disk.io, &self.disk.readers.home().open_files);
+        let file = open_files.with_room(|| io.create(&path, u64::from(size)))?;
+        let file = SegmentFile::made(id, file, &self.disk.readers);
         self.disk.has_new_names.store(true, Ordering::Release);
         let header = SegmentHeader {
             segment: id,
             size,
+            rows: 0,
             created_ms: self.clock.now(),
         };
         let block = Bytes::from(header.encode(&self.disk.uuid, self.disk.seed));
-        self.disk.io.write_at(&file, &[block], 0)?;
+        file.write_at(&[block], 0)?;
         self.disk.add_file(id, file);
         Ok(())
     }
 
     /// INVARIANT 1. The caller holds the turn.
-    fn evict_oldest(&self) -> Eviction {
+    fn evict_oldest(&self, readers: Readers) -> Eviction {
         if self.is_stuck() {
             return Eviction::Busy;
         }
@@ -380,6 +420,9 @@ impl Inner {
             if others {
                 return Eviction::InUse;
             }
+            if readers == Readers::Bounded && !self.may_leave(&log, id, segment) {
+                return Eviction::Held;
+            }
             stopped = slow;
             let Some(segment) = log.remove(id) else {
                 return Eviction::Nothing;
@@ -393,7 +436,7 @@ impl Inner {
             fill.fail(NotStored::Full);
         }
         let file = write(&self.disk.files).remove(&id);
-        let evicted = self.drop_entries(id, &segment, file.as_ref().map(|file| &***file));
+        let evicted = self.drop_entries(id, &segment, file.as_deref());
         self.counters.evicted.fetch_add(evicted, Ordering::Relaxed);
         match file {
             Some(file) => self.retire(id, file, file_cost(segment.size)),
@@ -404,9 +447,15 @@ impl Inner {
         Eviction::Done(evicted)
     }
 
+    /// INVARIANT 2: whether a segment makes space when it leaves, or may wait for its readers.
+    pub(crate) fn may_leave(&self, log: &Log, id: u32, segment: &Segment) -> bool {
+        let after = log.held() + file_cost(segment.size);
+        after <= log.most_held() || !self.disk.is_pinned(id)
+    }
+
     /// The fills of a segment that may be stopped, and whether there are others.
     fn slow_fills(&self, segment: &Segment) -> (Vec<Arc<Fill>>, bool) {
-        let now = self.clock.now();
+        let now = self.clock.steady();
         let fills = segment.fills.iter().filter_map(Weak::upgrade);
         let is_slow = |fill: &Arc<Fill>| now.saturating_sub(fill.began_ms) >= SLOW_FILL_MS;
         let (slow, others): (Vec<_>, Vec<_>) = fills.partition(is_slow);
@@ -414,7 +463,7 @@ impl Inner {
     }
 
     /// Takes everything out of the index that needs a segment.
-    fn drop_entries(&self, id: u32, segment: &Segment, file: Option<&File>) -> u64 {
+    fn drop_entries(&self, id: u32, segment: &Segment, file: Option<&SegmentFile>) -> u64 {
         let mut dropped = 0;
         let dependents = segment.dependents.iter();
         for slot in dependents.filter_map(|one| self.index.dependent(one)) {
@@ -438,7 +487,7 @@ impl Inner {
             }
             None => dropped += self.drop_all_in(id),
         }
-        self.save_gone(id, file);
+        self.save_heads(id, file);
         dropped
     }
 
@@ -472,12 +521,17 @@ impl Inner {
     }
 
     /// The summary rows of a segment; `None` if they cannot be read.
-    pub(crate) fn rows(&self, id: u32, segment: &Segment, file: Option<&File>) -> Option<Vec<Row>> {
+    pub(crate) fn rows(
+        &self,
+        id: u32,
+        segment: &Segment,
+        file: Option<&SegmentFile>,
+    ) -> Option<Vec<Row>> {
         if segment.is_sealed {
             let found = self.disk.read_summary(id, file?, segment.size);
             return Some(found.ok()??.rows);
         }
-        Row::decode_all(&segment.rows)
+        segment.rows.decode()
     }
 
     /// Looks through the whole index, for a segment whose summary cannot be read.
@@ -496,7 +550,7 @@ impl Inner {
     }
 
     /// Lets the file of an evicted segment go, once nobody reads it.
-    fn retire(&self, id: u32, file: Arc<SegmentFile>, cost: u64) {
+    pub(crate) fn retire(&self, id: u32, file: Arc<SegmentFile>, cost: u64) {
         let path = self.disk.segment_path(id);
         lock(&self.disk.log).retired.push(Retired {
             segment: id,
@@ -516,7 +570,7 @@ impl Inner {
         }
     }
 
-    /// Whether an evicted segment would be loaded again at the next start, because the disk lets it
+    /// True if an evicted segment would be loaded again at the next start, because the disk lets it
     /// neither be removed nor renamed. Until it does no newer one may go: INVARIANT 1.
     fn is_stuck(&self) -> bool {
         let may_return =
@@ -534,7 +588,7 @@ impl Inner {
             let mut log = lock(&self.disk.log);
             std::mem::take(&mut log.retired)
                 .into_iter()
-                .partition(is_idle)
+                .partition(Retired::is_idle)
         };
         let mut stuck = held;
         for retired in &mut stuck {
@@ -553,6 +607,13 @@ impl Inner {
         made_space
     }
 
+    /// Unlinks one file that was set aside, if there is one, ahead of need.
+    pub(crate) fn make_room_of_set_aside(&self) -> bool {
+        let _turn = lock(&self.disk.turning);
+        // Whoever has the directory now has its files, too.
+        !self.is_shut() && self.unlink_set_aside()
+    }
+
     /// Unlinks one file that was set aside: the limit is harder than the wish to keep it.
     fn unlink_set_aside(&self) -> bool {
         let Some((path, cost)) = lock(&self.disk.log).set_aside.pop() else {
@@ -560,10 +621,11 @@ impl Inner {
         };
         let is_gone = self.unlink(&path);
         let mut log = lock(&self.disk.log);
-        match is_gone {
-            true => log.discharge(cost),
-            // It still counts; others are tried before it.
-            false => log.set_aside.insert(0, (path, cost)),
+        if is_gone {
+            log.discharge(cost);
+        } else {
+            // The file still counts; others are tried before it.
+            log.set_aside.insert(0, (path, cost));
         }
         is_gone
     }
@@ -573,9 +635,10 @@ impl Inner {
     pub(crate) fn discard(&self, path: PathBuf, cost: u64) {
         let is_gone = self.unlink(&path);
         let mut log = lock(&self.disk.log);
-        match is_gone {
-            true => log.discharge(cost),
-            false => log.set_aside.push((path, cost)),
+        if is_gone {
+            log.discharge(cost);
+        } else {
+            log.set_aside.push((path, cost));
         }
     }
 
@@ -595,34 +658,44 @@ impl Inner {
             self.is_low.store(false, Ordering::Relaxed);
             return;
         }
-        let is_low = || {
+        let is_below = |more: u64| {
             let available = self.disk.io.available(&self.disk.dir);
-            available.is_ok_and(|available| available < min_free)
+            available.is_ok_and(|available| available.saturating_add(more) < min_free)
         };
         let _turn = lock(&self.disk.turning);
+        // What has left and is still read will be free without more being evicted.
+        let stays_below = || is_below(lock(&self.disk.log).held());
         let mut rounds = MAX_SWEPT_SEGMENTS;
-        let mut still_low = is_low();
-        while still_low && rounds > 0 {
-            let Eviction::Done(evicted) = self.evict_oldest() else {
-                break;
-            };
-            swept.evicted += evicted;
-            swept.segments += 1;
+        while rounds > 0 && stays_below() {
             rounds -= 1;
-            still_low = is_low();
+            if !self.unlink_set_aside() {
+                let Eviction::Done(evicted) = self.evict_oldest(Readers::Counted) else {
+                    break;
+                };
+                swept.evicted += evicted;
+                swept.segments += 1;
+            }
         }
-        self.is_low.store(still_low, Ordering::Relaxed);
+        self.is_low.store(is_below(0), Ordering::Relaxed);
     }
 
     fn sweep_inactive(&self) -> u64 {
         let oldest = self.use_time().oldest;
         let mut swept = 0;
+        let mut in_place = MAX_IN_PLACE;
         for position in 0..self.index.shards().count() {
             for _ in 0..MAX_BATCHES {
-                let batch = self.sweep_shard(position, oldest);
-                swept += batch;
-                if batch == 0 {
-                    break;
+                match self.sweep_shard(position, oldest) {
+                    Ok(0) => break,
+                    Ok(batch) => swept += batch,
+                    Err(_) if in_place == 0 => break,
+                    Err(_) => {
+                        let keys = self.inactive_keys(position, oldest, in_place);
+                        in_place -= keys.len();
+                        let removed = |key: &&Key| self.remove_in_place(key, Leave::Swept);
+                        swept += keys.iter().filter(removed).count() as u64;
+                        break;
+                    }
                 }
             }
         }
@@ -630,10 +703,20 @@ impl Inner {
         swept
     }
 
-    /// Removes some inactive entries of a shard; 0 when there are none left.
-    fn sweep_shard(&self, position: usize, oldest: u32) -> u64 {
+    /// Some inactive entries of a shard.
+    fn inactive_keys(&self, position: usize, oldest: u32, most: usize) -> Vec<Key> {
+        let Some(shard) = self.index.shards().nth(position).map(read) else {
+            return Vec::new();
+        };
+        let old = shard.table.iter().filter(|slot| slot.used < oldest);
+        old.map(|slot| slot.key).take(most).collect()
+    }
+
+    /// Removes some inactive entries of a shard; 0 when there are none left. An error if there is
+    /// no room for their tombstone.
+    fn sweep_shard(&self, position: usize, oldest: u32) -> Result<u64, NotStored> {
         let Some(shard) = self.index.shards().nth(position) else {
-            return 0;
+            return Ok(0);
         };
         let limit = self
             .disk
@@ -644,14 +727,14 @@ impl Inner {
         for _ in 0..2 {
             let mut shard = write(shard);
             if shard.oldest_used >= oldest || most == 0 {
-                return 0;
+                return Ok(0);
             }
             let old = shard.table.iter().filter(|slot| slot.used < oldest);
             let keys: Vec<Key> = old.map(|slot| slot.key).take(most).collect();
             if keys.is_empty() {
                 let first = shard.table.iter().map(|slot| slot.used).min();
                 shard.oldest_used = first.unwrap_or(u32::MAX);
-                return 0;
+                return Ok(0);
             }
             let size = aligned(u64::from(RECORD_HEADER) + 16 * keys.len() as u64) as u32;
             let mut rows: Vec<Row> = keys.iter().map(|key| tombstone_row(*key, size)).collect();
@@ -663,85 +746,15 @@ impl Inner {
                 drop(shard);
                 self.write_record(place, &[self.tombstone(place, Key([0; 16]), &keys)]);
                 self.end_reservation(place.segment);
-                return keys.len() as u64;
+                return Ok(keys.len() as u64);
             }
             drop(shard);
             let rows_len = rows.iter().map(Row::encoded_len).sum();
-            if self.make_room(size, rows_len).is_err() {
-                return 0;
-            }
+            self.make_room(size, rows_len)?;
         }
-        0
+        Ok(0)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::clock::ManualClock;
-    use crate::event::Platform;
-    use crate::recover::{How, Parents, Start};
-    use crate::volume::{Volume, ZoneConf};
-
-    fn store(volume: &Volume, key: &Key, len: usize) {
-        let mut writer = volume.begin(*key, Some(len as u64)).expect("begun");
-        writer.set_head(Bytes::from_static(b"head"));
-        writer.append(Bytes::from(vec![7; len])).expect("taken");
-        writer.finish().expect("stored");
-        volume.flush();
-    }
-
-    /// Known to the segment of its slices by each of its heads at first, then by the last one only;
-    /// and it goes with that segment.
-    #[test]
-    fn entry_whose_head_is_replaced_ever_so_often_is_known_to_its_segment_once() {
-        let home = tempfile::tempdir().expect("directory");
-        let conf = ZoneConf {
-            max_size: Some(16 << 20),
-            segment_size: Some(64 << 10),
-            small: 0,
-            memory: 0,
-            flush: Duration::from_secs(3600),
-            ..ZoneConf::new("sweep", home.path())
-        };
-        let how = How {
-            start: Start::Resume,
-            parents: Parents::Make,
-        };
-        let clock = Arc::new(ManualClock::new(1_700_000_000_000));
-        let volume = Volume::open(conf, (clock, Platform::default()), how).expect("opens");
-        let key = Key([1; 16]);
-        store(&volume, &key, 40_000);
-        // What follows stands in another segment.
-        store(&volume, &Key([2; 16]), 40_000);
-        let known = || -> usize {
-            let log = lock(&volume.inner.disk.log);
-            log.segments
-                .values()
-                .map(|it| it.dependents.iter().count())
-                .sum()
-        };
-        let before = known();
-        for _ in 0..500 {
-            let entry = volume.find(&key).expect("there");
-            let replaced = volume.replace_head(&entry, Bytes::from_static(b"other"));
-            replaced.expect("replaced");
-            volume.flush();
-        }
-        assert!(known() >= before + 500, "{}", known());
-        volume.sweep();
-        assert!(known() <= before + 1, "{}", known());
-        assert!(volume.find(&key).is_some());
-        let oldest = *lock(&volume.inner.disk.log)
-            .segments
-            .keys()
-            .next()
-            .expect("one");
-        volume.inner.evict_if_oldest(oldest);
-        // The body of the other one begins there, too.
-        assert_eq!(volume.inner.index.count(), 0);
-        assert!(volume.find(&key).is_none());
-    }
-}
+mod tests;

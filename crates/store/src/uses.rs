@@ -51,17 +51,17 @@ const ROOM: u64 = 2;
 #[derive(Debug, Default)]
 pub(crate) struct UsesFile {
     file: Option<File>,
-    /// Its length: what was counted for it.
+    /// Length of the file: what was counted for it.
     size: u32,
-    /// Where the next block goes.
+    /// Offset for the next block.
     tail: u32,
-    /// When it was last written, seconds since 1970; 0: never.
+    /// Time when the file was last written, seconds since 1970; 0: never.
     saved: u32,
-    /// How many entries there were then.
+    /// Number of entries that there were then.
     entries: u64,
-    /// For how many seconds nobody had the zone before it was opened; 0 if they are few.
+    /// Number of seconds for which nobody had the zone before it was opened; 0 if they are few.
     away: u32,
-    /// Where the blocks of each segment stand, until they are loaded.
+    /// Places of the blocks of each segment, until they are loaded.
     blocks: HashMap<u32, Vec<(u32, UsesBlock)>>,
 }
 
@@ -72,7 +72,7 @@ struct Found {
     used: Use,
 }
 
-/// Which uses are written.
+/// Choice of the uses that are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     Changed,
@@ -81,9 +81,9 @@ enum Which {
 
 /// Why not all was written.
 enum Stopped {
-    /// It did not fit.
+    /// The uses did not fit.
     Full,
-    /// The disk did not take it.
+    /// The disk did not take the file.
     Failed(io::Error),
 }
 
@@ -124,7 +124,7 @@ impl Inner {
         uses.file = Some(file);
     }
 
-    /// For how long nobody had the zone: INVARIANT 4.
+    /// Number of seconds for which nobody had the zone: INVARIANT 4.
     pub(crate) fn away_s(&self) -> u32 {
         lock(&self.uses).away
     }
@@ -189,17 +189,17 @@ impl Inner {
         (found, missing)
     }
 
-    /// How many entries there were when the file was last written; none if nobody knows.
+    /// Number of entries when the file was last written; none if nobody knows.
     pub(crate) fn entries_before(&self) -> Option<u64> {
         let uses = lock(&self.uses);
         uses.file.as_ref().map(|_| uses.entries)
     }
 
-    /// When a segment was made, seconds since 1970.
+    /// Time when a segment was made, seconds since 1970.
     fn made(&self, segment: u32) -> Option<u32> {
         let file = self.disk.file(segment)?;
         let mut block = [0; SEGMENT_HEADER as usize];
-        self.disk.io.read_at(&file, &mut block, 0).ok()?;
+        file.read_at(&mut block, 0).ok()?;
         let header = SegmentHeader::decode(&block, &self.disk.uuid, self.disk.seed)?;
         u32::try_from(header.created_ms / 1000).ok()
     }
@@ -356,18 +356,17 @@ impl Inner {
         }
     }
 
-    /// At the end nothing is evicted for it.
+    /// Makes room for the file of uses; at the end nothing is evicted for it.
     fn make_uses_room(&self, cost: u64) -> io::Result<()> {
         if !self.is_closed() {
             return self.make_file_room(cost);
         }
         let mut log = lock(&self.disk.log);
-        match log.charge(cost) {
-            true => {
-                log.journal_bytes += cost;
-                Ok(())
-            }
-            false => Err(io::ErrorKind::StorageFull.into()),
+        if log.charge(cost) {
+            log.journal_bytes += cost;
+            Ok(())
+        } else {
+            Err(io::ErrorKind::StorageFull.into())
         }
     }
 
@@ -425,7 +424,7 @@ impl Inner {
     }
 }
 
-/// What is to be written of a cell. INVARIANT 3.
+/// Slot of a cell whose use is to be written. INVARIANT 3.
 fn of(cell: Cell<'_>, which: Which) -> Option<Slot> {
     match (cell.take_unsaved(), which) {
         (Some(slot), _) => Some(slot),
@@ -453,7 +452,7 @@ pub(crate) struct Joined<'a> {
 }
 
 impl<'a> Joined<'a> {
-    /// What is not among the uses counts as used at `missing`.
+    /// Uses of a segment; an entry that is not among them counts as used at `missing`.
     pub(crate) fn new(uses: &'a [Use], missing: u32) -> Self {
         Self { uses, missing }
     }

@@ -12,15 +12,15 @@
 
 use std::io;
 
-use crate::disk::format::{Kind, Row, payload_sum};
-use crate::disk::io::File;
+use crate::disk::format::{Kind, payload_sum};
+use crate::disk::open::SegmentFile;
 use crate::disk::reader::ReadError;
 use crate::entry::{Body, Slice, Stored};
 use crate::index::Slot;
 use crate::lock::{lock, read};
 use crate::volume::{Inner, Volume};
 
-/// How far a verification is.
+/// Progress of a verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Entries that were looked at.
@@ -31,7 +31,7 @@ pub struct Progress {
     pub bytes: u64,
 }
 
-/// What a verification found.
+/// Result of a verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Entries that were looked at.
@@ -42,26 +42,26 @@ pub struct Verified {
     pub corrupt: u64,
     /// Entries that the disk does not give, and stay.
     pub unread: u64,
-    /// Whether every entry was looked at.
+    /// True if every entry was looked at.
     pub is_complete: bool,
 }
 
-/// Whether the page cache is to be left as it was.
+/// Treatment of the page cache by a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Care {
-    /// What is read stays there: somebody waits for the result.
+    /// Bytes that are read stay there: somebody waits for the result.
     None,
-    /// What was not there is not there afterwards.
+    /// Bytes that were not there are not there afterwards.
     Cache,
 }
 
-/// What came of comparing an entry.
+/// Result of comparing an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compared {
     Sound,
     Corrupt,
     Unread,
-    /// It is not there any more, or not yet.
+    /// The entry is not there any more, or not yet.
     Gone,
     /// The verification is to end.
     Stopped,
@@ -72,7 +72,8 @@ struct Verification<'a> {
     inner: &'a Inner,
     care: Care,
     verified: Verified,
-    /// Told how far it is, after each slice and each entry; false ends it.
+    /// Function that is told the progress, after each slice and each entry; false ends the
+    /// verification.
     progress: &'a mut dyn FnMut(Progress) -> bool,
 }
 
@@ -116,9 +117,10 @@ impl Inner {
             Err(error) => return self.why_not(slot, &error),
         };
         let Body::Sliced(sliced) = &stored.body else {
-            return match step(stored.len) {
-                true => Compared::Sound,
-                false => Compared::Stopped,
+            return if step(stored.len) {
+                Compared::Sound
+            } else {
+                Compared::Stopped
             };
         };
         for slice in &sliced.slices {
@@ -154,12 +156,12 @@ impl Inner {
         if let Some(file) = self.disk.file(place.segment) {
             let start = u64::from(place.offset);
             let stretch = start..start + u64::from(place.size);
-            self.disk.io.forget(&file, stretch);
+            file.forget(stretch);
         }
         read
     }
 
-    fn compare_slice(&self, slice: &Slice, file: &File, care: Care) -> io::Result<bool> {
+    fn compare_slice(&self, slice: &Slice, file: &SegmentFile, care: Care) -> io::Result<bool> {
         let disk = &self.disk;
         if care == Care::None {
             return disk.is_slice_sound(slice, file);
@@ -172,7 +174,7 @@ impl Inner {
             return Ok(payload_sum(&bytes) == slice.checksum);
         }
         let is_sound = disk.is_slice_sound(slice, file);
-        disk.io.forget(file, slice.stretch());
+        file.forget(slice.stretch());
         is_sound
     }
 
@@ -181,10 +183,13 @@ impl Inner {
             ReadError::Gone => Compared::Gone,
             ReadError::Io(_) => Compared::Unread,
             // A record may be overwritten by its own tombstone; then it is nobody's any more.
-            ReadError::Corrupt => match self.is_current(slot) {
-                true => Compared::Corrupt,
-                false => Compared::Gone,
-            },
+            ReadError::Corrupt => {
+                if self.is_current(slot) {
+                    Compared::Corrupt
+                } else {
+                    Compared::Gone
+                }
+            }
         }
     }
 
@@ -195,7 +200,7 @@ impl Inner {
 }
 
 impl Verification<'_> {
-    /// False if it was ended.
+    /// Compares all entries; false if the verification was ended.
     fn run(&mut self) -> bool {
         let mut last = 0;
         if !self.inner.loading.wait() || self.inner.is_closed() {
@@ -223,7 +228,7 @@ impl Verification<'_> {
             (*id, segment.size, rows)
         };
         let rows = match rows {
-            Some(rows) => Row::decode_all(&rows),
+            Some(rows) => rows.decode(),
             None => {
                 let file = disk.file(id);
                 let found = file.map(|file| disk.read_summary(id, &file, size));

@@ -34,11 +34,12 @@ use bytes::Bytes;
 use crate::admit::{NewBody, NotStored, Publish, Source, Writer};
 use crate::clock::Clock;
 use crate::cold::RecordLoads;
-use crate::disk::Disk;
 use crate::disk::io::File;
+use crate::disk::open::SegmentFile;
 use crate::disk::reader::ReadError;
 use crate::disk::segment::Place;
 use crate::disk::writer::Job;
+use crate::disk::{Disk, SUPERBLOCK_NAME};
 use crate::entry::{Body, Entry, Pins, Slice, Stored};
 pub use crate::event::{Event, Platform};
 use crate::fill::Fill;
@@ -49,10 +50,12 @@ use crate::key::Key;
 use crate::lend::Limits;
 use crate::load::Loading;
 use crate::lock::{lock, read};
+use crate::reclaim::Reclaim;
 use crate::recover::{self, How, StoreError};
 use crate::scrub::Scrub;
 use crate::site::Leave;
 use crate::sweep::Swept;
+use crate::unloaded::Unloaded;
 use crate::uses::UsesFile;
 use crate::zone::DiskConf;
 
@@ -60,30 +63,32 @@ use crate::zone::DiskConf;
 /// ones slice by slice. Arbitrary: about a millisecond of reading.
 const VERIFY_AT_ONCE: u64 = 4 << 20;
 
-/// What a zone stores once it is full; before, it stores everything.
+/// Choice of the entries that a zone stores once it is full; before, it stores everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Admission {
     /// Everything.
     #[default]
     All,
-    /// What it was to store before, within a bounded memory. Bodies without a byte are stored at
-    /// once, as is what takes the place of an entry.
+    /// Entries whose keys were asked for before, within a bounded memory. Bodies without a byte are
+    /// stored at once, as is what takes the place of an entry.
     SecondHit,
+    /// Entries as for `SecondHit`, and of the others as much as is a tenth of what the zone stores.
+    Trial,
 }
 
-/// How a zone is set up.
+/// Configuration of a zone.
 #[derive(Clone, Debug)]
 pub struct ZoneConf {
-    /// Its name, for messages.
+    /// Name of the zone, for messages.
     pub name: String,
-    /// Its directory; created if it is not there.
+    /// Directory of the zone; created if it is not there.
     pub path: PathBuf,
-    /// What part of all keys it gets, where there are other disks.
+    /// Weight of the directory's share of all keys, where there are other disks.
     pub weight: u32,
     /// Further directories, on other disks.
     pub disks: Vec<DiskConf>,
-    /// The most that all files and the directory may take; `None`: until `min_free` or the disk
-    /// ends it.
+    /// The most that all files and the directory may take; `None`: twice what lives in it, until
+    /// `min_free` or the disk ends it.
     pub max_size: Option<u64>,
     /// Bytes to leave free on the file system; 0: none.
     pub min_free: u64,
@@ -95,14 +100,14 @@ pub struct ZoneConf {
     pub segment_size: Option<u64>,
     /// Bodies up to this stand in one record with their head, and go to the memory tier.
     pub small: u64,
-    /// What was complete for this long survives a power failure, provided that the disk writes and
-    /// syncs what waits for it in half of that. Zero: synced at close only.
+    /// Time for which an entry must have been complete to survive a power failure, provided that
+    /// the disk writes and syncs what waits for it in half of that. Zero: synced at close only.
     pub flush: Duration,
     /// Bytes that may wait for the disk.
     pub queue: u64,
-    /// What is stored once it is full.
+    /// Choice of the entries that are stored once the zone is full.
     pub admission: Admission,
-    /// How often all that it holds is compared with its checksums, in the background.
+    /// Interval at which all that the zone holds is compared with its checksums, in the background.
     pub scrub: Option<Duration>,
     /// Up to so many bytes of summaries, of 40 for an entry, are loaded before a zone is there;
     /// with more it is there at once, and loaded in the background.
@@ -139,12 +144,17 @@ pub struct Usage {
     pub entries: u64,
     /// Bytes of all files.
     pub bytes: u64,
+    /// Bytes of the files that entries take; the rest is space that is not used yet, or not again.
+    pub live_bytes: u64,
     /// The limit.
     pub max_size: Option<u64>,
     /// Bytes in the memory tier.
     pub memory_bytes: u64,
-    /// Bytes that the index takes, and with `Admission::SecondHit` the keys that were asked for.
+    /// Bytes that the index takes, and the keys that were asked for, if those decide.
     pub index_bytes: u64,
+    /// Entries that have no cell in the index, because too many keys are at home where theirs is:
+    /// they cost more to find. Random keys do not come to this.
+    pub index_spilled: u64,
     /// Bytes that wait for the disk.
     pub queued_bytes: u64,
     /// Entries removed for space.
@@ -153,20 +163,22 @@ pub struct Usage {
     pub expired: u64,
     /// Entries removed because their bytes were not what was written.
     pub corrupt: u64,
-    /// Entries lost because the disk refused to write them.
+    /// Entries lost because the disk refused to write or to sync them.
     pub lost: u64,
     /// Fills that the zone did not take, at their beginning or on the way.
     pub not_stored: u64,
-    /// Those of them that were asked for only once.
+    /// Number of those entries that were asked for only once.
     pub asked_once: u64,
     /// Bytes written to the disk.
     pub written_bytes: u64,
-    /// How many writes that took.
+    /// Number of writes that that took.
     pub writes: u64,
-    /// Those of them that were written again to keep what is in use.
+    /// Bytes that were written again to keep what is in use; part of those that were written.
     pub rewritten_bytes: u64,
     /// Writes and syncs that the disk refused.
     pub write_errors: u64,
+    /// Segments of which a sync failed, so that they were let go with all that they held.
+    pub lost_segments: u64,
     /// Reads that the disk refused.
     pub read_errors: u64,
     /// Segments that nobody knows the entries of, because the disk does not give them.
@@ -176,7 +188,7 @@ pub struct Usage {
     pub hasty: u64,
 }
 
-/// What the index knows of an entry.
+/// Facts about an entry that the index knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntrySummary {
     /// Length of the body.
@@ -185,14 +197,14 @@ pub struct EntrySummary {
     pub record_size: u64,
     /// Bytes of the disk: of the record and, where it is not in there, of the body.
     pub disk_size: u64,
-    /// When it was last used, milliseconds since 1970, to the second.
+    /// Time when the entry was last used, milliseconds since 1970, to the second.
     pub used_ms: u64,
-    /// Whether it is a part of another entry.
+    /// True if the entry is a part of another entry.
     pub is_slice: bool,
-    /// Whether it was found since it was written.
+    /// True if the entry was found since it was written.
     pub is_hit: bool,
-    /// How often it was found; 65535 stands for more, too. Halved each time that it is written
-    /// again to be kept, and then at most 127.
+    /// Number of times that the entry was found; 65535 stands for more, too. Halved each time that
+    /// it is written again to be kept, and then at most 127.
     pub hits: u32,
 }
 
@@ -209,6 +221,7 @@ pub(crate) struct Counters {
     pub(crate) writes: AtomicU64,
     pub(crate) rewritten_bytes: AtomicU64,
     pub(crate) write_errors: AtomicU64,
+    pub(crate) lost_segments: AtomicU64,
     pub(crate) read_errors: AtomicU64,
     pub(crate) hasty: AtomicU64,
 }
@@ -228,37 +241,39 @@ impl Counters {
     }
 }
 
-/// What a volume, its writers and its disk thread share.
+/// State that a volume, its writers and its disk thread share.
 pub(crate) struct Inner {
     pub(crate) conf: ZoneConf,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) index: Index,
-    /// Whether all that is on the disk is in the index.
+    /// State of loading: is all that is on the disk in the index?
     pub(crate) loading: Loading,
+    /// Look-ups that wait for what is not loaded yet.
+    pub(crate) unloaded: Unloaded,
     pub(crate) disk: Disk,
     pub(crate) counters: Counters,
     pub(crate) events: Arc<dyn Fn(&Event) + Send + Sync>,
     /// Set once the zone takes nothing more and finds nothing more.
     pub(crate) closed: AtomicBool,
-    /// Held by all who may reserve space, and alone by who sets `closed`. Nobody waits for the disk
-    /// meanwhile.
-    pub(crate) door: RwLock<()>,
-    /// The same for those who do wait for it, so that nobody at the door waits for them; taken
-    /// before the door.
-    pub(crate) yard: RwLock<()>,
+    /// Lock that is shared by all who may reserve space, and held alone by the one that sets
+    /// `closed`. Nobody waits for the disk meanwhile.
+    pub(crate) close_lock: RwLock<()>,
+    /// Lock like `close_lock` for those who do wait for the disk, so that nobody who takes
+    /// `close_lock` waits for them; taken before `close_lock`.
+    pub(crate) slow_close_lock: RwLock<()>,
     /// Set once nothing is written any more but what fills were granted.
     pub(crate) is_shut: AtomicBool,
     /// Fills that may still run.
     pub(crate) fills: Mutex<Vec<Weak<Fill>>>,
     /// Records that are being read, or were and are still wanted.
     pub(crate) reads: Mutex<RecordLoads>,
-    /// What must outlive everything. Taken before all locks of the disk.
+    /// Journal: notes that must outlive everything. Taken before all locks of the disk.
     pub(crate) journal: Mutex<JournalFile>,
-    /// When entries were used, on the disk. Taken before all other locks but the door.
+    /// File with the last uses of entries. Taken before all other locks but `close_lock`.
     pub(crate) uses: Mutex<UsesFile>,
-    /// How the scrub stands.
+    /// State of the scrub.
     pub(crate) scrub: Mutex<Scrub>,
-    /// What a reload may change.
+    /// Limits that a reload may change.
     pub(crate) limits: Limits,
     /// Set while the file system has less than `min_free`.
     pub(crate) is_low: AtomicBool,
@@ -266,13 +281,15 @@ pub(crate) struct Inner {
     pub(crate) is_full: AtomicBool,
     /// Set while a turn waits in the queue.
     pub(crate) is_turn_queued: AtomicBool,
-    /// Set while it is to be tried whether a file can be created.
+    /// Set while a try to create a file is in the queue.
     pub(crate) is_retry_queued: AtomicBool,
+    /// State of sweeps in the oldest segment. Taken before all locks of the disk.
+    pub(crate) reclaim: Mutex<Reclaim>,
     /// Bytes that may be written again.
     pub(crate) rewrite_credit: AtomicU64,
-    /// What was taken out and the disk did not let that be written down.
-    pub(crate) unburied: Mutex<Changed>,
-    /// How the disk is.
+    /// Keys that were taken out while the disk did not let that be written down.
+    pub(crate) pending_tombstones: Mutex<Changed>,
+    /// Health of the disk.
     pub(crate) health: Health,
     /// A number that no other possession of a directory has in this process.
     pub(crate) serial: u64,
@@ -282,7 +299,7 @@ pub(crate) struct Inner {
 /// One directory with entries. Closed when dropped.
 pub(crate) struct Volume {
     pub(crate) inner: Arc<Inner>,
-    /// How it is set up now.
+    /// Configuration that is in force now.
     pub(crate) conf: Mutex<ZoneConf>,
     pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -313,15 +330,22 @@ impl Volume {
             Found::Flight(entry) => Some(entry),
             Found::Kept(stored) => inner.pin(stored),
             Found::Stored(slot) => inner.find_on_disk(&slot),
+            Found::Unloaded => None,
         }
     }
 
-    /// Whether there may be something under a key; marks nothing.
+    /// True if there may be something under a key; marks nothing.
     pub(crate) fn may_hold(&self, key: &Key) -> bool {
-        self.inner.index.get(key).is_some()
+        self.inner.index.get(key).is_some() || self.is_unknown(key)
     }
 
-    /// When what `find` would look for at `now` was last used, seconds since 1970; marks nothing.
+    /// True if what stands under a key is not known yet, and will be.
+    pub(crate) fn is_unknown(&self, key: &Key) -> bool {
+        self.inner.is_found_in() && self.inner.is_unknown(key)
+    }
+
+    /// Time when what `find` would look for at `now` was last used, seconds since 1970; marks
+    /// nothing.
     #[inline]
     pub(crate) fn last_used(&self, key: &Key, now: u32) -> Option<u32> {
         let inner = &self.inner;
@@ -336,7 +360,7 @@ impl Volume {
     pub(crate) fn begin(&self, key: Key, expected_len: Option<u64>) -> Result<Writer, NotStored> {
         let inner = &self.inner;
         // So that no fill begins unseen while the directory is lent.
-        let _open = read(&inner.door);
+        let _open = read(&inner.close_lock);
         let admitted = inner.may_begin(&key, expected_len);
         if admitted.is_err() {
             inner.counters.not_stored.fetch_add(1, Ordering::Relaxed);
@@ -347,7 +371,7 @@ impl Volume {
     /// Removes an entry; true if there was one. That is written down by the disk thread.
     pub(crate) fn remove(&self, key: &Key, why: Leave) -> bool {
         let inner = &self.inner;
-        let _open = read(&inner.door);
+        let _open = read(&inner.close_lock);
         if inner.health.is_failed() {
             // It is out of sight already; it must not come back with the disk.
             inner.health.note(*key);
@@ -364,7 +388,7 @@ impl Volume {
     /// Gives an entry a new head; the body stays where it is.
     pub(crate) fn replace_head(&self, entry: &Entry, head: Bytes) -> Result<Entry, NotStored> {
         let inner = &self.inner;
-        let _open = read(&inner.door);
+        let _open = read(&inner.close_lock);
         if inner.is_closed() {
             return Err(NotStored::Closed);
         }
@@ -399,13 +423,16 @@ impl Volume {
     /// Removes what is inactive and makes space; to be called every second or so by one thread.
     pub(crate) fn sweep(&self) -> Swept {
         let inner = &self.inner;
-        let _open = read(&inner.yard);
+        let _open = read(&inner.slow_close_lock);
         if !inner.is_found_in() {
-            Swept::default()
-        } else {
-            inner.scrub_soon();
-            inner.sweep()
+            return Swept::default();
         }
+        if !inner.is_in_place() {
+            inner.health.fail("its files were removed");
+            return Swept::default();
+        }
+        inner.scrub_soon();
+        inner.sweep()
     }
 
     /// Numbers about the zone.
@@ -442,6 +469,7 @@ impl Volume {
     pub(crate) fn sync(&self) -> bool {
         let inner = &self.inner;
         inner.disk.queue.flush();
+        inner.retry();
         let are_buried = inner.bury_again();
         inner.sync_all_segments() && are_buried && !inner.health.is_failed()
     }
@@ -449,6 +477,7 @@ impl Volume {
     /// Writes everything down, syncs it and lets the directory go. Later calls find nothing.
     pub(crate) fn close(&self) {
         let inner = &self.inner;
+        inner.settle_lost();
         if !inner.shut_door() {
             return;
         }
@@ -478,12 +507,24 @@ impl Drop for Volume {
 }
 
 impl Inner {
-    /// Whether the zone was closed.
+    /// True if the zone was closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Whether entries can be found here.
+    /// True if the directory is still the one that was opened: somebody may have emptied it, or put
+    /// another one in its place. What cannot be looked at says nothing.
+    fn is_in_place(&self) -> bool {
+        // A disk that stands still would keep the lock.
+        let superblock = lock(&self.disk.superblock).as_ref().map(File::try_clone);
+        let Some(Ok(superblock)) = superblock else {
+            return true;
+        };
+        let path = self.disk.dir.join(SUPERBLOCK_NAME);
+        self.disk.io.is_named(&superblock, &path).unwrap_or(true)
+    }
+
+    /// True if entries can be found here.
     pub(crate) fn is_found_in(&self) -> bool {
         !self.is_closed() && !self.health.is_failed()
     }
@@ -524,7 +565,7 @@ impl Inner {
         Weak::clone(&self.this)
     }
 
-    /// Tells the operator.
+    /// Reports an event to the operator.
     pub(crate) fn report(&self, event: &Event) {
         (self.events)(event);
     }
@@ -534,7 +575,7 @@ impl Inner {
         &self,
         stored: &Stored,
         slice: &Slice,
-        file: &File,
+        file: &SegmentFile,
     ) -> io::Result<bool> {
         let is_sound = self.disk.is_slice_sound(slice, file)?;
         if !is_sound {
@@ -557,6 +598,12 @@ impl Inner {
         if self.is_low.load(Ordering::Relaxed) || self.health.is_failed() {
             return Err(NotStored::Disk);
         }
+        if self.rests() {
+            return Err(NotStored::Disk);
+        }
+        if self.is_unknown(key) {
+            return Err(NotStored::Unloaded);
+        }
         let capacity = self.capacity();
         if capacity == 0 || expected_len.is_some_and(|len| len > capacity) {
             return Err(NotStored::TooLarge);
@@ -565,12 +612,21 @@ impl Inner {
             return Err(NotStored::QueueFull);
         }
         let is_chosen = self.is_full.load(Ordering::Relaxed) && expected_len != Some(0);
-        let entries = || self.index.count();
-        if is_chosen && self.index.get(key).is_none() && !self.limits.admits(key, &entries) {
+        if is_chosen && !self.is_chosen(key, expected_len) {
             self.counters.asked_once.fetch_add(1, Ordering::Relaxed);
             return Err(NotStored::AskedOnce);
         }
         Ok(())
+    }
+
+    /// True if a full zone takes something.
+    fn is_chosen(&self, key: &Key, expected_len: Option<u64>) -> bool {
+        let entries = || self.index.count();
+        let is_known = self.index.get(key).is_some() || self.limits.admits(key, &entries);
+        if is_known {
+            self.limits.earn_trial(expected_len);
+        }
+        is_known || self.limits.admits_on_trial(expected_len)
     }
 
     /// An entry for what is in memory, with the segments of its body pinned.
@@ -636,7 +692,7 @@ impl Inner {
     /// Takes out an entry whose segment is gone, or whose record is its own tombstone by now: a
     /// power failure kept that and lost the summary that says so.
     fn drop_gone(&self, slot: &Slot) {
-        let _open = read(&self.door);
+        let _open = read(&self.close_lock);
         let place = slot.place();
         let removed = self.index.remove_at(&slot.key, place, Leave::Evicted);
         if removed.is_some() && !self.is_closed() && self.disk.file(place.segment).is_some() {
@@ -669,7 +725,7 @@ impl Inner {
     /// Takes a corrupt entry out, for good: older versions must not come back in its place, and
     /// nobody should have to find out again after a restart.
     pub(crate) fn drop_corrupt(&self, key: &Key, place: Place) {
-        let _open = read(&self.yard);
+        let _open = read(&self.slow_close_lock);
         let removed = self.index.remove_at(key, place, Leave::Corrupt);
         if removed.is_none() || self.is_closed() {
             return;
@@ -693,9 +749,11 @@ impl Inner {
         Usage {
             entries: self.index.count(),
             bytes,
+            live_bytes: self.index.holdings().disk_bytes(),
             max_size,
             memory_bytes: self.index.memory_used(),
             index_bytes: self.index.table_memory() + self.limits.history_memory(),
+            index_spilled: self.index.spilled(),
             queued_bytes: self.disk.queue.bytes(),
             evicted: count(&self.counters.evicted),
             expired: count(&self.counters.expired),
@@ -707,6 +765,7 @@ impl Inner {
             writes: count(&self.counters.writes),
             rewritten_bytes: count(&self.counters.rewritten_bytes),
             write_errors: count(&self.counters.write_errors),
+            lost_segments: count(&self.counters.lost_segments),
             read_errors: count(&self.counters.read_errors),
             unread_segments: self.loading.unread(),
             hasty: count(&self.counters.hasty),
@@ -714,7 +773,7 @@ impl Inner {
     }
 }
 
-/// Whether the whole body is to be compared with its checksums before it is used.
+/// True if the whole body is to be compared with its checksums before it is used.
 pub(crate) fn must_verify(slot: &Slot) -> bool {
     slot.is_unverified() && slot.body_len() <= VERIFY_AT_ONCE
 }

@@ -1,4 +1,4 @@
-//! What a zone promises on several disks, when they fail, come back, come and go.
+//! Promises of a zone on several disks, when they fail, come back, come and go.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -128,7 +128,6 @@ fn store(zone: &Zone, number: u64, version: u64) -> Result<(), NotStored> {
 
 /// The version that is found, after a look at every byte.
 fn version(zone: &Zone, number: u64) -> Option<u64> {
-    use std::os::unix::fs::FileExt;
     let entry = zone.find(&key(number))?;
     let version = std::str::from_utf8(entry.head()).ok()?.parse().ok()?;
     let mut bytes = Vec::new();
@@ -282,7 +281,7 @@ fn disk_that_fails_loses_its_own_share_and_comes_back_with_it() {
     assert_eq!(bench.told(is_back), 2);
 }
 
-/// How many files in a directory this process has open.
+/// Number of files in a directory that this process has open.
 fn open_files(dir: &Path) -> usize {
     let listed = std::fs::read_dir("/proc/self/fd").expect("listed");
     let files = listed.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
@@ -428,9 +427,10 @@ fn directory_that_is_pulled_comes_back_as_it_was_and_removed_one_empty() {
     let all = zone.disks();
     for (is_pulled, left) in [(true, KEYS), (false, KEYS - all[1].usage.entries)] {
         let (here, there) = (bench.path("b"), bench.path("elsewhere"));
-        match is_pulled {
-            true => std::fs::rename(&here, &there).expect("renamed"),
-            false => std::fs::remove_dir_all(&here).expect("removed"),
+        if is_pulled {
+            std::fs::rename(&here, &there).expect("renamed");
+        } else {
+            std::fs::remove_dir_all(&here).expect("removed");
         }
         // Nobody notices while there is room in the segment; then it is given up.
         let mut number = KEYS;

@@ -35,7 +35,7 @@ const KEYS: u64 = 40;
 const OPERATIONS: usize = 120;
 const SEEDS: Range<u64> = 0..16;
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
-/// What happens to a disk: pulled, errors of each kind, full.
+/// Faults of a disk: pulled, errors of each kind, full.
 const FAULTS: [Fault; 5] = [
     Fault::Gone,
     Fault::Gone,
@@ -178,7 +178,6 @@ impl Run {
     }
 
     fn check(&mut self, number: u64) {
-        use std::os::unix::fs::FileExt;
         let Some(entry) = self.zone.find(&key(number)) else {
             return;
         };
@@ -206,7 +205,7 @@ impl Run {
         self.hits += 1;
     }
 
-    /// Whether a disk that is in use is well, other than `besides`.
+    /// True if a disk that is in use is well, other than `besides`.
     fn has_witness(&self, besides: &[usize]) -> bool {
         let live = self.zone.disks();
         (0..NAMES.len()).any(|at| {
@@ -251,9 +250,12 @@ impl Run {
     /// Removes what is odd, from all disks at once.
     fn review(&mut self) {
         let odd = |key_of: &Key| (0..KEYS).any(|it| it % 2 == 1 && key(it) == *key_of);
-        let reviewed = self.zone.review(&mut |key, _| match odd(key) {
-            true => Review::Remove,
-            false => Review::Keep,
+        let reviewed = self.zone.review(&mut |key, _| {
+            if odd(key) {
+                Review::Remove
+            } else {
+                Review::Keep
+            }
         });
         if reviewed.is_complete {
             self.last.retain(|number, _| number % 2 == 0);
@@ -265,9 +267,10 @@ impl Run {
         let mut left = Vec::new();
         for (at, name) in NAMES.into_iter().enumerate() {
             // The first path is what names the zone.
-            match at == 0 || self.random.below(4) > 0 {
-                true => names.push(name),
-                false => left.push(at),
+            if at == 0 || self.random.below(4) > 0 {
+                names.push(name);
+            } else {
+                left.push(at);
             }
         }
         if self.has_witness(&left) {
@@ -285,7 +288,7 @@ impl Run {
         self.zone.loaded();
     }
 
-    /// In the end all is well, and everything is on some disk.
+    /// Ends the run: all is well, and everything is on some disk.
     fn end_well(&mut self) {
         for at in 0..NAMES.len() {
             self.is_gone[at] = false;

@@ -1,5 +1,5 @@
-//! What was complete for longer than `flush` survives a power failure, also while the write queue
-//! is never idle.
+//! Entries that were complete for longer than `flush` survive a power failure, also while the write
+//! queue is never idle.
 //!
 //! Time stands still but for the test's steps, and `flush` is so long that the disk thread never
 //! finds itself idle: only work makes it look at the clock.

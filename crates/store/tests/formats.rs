@@ -1,5 +1,5 @@
 //! Zones that were written by every version of the format: each opens with all that is in it, or
-//! is set aside with a message.
+//! is set aside with a message, as those are whose keys were made without a secret.
 //!
 //! `fixtures/NAME/closed` was closed in order; `fixtures/NAME/killed` is what a process left that
 //! was killed. Both were written by the code of their day with
@@ -20,10 +20,12 @@ use millpond_store::{Event, Key, ManualClock, Platform, RealIo, Review, Reviewed
 
 use read::read;
 
-/// All versions: of the zone, and of its journal where that has one of its own. The last one is
-/// written today.
-const VERSIONS: [&str; 2] = ["v1", "v1-journal2"];
-/// When the zones were written.
+/// Versions whose keys have no secret.
+const UNKEYED: [&str; 2] = ["v1", "v1-journal2"];
+/// All other versions: of the zone, and of its journal where that has one of its own. The last one
+/// is written today.
+const VERSIONS: [&str; 1] = ["v2"];
+/// Time when the zones were written.
 const WRITTEN_MS: u64 = 1_790_000_000_000;
 
 /// Inline, empty, in one slice, in slices over several segments.
@@ -77,9 +79,12 @@ fn fill(zone: &Zone) {
         assert!(zone.remove(&key(number)));
     }
     let doomed: Vec<Key> = REVIEWED.map(key).collect();
-    let reviewed: Reviewed = zone.review(&mut |key, _| match doomed.contains(key) {
-        true => Review::Remove,
-        false => Review::Keep,
+    let reviewed: Reviewed = zone.review(&mut |key, _| {
+        if doomed.contains(key) {
+            Review::Remove
+        } else {
+            Review::Keep
+        }
     });
     assert_eq!(reviewed.removed, 5);
     // A head that was replaced.
@@ -154,8 +159,8 @@ fn write_the_fixtures() {
     copy_dir(&path, &target.join("closed"));
 }
 
-/// What any version wrote is found, byte for byte, whether the zone was closed or not, and still
-/// after it was closed by today's code.
+/// Entries that any version wrote are found, byte for byte, whether the zone was closed or not, and
+/// still after it was closed by today's code.
 #[test]
 fn zones_of_every_version_open_with_all_that_is_in_them() {
     let home = tempfile::tempdir().expect("directory");
@@ -172,6 +177,58 @@ fn zones_of_every_version_open_with_all_that_is_in_them() {
             let (zone, events) = open(&path);
             assert_eq!(events, [], "{name} of {version}, closed again");
             check(&zone);
+        }
+    }
+}
+
+/// The names in a directory, of which those that were set aside count by themselves.
+fn names(path: &Path) -> (Vec<String>, Vec<String>) {
+    let listed = std::fs::read_dir(path).expect("list");
+    let name = |entry: std::io::Result<std::fs::DirEntry>| {
+        let name = entry.expect("entry").file_name();
+        name.into_string().expect("a name of ours")
+    };
+    listed
+        .map(name)
+        .partition(|name| name.contains("set-aside"))
+}
+
+/// A store whose keys were made without a secret is not used: it is told once, why, and the next
+/// store begins beside its files, which go when their space is needed.
+#[test]
+fn zones_without_a_secret_are_set_aside_and_their_space_is_used() {
+    let home = tempfile::tempdir().expect("directory");
+    for version in UNKEYED {
+        for name in ["closed", "killed"] {
+            let path = home.path().join(format!("{version}-{name}"));
+            copy_dir(&fixtures().join(version).join(name), &path);
+            let (_, before) = names(&path);
+            let (zone, events) = open(&path);
+            let dir = path.display().to_string();
+            let files = before
+                .iter()
+                .filter(|name| *name != "millpond.uses")
+                .count();
+            assert_eq!(events, [Event::Unkeyed { dir, files }], "{version} {name}");
+            let told = events[0].to_string();
+            assert!(told.contains("without a secret"), "{told}");
+            assert_eq!(names(&path).0.len(), files);
+            assert_eq!(zone.usage().entries, 0);
+            assert!((0..8).all(|number| zone.find(&key(number)).is_none()));
+            // Nothing of its journal is in force.
+            assert!(zone.take_journal().records.is_empty());
+            // More than fits beside what is left of it.
+            for number in 0..40 {
+                store(&zone, number, head(number), body(number, 9_000));
+                zone.flush();
+                zone.sweep();
+            }
+            assert!(zone.find(&key(39)).is_some());
+            assert_eq!(names(&path).0, [""; 0], "{version} {name}");
+            zone.close();
+            let (zone, events) = open(&path);
+            assert_eq!(events, [], "{version} {name}, opened again");
+            assert!(zone.find(&key(39)).is_some());
         }
     }
 }

@@ -75,7 +75,7 @@ fn check(glance: &Glance) -> Checked {
     checked
 }
 
-/// Every file with its bytes.
+/// Files with their bytes.
 fn snapshot(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let names = std::fs::read_dir(dir)
         .expect("the store")
@@ -173,7 +173,8 @@ fn the_journal_alone_may_be_let_change() {
     let zone = open(dir.path());
     fill(&zone, 10);
     drop(zone);
-    let before = snapshot(dir.path());
+    let mut before = snapshot(dir.path());
+    before.remove("millpond.journal").unwrap();
     let record = Bytes::from_static(b"purged");
     let zone = open_still(dir.path(), Touch::Journal).unwrap();
     if zone.note(&record).is_err() {

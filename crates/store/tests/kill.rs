@@ -20,9 +20,9 @@ use read::read;
 /// Names the directory to the child.
 const ZONE: &str = "MILLPOND_KILL_TEST_ZONE";
 const KEYS: u64 = 200;
-/// How many steps the child makes before it sees to it that all is written.
+/// Number of steps that the child makes before it sees to it that all is written.
 const STEPS: u64 = 60;
-/// How often it has seen to that when it is killed.
+/// Number of such flushes after which the child is killed.
 const FLUSHES: usize = 8;
 
 fn conf(path: &str) -> ZoneConf {

@@ -3,13 +3,20 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use millpond_store::{DirEntry, DiskIo, Event, Key, ManualClock, Platform, RealIo, Zone, ZoneConf};
+use millpond_store::{
+    Cold, DirEntry, DiskIo, Event, Key, Look, ManualClock, NotStored, Platform, RealIo, Zone,
+    ZoneConf,
+};
 
 /// No test keeps the gate shut for so long, unless it fails.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -21,6 +28,10 @@ struct Gate {
     changed: Condvar,
     /// Only the first thread waits; who it is, once it came.
     first: Mutex<Option<Option<ThreadId>>>,
+    /// Only who reads the file with this number waits.
+    file: Mutex<Option<u64>>,
+    /// Every read answers with an error.
+    is_broken: AtomicBool,
 }
 
 impl Gate {
@@ -36,12 +47,14 @@ impl Gate {
         first.is_none_or(|first| *first.get_or_insert(own) == own)
     }
 
-    fn pass(&self) {
+    fn pass(&self, file: &File) -> io::Result<()> {
         let is_loader = std::thread::current()
             .name()
             .is_some_and(|name| name.starts_with("load "));
-        if !is_loader || !self.holds_me() {
-            return;
+        let held = *self.file.lock().expect("file");
+        let is_other = held.is_some_and(|held| file.metadata().is_ok_and(|it| it.ino() != held));
+        if !is_loader || is_other || !self.holds_me() {
+            return Ok(());
         }
         let mut is_shut = self.is_shut.lock().expect("gate");
         while *is_shut {
@@ -49,6 +62,11 @@ impl Gate {
             is_shut = waited.0;
             // A test that fails closes its zone without opening the gate.
             *is_shut &= !waited.1.timed_out();
+        }
+        if self.is_broken.load(Ordering::SeqCst) {
+            Err(io::Error::from_raw_os_error(5))
+        } else {
+            Ok(())
         }
     }
 }
@@ -70,7 +88,7 @@ impl DiskIo for Gate {
         RealIo.lock(file)
     }
     fn read_at(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.pass();
+        self.pass(file)?;
         RealIo.read_at(file, buf, offset)
     }
     fn write_at(&self, file: &File, bufs: &[Bytes], offset: u64) -> io::Result<()> {
@@ -98,6 +116,7 @@ impl DiskIo for Gate {
 
 struct Bench {
     dir: tempfile::TempDir,
+    clock: Arc<ManualClock>,
     gate: Arc<Gate>,
     events: Arc<Mutex<Vec<Event>>>,
 }
@@ -106,6 +125,7 @@ impl Bench {
     fn new() -> Self {
         Self {
             dir: tempfile::tempdir().expect("directory"),
+            clock: Arc::new(ManualClock::new(1_700_000_000_000)),
             gate: Arc::default(),
             events: Arc::default(),
         }
@@ -123,7 +143,7 @@ impl Bench {
     }
 
     fn open(&self, conf: ZoneConf) -> Arc<Zone> {
-        let clock = Arc::new(ManualClock::new(1_700_000_000_000));
+        let clock = Arc::clone(&self.clock);
         let events = Arc::clone(&self.events);
         let platform = Platform {
             io: self.gate.clone(),
@@ -131,6 +151,18 @@ impl Bench {
             ..Platform::default()
         };
         Zone::open_on(conf, clock, platform).expect("open")
+    }
+
+    /// The number of the file of the oldest segment.
+    fn oldest(&self) -> u64 {
+        let files = std::fs::read_dir(self.dir.path().join("zone")).expect("listed");
+        let segments = files.filter_map(|entry| {
+            let entry = entry.expect("entry");
+            let name = entry.file_name().into_string().expect("name");
+            let number: u32 = name.strip_prefix("segment-")?.parse().ok()?;
+            Some((number, entry.metadata().expect("metadata").ino()))
+        });
+        segments.min().expect("a segment").1
     }
 
     /// Opens the zone; nothing but its newest segment is loaded before the gate is opened.
@@ -162,7 +194,7 @@ fn version(zone: &Zone, number: u64) -> Option<u64> {
     Some(head.parse().expect("number"))
 }
 
-/// What is in a zone that is loaded: number and version.
+/// Entries of a zone that is loaded: number and version.
 fn all(zone: &Zone) -> BTreeMap<u64, u64> {
     let known = (0..500).filter_map(|number| Some((number, version(zone, number)?)));
     known.collect()
@@ -219,11 +251,14 @@ fn while_it_loads_a_zone_answers_and_what_is_done_then_lasts() {
     }
     zone.close();
     let zone = bench.open_shut(conf.clone());
-    assert_eq!((version(&zone, 0), version(&zone, 399)), (None, Some(1)));
+    assert!(matches!(zone.look(&key(0)), Look::Unknown(Some(_))));
+    assert_eq!(version(&zone, 399), Some(1));
     assert!(zone.usage().entries < 400 && zone.usage().entries > 0);
-    // Before their older records are known: one is replaced, one removed, one both.
+    // Before their older records are known: one is removed, one removed and stored again, one that
+    // was stored again is removed.
+    assert!(zone.remove(&key(0)) && zone.remove(&key(1)) && zone.remove(&key(2)));
     assert!(store(&zone, 0, 2, 900) && store(&zone, 2, 2, 900));
-    assert!(zone.remove(&key(1)) && zone.remove(&key(2)));
+    assert!(zone.remove(&key(2)));
     assert!(zone.remove(&key(399)) && !zone.remove(&key(399)));
     let expected: BTreeMap<u64, u64> = (3..399).map(|number| (number, 1)).chain([(0, 2)]).collect();
     bench.gate.set(false);
@@ -308,6 +343,8 @@ fn segments_may_be_evicted_before_they_are_loaded() {
     let before = all(&zone);
     let mut stored = 0;
     for number in 300..500 {
+        // What was removed is known.
+        zone.remove(&key(number));
         stored += u64::from(store(&zone, number, 2, 2000));
         assert!(zone.usage().bytes <= 1 << 20);
     }
@@ -338,6 +375,7 @@ fn a_zone_that_is_closed_or_dies_while_it_loads_loses_nothing() {
     zone.close();
     let zone = bench.open_shut(conf.clone());
     for number in [400, 401] {
+        zone.remove(&key(number));
         assert!(store(&zone, number, 9, 200));
         expected.insert(number, 9);
     }
@@ -366,4 +404,198 @@ fn a_zone_that_is_closed_or_dies_while_it_loads_loses_nothing() {
     assert_eq!(all(&zone), expected);
     let is_told = |event: &Event| matches!(event, Event::Recovered { .. });
     assert!(copy.events.lock().expect("events").iter().any(is_told));
+}
+
+fn cold(zone: &Zone, number: u64) -> Cold {
+    match zone.look(&key(number)) {
+        Look::Unknown(Some(cold)) => cold,
+        other => panic!("{number} is {other:?}"),
+    }
+}
+
+fn is_pending(future: impl Future) -> bool {
+    let mut cx = Context::from_waker(Waker::noop());
+    matches!(pin!(future).poll(&mut cx), Poll::Pending)
+}
+
+/// Waits in this thread.
+fn wait(cold: &Cold) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().build().expect("runtime");
+    let woken = runtime.block_on(async { tokio::time::timeout(PATIENCE, cold.wait()).await });
+    woken.expect("nobody wakes who waits");
+}
+
+/// Result of a look, waited for.
+fn look(zone: &Zone, number: u64) -> Option<u64> {
+    // Once for what is not loaded, once for its record.
+    for _ in 0..3 {
+        match zone.look(&key(number)) {
+            Look::Found(entry) => {
+                let head = std::str::from_utf8(entry.head()).expect("text");
+                return Some(head.parse().expect("number"));
+            }
+            Look::Missing => return None,
+            Look::Unknown(Some(cold)) | Look::Cold(cold) => wait(&cold),
+            other => panic!("{number} is {other:?}"),
+        }
+    }
+    panic!("{number} is not known after it was waited for");
+}
+
+/// A zone of four hundred entries in some seven segments, closed.
+fn filled(bench: &Bench) -> ZoneConf {
+    let conf = bench.conf(32 << 20);
+    let zone = bench.open(conf.clone());
+    for number in 0..400 {
+        assert!(store(&zone, number, 1, 900));
+    }
+    zone.close();
+    conf
+}
+
+#[test]
+fn what_is_not_loaded_is_no_miss_and_is_not_replaced() {
+    let bench = Bench::new();
+    let zone = bench.open_shut(filled(&bench));
+    // What is there, what never was, and a part of what was.
+    let (there, never) = (cold(&zone, 0), cold(&zone, 1000));
+    assert!(is_pending(there.wait()) && is_pending(never.wait()));
+    for number in [0, 1000] {
+        assert!(zone.may_hold(&key(number)) && zone.peek(&key(number)));
+        let refused = zone.begin(key(number), Some(0)).err();
+        assert_eq!(refused, Some(NotStored::Unloaded));
+    }
+    assert!(matches!(zone.look(&key(399)), Look::Found(_)));
+    assert!(store(&zone, 399, 2, 900), "what is known can be replaced");
+    bench.gate.set(false);
+    wait(&there);
+    assert_eq!(version(&zone, 0), Some(1));
+    wait(&never);
+    assert!(matches!(zone.look(&key(1000)), Look::Missing));
+    assert!(!zone.may_hold(&key(1000)) && !zone.peek(&key(1000)));
+    assert!(store(&zone, 1000, 1, 900));
+    assert_eq!(look(&zone, 399), Some(2));
+}
+
+#[test]
+fn what_stands_behind_all_that_is_missing_is_known_at_once() {
+    let bench = Bench::new();
+    let conf = filled(&bench);
+    *bench.gate.file.lock().expect("file") = Some(bench.oldest());
+    let zone = bench.open_shut(conf);
+    // All segments but the oldest are loaded meanwhile.
+    for number in [398, 350, 200, 100] {
+        assert_eq!(look(&zone, number), Some(1), "{number}");
+    }
+    let first = cold(&zone, 0);
+    // A removal is known, too.
+    zone.remove(&key(1));
+    assert_eq!(look(&zone, 1), None);
+    assert!(is_pending(first.wait()) && zone.is_loading());
+    bench.gate.set(false);
+    assert_eq!((look(&zone, 0), look(&zone, 1)), (Some(1), None));
+}
+
+#[test]
+fn every_look_while_a_zone_loads_says_what_is_said_when_all_is_loaded() {
+    for seed in 10..14 {
+        let bench = Bench::new();
+        let conf = bench.conf(32 << 20);
+        let zone = bench.open(conf.clone());
+        churn(&zone, seed);
+        let expected = all(&zone);
+        zone.close();
+        let zone = bench.open_shut(conf);
+        std::thread::scope(|scope| {
+            for start in 0..4 {
+                let (zone, expected) = (&zone, &expected);
+                scope.spawn(move || {
+                    for number in (0..300).map(|number| (number * 7 + start * 71) % 300) {
+                        let wanted = expected.get(&number).copied();
+                        assert_eq!(look(zone, number), wanted, "{number}, seed {seed}");
+                    }
+                });
+            }
+            bench.gate.set(false);
+        });
+        assert!(zone.loaded());
+        assert_eq!(all(&zone), expected);
+    }
+}
+
+#[test]
+fn who_waits_for_a_zone_that_is_closed_or_lent_is_woken() {
+    for ends in [Zone::close, Zone::lend] {
+        let bench = Bench::new();
+        let zone = bench.open_shut(filled(&bench));
+        let waiting = cold(&zone, 0);
+        std::thread::scope(|scope| {
+            let ending = scope.spawn(|| ends(&zone));
+            bench.gate.set(false);
+            ending.join().expect("ended");
+        });
+        wait(&waiting);
+        assert!(matches!(zone.look(&key(0)), Look::Missing));
+        assert_eq!(zone.begin(key(0), None).err(), Some(NotStored::Closed));
+    }
+}
+
+#[test]
+fn what_is_taken_back_is_waited_for_as_what_is_opened() {
+    let bench = Bench::new();
+    let conf = filled(&bench);
+    let zone = bench.open(ZoneConf { warm_up: 0, ..conf });
+    assert!(zone.loaded());
+    zone.lend();
+    bench.gate.set(true);
+    zone.take_back().expect("taken back");
+    let waiting = cold(&zone, 0);
+    assert_eq!(zone.begin(key(0), None).err(), Some(NotStored::Unloaded));
+    bench.gate.set(false);
+    wait(&waiting);
+    assert_eq!(look(&zone, 0), Some(1));
+}
+
+#[test]
+fn what_a_disk_does_not_give_is_not_waited_for() {
+    let bench = Bench::new();
+    let conf = filled(&bench);
+    *bench.gate.file.lock().expect("file") = Some(bench.oldest());
+    bench.gate.is_broken.store(true, Ordering::SeqCst);
+    let zone = bench.open_shut(conf);
+    let waiting = cold(&zone, 0);
+    bench.gate.set(false);
+    wait(&waiting);
+    assert!(matches!(zone.look(&key(0)), Look::Missing));
+    assert!(store(&zone, 0, 2, 900));
+    assert_eq!((look(&zone, 0), look(&zone, 1)), (Some(2), None));
+}
+
+#[test]
+fn nobody_begins_to_wait_for_a_disk_that_does_not_go_on() {
+    let bench = Bench::new();
+    let zone = bench.open_shut(filled(&bench));
+    let waiting = cold(&zone, 0);
+    bench.clock.advance(Duration::from_secs(5));
+    assert!(matches!(zone.look(&key(0)), Look::Unknown(None)));
+    assert_eq!(zone.begin(key(0), None).err(), Some(NotStored::Unloaded));
+    assert!(matches!(zone.look(&key(399)), Look::Found(_)));
+    bench.gate.set(false);
+    wait(&waiting);
+    assert_eq!(look(&zone, 0), Some(1));
+}
+
+#[test]
+fn thousands_may_wait_and_are_all_woken() {
+    const WAITING: u64 = 5000;
+    let bench = Bench::new();
+    let zone = bench.open_shut(filled(&bench));
+    let waiting: Vec<Cold> = (0..WAITING)
+        .map(|number| cold(&zone, number % 300))
+        .collect();
+    bench.gate.set(false);
+    waiting.iter().for_each(wait);
+    let (first, last) = (look(&zone, 0), look(&zone, 299));
+    assert_eq!((first, last), (Some(1), Some(1)));
 }

@@ -9,7 +9,7 @@ use millpond_store::{Key, SystemClock, Zone, ZoneConf};
 
 const LIMIT: u64 = 24 << 20;
 
-/// What the process takes now.
+/// Bytes of memory that the process takes now.
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("statm");
     let pages = statm.split_whitespace().nth(1).expect("a number");

@@ -20,7 +20,7 @@ const IMAGE: u64 = 24 << 20;
 /// Rounds after which something that must happen has happened.
 const ROUNDS: u64 = 100;
 
-/// Whether a program went well.
+/// True if a program went well.
 fn run(program: &str, words: &[&str], path: &Path) -> bool {
     let ran = Command::new(program).args(words).arg(path).output();
     ran.is_ok_and(|output| output.status.success())
@@ -55,7 +55,7 @@ impl Mounted {
         run("umount", &[], &self.dir)
     }
 
-    /// What ext4 does after an error of the device.
+    /// Does to the file system what ext4 does after an error of the device.
     fn abort(&self) {
         assert!(run("mount", &["-o", "remount,abort"], &self.dir));
     }
@@ -80,7 +80,7 @@ impl Drop for Mounted {
     }
 }
 
-/// How many keys got this version.
+/// Stores this version of all keys; returns how many keys got it.
 fn store_all(disks: &TwoDisks, version: u64) -> u64 {
     let stored = (0..KEYS).filter(|number| disks.store(*number, version));
     let count = stored.count() as u64;
@@ -88,7 +88,7 @@ fn store_all(disks: &TwoDisks, version: u64) -> u64 {
     count
 }
 
-/// How many keys have this version; none has another one.
+/// Number of keys that have this version; none has another one.
 fn count(disks: &TwoDisks, version: u64) -> u64 {
     let found = (0..KEYS).filter_map(|number| disks.version(number));
     let same = found.inspect(|found| assert_eq!(*found, version));

@@ -69,7 +69,7 @@ fn check(home: &Path) {
     assert!(disks.zone.sync());
 }
 
-/// What a child does; nothing in an ordinary run.
+/// Work of a child; nothing in an ordinary run.
 #[test]
 fn child_that_is_nobody() {
     if let Some(home) = std::env::var_os(HOME) {
@@ -97,7 +97,7 @@ fn folder_whose_owner_may_not_write_to_it_is_given_up_until_he_may() {
     // The folders above the program may be root's alone.
     let may = as_nobody().args(["test", "-x"]).arg(&this).status();
     if !may.is_ok_and(|status| status.success()) {
-        println!("skipped: nobody may not run {}", this.display());
+        millpond_testkit::skip(&format!("nobody may not run {}", this.display()));
         return;
     }
     let ran = as_nobody()

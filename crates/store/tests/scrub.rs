@@ -80,7 +80,7 @@ impl Bench {
         paths.filter(is_segment).collect()
     }
 
-    /// Where the body of an entry stands.
+    /// File and range of an entry's body.
     fn body_of(&self, number: u64) -> (PathBuf, Range<u64>) {
         let mark = format!("<mark {number}>");
         let is_mark = |window: &[u8]| window == mark.as_bytes();
@@ -198,7 +198,7 @@ fn a_change_turns_it_on_and_off() {
     assert_eq!(scrub(&zone).passes, 1);
 }
 
-/// Whether the first page of a file is in memory; none if the file system cannot tell.
+/// True if the first page of a file is in memory; none if the file system cannot tell.
 fn is_in_memory(path: &Path) -> Option<bool> {
     let file = RealIo.open(path).expect("opened");
     match RealIo
@@ -228,7 +228,7 @@ fn what_was_not_in_memory_is_not_there_afterwards() {
     forget();
     let before: Vec<_> = bench.segments().iter().map(|it| is_in_memory(it)).collect();
     if before.iter().any(|it| *it != Some(false)) {
-        println!("skipped: the file system keeps what is to be forgotten");
+        millpond_testkit::skip("the file system keeps what is to be forgotten");
         return;
     }
     forget();

@@ -1,5 +1,6 @@
-//! What sites hold: right after filling, after restarts and crashes, after removal by inactivity,
-//! on demand and for space, and on which disk; always what a walk through all heads comes to.
+//! Counts of what sites hold: right after filling, after restarts and crashes, after removal by
+//! inactivity, on demand and for space, and on which disk; always what a walk through all heads
+//! comes to.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

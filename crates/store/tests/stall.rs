@@ -85,7 +85,7 @@ fn cold(zone: &Zone, number: usize) -> Cold {
     }
 }
 
-/// Where the body of an entry begins, and how far it goes on there.
+/// File and offset at which the body of an entry begins, and its length there.
 fn file_of(zone: &Zone, number: usize) -> (HeldFile, u64, u64) {
     let Look::Found(entry) = zone.look(&key(number)) else {
         panic!("the record is not in the page cache");
@@ -111,7 +111,7 @@ async fn load_all(mut loading: impl FnMut(u64) -> Loading, len: u64) -> Result<(
 }
 
 /// A look never waits: what is in the page cache is found, the rest is read by a thread and found
-/// by who looks again.
+/// by whoever looks again.
 #[tokio::test]
 async fn who_looks_never_waits_and_finds_what_was_read() {
     let bench = Bench::new();
@@ -282,7 +282,7 @@ async fn a_body_that_cannot_be_loaded_says_why() {
     assert!((40..=44).contains(&refused), "{refused}");
 }
 
-/// What a process that was killed would have left.
+/// Directory that a process that was killed would have left.
 fn killed(bench: &Bench) -> Bench {
     let copy = Bench::new();
     std::fs::create_dir(copy.dir.path().join("zone")).expect("no error");
@@ -339,7 +339,8 @@ async fn slices_in_doubt_are_compared_before_they_are_ready() {
     let at = offset + (2 << 20) + 5;
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).expect("no error");
-    file.write_all_at(&[!byte[0]], at).expect("no error");
+    let opened = file.file().expect("open");
+    opened.write_all_at(&[!byte[0]], at).expect("no error");
     let damaged = killed(&bench).open_and_keep();
     let (read, end) = load_and_read(&damaged.1, 1).await;
     assert!(read == body(1, LEN)[..read.len()]);

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use millpond_store::{
@@ -14,6 +14,8 @@ use millpond_store::{
 const MIB: usize = 1 << 20;
 const MAX_SIZE: u64 = 8 << 20;
 const QUEUE: u64 = 2 << 20;
+/// Nothing takes so long, unless a test fails.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Bench {
     dir: tempfile::TempDir,
@@ -30,14 +32,21 @@ impl Bench {
         }
     }
 
-    /// A zone of sixteen segments of half a mebibyte.
-    fn open(&self) -> Arc<Zone> {
-        let conf = ZoneConf {
+    fn conf(&self) -> ZoneConf {
+        ZoneConf {
             max_size: Some(MAX_SIZE),
             flush: Duration::ZERO,
             queue: QUEUE,
             ..ZoneConf::new("test", self.dir.path())
-        };
+        }
+    }
+
+    /// A zone of sixteen segments of half a mebibyte.
+    fn open(&self) -> Arc<Zone> {
+        self.open_with(self.conf())
+    }
+
+    fn open_with(&self, conf: ZoneConf) -> Arc<Zone> {
         let platform = Platform {
             io: self.io.clone(),
             ..Platform::default()
@@ -212,7 +221,8 @@ fn a_sweep_that_waits_holds_nobody() {
     });
 }
 
-/// What was removed while the disk did not write is gone after a kill, once a flush has returned.
+/// Entries that were removed while the disk did not write are gone after a kill, once a flush has
+/// returned.
 #[test]
 fn what_was_removed_is_gone_after_a_kill_once_that_was_flushed() {
     let bench = Bench::new();
@@ -239,7 +249,8 @@ fn what_was_removed_is_gone_after_a_kill_once_that_was_flushed() {
     }
 }
 
-/// What a view says of the files that hold a position: how many bytes from there on, or why none.
+/// Answers of a view about the files that hold a position: how many bytes from there on, or why
+/// none.
 fn written(zone: &Zone, view: &millpond_store::View, positions: &[u64]) -> Vec<String> {
     let say = |position: &u64| match view.written(*position..u64::MAX) {
         Written::Regions(regions) => {
@@ -287,4 +298,39 @@ fn a_small_body_is_not_waited_for_in_files() {
     writer.append(body(1, 100)).expect("taken");
     writer.finish().expect("stored");
     assert!(matches!(view.written(0..100), Written::No));
+}
+
+/// The file of a segment that is synced when it is evicted goes as soon as that sync is over,
+/// without a sweep.
+#[test]
+fn limit_that_is_lowered_during_a_sync_holds_once_the_sync_is_over() {
+    const LOWERED: u64 = 2 << 20;
+    let bench = Bench::new();
+    let conf = ZoneConf {
+        flush: Duration::from_millis(10),
+        ..bench.conf()
+    };
+    let zone = bench.open_with(conf.clone());
+    bench.io.set(Fault::StallSyncs);
+    let stalled = Stalled(Arc::clone(&bench.io));
+    store(&zone, 0, 100_000).expect("stored");
+    bench.until_stalled();
+    // Others are written meanwhile.
+    for number in 1..40 {
+        store(&zone, number, 100_000).expect("stored");
+        zone.flush();
+    }
+    zone.change(ZoneConf {
+        max_size: Some(LOWERED),
+        ..conf
+    });
+    let held = zone.usage().bytes;
+    assert!(held > LOWERED, "{held}: nothing of it was synced meanwhile");
+    drop(stalled);
+    let deadline = Instant::now() + PATIENCE;
+    while zone.usage().bytes > LOWERED {
+        assert!(Instant::now() < deadline, "{held}, then {:?}", zone.usage());
+        std::thread::yield_now();
+    }
+    assert!(is_found(&zone, 39), "the newest stays");
 }

@@ -80,7 +80,7 @@ impl Bench {
         expected
     }
 
-    /// What a process leaves that dies now.
+    /// Directory as a process leaves it that dies now.
     fn dies(&self) -> Self {
         let copy = Self::new();
         std::fs::create_dir(copy.home()).expect("created");
@@ -144,7 +144,7 @@ fn all(zone: &Zone) -> BTreeMap<u64, u64> {
 /// A name, the position of a segment among so many, bytes, and whether all else is found.
 type Case = (&'static str, fn(usize) -> usize, Range<u64>, bool);
 
-/// Which bytes of which segment cannot be read, and whether all the rest is found meanwhile.
+/// Cases: the bytes of a segment that cannot be read, and true if all the rest is found meanwhile.
 fn cases() -> [Case; 6] {
     [
         (
@@ -189,9 +189,10 @@ fn what_cannot_be_read_at_the_start_is_found_when_it_can() {
             let mut bench = Bench::new();
             let zone = bench.open();
             let mut expected = bench.fill(&zone, &mut Random(7));
-            match is_clean {
-                true => zone.close(),
-                false => bench = bench.dies(),
+            if is_clean {
+                zone.close();
+            } else {
+                bench = bench.dies();
             }
             damage(&bench, which, &stretch);
             let zone = bench.open();
@@ -223,7 +224,7 @@ fn what_cannot_be_read_at_the_start_is_found_when_it_can() {
     }
 }
 
-/// Where some bytes stand among the segments.
+/// Segment and offset of some bytes.
 fn place_of(bench: &Bench, mark: &[u8]) -> (PathBuf, u64) {
     let find = |path: PathBuf| {
         let bytes = std::fs::read(&path).expect("read");

@@ -1,4 +1,4 @@
-//! When entries were used, and how often, survives restarts.
+//! Last uses of entries, and their numbers of uses, survive restarts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Bench {
         self.dir.path().join("zone").join(FILE)
     }
 
-    /// What a process leaves that dies now, in a directory of its own.
+    /// Directory as a process leaves it that dies now, copied.
     fn killed(&self) -> Self {
         let copy = Self {
             dir: tempfile::tempdir().expect("directory"),

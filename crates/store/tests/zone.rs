@@ -1,4 +1,4 @@
-//! What a zone promises its users, one behaviour at a time.
+//! Promises of a zone to its users, one behaviour at a time.
 
 #[path = "support/read.rs"]
 mod read;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_store::{
-    Admission, Entry, Event, Fault, Key, ManualClock, NotStored, Platform, Region, SimIo,
+    Admission, Clock, Entry, Event, Fault, Key, ManualClock, NotStored, Platform, Region, SimIo,
     StoreError, ViewState, Zone, ZoneConf,
 };
 
@@ -293,7 +293,8 @@ fn bytes_on_their_way_from_a_dropped_fill_are_not_overwritten() {
         let Region::File { file, offset, len } = region else {
             panic!("what was flushed is in a file");
         };
-        let sent = rustix::fs::sendfile(&server, &file, Some(&mut { offset }), len as usize);
+        let file = file.file().expect("open");
+        let sent = rustix::fs::sendfile(&server, file, Some(&mut { offset }), len as usize);
         assert_eq!(sent, Ok(len as usize));
     }
     drop((writer, server));
@@ -485,6 +486,42 @@ fn once_full_a_zone_takes_what_is_asked_for_twice() {
     store(&zone, "newest", &large).expect("stored");
 }
 
+/// Keys that are asked for twice pay for a tenth that is not; before, and while there is room,
+/// admission is as with the others.
+#[test]
+fn on_trial_a_full_zone_takes_a_tenth_that_was_not_asked_for_before() {
+    let bench = Bench::new();
+    let conf = ZoneConf {
+        max_size: Some(8 << 20),
+        admission: Admission::Trial,
+        ..bench.conf()
+    };
+    let zone = bench.open(conf);
+    let some = body(20_000, 1);
+    let stores = |name: &str| {
+        zone.flush();
+        store(&zone, name, &some).map(|_| ())
+    };
+    let stored = (0..).take_while(|number| stores(&format!("{number}")).is_ok());
+    let stored = stored.count();
+    assert!(stored > 300, "{stored}");
+    assert_eq!(stores("first"), Err(NotStored::AskedOnce));
+    let (mut known, mut new) = (0, 0);
+    for number in 0..200 {
+        let again = format!("again {number}");
+        if stores(&again).is_err() {
+            assert_eq!(stores(&again), Ok(()), "{number}");
+        } else {
+            new += 1;
+            continue;
+        }
+        known += 1;
+    }
+    // One in ten of what is stored, give or take the one that is being saved for.
+    let share = 10 * new - (known + new);
+    assert!((-20..=20).contains(&share), "{new} new beside {known}");
+}
+
 #[test]
 fn what_is_used_most_for_its_space_stays_longest() {
     let bench = Bench::new();
@@ -595,7 +632,8 @@ fn damaged_superblock_is_set_aside() {
     assert!(zone.find(&key("a")).is_none());
     assert!(conf.path.join("millpond.zone.set-aside-1").exists());
     assert!(conf.path.join("segment-00000001.set-aside-1").exists());
-    assert_eq!(bench.events().len(), 2);
+    assert!(conf.path.join("millpond.journal.set-aside-1").exists());
+    assert_eq!(bench.events().len(), 3);
     for number in 0..300 {
         store(&zone, &format!("{number}"), &body(300_000, number)).expect("stored");
         zone.flush();
@@ -883,8 +921,9 @@ fn memory_tier_stays_within_its_limit_and_serves_without_the_disk() {
 #[test]
 fn slow_fill_gives_way_when_the_log_has_turned() {
     let bench = Bench::new();
+    // The slow fill takes less than a quarter of it: so much may wait for whoever reads it.
     let conf = ZoneConf {
-        max_size: Some(1 << 20),
+        max_size: Some(2 << 20),
         ..bench.conf()
     };
     let zone = bench.open(conf);
@@ -893,7 +932,7 @@ fn slow_fill_gives_way_when_the_log_has_turned() {
     slow.append(body(300_000, 1)).expect("appended");
     let view = slow.view();
     let turn = || {
-        (0..100_u64).find_map(|number| {
+        (0..200_u64).find_map(|number| {
             zone.flush();
             store(&zone, &format!("{number}"), &body(20_000, number)).err()
         })
@@ -906,6 +945,29 @@ fn slow_fill_gives_way_when_the_log_has_turned() {
     drop((slow, view));
     zone.sweep();
     assert!(zone.find(&key("slow")).is_none());
+}
+
+#[test]
+fn a_time_of_day_that_is_set_stops_no_fill() {
+    for set_s in [120, -120] {
+        let bench = Bench::new();
+        let zone = bench.open(ZoneConf {
+            max_size: Some(1 << 20),
+            ..bench.conf()
+        });
+        let mut running = zone.begin(key("running"), None).expect("begun");
+        running.set_head(Bytes::new());
+        running.append(body(300_000, 1)).expect("appended");
+        bench
+            .clock
+            .set(bench.clock.now().saturating_add_signed(set_s * 1000));
+        let full = (0..100_u64).find_map(|number| {
+            zone.flush();
+            store(&zone, &format!("{number}"), &body(20_000, number)).err()
+        });
+        assert_eq!(full, Some(NotStored::Full), "{set_s}");
+        assert_eq!(running.view().state(), ViewState::Filling, "{set_s}");
+    }
 }
 
 #[test]

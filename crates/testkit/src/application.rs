@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a connection may be silent.
+/// Time for which a connection may be silent.
 const SILENCE: Duration = Duration::from_secs(30);
 /// The most content of a record.
 const MOST_CONTENT: usize = 0xffff;
@@ -40,11 +40,11 @@ pub struct Asked {
     pub params: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
-    /// How many records the body came in.
+    /// Number of records that the body came in.
     pub body_records: usize,
-    /// Whether the connection is to be kept.
+    /// True if the connection is to be kept.
     pub keeps: bool,
-    /// Which connection it came on, counted from 1.
+    /// Number of the connection that the request came on, counted from 1.
     pub connection: u64,
 }
 
@@ -56,7 +56,7 @@ impl Asked {
     }
 }
 
-/// What the application sends for a request.
+/// Bytes that the application sends for a request.
 #[derive(Clone, Debug, Default)]
 pub struct Reply {
     bytes: Vec<u8>,
@@ -164,7 +164,7 @@ impl Application {
         lock(&self.shared.asked).clone()
     }
 
-    /// What connections did wrong.
+    /// Faults of connections.
     pub fn faults(&self) -> Vec<String> {
         lock(&self.shared.faults).clone()
     }

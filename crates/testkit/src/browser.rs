@@ -22,12 +22,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// What the program is called.
+/// Name of the program.
 const PROGRAM: &str = "chromium";
 /// The longest wait for an answer; a browser that starts on a busy machine takes many seconds.
 const WAIT: Duration = Duration::from_secs(60);
 
-/// Its two pipes are those of its input and output, under the numbers that it wants.
+/// Shell command that starts the browser: its two pipes are those of its input and output, under
+/// the numbers that it wants.
 const START: &str = "exec \"$0\" \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null";
 const ARGUMENTS: &[&str] = &[
     "--headless",
@@ -55,7 +56,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts it with an empty page of this size; `None` where there is no Chromium.
+    /// Starts a browser with an empty page of this size; `None` where there is no Chromium.
     pub fn start(width: u32, height: u32) -> Result<Option<Browser>> {
         let folders = env::var_os("PATH").unwrap_or_default();
         if !env::split_paths(&folders).any(|folder| folder.join(PROGRAM).is_file()) {
@@ -215,7 +216,7 @@ impl Browser {
         std::mem::take(&mut self.requests)
     }
 
-    /// What went wrong in pages since the last time.
+    /// Takes the problems of pages since the last call.
     pub fn take_problems(&mut self) -> Vec<String> {
         std::mem::take(&mut self.problems)
     }

@@ -12,15 +12,17 @@
 
 use crate::deadline::Deadline;
 use crate::message::{Fields, ResponseHead, encode_latin1};
+use crate::origin::offset_bytes;
 use crate::wire::{Delimited, Stream, Wire};
 use anyhow::{Context, Result, ensure};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 pub use crate::wire::End;
 
-/// How long one read or write may take; longer than anything that a test waits for.
+/// Time that one read or write may take; longer than anything that a test waits for.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Makes requests to one address, each on a connection of its own unless asked otherwise.
@@ -79,7 +81,7 @@ impl Client {
 /// A request to be sent.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// As it is written in the request line.
+    /// Method as it is written in the request line.
     pub method: String,
     /// Path and query, as they are written.
     pub target: String,
@@ -298,7 +300,7 @@ impl Connection {
         }
     }
 
-    /// Whether the server has closed by now, or does within `timeout`.
+    /// True if the server has closed by now, or does within `timeout`.
     pub fn is_closed_within(&mut self, timeout: Duration) -> Result<bool> {
         self.wire.stream.set_timeout(timeout)?;
         let closed = match self.wire.wait_for_byte() {
@@ -345,17 +347,17 @@ pub struct Response {
     pub reason: String,
     /// Header fields.
     pub headers: Fields,
-    /// The body, without its transfer coding.
+    /// Body of the response, without its transfer coding.
     pub body: Vec<u8>,
     /// Trailer fields of a chunked body.
     pub trailers: Fields,
     /// Interim responses that came before.
     pub interim: Vec<ResponseHead>,
-    /// When the first byte of the head was there.
+    /// Time when the first byte of the head was there.
     pub first_byte: Instant,
-    /// When the last byte of the body was there.
+    /// Time when the last byte of the body was there.
     pub last_byte: Instant,
-    /// Whether the body was complete.
+    /// End of the body: complete or not.
     pub end: End,
     delimited: Delimited,
 }
@@ -366,17 +368,33 @@ impl Response {
         self.headers.value(name)
     }
 
+    /// The version of a generated body whose ETag is its version, when every byte of it is right:
+    /// it is the beginning of `range`, and all of that if it is complete. None if the status is
+    /// neither 200 nor 206.
+    pub fn checked_version(&self, range: Range<u64>) -> Result<Option<u16>> {
+        if !matches!(self.status, 200 | 206) {
+            return Ok(None);
+        }
+        let tag = self.header("ETag").unwrap_or_default();
+        let version: u16 = tag.trim_matches('"').parse().context("an ETag")?;
+        let wanted = offset_bytes(range, version);
+        ensure!(wanted.starts_with(&self.body), "other bytes");
+        let is_right = !self.is_complete() || self.body.len() == wanted.len();
+        ensure!(is_right, "{} bytes are called complete", self.body.len());
+        Ok(Some(version))
+    }
+
     /// The body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Whether the body came to its proper end.
+    /// True if the body came to its proper end.
     pub fn is_complete(&self) -> bool {
         self.end == End::Complete
     }
 
-    /// Whether the body was sent in chunks.
+    /// True if the body was sent in chunks.
     pub fn is_chunked(&self) -> bool {
         self.delimited == Delimited::Chunked
     }

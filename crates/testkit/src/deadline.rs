@@ -19,12 +19,12 @@ impl Deadline {
         Deadline(Instant::now() + timeout)
     }
 
-    /// How long it is until the deadline; zero once it has passed.
+    /// Time until the deadline; zero once it has passed.
     pub fn left(self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
 
-    /// Whether the deadline has passed.
+    /// True if the deadline has passed.
     pub fn is_over(self) -> bool {
         self.left().is_zero()
     }

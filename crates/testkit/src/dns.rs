@@ -22,10 +22,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// How often a port is looked for that is free for both protocols.
+/// Attempts to find a port that is free for both protocols.
 const TRIES: u32 = 20;
 
-/// How long a TCP connection may be silent.
+/// Time for which a TCP connection may be silent.
 const WAIT: Duration = Duration::from_secs(10);
 
 /// One record of an answer.
@@ -47,7 +47,7 @@ impl Record {
         Record { number, ttl, data }
     }
 
-    /// Another name.
+    /// Record that gives another name.
     pub fn alias(name: &str) -> Record {
         Record {
             number: 5,
@@ -70,7 +70,7 @@ impl Record {
         }
     }
 
-    /// The same with another time to live, in seconds.
+    /// Record with another time to live, in seconds.
     pub fn ttl(mut self, ttl: u32) -> Record {
         self.ttl = ttl;
         self
@@ -80,11 +80,11 @@ impl Record {
 /// A question that came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// The name, as it was asked for.
+    /// Name that was asked for, as it was written.
     pub name: String,
     /// The type: 1 A, 28 AAAA, 33 SRV.
     pub number: u16,
-    /// Whether it came over TCP.
+    /// True if the question came over TCP.
     pub is_tcp: bool,
 }
 
@@ -131,7 +131,7 @@ impl NameServer {
         Ok(NameServer { address, shared })
     }
 
-    /// What a configuration names it by: `127.0.0.1:PORT`.
+    /// Address that a configuration names the server by: `127.0.0.1:PORT`.
     pub fn address(&self) -> String {
         self.address.to_string()
     }

@@ -8,6 +8,7 @@
 //! - [`Application`] is an origin that speaks FastCGI.
 //! - [`NameServer`] answers for names, where a proxy resolves them itself.
 //! - [`Browser`] is a Chromium without a window.
+//! - [`skip`] says that a test cannot run here.
 //! - [`Client`] speaks HTTP/1.1 with exact control over the bytes it sends and reads.
 //!
 //! ```no_run
@@ -42,7 +43,9 @@ mod dns;
 mod message;
 mod origin;
 mod proxy;
+mod random;
 mod site_counters;
+mod skip;
 mod wire;
 
 pub use application::{Application, Asked, Reply, record};
@@ -55,5 +58,7 @@ pub use origin::{
     Answer, Exchange, Framing, Gate, Lie, Manners, Origin, Outage, Ranges, Recorded, Resource,
     Turn, Validator, offset_bytes,
 };
-pub use proxy::{Kind, LogCheck, Proxy, ProxyBuilder, ProxyError, binary, free_port};
+pub use proxy::{Kind, LogCheck, Proxy, ProxyBuilder, ProxyError, binary, copy_binary, free_port};
+pub use random::{Random, number_from_env};
 pub use site_counters::{sites_in_answer, sites_in_file};
+pub use skip::skip;

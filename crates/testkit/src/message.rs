@@ -29,12 +29,12 @@ impl Fields {
             .map(|(_, value)| value.as_str())
     }
 
-    /// Whether `name` occurs.
+    /// True if `name` occurs.
     pub fn contains(&self, name: &str) -> bool {
         self.value(name).is_some()
     }
 
-    /// Whether a comma-separated list field holds `token`.
+    /// True if a comma-separated list field holds `token`.
     pub fn has_token(&self, name: &str, token: &str) -> bool {
         self.all(name)
             .flat_map(|value| value.split(','))
@@ -78,9 +78,9 @@ impl Fields {
 /// A request's line and fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHead {
-    /// As written.
+    /// Method as written.
     pub method: String,
-    /// As written, with its query.
+    /// Target as written, with its query.
     pub target: String,
     /// `HTTP/1.1` or `HTTP/1.0`.
     pub version: String,
@@ -112,7 +112,7 @@ pub struct ResponseHead {
     pub version: String,
     /// The status code.
     pub status: u16,
-    /// The words after it.
+    /// Words behind the status.
     pub reason: String,
     /// Header fields.
     pub fields: Fields,

@@ -39,7 +39,7 @@ pub fn sites_in_file(path: &Path) -> io::Result<BTreeMap<String, u64>> {
     Ok(all)
 }
 
-/// The same of an answer of `GET /api/millpond/1/sites`.
+/// Sites in an answer of `GET /api/millpond/1/sites`, in the same form.
 pub fn sites_in_answer(answer: &Value) -> BTreeMap<String, u64> {
     let sites = answer["sites"].as_array().into_iter().flatten();
     let counted = sites.map(|site| {

@@ -78,7 +78,7 @@ impl Write for Stream {
     }
 }
 
-/// How a body is delimited.
+/// Delimiter of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delimited {
     None,
@@ -87,7 +87,7 @@ pub(crate) enum Delimited {
     UntilClose,
 }
 
-/// How reading a body ended.
+/// End of reading a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// The message was complete.
@@ -124,7 +124,7 @@ impl Wire {
         Ok(!self.ahead.is_empty() || self.fill()? > 0)
     }
 
-    /// Whether what comes next is `prefix`; waits until that is known.
+    /// True if the next bytes are `prefix`; waits until that is known.
     pub(crate) fn begins_with(&mut self, prefix: &[u8]) -> io::Result<bool> {
         while self.ahead.len() < prefix.len() && prefix.starts_with(&self.ahead) {
             if self.fill()? == 0 {

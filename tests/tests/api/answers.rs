@@ -3,10 +3,9 @@
 use super::bench::{Bench, document};
 use super::schema::check;
 use anyhow::{Context, Result, ensure};
-use millpond_testkit::Request;
 use serde_json::Value;
 
-/// What stands for the parameters of paths.
+/// Values for the parameters of paths.
 const NAMES: [(&str, &str); 7] = [
     ("{version}", "9"),
     ("{cache}", "pond"),
@@ -119,7 +118,7 @@ fn every_answer_is_what_the_document_says() -> Result<()> {
         let port = bench.proxy.port().to_string();
         let query = query(path, method).replace("PORT", &port);
         let target = format!("/api{}{query}", filled(path));
-        let request = Request::new(&method.to_uppercase(), &target).host("shop");
+        let request = super::bench::asking(&method.to_uppercase(), &target);
         let request = match operation.get("requestBody") {
             Some(_) => request.body(r#"{"server": "127.0.0.1:1", "weight": 2, "down": true}"#),
             None => request,

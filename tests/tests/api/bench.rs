@@ -100,10 +100,10 @@ impl Bench {
     }
 
     pub(crate) fn ask(&self, method: &str, path: &str) -> Result<Response> {
-        self.client.send(&Request::new(method, path).host("shop"))
+        self.client.send(&asking(method, path))
     }
 
-    /// What the API says of a path below its location.
+    /// Answer of the API for a path below its location.
     pub(crate) fn told(&self, path: &str) -> Result<Value> {
         let response = self.ask("GET", &format!("/api{path}"))?;
         let text = response.text();
@@ -121,6 +121,15 @@ impl Bench {
         };
         let settled = Deadline::after(WAIT).poll(look);
         settled.with_context(|| format!("{path}: {last}"))
+    }
+}
+
+/// A request of a program: what changes something says that no form of a page sent it.
+pub(crate) fn asking(method: &str, target: &str) -> Request {
+    let request = Request::new(method, target).host("shop");
+    match method {
+        "POST" | "PATCH" | "DELETE" => request.header("Content-Type", "application/json"),
+        _ => request,
     }
 }
 

@@ -6,7 +6,7 @@
 use super::bench::{Bench, document};
 use super::schema::check;
 use anyhow::{Context, Result, bail, ensure};
-use millpond_testkit::{Request, Response};
+use millpond_testkit::Response;
 use serde_json::Value;
 
 /// Requests of a run in the usual tests (about two seconds).
@@ -66,9 +66,9 @@ const MEMBER_VALUES: [&str; 8] = [
 ];
 
 /// Numbers that look random (splitmix64).
-struct Chance(u64);
+struct Random(u64);
 
-impl Chance {
+impl Random {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.0;
@@ -101,72 +101,75 @@ struct Made {
     body: Option<String>,
 }
 
-fn make(chance: &mut Chance, document: &Value) -> Made {
+fn make(random: &mut Random, document: &Value) -> Made {
     let paths = document["paths"].as_object().expect("paths");
     let paths: Vec<(&String, &Value)> = paths.iter().collect();
-    let (path, methods) = *chance.of(&paths);
+    let (path, methods) = *random.of(&paths);
     let mut segments: Vec<String> = Vec::new();
     for segment in path.split('/').filter(|it| !it.is_empty()) {
         segments.push(match segment {
-            "{version}" if !chance.one_in(6) => "9".to_string(),
-            "{zone}" | "{cache}" if !chance.one_in(3) => "pond".to_string(),
-            "{upstream}" if !chance.one_in(4) => "farm".to_string(),
-            text if text.starts_with('{') || chance.one_in(30) => chance.value(),
+            "{version}" if !random.one_in(6) => "9".to_string(),
+            "{zone}" | "{cache}" if !random.one_in(3) => "pond".to_string(),
+            "{upstream}" if !random.one_in(4) => "farm".to_string(),
+            text if text.starts_with('{') || random.one_in(30) => random.value(),
             text => text.to_string(),
         });
     }
-    if chance.one_in(15) {
-        segments.push(chance.value());
+    if random.one_in(15) {
+        segments.push(random.value());
     }
     let described: Vec<&String> = methods.as_object().expect("methods").keys().collect();
-    let method = match chance.one_in(3) {
-        true => chance.of(&METHODS).to_string(),
-        false => chance.of(&described).to_uppercase(),
+    let method = if random.one_in(3) {
+        random.of(&METHODS).to_string()
+    } else {
+        random.of(&described).to_uppercase()
     };
     let operation = &methods[method.to_lowercase()];
     let mut query = Vec::new();
     for parameter in operation["parameters"].as_array().into_iter().flatten() {
-        if parameter["in"] == "query" && !chance.one_in(3) {
+        if parameter["in"] == "query" && !random.one_in(3) {
             let name = parameter["name"].as_str().expect("a name");
-            query.push(format!("{name}={}", chance.value()));
+            query.push(format!("{name}={}", random.value()));
         }
     }
-    if chance.one_in(12) {
-        query.push(format!("{}={}", chance.value(), chance.value()));
+    if random.one_in(12) {
+        query.push(format!("{}={}", random.value(), random.value()));
     }
-    let end = if chance.one_in(4) { "/" } else { "" };
-    let query = match query.is_empty() {
-        true => String::new(),
-        false => format!("?{}", query.join("&")),
+    let end = if random.one_in(4) { "/" } else { "" };
+    let query = if query.is_empty() {
+        String::new()
+    } else {
+        format!("?{}", query.join("&"))
     };
     Made {
         target: format!("/api/{}{end}{query}", segments.join("/")),
-        body: body(chance, &method),
+        body: body(random, &method),
         method,
     }
 }
 
-/// What comes with a request: servers, or anything.
-fn body(chance: &mut Chance, method: &str) -> Option<String> {
-    if !matches!(method, "POST" | "PATCH") || chance.one_in(3) {
+/// Body that comes with a request: servers, or anything.
+fn body(random: &mut Random, method: &str) -> Option<String> {
+    if !matches!(method, "POST" | "PATCH") || random.one_in(3) {
         return None;
     }
-    if chance.one_in(4) {
-        return Some(chance.value());
+    if random.one_in(4) {
+        return Some(random.value());
     }
-    let members = (0..chance.next() % 4).map(|_| {
-        let value = match chance.next() % 4 {
+    let members = (0..random.next() % 4).map(|_| {
+        let value = match random.next() % 4 {
             0 => "true".to_string(),
-            1 => (chance.next() % 9).to_string(),
-            _ => format!("{:?}", chance.of(&MEMBER_VALUES)),
+            1 => (random.next() % 9).to_string(),
+            _ => format!("{:?}", random.of(&MEMBER_VALUES)),
         };
-        format!("{:?}: {value}", chance.of(&MEMBERS))
+        format!("{:?}: {value}", random.of(&MEMBERS))
     });
     let members: Vec<String> = members.collect();
     Some(format!("{{{}}}", members.join(", ")))
 }
 
-/// What the document says of a target, with the number of its parameters; none if nothing.
+/// Operation that the document has for a target, of the path with the fewest parameters that fits;
+/// none if there is none.
 fn described<'a>(document: &'a Value, made: &Made) -> Option<&'a Value> {
     let path = made.target.split('?').next()?.strip_prefix("/api")?;
     let asked: Vec<&str> = path.split('/').filter(|it| !it.is_empty()).collect();
@@ -185,7 +188,7 @@ fn described<'a>(document: &'a Value, made: &Made) -> Option<&'a Value> {
     Some(closest.1).filter(|operation| operation.is_object())
 }
 
-/// Whether the answer is one that the document has for the request.
+/// Checks that the answer is one that the document has for the request.
 fn judge(document: &Value, made: &Made, response: &Response) -> Result<()> {
     let status = response.status;
     if status == 414 {
@@ -216,9 +219,10 @@ fn judge(document: &Value, made: &Made, response: &Response) -> Result<()> {
         Some(operation) => operation["responses"][&status_text]["content"][kind]["schema"].clone(),
         None => {
             ensure!(matches!(status, 403..=405), "{status} {text}");
-            let name = match made.target.starts_with("/api/millpond") {
-                true => "Problem",
-                false => "Failure",
+            let name = if made.target.starts_with("/api/millpond") {
+                "Problem"
+            } else {
+                "Failure"
             };
             serde_json::json!({"$ref": format!("#/components/schemas/{name}")})
         }
@@ -229,9 +233,10 @@ fn judge(document: &Value, made: &Made, response: &Response) -> Result<()> {
     );
     ensure!(response.is_complete(), "the answer is cut");
     let has_lines = kind == "application/x-ndjson";
-    let values: Vec<&str> = match has_lines {
-        true => text.lines().collect(),
-        false => vec![&text],
+    let values: Vec<&str> = if has_lines {
+        text.lines().collect()
+    } else {
+        vec![&text]
     };
     // Members that were not asked for are not there.
     let is_reduced = made.target.contains("fields=") && status == 200;
@@ -256,13 +261,13 @@ fn whatever_is_asked_the_answer_is_described() -> Result<()> {
         ensure!(bench.get("shop", path)?.status == 200);
     }
     let document = document()?;
-    let mut chance = Chance(seed);
+    let mut random = Random(seed);
     let mut connection = bench.client.connect()?;
     let turns = number("API_FUZZ_REQUESTS", REQUESTS);
     let mut answered = 0;
     for turn in 0..turns {
-        let made = make(&mut chance, &document);
-        let request = Request::new(&made.method, &made.target).host("shop");
+        let made = make(&mut random, &document);
+        let request = super::bench::asking(&made.method, &made.target);
         let request = match &made.body {
             Some(body) => request.body(body),
             None => request,

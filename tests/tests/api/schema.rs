@@ -1,4 +1,4 @@
-//! Whether a value is what a schema describes: the part of JSON Schema that the document uses.
+//! Check that a value is what a schema describes: the part of JSON Schema that the document uses.
 //!
 //! A keyword that is not known here fails the test, so that nothing of the document goes unchecked.
 
@@ -33,9 +33,12 @@ impl Checker<'_> {
         value: &Value,
         at: &str,
     ) -> Result<(), String> {
-        let fail = |is_right: bool| match is_right {
-            true => Ok(()),
-            false => Err(format!("{at}: {keyword} {wanted}, but {value}")),
+        let fail = |is_right: bool| {
+            if is_right {
+                Ok(())
+            } else {
+                Err(format!("{at}: {keyword} {wanted}, but {value}"))
+            }
         };
         let number = wanted.as_i64();
         match keyword {

@@ -2,14 +2,14 @@
 
 use super::bench::Bench;
 use anyhow::{Result, ensure};
-use millpond_testkit::{Answer, Origin, Request};
+use millpond_testkit::{Answer, Origin};
 use serde_json::{Value, json};
 
 const SERVERS: &str = "/api/9/http/upstreams/farm/servers";
 
 impl Bench {
     fn tell(&self, method: &str, path: &str, body: &Value) -> Result<(u16, Value)> {
-        let request = Request::new(method, path).host("shop");
+        let request = super::bench::asking(method, path);
         let response = self.client.send(&request.body(body.to_string()))?;
         let text = response.text();
         let said = if text.is_empty() {
@@ -20,7 +20,7 @@ impl Bench {
         Ok((response.status, said))
     }
 
-    /// Which origins pages come from.
+    /// Origins that pages come from.
     fn origins(&self, round: &str, requests: usize) -> Result<Vec<String>> {
         let mut said = Vec::new();
         for number in 0..requests {
@@ -83,7 +83,7 @@ fn a_server_is_added_drained_and_removed() -> Result<()> {
     Ok(())
 }
 
-/// What is refused: method, server, body, status and code.
+/// Cases that are refused: method, server, body, status and code.
 fn refused() -> Vec<(&'static str, &'static str, Value, u16, &'static str)> {
     let (new, one) = ("", "/0");
     let anywhere = "127.0.0.1:1";

@@ -45,7 +45,7 @@ impl Departures {
         self.0.iter().map(|departure| departure.id.as_str())
     }
 
-    /// What is wrong: differences that no departure names, and departures without a difference.
+    /// Faults: differences that no departure names, and departures without a difference.
     pub fn judge(&self, id: &str, differences: &[Difference]) -> Vec<String> {
         let listed: Vec<&Departure> = self.0.iter().filter(|d| d.id == id).collect();
         let unlisted = differences
@@ -60,7 +60,7 @@ impl Departures {
     }
 }
 
-/// Whether `key` is `pattern`, in which `*` stands for any run of characters.
+/// True if `key` is `pattern`, in which `*` stands for any run of characters.
 fn matches(pattern: &str, key: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == key,

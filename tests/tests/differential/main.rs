@@ -35,7 +35,7 @@ use transcript::{Difference, Transcript};
 /// Scenarios that run at a time.
 const JOBS: usize = 2;
 
-/// What the command line and the environment ask for.
+/// Settings by the command line and the environment.
 struct Settings {
     filters: Vec<String>,
     output: Output,
@@ -80,7 +80,7 @@ impl Settings {
 fn main() -> ExitCode {
     let settings = Settings::read();
     if binary(Kind::Nginx).is_none() {
-        println!("differential: skipped, nginx is not installed");
+        millpond_testkit::skip("nginx is not installed, so nothing is compared");
         println!("test result: ok. 0 passed; 0 failed; 0 ignored");
         return ExitCode::SUCCESS;
     }

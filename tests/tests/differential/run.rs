@@ -10,16 +10,16 @@ use anyhow::{Context, Result, bail};
 use millpond_testkit::{Client, Deadline, Kind, LogCheck, Origin, Proxy, Request, Response};
 use std::time::Duration;
 
-/// How long a state may take to come.
+/// Time that a state may take to come.
 const WAIT: Duration = Duration::from_secs(10);
-/// How long an idle connection is watched for being closed.
+/// Time for which an idle connection is watched for being closed.
 const CLOSE_WAIT: Duration = Duration::from_millis(100);
 
 /// A scenario under way.
 pub struct Run {
     /// The server.
     pub proxy: Proxy,
-    /// What is seen so far of the present case.
+    /// Transcript of the present case so far.
     pub transcript: Transcript,
     origins: Vec<(&'static str, Origin)>,
     /// Requests and faults of each origin that belong to cases before the present one.
@@ -63,7 +63,7 @@ pub fn run(scenario: &Scenario, kind: Kind) -> Result<Vec<Outcome>> {
     Ok(outcomes)
 }
 
-/// How a start went.
+/// Result of a start.
 enum Started {
     Yes(Box<Run>),
     /// Directives that are not supported.

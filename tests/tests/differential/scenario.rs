@@ -22,10 +22,10 @@ use std::sync::Arc;
 /// The name of the origin that every scenario has.
 pub const ORIGIN: &str = "ORIGIN";
 
-/// How an origin answers a route.
+/// Answers of an origin for a route.
 #[derive(Clone)]
 pub enum Script {
-    /// These in turn; the last one stays.
+    /// Answers in turn; the last one stays.
     Sequence(Vec<Answer>),
     /// Computed from the request.
     Computed(Arc<dyn Fn(&Recorded) -> Answer + Send + Sync>),
@@ -33,7 +33,7 @@ pub enum Script {
 
 /// An origin and its routes.
 pub struct OriginScript {
-    /// What stands for its address; one that begins with `UNIX` is a unix socket.
+    /// Name that stands for the origin's address; one that begins with `UNIX` is a unix socket.
     pub name: &'static str,
     /// Routes and their answers.
     pub routes: Vec<(String, Script)>,
@@ -42,7 +42,7 @@ pub struct OriginScript {
 /// A step that is a function of the run.
 pub type Act = Arc<dyn Fn(&mut Run) -> Result<()> + Send + Sync>;
 
-/// What a client does next.
+/// Step that a client does.
 pub enum Step {
     /// One request on a connection of its own.
     Send(Request),
@@ -50,9 +50,9 @@ pub enum Step {
     Keep(Vec<Request>),
     /// Raw bytes; every response until the server closes.
     Raw(Vec<u8>),
-    /// The same request until a header field has one of the values.
+    /// Sends a request until a header field has one of the values.
     Until(Request, &'static str, Vec<&'static str>),
-    /// The same request from several clients at once.
+    /// Sends a request from several clients at once.
     Together(Request, usize),
     /// Waits until the origins have seen this many requests in all.
     OriginRequests(usize),
@@ -64,24 +64,24 @@ pub enum Step {
 
 /// Steps that are compared together.
 pub struct Case {
-    /// Its name within the scenario; empty for the scenario itself.
+    /// Name of the case within the scenario; empty for the scenario itself.
     pub name: String,
-    /// In order.
+    /// Steps, in order.
     pub steps: Vec<Step>,
 }
 
-/// Whether the words of a status line are compared.
+/// Treatment of the words of a status line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Words {
-    /// They are.
+    /// The words are compared.
     Compared,
     /// Only the code is.
     Ignored,
 }
 
-/// What is run on both servers.
+/// Scenario that is run on both servers.
 pub struct Scenario {
-    /// Its name, in words with hyphens.
+    /// Name of the scenario, in words with hyphens.
     pub id: &'static str,
     http: String,
     server: String,
@@ -89,11 +89,11 @@ pub struct Scenario {
     pub files: Vec<(&'static str, Vec<u8>)>,
     /// Origins by name.
     pub origins: Vec<OriginScript>,
-    /// In order; the first has no name.
+    /// Cases, in order; the first has no name.
     pub cases: Vec<Case>,
     /// Header fields of responses and requests that are not compared.
     pub ignored: Vec<&'static str>,
-    /// Of status lines.
+    /// Treatment of the words of status lines.
     pub words: Words,
 }
 
@@ -205,7 +205,7 @@ impl Scenario {
         self
     }
 
-    /// The ids of its cases, without a first one that has no steps.
+    /// Ids of the scenario's cases, without a first one that has no steps.
     pub fn ids(&self) -> Vec<String> {
         let cases = self.cases.iter().filter(|case| !case.is_idle());
         cases.map(|case| case.id(self.id)).collect()
@@ -335,7 +335,7 @@ impl Case {
         self.name.is_empty() && self.steps.is_empty()
     }
 
-    /// What it is called outside its scenario.
+    /// Name of the case outside its scenario.
     pub fn id(&self, scenario: &str) -> String {
         if self.name.is_empty() {
             scenario.to_string()

@@ -1,4 +1,4 @@
-//! What was seen in a run, as pairs of key and value that can be compared.
+//! Transcript of a run, as pairs of key and value that can be compared.
 //!
 //! ```text
 //! 1.status            200
@@ -25,7 +25,7 @@ pub const START: &str = "start";
 /// Longest body that is shown; a longer one stands as its length and a hash.
 const SHOWN: usize = 2048;
 
-/// What stands for ports, origins and the directory, longest first.
+/// Names that stand for ports, origins and the directory, longest first.
 #[derive(Clone)]
 pub struct Names(Vec<(String, String)>);
 
@@ -78,7 +78,7 @@ fn replace_word(text: &str, word: &str, by: &str) -> String {
 
 /// A key whose values differ.
 pub struct Difference {
-    /// Where.
+    /// Key of the pair that differs.
     pub key: String,
     first: Option<String>,
     second: Option<String>,
@@ -100,7 +100,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What was seen.
+/// Transcript of a run.
 pub struct Transcript {
     pairs: Vec<(String, String)>,
     names: Names,
@@ -188,7 +188,7 @@ impl Transcript {
         }
     }
 
-    /// Where `self` and `other` differ, in the order of the keys of `self`, then of `other`.
+    /// Differences between `self` and `other`, in the order of the keys of `self`, then of `other`.
     pub fn differences(&self, other: &Transcript) -> Vec<Difference> {
         let first = self.values();
         let second = other.values();
@@ -247,7 +247,7 @@ impl fmt::Display for Transcript {
 /// A body with what must differ evened out.
 struct ShownBody {
     text: String,
-    /// Whether the text is not what was sent, so that its length may differ.
+    /// True if the text is not what was sent, so that its length may differ.
     evened: Evened,
 }
 

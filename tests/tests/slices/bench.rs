@@ -15,9 +15,9 @@ pub(crate) const SLICE: u64 = 64 << 10;
 pub(crate) const LARGE_SLICE: u64 = 1 << 20;
 /// Length of the body: some slices of either size, and a short last one.
 pub(crate) const LEN: u64 = 3 * LARGE_SLICE + 5_000;
-/// How long what goes on behind the answers may take.
+/// Time that what goes on behind the answers may take.
 const WAIT: Duration = Duration::from_secs(10);
-/// How long to wait for what may not come at all.
+/// Time to wait for what may not come at all.
 const MOMENT: Duration = Duration::from_millis(100);
 
 /// The directive alone.
@@ -80,7 +80,7 @@ impl Bench {
         Bench::with_workers(1, lines, manners)
     }
 
-    /// The same behind so many workers.
+    /// Bench behind so many workers.
     pub(crate) fn with_workers(workers: u32, lines: &str, manners: Manners) -> Result<Bench> {
         let origin = Origin::start()?;
         let film = Resource::new(manners);
@@ -111,7 +111,7 @@ impl Bench {
         self.client.send(&request(range))
     }
 
-    /// Asks for all of it.
+    /// Asks for the whole film.
     pub(crate) fn ask_whole(&self) -> Result<Response> {
         self.client.get("/film")
     }
@@ -187,7 +187,7 @@ impl Bench {
         self.assert_all_fetched_once(std::slice::from_ref(&expected));
     }
 
-    /// The same for several ranges, which are in order and do not touch.
+    /// Asserts that several ranges were fetched once, which are in order and do not touch.
     pub(crate) fn assert_all_fetched_once(&self, expected: &[Range<u64>]) {
         let total: u64 = expected.iter().map(|range| range.end - range.start).sum();
         let _enough = Deadline::after(WAIT).poll(|| (self.fetched_bytes() >= total).then_some(()));
@@ -214,7 +214,7 @@ impl Bench {
         sent.filter(|range| !range.is_empty()).collect()
     }
 
-    /// How many bytes of the resource the origin sent.
+    /// Number of bytes of the resource that the origin sent.
     pub(crate) fn fetched_bytes(&self) -> u64 {
         self.fetched()
             .iter()
@@ -244,7 +244,7 @@ pub(crate) fn slices_of(range: &Range<u64>, size: u64) -> Range<u64> {
     start..LEN.min(range.end.div_ceil(size) * size)
 }
 
-/// What the cache says that it did.
+/// Label that the cache gives an answer.
 pub(crate) fn label(response: &Response) -> &str {
     response.header("X-Cache").unwrap_or("-")
 }

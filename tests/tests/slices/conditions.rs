@@ -4,11 +4,11 @@ use crate::bench::*;
 use anyhow::Result;
 use millpond_testkit::{Manners, Request, Response, Validator};
 
-/// When version 1 was made, and a day on which nothing was that is asked for.
+/// Time when version 1 was made, and a day on which nothing was that is asked for.
 const MODIFIED: &str = "Sat, 01 Jan 2022 00:00:00 GMT";
 const OTHER_DATE: &str = "Mon, 10 Jan 2022 00:00:00 GMT";
 
-/// What If-Range may name, and whether the range then counts.
+/// Values that If-Range may have, and true if the range then counts.
 const CONDITIONS: [(&str, bool); 5] = [
     ("\"v1\"", true),
     ("\"other\"", false),

@@ -70,7 +70,7 @@ fn a_change_after_the_head_ends_the_answer_visibly() -> Result<()> {
     Ok(())
 }
 
-/// The same for a request for the whole.
+/// A change under an answer to a request for the whole ends it visibly, too.
 #[test]
 fn a_change_under_a_whole_answer_ends_it_visibly() -> Result<()> {
     for ranges in MANNERS {

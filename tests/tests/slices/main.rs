@@ -14,4 +14,5 @@ mod origins;
 mod policies;
 mod prefetch;
 mod ranges;
+mod refused;
 mod several;

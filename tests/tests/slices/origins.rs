@@ -171,7 +171,7 @@ fn a_wrong_content_range_is_found_out() -> Result<()> {
     Ok(())
 }
 
-/// The same when the first slice came right and the next is wrong.
+/// A wrong slice is found out also when the first one came right and the next is wrong.
 #[test]
 fn a_wrong_second_slice_is_found_out() -> Result<()> {
     let lies = [

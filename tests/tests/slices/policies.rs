@@ -274,7 +274,7 @@ fn a_bypass_leaves_the_slices_whole() -> Result<()> {
     Ok(())
 }
 
-/// What may not be stored passes: ranges are right, and nothing stays.
+/// An answer that may not be stored passes: ranges are right, and nothing stays.
 #[test]
 fn what_may_not_be_stored_passes() -> Result<()> {
     for (form, size) in FORMS {

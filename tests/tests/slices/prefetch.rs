@@ -3,7 +3,7 @@
 use crate::bench::*;
 use anyhow::Result;
 
-/// As many slices beyond the end of a range as the directive allows.
+/// Number of slices beyond the end of a range, as the directive allows.
 const AHEAD: u64 = 2;
 
 fn nth(slice: u64) -> std::ops::Range<u64> {
@@ -43,7 +43,7 @@ fn nothing_is_fetched_in_advance_when_it_is_off() -> Result<()> {
     Ok(())
 }
 
-/// Who jumps is no sequential reader.
+/// A reader that jumps is no sequential one.
 #[test]
 fn a_reader_that_jumps_gets_nothing_in_advance() -> Result<()> {
     let bench = Bench::new(&format!("{ALONE} slice_prefetch {AHEAD};"))?;

@@ -127,7 +127,7 @@ fn a_running_fetch_is_shared() -> Result<()> {
     Ok(())
 }
 
-/// What is held goes out while the rest is still at the origin.
+/// Bytes that are held go out while the rest is still at the origin.
 #[test]
 fn held_bytes_are_sent_before_the_missing_ones_come() -> Result<()> {
     let bench = Bench::new(ALONE)?;

@@ -162,7 +162,7 @@ fn ranges_outside_are_left_out() -> Result<()> {
     Ok(())
 }
 
-/// What is no range of bytes is not looked at, and the whole is sent.
+/// A Range that is no range of bytes is not looked at, and the whole is sent.
 #[test]
 fn other_units_get_the_whole() -> Result<()> {
     let bench = Bench::new(ALONE)?;

@@ -1,10 +1,10 @@
 //! The configuration that servers are measured on: one worker, and one cache in front of an origin.
 
-/// What differs from one benchmark to the next.
+/// The parts of a configuration that differ from one benchmark to the next.
 pub(crate) struct Conf<'a> {
     /// Lines of `http`.
     pub(crate) http: &'a str,
-    /// Where requests are passed.
+    /// The upstream that requests are passed to.
     pub(crate) pass: &'a str,
     /// Lines of the location.
     pub(crate) location: &'a str,

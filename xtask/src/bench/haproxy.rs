@@ -21,14 +21,14 @@ use super::rounds::{Rounds, spent_by};
 use super::{cpu, load};
 use crate::tally::Tally;
 
-/// What is asked for: name, bytes of the body, and HAProxy's CPU time over Millpond's, at least.
+/// Bodies that are asked for: name, bytes, and HAProxy's CPU time over Millpond's, at least.
 const ROWS: &[(&str, u64, f64)] = &[
     ("hit, 1 KiB, 64 connections", 1 << 10, 1.0),
     ("hit, 64 KiB, 64 connections", 64 << 10, 1.3),
 ];
 
 const CONNECTIONS: u32 = 64;
-/// What HAProxy may take until it listens.
+/// The time that HAProxy may take until it listens.
 const START: Duration = Duration::from_secs(10);
 
 const CONF: &str = "

@@ -8,7 +8,7 @@ use crate::tally::Tally;
 /// A figure of both servers, and what is wanted of it.
 pub(crate) struct Line {
     pub(crate) row: String,
-    /// What the servers' columns are in.
+    /// The unit of the servers' columns.
     pub(crate) unit: &'static str,
     /// nginx's figure, where it was measured.
     pub(crate) nginx: Option<f64>,
@@ -16,7 +16,7 @@ pub(crate) struct Line {
     pub(crate) wanted: Wanted,
 }
 
-/// What is wanted.
+/// The bound that is wanted.
 pub(crate) enum Wanted {
     /// nginx's figure over Millpond's, of each round; and of each round by the gauge, if it was
     /// asked.
@@ -50,7 +50,7 @@ impl Line {
         }
     }
 
-    /// What stands above the lines, with the name of the other server.
+    /// The heading of the lines, with the name of the other server.
     pub(crate) fn heading(other: &str) -> String {
         format!(
             "| row | in | {other} | Millpond | ratio | rounds | by gauge | wanted | met |\n\
@@ -58,7 +58,7 @@ impl Line {
         )
     }
 
-    /// Whether it is as wanted.
+    /// True if the figure is as wanted.
     pub(crate) fn is_met(&self) -> bool {
         match &self.wanted {
             Wanted::AtLeast { bound, ratios, .. } => middle(ratios) >= *bound,
@@ -69,10 +69,7 @@ impl Line {
     /// Prints it; one that is not met counts as failed.
     pub(crate) fn print(&self) -> Tally {
         println!("{self}");
-        match self.is_met() {
-            true => Tally::PASS,
-            false => Tally::FAIL,
-        }
+        Tally::from(self.is_met())
     }
 }
 

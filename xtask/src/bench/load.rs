@@ -85,7 +85,7 @@ fn drive(what: &[&str], connections: u32, time: Duration) -> Result<u64> {
         .find_map(|line| line.trim().split_once(" requests in "))
         .with_context(|| format!("no count in the output of wrk:\n{text}"))?
         .0;
-    let requests: u64 = requests.trim().parse()?;
-    ensure!(requests > 0, "no request was answered:\n{text}");
-    Ok(requests)
+    let count: u64 = requests.trim().parse()?;
+    ensure!(count > 0, "no request was answered:\n{text}");
+    Ok(count)
 }

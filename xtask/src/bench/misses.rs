@@ -28,9 +28,9 @@ const BODY: usize = 1 << 10;
 /// A row of the table.
 struct Row {
     name: &'static str,
-    /// What the origin says of storing.
+    /// The origin's fields about storing.
     cache_control: &'static str,
-    /// What stands in the place of the line that names the cache.
+    /// The line that stands in the place of the one that names the cache.
     cache: &'static str,
     /// nginx's CPU time over Millpond's, at least; 0 where nothing is wanted.
     bound: f64,

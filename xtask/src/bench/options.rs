@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
 
-/// What is measured.
+/// The figure that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Name {
     /// Hot hits.
@@ -20,7 +20,7 @@ pub(crate) enum Name {
     Idle,
     /// Misses that are not stored.
     Misses,
-    /// Who asks for what is being fetched.
+    /// The clients that ask for what is being fetched.
     Waiters,
 }
 
@@ -28,10 +28,10 @@ pub(crate) enum Name {
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench", disable_version_flag = true)]
 pub(crate) struct Options {
-    /// What is measured.
+    /// The figures that are measured.
     #[arg(value_enum, default_value = "table")]
     pub(crate) name: Name,
-    /// How often, in turn.
+    /// The number of rounds, in turn.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
     /// Seconds of a round.
@@ -57,17 +57,18 @@ impl Options {
 
     /// Those of another task, which has no name behind it.
     pub(crate) fn of(args: &[String]) -> Result<Self> {
-        let words = ["bench", "all"].into_iter();
-        let words = words.chain(args.iter().map(String::as_str));
+        let words = ["bench", "all"]
+            .into_iter()
+            .chain(args.iter().map(String::as_str));
         Ok(Options::try_parse_from(words)?)
     }
 
-    /// How often, where a benchmark usually takes so many rounds.
+    /// The number of rounds, where a benchmark usually takes so many.
     pub(crate) fn rounds(&self, usual: u32) -> usize {
         self.rounds.unwrap_or(usual) as usize
     }
 
-    /// How long a round takes, where a benchmark usually takes so many seconds.
+    /// The time of a round, where a benchmark usually takes so many seconds.
     pub(crate) fn time(&self, usual: u64) -> Duration {
         Duration::from_secs(self.seconds.unwrap_or(usual))
     }

@@ -8,7 +8,7 @@ use millpond_testkit::Proxy;
 use super::cpu;
 use super::options::Options;
 
-/// How often, and for how long.
+/// The number of rounds, and the time of each.
 pub(crate) struct Rounds {
     count: usize,
     pub(crate) time: Duration,
@@ -51,7 +51,7 @@ impl Rounds {
     }
 }
 
-/// What is done, and the CPU time that the server spent on it on its own core.
+/// The work that is done, and the CPU time that the server spent on it on its own core.
 pub(crate) fn spent<T>(proxy: &Proxy, drive: impl FnOnce() -> Result<T>) -> Result<(T, Duration)> {
     let pid = proxy.pid().context("the server is not running")?;
     spent_by(pid, drive)

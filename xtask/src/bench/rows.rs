@@ -43,7 +43,7 @@ impl Setup {
     }
 }
 
-/// What clients ask for.
+/// The request of the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// One body, whole.

@@ -44,14 +44,14 @@ const PATH: &str = "/1k";
 /// The most that counting may cost.
 const BOUND: f64 = 1.02;
 
-/// How sites are told apart.
+/// The way in which sites are told apart.
 #[derive(Clone, Copy)]
 enum Row {
     Servers,
     Variable,
 }
 
-/// Whether requests are counted.
+/// True if requests are counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Counting {
     On,
@@ -131,10 +131,7 @@ pub(super) fn run(options: &Options) -> Result<Tally> {
             ratios[middle],
             spread
         );
-        tally += match ratios[middle] <= BOUND {
-            true => Tally::PASS,
-            false => Tally::FAIL,
-        };
+        tally += Tally::from(ratios[middle] <= BOUND);
     }
     std::fs::remove_file(script)?;
     Ok(tally)

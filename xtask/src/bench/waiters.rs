@@ -19,7 +19,7 @@ use super::options::Options;
 use super::{cpu, sorted};
 use crate::tally::Tally;
 
-/// How long the origin thinks.
+/// The time that the origin thinks.
 const THINKS: Duration = Duration::from_millis(100);
 /// Longest wait for all answers of a round; nginx polls every half second.
 const PATIENCE: Duration = Duration::from_secs(10);

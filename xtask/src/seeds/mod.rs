@@ -40,7 +40,7 @@ const PLANS: [&str; 5] = [
     "thesis",
 ];
 
-/// Which form of the plans.
+/// The form of the plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Long,
@@ -68,9 +68,9 @@ struct Servers {
 /// Runs the plans that the arguments name, or all.
 pub(crate) fn run(args: &[String]) -> Result<Tally> {
     let is_brief = args.iter().any(|arg| arg == "--brief");
-    let names: Vec<&str> = args.iter().map(String::as_str).collect();
-    let mut names: Vec<&str> = names
-        .into_iter()
+    let mut names: Vec<&str> = args
+        .iter()
+        .map(String::as_str)
         .filter(|name| *name != "--brief")
         .collect();
     if let Some(name) = names.iter().find(|name| !PLANS.contains(name)) {
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
     Ok(sum)
 }
 
-/// What can be run in seconds, for the run of all tests.
+/// The plans that can be run in seconds, for the run of all tests.
 pub(crate) fn run_briefly() -> Result<Tally> {
     brief(&[])
 }
@@ -170,8 +170,8 @@ fn experiment(name: &str, servers: &Servers, form: Form) -> Result<(Experiment, 
 fn measured(words: &[OsString]) -> Result<Comparison, String> {
     let told = |error: anyhow::Error| format!("{error:#}");
     let all = millpond_gauge::compare(words).map_err(told)?;
-    let mut all = all.into_iter();
-    all.next()
+    all.into_iter()
+        .next()
         .map(|(_, comparison)| comparison)
         .ok_or_else(|| "there is no such case".to_owned())
 }
@@ -184,10 +184,7 @@ fn judged(name: &str, outcome: &Result<Comparison, String>) -> Tally {
     for text in &wrong {
         eprintln!("{name}: {text}");
     }
-    match wrong.is_empty() {
-        true => Tally::PASS,
-        false => Tally::FAIL,
-    }
+    Tally::from(wrong.is_empty())
 }
 
 /// The program that a case runs its server in, if it is not there.
@@ -198,7 +195,7 @@ fn missing(case: &Case) -> Option<String> {
     (!packages::runs(program, &["--version"])).then(|| program.to_owned())
 }
 
-/// How the gauge starts a server.
+/// The command with which the gauge starts a server.
 fn command(path: &std::path::Path) -> String {
     format!("{} -c {{conf}} -p {{dir}}", path.display())
 }
@@ -211,7 +208,9 @@ fn release_binary() -> Result<PathBuf> {
     let built = workspace::cargo(&["build", "--release", "-p", "millpond"]).status()?;
     ensure!(built.success(), "the binary does not build");
     let debug = workspace::binary();
-    let target = debug.parent().and_then(std::path::Path::parent);
-    let target = target.context("the binary is in no target directory")?;
+    let target = debug
+        .parent()
+        .and_then(std::path::Path::parent)
+        .context("the binary is in no target directory")?;
     Ok(target.join("release/millpond"))
 }

@@ -38,10 +38,10 @@ pub(super) fn section(experiment: &Experiment) -> String {
     )
 }
 
-/// What came of it.
+/// The outcome of a plan.
 pub(super) fn table(experiment: &Experiment) -> String {
-    let columns = experiment.plan.note("columns").unwrap_or_default();
-    let columns: Vec<&str> = columns.split_whitespace().collect();
+    let note = experiment.plan.note("columns").unwrap_or_default();
+    let columns: Vec<&str> = note.split_whitespace().collect();
     let mut out = String::from("| case | server |");
     // Writing to a string cannot fail.
     for column in &columns {
@@ -78,7 +78,7 @@ fn rows(out: &mut String, row: &Row, columns: &[&str]) {
     }
 }
 
-/// What a figure is called in a table.
+/// The name of a figure in a table.
 fn title(figure: &str) -> String {
     let (name, part) = figure.split_once('.').unwrap_or((figure, ""));
     let part = match part {

@@ -1,4 +1,4 @@
-//! How long a list of many entries takes, and how much memory it needs.
+//! The time and the memory that a list of many entries takes.
 //!
 //! The measuring is a test of `millpond-proxy`, so that it runs with the others; here it prints its
 //! figures. It is built for development: the bound on memory does not depend on that.
@@ -19,8 +19,5 @@ pub(super) fn run(args: &[String]) -> Result<Tally> {
         command.env("ENTRIES", entries);
     }
     let status = command.status().context("cannot run the test")?;
-    Ok(match status.success() {
-        true => Tally::PASS,
-        false => Tally::FAIL,
-    })
+    Ok(Tally::from(status.success()))
 }

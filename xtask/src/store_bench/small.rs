@@ -1,4 +1,4 @@
-//! What an entry of 1 KiB takes of the disk, all included, as `du` sees it.
+//! Bytes of disk that an entry of 1 KiB takes, all included, as `du` sees it.
 //!
 //! The heads are those that the binary makes of an ordinary answer; files that are preallocated
 //! count whole. What was not stored is left out, as in `stored`.
@@ -66,10 +66,7 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
     let taken = taken(&proxy.dir().join("cache"))? as f64;
     let each = taken / stored;
     println!("{stored:.0} entries of 1 KiB take {each:.0} bytes of disk each ({taken:.0} in all)");
-    Ok(match each < BOUND {
-        true => Tally::PASS,
-        false => Tally::FAIL,
-    })
+    Ok(Tally::from(each < BOUND))
 }
 
 /// Bytes that a folder's files take of the file system, and the folder itself.

@@ -75,10 +75,10 @@ fn cost(proxy: &Proxy, round: usize, time: Duration) -> Result<f64> {
 pub(crate) fn share_of_hits(proxy: &Proxy, round: usize, bodies: u64) -> Result<f64> {
     // The last ones were cut off by the end of the round.
     let newest = bodies.saturating_sub(NEWEST)..bodies.saturating_sub(u64::from(CONNECTIONS));
-    let newest = newest.step_by((NEWEST / SAMPLE) as usize);
+    let samples = newest.step_by((NEWEST / SAMPLE) as usize);
     let client = Client::new(proxy.port());
     let (mut hits, mut asked) = (0, 0);
-    for number in newest {
+    for number in samples {
         let response = client.get(&format!("/{round}/{number}"))?;
         hits += u64::from(response.header("X-Cache-Status") == Some("HIT"));
         asked += 1;

@@ -49,7 +49,7 @@ pub(crate) fn check(file: &SourceFile, findings: &mut Vec<Finding>) {
     }
 }
 
-/// How many lines of `//!` a file begins with.
+/// The number of lines of `//!` that a file begins with.
 fn doc_lines(text: &str) -> usize {
     text.lines()
         .take_while(|line| line.starts_with("//!"))

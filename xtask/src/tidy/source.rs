@@ -24,7 +24,7 @@ const SUPPORT: &[&str] = &[
     "fuzz/",
 ];
 
-/// What a piece of code is for.
+/// The purpose of a piece of code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Part of what users run.
@@ -60,7 +60,7 @@ impl SourceFile {
         })
     }
 
-    /// What the code at `line` is for.
+    /// The purpose of the code at `line`.
     pub(crate) fn kind_at(&self, line: usize) -> Kind {
         if self.test_lines.iter().any(|lines| lines.contains(&line)) {
             Kind::Support
@@ -69,12 +69,17 @@ impl SourceFile {
         }
     }
 
-    /// What the file as a whole is for.
+    /// True if the whole file is test code, of whatever crate.
+    pub(crate) fn is_test(&self) -> bool {
+        is_test(&self.path)
+    }
+
+    /// The purpose of the file as a whole.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// How many lines the file has outside of test modules.
+    /// The number of lines outside of test modules.
     pub(crate) fn line_count(&self) -> usize {
         let in_tests: usize = self
             .test_lines
@@ -121,15 +126,20 @@ fn collect(dir: &Path, paths: &mut Vec<PathBuf>) -> Result<()> {
 
 fn kind_of(path: &Path) -> Kind {
     let text = path.to_string_lossy();
-    let in_tests = ["/tests/", "/benches/", "/examples/"]
-        .iter()
-        .any(|part| text.contains(part));
-    let is_tests = path.file_name().is_some_and(|name| name == "tests.rs");
-    if in_tests || is_tests || SUPPORT.iter().any(|prefix| text.starts_with(prefix)) {
+    if is_test(path) || SUPPORT.iter().any(|prefix| text.starts_with(prefix)) {
         Kind::Support
     } else {
         Kind::Shipped
     }
+}
+
+fn is_test(path: &Path) -> bool {
+    let is_folder = |part| {
+        ["tests", "benches", "examples"]
+            .iter()
+            .any(|name| *name == part)
+    };
+    path.iter().any(is_folder) || path.file_name().is_some_and(|name| name == "tests.rs")
 }
 
 /// Collects the line ranges of items under `#[cfg(test)]` or `#[test]`.

@@ -16,7 +16,7 @@ use std::path::Path;
 use syn::spanned::Spanned;
 use syn::visit::Visit;
 
-/// Who may use a word besides the files that are listed for it.
+/// Code that may use a word besides the files that are listed for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Support {
     May,
@@ -42,13 +42,16 @@ const DISKS: &[&str] = &[
     "crates/conf/src/load.rs",
     "crates/millpond/src/",
     "crates/proxy/src/handler/",
-    "crates/proxy/src/log/",
+    "crates/system/src/log/",
     "crates/proxy/src/downstream/listener.rs",
     "crates/proxy/src/pid.rs",
+    // Logs, sockets and counters in folders of root's.
+    "crates/system/src/root_helper/",
+    "crates/proxy/src/root_process.rs",
     // The mode of a socket, and its end.
     "crates/proxy/src/control/socket.rs",
     // Bodies that are sent from files.
-    "crates/proxy/src/body.rs",
+    "crates/system/src/body.rs",
     "crates/proxy/src/downstream/body.rs",
     // Counters that outlive the process.
     "crates/proxy/src/stats/ledger.rs",
@@ -57,7 +60,7 @@ const DISKS: &[&str] = &[
     // What the kernel tells of the process.
     "crates/proxy/src/metrics/process.rs",
     // Request bodies that do not fit into memory, and answers that are kept as files.
-    "crates/proxy/src/temp_file.rs",
+    "crates/system/src/temp_file.rs",
     // The folder above a zone's, before the store opens it.
     "crates/proxy/src/cache/zones.rs",
 ];
@@ -76,6 +79,20 @@ const PLACES: &[Word] = &[
         support: Support::May,
         places: CLOCKS,
         instead: "take a clock as an argument",
+    },
+    Word {
+        tokens: "Key : : of",
+        name: "Key::of",
+        support: Support::May,
+        places: &[],
+        instead: "take the zone's keys, which have a secret: `Zone::keys`",
+    },
+    Word {
+        tokens: "Keys : : for_tests",
+        name: "Keys::for_tests",
+        support: Support::May,
+        places: &[],
+        instead: "take the zone's keys, which have a secret: `Zone::keys`",
     },
     Word {
         tokens: "sleep (",
@@ -123,7 +140,7 @@ const PLACES: &[Word] = &[
         // Registers a descriptor that outlives its registration, and fills spare capacity.
         // Takes descriptors that another process left open.
         places: &[
-            "crates/proxy/src/socket.rs",
+            "crates/system/src/socket.rs",
             "crates/proxy/src/server/inherited.rs",
         ],
         instead: "use what rustix or std offer",
@@ -328,7 +345,7 @@ mod tests {
                 "sleep",
             ),
             (
-                "crates/proxy/src/clock.rs",
+                "crates/system/src/clock.rs",
                 "fn a() { Instant::now(); }",
                 "",
             ),

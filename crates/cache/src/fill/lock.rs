@@ -6,12 +6,12 @@
 
 use std::time::Duration;
 
-/// When a request waits for another request's fill.
+/// Conditions under which a request waits for another request's fill.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct LockPolicy {
-    /// When on, only one request at a time fills a new entry; others wait for its answer and stream
-    /// it as it arrives.
+    /// Lets only one request at a time fill a new entry, when on; others wait for its answer and
+    /// stream it as it arrives.
     ///
     /// # Differs from nginx
     ///
@@ -39,7 +39,7 @@ pub struct LockPolicy {
     /// and again. Here it counts from the last bytes that came.
     #[directive(name = "proxy_cache_lock_age", default = "5s")]
     pub age: Duration,
-    /// How often a waiting request looks whether the lock is free.
+    /// Interval at which a waiting request looks whether the lock is free.
     ///
     /// # Differs from nginx
     ///

@@ -9,7 +9,7 @@
 //!
 //! An end is `Complete` or says why not. [`Fills::enter`] gives [`Ticket::Lead`] to the first and
 //! [`Ticket::Wait`] to the others. The [`Lead`] is a guard: dropped in any way it ends the fill and
-//! wakes every waiter. Waiters on other threads are woken at once, and none polls (`told.rs`).
+//! wakes every waiter. Waiters on other threads are woken at once, and none polls (`watched.rs`).
 //!
 //! Invariants:
 //! 1. A key has at most one fill in the table. A fill that has not moved for `proxy_cache_lock_age`
@@ -19,12 +19,15 @@
 //! 3. Whoever waits is told the end, whatever it is.
 //! 4. Of the fills of a key one writes: the first whose head arrives ([`Lead::claim`]). Only a
 //!    writer that has stood still for `proxy_cache_lock_age` gets a second one beside it.
-//! 5. A fill that was purged is replaced in the table by the next who comes; it goes on for those
+//! 5. A fill is joined, and its end told, by its own text only. One whose text has the key of
+//!    another's runs beside that; which of them is stored last stays.
+//! 6. A fill that was purged is replaced in the table by the next who comes; it goes on for those
 //!    who read from it, and is found by nobody.
 
 pub mod lock;
 pub mod pump;
-mod told;
+pub mod rest;
+mod watched;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -37,11 +40,15 @@ use bytes::Bytes;
 use millpond_store::{Key, View};
 use tokio::time::Instant;
 
-use self::told::Told;
+use self::pump::Reader;
+use self::rest::Rest;
+use self::watched::Watched;
 use crate::head::StoredHead;
 use crate::purge::PurgeBook;
 use crate::purge::running::{Running, RunningFill, Runs};
+use crate::slice::Trust;
 use crate::slice::generation::Generation;
+use crate::slice::version::Validator;
 use crate::step::FetchEnd;
 use crate::use_stale::StaleCause;
 use crate::why;
@@ -49,7 +56,7 @@ use crate::why;
 /// Locks the table of fills is split into, so that workers seldom meet (arbitrary).
 const SHARDS: usize = 64;
 
-/// How a fill stands.
+/// State of a fill.
 #[derive(Clone, Debug)]
 enum FillState {
     /// The origin has been asked.
@@ -72,27 +79,50 @@ pub struct Streaming {
     pub is_delimited: bool,
     /// The body as far as it has come.
     pub view: View,
+    /// Rest of the body after the store has given up.
+    pub rest: Arc<Rest>,
     /// Slices of the same version, for ranges that lie ahead.
     pub ahead: OnceLock<Arc<Generation>>,
 }
 
-/// How a fill ended.
+impl Streaming {
+    /// Reader of the fill from the first byte on; `None` where that is too late.
+    pub fn reader(&self) -> Option<Reader> {
+        Reader::new(&self.view, &self.rest)
+    }
+
+    /// True if a reader that has a part of the body can have the rest for another request: the
+    /// version is known for sure, and the origin says that it serves ranges.
+    pub fn can_resume(&self) -> bool {
+        can_resume(&self.head, self.length)
+    }
+}
+
+/// True if a body with this head can be had in parts.
+pub(crate) fn can_resume(head: &StoredHead, length: Option<u64>) -> bool {
+    let ranges = head.field(b"accept-ranges");
+    let has_ranges = ranges.is_some_and(|value| value.eq_ignore_ascii_case(b"bytes"));
+    let is_known = || Validator::of_head(head, Trust::Validated).is_some();
+    head.status == 200 && length.is_some() && has_ranges && is_known()
+}
+
+/// End of a fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FillEnd {
     /// The entry is in the store.
     Complete,
-    /// It is there with the body that it had before.
+    /// The entry is there with the body that it had before.
     Unchanged,
     /// The answer was not one to store; each waiter must ask for itself.
     NotStorable,
-    /// This request's answer was kept out, for its own sake (`proxy_no_cache`); others' may be
+    /// The request's answer was kept out, for its own sake (`proxy_no_cache`); others' may be
     /// stored.
     Withheld,
     /// No answer came.
     Failed {
         /// The status that the leader's client was given.
         status: u16,
-        /// The word of `proxy_cache_use_stale` for it.
+        /// Word of `proxy_cache_use_stale` for the failure.
         cause: Option<StaleCause>,
     },
     /// The origin answered with this error status, and the stale entry was kept instead.
@@ -103,24 +133,24 @@ pub enum FillEnd {
     Abandoned,
 }
 
-/// What is known of a fill from outside.
+/// Facts about a fill for those outside.
 #[derive(Clone, Debug)]
 pub struct FillSummary {
-    /// The text of its cache key.
+    /// Text of the fill's cache key.
     pub text: Bytes,
-    /// How long ago it began.
+    /// Time since the fill began.
     pub age: Duration,
-    /// For how long it has stood still.
+    /// Time for which the fill has stood still.
     pub idle: Duration,
     /// Status of the answer, once that is there.
     pub status: Option<u16>,
-    /// Its tags, among them site and host.
+    /// Tags of the answer, among them site and host.
     pub tags: Option<Bytes>,
     /// Bytes of the body that came.
     pub received: u64,
     /// Length of the body, when the origin announced it.
     pub length: Option<u64>,
-    /// How many besides the leader wait for it or have read along.
+    /// Number of those besides the leader that wait for the fill or have read along.
     pub followers: u32,
 }
 
@@ -135,24 +165,24 @@ type Shard = HashMap<Key, Arc<Fill>, BuildHasherDefault<KeyHasher>>;
 
 #[derive(Debug)]
 struct Fill {
-    state: Told<FillState>,
-    /// What purges see of it.
+    state: Watched<FillState>,
+    /// State of the fill as purges see it.
     running: Running,
     started: Instant,
-    /// When it last moved, in milliseconds after its start.
+    /// Time when the fill last moved, in milliseconds after its start.
     moved_ms: AtomicU64,
-    /// Whether it is the one that writes the entry.
+    /// True if the fill is the one that writes the entry.
     writes: AtomicBool,
-    /// How many read along.
+    /// Number of those that read along.
     joined: AtomicU32,
 }
 
-/// What a request that wants to fill gets.
+/// Part of a request that wants to fill: leader or waiter.
 #[derive(Debug)]
 pub enum Ticket {
-    /// It must do it.
+    /// The request must fill.
     Lead(Lead),
-    /// Another does.
+    /// Another request fills the entry.
     Wait(Waiter),
 }
 
@@ -162,7 +192,7 @@ pub struct Lead {
     key: Key,
     fill: RunningFill<Fill>,
     fills: Arc<Fills>,
-    /// How it ends when it is dropped.
+    /// End that the fill has when the guard is dropped.
     end: FillEnd,
 }
 
@@ -173,21 +203,15 @@ pub struct Waiter {
     fill: Arc<Fill>,
 }
 
-/// What waiting came to.
+/// Result of waiting for a fill.
 #[derive(Debug)]
 pub enum Waited {
     /// The head is there; the body can be read as it arrives.
     Streaming(Arc<Streaming>),
-    /// It is over.
+    /// The fill is over.
     Ended(FillEnd),
     /// The deadline came first.
     TimedOut,
-}
-
-impl Default for Fills {
-    fn default() -> Self {
-        Fills::new(Arc::default())
-    }
 }
 
 impl Fills {
@@ -199,11 +223,15 @@ impl Fills {
         }
     }
 
-    /// Leads the fill of `key`, or waits for the one that runs, has moved within `age` and was not
-    /// purged. `text` is the text of the cache key.
+    /// Leads the fill of `key`, or waits for the one of the same `text` that runs, has moved within
+    /// `age` and was not purged. `text` is the text of the cache key.
     pub fn enter(self: &Arc<Self>, key: Key, text: &Bytes, age: Duration) -> Ticket {
         let mut shard = self.shard(&key);
         let lead = match shard.entry(key) {
+            // INVARIANT 5.
+            Entry::Occupied(place) if place.get().running.text() != text => {
+                self.new_lead(key, text)
+            }
             Entry::Occupied(place) if self.counts(place.get(), age) => {
                 return Ticket::Wait(Waiter::new(key, place.get()));
             }
@@ -222,7 +250,7 @@ impl Fills {
         Ticket::Lead(lead)
     }
 
-    /// Whether a fill has moved within `age` and was not purged.
+    /// True if a fill has moved within `age` and was not purged.
     fn counts(&self, fill: &Fill, age: Duration) -> bool {
         fill.has_moved_within(age) && !fill.running.is_purged(&self.purges)
     }
@@ -263,10 +291,13 @@ impl Fills {
         self.shard(key).contains_key(key)
     }
 
-    /// The fill of a key, if one runs.
-    pub fn running(&self, key: &Key) -> Option<why::Running> {
+    /// The fill of a key with this text, if one runs.
+    pub fn running(&self, key: &Key, text: &[u8]) -> Option<why::Running> {
         let fill = Arc::clone(self.shard(key).get(key)?);
-        let (at, end) = match &*fill.state.look() {
+        if fill.running.text() != text {
+            return None;
+        }
+        let (at, end) = match &*fill.state.value() {
             FillState::Streaming(streaming) => (streaming.view.len(), streaming.length),
             FillState::Requested | FillState::Ended(_) => (0, None),
         };
@@ -312,7 +343,7 @@ impl Runs for Fill {
 impl Fill {
     fn new(running: Running) -> Self {
         Fill {
-            state: Told::new(FillState::Requested),
+            state: Watched::new(FillState::Requested),
             running,
             started: crate::clock::now(),
             moved_ms: AtomicU64::new(0),
@@ -322,7 +353,7 @@ impl Fill {
     }
 
     fn summary(&self) -> FillSummary {
-        let state = self.state.look().clone();
+        let state = self.state.value().clone();
         let streaming = match state {
             FillState::Streaming(streaming) => Some(streaming),
             FillState::Requested | FillState::Ended(_) => None,
@@ -340,23 +371,23 @@ impl Fill {
         }
     }
 
-    /// How long after its start it last moved.
+    /// Time from the start of the fill to its last move.
     fn moved_after(&self) -> Duration {
         Duration::from_millis(self.moved_ms.load(Ordering::Relaxed))
     }
 
-    /// How many read along or wait.
+    /// Number of those that read along or wait.
     fn followers(&self) -> u32 {
         let joined = self.joined.load(Ordering::Relaxed);
         joined.saturating_add(self.state.listeners())
     }
 
-    /// Whether it has moved within `age`; for ever is asked of no clock.
+    /// True if the fill has moved within `age`; for ever is asked of no clock.
     fn has_moved_within(&self, age: Duration) -> bool {
         age == Duration::MAX || self.idle() < age
     }
 
-    /// How long it has stood still.
+    /// Time for which the fill has stood still.
     fn idle(&self) -> Duration {
         self.started.elapsed().saturating_sub(self.moved_after())
     }
@@ -378,7 +409,7 @@ impl Lead {
         self.fill.know(head.tags.clone());
     }
 
-    /// Whether a purge is about it already.
+    /// True if a purge is about the fill already.
     pub fn is_purged(&self) -> bool {
         self.fill.is_purged()
     }
@@ -403,8 +434,8 @@ impl Lead {
         true
     }
 
-    /// Whether it may be stored; asked right before it is, and for the last time. If not, it was
-    /// purged, and must be found by nobody.
+    /// True if the answer may be stored; asked right before it is, and for the last time. If not,
+    /// it was purged, and must be found by nobody.
     pub fn may_store(&self) -> bool {
         self.fill.may_store()
     }
@@ -414,7 +445,7 @@ impl Lead {
         self.moved();
         self.know(&streaming.head);
         let streaming = FillState::Streaming(streaming);
-        self.fill.state.tell(streaming);
+        self.fill.state.set(streaming);
     }
 
     /// More of the body has come: the fill does not grow old.
@@ -424,8 +455,8 @@ impl Lead {
         self.fill.moved_ms.store(elapsed, Ordering::Relaxed);
     }
 
-    /// How many besides the leader have the answer, or will find it: those who read along, and
-    /// those who still wait.
+    /// Number of those besides the leader that have the answer, or will find it: those who read
+    /// along, and those who still wait.
     pub fn followers(&self) -> u32 {
         self.fill.followers()
     }
@@ -441,7 +472,7 @@ impl Drop for Lead {
         // Out of the table first: who is woken must not find it there again.
         self.fills.leave(&self.key, &self.fill);
         let end = FillState::Ended(self.end);
-        self.fill.state.tell(end);
+        self.fill.state.set(end);
     }
 }
 
@@ -459,21 +490,21 @@ impl Waiter {
         &self.key
     }
 
-    /// It reads along, and waits no more.
+    /// Notes that the waiter reads along, and waits no more.
     pub fn join(self) {
         self.fill.joined.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What is known without waiting; `None` while the origin has not answered.
+    /// State of the fill without waiting; `None` while the origin has not answered.
     pub fn now(&self) -> Option<Waited> {
-        match &*self.fill.state.look() {
+        match &*self.fill.state.value() {
             FillState::Requested => None,
             FillState::Streaming(streaming) => Some(Waited::Streaming(Arc::clone(streaming))),
             FillState::Ended(end) => Some(Waited::Ended(*end)),
         }
     }
 
-    /// When the fill will have stood still for `age`, if it does not move; `None` for never.
+    /// Time when the fill will have stood still for `age`, if it does not move; `None` for never.
     pub fn grows_old_at(&self, age: Duration) -> Option<Instant> {
         let moved = self.fill.started.checked_add(self.fill.moved_after())?;
         moved.checked_add(age)
@@ -527,6 +558,13 @@ impl Hasher for KeyHasher {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Default for Fills {
+        fn default() -> Self {
+            let keys = millpond_store::Keys::for_tests();
+            Fills::new(Arc::new(PurgeBook::new(keys)))
+        }
+    }
 
     const AGE: Duration = Duration::from_secs(5);
 

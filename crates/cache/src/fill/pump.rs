@@ -2,31 +2,27 @@
 //!
 //! The pump is a task that belongs to no client. It stops reading the origin while the disk is
 //! behind, unless the disk stands still, finishes the entry when the body is whole, and gives it up
-//! when it is not. If the store takes no more half-way (full, failing, stalled), the client of the
-//! leader still gets the rest, through a short channel; others who read along see the end.
+//! when it is not. If the store takes no more half-way (full, failing, stalled), all who read along
+//! still get the rest ([`Rest`]), at the speed of those who keep up.
 //!
 //! Invariants:
 //! 1. A body that did not end well, or ends before its announced length, is never finished.
-//! 2. The view's bytes and the channel's, one after the other, are the body: none is missing, none
+//! 2. The view's bytes and the rest's, one after the other, are the body: none is missing, none
 //!    comes twice.
-//! 3. Memory is bounded: the store's write window, or `OVERFLOW_PIECES` pieces for the leader.
+//! 3. Memory is bounded: the store's write window, or the rest's (`crate::window`).
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_store::{Entry, NotStored, View, Writer};
-use tokio::sync::mpsc;
 
+use super::rest::{Rest, Seat, Source};
 use super::{FillEnd, Lead, Streaming};
 use crate::clock;
 use crate::head::StoredHead;
 use crate::reason::Reason;
 use crate::step::{Clients, FetchEnd, Fetched, Outcome};
-
-/// Pieces that wait for the leader's client once the store has refused (a piece is one read from
-/// the origin).
-const OVERFLOW_PIECES: usize = 4;
 
 /// Pieces that are read at once before the answer is handed on: a small body is then stored and
 /// sent whole.
@@ -41,9 +37,26 @@ const STALLED: Duration = Duration::from_secs(1);
 pub struct Reader {
     /// The body as far as the store has it.
     pub view: View,
-    /// What comes after the store has refused: closed without an error, it means that the body is
-    /// whole. Only the leader has it.
-    pub overflow: Option<mpsc::Receiver<Result<Bytes, FetchEnd>>>,
+    /// Seat at the rest, which comes after the store has refused.
+    pub seat: Seat,
+}
+
+impl Reader {
+    /// A reader from the first byte on; `None` where that is too late.
+    pub fn new(view: &View, rest: &Arc<Rest>) -> Option<Self> {
+        Some(Reader {
+            seat: rest.sit()?,
+            view: view.clone(),
+        })
+    }
+
+    /// A reader of what a writer is given, and no more.
+    pub fn of_writer(writer: &Writer) -> Self {
+        Reader {
+            view: writer.view(),
+            seat: Rest::of_nothing(Err(FetchEnd::Truncated)).first_seat(),
+        }
+    }
 }
 
 /// A fill in progress.
@@ -53,10 +66,6 @@ pub struct Pump<F> {
     held: Option<Held>,
 }
 
-/// Where the leader's client gets what the store does not take.
-#[derive(Debug)]
-pub struct Overflow(mpsc::Sender<Result<Bytes, FetchEnd>>);
-
 /// A whole body that nobody but the leader's client gets.
 pub struct Alone {
     length: Option<u64>,
@@ -64,20 +73,20 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// It is read like a fill that runs, with this head.
+    /// Reads an entry like a fill that runs, with this head.
     pub fn read(self, head: StoredHead) -> (Arc<Streaming>, Reader) {
+        let rest = Rest::of_nothing(Ok(()));
+        let reader = Reader {
+            view: self.view.clone(),
+            seat: rest.first_seat(),
+        };
         let streaming = Streaming {
             head,
             length: self.length,
             is_delimited: true,
-            view: self.view.clone(),
-            ahead: OnceLock::new(),
-        };
-        // Closed without an error: the body is whole.
-        let (_, overflow) = mpsc::channel(OVERFLOW_PIECES);
-        let reader = Reader {
             view: self.view,
-            overflow: Some(overflow),
+            rest,
+            ahead: OnceLock::new(),
         };
         (Arc::new(streaming), reader)
     }
@@ -100,7 +109,7 @@ pub(crate) async fn has_room(writer: &Writer) -> bool {
     true
 }
 
-/// What the non-waiting round found and the waiting one must deal with.
+/// Result of the round that does not wait, for the one that does.
 enum Held {
     /// The store refused, and does not have these bytes.
     Refused(Bytes, Reason),
@@ -108,7 +117,7 @@ enum Held {
     Failed(FetchEnd),
 }
 
-/// How far the non-waiting round came.
+/// Progress of the round that does not wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Primed {
     /// The whole body is written.
@@ -129,25 +138,29 @@ impl<F: Fetched> Pump<F> {
         }
     }
 
-    /// What those read who join, once the head is known.
-    pub fn streaming(&self, head: StoredHead) -> Arc<Streaming> {
+    /// Length of the body, when the origin announced it.
+    pub fn length(&self) -> Option<u64> {
+        self.fetched.length()
+    }
+
+    /// Streaming state for those who join, once the head is known.
+    pub fn streaming(&self, head: StoredHead, rest: &Arc<Rest>) -> Arc<Streaming> {
         Arc::new(Streaming {
             head,
             length: self.fetched.length(),
             is_delimited: self.fetched.is_delimited(),
             view: self.writer.view(),
+            rest: Arc::clone(rest),
             ahead: OnceLock::new(),
         })
     }
 
-    /// The leader's reader, and the other end of its channel.
-    pub fn reader(&self) -> (Reader, Overflow) {
-        let (overflow, receiver) = mpsc::channel(OVERFLOW_PIECES);
-        let reader = Reader {
+    /// The leader's reader; only before the pump runs.
+    pub fn reader(&self, rest: &Arc<Rest>) -> Reader {
+        Reader {
             view: self.writer.view(),
-            overflow: Some(receiver),
-        };
-        (reader, Overflow(overflow))
+            seat: rest.first_seat(),
+        }
     }
 
     /// The body for the leader's client alone; only after [`Primed::Whole`].
@@ -199,37 +212,38 @@ impl<F: Fetched> Pump<F> {
     /// for the lead hears of it.
     pub async fn run(
         mut self,
-        overflow: Overflow,
+        source: Source,
         lead: Lead,
         told: impl FnOnce(FillEnd, Option<Reason>),
     ) {
         match self.held.take() {
             Some(Held::Refused(rest, why)) => {
                 told(FillEnd::NotStorable, Some(why));
-                return self.run_unstored(rest, overflow, lead).await;
+                return self.run_unstored(rest, (source, lead)).await;
             }
-            Some(Held::Failed(end)) => return self.fail(end, overflow, (lead, told)),
+            Some(Held::Failed(end)) => return self.fail(end, source, (lead, told)),
             None => {}
         }
         loop {
             if !has_room(&self.writer).await {
                 told(FillEnd::NotStorable, Some(Reason::DiskBusy));
-                return self.run_unstored(Bytes::new(), overflow, lead).await;
+                return self.run_unstored(Bytes::new(), (source, lead)).await;
             }
             match self.fetched.next().await {
                 Some(Ok(bytes)) => {
                     lead.moved();
                     if let Err((rest, why)) = self.append(bytes) {
                         told(FillEnd::NotStorable, Some(why));
-                        return self.run_unstored(rest, overflow, lead).await;
+                        return self.run_unstored(rest, (source, lead)).await;
                     }
                 }
-                Some(Err(end)) => return self.fail(end, overflow, (lead, told)),
+                Some(Err(end)) => return self.fail(end, source, (lead, told)),
                 None if self.is_short() => {
-                    return self.fail(FetchEnd::Truncated, overflow, (lead, told));
+                    return self.fail(FetchEnd::Truncated, source, (lead, told));
                 }
                 None if !lead.may_store() => {
                     self.writer.finish_unseen();
+                    source.end(Ok(()));
                     note_outcome(&self.fetched, &lead, false);
                     told(FillEnd::Abandoned, None);
                     return lead.end(FillEnd::Abandoned);
@@ -239,6 +253,8 @@ impl<F: Fetched> Pump<F> {
                         Ok(_) => (FillEnd::Complete, None),
                         Err(why) => (FillEnd::NotStorable, Some(why.into())),
                     };
+                    // Stored or not, all of it is in the view.
+                    source.end(Ok(()));
                     note_outcome(&self.fetched, &lead, end == FillEnd::Complete);
                     told(end, why);
                     return lead.end(end);
@@ -265,23 +281,21 @@ impl<F: Fetched> Pump<F> {
         announced.is_some_and(|length| self.writer.view().len() < length)
     }
 
-    /// The body broke off: the leader's client is told before the view says that it is abandoned.
+    /// The body broke off.
     fn fail(
         self,
         end: FetchEnd,
-        Overflow(overflow): Overflow,
+        source: Source,
         (lead, told): (Lead, impl FnOnce(FillEnd, Option<Reason>)),
     ) {
-        // A receiver that is gone needs no message, and the channel has room: nothing was sent
-        // before.
-        let _ = overflow.try_send(Err(end));
+        source.end(Err(end));
         drop(self.writer);
         told(FillEnd::Broken(end), Some(Reason::Truncated));
         lead.end(FillEnd::Broken(end));
     }
 
-    /// The store refused: the leader's client gets the rest, and nobody else.
-    async fn run_unstored(self, first: Bytes, Overflow(overflow): Overflow, lead: Lead) {
+    /// The store refused: who reads along gets the rest, and nobody else.
+    async fn run_unstored(self, first: Bytes, (rest, lead): (Source, Lead)) {
         let Pump {
             mut fetched,
             writer,
@@ -289,29 +303,29 @@ impl<F: Fetched> Pump<F> {
         } = self;
         let mut sent = writer.view().len();
         drop(writer);
+        rest.begin(sent);
         lead.end(FillEnd::NotStorable);
         let mut piece = Some(Ok(first));
         while let Some(next) = piece {
-            let is_last = next.is_err();
-            let len = next.as_ref().map_or(0, Bytes::len);
-            sent = sent.saturating_add(len as u64);
-            let is_gone = match next {
-                Ok(bytes) if bytes.is_empty() => false,
-                next => overflow.send(next).await.is_err(),
+            let bytes = match next {
+                Ok(bytes) => bytes,
+                Err(end) => return rest.end(Err(end)),
             };
-            if is_last || is_gone {
+            sent = sent.saturating_add(bytes.len() as u64);
+            rest.push(bytes);
+            if !rest.room().await {
                 return;
             }
             piece = fetched.next().await;
         }
-        if fetched.length().is_some_and(|length| sent < length) {
-            // A receiver that is gone needs no message.
-            let _ = overflow.send(Err(FetchEnd::Truncated)).await;
-        }
+        rest.end(match fetched.length() {
+            Some(length) if sent < length => Err(FetchEnd::Truncated),
+            _ => Ok(()),
+        });
     }
 }
 
-/// Tells an answer who got it, and whether it is stored.
+/// Notes at an answer who got it, and if it is stored.
 fn note_outcome<F: Fetched>(fetched: &F, lead: &Lead, is_stored: bool) {
     fetched.note_outcome(&Outcome {
         entry: is_stored.then_some(*lead.key()),

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use bytes::Bytes;
-use millpond_store::{Journal, JournalError, Key, Zone};
+use millpond_store::{Journal, JournalError, Key, Keys, Zone};
 
 use super::gather::Gather;
 use super::rule::{Matter, Mode, Rule, is_match};
@@ -47,7 +47,7 @@ struct Mark {
     hard: u64,
     /// Serial of the newest soft one; 0 for none.
     soft: u64,
-    /// When that one was, seconds since the epoch.
+    /// Time of the newest soft purge, seconds since the epoch.
     soft_at: i64,
 }
 
@@ -89,34 +89,34 @@ impl Mark {
     }
 }
 
-/// What the purges in force make of an entry.
+/// Effect of the purges in force on an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judged {
     /// Nothing.
     Untouched,
-    /// It is stale.
+    /// The entry is stale.
     Stale {
-        /// From this second on.
+        /// First second in which the entry is stale.
         since: i64,
-        /// By the purge with this serial.
+        /// Serial of the purge that made it stale.
         serial: u64,
     },
-    /// It must not be found.
+    /// The entry must not be found.
     Gone,
 }
 
 /// A purge in force, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InForce {
-    /// What it is about: `all`, `key`, `host`, `site`, `tag`, `prefix` or `wildcard`.
+    /// Kind of the purge's target: `all`, `key`, `host`, `site`, `tag`, `prefix` or `wildcard`.
     pub kind: &'static str,
     /// The name, prefix or pattern.
     pub what: Bytes,
-    /// What becomes of what is purged.
+    /// Effect on what is purged.
     pub mode: Mode,
-    /// Its serial.
+    /// Serial of the purge.
     pub serial: u64,
-    /// When a soft one was, seconds since the epoch.
+    /// Time of a soft purge, seconds since the epoch.
     pub at: Option<i64>,
 }
 
@@ -130,7 +130,7 @@ impl InForce {
             Matter::Wildcard(text) => ("wildcard", text.clone()),
             Matter::Tags(tags) => {
                 let tag = tags.first().cloned().unwrap_or_default();
-                let (kind, name) = tag::told(&tag);
+                let (kind, name) = tag::kind_and_name(&tag);
                 (kind, tag.slice_ref(name))
             }
         };
@@ -147,30 +147,44 @@ impl InForce {
     }
 }
 
-/// What is judged.
+/// Entry that is judged.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// The text of its cache key.
+    /// Text of the entry's cache key.
     pub text: &'a [u8],
-    /// Its tags, as in its head.
+    /// Tags of the entry, as in its head.
     pub tags: &'a [u8],
-    /// The newest serial when its fill began.
+    /// Newest serial when the entry's fill began.
     pub serial: u64,
 }
 
 /// The rules in force.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Rules {
+    /// Makes the keys of texts.
+    maker: Keys,
     all: Mark,
     keys: HashMap<Key, Mark>,
     tags: HashMap<Bytes, Mark>,
-    /// Of those about tags; for entries with more tags than fit.
+    /// Newest mark of the rules about tags; for entries with more tags than fit.
     any_tag: Mark,
     prefixes: BTreeMap<Bytes, Mark>,
     wildcards: BTreeMap<Bytes, Mark>,
 }
 
 impl Rules {
+    fn new(maker: Keys) -> Self {
+        Rules {
+            maker,
+            all: Mark::default(),
+            keys: HashMap::new(),
+            tags: HashMap::new(),
+            any_tag: Mark::default(),
+            prefixes: BTreeMap::new(),
+            wildcards: BTreeMap::new(),
+        }
+    }
+
     fn add(&mut self, rule: &Rule) {
         let mark = Mark::of(rule);
         match &rule.matter {
@@ -217,7 +231,7 @@ impl Rules {
     fn mark_of(&self, subject: &Subject<'_>) -> Mark {
         let mut mark = self.all;
         if !self.keys.is_empty()
-            && let Some(other) = self.keys.get(&Key::of(subject.text))
+            && let Some(other) = self.keys.get(&self.maker.of(subject.text))
         {
             mark.join(*other);
         }
@@ -251,12 +265,11 @@ impl Rules {
             let same = prefix.iter().zip(rest).take_while(|(a, b)| a == b).count();
             // Nothing between what is the same and the rest is a prefix: it would stand behind
             // the one that was found.
-            let shorter = match same == prefix.len() {
-                true => {
-                    mark.join(*other);
-                    same.checked_sub(1)
-                }
-                false => Some(same),
+            let shorter = if same == prefix.len() {
+                mark.join(*other);
+                same.checked_sub(1)
+            } else {
+                Some(same)
             };
             match shorter.and_then(|len| rest.get(..len)) {
                 Some(next) => rest = next,
@@ -301,7 +314,7 @@ impl Rules {
         self.keep(|mark| mark.newest() > median);
     }
 
-    /// As [`Self::fold`], for wildcards alone.
+    /// Folds rules as [`Self::fold`] does, for wildcards alone.
     fn fold_wildcards(&mut self) {
         let mut serials: Vec<u64> = self.wildcards.values().map(|mark| mark.newest()).collect();
         serials.sort_unstable();
@@ -326,7 +339,7 @@ impl Rules {
         }
     }
 
-    /// Whether there are rules up to a serial that are about more than one key.
+    /// True if there are rules up to a serial that are about more than one key.
     fn has_many_matched(&self, upto: u64) -> bool {
         let texts = self.tags.values().chain(self.prefixes.values());
         let mut marks = texts.chain(self.wildcards.values()).chain([&self.all]);
@@ -373,12 +386,12 @@ fn used_up(serial: u64) -> Rule {
 }
 
 /// The purges of a zone.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PurgeBook {
     /// The newest serial in force.
     newest: AtomicU64,
     rules: RwLock<Rules>,
-    /// Purges that wait to be written down, with the lead for who changes the rules.
+    /// Purges that wait to be written down, with the lead for whoever changes the rules.
     orders: Gather,
     running: Mutex<Fleet>,
 }
@@ -386,11 +399,12 @@ pub struct PurgeBook {
 /// The fills that run.
 #[derive(Debug, Default)]
 struct Fleet {
-    /// Each at a place of its own. There are as many places as fills ever ran at once.
+    /// Running fills, each at a place of its own. There are as many places as fills ever ran at
+    /// once.
     places: Vec<Option<Arc<dyn Runs>>>,
     /// Places that nobody has.
     free: Vec<usize>,
-    /// Whether purges are taken by another process, of which nobody hears here.
+    /// True if purges are taken by another process, of which nobody hears here.
     is_apart: bool,
 }
 
@@ -417,6 +431,16 @@ impl Fleet {
 }
 
 impl PurgeBook {
+    /// No purges, of entries with such keys.
+    pub fn new(keys: Keys) -> Self {
+        PurgeBook {
+            newest: AtomicU64::new(0),
+            rules: RwLock::new(Rules::new(keys)),
+            orders: Gather::default(),
+            running: Mutex::default(),
+        }
+    }
+
     /// Purges are taken by another process from now on, so nobody may join a fill any more: what it
     /// fetched may be purged by then. Until a journal is read again.
     pub(crate) fn part(&self) {
@@ -451,14 +475,14 @@ impl PurgeBook {
     }
 
     /// A book with one hard rule, which is about everything it matches.
-    pub(super) fn of_one(matter: &Matter) -> PurgeBook {
+    pub(super) fn of_one(matter: &Matter, keys: Keys) -> PurgeBook {
         let rule = Rule {
             serial: 1,
             at: 0,
             mode: Mode::Hard,
             matter: matter.clone(),
         };
-        let book = PurgeBook::default();
+        let book = PurgeBook::new(keys);
         let mut rules = book.rules.write().unwrap_or_else(PoisonError::into_inner);
         rules.add(&rule);
         drop(rules);
@@ -471,7 +495,7 @@ impl PurgeBook {
         self.newest.load(Ordering::Acquire)
     }
 
-    /// What is in force against an entry.
+    /// Judges an entry by the purges in force.
     pub fn judge(&self, subject: &Subject<'_>) -> Judged {
         if subject.serial >= self.newest() {
             return Judged::Untouched;
@@ -484,7 +508,7 @@ impl PurgeBook {
     pub fn about(&self, subject: &Subject<'_>) -> Vec<InForce> {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         let whole = |(matter, mark): (Matter, &Mark)| InForce::of(&matter, mark);
-        let key = Key::of(subject.text);
+        let key = rules.maker.of(subject.text);
         let of_key = rules.keys.get(&key).map(|mark| (Matter::Key(key), mark));
         let tags = tag::of_head(subject.tags)
             .filter_map(|tag| rules.tags.get_key_value(tag))
@@ -502,7 +526,7 @@ impl PurgeBook {
         found.chain(wildcards).flat_map(whole).collect()
     }
 
-    /// How many rules there are, each tag counted.
+    /// Number of rules, each tag counted.
     pub fn rule_count(&self) -> usize {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         rules.count() + usize::from(rules.all.newest() > 0)
@@ -561,7 +585,7 @@ impl PurgeBook {
         })
     }
 
-    /// Whether it is time to sweep for the rules up to a serial: for those about many entries at
+    /// True if it is time to sweep for the rules up to a serial: for those about many entries at
     /// once, for those about one key when there are many or they are old.
     pub(super) fn is_sweep_due(&self, upto: u64, now_ms: u64) -> bool {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);

@@ -38,12 +38,12 @@ struct State {
     /// The last serial that was given away, whatever came of it.
     serial: u64,
     waiting: VecDeque<Rule>,
-    /// What came of orders, by their serials, until who gave them has seen it.
+    /// Outcomes of orders, by their serials, until who gave them has seen it.
     settled: HashMap<u64, Outcome>,
     is_led: bool,
 }
 
-/// The lead, until it is dropped.
+/// Guard of the leader: the lead is free again when it is dropped.
 struct Lead<'a> {
     gather: &'a Gather,
     batch: Vec<Rule>,
@@ -63,8 +63,8 @@ impl Drop for Lead<'_> {
 }
 
 impl Gather {
-    /// Has a rule written by `write`, with others that wait; its serial. `make` makes the rule, and
-    /// is given the last serial. Waits for the disk.
+    /// Writes a rule by `write`, with others that wait; returns its serial. `make` makes the rule,
+    /// and is given the last serial. Waits for the disk.
     pub(super) fn order(
         &self,
         make: impl FnOnce(u64) -> Rule,
@@ -99,7 +99,7 @@ impl Gather {
         }
     }
 
-    /// Does something while nothing is written.
+    /// Calls a function while nothing is written.
     pub(super) fn alone<T>(&self, act: impl FnOnce() -> T) -> T {
         let mut state = self.lock();
         while state.is_led {
@@ -121,7 +121,7 @@ impl Gather {
     }
 }
 
-/// The same outcome, for another order of the batch.
+/// Copy of an outcome, for another order of the batch.
 fn again(outcome: &Outcome) -> Outcome {
     match outcome {
         Ok(()) => Ok(()),

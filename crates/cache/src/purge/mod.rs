@@ -40,30 +40,30 @@ use orphans::Orphans;
 pub use orphans::Readers;
 use rule::Matter;
 
-/// What a purge came to.
+/// Result of a purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Purged {
-    /// Its number: larger than that of any purge before.
+    /// Serial of the purge: larger than that of any purge before.
     pub serial: u64,
-    /// For a key: whether it had an entry. Other purges do not look.
+    /// True if the purged key had an entry. Other purges do not look.
     pub was_there: Option<bool>,
 }
 
-/// What a sweep of purges did.
+/// Counts of a sweep of purges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PurgesSwept {
-    /// The newest purge that it was for.
+    /// Serial of the newest purge that the sweep was for.
     pub upto: u64,
     /// Entries removed, and slices of such as are gone.
     pub removed: u64,
     /// Entries that are stale now.
     pub changed: u64,
-    /// Whether all entries were seen to, so that the purges are forgotten.
+    /// True if all entries were seen to, so that the purges are forgotten.
     pub is_complete: bool,
 }
 
 impl StoredHead {
-    /// Itself, as a purge sees it.
+    /// Subject of the entry, as a purge sees it.
     pub fn subject(&self) -> Subject<'_> {
         Subject {
             text: &self.key,
@@ -72,7 +72,7 @@ impl StoredHead {
         }
     }
 
-    /// Makes it stale from a second on, if it is fresh then.
+    /// Makes the entry stale from a second on, if it is fresh then.
     pub(crate) fn expire(&mut self, since: i64) {
         self.valid_until = self.valid_until.min(since.saturating_sub(1));
     }
@@ -86,20 +86,21 @@ impl CacheZone {
             Target::Key(text) => Some(self.has(text)),
             _ => None,
         };
-        let order = (mode, Matter::of(target));
+        let order = (mode, Matter::of(target, self.keys()));
         let serial = self.purges.enforce(&self.store, order, now_ms)?;
         self.recent_purges.note(target, mode, (serial, now_ms));
         self.forget_errors(target);
         if let (Target::Key(text), Mode::Hard, Some(true)) = (target, mode, was_there) {
             // INVARIANT 1 holds without; but its space need not wait for the sweep.
-            self.store.remove(&Key::of(text));
+            self.store.remove(&self.keys().of(text));
         }
         Ok(Purged { serial, was_there })
     }
 
-    /// How many entries a purge would be about; looks at all heads. None if it was told to stop.
+    /// Number of entries that a purge would be about; looks at all heads. None if it was told to
+    /// stop.
     pub fn count_purged(&self, target: &Target, is_over: &dyn Fn() -> bool) -> Option<u64> {
-        let probe = PurgeBook::of_one(&Matter::of(target));
+        let probe = PurgeBook::of_one(&Matter::of(target, self.keys()), *self.keys());
         let mut count = 0;
         let reviewed = self.store.review(&mut |_, head| {
             if is_over() {
@@ -135,9 +136,10 @@ impl CacheZone {
             if is_over() {
                 return Review::Stop;
             }
-            match orphans.is_one(self, bytes) {
-                true => Review::Remove,
-                false => self.review(bytes),
+            if orphans.is_one(self, bytes) {
+                Review::Remove
+            } else {
+                self.review(bytes)
             }
         });
         // What cannot be written down now is swept again.
@@ -180,7 +182,7 @@ impl CacheZone {
         self.purges.part();
     }
 
-    /// Removes what nobody will know of that the next owner of the zone could miss; for who is
+    /// Removes what nobody will know of that the next owner of the zone could miss; for whoever is
     /// about to close it or to let it go.
     pub fn settle_orphans(&self) {
         self.sweep_orphans(Readers::Part);

@@ -33,23 +33,23 @@ const REMEMBERED_MAX: usize = 1 << 16;
 /// Slices that are removed together (arbitrary).
 const AT_ONCE: usize = 1024;
 
-/// Whether readers of what is gone go on.
+/// Treatment of the readers of removed entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
-    /// They may; what they read stays.
+    /// The readers may go on; what they read stays.
     Stay,
     /// The zone is let go: they find nothing any more either way.
     Part,
 }
 
-/// What a sweep knows of generations.
+/// Findings of a sweep about generations.
 #[derive(Debug, Default)]
 pub(super) struct Orphans {
     are_gone: HashMap<[u8; 16], bool>,
 }
 
 impl Orphans {
-    /// Whether a record is that of a slice nobody will ask for.
+    /// True if a record is that of a slice nobody will ask for.
     pub(super) fn is_one(&mut self, zone: &CacheZone, head: &[u8]) -> bool {
         let (Some(generation), Some(owner)) = (set::generation(head), set::owner(head)) else {
             return false;
@@ -83,12 +83,12 @@ impl CacheZone {
             return 0;
         }
         // INVARIANT 1: before anything is looked for.
-        let gone = self.store.take_gone();
-        if gone.is_partial {
+        let left = self.store.take_removed_heads();
+        if left.is_partial {
             self.slices.note_unknown();
         }
         let sets = self.slices.take_leaving();
-        let heads = gone.heads.into_iter().filter_map(|(key, head)| {
+        let heads = left.heads.into_iter().filter_map(|(key, head)| {
             let sliced = StoredHead::decode(&head)?.sliced?;
             Some((key, sliced))
         });
@@ -119,7 +119,7 @@ impl CacheZone {
         let mut removed = 0;
         let mut keys = Vec::new();
         for index in 0..count {
-            keys.push(set.key(index));
+            keys.push(set.key(self.keys(), index));
             if keys.len() >= AT_ONCE || index + 1 == count {
                 removed += self.store.remove_all(&keys);
                 keys.clear();
@@ -153,7 +153,7 @@ impl CacheZone {
         removed + self.store.remove_all(&doomed)
     }
 
-    /// Whether the entry of a key is there, or may be, with this generation of its body.
+    /// True if the entry of a key is there, or may be, with this generation of its body.
     fn has_generation(&self, owner: &Key, generation: [u8; 16]) -> bool {
         let Some(owner) = self.store.glance(owner) else {
             return false;

@@ -20,15 +20,15 @@ pub const WHAT_MAX: usize = 1024;
 /// A purge that was acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecentPurge {
-    /// When, milliseconds since 1970.
+    /// Time of the purge, milliseconds since 1970.
     pub at_ms: u64,
-    /// What it is about, in a word.
+    /// Kind of the purge's target, in a word.
     pub kind: &'static str,
-    /// In full, as far as it is kept.
+    /// Target of the purge in full, as far as it is kept.
     pub what: Bytes,
-    /// How.
+    /// Effect of the purge.
     pub mode: Mode,
-    /// Its number.
+    /// Serial of the purge.
     pub serial: u64,
 }
 
@@ -41,7 +41,7 @@ pub struct RecentPurges {
 #[derive(Debug, Default)]
 struct Noted {
     list: VecDeque<RecentPurge>,
-    /// There are some seven kinds, and two modes.
+    /// Totals by kind and mode: there are some seven kinds, and two modes.
     totals: BTreeMap<(&'static str, &'static str), u64>,
 }
 
@@ -70,7 +70,7 @@ impl RecentPurges {
         self.lock().list.iter().rev().cloned().collect()
     }
 
-    /// How many there were of each kind and mode.
+    /// Number of purges of each kind and mode.
     pub fn totals(&self) -> Vec<((&'static str, &'static str), u64)> {
         let noted = self.lock();
         let totals = noted.totals.iter();

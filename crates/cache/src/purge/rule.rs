@@ -19,22 +19,22 @@
 //! everything: what it said was acknowledged.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use millpond_store::Key;
+use millpond_store::{Key, Keys};
 
 const VERSION: u8 = 1;
 const FIXED: usize = 24;
 
-/// What becomes of what is purged.
+/// Effect of a purge on what it is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// It is not found any more.
+    /// The entry is not found any more.
     Hard,
-    /// It is stale from now on: served where stale answers may be, and revalidated.
+    /// The entry is stale from now on: served where stale answers may be, and revalidated.
     Soft,
 }
 
 impl Mode {
-    /// It in a word.
+    /// Word for the mode.
     pub fn word(self) -> &'static str {
         match self {
             Mode::Hard => "hard",
@@ -43,7 +43,7 @@ impl Mode {
     }
 }
 
-/// What is purged, as it is asked for.
+/// Target of a purge, as it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The entry of this cache key, with all its variants.
@@ -63,7 +63,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// What it is, in a word.
+    /// Kind of the target, in a word.
     pub fn kind(&self) -> &'static str {
         match self {
             Target::Key(_) => "exact",
@@ -76,7 +76,7 @@ impl Target {
         }
     }
 
-    /// What it is about, in full.
+    /// Text of the target, in full.
     pub fn text(&self) -> Bytes {
         match self {
             Target::Key(text)
@@ -90,7 +90,7 @@ impl Target {
     }
 }
 
-/// What a rule is about.
+/// Entries that a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Matter {
     /// Nothing: the serial is used up.
@@ -114,10 +114,10 @@ pub(crate) struct Rule {
 }
 
 impl Matter {
-    /// What is asked for, in the words of heads.
-    pub(crate) fn of(target: &Target) -> Matter {
+    /// Matter of a target, in the words of heads.
+    pub(crate) fn of(target: &Target, keys: &Keys) -> Matter {
         match target {
-            Target::Key(text) => Matter::Key(Key::of(text)),
+            Target::Key(text) => Matter::Key(keys.of(text)),
             Target::Prefix(text) if text.is_empty() => Matter::All,
             Target::Prefix(text) => Matter::Prefix(text.clone()),
             Target::Wildcard(text) if text.iter().all(|byte| *byte == b'*') => Matter::All,
@@ -228,7 +228,7 @@ fn texts(mut rest: Bytes, count: u32) -> Option<Vec<Bytes>> {
     rest.is_empty().then_some(texts)
 }
 
-/// Whether the whole text matches; `*` stands for any bytes, or none. Takes time proportional to
+/// True if the whole text matches; `*` stands for any bytes, or none. Takes time proportional to
 /// both lengths at most.
 pub(crate) fn is_match(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut from) = (0, 0);

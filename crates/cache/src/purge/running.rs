@@ -22,16 +22,16 @@ use super::book::{Judged, PurgeBook, Subject};
 
 /// A fill, as far as purges look at it.
 pub(crate) trait Runs: Debug + Send + Sync + 'static {
-    /// What they see.
+    /// State of the fill as purges see it.
     fn running(&self) -> &Running;
 }
 
-/// What purges see of a fill that runs.
+/// State of a fill that runs, as purges see it.
 #[derive(Debug)]
 pub(crate) struct Running {
     text: Bytes,
     serial: u64,
-    /// What it fetches is older than a change of the resource.
+    /// True if what the fill fetches is older than a change of the resource.
     is_outdated: AtomicBool,
     state: Mutex<State>,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Running {
 #[derive(Debug)]
 struct State {
     phase: Phase,
-    /// Its tags, once its head is known.
+    /// Tags of the answer, once its head is known.
     tags: Option<Bytes>,
 }
 
@@ -64,12 +64,12 @@ impl Running {
         }
     }
 
-    /// The text of its key.
+    /// Text of the fill's key.
     pub(crate) fn text(&self) -> &Bytes {
         &self.text
     }
 
-    /// Whether a purge is about it, as far as it is known; then nobody may join it any more.
+    /// True if a purge is about the fill, as far as it is known; then nobody may join it any more.
     pub(crate) fn is_purged(&self, book: &PurgeBook) -> bool {
         if self.is_outdated.load(Ordering::Acquire) {
             return true;
@@ -81,19 +81,19 @@ impl Running {
         state.phase == Phase::Doomed || self.judge(&state, book) != Judged::Untouched
     }
 
-    /// It stores nothing and nobody joins it, if it is of this key.
+    /// Keeps the fill from being stored and joined, if it is of this key.
     pub(super) fn outdate(&self, text: &[u8]) {
         if self.text == text {
             self.part();
         }
     }
 
-    /// It stores nothing and nobody joins it.
+    /// Keeps the fill from being stored and joined.
     pub(super) fn part(&self) {
         self.is_outdated.store(true, Ordering::Release);
     }
 
-    /// Up to which serial rules need not wait for it.
+    /// Serial up to which rules need not wait for the fill.
     pub(super) fn settle(&self, book: &PurgeBook, newest: u64) -> u64 {
         if self.serial >= newest {
             return newest;
@@ -146,23 +146,23 @@ impl<F: Runs> RunningFill<F> {
         RunningFill { book, fill, place }
     }
 
-    /// The newest serial when it began.
+    /// Newest serial when the fill began.
     pub(crate) fn serial(&self) -> u64 {
         self.fill.running().serial
     }
 
-    /// Its head is known.
+    /// Notes the tags, once the head is known.
     pub(crate) fn know(&self, tags: Bytes) {
         self.fill.running().state().tags = Some(tags);
     }
 
-    /// Whether a purge is about it, as far as it is known.
+    /// True if a purge is about the fill, as far as it is known.
     pub(crate) fn is_purged(&self) -> bool {
         self.fill.running().is_purged(&self.book)
     }
 
-    /// Whether it may store now; if so, the rules wait until it is over. Not even for a soft purge,
-    /// because a newer answer may be there by now.
+    /// True if the fill may store now; if so, the rules wait until it is over. Not even for a soft
+    /// purge, because a newer answer may be there by now.
     pub(crate) fn may_store(&self) -> bool {
         let running = self.fill.running();
         let mut state = running.state();

@@ -20,7 +20,7 @@ const SITE: u8 = 2;
 /// The mark of an entry with more tags than fit.
 pub(crate) const TOO_MANY: &[u8] = &[3];
 
-/// What entries are tagged with.
+/// Tags that entries are stored with.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct TagPolicy {
@@ -109,8 +109,8 @@ pub fn given(tags: &[u8]) -> impl Iterator<Item = &[u8]> {
     of_head(tags).filter(|tag| tag.first().is_some_and(|first| *first > b' '))
 }
 
-/// What a tag of a head is, and its name.
-pub(crate) fn told(tag: &[u8]) -> (&'static str, &[u8]) {
+/// Kind of a head's tag, and its name.
+pub(crate) fn kind_and_name(tag: &[u8]) -> (&'static str, &[u8]) {
     match tag {
         [HOST, name @ ..] => ("host", name),
         [SITE, name @ ..] => ("site", name),
@@ -118,7 +118,7 @@ pub(crate) fn told(tag: &[u8]) -> (&'static str, &[u8]) {
     }
 }
 
-/// What counts of a tag.
+/// Part of a tag that counts.
 pub(crate) fn cut(tag: Bytes) -> Bytes {
     let len = tag.len().min(TAG_LEN_MAX);
     tag.slice(..len)

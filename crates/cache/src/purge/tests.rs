@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millpond_store::{Key, ManualClock, SimIo, SiteBook, Zone, ZoneConf};
+use millpond_store::{Key, Keys, ManualClock, SimIo, SiteBook, Zone, ZoneConf};
 
 use super::book::{Judged, PurgeBook, Subject};
 use super::rule::{Matter, Mode, Rule, Target, is_match};
@@ -37,9 +37,12 @@ impl Dice {
             1..10 => Matter::Key(Key::of(&self.text(b"ab", 4))),
             10..24 => {
                 let text = self.text(b"ab", 5);
-                Matter::of(&super::Target::Prefix(text))
+                Matter::of(&super::Target::Prefix(text), &Keys::for_tests())
             }
-            24..28 => Matter::of(&super::Target::Wildcard(self.text(b"ab*", 5))),
+            24..28 => Matter::of(
+                &super::Target::Wildcard(self.text(b"ab*", 5)),
+                &Keys::for_tests(),
+            ),
             _ => Matter::Tags(
                 (0..1 + self.roll(2))
                     .map(|_| self.text(b"xyz", 2))
@@ -49,7 +52,7 @@ impl Dice {
     }
 }
 
-/// What a list of orders makes of an entry.
+/// Judgement of an entry by a list of orders.
 fn by_list(rules: &[Rule], subject: &Subject<'_>) -> Judged {
     let newer = rules.iter().filter(|rule| rule.serial > subject.serial);
     let about = newer.filter(|rule| match &rule.matter {
@@ -87,7 +90,7 @@ fn zone(dir: &std::path::Path, max_size: u64) -> Arc<Zone> {
 }
 
 fn loaded(store: &Zone) -> PurgeBook {
-    let book = PurgeBook::default();
+    let book = PurgeBook::new(Keys::for_tests());
     book.load(&store.take_journal());
     book
 }
@@ -318,10 +321,13 @@ fn slices_go_with_their_entry() {
         let mut head = StoredHead::new(200, FieldsWriter::default());
         head.key = Bytes::from_static(text.as_bytes());
         head.sliced = Some(set);
-        let owner = Key::of(text.as_bytes());
+        let owner = zone.keys().of(text.as_bytes());
         put(&owner, head.encode());
         for index in [0, 2] {
-            put(&set.key(index), set.record_head((&owner, b""), index));
+            put(
+                &set.key(zone.keys(), index),
+                set.record_head((&owner, b""), index),
+            );
         }
         // Of a version that was there before.
         let older = SliceSet {
@@ -329,7 +335,10 @@ fn slices_go_with_their_entry() {
             ..set
         };
         if text == "/c" {
-            put(&older.key(1), older.record_head((&owner, b""), 1));
+            put(
+                &older.key(zone.keys(), 1),
+                older.record_head((&owner, b""), 1),
+            );
         }
         sets.push(set);
     }
@@ -340,7 +349,8 @@ fn slices_go_with_their_entry() {
         .unwrap();
     let swept = zone.sweep_purges(u64::MAX, &|| false).unwrap();
     assert!(swept.is_complete);
-    let held = |set: &SliceSet| zone.store.peek(&set.key(0)) && zone.store.peek(&set.key(2));
+    let is_held = |set: &SliceSet, index| zone.store.peek(&set.key(zone.keys(), index));
+    let held = |set: &SliceSet| is_held(set, 0) && is_held(set, 2);
     assert_eq!(
         sets.iter().map(held).collect::<Vec<_>>(),
         [false, false, true]
@@ -357,7 +367,7 @@ fn slices_of_what_left_are_removed_when_nobody_reads_them() {
         total: 25,
         size: 10,
     };
-    let owner = Key::of(b"/a");
+    let owner = zone.keys().of(b"/a");
     let put = |key: &Key, head: Bytes, body: &'static [u8]| {
         let mut writer = zone.store.begin(*key, None).unwrap();
         writer.set_head(head);
@@ -372,12 +382,12 @@ fn slices_of_what_left_are_removed_when_nobody_reads_them() {
         put(&owner, head.encode(), b"");
         for index in [0, 2] {
             let record = set.record_head((&owner, b""), index);
-            put(&set.key(index), record, b"0123456789");
+            put(&set.key(zone.keys(), index), record, b"0123456789");
         }
     };
     let held = |generation: u8| {
         let set = set(generation);
-        let is_held = |index: &u64| zone.store.peek(&set.key(*index));
+        let is_held = |index: &u64| zone.store.peek(&set.key(zone.keys(), *index));
         (0..3).filter(is_held).count()
     };
     put_version(1);
@@ -395,10 +405,10 @@ fn slices_of_what_left_are_removed_when_nobody_reads_them() {
     zone.store.flush();
     assert_eq!(zone.sweep_orphans(Readers::Stay), 2);
     assert_eq!((held(1), held(2)), (0, 2));
-    // It is opened again by who found it before.
+    // It is opened again by whoever found it before.
     drop(zone.slices.open(&zone.store, &first).unwrap());
     put(
-        &set(1).key(1),
+        &set(1).key(zone.keys(), 1),
         set(1).record_head((&owner, b""), 1),
         b"0123456789",
     );
@@ -406,7 +416,7 @@ fn slices_of_what_left_are_removed_when_nobody_reads_them() {
     assert_eq!((held(1), held(2)), (0, 2));
     // Nobody was told of these.
     put(
-        &set(3).key(1),
+        &set(3).key(zone.keys(), 1),
         set(3).record_head((&owner, b""), 1),
         b"0123456789",
     );

@@ -1,4 +1,4 @@
-//! What an answer to a request for a range is worth.
+//! Judgement of an answer to a request for a range.
 //!
 //! A pure judgement of status, Content-Range and length. What is not exactly what was asked for is
 //! not believed, but for an answer that ends early, which a server may give (RFC 9110 §15.3.7).
@@ -8,7 +8,7 @@ use millpond_semantics::range::{parse_content_range, parse_unsatisfied_range};
 
 use crate::step::{Fetched, field};
 
-/// What was asked for.
+/// Range that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// Bytes from `start` up to and without `end`.
@@ -42,10 +42,10 @@ impl Asked {
     }
 }
 
-/// What an answer is.
+/// Nature of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judged {
-    /// These bytes of a body of `total`.
+    /// Bytes of a body of `total`.
     Range {
         /// The first byte.
         start: u64,
@@ -63,7 +63,7 @@ pub enum Judged {
         /// Length of the whole, if it was said.
         total: Option<u64>,
     },
-    /// Not an answer to the range.
+    /// The answer is not one to the range.
     Other,
 }
 

@@ -6,8 +6,7 @@
 //! ```
 //!
 //! A slice that is filled from its start goes to the store as it arrives, and is read through the
-//! view of its writer. One that is begun further on waits in memory for its beginning. When the
-//! store refuses, the rest is kept in memory, too, for who reads along.
+//! view of its writer. One that is begun further on waits in memory for its beginning.
 //!
 //! 1. What was readable stays readable as long as the slice lives.
 //! 2. Memory is at most the slice.
@@ -21,7 +20,7 @@ use millpond_store::{Region, View};
 /// A slice that arrives.
 #[derive(Debug)]
 pub struct Filling {
-    /// Where it lies in the body.
+    /// Range of the slice in the body.
     span: Range<u64>,
     state: Mutex<State>,
 }
@@ -29,7 +28,7 @@ pub struct Filling {
 #[derive(Debug, Default)]
 struct State {
     view: Option<View>,
-    /// Where the bytes in memory begin, in the slice.
+    /// Offset in the slice at which the bytes in memory begin.
     from: u64,
     memory: Vec<Bytes>,
     memory_len: u64,
@@ -48,7 +47,7 @@ impl Filling {
         }
     }
 
-    /// Where it lies in the body.
+    /// Range of the slice in the body.
     pub fn span(&self) -> &Range<u64> {
         &self.span
     }
@@ -56,14 +55,6 @@ impl Filling {
     /// Bytes come through this view, from the start of the slice on.
     pub fn set_view(&self, view: View) {
         self.state().view = Some(view);
-    }
-
-    /// The store takes no more: what comes now follows what the view has.
-    pub fn leave_view(&self) {
-        let mut state = self.state();
-        if state.memory.is_empty() {
-            state.from = state.view.as_ref().map_or(0, View::len);
-        }
     }
 
     /// Adds bytes to those in memory.
@@ -78,19 +69,19 @@ impl Filling {
         self.state().memory.clone()
     }
 
-    /// Where the bytes in memory begin, in the body.
+    /// Offset in the body at which the bytes in memory begin.
     pub fn memory_start(&self) -> u64 {
         self.span.start + self.state().from
     }
 
-    /// Where the bytes in memory end, in the body.
+    /// Offset in the body at which the bytes in memory end.
     pub fn memory_end(&self) -> u64 {
         let state = self.state();
         self.span.start + state.from + state.memory_len
     }
 
-    /// What can be read of a range of the body, from its start on; nothing if its first byte is not
-    /// there.
+    /// Regions of a range of the body that can be read, from its start on; nothing if its first
+    /// byte is not there.
     pub fn regions(&self, range: Range<u64>) -> Vec<Region> {
         let state = self.state();
         if range.start < self.span.start || range.start >= self.span.end {

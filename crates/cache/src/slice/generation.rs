@@ -1,4 +1,4 @@
-//! What is being filled of one generation, and who may ask the origin for what.
+//! Slices of one generation that are being filled, and claims on what is asked of the origin.
 //!
 //! ```text
 //!            claim                 answered            end of the run, or of the body
@@ -16,45 +16,49 @@
 //! ended.
 //!
 //! Invariants:
-//! 1. The spans of running runs, and of tails, do not overlap.
+//! 1. What runs have before them, and tails, do not overlap, but where a reader was let go by a run
+//!    (`crate::window`) and asks for the rest of a slice that the run goes on with.
 //! 2. A run that has ended is not in the list, and everybody who waited for it knows.
 //! 3. A tail leaves the list when its slice is stored, or cannot be any more.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use millpond_store::{Entry, Key, Look as InStore, Region, Zone};
+use millpond_store::{Entry, Key, Look as InStore, Zone};
 use tokio::sync::Notify;
 
 use super::filling::Filling;
+use super::run::{Purpose, Run, RunEnd};
 use super::version::Validator;
 use super::{DEEP, RUN_BYTES, RUN_SLICES, TAILS_BYTES};
 use crate::disk_timeout::Disk;
 use crate::head::{SliceSet, StoredHead};
+use crate::key_mark::KeyMark;
 use crate::reason::Reason;
-use crate::use_stale::StaleCause;
 use crate::why::LastUnstored;
+use crate::window::WindowMemory;
 use crate::zone::{FoundEntry, Unread};
 
 /// One version of a body in slices, in use.
 pub struct Generation {
     /// The slices.
     pub set: SliceSet,
-    /// What names the version.
+    /// Validator that names the version.
     pub validator: Validator,
     /// Key of the entry.
     owner: Key,
-    /// Name of its site.
+    /// Name of the entry's site.
     site: Bytes,
     store: Arc<Zone>,
     state: Mutex<State>,
     is_retired: AtomicBool,
     readers: AtomicUsize,
-    /// How deep in a slice a range must begin to be asked for before the rest of the slice.
+    /// Depth in a slice from which on a range is asked for before the rest of the slice.
     deep: u64,
     tails: TailMemory,
+    windows: WindowMemory,
     /// The text of the entry's cache key, and where it is noted what was not stored of it.
     text: Bytes,
     unstored: Arc<LastUnstored>,
@@ -75,20 +79,28 @@ impl State {
 /// A slice of which only the end has come.
 #[derive(Debug)]
 pub struct Tail {
-    /// Which slice.
+    /// Index of the slice.
     pub index: u64,
-    /// Its bytes.
+    /// Bytes of the slice.
     pub filling: Arc<Filling>,
     state: Mutex<TailState>,
     changed: Notify,
     _room: Room,
 }
 
+/// State that the bodies of a zone share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) tails: TailMemory,
+    pub(crate) windows: WindowMemory,
+    pub(crate) unstored: Arc<LastUnstored>,
+}
+
 /// Memory that tails take, of all bodies of a zone together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TailMemory(Arc<AtomicU64>);
 
-/// What a tail has of it.
+/// Room of a tail in the memory that all tails share.
 #[derive(Debug)]
 struct Room {
     memory: TailMemory,
@@ -122,87 +134,22 @@ enum TailState {
     Broken,
 }
 
-/// How long a run goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// For who reads: it ends with a slice when nobody reads the body any more.
-    Readers,
-    /// To its end.
-    Cache,
-}
-
-/// One request to the origin for neighbouring slices.
-#[derive(Debug)]
-pub struct Run {
-    /// The first byte.
-    pub start: u64,
-    /// How long it goes on.
-    pub purpose: Purpose,
-    state: Mutex<RunState>,
-    changed: Notify,
-    /// How many bodies were read from it.
-    readers: AtomicU32,
-}
-
-#[derive(Debug)]
-struct RunState {
-    /// The next byte to come.
-    at: u64,
-    /// The first byte behind the run.
-    end: u64,
-    fillings: Vec<Arc<Filling>>,
-    ended: Option<RunEnd>,
-    /// The origin has begun to answer.
-    is_answered: bool,
-    /// Changes whenever something else does.
-    version: u64,
-}
-
-/// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunEnd {
-    /// It brought what it could; what is missing now must be asked for anew.
-    Done,
-    /// The origin has another version.
-    Changed,
-    /// The origin answered with this status, which is not for the cache, such as an error's.
-    Refused(u16),
-    /// No answer came, or it broke off.
-    Failed {
-        /// The status that a client gets for it.
-        status: u16,
-        /// The word of `proxy_cache_use_stale` for it.
-        cause: Option<StaleCause>,
-    },
-}
-
-/// What a run has of a byte.
-#[derive(Debug)]
-pub enum Look {
-    /// These bytes, from the one that was asked for on.
-    Bytes(Vec<Region>),
-    /// Nothing yet; the version to wait behind.
-    Wait(u64),
-    /// Nothing any more.
-    Gone(Option<RunEnd>),
-}
-
-/// Whether the store has a slice.
+/// Answer of the store about a slice.
 #[derive(Debug)]
 pub enum Held {
-    /// It has.
+    /// The store has the slice.
     Yes(Entry),
-    /// Its disk must be waited for.
+    /// The slice's disk must be waited for.
     Unread(Unread),
-    /// It has not.
+    /// The store has not got the slice.
     No,
 }
 
-/// Who brings a byte that is not held.
+/// Source of a byte that is not held.
 pub enum Source {
-    /// This run, that runs.
+    /// A run that goes on already.
     Run(Arc<Run>),
-    /// It is in this tail.
+    /// A tail that has the byte.
     Tail(Arc<Filling>),
     /// Whoever asked: the run is in the list, and must be driven.
     Claimed(Arc<Run>),
@@ -229,24 +176,28 @@ impl Generation {
             readers: AtomicUsize::new(0),
             deep: DEEP,
             tails: TailMemory::default(),
+            windows: WindowMemory::default(),
             text: head.key.clone(),
             unstored: Arc::default(),
         }
     }
 
-    /// Shares the memory of tails with the other bodies of its zone, and where it is noted what was
-    /// not stored.
-    pub(crate) fn sharing(self, tails: &TailMemory, unstored: &Arc<LastUnstored>) -> Self {
+    /// Shares the memory of tails and windows with the other bodies of its zone, and where it is
+    /// noted what was not stored.
+    pub(crate) fn sharing(self, shared: &Shared) -> Self {
         Generation {
-            tails: tails.clone(),
-            unstored: Arc::clone(unstored),
+            tails: shared.tails.clone(),
+            windows: shared.windows.clone(),
+            unstored: Arc::clone(&shared.unstored),
             ..self
         }
     }
 
     /// Notes why a slice of an answer with this status was not stored, at a time (seconds).
     pub(crate) fn note_unstored(&self, why: (Reason, u16), at: i64) {
-        self.unstored.note_late(Key::of(&self.text), why, at);
+        let keys = self.store.keys();
+        let mark = KeyMark::of(keys, &keys.of(&self.text), &self.text);
+        self.unstored.note_late(mark, why, at);
     }
 
     /// Asks for what is wanted first, however deep in its slice it is.
@@ -257,6 +208,11 @@ impl Generation {
     /// The store.
     pub(crate) fn store(&self) -> &Arc<Zone> {
         &self.store
+    }
+
+    /// Key of a slice.
+    pub(crate) fn key(&self, index: u64) -> Key {
+        self.set.key(self.store.keys(), index)
     }
 
     /// Key of the entry.
@@ -272,15 +228,21 @@ impl Generation {
     /// A slice, if the store has it.
     pub fn held(&self, index: u64) -> Held {
         let span = self.set.span(index);
-        match self.store.look(&self.set.key(index)) {
-            InStore::Found(entry) if entry.len() == span.end - span.start => Held::Yes(entry),
+        match self.store.look(&self.key(index)) {
+            InStore::Found(entry)
+                if entry.len() == span.end - span.start
+                    && self.set.is_record(entry.head(), index) =>
+            {
+                Held::Yes(entry)
+            }
             InStore::Found(_) | InStore::Missing => Held::No,
             InStore::Cold(cold) => Held::Unread(Unread::Cold(cold)),
             InStore::Stalled => Held::Unread(Unread::Stalled),
+            InStore::Unknown(cold) => Held::Unread(Unread::Unknown(cold)),
         }
     }
 
-    /// Whether a slice is held or arriving.
+    /// True if a slice is held or arriving.
     pub fn is_at_hand(&self, index: u64) -> bool {
         self.is_taken(&self.state(), index)
     }
@@ -294,7 +256,7 @@ impl Generation {
             .collect()
     }
 
-    /// Whether the version is gone at the origin.
+    /// True if the version is gone at the origin.
     pub fn is_retired(&self) -> bool {
         self.is_retired.load(Ordering::Acquire)
     }
@@ -321,7 +283,7 @@ impl Generation {
         Attendance(Arc::clone(self))
     }
 
-    /// Whether nobody reads the body.
+    /// True if nobody reads the body.
     pub(crate) fn is_deserted(&self) -> bool {
         self.readers.load(Ordering::Acquire) == 0
     }
@@ -332,7 +294,8 @@ impl Generation {
         self.source_besides(Disk::Awaited, wanted, purpose)
     }
 
-    /// As [`Self::source`]; the first slice may be held by a disk that was given up.
+    /// Source of bytes as of [`Self::source`]; the first slice may be held by a disk that was given
+    /// up.
     pub(crate) fn source_besides(
         &self,
         disk: Disk,
@@ -358,7 +321,7 @@ impl Generation {
         Some(Source::Claimed(self.claim(&mut state, span, purpose)))
     }
 
-    /// Whether a run is more than a slice away from a byte that it will bring.
+    /// True if a run is more than a slice away from a byte that it will bring.
     pub fn is_far(&self, run: &Run, position: u64) -> bool {
         position.saturating_sub(run.progress().0) > self.set.size.max(DEEP)
     }
@@ -371,13 +334,13 @@ impl Generation {
         run.cut(start);
     }
 
-    /// What a run from `position` on may ask for: its slice, and those that follow and are missing,
-    /// too, up to `end`.
+    /// Range that a run from `position` on may ask for: its slice, and those that follow and are
+    /// missing, too, up to `end`.
     fn claimable(&self, state: &State, position: u64, end: u64) -> Range<u64> {
         let first = self.set.index_of(position);
         let first_span = self.set.span(first);
         let before = first_span.start..position;
-        let is_begun = state.runs.iter().any(|run| run.overlaps(&before));
+        let is_begun = state.runs.iter().any(|run| run.brings(&before));
         let tail = state.tail(first).map(|tail| tail.filling.memory_start());
         let may_wait = self.tails.has_room(first_span.end - first_span.start);
         let is_deep = |depth| depth >= self.deep && tail.is_none() && may_wait;
@@ -387,7 +350,8 @@ impl Generation {
             _ => first_span.start,
         };
         let others = state.runs.iter().map(|run| run.start).chain(tail);
-        let next = others.filter(|next| (position..first_span.end).contains(next));
+        // One that began before has passed, or it would cover the byte.
+        let next = others.filter(|next| *next > position && *next < first_span.end);
         if let Some(next) = next.min() {
             // INVARIANT 1.
             return start..next;
@@ -408,8 +372,8 @@ impl Generation {
     fn is_taken(&self, state: &State, index: u64) -> bool {
         let span = self.set.span(index);
         state.tail(index).is_some()
-            || state.runs.iter().any(|run| run.overlaps(&span))
-            || self.store.peek(&self.set.key(index))
+            || state.runs.iter().any(|run| run.brings(&span))
+            || self.store.peek(&self.key(index))
     }
 
     fn claim(&self, state: &mut State, span: Range<u64>, purpose: Purpose) -> Arc<Run> {
@@ -426,7 +390,7 @@ impl Generation {
                 _room: self.tails.take(slice_len),
             }));
         }
-        let run = Arc::new(Run::new(span, purpose));
+        let run = Arc::new(Run::new(span, purpose, &self.windows));
         state.runs.push(Arc::clone(&run));
         run
     }
@@ -447,8 +411,8 @@ impl Generation {
         Some(self.claim(&mut state, span.start..end, purpose))
     }
 
-    /// Where what comes from `start` on is worth reading up to, if it ends at `end`: of a slice
-    /// whose rest is missing nothing is stored, but without its first one a run has nothing.
+    /// End of the bytes from `start` on that a run should fetch, if it ends at `end`: of a slice
+    /// whose rest is missing nothing is stored, but without its first slice a run has nothing.
     fn usable(&self, start: u64, end: u64) -> u64 {
         let first_end = self.set.span(self.set.index_of(start)).end;
         if end <= first_end || end >= self.set.total {
@@ -494,7 +458,7 @@ impl Generation {
         let mut state = self.state();
         let gap = self.set.span(tail.index).start..tail.filling.memory_start();
         let is_listed = state.tails.iter().any(|other| other.index == tail.index);
-        let is_claimed = state.runs.iter().any(|run| run.overlaps(&gap));
+        let is_claimed = state.runs.iter().any(|run| run.brings(&gap));
         (is_listed && !is_claimed && !gap.is_empty())
             .then(|| self.claim(&mut state, gap, Purpose::Cache))
     }
@@ -517,7 +481,7 @@ impl Generation {
         run.finish(end);
     }
 
-    /// Whether a run was to bring what lies before a tail that is there.
+    /// True if a run was to bring what lies before a tail that is there.
     fn is_gap(&self, run: &Run, tail: &Tail) -> bool {
         self.set.index_of(run.start) == tail.index
             && run.start < tail.filling.memory_start()
@@ -534,7 +498,7 @@ impl Generation {
 pub struct Attendance(Arc<Generation>);
 
 impl Attendance {
-    /// What is read.
+    /// Generation of the body that is read.
     pub fn generation(&self) -> &Arc<Generation> {
         &self.0
     }
@@ -546,141 +510,13 @@ impl Drop for Attendance {
     }
 }
 
-impl Run {
-    fn new(span: Range<u64>, purpose: Purpose) -> Self {
-        Run {
-            start: span.start,
-            purpose,
-            state: Mutex::new(RunState {
-                at: span.start,
-                end: span.end,
-                fillings: Vec::new(),
-                ended: None,
-                is_answered: false,
-                version: 0,
-            }),
-            changed: Notify::new(),
-            readers: AtomicU32::new(0),
-        }
-    }
-
-    /// One more body is read from it.
-    pub(crate) fn join(&self) {
-        self.readers.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// How many bodies were read from it.
-    pub(crate) fn readers(&self) -> u32 {
-        self.readers.load(Ordering::Relaxed)
-    }
-
-    /// The first byte behind it; it may be moved towards the start.
-    pub fn end(&self) -> u64 {
-        self.state().end
-    }
-
-    fn covers(&self, position: u64) -> bool {
-        position >= self.start && position < self.end()
-    }
-
-    fn overlaps(&self, span: &Range<u64>) -> bool {
-        span.start < self.end() && self.start < span.end
-    }
-
-    /// Lets another run bring what begins at `start`, unless that is being filled already.
-    fn cut(&self, start: u64) {
-        let mut state = self.state();
-        if start > state.at && start > self.start {
-            state.end = state.end.min(start);
-        }
-    }
-
-    /// The next byte to come, and whether the origin has begun to answer.
-    pub fn progress(&self) -> (u64, bool) {
-        let state = self.state();
-        (state.at, state.is_answered)
-    }
-
-    /// The origin has begun to answer.
-    pub(crate) fn answered(&self) {
-        self.state().is_answered = true;
-    }
-
-    /// The answer ends here.
-    fn shorten(&self, end: u64) {
-        let mut state = self.state();
-        state.end = state.end.min(end);
-    }
-
-    /// A slice begins to arrive.
-    pub(crate) fn add(&self, filling: &Arc<Filling>) {
-        self.state().fillings.push(Arc::clone(filling));
-    }
-
-    /// A slice is in the store: it need not be read from here.
-    pub(crate) fn drop_filling(&self, filling: &Arc<Filling>) {
-        self.state()
-            .fillings
-            .retain(|other| !Arc::ptr_eq(other, filling));
-    }
-
-    /// Bytes up to `at` can be read.
-    pub(crate) fn advance(&self, at: u64) {
-        let mut state = self.state();
-        state.at = at;
-        state.version += 1;
-        drop(state);
-        self.changed.notify_waiters();
-    }
-
-    fn finish(&self, end: RunEnd) {
-        let mut state = self.state();
-        state.ended.get_or_insert(end);
-        state.version += 1;
-        drop(state);
-        self.changed.notify_waiters();
-    }
-
-    /// What can be read of a range, from its start on.
-    pub fn look(&self, range: Range<u64>) -> Look {
-        let state = self.state();
-        let filling = state
-            .fillings
-            .iter()
-            .find(|filling| filling.span().contains(&range.start));
-        let regions = filling.map(|filling| filling.regions(range.clone()));
-        match regions.filter(|regions| !regions.is_empty()) {
-            Some(regions) => Look::Bytes(regions),
-            None if state.ended.is_some() => Look::Gone(state.ended),
-            // It came and is in the store, or was cut off.
-            None if range.start < state.at || range.start >= state.end => Look::Gone(None),
-            None => Look::Wait(state.version),
-        }
-    }
-
-    /// Waits until something has changed since `version`.
-    pub async fn changed(&self, version: u64) {
-        loop {
-            let mut changed = std::pin::pin!(self.changed.notified());
-            changed.as_mut().enable();
-            if self.state().version != version {
-                return;
-            }
-            changed.await;
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, RunState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Tail {
     fn is_arriving(&self) -> bool {
         *self.state() == TailState::Arriving
     }
 
-    /// Whether it will not come whole since its run, if it is this one, goes no further.
+    /// Ends a tail that will not come whole, since its run goes no further; true if the tail was of
+    /// this run.
     fn is_left_by(&self, run: &Run) -> bool {
         let is_left = self.filling.memory_start() == run.start && self.is_arriving();
         if is_left {
@@ -689,17 +525,18 @@ impl Tail {
         is_left
     }
 
-    /// It has come to its end, or will not.
+    /// Notes that the tail has come to its end, or will not.
     pub(crate) fn finish(&self, is_whole: bool) {
-        let end = match is_whole {
-            true => TailState::Whole,
-            false => TailState::Broken,
+        let end = if is_whole {
+            TailState::Whole
+        } else {
+            TailState::Broken
         };
         *self.state() = end;
         self.changed.notify_waiters();
     }
 
-    /// Waits for its end; true if it is whole.
+    /// Waits for the end of the tail; true if it is whole.
     pub(crate) async fn whole(&self) -> bool {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());

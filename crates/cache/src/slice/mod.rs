@@ -15,13 +15,15 @@
 //! - [`version`]: what names a version of a resource, and whether an answer is of it.
 //! - [`answer`]: what an answer to a request for a range is worth.
 //! - [`generation`]: what is being filled of one generation; who may ask for what.
-//! - [`filling`]: one slice while it arrives. [`pump`]: a run of them.
+//! - [`filling`]: one slice while it arrives. [`run`]: neighbouring ones, and who reads along.
+//!   [`pump`]: brings them.
 //! - [`reader`]: the body for one client, out of what is held and what arrives.
 //! - [`table`]: the generations in use, in a zone.
 //!
 //! Invariants:
 //! 1. Bytes of two generations never stand in one body: each slice is read by its generation.
-//! 2. No byte of a generation is asked for by two runs at one time.
+//! 2. No byte of a generation is asked for by two runs at one time, unless a reader is so far
+//!    behind a run that others would wait for it.
 //! 3. A run asks for no byte outside the slices that are wanted.
 //! 4. A reader waits for no bytes but those of its slice, and what comes at once: a run that is
 //!    further away than a slice and slow is cut, and the rest of it asked for anew.
@@ -35,6 +37,7 @@ pub mod filling;
 pub mod generation;
 pub mod pump;
 pub mod reader;
+pub mod run;
 pub mod set;
 pub mod table;
 pub mod version;
@@ -68,7 +71,7 @@ pub const SLICES_MAX: u64 = 1 << 22;
 /// sooner read than asked for twice.
 pub const DEEP: u64 = 64 << 10;
 
-/// How bodies are sliced.
+/// Manner in which bodies are sliced.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct SlicePolicy {
@@ -87,21 +90,22 @@ pub struct SlicePolicy {
     /// Without a cache it is as in nginx.
     #[directive(name = "slice", default = "0")]
     pub size: SliceSize,
-    /// How many slices beyond the end of a range are fetched in advance for a client, or several,
-    /// that ask for one range after the other. It begins with one, at the third request in order.
+    /// Sets how many slices beyond the end of a range are fetched in advance for a client, or
+    /// several, that ask for one range after the other. It begins with one, at the third request in
+    /// order.
     #[directive(name = "slice_prefetch", default = "2")]
     pub prefetch: OffOr<PrefetchCount>,
 }
 
-/// How long slices are.
+/// Length of slices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SliceSize {
-    /// There are none.
+    /// Bodies are not sliced.
     #[default]
     Off,
-    /// By the body.
+    /// The length is chosen by the body's.
     Auto,
-    /// As configured, in bytes.
+    /// Length as configured, in bytes.
     Bytes(u64),
 }
 
@@ -120,7 +124,7 @@ impl FromWord for SliceSize {
     }
 }
 
-/// How many slices are fetched in advance, 1 to 16.
+/// Number of slices that are fetched in advance, 1 to 16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrefetchCount(pub u64);
 
@@ -148,45 +152,45 @@ impl SlicePolicy {
     }
 }
 
-/// How a request goes about slices.
+/// Wishes and limits of a request about slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slicing {
     /// Bytes of a slice of a new entry.
     pub size: u64,
-    /// What of a missing body is asked for.
+    /// Part of a missing body that is asked for.
     pub first: First,
-    /// What the client asks for.
+    /// Part of the body that the client asks for.
     pub client: ClientWish,
-    /// Whether answers without any validator are kept in slices.
+    /// Trust in answers without any validator: are they kept in slices?
     pub trust: Trust,
 }
 
-/// What of a missing body is asked for.
+/// Part of a missing body that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum First {
-    /// The range that is wanted of it.
+    /// The range that is wanted of the body is asked for.
     Range,
     /// The whole; a long one is kept in slices.
     Whole,
 }
 
-/// What a client asks for.
+/// Part of a body that a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientWish {
     /// The head alone.
     Head,
     /// The whole body.
     Whole,
-    /// This range, or several of which this is the first.
+    /// The client asks for this range, or for several of which this is the first.
     Range(RangeSpec),
 }
 
-/// Whether answers without any validator are kept in slices.
+/// Trust in answers without any validator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// They are not.
+    /// Answers without any validator are not kept in slices.
     Validated,
-    /// They are: the total length names the version.
+    /// Answers without any validator are kept in slices: the total length names the version.
     Unvalidated,
 }
 

@@ -1,23 +1,26 @@
 //! A run: the bytes of neighbouring slices, from the origin into the store.
 //!
 //! The task that drives a run belongs to no client. It stops reading the origin while the disk is
-//! behind, stores each slice when it is whole, and ends with the body, with what others bring, with
-//! the first slice that the store does not take, or when nobody reads any more.
+//! behind, stores each slice when it is whole, and ends with the body, with what others bring, or
+//! when nobody reads any more. A slice that the store does not take goes through the run's window
+//! to those who read along; then, and before the disk has caught up, the origin waits for them.
 //!
 //! Invariants:
 //! 1. A slice that is not whole is not stored.
 //! 2. Whatever way the task ends, also dropped, its run is ended.
-//! 3. Memory is bounded: the store's write window, and one slice.
+//! 3. Memory is bounded: the store's write window, and the run's own (`crate::window`).
+//! 4. What is not stored is brought only while somebody reads it, or may be about to.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millpond_store::Writer;
+use millpond_store::{Region, Writer};
 
 use super::answer::{Asked, Judged, judge};
 use super::filling::Filling;
-use super::generation::{Generation, Purpose, Run, RunEnd, Tail};
+use super::generation::{Generation, Tail};
+use super::run::{Purpose, Run, RunEnd};
 use crate::fill::pump::has_room;
 use crate::reason::Reason;
 use crate::step::{self, Ask, Clients, Exchange, FetchEnd, FetchFailure, Fetched, Outcome};
@@ -45,7 +48,7 @@ impl Driven {
     }
 }
 
-/// What a run is that was given up.
+/// End of a run that was given up.
 const BROKEN_OFF: RunEnd = RunEnd::Failed {
     status: 502,
     cause: None,
@@ -84,7 +87,7 @@ pub fn adopt<X: Exchange>(
     }
 }
 
-/// What was fetched from the middle of a slice on is kept: the beginning is fetched behind it.
+/// Fetches the beginning of a slice that was fetched from its middle on, so that the slice is kept.
 async fn fill_gap<X: Exchange>(x: &mut X, generation: &Arc<Generation>, run: &Run) {
     let index = generation.set.index_of(run.start);
     let is_deep = run.start > generation.set.span(index).start;
@@ -139,17 +142,17 @@ async fn ask<X: Exchange>(
     }
 }
 
-/// What an answer means for a generation.
+/// Meaning of an answer for a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Its bytes, up to here.
+    /// Bytes of the generation, up to here.
     Ours {
-        /// The first byte behind them.
+        /// Offset of the first byte behind the bytes.
         end: u64,
     },
     /// The origin has another version, or none.
     Changed,
-    /// It says nothing about the version.
+    /// The answer says nothing about the version.
     Refused,
 }
 
@@ -157,9 +160,10 @@ pub(crate) fn verdict<F: Fetched>(generation: &Generation, fetched: &F, asked: &
     match judge(fetched, asked) {
         Judged::Range { end, total, .. } => {
             let is_ours = total == generation.set.total && generation.validator.names(fetched);
-            match is_ours {
-                true => Answer::Ours { end },
-                false => Answer::Changed,
+            if is_ours {
+                Answer::Ours { end }
+            } else {
+                Answer::Changed
             }
         }
         Judged::Unusable(_) | Judged::Unmeasured => Answer::Refused,
@@ -181,7 +185,7 @@ struct Arriving {
     refused: Option<Reason>,
 }
 
-/// What became of the bytes of a run.
+/// Fate of a run's bytes.
 #[derive(Default)]
 struct Fate {
     are_stored: bool,
@@ -221,14 +225,18 @@ async fn bring<F: Fetched>(
         if run.purpose == Purpose::Readers && at > run.start && generation.is_deserted() {
             return RunEnd::Done;
         }
-        let mut arriving = Arriving::begin(generation, run, at);
+        let mut arriving = Arriving::begin(generation, run, at, fate.refused);
         let end = arriving.filling.span().end.min(run.end());
         while at < end {
             if rest.is_empty() {
-                arriving.room().await;
+                if !arriving.room(generation, run).await {
+                    fate.refused = arriving.refused.or(fate.refused);
+                    return RunEnd::Done;
+                }
                 rest = match fetched.next().await {
                     Some(Ok(bytes)) => bytes,
                     cut => {
+                        arriving.give_up(run);
                         fate.refused = Some(Reason::Truncated);
                         return match cut {
                             Some(Err(FetchEnd::TimedOut)) => TIMED_OUT,
@@ -239,16 +247,14 @@ async fn bring<F: Fetched>(
             }
             let left = usize::try_from(end - at).unwrap_or(usize::MAX);
             let bytes = rest.split_to(rest.len().min(left));
-            at += bytes.len() as u64;
-            arriving.append(bytes);
+            let len = bytes.len() as u64;
+            arriving.append(run, at, bytes);
+            at += len;
             run.advance(at);
         }
         match arriving.finish(generation, run).await {
             Ok(()) => fate.are_stored = true,
-            Err(why) => {
-                fate.refused = why;
-                return RunEnd::Done;
-            }
+            Err(why) => fate.refused = why.or(fate.refused),
         }
     }
     RunEnd::Done
@@ -260,8 +266,9 @@ const TIMED_OUT: RunEnd = RunEnd::Failed {
 };
 
 impl Arriving {
-    /// Begins the slice that holds the byte at `at`.
-    fn begin(generation: &Generation, run: &Run, at: u64) -> Self {
+    /// Begins the slice that holds the byte at `at`; `before` is why the one before it was not
+    /// stored.
+    fn begin(generation: &Generation, run: &Run, at: u64, before: Option<Reason>) -> Self {
         let index = generation.set.index_of(at);
         let span = generation.set.span(index);
         let is_begun = span.start < at;
@@ -277,12 +284,16 @@ impl Arriving {
         }
         let filling = Arc::new(Filling::new(span.clone(), at));
         // A tail that is gone already: the bytes are for those who read along.
-        let (writer, refused) = match is_begun {
-            true => (None, None),
-            false => match open(generation, index, span.end - span.start) {
+        let (writer, refused) = if is_begun {
+            (None, None)
+        } else if before == Some(Reason::DiskBusy) {
+            // The disk would be waited for once more.
+            (None, before)
+        } else {
+            match open(generation, index, span.end - span.start) {
                 Ok(writer) => (Some(writer), None),
                 Err(why) => (None, Some(why)),
-            },
+            }
         };
         if let Some(writer) = &writer {
             filling.set_view(writer.view());
@@ -296,25 +307,35 @@ impl Arriving {
         }
     }
 
-    /// The store takes no more.
-    fn give_up(&mut self, why: Reason) {
+    /// The store takes no more: what has come of the slice stays for those who read along.
+    fn give_up(&mut self, run: &Run) {
         self.writer = None;
-        self.refused = Some(why);
-        self.filling.leave_view();
-    }
-
-    /// Waits until the disk has caught up; goes on without it if it stands still.
-    async fn room(&mut self) {
-        if let Some(writer) = &self.writer
-            && !has_room(writer).await
-        {
-            self.give_up(Reason::DiskBusy);
+        if self.tail.is_none() {
+            run.give_up(&self.filling);
         }
     }
 
-    fn append(&mut self, bytes: Bytes) {
+    /// Waits until the disk has caught up, and goes on without it if it stands still; or until who
+    /// reads what is not stored has, and is false if nobody does.
+    async fn room(&mut self, generation: &Generation, run: &Run) -> bool {
+        match &self.writer {
+            Some(writer) if has_room(writer).await => return true,
+            Some(_) => {
+                self.refused = Some(Reason::DiskBusy);
+                self.give_up(run);
+            }
+            None if self.tail.is_some() => return true,
+            None => {}
+        }
+        run.room(|| generation.is_deserted()).await
+    }
+
+    fn append(&mut self, run: &Run, at: u64, bytes: Bytes) {
         let Some(writer) = &mut self.writer else {
-            return self.filling.push(bytes);
+            return match self.tail {
+                Some(_) => self.filling.push(bytes),
+                None => run.push(at, Region::Memory(bytes)),
+            };
         };
         let before = writer.view().len();
         let Err(why) = writer.append(bytes.clone()) else {
@@ -322,35 +343,42 @@ impl Arriving {
         };
         // What could not be given a place may be in the view all the same.
         let taken = writer.view().len().saturating_sub(before);
-        let taken = usize::try_from(taken).unwrap_or(bytes.len());
-        self.give_up(why.into());
-        self.filling.push(bytes.slice(taken.min(bytes.len())..));
+        let taken = usize::try_from(taken).map_or(bytes.len(), |taken| taken.min(bytes.len()));
+        self.refused = Some(why.into());
+        self.give_up(run);
+        run.push(at + taken as u64, Region::Memory(bytes.slice(taken..)));
     }
 
-    /// The bytes have come. An error is that the store has not taken them, so that the run is not
-    /// worth going on with, and why, if it was the store.
+    /// The bytes have come. An error is that the store has not taken them, and why, if it was the
+    /// store.
     async fn finish(mut self, generation: &Generation, run: &Run) -> Result<(), Option<Reason>> {
         if let Some(tail) = self.tail {
             tail.finish(true);
+            run.land(&tail.filling);
             return Ok(());
         }
         let index = generation.set.index_of(self.filling.span().start);
         let end = run.end();
         let is_whole = end >= self.filling.span().end;
         if !is_whole && !self.take_tail(generation, (index, end)).await {
+            self.give_up(run);
             return Err(self.refused);
         }
-        let Some(writer) = self.writer else {
+        let Some(writer) = self.writer.take() else {
+            self.give_up(run);
             return Err(self.refused);
         };
         let finished = writer.finish();
         generation.drop_tail(index);
         match finished {
             Ok(_) => {
-                run.drop_filling(&self.filling);
+                run.land(&self.filling);
                 Ok(())
             }
-            Err(why) => Err(Some(why.into())),
+            Err(why) => {
+                self.give_up(run);
+                Err(Some(why.into()))
+            }
         }
     }
 
@@ -378,7 +406,7 @@ impl Arriving {
 
 fn open(generation: &Generation, index: u64, len: u64) -> Result<Writer, Reason> {
     let store = generation.store();
-    let mut writer = store.begin(generation.set.key(index), Some(len))?;
+    let mut writer = store.begin(generation.key(index), Some(len))?;
     let owner = (generation.owner(), generation.site());
     writer.set_head(generation.set.record_head(owner, index));
     Ok(writer)

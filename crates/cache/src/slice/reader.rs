@@ -11,10 +11,13 @@
 //! far away is given a moment: it is cut only if it is not on its way, since what its origin has
 //! sent already would come twice.
 //!
+//! A look-up that brings nothing is followed by another only when something has happened: the run
+//! that was waited for has come nearer, or the other tasks of the thread have had their turn.
+//!
 //! Invariants:
 //! 1. All bytes are of one generation; where it has no more to give, the body ends with an error.
-//! 2. A reader asks at most `SETBACKS_MAX` times in a row without getting a byte, and once if the
-//!    origin fails it outright.
+//! 2. A reader asks at most `SETBACKS_MAX` times in a row without anything coming nearer, and once
+//!    if the origin fails it outright.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -28,8 +31,9 @@ use millpond_store::{Cold, Haste, HeldFile, Loading, Region};
 use tokio::time::Instant;
 
 use super::filling::Filling;
-use super::generation::{Attendance, Generation, Held, Look, Purpose, Run, RunEnd, Source};
+use super::generation::{Attendance, Generation, Held, Source};
 use super::pump;
+use super::run::{Look, Purpose, Run, RunEnd, Seat};
 use crate::clock;
 use crate::disk_timeout::{Disk, DiskPolicy};
 use crate::reason::{Brought, FillRole};
@@ -37,22 +41,22 @@ use crate::step::Exchange;
 use crate::use_stale::StaleCause;
 use crate::zone::Unread;
 
-/// Look-ups that brought nothing, in a row, until the body is given up: runs that break off before
-/// their first byte, slices that are evicted before they are read.
-const SETBACKS_MAX: u8 = 4;
+/// Look-ups after which nothing had come nearer, in a row, until the body is given up: runs that
+/// break off before their first byte, slices that go between two looks.
+const SETBACKS_MAX: u8 = 16;
 /// Runs that broke off, in all, until the body is given up.
 const BREAKS_MAX: u8 = 32;
-/// How often a run that is far away is looked at (arbitrary: soon enough for people, late enough
-/// for an origin that is near).
+/// Interval at which a run that is far away is looked at (arbitrary: soon enough for people, late
+/// enough for an origin that is near).
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// How many looks more it may take to arrive (arbitrary: half a second).
+/// Number of further looks within which the run must arrive (arbitrary: half a second).
 const LOOKS_MAX: u64 = 10;
-/// How long a reader waits for the disk if it is not told.
+/// Time that a reader waits for the disk if it is not told.
 const DISK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Slices that are looked at to tell whether all that is wanted is at hand.
 const LOOKED_AT: usize = 1024;
 
-/// Why a body ended before its end.
+/// Reason why a body ended before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SliceFailure {
     /// The origin has another version, and a slice of this one is missing.
@@ -64,9 +68,9 @@ pub enum SliceFailure {
     /// No answer came, or none that did not break off.
     #[error("upstream failed while a slice was fetched")]
     Failed {
-        /// The status that a client gets for it.
+        /// Status that a client gets for the failure.
         status: u16,
-        /// The word of `proxy_cache_use_stale` for it.
+        /// Word of `proxy_cache_use_stale` for the failure.
         cause: Option<StaleCause>,
     },
 }
@@ -81,25 +85,32 @@ pub struct SliceReader<X> {
     /// The run that counts it among its readers.
     joined: Weak<Run>,
     role: FillRole,
-    /// What was not there when it came to it, in order; what lies behind is forgotten.
+    /// Ranges that were not there when the reader came to them, in order; those that lie behind the
+    /// reader are forgotten.
     brought: Vec<Range<u64>>,
     waiting: Option<Pin<Box<dyn Future<Output = ()>>>>,
     setbacks: u8,
+    /// The others are let have their turn before it looks again.
+    must_yield: bool,
     breaks: u8,
     disk_timeout: Duration,
-    /// What the disk has read for this reader, so that it finds that.
+    /// Deadline of waiting for what the store has not loaded; set with the first such slice.
+    loading_until: Option<Instant>,
+    /// Read of the disk for this reader, so that the reader finds its result.
     read: Option<Cold>,
     /// The slice whose disk was given up.
     past: Option<u64>,
 }
 
-/// Where the next bytes come from.
+/// Source of the reader's next bytes.
 enum At {
     Unknown,
     Disk(Reading),
     Run {
-        run: Arc<Run>,
+        seat: Seat,
         is_ours: bool,
+        /// Progress of the run when it was found.
+        found_at: u64,
         watch: Option<Watch>,
     },
     Tail(Arc<Filling>),
@@ -108,15 +119,15 @@ enum At {
 /// A slice on a disk that is being asked.
 struct Reading {
     index: u64,
-    /// Of the slice, if its record has not been read.
+    /// Look-up of the slice, if its record has not been read.
     cold: Option<Cold>,
-    /// Whether the disk has answered in time.
+    /// Future that says if the disk has answered in time.
     answered: Pin<Box<dyn Future<Output = bool>>>,
 }
 
 /// Watches a run that is far away.
 struct Watch {
-    /// How far it was when the timer was set.
+    /// Progress of the run when the timer was set.
     at: u64,
     timer: Pin<Box<tokio::time::Sleep>>,
 }
@@ -129,7 +140,7 @@ impl Watch {
         }
     }
 
-    /// Whether the run is so slow that it should be cut; looks now and then, and else is pending.
+    /// Ready if the run is so slow that it should be cut; looks now and then, and else is pending.
     fn poll_slow(&mut self, cx: &mut Context<'_>, run: &Run, position: u64) -> Poll<()> {
         loop {
             ready!(self.timer.as_mut().poll(cx));
@@ -159,14 +170,17 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
             brought: Vec::new(),
             waiting: None,
             setbacks: 0,
+            must_yield: false,
             breaks: 0,
             disk_timeout: DISK_TIMEOUT,
+            loading_until: None,
             read: None,
             past: None,
         }
     }
 
-    /// For how long it waits for the disk before it asks the origin for a slice that is held.
+    /// Sets the time for which the reader waits for the disk before it asks the origin for a slice
+    /// that is held.
     pub fn with_disk_timeout(self, disk: &DiskPolicy) -> Self {
         SliceReader {
             disk_timeout: disk.timeout,
@@ -174,7 +188,7 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
         }
     }
 
-    /// What of the body came for its request before it was read.
+    /// Notes what of the body came for its request before it was read.
     pub fn with_brought(mut self, brought: Brought) -> Self {
         match brought {
             Brought::Nothing => {}
@@ -193,7 +207,7 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
         }
     }
 
-    /// What is read.
+    /// Generation of the body that is read.
     pub fn generation(&self) -> &Arc<Generation> {
         self.attendance.generation()
     }
@@ -209,7 +223,7 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
         self.wanted = wanted.start..wanted.end.min(total);
     }
 
-    /// Whether all that is wanted is held or arrives for somebody else.
+    /// True if all that is wanted is held or arrives for somebody else.
     pub fn is_at_hand(&self) -> bool {
         let generation = self.generation();
         let set = &generation.set;
@@ -226,8 +240,8 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
         self.role
     }
 
-    /// How many of the last `len` bytes that it handed out were not in the cache when it came to
-    /// them, so that it had to ask or wait for them.
+    /// Number of those of the last `len` bytes handed out that were not in the cache when the
+    /// reader came to them, so that it had to ask or wait for them.
     pub fn brought_of_last(&self, len: u64) -> u64 {
         let last = self.wanted.start.saturating_sub(len)..self.wanted.start;
         let within = |brought: &Range<u64>| {
@@ -256,6 +270,9 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
         Poll::Ready(self.ready.pop_front().filter(|_| left > 0).map(|region| {
             let region = cut(region, left);
             self.wanted.start += region.len();
+            if let At::Run { seat, .. } = &self.at {
+                seat.move_to(self.wanted.start);
+            }
             Ok(region)
         }))
     }
@@ -263,6 +280,10 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
     /// Waits until something is ready, or all was handed out.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SliceFailure>> {
         while self.ready.is_empty() && !self.wanted.is_empty() {
+            if std::mem::take(&mut self.must_yield) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             if self.cuts(cx) {
                 self.waiting = None;
                 self.at = At::Unknown;
@@ -281,37 +302,34 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
                     let regions = filling.regions(self.wanted.clone());
                     self.take_or_leave(regions)?;
                 }
-                At::Run { run, is_ours, .. } => {
-                    let (run, is_ours) = (Arc::clone(run), *is_ours);
-                    match run.look(self.wanted.clone()) {
-                        Look::Bytes(regions) => self.take(regions),
-                        Look::Gone(end) => self.left_by(end, is_ours)?,
-                        Look::Wait(version) => {
-                            self.waiting =
-                                Some(Box::pin(async move { run.changed(version).await }));
-                        }
+                At::Run { seat, .. } => match seat.run().look(self.wanted.clone()) {
+                    Look::Bytes(regions) => self.take(regions),
+                    Look::Gone(end) => self.left_by(end)?,
+                    Look::Wait(version) => {
+                        let run = Arc::clone(seat.run());
+                        self.waiting = Some(Box::pin(async move { run.changed(version).await }));
                     }
-                }
+                },
             }
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Whether the run that is waited for was cut, because it is too slow.
+    /// True if the run that is waited for was cut, because it is too slow.
     fn cuts(&mut self, cx: &mut Context<'_>) -> bool {
         let position = self.wanted.start;
         let At::Run {
-            run,
+            seat,
             watch: Some(watch),
             ..
         } = &mut self.at
         else {
             return false;
         };
-        if watch.poll_slow(cx, run, position).is_pending() {
+        if watch.poll_slow(cx, seat.run(), position).is_pending() {
             return false;
         }
-        self.attendance.generation().cut(run, position);
+        self.attendance.generation().cut(seat.run(), position);
         true
     }
 
@@ -340,9 +358,10 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
         let generation = Arc::clone(self.generation());
         let index = generation.set.index_of(self.wanted.start);
         let span = generation.set.span(index);
-        let mut disk = match self.past == Some(index) {
-            true => Disk::GivenUp,
-            false => Disk::Awaited,
+        let mut disk = if self.past == Some(index) {
+            Disk::GivenUp
+        } else {
+            Disk::Awaited
         };
         match generation.held(index) {
             Held::Yes(entry) => {
@@ -361,7 +380,11 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
                 }
             }
             Held::Unread(Unread::Cold(cold)) if disk == Disk::Awaited => {
-                self.at = self.reading_record(index, cold);
+                self.at = reading_record(index, cold, self.disk_deadline());
+                return Ok(());
+            }
+            Held::Unread(Unread::Unknown(Some(cold))) if disk == Disk::Awaited => {
+                self.at = reading_record(index, cold, self.loading_deadline());
                 return Ok(());
             }
             Held::Unread(_) => disk = Disk::GivenUp,
@@ -379,7 +402,8 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
                 }
                 self.at = At::Run {
                     watch: is_far.then(|| Watch::new(&run)),
-                    run,
+                    found_at: run.progress().0,
+                    seat: run.sit(self.wanted.start),
                     is_ours: false,
                 };
             }
@@ -393,7 +417,8 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
                 self.join(&run);
                 self.role = FillRole::Leader;
                 self.at = At::Run {
-                    run,
+                    found_at: run.start,
+                    seat: run.sit(self.wanted.start),
                     is_ours: true,
                     watch: None,
                 };
@@ -443,32 +468,40 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
         })
     }
 
-    fn reading_record(&self, index: u64, cold: Cold) -> At {
-        let (deadline, awaited) = (self.disk_deadline(), cold.clone());
-        let read = async move { clock::within(deadline, awaited.wait()).await.is_some() };
-        At::Disk(Reading {
-            index,
-            cold: Some(cold),
-            answered: Box::pin(read),
-        })
-    }
-
     fn disk_deadline(&self) -> Option<Instant> {
         clock::now().checked_add(self.disk_timeout)
+    }
+
+    /// A body has many slices, and what is not loaded by then is not waited for again.
+    fn loading_deadline(&mut self) -> Option<Instant> {
+        if self.loading_until.is_none() {
+            self.loading_until = self.disk_deadline();
+        }
+        self.loading_until
     }
 
     /// The disk has answered, or was given up.
     fn end_reading(&mut self, is_read: bool) {
         if let At::Disk(reading) = std::mem::replace(&mut self.at, At::Unknown) {
-            match is_read {
-                true => self.read = reading.cold,
-                false => self.past = Some(reading.index),
+            if is_read {
+                self.read = reading.cold;
+            } else {
+                self.past = Some(reading.index);
             }
         }
     }
 
     /// The run has nothing more for this reader.
-    fn left_by(&mut self, end: Option<RunEnd>, is_ours: bool) -> Result<(), SliceFailure> {
+    fn left_by(&mut self, end: Option<RunEnd>) -> Result<(), SliceFailure> {
+        let (is_ours, is_nearer) = match &self.at {
+            At::Run {
+                seat,
+                is_ours,
+                found_at,
+                ..
+            } => (*is_ours, seat.run().progress().0 > *found_at),
+            At::Unknown | At::Disk(_) | At::Tail(_) => (false, false),
+        };
         match end {
             Some(RunEnd::Changed) if self.generation().is_retired() => {
                 // What is held of the old version may suffice.
@@ -480,18 +513,30 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
             Some(RunEnd::Refused(status)) => return Err(refused(status, is_ours)),
             Some(RunEnd::Failed { status, cause }) => {
                 self.breaks += 1;
-                if is_ours || self.breaks >= BREAKS_MAX {
+                if (is_ours && !is_nearer) || self.breaks >= BREAKS_MAX {
                     return Err(SliceFailure::Failed { status, cause });
                 }
             }
             Some(RunEnd::Changed | RunEnd::Done) | None => {}
         }
-        self.set_back()
+        if is_nearer {
+            self.look_again();
+        } else {
+            self.set_back()?;
+        }
+        Ok(())
     }
 
-    /// Looks again, a few times.
+    /// Something has come nearer: whatever was in vain before does not count.
+    fn look_again(&mut self) {
+        self.at = At::Unknown;
+        self.setbacks = 0;
+    }
+
+    /// Looks again a few times, each after others have had their turn.
     fn set_back(&mut self) -> Result<(), SliceFailure> {
         self.at = At::Unknown;
+        self.must_yield = true;
         self.setbacks += 1;
         if self.setbacks > SETBACKS_MAX {
             return Err(SliceFailure::Failed {
@@ -502,7 +547,7 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
         Ok(())
     }
 
-    /// Has slices behind what is wanted fetched, if the request goes on where others ended.
+    /// Fetches slices behind what is wanted, if the request goes on where others ended.
     pub fn fetch_ahead(&self, most: u64, table: &super::table::Slices) {
         let generation = self.generation();
         let count = table.note_range(generation, &self.wanted, most);
@@ -517,8 +562,19 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
     }
 }
 
-/// Who asked passes the request on, to have the origin's own answer; those who waited get its
-/// status and do not ask again, unless it may be about who asked.
+/// Waits for the record of a slice.
+fn reading_record(index: u64, cold: Cold, deadline: Option<Instant>) -> At {
+    let awaited = cold.clone();
+    let read = async move { clock::within(deadline, awaited.wait()).await.is_some() };
+    At::Disk(Reading {
+        index,
+        cold: Some(cold),
+        answered: Box::pin(read),
+    })
+}
+
+/// Failure after an origin's refusal: the request that asked is passed on, to have the origin's own
+/// answer; those who waited get its status and do not ask again, unless it may be about who asked.
 fn refused(status: u16, is_ours: bool) -> SliceFailure {
     match status {
         408 | 429 | 500..=599 if !is_ours => SliceFailure::Failed {

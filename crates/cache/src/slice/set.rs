@@ -1,6 +1,7 @@
-//! Which slice holds a byte of a body, and under which key the store has it.
+//! Numbering of a body's slices: the slice that holds a byte, and the key under which the store has
+//! it.
 //!
-//! The head of a slice's record says whose it is, for who looks at the zone from outside:
+//! The head of a slice's record says whose it is, for whoever looks at the zone from outside:
 //!
 //! | offset | size | name | meaning |
 //! |---|---|---|---|
@@ -15,16 +16,17 @@
 use std::ops::Range;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use millpond_store::Key;
+use millpond_store::{Key, Keys};
 
 use crate::head::SliceSet;
 
 const RECORD_VERSION: u8 = 130;
 const NAMELESS_VERSION: u8 = 129;
+const INDEX_AT: usize = 33;
 const SITE_AT: usize = 41;
 
 impl SliceSet {
-    /// How many slices the body has.
+    /// Number of slices that the body has.
     pub fn count(&self) -> u64 {
         self.total.div_ceil(self.size.max(1))
     }
@@ -41,7 +43,7 @@ impl SliceSet {
         start..start.saturating_add(self.size).min(self.total)
     }
 
-    /// Where the slice that holds the byte before `end` ends.
+    /// End of the slice that holds the byte before `end`.
     pub fn round_up(&self, end: u64) -> u64 {
         match end.checked_sub(1) {
             Some(last) => self.span(self.index_of(last)).end,
@@ -50,11 +52,17 @@ impl SliceSet {
     }
 
     /// The key of a slice.
-    pub fn key(&self, index: u64) -> Key {
+    pub fn key(&self, keys: &Keys, index: u64) -> Key {
         let mut material = [0; 24];
         material[..16].copy_from_slice(&self.generation);
         material[16..].copy_from_slice(&index.to_le_bytes());
-        Key::of(&material)
+        keys.of_part(&material)
+    }
+
+    /// True if the head of a record is that of this body's slice, whatever key it was found under.
+    pub(crate) fn is_record(&self, head: &[u8], index: u64) -> bool {
+        let index_at = head.get(INDEX_AT..SITE_AT);
+        generation(head) == Some(self.generation) && index_at == Some(&index.to_le_bytes()[..])
     }
 
     /// The head of a slice's record, for an entry and its site.
@@ -137,6 +145,12 @@ mod tests {
         let head = set(10, 4).record_head((&key, b"one"), 2);
         assert_eq!((owner(&head), site(&head)), (Some(key), Some(&b"one"[..])));
         assert_eq!(generation(&head), Some([1; 16]));
+        assert!(set(10, 4).is_record(&head, 2) && !set(10, 4).is_record(&head, 1));
+        let other = SliceSet {
+            generation: [2; 16],
+            ..set(10, 4)
+        };
+        assert!(!other.is_record(&head, 2) && !set(10, 4).is_record(b"", 2));
         assert_eq!((owner(&head[..40]), site(&head[..40])), (None, None));
         let mut nameless = head[..SITE_AT].to_vec();
         nameless[0] = NAMELESS_VERSION;
@@ -146,6 +160,7 @@ mod tests {
         );
         assert_eq!(owner(b""), None);
         assert_eq!(owner(&[3; 41]), None);
-        assert_ne!(set(10, 4).key(1), set(10, 4).key(2));
+        let keys = Keys::for_tests();
+        assert_ne!(set(10, 4).key(&keys, 1), set(10, 4).key(&keys, 2));
     }
 }

@@ -7,44 +7,49 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use millpond_store::{Key, Zone};
+use tokio::time::Instant;
 
 use super::SIZE_AHEAD;
-use super::generation::{self, Generation, TailMemory};
+use super::generation::{self, Generation, Shared};
+use crate::clock;
 use crate::fill::Streaming;
 use crate::head::SliceSet;
+use crate::key_mark::KeyMark;
 use crate::why::LastUnstored;
-use crate::zone::{CacheZone, FoundEntry, PrimaryKey};
+use crate::window::WindowMemory;
+use crate::zone::{CacheZone, FoundEntry};
 
 /// Keys whose answers cannot be kept in slices, and orders of ranges, that are remembered
 /// (arbitrary; a few hundred kilobytes at the most).
 const REMEMBERED_MAX: usize = 4096;
-/// For how long answers of a key are not tried to be kept in slices again, in seconds (arbitrary:
-/// an origin's habits seldom change).
-const UNSLICED_SECONDS: i64 = 60;
+/// Time for which answers of a key are not tried to be kept in slices again (arbitrary: an origin's
+/// habits seldom change).
+const UNSLICED: Duration = Duration::from_secs(60);
 /// Versions that are remembered because their slices are to go (arbitrary; beyond it the records
 /// of all slices are looked at).
 const LEAVING_MAX: usize = 1 << 14;
 /// Requests in order before slices are fetched in advance.
 const ORDERLY: u64 = 2;
 
-/// What a zone knows of slices besides what is stored.
+/// Knowledge of a zone about slices besides what is stored.
 #[derive(Debug, Default)]
 pub struct Slices {
-    unstored: Arc<LastUnstored>,
+    shared: Shared,
     open: Mutex<HashMap<[u8; 16], Weak<Generation>>>,
-    tails: TailMemory,
     orders: Mutex<HashMap<[u8; 16], Order>>,
-    unsliced: Mutex<HashMap<Key, (Habit, i64)>>,
+    /// Treatment of keys whose answers cannot be kept in slices, and its end.
+    unsliced: Mutex<HashMap<KeyMark, (Habit, Instant)>>,
     /// Versions, and the keys of their entries: their slices are to go when nobody uses them,
     /// unless an entry has them.
     leaving: Mutex<Vec<(Key, SliceSet)>>,
-    /// Whether there may be others.
+    /// True if there may be others.
     is_unknown: AtomicBool,
 }
 
-/// What is done with requests for answers that cannot be kept in slices.
+/// Treatment of requests for answers that cannot be kept in slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Habit {
     /// Ranges are passed on as they are, and not stored.
@@ -53,22 +58,31 @@ pub enum Habit {
     Whole,
 }
 
-/// How requests for a body follow each other.
+/// Sequence of the requests for a body.
 #[derive(Clone, Copy, Debug, Default)]
 struct Order {
-    /// Where the last range ended.
+    /// End of the last range.
     end: u64,
-    /// How many in a row began where another had ended.
+    /// Number of ranges in a row that began where another had ended.
     count: u64,
 }
 
 impl Slices {
-    /// None yet; what is not stored of them is noted there.
+    /// Table without slices, which notes in `unstored` what is not stored of them.
     pub fn noting(unstored: Arc<LastUnstored>) -> Self {
-        Slices {
+        let shared = Shared {
             unstored,
+            ..Shared::default()
+        };
+        Slices {
+            shared,
             ..Slices::default()
         }
+    }
+
+    /// Memory of the windows of the zone.
+    pub(crate) fn windows(&self) -> &WindowMemory {
+        &self.shared.windows
     }
 
     /// The generation of an entry; `None` if its body is not in slices.
@@ -83,11 +97,11 @@ impl Slices {
             open.retain(|_, generation| generation.strong_count() > 0);
         }
         let generation = generation::of_entry(store, found)?;
-        let generation = Arc::new(generation.sharing(&self.tails, &self.unstored));
+        let generation = Arc::new(generation.sharing(&self.shared));
         open.insert(set.generation, Arc::downgrade(&generation));
         drop(open);
         // In this order: an entry that leaves from now on is told.
-        store.watch_gone();
+        store.watch_removed();
         if !store.is_current(&found.entry) {
             self.note_leaving(found.key, set);
         }
@@ -99,7 +113,7 @@ impl Slices {
         lock(&self.open).get(generation).and_then(Weak::upgrade)
     }
 
-    /// How many bodies are read or fetched at the moment.
+    /// Number of bodies that are read or fetched at the moment.
     pub fn in_use(&self) -> usize {
         let open = lock(&self.open);
         let used = open.values().filter(|body| body.strong_count() > 0);
@@ -114,10 +128,10 @@ impl Slices {
                 total,
                 size: SIZE_AHEAD,
             };
-            let owner = PrimaryKey::new(streaming.head.key.clone()).key;
+            let owner = zone.keys().of(&streaming.head.key);
             let store = Arc::clone(&zone.store);
             let generation = Generation::new(store, owner, &streaming.head, set);
-            let generation = generation.sharing(&self.tails, &self.unstored);
+            let generation = generation.sharing(&self.shared);
             let generation = Arc::new(generation.wanted_first());
             lock(&self.open).insert(set.generation, Arc::downgrade(&generation));
             self.note_leaving(owner, set);
@@ -129,9 +143,10 @@ impl Slices {
     /// No entry has these slices, or none may have them by now.
     pub(crate) fn note_leaving(&self, owner: Key, set: SliceSet) {
         let mut leaving = lock(&self.leaving);
-        match leaving.len() < LEAVING_MAX {
-            true => leaving.push((owner, set)),
-            false => self.note_unknown(),
+        if leaving.len() < LEAVING_MAX {
+            leaving.push((owner, set));
+        } else {
+            self.note_unknown();
         }
     }
 
@@ -140,12 +155,12 @@ impl Slices {
         self.is_unknown.store(true, Ordering::Release);
     }
 
-    /// What was noted since this was called last.
+    /// Takes what was noted since the last call.
     pub(crate) fn take_leaving(&self) -> Vec<(Key, SliceSet)> {
         std::mem::take(&mut *lock(&self.leaving))
     }
 
-    /// Whether some slices may have no entry that were not noted one by one.
+    /// Takes the note that some slices may have no entry that were not noted one by one.
     pub(crate) fn take_unknown(&self) -> bool {
         self.is_unknown.swap(false, Ordering::AcqRel)
     }
@@ -161,9 +176,10 @@ impl Slices {
             orders.clear();
         }
         let order = orders.entry(generation.set.generation).or_default();
-        order.count = match range.start == order.end && range.start > 0 {
-            true => order.count.saturating_add(1),
-            false => 0,
+        order.count = if range.start == order.end && range.start > 0 {
+            order.count.saturating_add(1)
+        } else {
+            0
         };
         order.end = range.end;
         // Adaptive: one more for each request that confirms it.
@@ -171,19 +187,22 @@ impl Slices {
     }
 
     /// Remembers that answers of a key cannot be kept in slices.
-    pub fn remember_unsliced(&self, key: Key, habit: Habit, now: i64) {
+    pub fn remember_unsliced(&self, mark: KeyMark, habit: Habit) {
         let mut unsliced = lock(&self.unsliced);
         if unsliced.len() >= REMEMBERED_MAX {
             unsliced.clear();
         }
-        unsliced.insert(key, (habit, now.saturating_add(UNSLICED_SECONDS)));
+        if let Some(until) = clock::now().checked_add(UNSLICED) {
+            unsliced.insert(mark, (habit, until));
+        }
     }
 
-    /// What is done instead of trying again to keep answers of a key in slices.
-    pub fn habit(&self, key: &Key, now: i64) -> Option<Habit> {
+    /// Treatment of a key's requests, instead of trying again to keep the answers in slices.
+    pub fn habit(&self, mark: &KeyMark) -> Option<Habit> {
         let unsliced = lock(&self.unsliced);
-        let known = unsliced.get(key).filter(|(_, until)| now <= *until);
-        known.map(|(habit, _)| *habit)
+        // Most zones have none.
+        let (habit, until) = unsliced.get(mark)?;
+        (clock::now() <= *until).then_some(*habit)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What names a version of a resource, and whether an answer is of it.
+//! Validators that name a version of a resource, and their comparison with answers.
 //!
 //! Bytes of two answers may be put together only if both have the same strong validator (RFC 9110
 //! §15.3.7.3): an entity tag that is not weak, or a Last-Modified that lies before the answer's
@@ -11,7 +11,7 @@ use super::Trust;
 use crate::head::StoredHead;
 use crate::step::{Fetched, field};
 
-/// What names a version.
+/// Name of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Validator {
     /// A strong entity tag.
@@ -57,7 +57,7 @@ impl Validator {
         }
     }
 
-    /// What If-Range says.
+    /// Value for If-Range.
     pub fn if_range(&self) -> Option<Bytes> {
         match self {
             Validator::Tag(value) | Validator::Date(value) => Some(value.clone()),
@@ -65,7 +65,7 @@ impl Validator {
         }
     }
 
-    /// Whether a partial answer is of this version, as far as its fields say.
+    /// True if a partial answer is of this version, as far as its fields say.
     pub fn names<F: Fetched>(&self, fetched: &F) -> bool {
         match self {
             Validator::Tag(tag) => field(fetched, b"etag").as_ref() == Some(tag),

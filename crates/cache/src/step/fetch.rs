@@ -14,18 +14,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millpond_semantics::date::format_http_date;
 use millpond_semantics::reuse;
-use millpond_store::{Key, NotStored};
 use tokio::time::Instant;
 
+use super::freshen::renew;
 use super::slice::{self, Taken};
-use super::store::{Given, KeptOut, Lifetime, field, freshened, storable, storage_key};
-use super::{
-    Ask, Clients, Exchange, FetchFailure, Fetched, Outcome, Purpose, Served, Step, Walk, found,
-};
+use super::store::{KeptOut, field, storable, storage_key};
+use super::{Ask, Exchange, FetchFailure, Fetched, Purpose, Served, Step, Walk, found};
 use crate::clock;
 use crate::fill::pump::{Primed, Pump};
-use crate::fill::{FillEnd, Lead};
+use crate::fill::rest::{Rest, Source};
+use crate::fill::{FillEnd, Lead, can_resume};
 use crate::head::StoredHead;
+use crate::key_mark::KeyMark;
 use crate::reason::{Brought, Note, Reason};
 use crate::refresh_backoff::{BackoffPolicy, RefreshFailure};
 use crate::slice::answer::Asked;
@@ -33,6 +33,7 @@ use crate::status::CacheStatus;
 use crate::use_stale::StaleCause;
 use crate::variant::VariantKey;
 use crate::verdict::StaleRules;
+use crate::window::Laggards;
 use crate::zone::{CacheZone, FoundEntry};
 
 /// Asks the origin.
@@ -44,9 +45,9 @@ pub(crate) struct Fetch {
     stale: Option<Stale>,
     /// The seed of the variants of the key, as far as it is known without a stale entry.
     seed: u64,
-    /// What is done with a failure that is answered.
+    /// Treatment of a failure that is answered.
     memory: Memory,
-    /// How much is asked for where bodies are kept in slices.
+    /// Extent of what is asked for where bodies are kept in slices.
     extent: Extent,
     status: CacheStatus,
 }
@@ -59,17 +60,24 @@ pub(crate) struct Stale {
 }
 
 impl Stale {
-    /// True when it may be served because no answer came.
+    /// True if the stale entry may be served because no answer came.
     pub(crate) fn covers_failure(&self, walk: &Walk, cause: Option<StaleCause>) -> bool {
         self.rules.covers(cause, &walk.policies.stale)
     }
 
-    /// True when it may be served in place of an answer with this status.
+    /// True when the origin forbids to serve it without its word (RFC 9111 §4.2.4).
+    fn is_bound(&self, walk: &Walk, now: i64) -> bool {
+        let head = &self.found.head;
+        let is_stale = head.bounds.must_validate || now > head.valid_until;
+        walk.rules.is_rfc() && is_stale && head.bounds.never_stale
+    }
+
+    /// True if the stale entry may be served in place of an answer with this status.
     pub(crate) fn covers_status(&self, walk: &Walk, status: u16) -> bool {
         self.rules.covers_status(status, &walk.policies.stale)
     }
 
-    /// True when it may be served while the origin is left alone after such a failure.
+    /// True if the stale entry may be served while the origin is left alone after such a failure.
     pub(crate) fn covers_backoff(&self, walk: &Walk, why: RefreshFailure) -> bool {
         let covers = match why {
             RefreshFailure::Failed(cause) => self.covers_failure(walk, cause),
@@ -78,23 +86,23 @@ impl Stale {
         covers || self.rules.while_updating
     }
 
-    /// It is the answer.
+    /// Serves the stale entry as the answer.
     pub(crate) fn served<X: Exchange>(self, x: &mut X) -> Step<X> {
         x.note(Note::Because(Reason::OnError));
         Step::Done(Served::Entry(self.found, CacheStatus::Stale))
     }
 }
 
-/// How much is asked for where bodies are kept in slices.
+/// Extent of what is asked for where bodies are kept in slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
-    /// What is wanted.
+    /// Slices that are wanted.
     Slices,
     /// The whole, because slices were in vain.
     Whole,
 }
 
-/// Whether a failure is remembered.
+/// Choice to remember a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Memory {
     Remember,
@@ -103,7 +111,7 @@ enum Memory {
 }
 
 impl Fetch {
-    /// For a missing entry.
+    /// Fetch for a missing entry.
     pub(crate) fn miss(lead: Lead, seed: u64) -> Self {
         Fetch {
             lead: Some(lead),
@@ -115,7 +123,7 @@ impl Fetch {
         }
     }
 
-    /// Past the look-up, to be stored.
+    /// Fetch of a request whose look-up was bypassed and whose answer may be stored.
     pub(crate) fn bypass(lead: Lead) -> Self {
         Fetch {
             lead: Some(lead),
@@ -127,7 +135,7 @@ impl Fetch {
         }
     }
 
-    /// For a stale entry; the answer is to replace or renew it.
+    /// Fetch for a stale entry; the answer is to replace or renew the entry.
     pub(crate) fn stale(lead: Lead, stale: Stale) -> Self {
         Fetch {
             lead: Some(lead),
@@ -139,7 +147,7 @@ impl Fetch {
         }
     }
 
-    /// For this client alone, with a stale entry in reserve.
+    /// Fetch for this client alone, with a stale entry in reserve.
     pub(crate) fn unstored_stale(stale: Stale) -> Self {
         Fetch {
             lead: None,
@@ -151,7 +159,7 @@ impl Fetch {
         }
     }
 
-    /// For a stale entry that a 304 was not about: without its validators.
+    /// Fetch for a stale entry that a 304 was not about: without its validators.
     fn unconditional(lead: Lead, stale: &Stale) -> Self {
         Fetch {
             lead: Some(lead),
@@ -163,7 +171,7 @@ impl Fetch {
         }
     }
 
-    /// As before, for the whole: the answer to a range could not be used.
+    /// Fetch for the whole after that of a range, whose answer could not be used.
     pub(super) fn whole(place: Place, stale: Option<Stale>) -> Self {
         Fetch {
             lead: Some(place.lead),
@@ -196,7 +204,7 @@ impl Fetch {
                 None => Note::Alone,
             });
             let asked = match walk.slicing {
-                Some(_) => self.asked(x.now(), walk),
+                Some(_) => self.asked(walk),
                 None => None,
             };
             match x.fetch(self.ask(walk, asked.as_ref())).await {
@@ -207,10 +215,10 @@ impl Fetch {
     }
 
     /// The range that is asked for, if it is not the whole.
-    fn asked(&self, now: i64, walk: &Walk) -> Option<Asked> {
+    fn asked(&self, walk: &Walk) -> Option<Asked> {
         let lead = self.lead.as_ref()?;
         match self.extent {
-            Extent::Slices => slice::asked(walk, now, lead.key(), self.stale.as_ref()),
+            Extent::Slices => slice::asked(walk, lead.key(), self.stale.as_ref()),
             Extent::Whole => None,
         }
     }
@@ -243,8 +251,19 @@ impl Fetch {
         walk: &Walk,
         failure: X::Failure,
     ) -> Result<Step<X>, X::Failure> {
-        let (status, cause) = (failure.status(), failure.cause());
+        let cause = failure.cause();
         let is_refresh = self.stale.is_some();
+        // RFC 9111 §5.2.2.2: what must be validated and cannot be is answered with 504.
+        let is_bound = self
+            .stale
+            .as_ref()
+            .is_some_and(|stale| stale.is_bound(walk, x.now()));
+        let failure = if is_bound {
+            failure.unvalidated()
+        } else {
+            failure
+        };
+        let status = failure.status();
         let stale = self.stale.filter(|stale| stale.covers_failure(walk, cause));
         if let Some(lead) = self.lead {
             if is_refresh {
@@ -301,18 +320,18 @@ impl Fetch {
     }
 }
 
-/// Where an answer is to go.
+/// Destination of an answer.
 pub(super) struct Place {
     pub(super) lead: Lead,
     pub(super) status: CacheStatus,
-    /// Whether it is to replace a stale entry.
+    /// True if the answer is to replace a stale entry.
     pub(super) refreshes: bool,
     /// The seed of the variants of the key, as far as it is known.
     pub(super) seed: u64,
 }
 
 impl Place {
-    /// For an answer that was fetched without a look-up.
+    /// Place of an answer that was fetched without a look-up.
     pub(super) fn unasked(lead: Lead) -> Self {
         Place {
             lead,
@@ -363,7 +382,7 @@ fn store<X: Exchange>(
         x.note(Note::Because(Reason::BeingStored));
         return Err(FillEnd::Complete);
     }
-    walk.zone.unstorable.forget(&key);
+    walk.zone.unstorable.forget(&walk.mark(&key));
     let seed = place.seed;
     match writer_for(walk, VariantKey { key, seed }, &mut head, fetched.length()) {
         Ok(writer) => Ok((head, writer)),
@@ -374,7 +393,7 @@ fn store<X: Exchange>(
     }
 }
 
-/// What those are told who wait for an answer that is not stored.
+/// End of the fill for those who wait for an answer that is not stored.
 pub(super) fn unstored(walk: &Walk, place: &Place, (why, status): (KeptOut, u16)) -> FillEnd {
     let is_failure = matches!(status, 500 | 502 | 503 | 504);
     if is_failure && place.refreshes {
@@ -388,7 +407,8 @@ pub(super) fn unstored(walk: &Walk, place: &Place, (why, status): (KeptOut, u16)
         },
         KeptOut::Answer(_) => {
             let policy = &walk.policies.hit_for_pass;
-            walk.zone.unstorable.note(*place.lead.key(), policy);
+            let mark = walk.mark(place.lead.key());
+            walk.zone.unstorable.note(mark, policy);
             FillEnd::NotStorable
         }
     }
@@ -397,7 +417,7 @@ pub(super) fn unstored(walk: &Walk, place: &Place, (why, status): (KeptOut, u16)
 /// Refreshing a stale entry has failed.
 fn back_off(walk: &Walk, lead: &Lead, why: RefreshFailure) {
     let policy = &walk.policies.backoff;
-    walk.zone.backoffs.note(*lead.key(), why, policy);
+    walk.zone.backoffs.note(walk.mark(lead.key()), why, policy);
 }
 
 /// nginx remembers 502 and 504 of its own for as long as `proxy_cache_valid` says.
@@ -413,7 +433,7 @@ fn remember(walk: &Walk, now: i64, lead: &Lead, status: u16) {
     }
 }
 
-/// By the RFC a stored answer is validated; by nginx where it is configured.
+/// True if the stored answer is validated: by the RFC always, by nginx where it is configured.
 fn validates(walk: &Walk) -> bool {
     walk.policies.revalidate.conditional || walk.rules.is_rfc()
 }
@@ -426,60 +446,6 @@ fn is_unchanged(walk: &Walk, status: u16) -> bool {
 fn is_about<F: Fetched>(walk: &Walk, found: &FoundEntry, fetched: &F) -> bool {
     let (stored, told) = (found.head.field(b"etag"), field(fetched, b"etag"));
     !walk.rules.is_rfc() || reuse::may_freshen(stored.as_deref(), told.as_deref())
-}
-
-/// RFC 9111 §4.3.4: a 304 makes the stored answer fresh again.
-pub(super) fn renew<X: Exchange, F: Fetched>(
-    x: &mut X,
-    walk: &Walk,
-    lead: Lead,
-    mut stale: Box<FoundEntry>,
-    (fetched, status): (&F, CacheStatus),
-) -> Step<X> {
-    let now = x.now();
-    x.note(Note::Because(Reason::NotModified));
-    if walk.rules.is_rfc() {
-        stale.head = freshened(&stale.head, fetched).into();
-    }
-    let end = match Lifetime::renewed(&Given::of(x, walk), fetched, (&stale.head, now)) {
-        // It is served once more and stays as stale as it is: each waiter must ask for itself.
-        None => FillEnd::NotStorable,
-        Some(life) => {
-            let head = stale.head.change();
-            head.stored_at = now;
-            life.apply(head);
-            head.serial = lead.serial();
-            walk.zone.backoffs.forget(lead.key());
-            replace(walk, &lead, &mut stale)
-        }
-    };
-    fetched.note_outcome(&Outcome {
-        entry: matches!(end, FillEnd::Complete | FillEnd::Unchanged).then_some(*lead.key()),
-        clients: Clients::Besides(lead.followers()),
-    });
-    lead.end(end);
-    Step::Done(Served::Entry(stale, status))
-}
-
-/// Stores the new head of an entry.
-fn replace(walk: &Walk, lead: &Lead, stale: &mut FoundEntry) -> FillEnd {
-    lead.know(&stale.head);
-    if !lead.may_store() {
-        return FillEnd::Abandoned;
-    }
-    match walk
-        .zone
-        .store
-        .replace_head(&stale.entry, stale.head.encode())
-    {
-        Ok(entry) => {
-            stale.entry = entry;
-            FillEnd::Unchanged
-        }
-        // Another entry has taken its place.
-        Err(NotStored::Superseded) => FillEnd::Complete,
-        Err(_) => FillEnd::NotStorable,
-    }
 }
 
 /// A writer for an answer with this head, which is set.
@@ -517,21 +483,28 @@ pub(super) fn fill<X: Exchange>(
         return fill_whole(walk, place, head, pump);
     }
     let (lead, status) = (place.lead, place.status);
-    let (reader, overflow) = pump.reader();
-    let streaming = pump.streaming(head);
+    let laggards = if can_resume(&head, pump.length()) {
+        Laggards::Resume
+    } else {
+        Laggards::Awaited
+    };
+    let rest = Rest::new(walk.zone.slices.windows(), laggards);
+    let reader = pump.reader(&rest);
+    let streaming = pump.streaming(head, &rest);
     // Nobody joins a body that is known to break off.
     if primed == Primed::More {
         lead.begin(Arc::clone(&streaming));
     }
-    let told = Told {
+    let notes = FillNotes {
         zone: Arc::clone(&walk.zone),
-        key: walk.key.key,
+        key: walk.mark(&walk.key.key),
         backoff: place.refreshes.then(|| walk.policies.backoff.clone()),
-        fill: *lead.key(),
+        fill: walk.mark(lead.key()),
         status: streaming.head.status,
         judged: (streaming.head.stored_at, clock::now()),
     };
-    x.spawn(pump.run(overflow, lead, |end, why| told.settle(end, why)));
+    let source = Source::new(rest);
+    x.spawn(pump.run(source, lead, |end, why| notes.settle(end, why)));
     Served::Filling(streaming, reader, status)
 }
 
@@ -546,14 +519,14 @@ fn fill_whole<F: Fetched>(walk: &Walk, place: Place, head: StoredHead, pump: Pum
     } else {
         match pump.finish(&lead) {
             Ok(entry) => {
-                walk.zone.backoffs.forget(lead.key());
+                walk.zone.backoffs.forget(&walk.mark(lead.key()));
                 lead.end(FillEnd::Complete);
                 return Served::Entry(found(entry, head), status);
             }
             Err(why) => {
                 let why = (why.into(), head.status);
                 let unstored = &walk.zone.unstored;
-                unstored.note_late(walk.key.key, why, head.stored_at);
+                unstored.note_late(walk.mark(&walk.key.key), why, head.stored_at);
                 FillEnd::NotStorable
             }
         }
@@ -563,20 +536,20 @@ fn fill_whole<F: Fetched>(walk: &Walk, place: Place, head: StoredHead, pump: Pum
     Served::Filling(streaming, reader, status)
 }
 
-/// What a fill that runs by itself leaves behind at its end.
-struct Told {
+/// Notes that a fill which runs by itself makes at its end.
+struct FillNotes {
     zone: Arc<CacheZone>,
-    /// What was asked for, and what is filled.
-    key: Key,
-    fill: Key,
+    /// Marks of the key that was asked for, and of the one that is filled.
+    key: KeyMark,
+    fill: KeyMark,
     /// Set for a refresh.
     backoff: Option<BackoffPolicy>,
     status: u16,
-    /// When its head was judged: seconds since the epoch, and the instant.
+    /// Time when the head was judged: seconds since the epoch, and the instant.
     judged: (i64, Instant),
 }
 
-impl Told {
+impl FillNotes {
     fn settle(self, end: FillEnd, why: Option<Reason>) {
         if let Some(policy) = &self.backoff {
             match end {

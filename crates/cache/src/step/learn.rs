@@ -1,4 +1,4 @@
-//! What an answer to HEAD says of the stored answer to GET (RFC 9111 §4.3.5).
+//! Lessons of an answer to HEAD about the stored answer to GET (RFC 9111 §4.3.5).
 //!
 //! Where HEAD is not asked of the origin as GET, its answer has no body and stands for none that is
 //! stored. But its fields are those that GET would get now: a stored answer that they can belong to
@@ -8,7 +8,8 @@
 
 use millpond_semantics::reuse::{Selected, is_same_selection};
 
-use super::store::{Given, Lifetime, field, freshened};
+use super::freshen::{Audience, freshened, tells_other_vary};
+use super::store::{Given, Lifetime, field};
 use super::{Exchange, Fetched, Walk};
 use crate::variant::RequestFields;
 use crate::zone::{FoundEntry, LookedUp};
@@ -29,8 +30,8 @@ pub fn learn_from_head<X: Exchange>(x: &X, walk: &Walk, fetched: &X::Fetched) {
         return;
     }
     let (now, given) = (x.now(), Given::of(x, walk));
-    let is_same = is_same(&found, fetched);
-    let mut head = freshened(&found.head, fetched);
+    let is_same = is_same(&found, fetched) && !tells_other_vary(&given, &found.head, fetched);
+    let mut head = freshened(&given, &found.head, (fetched, Audience::All, now));
     let life = Lifetime::renewed(&given, fetched, (&head, now)).filter(|_| is_same);
     let Some(life) = life else {
         return walk.zone.invalidate(&walk.key);

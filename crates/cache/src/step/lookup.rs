@@ -6,6 +6,8 @@
 //!    stale entry may not be served.
 //! 3. Without the lock, or for a key whose answers may not be stored, a request joins a fill whose
 //!    head is known and waits for no other.
+//! 4. What the zone may hold and has not loaded yet is waited for as a disk is; who has waited for
+//!    long enough passes, and its answer takes the place of nothing.
 
 use std::time::Duration;
 
@@ -27,23 +29,23 @@ use crate::variant::{RequestFields, Siblings, VariantKey};
 use crate::verdict::{Verdict, verdict};
 use crate::zone::{CacheZone, FoundEntry, LookedUp, Unread};
 
-/// What a request asks of a zone, as far as its first look-up needs to know. Most requests are over
-/// with that, so nothing of it is owned.
+/// Question of a request to a zone, as far as its first look-up needs to know. Most requests are
+/// over with that, so nothing of it is owned.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// The zone.
     pub zone: &'a CacheZone,
     /// The key.
     pub key: &'a Key,
-    /// Its text.
+    /// Text of the cache key.
     pub text: &'a [u8],
     /// The policies.
     pub policies: &'a Policies,
-    /// Whose rules the request is under.
+    /// Rules that the request is under.
     pub rules: &'a Rules,
 }
 
-/// What the answer to a [`Question`] is.
+/// Answer to a [`Question`].
 #[derive(Debug)]
 pub enum Looked {
     /// A fresh entry, and why it is served.
@@ -74,19 +76,22 @@ pub struct Lookup {
     round: Round,
     pub(super) patience: Patience,
     pub(super) disk: Disk,
-    /// What was read for it, so that it finds that.
+    /// Reads of the disk for this look-up, so that it finds their results.
     pub(super) reads: Vec<Cold>,
 }
 
-/// Which look-up of a walk it is.
+/// Position of the look-up in its walk.
 #[derive(Debug)]
 enum Round {
     /// The first.
     First,
     /// One after a fill has ended: the request is not counted again.
     Again,
-    /// As [`Round::Again`], for the request's own variant: a running fill of another one says what
-    /// they have in common.
+    /// A look-up like [`Round::Again`], after a fill that this request waited for: what it finds is
+    /// shared.
+    Shared,
+    /// A look-up like [`Round::Again`], for the request's own variant: a running fill of another
+    /// one says what they have in common.
     Variant(Siblings),
 }
 
@@ -99,6 +104,11 @@ impl Lookup {
     /// A look-up after a fill has ended.
     pub(crate) fn again(patience: Patience) -> Self {
         Lookup::of(Round::Again, patience)
+    }
+
+    /// A look-up after a fill that this request waited for, and that is in the store.
+    pub(crate) fn shared(patience: Patience) -> Self {
+        Lookup::of(Round::Shared, patience)
     }
 
     /// A look-up of the request's variant, by a running fill of another one.
@@ -137,7 +147,11 @@ impl Lookup {
                 let now = x.now();
                 match judge(now, walk, &found) {
                     Verdict::Fresh => {
-                        x.note(Note::Hit(why_served(now, &found)));
+                        x.note(match self.round {
+                            // RFC 9211 §2.6: it was forwarded, together with another one.
+                            Round::Shared => Note::Collapsed,
+                            _ => Note::Hit(why_served(now, &found)),
+                        });
                         Ok(Step::Done(Served::Entry(found, CacheStatus::Hit)))
                     }
                     Verdict::Stale(rules) => self.stale(x, walk, Stale { found, rules }),
@@ -157,16 +171,17 @@ impl Lookup {
         };
         let looked_up = match &self.round {
             Round::Variant(siblings) => walk.zone.look_up_variant(&walk.key, siblings, &fields),
-            Round::First | Round::Again => walk.zone.look_up(&walk.key, &fields),
+            Round::First | Round::Again | Round::Shared => walk.zone.look_up(&walk.key, &fields),
         };
         match (looked_up, &walk.past) {
             (LookedUp::Found(found), Some(past)) if past.is(&found.entry) => {
-                let wanted = match found.key == walk.key.key {
-                    true => VariantKey::first(found.key),
-                    false => VariantKey {
+                let wanted = if found.key == walk.key.key {
+                    VariantKey::first(found.key)
+                } else {
+                    VariantKey {
                         key: found.key,
                         seed: found.head.seed,
-                    },
+                    }
                 };
                 LookedUp::Unread(wanted, Unread::Stalled)
             }
@@ -181,8 +196,14 @@ impl Lookup {
         (key, unread): (Key, Unread),
     ) -> Result<Step<X>, X::Failure> {
         match unread {
-            Unread::Cold(cold) if self.disk == Disk::Awaited => {
+            Unread::Cold(cold) | Unread::Unknown(Some(cold)) if self.disk == Disk::Awaited => {
                 return Ok(Step::Read(Read::new(self, cold)));
+            }
+            Unread::Unknown(_) => {
+                // INVARIANT 4.
+                not_found(x, walk, key)?;
+                x.note(Note::Because(Reason::Loading));
+                return Ok(Step::Pass(CacheStatus::Miss));
             }
             Unread::Cold(_) | Unread::Stalled => {}
         }
@@ -192,17 +213,13 @@ impl Lookup {
     }
 
     fn missing<X: Exchange>(self, x: &mut X, walk: &Walk, key: Key) -> Result<Step<X>, X::Failure> {
-        x.note(Note::Forwarded(why_missing(walk, key)));
-        if wants_stored_only(walk) {
-            x.note(Note::Because(Reason::OnlyIfCached));
-            return Err(X::Failure::shared(504));
-        }
-        if let Some(status) = walk.zone.remembered_error(&key, &walk.key.text, x.now()) {
-            x.note(Note::Because(Reason::RecentFailure));
-            x.label(CacheStatus::Hit);
-            return Err(X::Failure::shared(status));
-        }
-        if self.is_first() && !walk.zone.uses.admits(&key, &walk.policies.admission) {
+        not_found(x, walk, key)?;
+        if self.is_first()
+            && !walk
+                .zone
+                .uses
+                .admits(&walk.mark(&key), &walk.policies.admission)
+        {
             x.note(Note::Because(Reason::MinUses));
             return Ok(Step::Pass(CacheStatus::Miss));
         }
@@ -210,7 +227,7 @@ impl Lookup {
             x.note(Note::Because(Reason::RangeOffset));
             return Ok(Step::Pass(CacheStatus::Miss));
         }
-        if asks_in_vain(walk, &key, x.now()) {
+        if asks_in_vain(walk, &key) {
             x.note(Note::Because(Reason::Unversioned));
             return Ok(Step::Pass(CacheStatus::Miss));
         }
@@ -231,7 +248,8 @@ impl Lookup {
             return Step::Fetch(Fetch::miss(lead, first.seed));
         }
         match self.look_up(x, walk) {
-            LookedUp::Missing(wanted) | LookedUp::Unread(wanted, _)
+            LookedUp::Missing(wanted)
+            | LookedUp::Unread(wanted, Unread::Cold(_) | Unread::Stalled)
                 if wanted.key == *lead.key() =>
             {
                 Step::Fetch(Fetch::miss(lead, wanted.seed))
@@ -265,7 +283,7 @@ impl Lookup {
             return Err(X::Failure::shared(status));
         }
         // INVARIANT 2.
-        if let Some(why) = walk.zone.backoffs.pending(&stale.found.key)
+        if let Some(why) = walk.zone.backoffs.pending(&walk.mark(&stale.found.key))
             && stale.covers_backoff(walk, why)
         {
             x.note(Note::Hit(Reason::RecentFailure));
@@ -324,6 +342,21 @@ impl Default for Lookup {
     }
 }
 
+/// Nothing is known to be stored under a key: an error if the request is over with that.
+fn not_found<X: Exchange>(x: &mut X, walk: &Walk, key: Key) -> Result<(), X::Failure> {
+    x.note(Note::Forwarded(why_missing(walk, key)));
+    if wants_stored_only(walk) {
+        x.note(Note::Because(Reason::OnlyIfCached));
+        return Err(X::Failure::shared(504));
+    }
+    if let Some(status) = walk.zone.remembered_error(&key, &walk.key.text, x.now()) {
+        x.note(Note::Because(Reason::RecentFailure));
+        x.label(CacheStatus::Hit);
+        return Err(X::Failure::shared(status));
+    }
+    Ok(())
+}
+
 fn enter(walk: &Walk, key: Key) -> Ticket {
     let lock = &walk.policies.lock;
     // nginx: the age belongs to the lock; without it a fill is as old as it is.
@@ -339,10 +372,12 @@ fn enter(walk: &Walk, key: Key) -> Ticket {
 /// comes while it is being written is not.
 fn unless_unlocked<X: Exchange>(x: &mut X, walk: &Walk, waiter: Waiter) -> Ticket {
     let lock = &walk.policies.lock;
-    let why = match walk.locks() {
-        true if walk.zone.unstorable.has(waiter.key()) => Reason::HitForPass,
-        true => return Ticket::Wait(waiter),
-        false => Reason::NoLock,
+    let why = if !walk.locks() {
+        Reason::NoLock
+    } else if walk.zone.unstorable.has(&walk.mark(waiter.key())) {
+        Reason::HitForPass
+    } else {
+        return Ticket::Wait(waiter);
     };
     let is_joinable = match waiter.now() {
         Some(Waited::Streaming(streaming)) => {
@@ -375,33 +410,36 @@ fn bypass<X: Exchange>(x: &mut X, walk: &Walk) -> Step<X> {
 
 /// RFC 9211 §2.2: another variant may be there.
 fn why_missing(walk: &Walk, key: Key) -> Forward {
-    match key == walk.key.key {
-        true => Forward::UriMiss,
-        false => Forward::VaryMiss,
+    if key == walk.key.key {
+        Forward::UriMiss
+    } else {
+        Forward::VaryMiss
     }
 }
 
 /// RFC 9211 §2.2: a fresh answer that is not served is one that the request does not want.
 fn why_not_served(now: i64, found: &FoundEntry) -> Forward {
-    match now <= found.head.valid_until && !found.head.bounds.must_validate {
-        true => Forward::Request,
-        false => Forward::Stale,
+    if now <= found.head.valid_until && !found.head.bounds.must_validate {
+        Forward::Request
+    } else {
+        Forward::Stale
     }
 }
 
 fn why_served(now: i64, found: &FoundEntry) -> Reason {
-    match now <= found.head.valid_until {
-        true => Reason::Fresh,
-        false => Reason::MaxStale,
+    if now <= found.head.valid_until {
+        Reason::Fresh
+    } else {
+        Reason::MaxStale
     }
 }
 
 /// A range of what could not be kept in slices a moment ago.
-fn asks_in_vain(walk: &Walk, key: &Key, now: i64) -> bool {
+fn asks_in_vain(walk: &Walk, key: &Key) -> bool {
     let is_range = walk
         .slicing
         .is_some_and(|slicing| slicing.client.is_range());
-    is_range && walk.zone.slices.habit(key, now) == Some(Habit::Pass)
+    is_range && walk.zone.slices.habit(&walk.mark(key)) == Some(Habit::Pass)
 }
 
 fn may_fill<X: Exchange>(x: &X, walk: &Walk) -> bool {

@@ -25,6 +25,7 @@
 //!    them ask.
 
 mod fetch;
+mod freshen;
 mod learn;
 mod lookup;
 mod read;
@@ -48,6 +49,7 @@ use crate::fill::{Lead, Streaming, Ticket};
 use crate::head::StoredHead;
 use crate::hit_for_pass::HitForPassPolicy;
 use crate::ignore::IgnorePolicy;
+use crate::key_mark::KeyMark;
 use crate::max_variants::MaxVariantsPolicy;
 use crate::range::RangePolicy;
 use crate::reason::{Note, Reason};
@@ -84,7 +86,7 @@ pub enum FetchEnd {
 }
 
 impl FetchEnd {
-    /// The word of `proxy_cache_use_stale` for it.
+    /// Word of `proxy_cache_use_stale` for the end.
     pub(crate) fn cause(self) -> StaleCause {
         match self {
             FetchEnd::Truncated => StaleCause::Error,
@@ -103,9 +105,13 @@ impl FetchEnd {
 
 /// An answer of the origin: its head is known, its body arrives.
 pub trait Fetched: 'static {
-    /// When its head came, in seconds since 1970, if that was noted.
+    /// Time when the answer's head came, in seconds since 1970, if that was noted.
     fn came_at(&self) -> Option<i64> {
         None
+    }
+    /// Number of seconds that passed from the request to the answer's head.
+    fn delay(&self) -> u64 {
+        0
     }
     /// Status code.
     fn status(&self) -> u16;
@@ -116,11 +122,11 @@ pub trait Fetched: 'static {
     }
     /// Length of the body, when announced.
     fn length(&self) -> Option<u64>;
-    /// Whether length or coding tell where the body ends.
+    /// True if length or coding tell where the body ends.
     fn is_delimited(&self) -> bool {
         true
     }
-    /// Whether it may not be read ahead of its client, and so not be stored.
+    /// True if the answer may not be read ahead of its client, and so not be stored.
     fn is_unbuffered(&self) -> bool {
         false
     }
@@ -130,42 +136,46 @@ pub trait Fetched: 'static {
     fn next(&mut self) -> impl Future<Output = Option<Result<Bytes, FetchEnd>>>;
     /// The next bytes if they are there already: `None` for need to wait.
     fn next_ready(&mut self) -> Option<Option<Result<Bytes, FetchEnd>>>;
-    /// Is told what became of it, once, for logs.
+    /// Notes at the answer its fate, once, for logs.
     fn note_outcome(&self, _outcome: &Outcome) {}
 }
 
-/// What became of an answer.
+/// Fate of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The entry that it is stored in, or is a part of.
+    /// Entry that the answer is stored in, or is a part of.
     pub entry: Option<Key>,
-    /// Who got it.
+    /// Clients that got the answer.
     pub clients: Clients,
 }
 
-/// How many clients got an answer.
+/// Number of clients that got an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clients {
-    /// So many besides the one that it was asked for.
+    /// So many clients besides the one that the answer was asked for.
     Besides(u32),
-    /// So many in all.
+    /// So many clients in all.
     InAll(u32),
 }
 
 /// A failure to get an answer at all.
 pub trait FetchFailure {
-    /// The word of `proxy_cache_use_stale` for it.
+    /// Word of `proxy_cache_use_stale` for the failure.
     fn cause(&self) -> Option<StaleCause>;
     /// The status that the client would get.
     fn status(&self) -> u16;
     /// A failure that another request saw.
     fn shared(status: u16) -> Self;
+    /// Failure of a validation without which a stored answer may not be served: 504.
+    #[must_use]
+    fn unvalidated(self) -> Self;
 }
 
-/// What is asked of the origin besides the client's request itself.
+/// Request to the origin, besides the client's request itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ask {
-    /// Whether the answer is for the cache: the client's conditions and ranges are not sent.
+    /// Purpose of the answer; if it is for the cache, the client's conditions and ranges are not
+    /// sent.
     pub purpose: Purpose,
     /// If-None-Match, of the stale entry.
     pub if_none_match: Option<Bytes>,
@@ -175,14 +185,14 @@ pub struct Ask {
     pub range: Option<Bytes>,
     /// If-Range, of the version that the range is wanted of.
     pub if_range: Option<Bytes>,
-    /// How the request that it is for is labelled so far, for logs.
+    /// Label so far of the request that the answer is for, for logs.
     pub label: Option<CacheStatus>,
 }
 
-/// Whom a fetch is for.
+/// Purpose of a fetch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Purpose {
-    /// The client alone: its request goes on as it is.
+    /// The answer is for the client alone: its request goes on as it is.
     #[default]
     Pass,
     /// The cache: the whole, unconditionally.
@@ -195,7 +205,7 @@ pub trait Exchange {
     type Fetched: Fetched;
     /// No answer.
     type Failure: FetchFailure;
-    /// The same exchange without its client.
+    /// Exchange like this one without its client.
     type Background: Exchange<Fetched = Self::Fetched, Failure = Self::Failure> + 'static;
 
     /// Wall time in seconds.
@@ -204,11 +214,17 @@ pub trait Exchange {
     fn is_background(&self) -> bool;
     /// The values of a field of the client's request.
     fn field(&self, name: &[u8]) -> Vec<&[u8]>;
-    /// Whether the look-up is to be skipped.
+    /// True if the look-up is to be skipped.
     fn must_bypass(&mut self) -> bool;
-    /// Whether the answer must not be stored (`proxy_no_cache`); asked once its head is known.
+    /// True if the answer must not be stored (`proxy_no_cache`); asked once its head is known.
     fn must_not_store(&mut self) -> bool;
-    /// What the answer can be purged by, as `purge::tag` writes it; asked once it is to be stored.
+    /// True if the request has content that may have made the answer what it is, although its
+    /// method gives content no meaning.
+    fn has_content(&self) -> bool {
+        false
+    }
+    /// Tags that the answer can be purged by, as `purge::tag` writes them; asked once the answer is
+    /// to be stored.
     fn tags(&mut self) -> Bytes {
         Bytes::new()
     }
@@ -241,7 +257,7 @@ pub struct Policies {
     pub disk: DiskPolicy,
     /// Keys that nobody waits for.
     pub hit_for_pass: HitForPassPolicy,
-    /// How many variants.
+    /// Number of variants.
     pub max_variants: MaxVariantsPolicy,
     /// Stale answers.
     pub stale: StalePolicy,
@@ -259,7 +275,7 @@ pub struct Policies {
     pub targeted: TargetedPolicy,
 }
 
-/// What does not change during a walk.
+/// State that does not change during a walk.
 #[derive(Clone, Debug)]
 pub struct Walk {
     /// The zone.
@@ -268,23 +284,28 @@ pub struct Walk {
     pub key: PrimaryKey,
     /// The policies.
     pub policies: Arc<Policies>,
-    /// Whose rules the request is under, and what it asks for.
+    /// Rules that the request is under, and its wishes.
     pub rules: Rules,
-    /// How bodies are kept in slices; `None` where they are not.
+    /// Manner in which bodies are kept in slices; `None` where they are not.
     pub slicing: Option<Slicing>,
     /// An entry whose body its disk did not give in time: it is as if it were not there.
     pub past: Option<Entry>,
 }
 
 impl Walk {
-    /// Whether requests wait for the head of another's fill. Who fills an entry in slices is done
+    /// The name of what is remembered of a key that its own text has.
+    pub(crate) fn mark(&self, key: &Key) -> KeyMark {
+        self.zone.mark(key, &self.key.text)
+    }
+
+    /// True if requests wait for the head of another's fill. Who fills an entry in slices is done
     /// with the head: nobody waits for more.
     pub(crate) fn locks(&self) -> bool {
         self.policies.lock.enabled || self.slicing.is_some()
     }
 }
 
-/// What a request is answered with.
+/// Answer to a request.
 pub enum Served<F> {
     /// A stored entry.
     Entry(Box<FoundEntry>, CacheStatus),
@@ -316,7 +337,7 @@ impl<X: Exchange> Step<X> {
         }
     }
 
-    /// What the request is labelled with if it ends in this step.
+    /// Label of the request if it ends in this step.
     fn label(&self) -> Option<CacheStatus> {
         match self {
             Step::Lookup(_) | Step::Done(_) => None,
@@ -331,16 +352,16 @@ impl<X: Exchange> Step<X> {
 /// The names of the steps that a walk took, for tests and debug logs.
 pub type Trail = Vec<&'static str>;
 
-/// How far a walk came without waiting.
+/// Progress of a walk that did not wait.
 pub enum Begun<X: Exchange> {
-    /// To its end: an entry.
+    /// The walk came to its end: an entry.
     Found(Box<FoundEntry>, CacheStatus),
     /// [`finish`] walks on.
     Waits(Rest<X>),
 }
 
-/// What is left of a walk: the step that is to be taken next. It stays where it is, since a walk is
-/// one of many that wait.
+/// Rest of a walk: the step that is to be taken next. It stays where it is, since a walk is one of
+/// many that wait.
 pub struct Rest<X: Exchange>(Step<X>);
 
 impl<X: Exchange> From<Begun<X>> for Rest<X> {
@@ -380,7 +401,7 @@ pub fn begin<X: Exchange>(
     })
 }
 
-/// As [`begin`], for a walk whose first look-up was made by [`look`], without a bypass.
+/// Begins a walk as [`begin`] does, when its first look-up was made by [`look`], without a bypass.
 pub fn begin_from<X: Exchange>(
     x: &mut X,
     walk: &Walk,

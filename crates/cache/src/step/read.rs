@@ -1,4 +1,5 @@
-//! The step of those whose answer is on a disk that takes its time: wait for it, or go on without.
+//! The step of those whose answer is on a disk that takes its time, or may be while not all is
+//! loaded: wait for it, or go on without.
 //!
 //! 1. A request waits for disks for `proxy_cache_disk_timeout` in all, however often it looks.
 

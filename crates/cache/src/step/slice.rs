@@ -15,30 +15,31 @@ use bytes::Bytes;
 use millpond_semantics::range::RangeSpec;
 use millpond_store::Key;
 
-use super::fetch::{Fetch, Place, Stale, fill, renew, unstored, writer_for};
+use super::fetch::{Fetch, Place, Stale, fill, unstored, writer_for};
+use super::freshen::renew;
 use super::store::{KeptOut, storable};
 use super::{Exchange, FetchEnd, Fetched, Served, Step, Walk, found};
 use crate::fill::FillEnd;
 use crate::head::{SliceSet, StoredHead};
 use crate::reason::{Brought, Note, Reason};
 use crate::slice::answer::{Asked, Judged, judge};
-use crate::slice::generation::Purpose;
 use crate::slice::pump::{self, Answer, adopt};
+use crate::slice::run::Purpose;
 use crate::slice::table::Habit;
 use crate::slice::version::Validator;
 use crate::slice::{ClientWish, DEEP, First, RUN_BYTES, RUN_SLICES, SLICES_MAX, Slicing};
 use crate::variant::VariantKey;
 use crate::zone::FoundEntry;
 
-/// What of the body a fetch asks for; `None` for the whole.
-pub(super) fn asked(walk: &Walk, now: i64, key: &Key, stale: Option<&Stale>) -> Option<Asked> {
+/// Range of the body that a fetch asks for; `None` for the whole.
+pub(super) fn asked(walk: &Walk, key: &Key, stale: Option<&Stale>) -> Option<Asked> {
     let slicing = walk.slicing.as_ref()?;
     if let Some(stale) = stale
         && let Some(set) = &stale.found.head.sliced
     {
         return Some(missing(walk, set, slicing));
     }
-    if slicing.first == First::Whole || walk.zone.slices.habit(key, now).is_some() {
+    if slicing.first == First::Whole || walk.zone.slices.habit(&walk.mark(key)).is_some() {
         return None;
     }
     Some(first(slicing))
@@ -73,7 +74,7 @@ fn first(slicing: &Slicing) -> Asked {
     }
 }
 
-/// What is missing of a stale entry in slices; its first wanted slice, if nothing is.
+/// Part that is missing of a stale entry in slices; its first wanted slice, if nothing is.
 fn missing(walk: &Walk, set: &SliceSet, slicing: &Slicing) -> Asked {
     let wanted = match slicing.client {
         ClientWish::Head => 0..1,
@@ -86,7 +87,7 @@ fn missing(walk: &Walk, set: &SliceSet, slicing: &Slicing) -> Asked {
     let last = set.index_of(wanted.end.saturating_sub(1));
     let first = set.index_of(wanted.start).min(last);
     let peeks = walk.zone.store.peeks();
-    let held = |index: u64| peeks.is_there(&set.key(index));
+    let held = |index: u64| peeks.is_there(&set.key(walk.zone.keys(), index));
     let mut indexes = (first..=last).take(RUN_SLICES as usize);
     let index = indexes.find(|index| !held(*index)).unwrap_or(first);
     let mut span = set.span(index);
@@ -103,11 +104,11 @@ fn missing(walk: &Walk, set: &SliceSet, slicing: &Slicing) -> Asked {
     }
 }
 
-/// What becomes of an answer to a range.
+/// Result of taking an answer to a range.
 pub(super) enum Taken<X: Exchange> {
-    /// This step.
+    /// The walk goes on with this step.
     Step(Step<X>),
-    /// It is an answer like any other.
+    /// The answer is one like any other.
     Ordinary(Place, X::Fetched),
 }
 
@@ -129,11 +130,11 @@ pub(super) fn take<X: Exchange>(
             Step::Done(Served::Passed(fetched, place.status))
         }
         Judged::Unsatisfiable { .. } | Judged::Unmeasured => {
-            give_up(x.now(), walk, (place, stale), Habit::Pass)
+            give_up(walk, (place, stale), Habit::Pass)
         }
-        Judged::Unusable(_) => give_up(x.now(), walk, (place, stale), Habit::Whole),
+        Judged::Unusable(_) => give_up(walk, (place, stale), Habit::Whole),
         Judged::Range { total, .. } if total.div_ceil(slicing.size.max(1)) > SLICES_MAX => {
-            give_up(x.now(), walk, (place, stale), Habit::Pass)
+            give_up(walk, (place, stale), Habit::Pass)
         }
         Judged::Range { start, end, total } => {
             let got = Got { start, end, total };
@@ -170,7 +171,7 @@ fn take_range<X: Exchange>(
     let is_known = Validator::of(&fetched, slicing.trust).is_some();
     if !is_whole && !is_known {
         x.note(Note::Because(Reason::Unversioned));
-        return give_up(x.now(), walk, (place, stale), Habit::Pass);
+        return give_up(walk, (place, stale), Habit::Pass);
     }
     let head = match whole_head(x, walk, &fetched) {
         Ok(head) => head,
@@ -202,7 +203,7 @@ fn store_whole<X: Exchange>(
     }
 }
 
-/// Whether nobody else writes the entry at the moment.
+/// True if nobody else writes the entry at the moment.
 fn may_write<X: Exchange>(x: &mut X, walk: &Walk, place: &Place) -> bool {
     let key = place.lead.key();
     walk.zone.forget_error(key);
@@ -211,7 +212,7 @@ fn may_write<X: Exchange>(x: &mut X, walk: &Walk, place: &Place) -> bool {
         x.note(Note::Because(Reason::BeingStored));
         return false;
     }
-    walk.zone.unstorable.forget(key);
+    walk.zone.unstorable.forget(&walk.mark(key));
     true
 }
 
@@ -221,13 +222,13 @@ fn not_stored<X: Exchange>(x: &mut X, walk: &Walk, place: Place, why: KeptOut) -
     x.note(Note::Because(reason));
     walk.zone
         .slices
-        .remember_unsliced(*place.lead.key(), Habit::Pass, x.now());
+        .remember_unsliced(walk.mark(place.lead.key()), Habit::Pass);
     let end = unstored(walk, &place, (why, 206));
     place.lead.end(end);
     Step::Pass(place.status)
 }
 
-/// Whether a partial answer is of the version that is stored in slices.
+/// True if a partial answer is of the version that is stored in slices.
 fn is_same<F: Fetched>(walk: &Walk, stale: &Stale, fetched: &F, got: Got) -> bool {
     let generation = walk.zone.slices.open(&walk.zone.store, &stale.found);
     generation.is_some_and(|generation| {
@@ -259,14 +260,15 @@ fn keep<X: Exchange>(
     step
 }
 
-/// Has bytes that arrive kept as slices of an entry.
+/// Keeps bytes that arrive as slices of an entry.
 fn bring<X: Exchange>(x: &X, walk: &Walk, found: &FoundEntry, (fetched, got): (X::Fetched, Got)) {
     let Some(generation) = walk.zone.slices.open(&walk.zone.store, found) else {
         return;
     };
-    let purpose = match got.end - got.start > RUN_BYTES {
-        true => Purpose::Readers,
-        false => Purpose::Cache,
+    let purpose = if got.end - got.start > RUN_BYTES {
+        Purpose::Readers
+    } else {
+        Purpose::Cache
     };
     if let Some(run) = generation.adopt(got.start..got.end, purpose) {
         x.spawn(adopt(x.background(), generation, (run, fetched)));
@@ -293,7 +295,7 @@ fn begin<X: Exchange>(
         Ok(entry) => {
             x.note(Note::Stored);
             x.note(Note::Brought(Brought::All));
-            walk.zone.backoffs.forget(place.lead.key());
+            walk.zone.backoffs.forget(&walk.mark(place.lead.key()));
             let found = found(entry, head);
             bring(x, walk, &found, (fetched, got));
             place.lead.end(FillEnd::Complete);
@@ -312,9 +314,10 @@ fn publish(
     head: &mut StoredHead,
 ) -> Result<millpond_store::Entry, Reason> {
     let writer = place_writer(walk, place, head, Some(0))?;
-    match place.lead.may_store() {
-        true => Ok(writer.finish()?),
-        false => Err(Reason::Superseded),
+    if place.lead.may_store() {
+        Ok(writer.finish()?)
+    } else {
+        Err(Reason::Superseded)
     }
 }
 
@@ -366,22 +369,22 @@ pub(super) fn split<X: Exchange>(
     Taken::Step(begin(x, walk, place, head, (fetched, got)))
 }
 
-/// It cannot be kept in slices: a client that wants a range asks for itself, unless ranges of the
-/// origin are not to be believed; any other gets the whole.
+/// Goes on with an answer that cannot be kept in slices: a client that wants a range asks for
+/// itself, unless ranges of the origin are not to be believed; any other gets the whole.
 fn give_up<X: Exchange>(
-    now: i64,
     walk: &Walk,
     (place, stale): (Place, Option<Stale>),
     habit: Habit,
 ) -> Step<X> {
-    let key = *place.lead.key();
-    walk.zone.slices.remember_unsliced(key, habit, now);
+    let mark = walk.mark(place.lead.key());
+    walk.zone.slices.remember_unsliced(mark, habit);
     let wants_range = walk
         .slicing
         .is_some_and(|slicing| slicing.client.is_range());
-    match wants_range && habit == Habit::Pass {
-        true => pass(place),
-        false => Step::Fetch(Fetch::whole(place, stale)),
+    if wants_range && habit == Habit::Pass {
+        pass(place)
+    } else {
+        Step::Fetch(Fetch::whole(place, stale))
     }
 }
 
@@ -404,6 +407,15 @@ fn whole_head<X: Exchange>(
     })
 }
 
+/// Fields that describe the bytes of a part. RFC 9530 §2: Content-Digest is of the content, as
+/// Content-MD5 was; Repr-Digest and Digest are of the whole.
+const OF_PART: [&[u8]; 4] = [
+    b"content-range",
+    b"content-length",
+    b"content-digest",
+    b"content-md5",
+];
+
 /// A partial answer as if it were the whole one, but for the body.
 struct Whole {
     status: u16,
@@ -415,9 +427,7 @@ impl Whole {
     fn of<F: Fetched>(fetched: &F, status: u16) -> Self {
         let mut fields = Vec::new();
         fetched.each_field(&mut |name, value| {
-            let is_partial = name.eq_ignore_ascii_case(b"content-range")
-                || name.eq_ignore_ascii_case(b"content-length");
-            if !is_partial {
+            if !OF_PART.iter().any(|other| name.eq_ignore_ascii_case(other)) {
                 fields.push((Bytes::copy_from_slice(name), Bytes::copy_from_slice(value)));
             }
         });
@@ -459,10 +469,14 @@ impl Fetched for Whole {
 
 #[cfg(test)]
 mod tests {
-    use super::super::store::freshened;
+    use super::super::freshen::{Audience, freshened};
+    use super::super::tests::policies;
     use super::*;
+    use crate::conformance::Rules;
     use crate::head::FieldsWriter;
     use crate::slice::Trust;
+    use crate::step::Given;
+    use millpond_semantics::reuse::RequestRules;
 
     #[test]
     fn a_304_does_not_name_another_version_of_a_body_in_slices() {
@@ -481,13 +495,19 @@ mod tests {
             is_unbuffered: false,
             fields: vec![field("ETag", "\"2\""), field("X-Age", "new")],
         };
+        let (policies, rules) = (policies(), Rules::Rfc9111(RequestRules::default()));
+        let given = Given {
+            policies: &policies,
+            rules: &rules,
+            is_authorized: false,
+        };
         for (sliced, tag) in [(false, "\"2\""), (true, "\"1\"")] {
             head.sliced = sliced.then_some(SliceSet {
                 generation: [1; 16],
                 total: 100,
                 size: 10,
             });
-            let fresh = freshened(&head, &answer);
+            let fresh = freshened(&given, &head, (&answer, Audience::All, 0));
             assert_eq!(fresh.field(b"etag").unwrap(), tag);
             assert_eq!(fresh.field(b"x-age").unwrap(), "new");
         }

@@ -1,4 +1,4 @@
-//! Whether an answer is stored, for how long, and as what.
+//! Decision to store an answer: if, for how long, and as what.
 //!
 //! The rules are nginx's: the answer's own fields (X-Accel-Expires, Cache-Control or a field that
 //! takes its place, Expires, in this strength), else `proxy_cache_valid`; Set-Cookie,
@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use millpond_semantics::cache_control::CacheControl;
-use millpond_semantics::date::{is_in_gmt, parse_http_date};
+use millpond_semantics::date::{is_in_gmt, parse_http_date, parse_http_date_by_rfc};
 use millpond_semantics::freshness::parse_age;
 use millpond_semantics::list;
 use millpond_semantics::preference;
@@ -24,9 +24,9 @@ use crate::variant::{RequestFields, VariantKey};
 /// Why an answer is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeptOut {
-    /// It is not one to store.
+    /// The answer is not one to store.
     Answer(Reason),
-    /// It is kept out for the sake of its request; another's may be stored.
+    /// The answer is kept out for the sake of its request; another's may be stored.
     Request(Reason),
 }
 
@@ -48,10 +48,16 @@ pub(crate) fn storable<X: Exchange, F: Fetched>(
     if x.must_not_store() {
         return Err(KeptOut::Request(Reason::Excluded));
     }
+    if given.rules.is_rfc() {
+        of_its_request(x, fetched)?;
+    }
     let mut fields = FieldsWriter::with_status_text(fetched.status_text());
     let named = connection_fields(&given, fetched);
+    let is_named = |name: &[u8]| named.iter().any(|other| other.eq_ignore_ascii_case(name));
+    // RFC 9111 §3.1.
+    let is_stored = |name: &[u8]| !given.rules.is_rfc() || reuse::is_stored(name);
     fetched.each_field(&mut |name, value| {
-        if !named.iter().any(|other| other.eq_ignore_ascii_case(name)) {
+        if is_stored(name) && !is_named(name) {
             fields.push(name, value);
         }
     });
@@ -59,13 +65,13 @@ pub(crate) fn storable<X: Exchange, F: Fetched>(
     head.stored_at = now;
     life.apply(&mut head);
     head.last_modified = match fetched.status() {
-        200 | 206 => field(fetched, b"last-modified").and_then(|value| parse_http_date(&value)),
+        200 | 206 => field(fetched, b"last-modified").and_then(|value| given.time(&value, now)),
         _ => None,
     };
     head.key = walk.key.text.clone();
     head.tags = x.tags();
     if !vary.is_empty() {
-        if !covers_coding(x, fetched, &vary) {
+        if !covers_coding(x, &|each| fetched.each_field(each), &vary) {
             return Err(KeptOut::Request(Reason::VaryCoding));
         }
         let fields = RequestFields {
@@ -78,23 +84,46 @@ pub(crate) fn storable<X: Exchange, F: Fetched>(
     Ok(head)
 }
 
-/// What an answer is judged by.
+/// Refuses an answer that is for its request alone.
+fn of_its_request<X: Exchange, F: Fetched>(x: &X, fetched: &F) -> Result<(), KeptOut> {
+    // RFC 9110 §9.3.1: content of a GET has no meaning that another request would share.
+    if x.has_content() {
+        return Err(KeptOut::Request(Reason::RequestBody));
+    }
+    // RFC 9110 §13.2.1: what a condition of the client came to says nothing of other requests.
+    let mut conditions = [&b"if-match"[..], b"if-unmodified-since"].into_iter();
+    if fetched.status() == 412 && conditions.any(|name| !x.field(name).is_empty()) {
+        Err(KeptOut::Request(Reason::Status))
+    } else {
+        Ok(())
+    }
+}
+
+/// Policies, rules and facts that an answer is judged by.
 pub struct Given<'a> {
     /// The policies of the location.
     pub policies: &'a Policies,
-    /// Whose rules count.
+    /// Rules that count.
     pub rules: &'a Rules,
-    /// Whether the request has an Authorization.
+    /// True if the request has an Authorization.
     pub is_authorized: bool,
 }
 
 impl<'a> Given<'a> {
-    /// What counts for a walk.
+    /// Policies, rules and facts of a walk.
     pub(crate) fn of<X: Exchange>(x: &X, walk: &'a Walk) -> Given<'a> {
         Given {
             policies: &walk.policies,
             rules: &walk.rules,
             is_authorized: walk.rules.is_rfc() && !x.field(b"authorization").is_empty(),
+        }
+    }
+
+    /// A date of an answer that came at `now`.
+    pub(crate) fn time(&self, value: &[u8], now: i64) -> Option<i64> {
+        match self.rules {
+            Rules::Nginx => parse_http_date(value),
+            Rules::Rfc9111(_) => parse_http_date_by_rfc(value, now),
         }
     }
 
@@ -107,36 +136,36 @@ impl<'a> Given<'a> {
 /// Why an answer is not kept, whatever `proxy_no_cache` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotKept {
-    /// It is not final.
+    /// The answer is not final.
     Interim,
-    /// It redirects inside the server.
+    /// The answer redirects inside the server.
     AccelRedirect,
-    /// Its fields forbid it.
+    /// The answer's fields forbid it.
     Refused(Refusal),
     /// The rules of RFC 9111 forbid it.
     Rules(reuse::Refusal),
-    /// Neither its fields nor `proxy_cache_valid` say for how long.
+    /// Neither the answer's fields nor `proxy_cache_valid` state a lifetime.
     NoTime,
-    /// Its Vary is `*` or too long.
+    /// The answer's Vary is `*` or too long.
     Vary,
 }
 
-/// For how long an answer is kept.
+/// Time for which an answer is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// Until when it is fresh, in seconds since the epoch.
+    /// Last second in which the answer is fresh, since the epoch.
     pub until: i64,
-    /// Whether the answer itself says so.
+    /// True if the answer itself states its lifetime.
     pub is_stated: bool,
-    /// For how many seconds after that it may be served while it is updated.
+    /// Number of seconds after that in which the answer may be served while it is updated.
     pub stale_updating: u32,
-    /// For how many seconds after that it may be served when the origin fails.
+    /// Number of seconds after that in which the answer may be served when the origin fails.
     pub stale_error: u32,
     /// The names of the fields that its variants differ in.
     pub vary: Bytes,
 }
 
-/// What becomes of an answer, for who wants to know it beforehand.
+/// Judgement of an answer, for callers that want to know it beforehand.
 pub fn judge<F: Fetched>(given: &Given<'_>, fetched: &F, now: i64) -> Result<Kept, NotKept> {
     let (life, vary) = may_keep(given, fetched, now)?;
     Ok(Kept {
@@ -148,7 +177,7 @@ pub fn judge<F: Fetched>(given: &Given<'_>, fetched: &F, now: i64) -> Result<Kep
     })
 }
 
-/// How long an answer may be kept, and its variants.
+/// Lifetime for which an answer may be kept, and its variants.
 fn may_keep<F: Fetched>(
     given: &Given<'_>,
     fetched: &F,
@@ -165,7 +194,8 @@ fn may_keep<F: Fetched>(
     Ok((life, vary))
 }
 
-/// What the answer is stored under: what was looked up, if it is of that variant.
+/// Key under which the answer is stored: the one that was looked up, if the answer is of that
+/// variant.
 ///
 /// nginx: an answer without Vary, or with another Vary than the first key's entry, takes the first
 /// key. There it decides from now on what the variants are.
@@ -174,7 +204,11 @@ pub(crate) fn storage_key(walk: &Walk, head: &StoredHead, looked_up: VariantKey)
     if head.vary.is_empty() {
         return first;
     }
-    let own = VariantKey::of(&first.key, looked_up.seed, &head.variant);
+    let own = VariantKey::of(
+        walk.zone.keys(),
+        &first.key,
+        (looked_up.seed, &head.variant),
+    );
     if own == looked_up {
         return own;
     }
@@ -183,7 +217,7 @@ pub(crate) fn storage_key(walk: &Walk, head: &StoredHead, looked_up: VariantKey)
     VariantKey { seed, ..first }
 }
 
-/// How long an answer is fresh, and stale beyond it.
+/// Time for which an answer is fresh, and stale beyond it.
 pub(crate) struct Lifetime {
     until: i64,
     /// Neither a heuristic nor the configuration says it.
@@ -206,8 +240,9 @@ impl Lifetime {
             return Err(NotKept::Interim);
         }
         if let Some(asked) = given.rules.asked() {
-            let fields = AnswerFields::read(given, &|each| fetched.each_field(each));
-            return Lifetime::by_rfc(given, asked, (fetched.status(), &fields, now))
+            let fields = AnswerFields::read(given, &|each| fetched.each_field(each), now);
+            let came = (now, fetched.delay());
+            return Lifetime::by_rfc(given, asked, (fetched.status(), &fields, came))
                 .map_err(NotKept::Rules);
         }
         let validity = validity(given, fetched, now);
@@ -246,8 +281,9 @@ impl Lifetime {
         (head, now): (&StoredHead, i64),
     ) -> Option<Lifetime> {
         if let Some(asked) = given.rules.asked() {
-            let fields = AnswerFields::read(given, &|each| each_stored_field(head, each));
-            return Lifetime::by_rfc(given, asked, (head.status, &fields, now)).ok();
+            let fields = AnswerFields::read(given, &|each| each_stored_field(head, each), now);
+            let came = (now, fetched.delay());
+            return Lifetime::by_rfc(given, asked, (head.status, &fields, came)).ok();
         }
         let fresh = renewing_validity(given, fetched, now);
         let stored = stored_validity(given, head, now);
@@ -271,7 +307,7 @@ impl Lifetime {
     fn by_rfc(
         given: &Given<'_>,
         asked: &RequestRules,
-        (status, fields, now): (u16, &AnswerFields, i64),
+        (status, fields, (now, delay)): (u16, &AnswerFields, (i64, u64)),
     ) -> Result<Lifetime, reuse::Refusal> {
         let control = fields.cache_control.iter().map(|value| &value[..]);
         let answer = Answer {
@@ -282,12 +318,14 @@ impl Lifetime {
             age: fields.age,
             last_modified: fields.last_modified,
             has_validator: fields.has_validator,
+            sets_cookie: fields.sets_cookie,
         };
         let configured = given.policies.valid.time_for(status);
         let asked = Asked {
             is_authorized: given.is_authorized,
             forbids_storing: asked.no_store,
             received: now,
+            delay,
             configured: configured.map(|time| time.as_secs()),
         };
         let terms = reuse::terms(&answer, &asked)?;
@@ -320,7 +358,7 @@ impl Lifetime {
 
 /// The fields of an answer that RFC 9111 looks at.
 #[derive(Default)]
-struct AnswerFields {
+pub(super) struct AnswerFields {
     cache_control: Vec<Bytes>,
     expires: Option<Bytes>,
     date: Option<i64>,
@@ -328,20 +366,27 @@ struct AnswerFields {
     has_age: bool,
     last_modified: Option<i64>,
     has_validator: bool,
+    sets_cookie: bool,
 }
 
 impl AnswerFields {
-    fn read(given: &Given<'_>, each_field: EachField<'_>) -> Self {
+    pub(super) fn read(given: &Given<'_>, each_field: EachField<'_>, now: i64) -> Self {
         let mut fields = AnswerFields::default();
-        each_field(&mut |name, value| fields.push(given, name, value));
-        if let Some(control) = given.policies.targeted.control(each_field) {
+        each_field(&mut |name, value| fields.push(given, (name, value), now));
+        if let Some(control) = targeted(given, each_field) {
             fields.cache_control = vec![Bytes::from(control)];
             fields.expires = None;
         }
         fields
     }
 
-    fn push(&mut self, given: &Given<'_>, name: &[u8], value: &[u8]) {
+    /// True if the fields say for how long the answer is fresh.
+    pub(super) fn state_lifetime(&self) -> bool {
+        let control = CacheControl::parse(self.cache_control.iter().map(|value| &value[..]));
+        control.max_age.is_some() || control.s_maxage.is_some() || self.expires.is_some()
+    }
+
+    fn push(&mut self, given: &Given<'_>, (name, value): (&[u8], &[u8]), now: i64) {
         let obeys = |field| given.policies.ignore.obeys(field);
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         if is(b"cache-control") && obeys(IgnorableField::CacheControl) {
@@ -351,22 +396,24 @@ impl AnswerFields {
             let value = if is_in_gmt(value) { value } else { b"0" };
             self.expires = Some(Bytes::copy_from_slice(value));
         } else if is(b"date") {
-            self.date = self.date.or_else(|| parse_http_date(value));
+            self.date = self.date.or_else(|| given.time(value, now));
         } else if is(b"age") && !self.has_age {
             // RFC 9111 §5.1: an Age that is no number is ignored.
             self.age = parse_age(value).unwrap_or(0);
             self.has_age = true;
         } else if is(b"last-modified") {
-            self.last_modified = self.last_modified.or_else(|| parse_http_date(value));
+            self.last_modified = self.last_modified.or_else(|| given.time(value, now));
             self.has_validator |= self.last_modified.is_some();
         } else if is(b"etag") {
             self.has_validator = true;
+        } else if is(b"set-cookie") && obeys(IgnorableField::SetCookie) {
+            self.sets_cookie = true;
         }
     }
 }
 
 /// RFC 9110 §7.6.1: the fields that Connection names are for the next hop only.
-fn connection_fields<F: Fetched>(given: &Given<'_>, fetched: &F) -> Vec<Vec<u8>> {
+pub(super) fn connection_fields<F: Fetched>(given: &Given<'_>, fetched: &F) -> Vec<Vec<u8>> {
     let mut named = Vec::new();
     if given.rules.is_rfc() {
         fetched.each_field(&mut |name, value| {
@@ -378,32 +425,10 @@ fn connection_fields<F: Fetched>(given: &Given<'_>, fetched: &F) -> Vec<Vec<u8>>
     named
 }
 
-/// RFC 9111 §3.2: the stored head with the fields of a 304 in place of its own.
-pub(crate) fn freshened<F: Fetched>(head: &StoredHead, fetched: &F) -> StoredHead {
-    // RFC 9111 §4.3.4: a 304 of another strong validator is not about this answer. What names the
-    // version of a body in slices stays, whatever the origin says, or two would be mixed.
-    let is_kept = |name: &[u8]| {
-        let names = [&b"etag"[..], &b"last-modified"[..]];
-        head.sliced.is_some() && names.iter().any(|kept| name.eq_ignore_ascii_case(kept))
-    };
-    let mut fresh: Vec<(Bytes, Bytes)> = Vec::new();
-    fetched.each_field(&mut |name, value| {
-        if reuse::is_freshened(name) && !is_kept(name) {
-            fresh.push((Bytes::copy_from_slice(name), Bytes::copy_from_slice(value)));
-        }
-    });
-    let is_replaced = |name: &[u8]| fresh.iter().any(|(new, _)| new.eq_ignore_ascii_case(name));
-    let mut fields = FieldsWriter::with_status_text(head.status_text().as_deref());
-    for (name, value) in head.fields() {
-        // A 304 without Age was generated now, whatever the stored answer's age was.
-        if !is_replaced(name) && !name.eq_ignore_ascii_case(b"age") {
-            fields.push(name, value);
-        }
-    }
-    for (name, value) in &fresh {
-        fields.push(name, value);
-    }
-    head.with_fields(fields)
+/// Value that takes the place of Cache-Control and Expires.
+fn targeted(given: &Given<'_>, each_field: EachField<'_>) -> Option<Vec<u8>> {
+    let rules = given.rules.conformance();
+    given.policies.targeted.control(rules, each_field)
 }
 
 fn bounded(seconds: u64) -> u32 {
@@ -419,8 +444,8 @@ fn validity<F: Fetched>(given: &Given<'_>, fetched: &F, now: i64) -> UpstreamVal
     read_validity(given, &|each| fetched.each_field(each), now)
 }
 
-/// As [`validity`], but a cookie does not count: it forbids to store the answer that sets it, not
-/// to reuse an older one.
+/// Validity as of [`validity`], but a cookie does not count: it forbids to store the answer that
+/// sets it, not to reuse an older one.
 fn renewing_validity<F: Fetched>(given: &Given<'_>, fetched: &F, now: i64) -> UpstreamValidity {
     let without_cookies = |each: &mut dyn FnMut(&[u8], &[u8])| {
         fetched.each_field(&mut |name, value| {
@@ -436,7 +461,7 @@ fn stored_validity(given: &Given<'_>, head: &StoredHead, now: i64) -> UpstreamVa
     read_validity(given, &|each| each_stored_field(head, each), now)
 }
 
-fn each_stored_field(head: &StoredHead, each: &mut dyn FnMut(&[u8], &[u8])) {
+pub(super) fn each_stored_field(head: &StoredHead, each: &mut dyn FnMut(&[u8], &[u8])) {
     for (name, value) in head.fields() {
         each(name, value);
     }
@@ -444,7 +469,7 @@ fn each_stored_field(head: &StoredHead, each: &mut dyn FnMut(&[u8], &[u8])) {
 
 fn read_validity(given: &Given<'_>, each_field: EachField<'_>, now: i64) -> UpstreamValidity {
     let mut validity = UpstreamValidity::new(now);
-    let control = given.policies.targeted.control(each_field);
+    let control = targeted(given, each_field);
     let obeys = |field| given.policies.ignore.obeys(field);
     each_field(&mut |name, value| {
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
@@ -465,7 +490,7 @@ fn read_validity(given: &Given<'_>, each_field: EachField<'_>, now: i64) -> Upst
 }
 
 /// The names of the answer's Vary; `None` when it cannot be stored for its sake.
-fn vary<F: Fetched>(given: &Given<'_>, fetched: &F) -> Option<Bytes> {
+pub(super) fn vary<F: Fetched>(given: &Given<'_>, fetched: &F) -> Option<Bytes> {
     if !given.policies.ignore.obeys(IgnorableField::Vary) {
         return Some(Bytes::new());
     }
@@ -482,16 +507,16 @@ fn vary<F: Fetched>(given: &Given<'_>, fetched: &F) -> Option<Bytes> {
     }
 }
 
-/// Whether all requests of the variant may be answered in the answer's codings: one that has no
+/// True if all requests of the variant may be answered in the answer's codings: one that has no
 /// better ones beside it is not regarded when variants are told apart.
-fn covers_coding<X: Exchange, F: Fetched>(x: &X, fetched: &F, vary: &[u8]) -> bool {
+pub(super) fn covers_coding<X: Exchange>(x: &X, each_field: EachField<'_>, vary: &[u8]) -> bool {
     const SELECTING: &[u8] = b"accept-encoding";
     let asked = x.field(SELECTING);
     if asked.is_empty() || !vary::names(vary).any(|name| name.eq_ignore_ascii_case(SELECTING)) {
         return true;
     }
     let mut covers = true;
-    fetched.each_field(&mut |name, value| {
+    each_field(&mut |name, value| {
         if name.eq_ignore_ascii_case(b"content-encoding") {
             covers &= preference::covers_coding(asked.iter().copied(), value);
         }

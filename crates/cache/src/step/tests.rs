@@ -5,6 +5,8 @@
 //! which they were scripted.
 
 mod body;
+mod collide;
+mod loading;
 mod lookup;
 mod origin;
 mod purge;
@@ -17,7 +19,6 @@ mod wait;
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,10 +30,10 @@ use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::Instant;
 
 use super::*;
+use crate::fill::rest::Look;
 use crate::max_variants::VariantCount;
 use crate::reason::Account;
-use crate::refresh_backoff::Backoff;
-use crate::targeted::TargetList;
+use crate::refresh_backoff::{Backoff, RefreshFailure};
 use crate::valid::ValidTime;
 use origin::{Fail, FakeExchange, Origin, Script};
 
@@ -46,10 +47,12 @@ struct Bench {
     clock: Arc<ManualClock>,
     zone: Arc<CacheZone>,
     policies: Policies,
+    /// The key that all texts have; none for keys of their own.
+    all: Option<Key>,
     world: Rc<World>,
 }
 
-/// What exchanges see.
+/// World that exchanges see.
 struct World {
     origin: RefCell<Origin>,
     began: Instant,
@@ -74,7 +77,7 @@ struct Client {
     rules: Rules,
 }
 
-/// What a request was answered with.
+/// Answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Answer {
     /// The label, or `shared` or `failed` when there was no answer.
@@ -96,7 +99,7 @@ impl Answer {
     }
 }
 
-fn policies() -> Policies {
+pub(super) fn policies() -> Policies {
     Policies {
         valid: ValidPolicy { times: vec![] },
         lock: LockPolicy {
@@ -128,9 +131,7 @@ fn policies() -> Policies {
         },
         admission: AdmissionPolicy { min_uses: 1 },
         ignore: IgnorePolicy { fields: None },
-        targeted: TargetedPolicy {
-            names: TargetList::default(),
-        },
+        targeted: TargetedPolicy { names: None },
     }
 }
 
@@ -201,6 +202,7 @@ impl Bench {
             clock,
             zone: Arc::new(CacheZone::new("test".to_string(), store)),
             policies: policies(),
+            all: None,
             world: Rc::new(World {
                 origin: RefCell::default(),
                 began: Instant::now(),
@@ -219,21 +221,29 @@ impl Bench {
         self.world.origin.borrow_mut().scripts.clear();
     }
 
-    /// How often the origin was asked.
+    /// Number of requests to the origin.
     fn asked(&self) -> usize {
         self.world.origin.borrow().asks.len()
     }
 
-    /// What the origin was asked the `index`th time.
+    /// Request number `index` to the origin.
     fn ask(&self, index: usize) -> Ask {
         self.world.origin.borrow().asks[index].clone()
+    }
+
+    fn key(&self, client: &Client) -> PrimaryKey {
+        let text = Bytes::from_static(client.key.as_bytes());
+        match self.all {
+            Some(key) => PrimaryKey { text, key },
+            None => self.zone.primary(text),
+        }
     }
 
     fn walk(&self, client: &Client) -> Walk {
         let policies = client.policies.as_ref().unwrap_or(&self.policies);
         Walk {
             zone: Arc::clone(&self.zone),
-            key: PrimaryKey::new(Bytes::from_static(client.key.as_bytes())),
+            key: self.key(client),
             policies: Arc::new(policies.clone()),
             rules: client.rules,
             slicing: None,
@@ -338,28 +348,29 @@ async fn answer(
 }
 
 /// Reads a running fill as a proxy would.
-async fn read(mut reader: Reader) -> Result<Vec<u8>, Vec<u8>> {
+async fn read(reader: Reader) -> Result<Vec<u8>, Vec<u8>> {
     let mut body = Vec::new();
     loop {
         let state = reader.view.state();
         let seen = body.len() as u64;
         body.extend(regions(reader.view.regions(seen..u64::MAX)));
+        let at = body.len() as u64;
         match state {
             ViewState::Complete => return Ok(body),
-            ViewState::Filling => reader.view.changed(body.len() as u64).await,
-            ViewState::Abandoned(_) => break,
+            ViewState::Filling => {
+                reader.view.changed(at).await;
+                continue;
+            }
+            ViewState::Abandoned(_) => {}
+        }
+        match reader.seat.look(&(at..u64::MAX)) {
+            Look::InView => {}
+            Look::Bytes(bytes) => body.extend(regions(bytes)),
+            Look::Wait(version) => reader.seat.changed(version).await,
+            Look::End(Ok(())) => return Ok(body),
+            Look::LetGo | Look::End(Err(_)) => return Err(body),
         }
     }
-    let Some(overflow) = &mut reader.overflow else {
-        return Err(body);
-    };
-    while let Some(piece) = overflow.recv().await {
-        match piece {
-            Ok(bytes) => body.extend_from_slice(&bytes),
-            Err(_) => return Err(body),
-        }
-    }
-    Ok(body)
 }
 
 async fn drain(mut fetched: origin::FakeFetched) -> Result<Vec<u8>, Vec<u8>> {

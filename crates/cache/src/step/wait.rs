@@ -16,7 +16,6 @@ use super::{Exchange, FetchFailure, Served, Step, Walk};
 use crate::clock;
 use crate::disk_timeout::DiskPolicy;
 use crate::fill::lock::LockPolicy;
-use crate::fill::pump::Reader;
 use crate::fill::{FillEnd, Streaming, Waited, Waiter};
 use crate::purge::Judged;
 use crate::reason::{Brought, Note, Reason};
@@ -32,18 +31,18 @@ pub struct Wait {
     patience: Patience,
 }
 
-/// Until when a request waits for fills; it begins with the first one and is not renewed.
+/// Deadlines of a request that waits for fills; set with the first fill and not renewed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Patience {
     until: Option<Instant>,
-    /// Until when it waits for disks; begins with the first one.
+    /// Deadline of waiting for disks; set with the first one.
     disk_until: Option<Instant>,
-    /// Whether a fill came to nothing already, and was waited for once more.
+    /// True if a fill came to nothing already, and was waited for once more.
     is_second: bool,
 }
 
 impl Patience {
-    /// When it ends; from now on it is running.
+    /// Deadline of the waiting; from now on it is running.
     fn deadline(&mut self, lock: &LockPolicy) -> Option<Instant> {
         if self.until.is_none() {
             self.until = clock::now().checked_add(lock.timeout);
@@ -51,7 +50,7 @@ impl Patience {
         self.until
     }
 
-    /// When waiting for disks ends; from now on it is running.
+    /// Deadline of waiting for disks; from now on it is running.
     pub(super) fn disk_deadline(&mut self, disk: &DiskPolicy) -> Option<Instant> {
         if self.disk_until.is_none() {
             self.disk_until = clock::now().checked_add(disk.timeout);
@@ -142,13 +141,14 @@ impl Wait {
         match (end, self.stale) {
             (FillEnd::Complete, _) => {
                 x.note(Note::Brought(Brought::All));
-                Ok(Step::Lookup(Lookup::again(self.patience)))
+                Ok(Step::Lookup(Lookup::shared(self.patience)))
             }
-            (FillEnd::Unchanged | FillEnd::Abandoned, _) => {
-                Ok(Step::Lookup(Lookup::again(self.patience)))
-            }
+            (FillEnd::Unchanged, _) => Ok(Step::Lookup(Lookup::shared(self.patience))),
+            (FillEnd::Abandoned, _) => Ok(Step::Lookup(Lookup::again(self.patience))),
             // It asks for itself, and is judged by itself.
-            (FillEnd::NotStorable, _) if walk.zone.unstorable.has(self.waiter.key()) => {
+            (FillEnd::NotStorable, _)
+                if walk.zone.unstorable.has(&walk.mark(self.waiter.key())) =>
+            {
                 Ok(Step::Lookup(Lookup::again(self.patience)))
             }
             (FillEnd::Withheld, stale) => {
@@ -164,13 +164,14 @@ impl Wait {
             {
                 Ok(stale.served(x))
             }
-            (FillEnd::Broken(end), _) => match self.patience.has_another() {
-                true => Ok(Step::Lookup(Lookup::again(self.patience))),
-                false => {
+            (FillEnd::Broken(end), _) => {
+                if self.patience.has_another() {
+                    Ok(Step::Lookup(Lookup::again(self.patience)))
+                } else {
                     x.note(Note::Because(Reason::SharedFailure));
                     Err(X::Failure::shared(end.status()))
                 }
-            },
+            }
             (FillEnd::Failed { cause, .. }, Some(stale)) if stale.covers_failure(walk, cause) => {
                 Ok(stale.served(x))
             }
@@ -227,9 +228,9 @@ impl Wait {
                 return Step::Lookup(Lookup::variant(siblings, self.patience));
             }
         }
-        let reader = Reader {
-            view: streaming.view.clone(),
-            overflow: None,
+        let Some(reader) = streaming.reader() else {
+            // The store has given it up, and its beginning is gone.
+            return Step::Lookup(Lookup::again(self.patience));
         };
         self.waiter.join();
         x.note(Note::Collapsed);

@@ -1,4 +1,5 @@
-//! What the simulations share: dice, policies, failures, readers, zones, and the run of seeds.
+//! Parts that the simulations share: dice, policies, failures, readers, zones, and the run of
+//! seeds.
 
 use std::future::Future;
 use std::path::Path;
@@ -9,6 +10,7 @@ use millpond_cache::admit::AdmissionPolicy;
 use millpond_cache::disk_timeout::DiskPolicy;
 use millpond_cache::fill::lock::LockPolicy;
 use millpond_cache::fill::pump::Reader;
+use millpond_cache::fill::rest::Look;
 use millpond_cache::hit_for_pass::HitForPassPolicy;
 use millpond_cache::ignore::IgnorePolicy;
 use millpond_cache::max_variants::{MaxVariantsPolicy, VariantCount};
@@ -16,11 +18,11 @@ use millpond_cache::range::{RangeFill, RangePolicy};
 use millpond_cache::refresh_backoff::{Backoff, BackoffPolicy};
 use millpond_cache::revalidate::RevalidatePolicy;
 use millpond_cache::step::{FetchFailure, Fetched, Policies};
-use millpond_cache::targeted::{TargetList, TargetedPolicy};
+use millpond_cache::targeted::TargetedPolicy;
 use millpond_cache::use_stale::{StaleCause, StalePolicy};
 use millpond_cache::valid::ValidPolicy;
 use millpond_conf::{Flags, OffOr};
-use millpond_store::{ManualClock, Platform, Region, SimIo, ViewState, Zone, ZoneConf};
+use millpond_store::{Admission, ManualClock, Platform, Region, SimIo, ViewState, Zone, ZoneConf};
 use tokio::task::LocalSet;
 
 /// Seeds of a run that names none.
@@ -53,7 +55,7 @@ impl Dice {
     }
 }
 
-/// What kind of run a seed is.
+/// Kind of run that a seed makes.
 #[derive(Clone, Copy)]
 pub(crate) struct Weather {
     pub(crate) is_calm: bool,
@@ -65,6 +67,8 @@ pub(crate) struct Weather {
     pub(crate) is_tight: bool,
     /// Keys are purged now and then.
     pub(crate) is_purged: bool,
+    /// True if stored entries go at once, again and again, and the store refuses now and then.
+    pub(crate) is_churned: bool,
 }
 
 #[derive(Debug)]
@@ -86,6 +90,13 @@ impl FetchFailure for Fail {
         Fail {
             cause: None,
             status,
+        }
+    }
+
+    fn unvalidated(self) -> Self {
+        Fail {
+            status: 504,
+            ..self
         }
     }
 }
@@ -136,9 +147,10 @@ pub(crate) fn policies(dice: &mut Dice, weather: Weather) -> Policies {
             max: VariantCount(64),
         },
         hit_for_pass: HitForPassPolicy {
-            time: match dice.percent(50) {
-                true => OffOr::On(secs(1 + dice.below(10))),
-                false => OffOr::Off,
+            time: if dice.percent(50) {
+                OffOr::On(secs(1 + dice.below(10)))
+            } else {
+                OffOr::Off
             },
         },
         stale: StalePolicy { causes },
@@ -147,12 +159,13 @@ pub(crate) fn policies(dice: &mut Dice, weather: Weather) -> Policies {
             in_background: dice.percent(50),
         },
         backoff: BackoffPolicy {
-            backoff: match dice.percent(50) {
-                true => OffOr::On(Backoff {
+            backoff: if dice.percent(50) {
+                OffOr::On(Backoff {
                     min: secs(1),
                     max: secs(4),
-                }),
-                false => OffOr::Off,
+                })
+            } else {
+                OffOr::Off
             },
         },
         range: RangePolicy {
@@ -167,13 +180,11 @@ pub(crate) fn policies(dice: &mut Dice, weather: Weather) -> Policies {
             },
         },
         ignore: IgnorePolicy { fields: None },
-        targeted: TargetedPolicy {
-            names: TargetList::default(),
-        },
+        targeted: TargetedPolicy { names: None },
     }
 }
 
-/// As a proxy does: a body that ends before its announced length has broken off.
+/// Reads a body as a proxy does: one that ends before its announced length has broken off.
 pub(crate) async fn drain(mut fetched: impl Fetched) -> Result<Vec<u8>, Vec<u8>> {
     let mut body = Vec::new();
     while let Some(piece) = fetched.next().await {
@@ -188,32 +199,53 @@ pub(crate) async fn drain(mut fetched: impl Fetched) -> Result<Vec<u8>, Vec<u8>>
     }
 }
 
-pub(crate) async fn read(mut reader: Reader) -> Result<Vec<u8>, Vec<u8>> {
+/// End of reading a running fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadEnd {
+    Whole,
+    Broken,
+    /// The reader was too slow for the others, or the origin for it: the rest may be had elsewhere.
+    Left,
+}
+
+/// The most that a reader takes at once.
+const LOOK_BYTES: u64 = 64 << 10;
+
+/// Reads a running fill as a proxy does; `pace` is how long it takes over each piece.
+pub(crate) async fn read(reader: Reader, pace: impl Fn() -> Duration) -> (Vec<u8>, ReadEnd) {
     let mut body = Vec::new();
     loop {
         let state = reader.view.state();
-        let seen = body.len() as u64;
-        body.extend(regions(reader.view.regions(seen..u64::MAX)));
+        let at = body.len() as u64;
+        reader.seat.move_to(at);
+        body.extend(regions(reader.view.regions(at..at + LOOK_BYTES)));
+        if body.len() as u64 > at {
+            pass_time(pace()).await;
+            continue;
+        }
         match state {
-            ViewState::Complete => return Ok(body),
-            ViewState::Filling => reader.view.changed(body.len() as u64).await,
-            ViewState::Abandoned(_) => break,
+            ViewState::Complete => return (body, ReadEnd::Whole),
+            ViewState::Filling => {
+                reader.view.changed(at).await;
+                continue;
+            }
+            ViewState::Abandoned(_) => {}
+        }
+        match reader.seat.look(&(at..at + LOOK_BYTES)) {
+            Look::InView => {}
+            Look::Bytes(bytes) => {
+                body.extend(regions(bytes));
+                pass_time(pace()).await;
+            }
+            Look::Wait(version) => reader.seat.changed(version).await,
+            Look::End(Ok(())) => return (body, ReadEnd::Whole),
+            Look::End(Err(_)) if !reader.seat.is_begun() => return (body, ReadEnd::Broken),
+            Look::LetGo | Look::End(Err(_)) => return (body, ReadEnd::Left),
         }
     }
-    let Some(overflow) = &mut reader.overflow else {
-        return Err(body);
-    };
-    while let Some(piece) = overflow.recv().await {
-        match piece {
-            Ok(bytes) => body.extend_from_slice(&bytes),
-            Err(_) => return Err(body),
-        }
-    }
-    Ok(body)
 }
 
 pub(crate) fn regions(regions: impl IntoIterator<Item = Region>) -> Vec<u8> {
-    use std::os::unix::fs::FileExt;
     let mut bytes = Vec::new();
     for region in regions {
         match region {
@@ -233,6 +265,8 @@ pub(crate) fn regions(regions: impl IntoIterator<Item = Region>) -> Vec<u8> {
 pub(crate) struct Stores {
     pub(crate) roomy: Arc<Zone>,
     pub(crate) tight: Arc<Zone>,
+    /// Zone that takes, once it is full, what is asked for twice.
+    pub(crate) picky: Arc<Zone>,
     /// The disk of the tight one.
     pub(crate) disk: Arc<SimIo>,
 }
@@ -250,15 +284,20 @@ impl Stores {
             io: disk.clone(),
             ..Platform::default()
         };
+        let picky = ZoneConf {
+            admission: Admission::SecondHit,
+            ..conf("picky", 2)
+        };
         Stores {
             roomy: Zone::open(conf("roomy", 256), clock()).expect("zone"),
             tight: Zone::open_on(conf("tight", 2), clock(), platform).expect("zone"),
+            picky: Zone::open(picky, clock()).expect("zone"),
             disk,
         }
     }
 }
 
-/// Says which seed it was, if it fails.
+/// Guard that prints the seed when the run fails.
 struct Failing(u64);
 
 impl Drop for Failing {

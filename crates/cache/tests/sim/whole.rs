@@ -15,6 +15,7 @@
 //! 6. Of a key without Vary, at most one answer at a time is written, with the lock or without, as
 //!    long as no fill grows old.
 //! 7. Who asks after a purge gets nothing from before it, and neither does a look-up at the end.
+//! 8. With a healthy origin everybody gets a whole body, whatever the store and its disk do.
 //!
 //! Some seeds run in a small zone on a disk that is full now and then.
 
@@ -39,7 +40,8 @@ use millpond_store::{Fault, SimIo};
 use tokio::time::Instant;
 
 use crate::scene::{
-    Dice, EPOCH, Fail, Stores, Weather, drain, fail, pass_time, policies, read, regions, run_seeds,
+    Dice, EPOCH, Fail, ReadEnd, Stores, Weather, drain, fail, pass_time, policies, read, regions,
+    run_seeds,
 };
 
 const REQUESTS: usize = 40;
@@ -59,12 +61,12 @@ struct World {
     disk: Arc<SimIo>,
 }
 
-/// What the origin has under a key.
+/// Resource that the origin has under a key.
 struct Resource {
     version: u32,
     /// The oldest version that was not purged.
     oldest: u32,
-    /// How long its bodies are, roughly.
+    /// Length of the bodies, roughly.
     size: usize,
     varies: Varies,
     /// Answers that are read into the store.
@@ -168,6 +170,7 @@ struct Client {
     accept: &'static str,
     is_bypassed: bool,
     is_not_stored: bool,
+    is_slow: bool,
 }
 
 struct SimExchange {
@@ -185,15 +188,15 @@ struct SimFetched {
     reading: Reading,
 }
 
-/// Who reads an answer.
+/// Reader of an answer.
 enum Reading {
     /// Nobody has begun.
     Unknown,
-    /// What fills the entry, once it begins.
+    /// Cache that fills the entry, once it begins.
     Cache(Rc<World>, usize),
-    /// What fills the entry.
+    /// Cache that fills the entry.
     Written(#[expect(dead_code, reason = "a guard")] Writing),
-    /// Its own client.
+    /// Client of the request itself.
     Client,
 }
 
@@ -207,7 +210,7 @@ impl SimFetched {
     }
 }
 
-/// Counts an answer while it is written.
+/// Guard that counts an answer while it is written.
 struct Writing(Rc<World>, usize);
 
 impl Writing {
@@ -331,7 +334,9 @@ impl Exchange for SimExchange {
         let world = Rc::clone(&self.world);
         let (key, accept) = (self.client.key, self.client.accept);
         world.asked.borrow_mut().push((key, accept));
-        let is_open = world.zone.unstorable.has(&primary(world.seed, key).key);
+        let own = primary(&world.zone, world.seed, key);
+        let mark = world.zone.mark(&own.key, &own.text);
+        let is_open = world.zone.unstorable.has(&mark);
         let is_locked = ask.purpose == Purpose::Fill && !is_open;
         let _waiting = is_locked.then(|| Waiting::new(&world, key));
         world.check_invariants();
@@ -459,8 +464,19 @@ fn in_pieces(
     }
 }
 
-fn world(seed: u64, stores: &Stores) -> (Rc<World>, Arc<Policies>) {
-    let mut dice = Dice(seed);
+/// Nothing is wrong but with the store.
+fn refusing(_: &mut Dice) -> Weather {
+    Weather {
+        is_calm: true,
+        is_locked: true,
+        is_ageless: true,
+        is_tight: true,
+        is_purged: false,
+        is_churned: true,
+    }
+}
+
+fn weather(dice: &mut Dice) -> Weather {
     let is_calm = dice.percent(20);
     let weather = Weather {
         is_calm,
@@ -468,12 +484,23 @@ fn world(seed: u64, stores: &Stores) -> (Rc<World>, Arc<Policies>) {
         is_ageless: is_calm || dice.percent(60),
         is_tight: !is_calm && dice.percent(15),
         is_purged: !is_calm && dice.percent(30),
+        is_churned: false,
     };
     // A purge lets another fill run beside an old one, as age does.
-    let weather = Weather {
+    Weather {
         is_ageless: weather.is_ageless && !weather.is_purged,
         ..weather
-    };
+    }
+}
+
+fn world(
+    seed: u64,
+    stores: &Stores,
+    weather: fn(&mut Dice) -> Weather,
+) -> (Rc<World>, Arc<Policies>) {
+    let mut dice = Dice(seed);
+    let weather = weather(&mut dice);
+    let is_calm = weather.is_calm;
     let store = if weather.is_tight {
         &stores.tight
     } else {
@@ -487,10 +514,13 @@ fn world(seed: u64, stores: &Stores) -> (Rc<World>, Arc<Policies>) {
             1 if !is_calm => Varies::Sometimes,
             _ => Varies::Never,
         };
-        let sizes = if weather.is_tight {
-            [300, 20_000, 100_000, 300_000]
-        } else {
-            [0, 300, 6000, 20_000]
+        let sizes = match weather {
+            // Some are longer than the zone.
+            Weather {
+                is_churned: true, ..
+            } => [20_000, 300_000, 1_500_000, 3_000_000],
+            Weather { is_tight: true, .. } => [300, 20_000, 100_000, 300_000],
+            _ => [0, 300, 6000, 20_000],
         };
         let size = sizes[dice.below(4) as usize];
         let resource = Resource {
@@ -518,8 +548,8 @@ fn world(seed: u64, stores: &Stores) -> (Rc<World>, Arc<Policies>) {
     (Rc::new(world), policies)
 }
 
-fn primary(seed: u64, key: usize) -> PrimaryKey {
-    PrimaryKey::new(Bytes::from(format!("{seed}/{key}")))
+fn primary(zone: &CacheZone, seed: u64, key: usize) -> PrimaryKey {
+    zone.primary(Bytes::from(format!("{seed}/{key}")))
 }
 
 async fn request(world: Rc<World>, policies: Arc<Policies>, client: Client) {
@@ -536,7 +566,7 @@ async fn request(world: Rc<World>, policies: Arc<Policies>, client: Client) {
     world.started.borrow_mut().insert((client.key, accept));
     let walk = Walk {
         zone: Arc::clone(&world.zone),
-        key: primary(world.seed, client.key),
+        key: primary(&world.zone, world.seed, client.key),
         policies,
         rules: Rules::Nginx,
         slicing: None,
@@ -550,7 +580,19 @@ async fn request(world: Rc<World>, policies: Arc<Policies>, client: Client) {
     let mut trail = Trail::new();
     let body = match serve(&mut x, &walk, &mut |step| trail.push(step)).await {
         Ok(Served::Entry(found, _)) => Ok(regions(found.entry.regions(0..u64::MAX))),
-        Ok(Served::Filling(_, reader, _)) => read(reader).await,
+        Ok(Served::Filling(_, reader, _)) => {
+            let pace = || {
+                if client.is_slow {
+                    world.dice.borrow_mut().ms(500)
+                } else {
+                    Duration::ZERO
+                }
+            };
+            match read(reader, pace).await {
+                (body, ReadEnd::Whole) => Ok(body),
+                (body, _) => Err(body),
+            }
+        }
         Ok(Served::Passed(mut fetched, _)) => {
             fetched.reading = Reading::Client;
             drain(fetched).await
@@ -572,7 +614,7 @@ fn purge(world: &World, key: usize) {
     if dice.percent(70) {
         return;
     }
-    let text = primary(world.seed, key).text;
+    let text = primary(&world.zone, world.seed, key).text;
     let target = match dice.below(4) {
         0 => Target::Key(text),
         1 => Target::Prefix(text),
@@ -592,8 +634,8 @@ fn purge(world: &World, key: usize) {
     }
 }
 
-async fn simulate(seed: u64, stores: &Stores) {
-    let (world, policies) = world(seed, stores);
+async fn simulate(seed: u64, stores: &Stores, weather: fn(&mut Dice) -> Weather) {
+    let (world, policies) = world(seed, stores, weather);
     let is_calm = world.weather.is_calm;
     let mut running = Vec::new();
     for _ in 0..REQUESTS {
@@ -604,6 +646,7 @@ async fn simulate(seed: u64, stores: &Stores) {
                 accept: ACCEPTS[dice.below(3) as usize],
                 is_bypassed: !is_calm && dice.percent(4),
                 is_not_stored: !is_calm && dice.percent(4),
+                is_slow: dice.percent(20),
             };
             let gap = if dice.percent(50) {
                 Duration::ZERO
@@ -620,10 +663,13 @@ async fn simulate(seed: u64, stores: &Stores) {
         };
         pass_time(gap).await;
         if world.weather.is_tight {
-            let is_full = world.dice.borrow_mut().percent(30);
-            world
-                .disk
-                .set(if is_full { Fault::NoSpace } else { Fault::None });
+            let fault = match world.dice.borrow_mut().below(10) {
+                0..3 => Fault::NoSpace,
+                3 if world.weather.is_churned => Fault::WriteError,
+                4..6 if world.weather.is_churned => Fault::StallWrites,
+                _ => Fault::None,
+            };
+            world.disk.set(fault);
         }
         if world.weather.is_purged {
             purge(&world, client.key);
@@ -639,6 +685,7 @@ async fn simulate(seed: u64, stores: &Stores) {
             .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
     pass_time(Duration::from_secs(3600)).await;
+    world.disk.set(Fault::None);
     check_end(&world);
 }
 
@@ -646,7 +693,7 @@ async fn simulate(seed: u64, stores: &Stores) {
 fn check_end(world: &World) {
     let seed = world.seed;
     assert!(world.zone.fills.is_empty(), "seed {seed}: a fill is left");
-    if world.weather.is_calm {
+    if world.weather.is_calm && !world.weather.is_churned {
         let (asked, things) = (world.asked.borrow().len(), world.started.borrow().len());
         assert_eq!(asked, things, "seed {seed}: {:?}", world.asked.borrow());
     }
@@ -657,6 +704,7 @@ fn check_end(world: &World) {
                 accept,
                 is_bypassed: false,
                 is_not_stored: false,
+                is_slow: false,
             };
             let fields = RequestFields {
                 lookup: &|name| {
@@ -665,7 +713,7 @@ fn check_end(world: &World) {
                 },
                 spelling: Rules::Nginx.spelling(),
             };
-            let key = primary(seed, key);
+            let key = primary(&world.zone, seed, key);
             if let LookedUp::Found(found) = world.zone.look_up(&key, &fields) {
                 let body = regions(found.entry.regions(0..u64::MAX));
                 let oldest = world.keys.borrow()[&client.key].oldest;
@@ -679,5 +727,12 @@ fn check_end(world: &World) {
 fn whatever_clients_and_origin_do_the_invariants_hold() {
     let dir = tempfile::tempdir().unwrap();
     let stores = Stores::open(dir.path());
-    run_seeds(&stores, simulate);
+    run_seeds(&stores, |seed, stores| simulate(seed, stores, weather));
+}
+
+#[test]
+fn everybody_gets_the_whole_body_of_a_healthy_origin_whatever_the_store_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let stores = Stores::open(dir.path());
+    run_seeds(&stores, |seed, stores| simulate(seed, stores, refusing));
 }

@@ -20,7 +20,7 @@ fn files(files: &[(&str, &str)]) -> TempDir {
     dir
 }
 
-/// What `main.conf` becomes in one line, and what is wrong, with paths from the directory.
+/// Tree of `main.conf` in one line, its diagnostics with paths from the directory, and itself.
 fn loaded(dir: &TempDir) -> (String, Vec<String>, Tree) {
     let mut diagnostics = Diagnostics::new();
     let main = dir.path().join("main.conf");
@@ -178,6 +178,7 @@ fn depth_counts_over_files() {
 fn globals_come_first_and_are_no_file() {
     let mut diagnostics = Diagnostics::new();
     let options = LoadOptions {
+        files: Default::default(),
         globals: Some("daemon off; pid".into()),
         ..LoadOptions::default()
     };

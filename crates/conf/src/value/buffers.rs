@@ -7,7 +7,7 @@ use crate::value::{ArgError, Args, ByteSize, FromArgs, WordError};
 /// A number of buffers of one size. Neither is zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Buffers {
-    /// How many there are.
+    /// Number of buffers.
     pub count: u32,
     /// The size of each.
     pub size: ByteSize,

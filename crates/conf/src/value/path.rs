@@ -30,11 +30,12 @@ impl FromWord for ConfPath {
     }
 }
 
-/// No system call takes a path with a zero byte in it.
+/// Checks that a path has no zero byte, which no system call takes.
 fn checked(word: &Word) -> Result<&str, WordError> {
-    match word.text.contains('\0') {
-        true => Err(WordError::Invalid),
-        false => Ok(&word.text),
+    if word.text.contains('\0') {
+        Err(WordError::Invalid)
+    } else {
+        Ok(&word.text)
     }
 }
 

@@ -75,9 +75,10 @@ fn scaled(text: &str, units: &[(char, u32)]) -> Result<u64, WordError> {
         None => (text, 0),
     };
     let number = digits(number).ok_or(WordError::Invalid)?;
-    match number <= LIMIT >> shift {
-        true => Ok(number << shift),
-        false => Err(WordError::Invalid),
+    if number <= LIMIT >> shift {
+        Ok(number << shift)
+    } else {
+        Err(WordError::Invalid)
     }
 }
 

@@ -6,12 +6,12 @@
 use crate::source::Span;
 use crate::value::{ArgError, Args, FromArgs};
 
-/// A value and where it was written.
+/// Value with its place in the configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Spanned<T> {
     /// The value.
     pub value: T,
-    /// From the first argument to the last; the name if there are none.
+    /// Place from the first argument to the last; the name if there are none.
     pub span: Span,
 }
 

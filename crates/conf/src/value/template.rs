@@ -34,9 +34,9 @@ pub enum Part {
 /// A compiled complex value. Clones share it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Template {
-    /// What to put one after another.
+    /// Parts that are put one after another.
     pub parts: Arc<[Part]>,
-    /// The text that it was compiled from.
+    /// Text that the template was compiled from.
     pub source: Arc<str>,
 }
 
@@ -94,7 +94,7 @@ impl Template {
         }
     }
 
-    /// The bytes, if neither variables nor captures are in it.
+    /// Bytes of the template, if neither variables nor captures are in it.
     pub fn as_literal(&self) -> Option<&[u8]> {
         match &*self.parts {
             [] => Some(&[]),
@@ -103,13 +103,13 @@ impl Template {
         }
     }
 
-    /// Whether it uses captures.
+    /// True if the template uses captures.
     pub fn has_captures(&self) -> bool {
         let mut parts = self.parts.iter();
         parts.any(|part| matches!(part, Part::Capture(_)))
     }
 
-    /// The variables that it uses.
+    /// Variables that the template uses.
     pub fn variables(&self) -> impl Iterator<Item = VarId> + '_ {
         self.parts.iter().filter_map(|part| match part {
             Part::Variable(id) => Some(*id),
@@ -133,7 +133,7 @@ fn push_literal(parts: &mut Vec<Part>, text: &str) {
     }
 }
 
-/// What a `$` refers to.
+/// Reference that a `$` begins.
 enum Reference<'a> {
     Capture(u8),
     /// `len` counts the dollar sign and the brackets, too.

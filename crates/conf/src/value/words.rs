@@ -59,12 +59,12 @@ impl<T: Words> Flags<T> {
         self.bits |= Self::bit(word);
     }
 
-    /// Whether the word is in the set.
+    /// True if the word is in the set.
     pub fn contains(&self, word: T) -> bool {
         self.bits & Self::bit(word) != 0
     }
 
-    /// Whether no word is in the set.
+    /// True if no word is in the set.
     pub fn is_empty(&self) -> bool {
         self.bits == 0
     }

@@ -16,7 +16,7 @@ use millpond_conf::{
     Words,
 };
 
-/// When a stale entry may be served.
+/// Reason for which a stale entry may be served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Words)]
 pub enum Reason {
     #[word("error")]
@@ -31,7 +31,7 @@ pub enum Reason {
     Off,
 }
 
-/// Which of several hosts must agree.
+/// Choice among several hosts of those that must agree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Words)]
 pub enum Satisfy {
     #[word("all")]
@@ -40,7 +40,7 @@ pub enum Satisfy {
     Any,
 }
 
-/// How long an answer is fresh, by its status.
+/// Time for which an answer is fresh, by its status.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Valid {
     pub statuses: Vec<u16>,
@@ -76,7 +76,7 @@ impl FromArgs for Types {
     }
 }
 
-/// What is cached, for each protocol.
+/// Settings of a cache, for each protocol.
 #[derive(Debug, Family)]
 #[family(http, server, location)]
 #[family(protocols)]
@@ -93,10 +93,10 @@ pub struct CachePolicy {
     /// The key of an entry.
     #[directive(name = "proxy_cache_key", default = "$scheme$proxy_host$request_uri")]
     pub key: Template,
-    /// When a stale entry may be served.
+    /// Sets the reasons for which a stale entry may be served.
     #[directive(name = "proxy_cache_use_stale", default = "off")]
     pub use_stale: Flags<Reason>,
-    /// How long answers are fresh.
+    /// Sets how long answers are fresh.
     #[directive(name = "proxy_cache_valid", repeat)]
     pub valid: Vec<Valid>,
     /// The zone, or none.
@@ -104,7 +104,7 @@ pub struct CachePolicy {
     pub zone: Option<OffOr<Template>>,
 }
 
-/// What some protocols have.
+/// Settings that some protocols have.
 #[derive(Debug, Family)]
 #[family(http, protocols)]
 pub struct TrailerPolicy {
@@ -119,7 +119,7 @@ pub struct TrailerPolicy {
     pub timeout: Duration,
 }
 
-/// What a protocol has.
+/// Settings that a protocol has.
 #[derive(Debug, FamilyGroup)]
 #[only("memcached", trailer)]
 pub struct PassPolicies {
@@ -127,7 +127,7 @@ pub struct PassPolicies {
     pub trailer: TrailerPolicy,
 }
 
-/// What a request is answered from.
+/// Settings that a request is answered from.
 #[derive(Debug, Family)]
 #[family(http, server, location, if_location)]
 pub struct CorePolicy {
@@ -149,7 +149,7 @@ pub struct CorePolicy {
     /// The files to try for a directory.
     #[directive(name = "index", default = "index.html")]
     pub index: Vec<String>,
-    /// Whose consent is needed.
+    /// Sets whose consent is needed.
     #[directive(name = "satisfy", default = "all")]
     pub satisfy: Satisfy,
     /// The last one counts.
@@ -165,7 +165,7 @@ pub struct CorePolicy {
     pub computed: u32,
 }
 
-/// What a location knows.
+/// Settings of a location.
 #[derive(Debug, Scope)]
 pub struct LocationConf {
     pub core: CorePolicy,

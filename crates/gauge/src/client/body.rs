@@ -8,7 +8,7 @@ use super::head::Framing;
 /// The longest line before a chunk, extensions included.
 const LINE_MAX: usize = 4096;
 
-/// How far a body is.
+/// Progress in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// So many bytes are left.
@@ -23,7 +23,7 @@ enum State {
     Trailer,
     /// Whatever comes is body.
     Close,
-    /// It is over.
+    /// The body is over.
     Over,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Body {
     state: State,
 }
 
-/// What comes next.
+/// Next step of reading a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// So many bytes of body stand at the beginning of the buffer.
@@ -90,7 +90,7 @@ impl Body {
         }
     }
 
-    /// Whether the end of the connection is the end of the body.
+    /// True if the end of the connection is the end of the body.
     pub(super) fn may_end(&self) -> bool {
         matches!(self.state, State::Close | State::Over)
     }
@@ -99,9 +99,10 @@ impl Body {
 /// Takes a line from the buffer, if all of it is there.
 fn line(buf: &mut BytesMut) -> Result<Option<Vec<u8>>, Fault> {
     let Some(end) = buf.iter().take(LINE_MAX).position(|byte| *byte == b'\n') else {
-        return match buf.len() < LINE_MAX {
-            true => Ok(None),
-            false => Err(Fault::Chunked),
+        return if buf.len() < LINE_MAX {
+            Ok(None)
+        } else {
+            Err(Fault::Chunked)
         };
     };
     let line = buf.split_to(end).to_vec();

@@ -1,15 +1,14 @@
-//! What can be wrong with an answer.
+//! Faults that an answer can have.
 
 use std::io;
 
 use crate::content::Wrong;
 
-/// What is wrong with an answer. Each has a kind, by which it is counted, and a text with the
-/// place.
+/// Fault of an answer. Each has a kind, by which it is counted, and a text with the place.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// There is no connection.
+    /// The server cannot be connected to.
     #[error("cannot connect: {0}")]
     Connect(io::Error),
     /// Nothing more came in time.
@@ -21,25 +20,25 @@ pub enum Fault {
     /// The head is no HTTP.
     #[error("unreadable head: {0}")]
     Head(String),
-    /// Another status than those that are right.
+    /// The status is not one of those that are right.
     #[error("status {0}")]
     Status(u16),
     /// The head lacks a field or has a wrong one.
     #[error("wrong field {name}: {found}, wanted {wanted}")]
     Field {
-        /// Which.
+        /// Name of the field.
         name: &'static str,
-        /// What it says.
+        /// Value of the field.
         found: String,
-        /// What it must say.
+        /// Value that the field must have.
         wanted: String,
     },
-    /// Another cache status than the one that is right.
+    /// The cache status is not the one that is right.
     #[error("cache status {found}, wanted {wanted}")]
     CacheStatus {
-        /// What it is.
+        /// Cache status of the answer.
         found: String,
-        /// What it must be.
+        /// Cache status that the answer must have.
         wanted: String,
     },
     /// The body has bytes that are not its own.
@@ -48,15 +47,15 @@ pub enum Fault {
     /// The body ended too soon.
     #[error("body ended after {got} of {wanted} bytes")]
     Truncated {
-        /// How much of it came.
+        /// Number of bytes that came.
         got: u64,
-        /// How much it is.
+        /// Number of bytes of the body.
         wanted: u64,
     },
     /// The body is longer than the resource.
     #[error("body is longer than {wanted} bytes")]
     TooLong {
-        /// How long it must be.
+        /// Length that the body must have.
         wanted: u64,
     },
     /// The chunked coding is broken.
@@ -68,7 +67,7 @@ pub enum Fault {
     /// An older version than may be served.
     #[error("generation {found} is too old: {wanted} or later is due")]
     TooOld {
-        /// What came.
+        /// Age of the answer that came.
         found: u64,
         /// The oldest that may come.
         wanted: u64,

@@ -3,16 +3,16 @@
 use super::fault::Fault;
 use crate::origin::GENERATION_FIELD;
 
-/// How the end of a body is told (RFC 9112, section 6.3).
+/// Framing of a body: the way in which its end is told (RFC 9112, section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// There is none.
+    /// The answer has no body.
     Empty,
-    /// By its length.
+    /// The body ends by its length.
     Length(u64),
-    /// By a chunk of no length.
+    /// The body ends by a chunk of no length.
     Chunked,
-    /// By the end of the connection.
+    /// The body ends with the connection.
     Close,
 }
 
@@ -21,21 +21,21 @@ pub enum Framing {
 pub struct Head {
     /// Status.
     pub status: u16,
-    /// How the end of the body is told.
+    /// Framing of the body.
     pub framing: Framing,
-    /// What `X-Generation` says.
+    /// Value of `X-Generation`.
     pub generation: Option<u64>,
-    /// What `Content-Range` says: first, last, and length of the whole.
+    /// Value of `Content-Range`: first, last, and length of the whole.
     pub content_range: Option<(u64, u64, u64)>,
-    /// What the field with the cache status says.
+    /// Value of the field with the cache status.
     pub cache_status: Option<String>,
-    /// What `Age` says, in seconds.
+    /// Value of `Age`, in seconds.
     pub age: Option<u64>,
-    /// Whether the connection ends after it.
+    /// True if the connection ends after the answer.
     pub is_last: bool,
 }
 
-/// What matters of a request's method: whether its answer has a body.
+/// Part of a request's method that matters: has its answer a body?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
     Head,

@@ -42,31 +42,31 @@ const FETCH_MAX: usize = 64 << 20;
 /// The longest head.
 const HEAD_MAX: usize = 256 << 10;
 
-/// Who is asked, and how.
+/// Server that is asked, and the manner of asking.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Where it listens.
+    /// Address that the server listens on.
     pub address: SocketAddr,
-    /// What `Host` says.
+    /// Value of `Host`.
     pub host: String,
     /// The field that tells the cache status.
     pub status_field: String,
     /// The longest that an answer may take.
     pub timeout: Duration,
-    /// How fast a client reads a body, in bytes a second; none: as it comes.
+    /// Rate at which a client reads a body, in bytes a second; none: as it comes.
     pub read_rate: Option<u64>,
 }
 
-/// What is wanted of a resource.
+/// Part of a resource that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
     /// All.
     Whole,
-    /// From an offset up to another (excluded).
+    /// The bytes from an offset up to another (excluded).
     Part(u64, u64),
-    /// From an offset to the end.
+    /// The bytes from an offset to the end.
     From(u64),
-    /// So many bytes at the end.
+    /// The last so many bytes.
     Last(u64),
 }
 
@@ -81,7 +81,7 @@ impl Want {
         }
     }
 
-    /// What `Range` says.
+    /// Value of `Range`.
     fn field(self) -> Option<String> {
         match self {
             Self::Whole => None,
@@ -95,19 +95,19 @@ impl Want {
 /// A request.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    /// Of what.
+    /// Resource that is asked for.
     pub resource: Resource,
-    /// What of it.
+    /// Part of the resource that is wanted.
     pub want: Want,
     /// Method; only the answers of GET have a body that is compared.
     pub method: std::borrow::Cow<'static, str>,
-    /// More fields: whole lines with their ends.
+    /// Further fields of the request: whole lines with their ends.
     pub fields: String,
     /// Cache statuses that are right; empty: any.
     pub statuses: &'static [&'static str],
     /// The oldest generation that is right.
     pub oldest: u64,
-    /// What the whole body is, if it is not the built-in origin's.
+    /// Bytes of the whole body, if it is not the built-in origin's.
     pub given: Option<Arc<Vec<u8>>>,
 }
 
@@ -125,7 +125,7 @@ impl Ask {
         }
     }
 
-    /// The same for a piece.
+    /// Request for a piece of a resource.
     pub fn part(resource: &Resource, want: Want) -> Self {
         Self {
             want,
@@ -147,22 +147,22 @@ impl Ask {
 /// An answer that was read to its end.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Its head.
+    /// Head of the answer.
     pub head: Head,
-    /// Bytes of its body.
+    /// Number of bytes of the body.
     pub body_bytes: u64,
-    /// From the request to the first byte of the head.
+    /// Time from the request to the first byte of the head.
     pub first_byte: Duration,
-    /// From the request to the last byte of the body.
+    /// Time from the request to the last byte of the body.
     pub total: Duration,
 }
 
-/// What became of a request.
+/// Result of a request.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The answer, as far as it came.
+    /// Answer, as far as it came.
     pub answer: Option<Answer>,
-    /// What is wrong with it.
+    /// Fault of the answer.
     pub fault: Option<Fault>,
 }
 
@@ -278,9 +278,10 @@ impl Client {
         if !self.buf.is_empty() {
             return Err(Fault::Behind);
         }
-        match checked_status(status, ask) {
-            true => Ok(()),
-            false => Err(Fault::Status(status)),
+        if checked_status(status, ask) {
+            Ok(())
+        } else {
+            Err(Fault::Status(status))
         }
     }
 
@@ -371,7 +372,7 @@ impl Client {
     }
 }
 
-/// How far an answer was read.
+/// Progress in reading an answer.
 #[derive(Debug)]
 struct Reading {
     began: Instant,
@@ -410,7 +411,7 @@ impl Reading {
     }
 }
 
-/// Whether a status is one that is right for a request.
+/// True if a status is one that is right for a request.
 fn checked_status(status: u16, ask: &Ask) -> bool {
     match (&*ask.method, ask.want) {
         ("GET" | "HEAD", Want::Whole) => status == 200,
@@ -459,7 +460,7 @@ fn check_head(head: &Head, ask: &Ask) -> Result<Option<Piece>, Fault> {
     }
 }
 
-/// What the whole body is.
+/// Bytes that the whole body must have.
 fn truth(head: &Head, ask: &Ask) -> Result<Truth, Fault> {
     if let Some(body) = &ask.given {
         return Ok(Truth::Given(Arc::clone(body)));
@@ -471,11 +472,12 @@ fn truth(head: &Head, ask: &Ask) -> Result<Truth, Fault> {
             wanted: "the generation that the origin said".to_owned(),
         });
     };
-    match generation < ask.oldest {
-        true => Err(Fault::TooOld {
+    if generation < ask.oldest {
+        Err(Fault::TooOld {
             found: generation,
             wanted: ask.oldest,
-        }),
-        false => Ok(Truth::Computed(ask.resource.content(generation))),
+        })
+    } else {
+        Ok(Truth::Computed(ask.resource.content(generation)))
     }
 }

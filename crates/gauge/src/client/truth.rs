@@ -1,20 +1,20 @@
-//! What a body must be: computed, or as another answer gave it.
+//! Truth about a body: computed, or as another answer gave it.
 
 use std::sync::Arc;
 
 use crate::content::{Content, Whence, Wrong};
 
-/// What a body must be.
+/// Bytes that a body must have.
 #[derive(Clone, Debug)]
 pub(super) enum Truth {
-    /// That of the built-in origin.
+    /// Content of the built-in origin.
     Computed(Content),
     /// Bytes that were read whole before.
     Given(Arc<Vec<u8>>),
 }
 
 impl Truth {
-    /// Its length.
+    /// Length of the whole body.
     pub(super) fn len(&self) -> u64 {
         match self {
             Self::Computed(content) => content.len(),
@@ -38,9 +38,10 @@ impl Truth {
         let Some(rest) = got.get(first..).filter(|rest| !rest.is_empty()) else {
             return Ok(());
         };
-        let whence = match rest.iter().take(64).all(|byte| *byte == 0) {
-            true => Whence::Zeros,
-            false => Whence::Nowhere,
+        let whence = if rest.iter().take(64).all(|byte| *byte == 0) {
+            Whence::Zeros
+        } else {
+            Whence::Nowhere
         };
         Err(Wrong {
             at: offset + first as u64,
@@ -54,12 +55,12 @@ impl Truth {
 pub(super) struct Piece {
     pub(super) truth: Truth,
     pub(super) start: u64,
-    /// Behind the last byte.
+    /// Offset behind the last byte.
     pub(super) end: u64,
 }
 
 impl Piece {
-    /// How long it is.
+    /// Length of the piece.
     pub(super) fn len(&self) -> u64 {
         self.end - self.start
     }

@@ -30,7 +30,7 @@ pub(crate) enum Task {
     /// Asks a server that runs already.
     #[command(args_override_self = true)]
     Run(Box<RunArguments>),
-    /// Is an origin, until it is interrupted.
+    /// Runs an origin, until it is interrupted.
     Origin(OriginArguments),
     /// Starts two servers in turn on one configuration, and compares them.
     #[command(args_override_self = true)]
@@ -51,16 +51,16 @@ pub(crate) struct PlanArguments {
     pub(crate) brief: bool,
 }
 
-/// What users do, and how many of them.
+/// Actions of the users, and their number.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LoadArguments {
-    /// What users do.
+    /// Module of the load: the actions of the users.
     #[arg(value_enum)]
     pub(crate) module: Option<Kind>,
     /// Users: connections at one time.
     #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
     users: u16,
-    /// Threads that they share.
+    /// Threads that the users share.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     threads: u16,
     /// Requests in all; 1000 if neither this nor --time is given.
@@ -79,40 +79,40 @@ pub(crate) struct LoadArguments {
     /// Resources.
     #[arg(long, default_value_t = 100)]
     objects: u64,
-    /// For how long the server keeps an answer fresh (micro).
+    /// Time for which the server keeps an answer fresh (micro).
     #[arg(long, default_value = "1s", value_parser = duration)]
     ttl: Duration,
-    /// How steep popularity is (zipf, soak).
+    /// Exponent of popularity (zipf, soak); larger is steeper.
     #[arg(long, default_value_t = 1.0)]
     alpha: f64,
     /// The longest time of a first byte behind the first of all (coalesce).
     #[arg(long, default_value = "100ms", value_parser = duration)]
     behind: Duration,
-    /// How often the origin may be asked for one resource that all ask for at once (coalesce).
+    /// Most requests to the origin for one resource that all ask for at once (coalesce).
     #[arg(long, default_value_t = 1)]
     asks: u64,
-    /// How often all ask at once for the same resource (coalesce).
+    /// Number of times that all ask at once for the same resource (coalesce).
     #[arg(long, default_value_t = 1)]
     repeats: u64,
     /// After how long the server drops what nobody asks for, if it does within a run (stats).
     #[arg(long, default_value = "0s", value_parser = duration)]
     inactive: Duration,
-    /// Where the server's API is (stats).
+    /// Path of the server's API (stats).
     #[arg(long, default_value = "/api")]
     api: String,
-    /// The zone that it is asked about (stats).
+    /// The zone that the server's API is asked about (stats).
     #[arg(long, default_value = "z")]
     zone: String,
     /// A path of an origin that is not the gauge's; may be given more than once (given).
     #[arg(long = "path", value_name = "PATH", action = clap::ArgAction::Append)]
     paths: Vec<String>,
-    /// That origin; without it the server's first answers are taken for right (given).
+    /// Address of that origin; without it the server's first answers are taken for right (given).
     #[arg(long, value_name = "ADDRESS:PORT")]
     against: Option<SocketAddr>,
     /// The method that purges (purge, stats).
     #[arg(long, default_value = "PURGE")]
     purge_method: String,
-    /// Where chances begin; the same seed asks for the same.
+    /// Seed of the chances; the same seed asks for the same.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The longest that an answer may take.
@@ -127,7 +127,7 @@ pub(crate) struct LoadArguments {
 }
 
 impl LoadArguments {
-    /// How much is asked.
+    /// Amount of load.
     pub(crate) fn load(&self) -> Load {
         let requests = match (self.requests, self.time) {
             (None, None) => Some(1000),
@@ -151,7 +151,7 @@ impl LoadArguments {
         Ok(Module::new(kind, self.knobs(run.to_owned())))
     }
 
-    /// What can be chosen about the module; `run` is part of all paths.
+    /// Settings of the module; `run` is part of all paths.
     fn knobs(&self, run: String) -> Knobs {
         Knobs {
             size: self.size,
@@ -171,7 +171,7 @@ impl LoadArguments {
         }
     }
 
-    /// Who is asked, and how.
+    /// Server that is asked, and the manner of asking.
     pub(crate) fn target(&self, address: SocketAddr, host: String) -> crate::client::Target {
         crate::client::Target {
             address,
@@ -183,10 +183,10 @@ impl LoadArguments {
     }
 }
 
-/// How an origin behaves.
+/// Behaviour of an origin.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct OriginArguments {
-    /// Where the built-in origin listens.
+    /// Address that the built-in origin listens on.
     #[arg(long = "origin", value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<SocketAddr>,
     /// Time between a request and the head of the origin's answer.
@@ -204,7 +204,7 @@ pub(crate) struct OriginArguments {
     /// The part of the requests that the origin answers with 503, from 0 to 1.
     #[arg(long, default_value_t = 0.0)]
     failures: f64,
-    /// The part of its answers that end in the middle of their body, from 0 to 1.
+    /// The part of the origin's answers that end in the middle of their body, from 0 to 1.
     #[arg(long, default_value_t = 0.0)]
     cuts: f64,
     /// All resources change once in so much time.
@@ -216,13 +216,13 @@ pub(crate) struct OriginArguments {
     /// The origin has no ETag, and knows no conditions.
     #[arg(long)]
     no_validators: bool,
-    /// What Cache-Control says.
+    /// Value of Cache-Control.
     #[arg(long)]
     cache_control: Option<String>,
 }
 
 impl OriginArguments {
-    /// How it behaves; it listens where the words say, or where the system chooses.
+    /// Configuration of the origin; it listens where the words say, or where the system chooses.
     pub(crate) fn conf(&self, seed: u64) -> OriginConf {
         let usual = OriginConf::new();
         OriginConf {
@@ -242,7 +242,7 @@ impl OriginArguments {
     }
 }
 
-/// Where a report goes, and what it must keep to.
+/// Destination of a report, and the limits that it must keep to.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct OutputArguments {
     /// Writes the report as JSON; - is the standard output.
@@ -260,17 +260,18 @@ pub(crate) struct OutputArguments {
     /// No bar.
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Nothing is printed: a program reads what comes of it.
+    /// True if nothing is printed: a program reads the result.
     #[arg(skip)]
     pub(crate) is_mute: bool,
 }
 
 impl OutputArguments {
-    /// Whether claims count.
+    /// Choice to count claims, or to ignore them.
     pub(crate) fn claims(&self) -> Claims {
-        match self.no_claims {
-            true => Claims::Ignored,
-            false => Claims::Held,
+        if self.no_claims {
+            Claims::Ignored
+        } else {
+            Claims::Held
         }
     }
 }
@@ -285,7 +286,7 @@ pub(crate) struct RunArguments {
     /// The server, as http://127.0.0.1:8080.
     #[arg(long)]
     pub(crate) url: Option<String>,
-    /// What Host says; without it what the URL says.
+    /// Value of Host; without it the one of the URL.
     #[arg(long)]
     pub(crate) host: Option<String>,
     #[command(flatten)]
@@ -303,7 +304,7 @@ pub(crate) enum Sides {
 }
 
 impl Sides {
-    /// Whether one of both is among them.
+    /// True if one of both is among them.
     pub(crate) fn has(self, side: Sides) -> bool {
         self == Sides::Both || self == side
     }
@@ -335,13 +336,13 @@ pub(crate) struct CompareArguments {
     /// The configuration of both.
     #[arg(long)]
     pub(crate) conf: Option<PathBuf>,
-    /// The text of it, where a plan has it.
+    /// Text of the configuration, where a plan has it.
     #[arg(skip)]
     pub(crate) conf_text: Option<String>,
     /// NAME=TEXT: what {NAME} stands for in commands and configuration.
     #[arg(long, value_name = "NAME=TEXT", action = clap::ArgAction::Append)]
     pub(crate) put: Vec<String>,
-    /// How often each is measured, in turn.
+    /// Number of times that each is measured, in turn.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
     /// Asks for everything once before it is measured.

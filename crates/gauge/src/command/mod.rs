@@ -1,5 +1,6 @@
 //! The command line.
 //!
+//! - `about` – what a page says of how its figures came about
 //! - `arguments` – words to what is wanted
 //! - `planned` – a plan's words before those of the command line
 //! - `single` – `gauge run`: one server that runs already
@@ -8,6 +9,7 @@
 //! The exit status is 0 if everything was right and within its limits, 1 if not, 2 if it could not
 //! be done.
 
+mod about;
 mod arguments;
 mod planned;
 mod progress;
@@ -15,6 +17,7 @@ mod single;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use anyhow::{Result, bail};
 use clap::{CommandFactory, Parser};
@@ -25,9 +28,9 @@ pub(crate) use self::progress::{is_interrupted, watch};
 use self::single::write_files;
 pub(crate) use self::single::{broken_limits, measure, print};
 use crate::compare::{self, Comparison};
-use crate::report::Report;
+use crate::report::{About, Report};
 
-/// What came of a command.
+/// Verdict on a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Everything was right.
@@ -36,11 +39,11 @@ pub(crate) enum Verdict {
     Wrong,
 }
 
-/// What came of one case.
+/// Result of one case.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) verdict: Verdict,
-    /// What a page says before all else.
+    /// Text that a page begins with.
     pub(crate) summary: String,
     /// Reports with their names.
     pub(crate) reports: Vec<(String, Report)>,
@@ -54,7 +57,7 @@ pub(crate) fn flags(task: &str) -> Vec<clap::Arg> {
         .unwrap_or_default()
 }
 
-/// Does what the words say; the first is the program's name.
+/// Runs the command that the words say; the first is the program's name.
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     let words: Vec<OsString> = words.collect();
     let arguments = match Arguments::try_parse_from(&words) {
@@ -79,7 +82,10 @@ fn done(words: &[OsString], arguments: Arguments) -> Result<Verdict> {
     if let Task::Origin(wanted) = &arguments.task {
         return single::serve(wanted);
     }
-    let mut all = All::default();
+    let mut all = All {
+        about: about::about(words, &arguments, SystemTime::now()),
+        ..All::default()
+    };
     for (name, arguments) in planned::cases(words, arguments)? {
         if !name.is_empty() {
             eprintln!("== {name}");
@@ -104,13 +110,14 @@ fn done(words: &[OsString], arguments: Arguments) -> Result<Verdict> {
     Ok(all.verdict())
 }
 
-/// What came of all cases, for one report.
+/// Results of all cases, for one report.
 #[derive(Default)]
 struct All {
-    /// Where it goes, as the first case says.
+    /// Destination of the report, as the first case says.
     output: Option<OutputArguments>,
     is_wrong: bool,
-    summary: String,
+    /// Facts that the report's page begins with.
+    about: About,
     reports: Vec<(String, Report)>,
 }
 
@@ -125,12 +132,13 @@ impl All {
             } else {
                 String::new()
             };
-            self.summary += &format!("{above}{}\n", outcome.summary);
+            self.about.summary += &format!("{above}{}\n", outcome.summary);
         }
         for (report_name, report) in outcome.reports {
-            let report_name = match has_name {
-                true => format!("{name}: {report_name}"),
-                false => report_name,
+            let report_name = if has_name {
+                format!("{name}: {report_name}")
+            } else {
+                report_name
             };
             self.reports.push((report_name, report));
         }
@@ -138,21 +146,22 @@ impl All {
 
     fn write(&self) -> Result<()> {
         match &self.output {
-            Some(output) => write_files(output, &self.summary, &self.reports),
+            Some(output) => write_files(output, &self.about, &self.reports),
             None => Ok(()),
         }
     }
 
     fn verdict(&self) -> Verdict {
-        match self.is_wrong {
-            true => Verdict::Wrong,
-            false => Verdict::Right,
+        if self.is_wrong {
+            Verdict::Wrong
+        } else {
+            Verdict::Right
         }
     }
 }
 
-/// What `gauge compare` finds, case by case, without a word: for programs. The words are those
-/// behind `compare`.
+/// Measures what `gauge compare` measures, case by case, without a word: for programs. The words
+/// are those behind `compare`.
 pub fn compare(words: &[OsString]) -> Result<Vec<(String, Comparison)>> {
     let program = ["gauge", "compare"].map(OsString::from);
     let words: Vec<OsString> = program.into_iter().chain(words.iter().cloned()).collect();

@@ -13,7 +13,7 @@ use super::arguments::{Arguments, Task};
 use super::flags;
 use crate::plan::{Conf, Plan};
 
-/// What is to be done, case by case; without a plan once, without a name.
+/// Tasks of a plan, case by case; without a plan one without a name.
 pub(super) fn cases(words: &[OsString], arguments: Arguments) -> Result<Vec<(String, Arguments)>> {
     let (task, wanted, has_module) = match &arguments.task {
         Task::Run(wanted) => ("run", &wanted.plan, wanted.load.module.is_some()),

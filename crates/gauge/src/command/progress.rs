@@ -23,9 +23,10 @@ pub(crate) fn watch<T: Send>(
     is_quiet: bool,
     work: impl FnOnce() -> T + Send,
 ) -> Result<T> {
-    let bar = match is_quiet {
-        true => ProgressBar::hidden(),
-        false => ProgressBar::new(shared.load.requests.unwrap_or(0)),
+    let bar = if is_quiet {
+        ProgressBar::hidden()
+    } else {
+        ProgressBar::new(shared.load.requests.unwrap_or(0))
     };
     let style = match shared.load.requests {
         Some(_) => "{bar:30} {pos}/{len} {msg} {elapsed}",
@@ -59,7 +60,7 @@ pub(crate) fn watch<T: Send>(
     done.map_err(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Whether someone pressed Ctrl-C: what was begun is told, and nothing else begins.
+/// True if someone pressed Ctrl-C: what was begun is told, and nothing else begins.
 pub(crate) fn is_interrupted() -> bool {
     IS_INTERRUPTED.load(Ordering::SeqCst)
 }

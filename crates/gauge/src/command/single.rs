@@ -12,7 +12,7 @@ use super::{Outcome, Verdict, watch};
 use crate::load::{self, Shared};
 use crate::module::Module;
 use crate::origin::Origin;
-use crate::report::{self, Report};
+use crate::report::{self, About, Report};
 
 /// Asks a server that runs.
 pub(crate) fn run(wanted: &RunArguments) -> Result<Outcome> {
@@ -60,15 +60,16 @@ pub(crate) fn measure(
     ))
 }
 
-/// Whether a report is right and within its limits; what is not is told.
+/// Verdict on a report: is it right and within its limits? Each broken limit is told.
 fn judge(output: &OutputArguments, name: &str, report: &Report) -> Verdict {
     let broken = broken_limits(output, report);
     for text in &broken {
         eprintln!("gauge: {name}: limit broken: {text}");
     }
-    match report.is_right(output.claims()) && broken.is_empty() {
-        true => Verdict::Right,
-        false => Verdict::Wrong,
+    if report.is_right(output.claims()) && broken.is_empty() {
+        Verdict::Right
+    } else {
+        Verdict::Wrong
     }
 }
 
@@ -85,10 +86,10 @@ pub(crate) fn print(output: &OutputArguments, text: &str) {
     }
 }
 
-/// Writes reports where they are wanted; a page begins with the summary.
+/// Writes reports where they are wanted, each page with its facts first.
 pub(crate) fn write_files(
     output: &OutputArguments,
-    summary: &str,
+    about: &About,
     reports: &[(String, Report)],
 ) -> Result<()> {
     if let Some(path) = &output.json {
@@ -96,13 +97,14 @@ pub(crate) fn write_files(
             [(_, report)] => serde_json::to_string_pretty(report)?,
             reports => serde_json::to_string_pretty(reports)?,
         };
-        match path == Path::new("-") {
-            true => println!("{text}"),
-            false => write(path, &text)?,
+        if path == Path::new("-") {
+            println!("{text}");
+        } else {
+            write(path, &text)?;
         }
     }
     match &output.html {
-        Some(path) => write(path, &report::page("gauge", summary, reports)),
+        Some(path) => write(path, &report::page(about, reports)),
         None => Ok(()),
     }
 }
@@ -111,7 +113,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Is an origin until it is interrupted.
+/// Serves an origin until it is interrupted.
 pub(crate) fn serve(wanted: &OriginArguments) -> Result<Verdict> {
     let origin = Origin::start(wanted.conf(1))?;
     eprintln!("origin on {}; Ctrl-C ends it", origin.address());

@@ -38,15 +38,15 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct Round {
     /// `a` or `b`.
     pub side: &'static str,
-    /// From 1.
+    /// Number of the round, from 1.
     pub number: u32,
-    /// What came of it.
+    /// Report of the round.
     pub report: Report,
-    /// What was wrong with it, and counts.
+    /// Faults of the round that count.
     pub wrong: Vec<String>,
 }
 
-/// What came of a comparison, in the order in which it was measured.
+/// Result of a comparison, in the order in which it was measured.
 #[derive(Debug, Default)]
 pub struct Comparison {
     /// All rounds of all servers.
@@ -67,7 +67,7 @@ impl Comparison {
         report::shown(figure, *amounts.get(amounts.len() / 2)?)
     }
 
-    /// What was wrong in any round.
+    /// Faults of all rounds.
     pub fn wrong(&self) -> impl Iterator<Item = String> {
         let of_round = |round: &Round| {
             let (side, number) = (round.side, round.number);
@@ -88,9 +88,10 @@ pub(crate) fn run(wanted: &CompareArguments) -> Result<Outcome> {
         .zip(comparison.of("b"))
         .map(|(a, b)| (Figures::new(a), Figures::new(b)))
         .collect();
-    let summary = match pairs.is_empty() {
-        true => String::new(),
-        false => ratio::table(&pairs),
+    let summary = if pairs.is_empty() {
+        String::new()
+    } else {
+        ratio::table(&pairs)
     };
     if !summary.is_empty() {
         print(output, &summary);
@@ -107,16 +108,17 @@ pub(crate) fn run(wanted: &CompareArguments) -> Result<Outcome> {
         })
         .collect();
     Ok(Outcome {
-        verdict: match is_wrong {
-            true => Verdict::Wrong,
-            false => Verdict::Right,
+        verdict: if is_wrong {
+            Verdict::Wrong
+        } else {
+            Verdict::Right
         },
         summary,
         reports,
     })
 }
 
-/// Starts both in turn, and loads them.
+/// Starts both servers in turn, and loads them.
 pub(crate) fn take(wanted: &CompareArguments) -> Result<Comparison> {
     let sides = [("a", Sides::A, &wanted.a), ("b", Sides::B, &wanted.b)];
     let mut chosen = Vec::new();
@@ -154,7 +156,7 @@ pub(crate) fn take(wanted: &CompareArguments) -> Result<Comparison> {
     Ok(comparison)
 }
 
-/// What is wrong in a report, and counts.
+/// Faults of a report that count.
 fn wrong(wanted: &CompareArguments, side: Sides, report: &Report) -> Vec<String> {
     let mut wrong = Vec::new();
     let is_judged = wanted.judge.has(side);
@@ -174,7 +176,7 @@ fn wrong(wanted: &CompareArguments, side: Sides, report: &Report) -> Vec<String>
     wrong
 }
 
-/// Tells how a round went.
+/// Prints the figures and faults of a round.
 fn tell(wanted: &CompareArguments, name: &str, report: &Report, wrong: &[String]) {
     if wanted.output.is_mute {
         return;

@@ -13,12 +13,12 @@ pub(super) struct Figures {
     pub(super) ttfb_us: (f64, f64),
     /// Bytes that the origin sent.
     pub(super) origin: f64,
-    /// What its processes used.
+    /// Resources that the server's processes used.
     pub(super) used: ServerUse,
 }
 
 impl Figures {
-    /// Those of a report.
+    /// Figures of a report.
     pub(super) fn new(report: &Report) -> Self {
         Self {
             rate: report.requests as f64 / report.seconds.max(1e-9),

@@ -16,7 +16,7 @@ use crate::command::CompareArguments;
 use crate::load::Restart;
 use crate::process::Usage;
 
-/// How long a server may take to listen, and to end; a checker makes it slow.
+/// Time that a server may take to listen, and to end; a checker makes it slow.
 const PATIENCE: Duration = Duration::from_secs(180);
 /// Time between two looks.
 const TICK: Duration = Duration::from_millis(20);
@@ -27,7 +27,7 @@ const LOG_LINES: usize = 40;
 #[derive(Debug)]
 pub(super) struct Server {
     child: Mutex<Child>,
-    /// The program and its arguments.
+    /// Program and arguments of the server.
     words: Vec<String>,
     address: SocketAddr,
     dir: PathBuf,
@@ -35,7 +35,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts it, and waits until it listens.
+    /// Starts the server, and waits until it listens.
     pub(super) fn start(
         wanted: &CompareArguments,
         command: &str,
@@ -100,24 +100,24 @@ impl Server {
         self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where it listens.
+    /// Address that the server listens on.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it used so far.
+    /// Resources that the server used so far.
     pub(super) fn usage(&self) -> Result<Usage> {
         Usage::of(self.child().id())
     }
 
-    /// Bytes of disk that its directory takes.
+    /// Bytes of disk that the server's directory takes.
     pub(super) fn disk_bytes(&self) -> u64 {
         disk_bytes(&self.dir)
     }
 }
 
 impl Server {
-    /// Ends it. With a checker, what that wrote is printed, and its displeasure told.
+    /// Ends the server. With a checker, what that wrote is printed, and its displeasure told.
     pub(super) fn end(&self, is_mute: bool) -> Result<Option<String>> {
         self.stop();
         if !self.has_checker {

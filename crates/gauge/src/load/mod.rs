@@ -29,12 +29,12 @@ use crate::client::{Answer, Ask, Client, Target};
 use crate::module::Module;
 use crate::origin::Origin;
 
-/// How much is asked.
+/// Amount of load.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// Users: connections.
     pub users: usize,
-    /// Threads that they share.
+    /// Number of threads that the users share.
     pub threads: usize,
     /// Requests in all; none: as many as go into the time.
     pub requests: Option<u64>,
@@ -42,29 +42,29 @@ pub struct Load {
     pub time: Option<Duration>,
     /// Requests a second of all users together (open loop); none: as fast as they go.
     pub rate: Option<f64>,
-    /// Where chances begin.
+    /// Seed of the chances.
     pub seed: u64,
 }
 
 /// A server that the gauge started itself.
 pub trait Restart: std::fmt::Debug + Send + Sync {
-    /// Ends it as its operator would, and starts it again on what it left; it listens when this
-    /// returns.
+    /// Ends the server as its operator would, and starts it again on what it left; the server
+    /// listens when this returns.
     fn restart(&self) -> Result<()>;
 }
 
-/// What all users share.
+/// State that all users share.
 #[derive(Debug)]
 pub struct Shared {
-    /// Who is asked.
+    /// Server that is asked.
     pub target: Arc<Target>,
     /// The built-in origin, if there is one.
     pub origin: Option<Origin>,
-    /// How much is asked.
+    /// Amount of load.
     pub load: Load,
-    /// The server, if the gauge started it.
+    /// Server, if the gauge started it.
     pub server: Option<Arc<dyn Restart>>,
-    /// Where all users meet.
+    /// Barrier at which all users meet.
     pub meeting: Barrier,
     tickets: AtomicU64,
     began: OnceLock<Instant>,
@@ -74,19 +74,19 @@ pub struct Shared {
     faults: AtomicU64,
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Answers.
     pub requests: u64,
-    /// Bytes of their bodies.
+    /// Number of bytes of the answers' bodies.
     pub bytes: u64,
     /// Answers with a fault.
     pub faults: u64,
 }
 
 impl Shared {
-    /// What users share before they begin.
+    /// State that users share, before they begin.
     pub fn new(target: Target, origin: Option<Origin>, load: Load) -> Self {
         Self {
             target: Arc::new(target),
@@ -103,7 +103,7 @@ impl Shared {
         }
     }
 
-    /// When the first user began.
+    /// Time when the first user began.
     pub fn began(&self) -> Instant {
         *self.began.get_or_init(Instant::now)
     }
@@ -113,7 +113,7 @@ impl Shared {
         self.is_over.store(true, Ordering::SeqCst);
     }
 
-    /// Whether nothing more is sent.
+    /// True if nothing more is sent.
     pub fn is_over(&self) -> bool {
         let is_late = |time: Duration| self.began().elapsed() >= time;
         let is_done = |requests: u64| self.tickets.load(Ordering::SeqCst) >= requests;
@@ -122,7 +122,7 @@ impl Shared {
             || self.load.requests.is_some_and(is_done)
     }
 
-    /// How far the run is.
+    /// Progress of the run.
     pub fn progress(&self) -> Progress {
         Progress {
             requests: self.done.load(Ordering::Relaxed),
@@ -145,13 +145,13 @@ impl Shared {
 /// One user.
 #[derive(Debug)]
 pub struct User {
-    /// Its number, from 0.
+    /// Number of the user, from 0.
     pub number: usize,
-    /// Its chances.
+    /// Chances of the user.
     pub random: fastrand::Rng,
-    /// What all users share.
+    /// State that all users share.
     pub shared: Arc<Shared>,
-    /// What it saw.
+    /// Record of what the user saw.
     pub record: Record,
     client: Client,
     due: Option<Instant>,
@@ -209,7 +209,7 @@ impl User {
         }
     }
 
-    /// As [`User::ask`], outside of what is measured: only faults are recorded.
+    /// Asks like [`User::ask`], outside of what is measured: only faults are recorded.
     pub async fn prepare(&mut self, ask: &Ask) -> Option<Answer> {
         let outcome = self.client.ask(ask).await;
         match outcome.fault {

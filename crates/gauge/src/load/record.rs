@@ -1,4 +1,4 @@
-//! What was seen: times in histograms, counts, and faults with examples.
+//! Record of what was seen: times in histograms, counts, and faults with examples.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,18 +18,18 @@ const SECONDS_MAX: usize = 24 * 3600;
 /// Faults of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Faults {
-    /// How many.
+    /// Number of faults.
     pub count: u64,
-    /// The first few, with their place.
+    /// Examples of the fault: the first few, with their place.
     pub examples: Vec<String>,
 }
 
 /// One second of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Second {
-    /// Answers that were complete in it.
+    /// Number of answers that were complete in this second.
     pub requests: u64,
-    /// Bytes of their bodies.
+    /// Number of bytes of those answers' bodies.
     pub bytes: u64,
     /// Faults.
     pub faults: u64,
@@ -37,7 +37,7 @@ pub struct Second {
     pub slowest_us: u64,
 }
 
-/// What was seen.
+/// Record of what was seen.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// Microseconds to the first byte.
@@ -50,11 +50,11 @@ pub struct Record {
     pub phases: BTreeMap<&'static str, Histogram<u64>>,
     /// The largest of what a module counts, by its name for it.
     pub amounts: BTreeMap<&'static str, u64>,
-    /// What a module found true or not on its way.
+    /// Claims that a module found true or not on its way.
     pub claims: Vec<Claim>,
     /// Answers.
     pub requests: u64,
-    /// Bytes of their bodies.
+    /// Number of bytes of the answers' bodies.
     pub bytes: u64,
     /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
@@ -129,7 +129,7 @@ impl Record {
         times.saturating_record(micros(time));
     }
 
-    /// So much was counted of something.
+    /// Notes that so much was counted of something.
     pub fn amount(&mut self, name: &'static str, amount: u64) {
         let most = self.amounts.entry(name).or_default();
         *most = amount.max(*most);

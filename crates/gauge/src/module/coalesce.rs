@@ -17,7 +17,7 @@ use crate::load::{Record, User};
 use crate::origin::Origin;
 use crate::resource::Resource;
 
-/// What users of one run share.
+/// State that users of one run share.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     is_over: AtomicBool,
@@ -31,9 +31,10 @@ impl Rounds {
         let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
         let of_round = first.entry(round).or_default();
         of_round.push(at);
-        match of_round.len() == users {
-            true => first.remove(&round),
-            false => None,
+        if of_round.len() == users {
+            first.remove(&round)
+        } else {
+            None
         }
     }
 }

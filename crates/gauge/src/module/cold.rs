@@ -50,7 +50,7 @@ pub(super) async fn run(user: &mut User, knobs: &Knobs) {
     }
 }
 
-/// Where the range begins: in a file of ten slices, deep in the fifth.
+/// Offset at which the range begins: in a file of ten slices, deep in the fifth.
 fn start(len: u64) -> u64 {
     (len / 2).saturating_sub(len / 40)
 }

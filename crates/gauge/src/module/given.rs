@@ -27,9 +27,10 @@ pub(super) async fn run(user: &mut User, knobs: &Knobs, bodies: &Bodies) {
     let all = bodies.all.get().map(Vec::as_slice).unwrap_or_default();
     while !all.is_empty() && user.turn().await.is_some() {
         let (resource, body) = &all[user.random.usize(0..all.len())];
-        let ask = match user.random.bool() && !resource.is_empty() {
-            true => Ask::part(resource, any(&mut user.random, resource.len())),
-            false => Ask::get(resource),
+        let ask = if user.random.bool() && !resource.is_empty() {
+            Ask::part(resource, any(&mut user.random, resource.len()))
+        } else {
+            Ask::get(resource)
         };
         let given = Some(Arc::clone(body));
         user.ask(&Ask { given, ..ask }).await;

@@ -9,8 +9,8 @@ use crate::load::User;
 use crate::origin::Origin;
 use crate::resource::Resource;
 
-/// What an answer may be older than its freshness: servers count in whole seconds, and an answer
-/// takes time.
+/// Time by which an answer may be older than its freshness: servers count in whole seconds, and an
+/// answer takes time.
 const SLACK: Duration = Duration::from_millis(1500);
 
 pub(super) async fn run(user: &mut User, knobs: &Knobs) {

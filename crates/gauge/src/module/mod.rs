@@ -1,4 +1,4 @@
-//! What users do: one module for each thing that a cache must do right.
+//! Modules: the actions of users, one module for each thing that a cache must do right.
 //!
 //! A module is what one user does until the run is over, and what must be true of all in the end
 //! ([`Claim`]s). Every answer is checked to the byte whatever the module; a claim is about what a
@@ -26,32 +26,32 @@ use std::time::Duration;
 pub(crate) use self::cold::{FETCHED, SENT_AHEAD};
 use crate::load::{Record, Shared, User};
 
-/// What can be chosen about a module; each uses what it needs.
+/// Settings of a module; each uses what it needs.
 #[derive(Clone, Debug)]
 pub struct Knobs {
     /// Bytes of a body; for `zipf` and `soak` the median.
     pub size: u64,
     /// Resources.
     pub objects: u64,
-    /// For how long the server's configuration keeps an answer fresh.
+    /// Time for which the server's configuration keeps an answer fresh.
     pub ttl: Duration,
-    /// How steep popularity is: the exponent of Zipf's law.
+    /// Exponent of popularity, by Zipf's law; larger is steeper.
     pub alpha: f64,
     /// The longest time of a waiter's first byte behind the leader's.
     pub behind: Duration,
-    /// How often the origin may be asked for one resource that all ask for at once.
+    /// Most requests to the origin for one resource that all ask for at once.
     pub asks: u64,
-    /// How often all ask at once for the same.
+    /// Number of times that all ask at once for the same resource.
     pub repeats: u64,
     /// After how long the server's configuration drops what nobody asks for; zero: not in a run.
     pub inactive: Duration,
-    /// Where the server's API is.
+    /// Path of the server's API.
     pub api: String,
-    /// The zone that it is asked about.
+    /// Zone that the server's API is asked about.
     pub zone: String,
     /// Paths of an origin that is not the gauge's.
     pub paths: Vec<String>,
-    /// That origin; without it the server's first answers are taken for right.
+    /// Address of that origin; without it the server's first answers are taken for right.
     pub against: Option<SocketAddr>,
     /// The method that purges.
     pub purge_method: String,
@@ -62,11 +62,11 @@ pub struct Knobs {
 /// Something that must be true in the end.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Claim {
-    /// What.
+    /// Text of the claim.
     pub text: String,
-    /// Whether it is.
+    /// True if the claim is kept.
     pub is_kept: bool,
-    /// What was found.
+    /// Finding that the claim was judged by.
     pub found: String,
 }
 
@@ -81,7 +81,7 @@ impl Claim {
     }
 }
 
-/// What users do, by name.
+/// Actions of users, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
     /// Each resource twice: right, and from the cache the second time.
@@ -98,21 +98,21 @@ pub enum Kind {
     Micro,
     /// The origin fails, and what was stored is served.
     Stale,
-    /// What was purged does not come back.
+    /// Purged answers do not come back.
     Purge,
     /// New resources as fast as they go.
     Placement,
     /// A catalogue with popularity and sizes.
     Zipf,
-    /// All of it, for as long as wanted.
+    /// Everything at once, for as long as wanted.
     Soak,
-    /// What the server says of its cache is what it was asked for.
+    /// The server's word about its cache is what it was asked for.
     Stats,
     /// Named paths of an origin that is not the gauge's.
     Given,
 }
 
-/// What users do, with what they share for it.
+/// Actions of users, with what they share for it.
 #[derive(Debug)]
 enum Does {
     Simple,
@@ -168,7 +168,7 @@ impl Does {
     }
 }
 
-/// What users do, and how.
+/// Module: the actions of users, and its settings.
 #[derive(Debug)]
 pub struct Module {
     does: Does,
@@ -176,7 +176,7 @@ pub struct Module {
 }
 
 impl Module {
-    /// Makes it ready.
+    /// Module of a kind, with what its users share.
     pub fn new(kind: Kind, knobs: Knobs) -> Self {
         Self {
             does: Does::new(kind, &knobs),
@@ -184,12 +184,12 @@ impl Module {
         }
     }
 
-    /// What it is called.
+    /// Name of the module.
     pub fn name(&self) -> &'static str {
         self.does.name()
     }
 
-    /// Whether it works with the built-in origin alone.
+    /// True if the module works with the built-in origin alone.
     pub fn needs_origin(&self) -> bool {
         match self.does {
             Does::Cold
@@ -208,7 +208,7 @@ impl Module {
         }
     }
 
-    /// What one user does.
+    /// Actions of one user, until the run is over.
     pub async fn run(&self, user: &mut User) {
         let knobs = &self.knobs;
         match &self.does {
@@ -228,7 +228,7 @@ impl Module {
         }
     }
 
-    /// What must be true in the end.
+    /// Claims that must be true in the end.
     pub fn claims(&self, shared: &Shared, record: &Record, elapsed: Duration) -> Vec<Claim> {
         if let Does::Stats = self.does {
             return record.claims.clone();

@@ -1,4 +1,4 @@
-//! What was purged does not come back: from the answer to a purge on, nobody gets what was stored
+//! Purged answers do not come back: from the answer to a purge on, nobody gets what was stored
 //! before it.
 //!
 //! Each user has resources of its own: it asks, has the origin change, purges, and asks for the

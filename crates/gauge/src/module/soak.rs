@@ -1,5 +1,5 @@
-//! All of it, for as long as wanted: wholes and ranges of a catalogue, clients that leave and come
-//! again, while the origin does what it was told to.
+//! Long run of everything, for as long as wanted: wholes and ranges of a catalogue, clients that
+//! leave and come again, while the origin does what it was told to.
 
 use super::Knobs;
 use super::range::any;

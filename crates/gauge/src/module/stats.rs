@@ -1,5 +1,5 @@
-//! What a server says of its cache is what it was asked for: after filling, a restart, purges,
-//! expiry and overfilling, as the thesis tested the statistics of its patch.
+//! Comparison of a server's word about its cache with what it was asked for: after filling, a
+//! restart, purges, expiry and overfilling, as the thesis tested the statistics of its patch.
 //!
 //! ```text
 //! --inactive 0:  fill ► restart (if the gauge started it) ► purge ► overfill (a small max_size)
@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The largest cache that is overfilled.
 const SMALL: u64 = 256 << 20;
 
-/// What a server says that it holds.
+/// Content of a cache, as a server says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Held {
     /// Entries and bytes of their bodies, where it knows them.
@@ -161,7 +161,7 @@ fn claim(user: &mut User, text: &str, kept: Option<()>, found: String) {
     });
 }
 
-/// What the server says that its zone holds.
+/// Content of the server's zone, as the server says.
 async fn told(user: &mut User, knobs: &Knobs) -> Option<Held> {
     let Knobs { api, zone, .. } = knobs;
     let path = format!("{api}/millpond/1/zones/{zone}");

@@ -14,7 +14,7 @@ const OBJECTS_MAX: u64 = 10_000_000;
 /// Standard deviation of the logarithm of sizes.
 const SPREAD: f64 = 1.5;
 
-/// Who is asked for how often.
+/// Popularity of resources: the share of requests that each gets.
 #[derive(Debug)]
 pub(super) struct Catalogue {
     /// Sums of weights.

@@ -1,4 +1,4 @@
-//! What an origin answers to a request: status, fields, and the piece of the body. No sockets.
+//! Answers of an origin to requests: status, fields, and the piece of the body. No sockets.
 //!
 //! Conditions and ranges follow RFC 9110, sections 13 and 14, as far as caches use them:
 //! `If-None-Match`, `If-Range` with an entity tag, and one range. Several ranges are answered with
@@ -10,12 +10,12 @@ use crate::resource::Resource;
 use super::GENERATION_FIELD;
 use super::conf::OriginConf;
 
-/// What matters of a request.
+/// Parts of a request that matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asking {
     /// Path and query.
     pub(super) target: String,
-    /// Whether the method is HEAD.
+    /// True if the method is HEAD.
     pub(super) is_head: bool,
     /// `Range`.
     pub(super) range: Option<String>,
@@ -23,7 +23,7 @@ pub(super) struct Asking {
     pub(super) if_range: Option<String>,
     /// `If-None-Match`.
     pub(super) if_none_match: Option<String>,
-    /// Whether the connection ends after the answer.
+    /// True if the connection ends after the answer.
     pub(super) is_last: bool,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Reply {
     pub(super) status: u16,
     /// Fields, each with its end of line.
     pub(super) fields: String,
-    /// What the body is a piece of; none: there is no body.
+    /// Content that the body is a piece of; none: there is no body.
     pub(super) content: Option<Content>,
     /// Start and end (excluded) of the piece.
     pub(super) piece: (u64, u64),
@@ -110,10 +110,10 @@ fn empty(status: u16, fields: String) -> Reply {
     }
 }
 
-/// What a `Range` asks for.
+/// Piece that a `Range` asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Piece {
-    /// The whole: it is not understood, or several are asked for.
+    /// The whole is sent: the field is not understood, or asks for several ranges.
     Ignored,
     /// Start and end (excluded).
     Part(u64, u64),
@@ -135,9 +135,10 @@ fn piece(range: &str, len: u64) -> Piece {
         (None, Some(count)) if first.trim().is_empty() => (len.saturating_sub(count), len),
         _ => return Piece::Ignored,
     };
-    match start < end {
-        true => Piece::Part(start, end),
-        false => Piece::Outside,
+    if start < end {
+        Piece::Part(start, end)
+    } else {
+        Piece::Outside
     }
 }
 

@@ -1,12 +1,12 @@
-//! How an origin behaves.
+//! Behaviour of an origin.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How an origin behaves.
+/// Behaviour of an origin.
 #[derive(Clone, Debug)]
 pub struct OriginConf {
-    /// Where it listens.
+    /// Address that the origin listens on.
     pub listen: SocketAddr,
     /// Time between a request and the head of its answer.
     pub delay: Duration,
@@ -22,13 +22,13 @@ pub struct OriginConf {
     pub cuts: f64,
     /// All resources change once in so much time; none: never.
     pub change: Option<Duration>,
-    /// Whether ranges are answered with 206.
+    /// True if ranges are answered with 206.
     pub has_ranges: bool,
-    /// Whether answers have `ETag` and `Last-Modified`, and conditions are obeyed.
+    /// True if answers have `ETag` and `Last-Modified`, and conditions are obeyed.
     pub has_validators: bool,
-    /// What `Cache-Control` says; none: there is no such field.
+    /// Value of `Cache-Control`; none: there is no such field.
     pub cache_control: Option<String>,
-    /// Where its chances begin.
+    /// Seed of the origin's chances.
     pub seed: u64,
 }
 

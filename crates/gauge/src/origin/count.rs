@@ -1,4 +1,4 @@
-//! What an origin was asked.
+//! Counts of the requests to an origin.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,9 +13,9 @@ const PATHS_MAX: usize = 1_000_000;
 pub struct Counts {
     /// Requests.
     pub requests: u64,
-    /// Those that were answered with 304.
+    /// Requests that were answered with 304.
     pub not_modified: u64,
-    /// Those that were answered with 503 on purpose.
+    /// Requests that were answered with 503 on purpose.
     pub failed: u64,
     /// Answers that were cut on purpose.
     pub cut: u64,
@@ -29,7 +29,7 @@ pub struct Counts {
     pub most_asked: u64,
 }
 
-/// What was asked about one path.
+/// Counts of the requests for one path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// Requests.

@@ -41,7 +41,7 @@ use self::pace::Pace;
 /// Name of the field with the generation of an answer.
 pub const GENERATION_FIELD: &str = "X-Generation";
 
-/// What connections share.
+/// State that connections share.
 #[derive(Debug)]
 struct Shared {
     conf: OriginConf,
@@ -86,7 +86,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Starts it; connections are taken when this returns.
+    /// Starts the origin; connections are taken when this returns.
     pub fn start(conf: OriginConf) -> Result<Self> {
         let listener = std::net::TcpListener::bind(conf.listen)
             .with_context(|| format!("the origin cannot listen on {}", conf.listen))?;
@@ -120,7 +120,7 @@ impl Origin {
         })
     }
 
-    /// Where it listens.
+    /// Address that the origin listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -147,17 +147,17 @@ impl Origin {
         self.shared.is_failing.store(is_failing, Ordering::SeqCst);
     }
 
-    /// What was asked of it in all.
+    /// Counts of all requests to the origin.
     pub fn counts(&self) -> Counts {
         self.shared.counters.counts()
     }
 
-    /// What was asked about one path.
+    /// Counts of the requests for one path.
     pub fn asked(&self, path: &str) -> Asked {
         self.shared.counters.asked(path)
     }
 
-    /// What was asked about all paths.
+    /// Counts of the requests for all paths.
     pub fn all_asked(&self) -> Vec<(String, Asked)> {
         self.shared.counters.all_asked()
     }

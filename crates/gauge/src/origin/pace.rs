@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-/// When bytes may go at a rate.
+/// Pace of bytes that go at a rate.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// Bytes a second; none: at once.
     rate: Option<u64>,
-    /// When all that was let go is over.
+    /// Time when all that was let go is over.
     free_at: Option<Instant>,
 }
 

@@ -8,7 +8,7 @@ use toml_edit::{Item, Table, Value};
 use super::{Conf, Mistake};
 use crate::command::flags;
 
-/// What stands at one level of a plan.
+/// Statements at one level of a plan.
 #[derive(Debug, Default)]
 pub(super) struct Layer {
     pub(super) module: Option<String>,
@@ -16,10 +16,10 @@ pub(super) struct Layer {
     pub(super) flags: Vec<(String, Option<String>)>,
 }
 
-/// How a value becomes words.
+/// Manner in which a value becomes words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// Behind the flag.
+    /// The value stands behind the flag.
     Value,
     /// Each of a list behind the flag.
     List,

@@ -49,12 +49,12 @@ use toml_edit::{Document, Item, Table};
 
 use self::layer::Layer;
 
-/// Where a configuration is.
+/// Place of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Conf {
-    /// In the plan.
+    /// The text stands in the plan.
     Text(String),
-    /// In a file.
+    /// The text is in a file.
     File(PathBuf),
 }
 
@@ -72,9 +72,9 @@ type IsBrief = bool;
 /// A case with all that holds for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// Its name; none where the plan has no cases.
+    /// Name of the case; none where the plan has no cases.
     pub name: String,
-    /// What users do.
+    /// Module of the case: the actions of the users.
     pub module: Option<String>,
     /// The configuration.
     pub conf: Option<Conf>,
@@ -137,12 +137,12 @@ impl Plan {
         Ok(plan)
     }
 
-    /// What people wrote beside it.
+    /// Note that people wrote beside the case.
     pub fn note(&self, name: &str) -> Option<&str> {
         self.notes.get(name).map(String::as_str)
     }
 
-    /// Whether there is a case of that name.
+    /// True if there is a case of that name.
     pub fn has_case(&self, name: &str) -> bool {
         self.cases.iter().any(|(known, ..)| known == name)
     }
@@ -156,9 +156,10 @@ impl Plan {
 
     /// Cases of these names, or all if there are none.
     pub fn chosen(&self, names: &[String], is_brief: bool) -> Vec<Case> {
-        let base = match is_brief {
-            true => vec![&self.whole, &self.brief],
-            false => vec![&self.whole],
+        let base = if is_brief {
+            vec![&self.whole, &self.brief]
+        } else {
+            vec![&self.whole]
         };
         if self.cases.is_empty() {
             return vec![merged(String::new(), &base)];
@@ -212,7 +213,7 @@ fn texts(table: &Table) -> Result<BTreeMap<String, String>, Mistake> {
     Ok(texts)
 }
 
-/// What is wrong in a plan, and where.
+/// Mistake in a plan, and its place.
 #[derive(Debug)]
 struct Mistake {
     at: usize,

@@ -7,7 +7,7 @@ use crate::origin::Counts;
 type TimesOf = fn(&Report) -> Option<&Times>;
 type OfTimes = fn(&Times) -> f64;
 type Plain = fn(&Report) -> Option<f64>;
-/// Something with its name.
+/// Value with its name.
 type Named<T> = (&'static str, T);
 
 /// Times of a report that have figures, by the first part of their names.
@@ -23,7 +23,7 @@ const TIMES: &[Named<TimesOf>] = &[
     ("then", |report| report.phases.get("then")),
 ];
 
-/// Their figures, by the second part.
+/// Figures of times, by the second part of their names.
 const OF_TIMES: &[Named<OfTimes>] = &[
     ("min", |times| times.min as f64),
     ("p50", |times| times.p50 as f64),
@@ -35,7 +35,7 @@ const OF_TIMES: &[Named<OfTimes>] = &[
     ("mean", |times| times.mean),
 ];
 
-/// What a plain figure counts.
+/// Unit that a plain figure counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     Count,
@@ -133,7 +133,7 @@ pub(super) enum Figure {
 }
 
 impl Figure {
-    /// What it is in a report; none if the run has no such figure.
+    /// Value of the figure in a report; none if the run has no such figure.
     pub(super) fn of(self, report: &Report) -> Option<f64> {
         match self {
             Self::Time(times, figure) => times(report).map(figure),
@@ -141,7 +141,7 @@ impl Figure {
         }
     }
 
-    /// An amount of it as people read it.
+    /// Amount of the figure as people read it.
     pub(super) fn show(self, amount: f64) -> String {
         match self {
             Self::Time(..) | Self::Plain(Unit::Micros, _) => time(amount),

@@ -6,7 +6,7 @@ use super::Report;
 use super::figure::{self, Figure};
 use crate::unit;
 
-/// Which side of a bound is wrong.
+/// Side of a bound that is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Above,
@@ -23,7 +23,7 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Why a run fails by it; none if it does not.
+    /// Reason why a run fails by the limit; none if it does not.
     pub fn broken(&self, report: &Report) -> Option<String> {
         let Some(figure) = report.figure(&self.name) else {
             return Some(format!("{}: this run has no such figure", self.text));

@@ -1,4 +1,4 @@
-//! What came of a run: as a table, as JSON, as a page, and against limits.
+//! Report of a run: as a table, as JSON, as a page, and against limits.
 //!
 //! - `figure` – the figures by name
 //! - `limit` – `ttfb.p99 > 5ms`
@@ -17,7 +17,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 pub use self::limit::Limit;
-pub use self::page::page;
+pub use self::page::{About, page};
 pub use self::table::{bytes, table, time};
 use crate::client::OF_BYTES;
 use crate::load::{Faults, Record, Second, Shared};
@@ -71,12 +71,12 @@ impl Times {
     }
 }
 
-/// So much of a figure, with its unit.
+/// Amount of a figure, with its unit.
 pub fn shown(name: &str, amount: f64) -> Option<String> {
     Some(figure::find(name)?.show(amount))
 }
 
-/// What the processes of a server used, as far as the gauge started it.
+/// Resources that the processes of a server used, as far as the gauge started it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ServerUse {
     /// Microseconds of CPU time for a request, user and system.
@@ -93,53 +93,53 @@ pub struct ServerUse {
     pub written: u64,
 }
 
-/// Whether what a module says of all answers counts.
+/// Choice to count what a module says of all answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claims {
-    /// It must be true.
+    /// The claims must be true.
     Held,
-    /// It is told, and does not matter.
+    /// The claims are told, and do not matter.
     Ignored,
 }
 
-/// What came of a run.
+/// Report of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What users did.
+    /// Module that the users ran.
     pub module: String,
-    /// How many.
+    /// Number of users.
     pub users: usize,
     /// Requests a second that were wanted.
     pub rate: Option<f64>,
-    /// Where chances began.
+    /// Seed of the chances.
     pub seed: u64,
-    /// How long it took.
+    /// Time that the run took.
     pub seconds: f64,
     /// Answers.
     pub requests: u64,
-    /// Bytes of their bodies, each compared.
+    /// Number of bytes of the answers' bodies, each compared.
     pub bytes: u64,
     /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
     /// Answers by cache status; `-`: none was told.
     pub cache_statuses: BTreeMap<String, u64>,
-    /// To the first byte.
+    /// Times to the first byte.
     pub ttfb: Times,
-    /// To the last byte.
+    /// Times to the last byte.
     pub total: Times,
     /// First bytes behind the first of those who asked at one time; none but for `coalesce`.
     pub behind: Option<Times>,
-    /// What the module tells apart.
+    /// Times of the phases that the module tells apart.
     pub phases: BTreeMap<&'static str, Times>,
     /// The largest of what the module counts.
     pub amounts: BTreeMap<&'static str, u64>,
-    /// What was wrong, by kind.
+    /// Faults of answers, by kind.
     pub faults: BTreeMap<&'static str, Faults>,
-    /// What must be true of all.
+    /// Claims that must be true of all answers.
     pub claims: Vec<Claim>,
-    /// What the origin was asked.
+    /// Counts of the requests to the origin.
     pub origin: Option<Counts>,
-    /// What the server used; none if it was not started by the gauge.
+    /// Resources that the server used; none if it was not started by the gauge.
     pub server: Option<ServerUse>,
     /// Second by second.
     pub timeline: Vec<Second>,
@@ -176,13 +176,13 @@ impl Report {
         }
     }
 
-    /// Whether all answers were right, and all claims are kept as far as they count.
+    /// True if all answers were right, and all claims are kept as far as they count.
     pub fn is_right(&self, claims: Claims) -> bool {
         let is_kept = || self.claims.iter().all(|claim| claim.is_kept);
         self.faults.is_empty() && (claims == Claims::Ignored || is_kept())
     }
 
-    /// Whether every byte was right, whatever else was not.
+    /// True if every byte was right, whatever else was not.
     pub fn has_right_bytes(&self) -> bool {
         let kinds = self.faults.keys();
         kinds.into_iter().all(|kind| !OF_BYTES.contains(kind))

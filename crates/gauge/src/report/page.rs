@@ -13,7 +13,7 @@ const HEIGHT: f64 = 260.0;
 const MARGIN: f64 = 56.0;
 /// Height of a bar and what is below it.
 const BAR: f64 = 30.0;
-/// What is told of bars stands right of them.
+/// Width of the text that stands right of bars.
 const BAR_TEXT: f64 = 160.0;
 const COLOURS: [&str; 6] = ["#0a7", "#d33", "#36c", "#b80", "#80a", "#555"];
 
@@ -22,34 +22,61 @@ const STYLE: &str = "
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 54rem; margin: 2rem auto; padding: 0 1rem; }
 svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: currentColor; }
 svg line { stroke: currentColor; opacity: .2; } pre { overflow-x: auto; }
+.facts { border-collapse: collapse; }
+.facts th { text-align: left; font-weight: 500; opacity: .7; white-space: nowrap; }
+.facts th, .facts td { padding: .1rem 1rem .1rem 0; vertical-align: top; }
+.facts td { overflow-wrap: anywhere; }
 .name { white-space: nowrap; }
 .key { display: inline-block; width: 1em; height: .3em; margin: 0 .4em .2em 1em; }
 ";
 
-/// One page about reports with their names; the summary of them comes first.
-pub fn page(title: &str, summary: &str, reports: &[(String, Report)]) -> String {
+/// Facts that a reader must know about a page's figures.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// Description of what was done, in words.
+    pub what: String,
+    /// Facts with their names: when, with which versions, on what machine, with which parameters.
+    pub facts: Vec<(String, String)>,
+    /// Summary of all reports together; may be empty.
+    pub summary: String,
+}
+
+/// One page about reports with their names; what they are about comes first.
+pub fn page(about: &About, reports: &[(String, Report)]) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
-    let _ = write_page(&mut out, (title, summary), reports);
+    let _ = write_page(&mut out, about, reports);
     out
 }
 
-fn write_page(
-    out: &mut String,
-    (title, summary): (&str, &str),
-    reports: &[(String, Report)],
-) -> std::fmt::Result {
-    let title = escaped(title);
+/// Writes the facts that the figures are about.
+fn write_head(out: &mut String, about: &About) -> std::fmt::Result {
+    let title = escaped(&about.what);
     write!(
         out,
         "<!doctype html><html lang=en><meta charset=utf-8>\
          <meta name=viewport content=\"width=device-width\"><title>{title}</title>\
          <style>{STYLE}</style><h1>{title}</h1>"
     )?;
-    if !summary.is_empty() {
-        write!(out, "<pre>{}</pre>", escaped(summary))?;
+    write!(out, "<table class=facts>")?;
+    for (name, fact) in &about.facts {
+        let (name, fact) = (escaped(name), escaped(fact));
+        write!(out, "<tr><th scope=row>{name}</th><td>{fact}</td></tr>")?;
     }
-    write!(out, "<p>")?;
+    write!(out, "</table>")?;
+    if !about.summary.is_empty() {
+        write!(
+            out,
+            "<h2>In short</h2><pre>{}</pre>",
+            escaped(&about.summary)
+        )?;
+    }
+    Ok(())
+}
+
+fn write_page(out: &mut String, about: &About, reports: &[(String, Report)]) -> std::fmt::Result {
+    write_head(out, about)?;
+    write!(out, "<p>Lines and bars have these colours: ")?;
     for (index, (name, _)) in reports.iter().enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
         write!(
@@ -59,24 +86,40 @@ fn write_page(
         )?;
     }
     type Pick = fn(&Report) -> &[(f64, u64)];
-    let curves: [(&str, Pick); 2] = [
-        ("First byte by percentile", |report| &report.ttfb.curve),
-        ("Last byte by percentile", |report| &report.total.curve),
+    let curves: [(&str, &str, Pick); 2] = [
+        (
+            "Time to the first byte",
+            "from the request to the first byte of its answer",
+            |report| &report.ttfb.curve,
+        ),
+        (
+            "Time to the last byte",
+            "from the request to the last byte of its answer",
+            |report| &report.total.curve,
+        ),
     ];
-    for (heading, pick) in curves {
-        write!(out, "<h2>{heading}</h2>")?;
-        percentiles(
+    for (heading, from, pick) in curves {
+        write!(
             out,
-            &reports
-                .iter()
-                .map(|(_, report)| pick(report))
-                .collect::<Vec<_>>(),
+            "<h2>{heading}</h2><p>Up: time {from}; each line is ten times the one below. Across: \
+             part of the requests that were answered within it. Lower is better; what is far right \
+             happens seldom.</p>"
         )?;
+        let curves: Vec<_> = reports.iter().map(|(_, report)| pick(report)).collect();
+        percentiles(out, &curves)?;
     }
-    write!(out, "<h2>Requests a second</h2>")?;
+    write!(
+        out,
+        "<h2>Requests a second</h2><p>Up: answers that ended in each second. Across: seconds since \
+         the load began. Higher is better, unless the load has a rate.</p>"
+    )?;
     timeline(out, reports)?;
     if reports.iter().any(|(_, report)| report.origin.is_some()) {
-        write!(out, "<h2>Bytes from the origin</h2>")?;
+        write!(
+            out,
+            "<h2>Bytes from the origin</h2><p>Bytes of bodies that the origin sent, and how often it \
+             was asked: what the cache did not save. Shorter is better.</p>"
+        )?;
         from_origin(out, reports)?;
     }
     for (name, report) in reports {
@@ -134,6 +177,7 @@ fn percentiles(out: &mut String, curves: &[&[(f64, u64)]]) -> std::fmt::Result {
         )?;
         power += 1.0;
     }
+    axes(out, "time", "part of the requests")?;
     for (index, curve) in curves.iter().enumerate() {
         let points = curve
             .iter()
@@ -177,6 +221,7 @@ fn timeline(out: &mut String, reports: &[(String, Report)]) -> std::fmt::Result 
             part * longest
         )?;
     }
+    axes(out, "requests a second", "seconds since the load began")?;
     for (index, (_, report)) in reports.iter().enumerate() {
         let seconds = report.timeline.iter().enumerate();
         let mut points: Vec<(f64, f64)> = seconds
@@ -191,7 +236,8 @@ fn timeline(out: &mut String, reports: &[(String, Report)]) -> std::fmt::Result 
     write!(out, "</svg>")
 }
 
-/// What the origin sent of bodies and how often it was asked, one bar for each report.
+/// Draws the bytes of bodies that the origin sent and the number of requests to it, one bar for
+/// each report.
 fn from_origin(out: &mut String, reports: &[(String, Report)]) -> std::fmt::Result {
     let counts = || {
         reports
@@ -216,6 +262,17 @@ fn from_origin(out: &mut String, reports: &[(String, Report)]) -> std::fmt::Resu
         )?;
     }
     write!(out, "</svg>")
+}
+
+/// Draws the names of the axes, upwards and across.
+fn axes(out: &mut String, up: &str, across: &str) -> std::fmt::Result {
+    write!(
+        out,
+        "<text x=0 y=12>↑ {up}</text>\
+         <text x={0:.1} y={1:.1} text-anchor=end>{across} →</text>",
+        WIDTH - 4.0,
+        HEIGHT - MARGIN / 2.0 - 6.0
+    )
 }
 
 fn begin(out: &mut String) -> std::fmt::Result {

@@ -8,11 +8,12 @@ use millpond_gauge::client::Target;
 use millpond_gauge::load::{self, Load, Shared};
 use millpond_gauge::module::{Kind, Knobs, Module};
 use millpond_gauge::origin::{Origin, OriginConf};
+use millpond_gauge::report::About;
 use millpond_gauge::report::{Claims, Report};
 
 const USERS: usize = 8;
 
-/// What a module finds in a cache.
+/// Report of a module on a cache.
 fn measured(defect: Defect, kind: Kind) -> Report {
     let conf = OriginConf {
         // Long enough that all of a round ask before the answer is there.
@@ -197,7 +198,12 @@ fn limits_judge_a_run() {
         let limit: millpond_gauge::report::Limit = limit.parse().expect(limit);
         assert_eq!(limit.broken(&report).is_some(), is_broken, "{limit:?}");
     }
-    let page = millpond_gauge::report::page("a <title>", "a / b", &[("run".to_owned(), report)]);
+    let about = About {
+        what: "a <title>".to_owned(),
+        summary: "a / b".to_owned(),
+        ..About::default()
+    };
+    let page = millpond_gauge::report::page(&about, &[("run".to_owned(), report)]);
     assert!(page.contains("a &lt;title&gt;") && page.matches("<polyline").count() == 3);
     assert!(page.contains("<pre>a / b</pre>") && page.matches("<rect").count() == 1);
     assert!(

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use millpond_gauge::resource::Resource;
 
-/// What is wrong with the cache.
+/// Defect of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Defect {
     /// Nothing.
@@ -33,11 +33,11 @@ pub(crate) enum Defect {
     LostWaiter,
     /// Each request for what is missing goes to the origin.
     AsksForEach,
-    /// What it tells of itself counts one entry too many.
+    /// The cache's word about itself counts one entry too many.
     Miscounts,
 }
 
-/// What is stored under a path.
+/// State of a path in the cache.
 #[derive(Clone)]
 enum State {
     Filling,
@@ -58,7 +58,7 @@ pub(crate) struct Broken {
 }
 
 impl Broken {
-    /// Starts it.
+    /// Starts the cache.
     pub(crate) fn start(defect: Defect, origin: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -79,7 +79,7 @@ impl Broken {
         Self { address }
     }
 
-    /// Where it listens.
+    /// Address that the cache listens on.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -140,9 +140,10 @@ impl Cache {
                 continue;
             }
             let (is_hit, generation, body) = self.find(&request.path);
-            let body = match is_hit {
-                true => self.spoiled(&request.path, generation, &body),
-                false => body.to_vec(),
+            let body = if is_hit {
+                self.spoiled(&request.path, generation, &body)
+            } else {
+                body.to_vec()
             };
             self.answer(&mut out, &request, is_hit, generation, &body)?;
             if is_hit && self.defect == Defect::Truncated {
@@ -152,7 +153,7 @@ impl Cache {
         Ok(())
     }
 
-    /// What it holds: a zone and its sites in one.
+    /// Content of the cache: a zone and its sites in one.
     fn told(&self) -> String {
         let entries = self.entries.lock().expect("whole");
         let (mut count, mut bytes) = (0, 0);
@@ -169,7 +170,7 @@ impl Cache {
         )
     }
 
-    /// What is stored, or is then.
+    /// Finds what is stored, or stores it.
     fn find(&self, path: &str) -> (bool, u64, Arc<Vec<u8>>) {
         let mut entries = self.entries.lock().expect("whole");
         let mut has_waited = false;
@@ -281,9 +282,10 @@ impl Cache {
             piece.resize(end - start, b'x');
             return out.write_all(&piece);
         }
-        let end = match is_hit && self.defect == Defect::Truncated {
-            true => start + (end - start) / 2,
-            false => end,
+        let end = if is_hit && self.defect == Defect::Truncated {
+            start + (end - start) / 2
+        } else {
+            end
         };
         out.write_all(&body[start..end])
     }

@@ -9,10 +9,10 @@ use std::process::{Command, Output};
 
 use crate::broken::{Broken, Defect};
 
-/// Tells what to be: `KIND+PORT+ORIGIN+DIR`.
+/// Environment variable that says what to be: `KIND+PORT+ORIGIN+DIR`.
 const WORD: &str = "GAUGE_TEST_SERVER";
 
-/// Is a server, if the environment says so.
+/// Serves as the server that the environment says, if it says so.
 #[test]
 #[ignore = "a server that other tests start"]
 fn server() {

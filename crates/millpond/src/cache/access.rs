@@ -1,4 +1,4 @@
-//! Who is asked about a zone: the process that serves from it, or the zone itself, at rest.
+//! Access to a zone: by the process that serves from it, or to the zone itself, at rest.
 //!
 //! ```text
 //! configuration ──► control socket ── answers, and has the zone ──► asked there
@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::{Buf, Bytes, BytesMut};
-use millpond_conf::{Diagnostic, Severity};
 use millpond_proxy::control::Wanted;
 use millpond_proxy::control::api::{Ask, Body, Lines, Verb};
 use millpond_proxy::control::query::Parameters;
@@ -22,16 +21,17 @@ use millpond_proxy::control::report::{Line, ProblemReport, ServerReport};
 use millpond_proxy::control::rest::{Purpose, Rest, RestError, ZonePath};
 use millpond_proxy::reload::ConfSource;
 use millpond_proxy::scope::Conf;
-use millpond_proxy::scope::code::UNRESOLVED_HOST;
 use millpond_proxy::scope::salvage::salvage;
 use serde::de::DeserializeOwned;
 
 use super::client;
 use super::options::Options;
+use crate::arguments::CONF_PATH;
 
-/// Where the control socket is if the configuration says nothing of it nor of the pid file.
+/// Path of the control socket if the configuration says nothing of it nor of the pid file.
 const USUAL: &str = "/run/millpond.control";
-/// Where it is if that is said by the unit for systemd (`contrib/millpond.service`), with `-g`.
+/// Path of the control socket if the unit for systemd (`contrib/millpond.service`) says it, with
+/// `-g`.
 const OF_UNIT: &str = "/run/millpond/millpond.control";
 
 /// The zones of a configuration, and the process that serves it, if one does.
@@ -45,12 +45,22 @@ pub(super) struct Site {
 /// Why a request has no answer that can be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refusal {
-    /// There is no such entry.
+    /// The zone has no such entry.
     #[error("{0}")]
     NotFound(String),
     /// Anything else.
     #[error(transparent)]
     Other(#[from] anyhow::Error),
+}
+
+impl Refusal {
+    /// The error of a command for which both are the same.
+    pub(super) fn into_error(self) -> anyhow::Error {
+        match self {
+            Refusal::NotFound(why) => anyhow!(why),
+            Refusal::Other(error) => error,
+        }
+    }
 }
 
 impl Site {
@@ -59,9 +69,7 @@ impl Site {
         let source = options.process.source();
         let path = source.path.display().to_string();
         let salvage = salvage(&source);
-        let is_mistake =
-            |it: &&Diagnostic| it.severity == Severity::Error && it.code != Some(UNRESOLVED_HOST);
-        let mistakes = salvage.diagnostics.iter().filter(is_mistake).count();
+        let mistakes = salvage.mistakes().count();
         if mistakes > 0 && salvage.conf.is_some() {
             eprintln!("millpond: {path}: {mistakes} mistakes left out; see: millpond check {path}");
         }
@@ -145,6 +153,7 @@ impl Site {
     /// Asks the process for one object that is about no single zone.
     pub(super) fn whole<T: DeserializeOwned>(
         &self,
+        verb: Verb,
         what: &[&str],
         parameters: Parameters,
     ) -> Result<T, Refusal> {
@@ -155,7 +164,7 @@ impl Site {
             };
             return Err(anyhow!(none).into());
         };
-        whole(&stream, &Ask::new(Verb::Get, what, parameters))
+        whole(&stream, &Ask::new(verb, what, parameters))
     }
 
     fn connect(&self) -> Result<Option<UnixStream>> {
@@ -166,23 +175,31 @@ impl Site {
     }
 }
 
-/// Where the process of a configuration is to be asked.
+/// Socket at which the process of a configuration is to be asked.
 pub(crate) fn socket_for(source: &ConfSource) -> Result<PathBuf> {
     let path = source.path.display();
-    let conf = salvage(source).conf;
+    let salvage = salvage(source);
+    // Without a file of its own, a process is looked for where one usually is.
+    if source.path != Path::new(CONF_PATH)
+        && let Some(why) = salvage.unread()
+    {
+        bail!("{why}");
+    }
+    let conf = salvage.conf;
     let conf = conf.ok_or_else(|| anyhow!("{path} cannot be used; see: millpond check {path}"))?;
     socket_of(&conf, source).context("\"control\" is off, so no process can be asked")
 }
 
-/// Where the process is to be asked.
+/// Socket at which the process is to be asked.
 fn socket_of(conf: &Conf, source: &ConfSource) -> Option<PathBuf> {
     let wanted = Wanted::of(conf, &source.prefix);
     let path = wanted.path()?;
     let is_usual = matches!(&wanted, Wanted::BesidePid(path) if path == Path::new(USUAL));
     let unit = Path::new(OF_UNIT);
-    Some(match is_usual && !path.exists() && unit.exists() {
-        true => unit.to_owned(),
-        false => path.to_owned(),
+    Some(if is_usual && !path.exists() && unit.exists() {
+        unit.to_owned()
+    } else {
+        path.to_owned()
     })
 }
 
@@ -291,12 +308,11 @@ impl LineReader<'_> {
         let status = client::exchange(stream, ask, &mut |piece| {
             // A refusal is one object with an error; every line has another name in it.
             let is_list = *is_list.get_or_insert_with(|| !piece.starts_with(b"{\"error\""));
-            match is_list {
-                true => self.push_piece(&piece),
-                false => {
-                    body.extend_from_slice(&piece);
-                    Ok(())
-                }
+            if is_list {
+                self.push_piece(&piece)
+            } else {
+                body.extend_from_slice(&piece);
+                Ok(())
             }
         })?;
         match status {

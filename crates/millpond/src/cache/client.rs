@@ -12,14 +12,14 @@ use anyhow::{Context, Result, bail};
 use bytes::{Bytes, BytesMut};
 use millpond_proxy::control::api::{Ask, Verb};
 use millpond_proxy::control::query;
-use millpond_proxy::http1::Method;
-use millpond_proxy::http1::chunked::{ChunkEvent, ChunkedDecoder, Strictness, TrailerLimits};
-use millpond_proxy::http1::response::{Framing, Progress, ResponseHead, ResponseParser};
+use millpond_wire::http1::Method;
+use millpond_wire::http1::chunked::{ChunkEvent, ChunkedDecoder, Strictness, TrailerLimits};
+use millpond_wire::http1::response::{Framing, Progress, ResponseHead, ResponseParser};
 
 /// The longest head that is read.
 const HEAD_MAX: usize = 16 << 10;
-/// How long the process may be silent. Arbitrary: looking through ten million entries on a slow
-/// disk for one that passes a filter takes less.
+/// Time for which the process may be silent. Arbitrary: looking through ten million entries on a
+/// slow disk for one that passes a filter takes less.
 const READ_WAIT: Duration = Duration::from_secs(600);
 
 /// Connects; none if no process listens there.
@@ -53,7 +53,7 @@ pub(super) fn exchange(
     exchange_within(READ_WAIT, stream, ask, take)
 }
 
-/// The same with a process that may be silent for so long.
+/// Exchange like [`exchange`] with a process that may be silent for so long.
 pub(crate) fn exchange_within(
     wait: Duration,
     mut stream: &UnixStream,

@@ -1,7 +1,9 @@
 //! The columns of `millpond cache ls`.
 //!
-//! A record for each: its name, its heading, how wide it is and what it says of an entry. What is
-//! longer than its column pushes the rest to the right, so nothing is cut.
+//! A record for each: its name, its heading, how wide it is and what it says of an entry. Where
+//! lines have a width ([`Fit::Within`]), as on a terminal, texts are cut to their columns, so that
+//! all stay in place; elsewhere what is longer than its column pushes the rest to the right, and
+//! nothing is cut ([`Fit::Whole`]). Numbers are never cut.
 
 use millpond_proxy::control::report::EntryReport;
 
@@ -10,12 +12,21 @@ use super::figures::{plain, size, time};
 /// A column.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
-    /// Its name on the command line.
+    /// Name of the column on the command line.
     pub(super) name: &'static str,
     heading: &'static str,
     /// Letters; to the left with a minus.
     width: isize,
     say: fn(&EntryReport, i64) -> String,
+}
+
+/// Length that lines may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// Lines are as long as what they say.
+    Whole,
+    /// Lines have at most so many letters.
+    Within(usize),
 }
 
 /// Columns without `--columns`; `zone` stands before them if there is more than one.
@@ -28,9 +39,10 @@ pub(super) const COLUMNS: &[Column] = &[
     column("zone", "ZONE", -9, |entry, _| plain(&entry.zone)),
     column("held", "HELD", 6, |entry, _| size(entry.held)),
     column("length", "LENGTH", 6, |entry, _| {
-        match entry.held == entry.length {
-            true => "=".to_string(),
-            false => size(entry.length),
+        if entry.held == entry.length {
+            "=".to_string()
+        } else {
+            size(entry.length)
         }
     }),
     column("slices", "SLICES", 7, |entry, _| match entry.slices {
@@ -46,13 +58,13 @@ pub(super) const COLUMNS: &[Column] = &[
     column("used", "USED", 5, |entry, now| {
         time(now.saturating_sub(entry.used))
     }),
-    column("hits", "HITS", 4, |entry, _| entry.hits.to_string()),
+    column("hits", "HITS", 6, |entry, _| entry.hits.to_string()),
     column("status", "ST.", 3, |entry, _| entry.status.to_string()),
     column("type", "TYPE", -24, |entry, _| {
         let kind = entry.content_type.split(';').next().unwrap_or_default();
         or_dash(kind.trim())
     }),
-    column("site", "SITE", -20, |entry, _| plain(&entry.site)),
+    column("site", "SITE", -12, |entry, _| plain(&entry.site)),
     column("host", "HOST", -20, |entry, _| plain(&entry.host)),
     column("tags", "TAGS", -20, |entry, _| {
         or_dash(&entry.tags.join(","))
@@ -61,7 +73,7 @@ pub(super) const COLUMNS: &[Column] = &[
     column("url", "URL", -40, |entry, _| {
         or_dash(entry.url.as_deref().unwrap_or_default())
     }),
-    column("key", "KEY", 0, |entry, _| plain(&entry.key)),
+    column("key", "KEY", -20, |entry, _| plain(&entry.key)),
 ];
 
 const fn column(
@@ -79,9 +91,10 @@ const fn column(
 }
 
 fn or_dash(text: &str) -> String {
-    match text.is_empty() {
-        true => "-".to_string(),
-        false => plain(text),
+    if text.is_empty() {
+        "-".to_string()
+    } else {
+        plain(text)
     }
 }
 
@@ -102,30 +115,69 @@ pub(super) fn usual(zones: usize) -> Vec<Column> {
 }
 
 /// The headings of columns.
-pub(super) fn heading(columns: &[Column]) -> String {
-    join(columns, |column| column.heading.to_string())
+pub(super) fn heading(columns: &[Column], fit: Fit) -> String {
+    join(columns, fit, |column| column.heading.to_string())
 }
 
 /// An entry in columns.
-pub(super) fn row(columns: &[Column], entry: &EntryReport, now: i64) -> String {
-    join(columns, |column| (column.say)(entry, now))
+pub(super) fn row(columns: &[Column], fit: Fit, entry: &EntryReport, now: i64) -> String {
+    join(columns, fit, |column| (column.say)(entry, now))
 }
 
-fn join(columns: &[Column], say: impl Fn(&Column) -> String) -> String {
+fn join(columns: &[Column], fit: Fit, say: impl Fn(&Column) -> String) -> String {
     let mut line = String::new();
+    // Letters of the line.
+    let mut len = 0;
     for (index, column) in columns.iter().enumerate() {
         if index > 0 {
             line.push(' ');
+            len += 1;
         }
-        let (text, width) = (say(column), column.width.unsigned_abs());
-        match column.width < 0 {
+        let is_last = index + 1 == columns.len();
+        let text = match (fit, column.width < 0) {
+            // The last one has what is left.
+            (Fit::Within(most), true) if is_last => cut(say(column), most.saturating_sub(len)),
+            (Fit::Within(_), true) => cut(say(column), column.width.unsigned_abs()),
+            _ => say(column),
+        };
+        let text = column.align(text, is_last);
+        len += text.chars().count();
+        line.push_str(&text);
+    }
+    match fit {
+        Fit::Whole => line,
+        // Columns may have been asked for that do not fit.
+        Fit::Within(most) => cut(line, most),
+    }
+}
+
+impl Column {
+    fn align(&self, text: String, is_last: bool) -> String {
+        let width = self.width.unsigned_abs();
+        if self.width >= 0 {
+            format!("{text:>width$}")
+        } else if is_last {
             // No blanks at the end of a line.
-            true if index + 1 == columns.len() => line.push_str(&text),
-            true => line.push_str(&format!("{text:<width$}")),
-            false => line.push_str(&format!("{text:>width$}")),
+            text
+        } else {
+            format!("{text:<width$}")
         }
     }
-    line
+}
+
+/// A text with its middle left out, so that it has at most so many letters: keys begin alike, and
+/// their ends tell them apart.
+fn cut(text: String, most: usize) -> String {
+    let len = text.chars().count();
+    if len <= most {
+        return text;
+    }
+    let kept = most.saturating_sub(1);
+    let begin = kept / 3;
+    let end = len - (kept - begin);
+    let dots = (most > 0).then_some('…');
+    let letters = text.chars().take(begin).chain(dots);
+    letters.chain(text.chars().skip(end)).collect()
 }
 
 #[cfg(test)]
@@ -165,11 +217,11 @@ pub(super) mod tests {
 
     #[test]
     fn a_row_is_for_people_and_for_grep() {
-        let text = row(&usual(1), &entry("/a\n\u{1b}[2J", 1000, 1_000), 1_100);
-        let expected =
-            "  1000   4.0K    1m   -40s   95s    6 200 shop                 /a\\n\\u{1b}[2J";
+        let shown = entry("/a\n\u{1b}[2J", 1000, 1_000);
+        let text = row(&usual(1), Fit::Whole, &shown, 1_100);
+        let expected = "  1000   4.0K    1m   -40s   95s      6 200 shop         /a\\n\\u{1b}[2J";
         assert_eq!(text, expected);
-        let whole = row(&usual(2), &entry("/b", 4096, 1_000), 1_010);
+        let whole = row(&usual(2), Fit::Whole, &entry("/b", 4096, 1_000), 1_010);
         assert!(
             whole.starts_with("z           4.0K      =   10s    50s    5s"),
             "{whole}"
@@ -177,14 +229,42 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_line_fits_a_terminal_and_its_columns_stay_in_place() {
+        let long = format!("shop.example/{}/end.mp4", "x".repeat(200));
+        let mut wide = entry(&long, 1000, 0);
+        wide.hits = 123_456;
+        wide.site = "a-site-with-a-long-name.example".to_string();
+        wide.fresh_until = 1_000_000_000;
+        let fit = Fit::Within(80);
+        for zones in [1, 2] {
+            let columns = usual(zones);
+            let at = heading(&columns, fit).find("KEY").unwrap();
+            let short = entry("/b", 4096, 0);
+            let rows = [&wide, &short].map(|entry| row(&columns, fit, entry, 90));
+            for row in &rows {
+                let letters: Vec<char> = row.chars().collect();
+                assert!(letters.len() <= 80, "{row}");
+                assert!(letters[at - 1] == ' ' && letters[at] != ' ', "{row}");
+            }
+            assert!(rows[0].ends_with("/end.mp4"), "{}", rows[0]);
+            assert_eq!(rows[0].matches('…').count(), 2, "{}", rows[0]);
+            assert!(row(&columns, Fit::Whole, &wide, 90).contains(&long));
+        }
+        let columns = parse("url,tags,type,site,host,id,key").unwrap();
+        assert_eq!(row(&columns, fit, &wide, 90).chars().count(), 80);
+        assert_eq!(cut("abcdef".to_string(), 4), "a…ef");
+        assert_eq!(cut("abcdef".to_string(), 0), "");
+    }
+
+    #[test]
     fn columns_are_chosen_by_name() {
         let columns = parse("slices, type,tags,url").unwrap();
         assert_eq!(
-            heading(&columns),
+            heading(&columns, Fit::Whole),
             " SLICES TYPE                     TAGS                 URL"
         );
         assert_eq!(
-            row(&columns, &entry("/c", 1000, 0), 0),
+            row(&columns, Fit::Whole, &entry("/c", 1000, 0), 0),
             "    1/5 video/mp4                a,b                  //shop/c"
         );
         assert!(parse("held,colour").is_none() && parse("").is_none());

@@ -20,9 +20,32 @@ pub(crate) fn size(bytes: u64) -> String {
         }
     }
     // 9.95 and more would round to two digits before the point.
-    match value < 9.95 {
-        true => format!("{value:.1}{unit}"),
-        false => format!("{value:.0}{unit}"),
+    if value < 9.95 {
+        format!("{value:.1}{unit}")
+    } else {
+        format!("{value:.0}{unit}")
+    }
+}
+
+/// A size in three digits, so that what reads the same differs by one in a hundred at most: `999`,
+/// `1.50K`, `10.4M`.
+pub(crate) fn exact_size(bytes: u64) -> String {
+    const UNITS: [char; 6] = ['K', 'M', 'G', 'T', 'P', 'E'];
+    let mut value = bytes as f64;
+    let mut unit = None;
+    for next in UNITS {
+        // What would round to 1000 is one of the next unit: three digits are enough then.
+        if value < 999.5 {
+            break;
+        }
+        value /= 1024.0;
+        unit = Some(next);
+    }
+    match unit {
+        None => bytes.to_string(),
+        Some(unit) if value < 9.995 => format!("{value:.2}{unit}"),
+        Some(unit) if value < 99.95 => format!("{value:.1}{unit}"),
+        Some(unit) => format!("{value:.0}{unit}"),
     }
 }
 
@@ -35,9 +58,10 @@ pub(crate) fn time(seconds: i64) -> String {
         6_000..=359_999 => format!("{}h", length / 3600),
         _ => format!("{}d", length / 86_400),
     };
-    match seconds < 0 {
-        true => format!("-{text}"),
-        false => text,
+    if seconds < 0 {
+        format!("-{text}")
+    } else {
+        text
     }
 }
 
@@ -53,9 +77,10 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
 pub(crate) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
-        match letter.is_control() {
-            true => out.extend(letter.escape_default()),
-            false => out.push(letter),
+        if letter.is_control() {
+            out.extend(letter.escape_default());
+        } else {
+            out.push(letter);
         }
     }
     out
@@ -70,6 +95,27 @@ pub(crate) fn count(number: u64, one: &str, more: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_that_read_the_same_are_nearly_the_same() {
+        for (bytes, expected) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "0.98K"),
+            (1536, "1.50K"),
+            (10 << 20, "10.0M"),
+            (9_856_614, "9.40M"),
+            (10_905_190, "10.4M"),
+            (100 << 20, "100M"),
+            (u64::MAX, "16.0E"),
+        ] {
+            assert_eq!(exact_size(bytes), expected, "{bytes}");
+        }
+        for percent in 1..=98 {
+            let whole = 10 << 20;
+            assert_ne!(exact_size(whole * percent / 100), exact_size(whole));
+        }
+    }
 
     #[test]
     fn sizes_are_short() {

@@ -8,17 +8,17 @@ use std::ops::ControlFlow;
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
-use millpond_proxy::clock;
 use millpond_proxy::control::api::Verb;
 use millpond_proxy::control::query::Parameters;
 use millpond_proxy::control::report::{EntryReport, Line};
 use millpond_proxy::control::rest::{Purpose, ZonePath};
+use millpond_system::clock;
 
 use super::Outcome;
 use super::access::Site;
-use super::columns::{self, Column};
+use super::columns::{self, Column, Fit};
 use super::figures;
-use super::options::{Command, Direction, Format, Options, Sort};
+use super::options::{Command, Direction, Format, Length, Options, Sort};
 use super::output::{Bar, Output};
 use crate::terminal::{self, Paint, Role};
 
@@ -56,10 +56,10 @@ pub(super) fn run(options: &Options, site: &Site) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// How much is told of each entry.
+/// Extent of what is told of each entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
-    /// What a line of a list has.
+    /// The columns of a line of a list.
     Row,
     /// All that is known.
     All,
@@ -113,10 +113,11 @@ fn warn(zone: &str, unreadable: u64) {
     }
 }
 
-/// How a line looks.
+/// Style of a line.
 struct Style {
     format: Format,
     columns: Vec<Column>,
+    fit: Fit,
     paint: Paint,
 }
 
@@ -130,6 +131,10 @@ impl Style {
             columns: match &options.columns {
                 Some(columns) => columns.clone(),
                 None => columns::usual(zones),
+            },
+            fit: match terminal::stdout_width() {
+                Some(width) if options.length == Length::Fitting => Fit::Within(width),
+                _ => Fit::Whole,
             },
             paint: terminal::stdout_paint(),
         }
@@ -152,7 +157,7 @@ impl List<'_> {
         if self.style.format == Format::Json || !terminal::is_stdout_terminal() {
             return Ok(());
         }
-        let line = columns::heading(&self.style.columns);
+        let line = columns::heading(&self.style.columns, self.style.fit);
         self.output
             .line(&self.style.paint.paint(Role::Title, &line))
     }
@@ -179,9 +184,10 @@ impl List<'_> {
                 return Ok(ControlFlow::Break(()));
             }
             self.write(&entry)?;
-            return Ok(match self.is_full() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            return Ok(if self.is_full() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             });
         }
         self.kept.push(entry);
@@ -213,7 +219,7 @@ impl List<'_> {
         match self.style.format {
             Format::Json => self.output.line(&serde_json::to_string(entry)?),
             Format::Text | Format::Csv => {
-                let line = columns::row(&self.style.columns, entry, self.now);
+                let line = columns::row(&self.style.columns, self.style.fit, entry, self.now);
                 self.output.line(&line)
             }
         }

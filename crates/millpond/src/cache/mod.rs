@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `options.rs` | the command line |
 //! | `access.rs`, `client.rs` | who is asked, and how |
-//! | `stat.rs`, `sites.rs`, `list.rs`, `show.rs`, `verify.rs`, `purge.rs`, `why.rs` | the commands |
+//! | `stat.rs`, `sites.rs`, `list.rs`, `show.rs`, `verify.rs`, `purge.rs`, `reset.rs`, `why.rs` | the commands |
 //! | `catalogue/` | `export --sqlite`, `sql` |
 //! | `columns.rs` | what `ls` shows of an entry |
 //! | `subject.rs` | the key that a URL means |
@@ -29,6 +29,7 @@ mod list;
 mod options;
 mod output;
 mod purge;
+mod reset;
 mod show;
 mod sites;
 mod stat;
@@ -49,30 +50,31 @@ use output::NobodyReads;
 
 const USAGE: &str = "usage: millpond cache stat   [--sites]
        millpond cache ls     [FILTER]... [--sort size|age|used|hits|expires|status|type|site|key]
-                             [--reverse] [--limit N] [--columns NAME,...]
+                             [--reverse] [--limit N] [--columns NAME,...] [--whole]
        millpond cache show   KEY|URL|ID
        millpond cache verify [--remove]
        millpond cache purge  KEY|URL | --prefix TEXT | --wildcard TEXT | --site NAME | --host NAME
                              | --tag TAG... | --all   [--soft] [--dry-run]
+       millpond cache reset  --sites | --site NAME
        millpond cache export [FILTER]... [--limit N] [-o FILE | --sqlite FILE]
        millpond cache sql    QUERY [FILTER]... [--csv] [--from FILE]
-       millpond why          URL [--method METHOD] [-H 'Name: value']...
+       millpond why          URL [--method METHOD] [--client ADDRESS] [-H 'Name: value']...
 options: -c FILE, -p PREFIX, -g DIRECTIVES, --zone NAME, --json
 filters: --site NAME, --host NAME, --prefix TEXT, --tag TAG, --older TIME, --newer TIME,
          --unused TIME, --larger SIZE, --smaller SIZE, --hits N, --no-hits, --status 404|4xx,
          --type image/png|image, --fresh, --stale
 ";
 
-/// What came of a command.
+/// Outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// It is done.
+    /// The command is done.
     Done,
-    /// There is nothing of what was named, or there is damage.
+    /// The zone has nothing of what was named, or there is damage.
     Nothing,
 }
 
-/// Does what the words say.
+/// Runs the command that the words say.
 pub(crate) fn run(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     let words: Vec<OsString> = words.collect();
     let options = match crate::options::read(words, USAGE, options::parse) {
@@ -102,6 +104,7 @@ fn obey(options: &Options) -> Result<Outcome> {
         Command::Show => show::run(options, &site()?),
         Command::Verify => verify::run(options, &site()?),
         Command::Purge => purge::run(options, &site()?),
+        Command::Reset => reset::run(options, &site()?),
         Command::Sql => catalogue::query(options),
         Command::Why => why::run(options, &site()?),
     }

@@ -14,7 +14,7 @@ use millpond_proxy::control::query::Parameters;
 use super::columns::{self, Column};
 use crate::options::{OfProcess, OptionError};
 
-/// What is to be done.
+/// Command that is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Stat,
@@ -22,18 +22,20 @@ pub(super) enum Command {
     Show,
     Verify,
     Purge,
+    Reset,
     Export,
     Why,
     Sql,
 }
 
 impl Command {
-    const ALL: [(&'static str, Command); 8] = [
+    const ALL: [(&'static str, Command); 9] = [
         ("stat", Command::Stat),
         ("ls", Command::Ls),
         ("show", Command::Show),
         ("verify", Command::Verify),
         ("purge", Command::Purge),
+        ("reset", Command::Reset),
         ("export", Command::Export),
         ("why", Command::Why),
         ("sql", Command::Sql),
@@ -52,7 +54,7 @@ impl Command {
         self.lists() || self == Command::Sql
     }
 
-    /// Whether it is about something that is named without an option.
+    /// True if the command is about something that is named without an option.
     fn has_subject(self) -> bool {
         matches!(
             self,
@@ -61,28 +63,28 @@ impl Command {
     }
 }
 
-/// In what order entries are listed.
+/// Order in which entries are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
-    /// As they come.
+    /// Entries as they come.
     None,
     /// The most bytes first.
     Size,
     /// The oldest first.
     Age,
-    /// Those first that were used last.
+    /// Entries first that were used last.
     Used,
     /// The most hits first.
     Hits,
-    /// By cache key.
+    /// Entries by cache key.
     Key,
-    /// Those first whose freshness ends first.
+    /// Entries first whose freshness ends first.
     Expires,
-    /// By status.
+    /// Entries by status.
     Status,
-    /// By Content-Type.
+    /// Entries by Content-Type.
     Type,
-    /// By site.
+    /// Entries by site.
     Site,
 }
 
@@ -100,7 +102,7 @@ impl Sort {
     ];
 }
 
-/// How it is written.
+/// Format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Text,
@@ -109,21 +111,30 @@ pub(super) enum Format {
     Csv,
 }
 
-/// What figures are about.
+/// Subject of figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum About {
     Zones,
     Sites,
 }
 
-/// Which way round.
+/// Direction of the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Usual,
     Reverse,
 }
 
-/// What becomes of corrupt entries.
+/// Length of a list's lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Length {
+    /// Lines are as long as a terminal is wide, where there is one.
+    Fitting,
+    /// Lines are as long as what they say.
+    Whole,
+}
+
+/// Treatment of corrupt entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Corrupt {
     Stay,
@@ -134,23 +145,24 @@ pub(super) enum Corrupt {
 #[derive(Clone, Debug)]
 pub(super) struct Options {
     pub(super) command: Command,
-    /// Whose caches.
+    /// Process whose caches are meant.
     pub(super) process: OfProcess,
-    /// The zone; all without it.
+    /// Zone that is meant; all without it.
     pub(super) zone: Option<String>,
     pub(super) format: Format,
     pub(super) about: About,
     /// A key or URL, or a query.
     pub(super) subject: Option<Bytes>,
-    /// What is asked of the API: filters, or a purge.
+    /// Parameters for the API: filters, or a purge.
     pub(super) parameters: Parameters,
     pub(super) sort: Sort,
     pub(super) direction: Direction,
     pub(super) limit: Option<usize>,
-    /// What of an entry is shown; the usual without it.
+    /// Columns of an entry that are shown; the usual without them.
     pub(super) columns: Option<Vec<Column>>,
+    pub(super) length: Length,
     pub(super) corrupt: Corrupt,
-    /// Where an export goes; the standard output without it.
+    /// File that an export goes to; the standard output without it.
     pub(super) output: Option<PathBuf>,
     /// The database that an export makes.
     pub(super) sqlite: Option<PathBuf>,
@@ -158,7 +170,8 @@ pub(super) struct Options {
     pub(super) from: Option<PathBuf>,
 }
 
-const NO_COMMAND: &str = "a command is needed: stat, ls, show, verify, purge, export, sql or why";
+const NO_COMMAND: &str = "a command is needed: stat, ls, show, verify, purge, reset, export, sql \
+                          or why";
 const TIME: &str = "write a time such as 90s, 10m, 2h or 7d";
 const SIZE: &str = "write a size such as 4096, 10k, 5m or 1g";
 const NUMBER: &str = "write a number";
@@ -182,6 +195,7 @@ pub(super) fn parse(words: impl Iterator<Item = OsString>) -> Result<Options, Op
         direction: Direction::Usual,
         limit: None,
         columns: None,
+        length: Length::Fitting,
         corrupt: Corrupt::Stay,
         output: None,
         sqlite: None,
@@ -207,9 +221,15 @@ impl Options {
         let mut value = || words.next().ok_or(OptionError::Missing(option.clone()));
         match (option.as_str(), self.command) {
             _ if self.process.apply(&option, &mut || Ok(text(&value()?)))? => {}
-            ("--zone", command) if command != Command::Why => self.zone = Some(text(&value()?)),
+            ("--zone", command) if !matches!(command, Command::Why | Command::Reset) => {
+                self.zone = Some(text(&value()?))
+            }
             ("--json", command) if command != Command::Export => self.format = Format::Json,
-            ("--sites", Command::Stat) => self.about = About::Sites,
+            ("--sites", Command::Stat | Command::Reset) => self.about = About::Sites,
+            ("--site", Command::Reset) if !self.has("site") => {
+                let name = value()?;
+                self.add("site", name);
+            }
             ("--remove", Command::Verify) => self.corrupt = Corrupt::Go,
             ("--csv", Command::Sql) => self.format = Format::Csv,
             ("--from", Command::Sql) => self.from = Some(PathBuf::from(text(&value()?))),
@@ -221,6 +241,7 @@ impl Options {
                 let columns = columns::parse(&text(&value));
                 self.columns = Some(columns.ok_or_else(|| wrong(&option, &value, COLUMNS))?);
             }
+            ("--whole", Command::Ls) => self.length = Length::Whole,
             ("--reverse", Command::Ls) => self.direction = Direction::Reverse,
             ("--limit", command) if command.lists() => {
                 let number = number(&option, &value()?)?;
@@ -234,6 +255,10 @@ impl Options {
             ("-H", Command::Why) => {
                 let field = value()?;
                 self.add("field", field);
+            }
+            ("--client", Command::Why) if !self.has("client") => {
+                let address = value()?;
+                self.add("client", address);
             }
             ("--method" | "-X", Command::Why) if !self.has("method") => {
                 let method = value()?.to_ascii_uppercase();
@@ -249,7 +274,7 @@ impl Options {
         Ok(())
     }
 
-    /// False if it is no filter.
+    /// Applies an option that is a filter; false if it is none.
     fn apply_filter(
         &mut self,
         option: &str,
@@ -282,7 +307,7 @@ impl Options {
         Ok(true)
     }
 
-    /// False if it is no word of a purge.
+    /// Applies an option that is a word of a purge; false if it is none.
     fn apply_purge(
         &mut self,
         option: &str,
@@ -325,12 +350,12 @@ impl Options {
         self.parameters.push((name.to_string(), value));
     }
 
-    /// Whether a parameter is there.
+    /// True if a parameter is there.
     pub(super) fn has(&self, name: &str) -> bool {
         self.parameters.iter().any(|(known, _)| known == name)
     }
 
-    /// Whether not all entries are meant.
+    /// True if not all entries are meant.
     fn is_narrowed(&self) -> bool {
         !self.parameters.is_empty() || self.zone.is_some()
     }
@@ -349,6 +374,11 @@ impl Options {
                 Err(OptionError::Nothing("one of -o and --sqlite at a time"))
             }
             (Command::Show, 0) => Err(OptionError::Nothing("a key or URL is needed")),
+            (Command::Reset, _) if self.has("site") == (self.about == About::Sites) => {
+                let message = "what is to be reset? --sites, for all that the configuration does \
+                               not name, or --site NAME";
+                Err(OptionError::Nothing(message))
+            }
             (Command::Purge, 0) => Err(OptionError::Nothing(
                 "what is to be purged? A key or URL, or one of --prefix, --wildcard, --site, \
                  --host, --tag, --all",
@@ -383,9 +413,10 @@ fn status(option: &str, value: Bytes) -> Result<Bytes, OptionError> {
         [_, _, _] => value.iter().all(u8::is_ascii_digit),
         _ => false,
     };
-    match is_status {
-        true => Ok(value),
-        false => Err(wrong(option, &value, STATUS)),
+    if is_status {
+        Ok(value)
+    } else {
+        Err(wrong(option, &value, STATUS))
     }
 }
 

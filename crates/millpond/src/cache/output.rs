@@ -9,17 +9,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use millpond_proxy::clock::{self, Instant};
 use millpond_proxy::control::report::ProgressReport;
+use millpond_system::clock::{self, Instant};
 
 use super::figures;
 
-/// How often the bar is drawn anew.
+/// Interval at which the bar is drawn anew.
 const DRAWN_EVERY: Duration = Duration::from_millis(100);
-/// How wide it is.
+/// Width of the bar.
 const BAR_WIDTH: usize = 30;
 
-/// Where text goes.
+/// Destination of text.
 pub(super) struct Output {
     to: BufWriter<To>,
 }
@@ -72,12 +72,12 @@ impl Output {
         checked(written.and_then(|()| self.to.write_all(b"\n")))
     }
 
-    /// Sees that all of it is written so far.
+    /// Writes out the text so far.
     pub(super) fn flush(&mut self) -> Result<()> {
         checked(self.to.flush())
     }
 
-    /// The same, at the end.
+    /// Writes out what is left, at the end.
     pub(super) fn end(mut self) -> Result<()> {
         self.flush()
     }
@@ -91,7 +91,7 @@ fn checked(written: io::Result<()>) -> Result<()> {
     }
 }
 
-/// How far something is.
+/// Bar that shows the progress of something.
 pub(super) struct Bar {
     label: String,
     is_shown: bool,
@@ -109,7 +109,7 @@ impl Bar {
         }
     }
 
-    /// Draws it, if it is time.
+    /// Draws the bar, if it is time.
     pub(super) fn draw(&mut self, progress: &ProgressReport) {
         let now = clock::instant();
         let is_due = |drawn: Instant| now.duration_since(drawn) >= DRAWN_EVERY;
@@ -122,7 +122,7 @@ impl Bar {
         let _ = io::stderr().flush();
     }
 
-    /// Takes it away, so that something else can be written.
+    /// Takes the bar away, so that something else can be written.
     pub(super) fn clear(&mut self) {
         if self.drawn.take().is_some() {
             eprint!("\r\u{1b}[K");

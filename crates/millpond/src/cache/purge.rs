@@ -38,9 +38,10 @@ pub(super) fn run(options: &Options, site: &Site) -> Result<Outcome> {
     }
     output.end()?;
     let is_something = reports.iter().any(|it| it.entries != Some(0));
-    Ok(match is_something {
-        true => Outcome::Done,
-        false => Outcome::Nothing,
+    Ok(if is_something {
+        Outcome::Done
+    } else {
+        Outcome::Nothing
     })
 }
 
@@ -81,9 +82,10 @@ fn purge_zones(
     }
     let mut reports = Vec::new();
     for zone in zones {
-        let purpose = match options.has("dry_run") {
-            true => Purpose::Look,
-            false => Purpose::Purge,
+        let purpose = if options.has("dry_run") {
+            Purpose::Look
+        } else {
+            Purpose::Purge
         };
         let access = site.access(zone, purpose)?;
         let ask = access.request(Verb::Post, &["purge"], parameters.clone());
@@ -95,9 +97,10 @@ fn purge_zones(
 
 fn said(report: &PurgeReport) -> String {
     let zone = plain(&report.zone);
-    let what = match report.what.is_empty() {
-        true => report.kind.clone(),
-        false => format!("{} \"{}\"", report.kind, plain(&report.what)),
+    let what = if report.what.is_empty() {
+        report.kind.clone()
+    } else {
+        format!("{} \"{}\"", report.kind, plain(&report.what))
     };
     let soft = if report.mode == "soft" { ", soft" } else { "" };
     let entries = report.entries.map(|it| count(it, "entry", "entries"));

@@ -5,10 +5,10 @@
 
 use anyhow::Result;
 use bytes::Bytes;
-use millpond_proxy::clock;
 use millpond_proxy::control::api::Verb;
 use millpond_proxy::control::report::{DetailReport, EntriesReport, EntryReport};
 use millpond_proxy::control::rest::{Purpose, ZonePath};
+use millpond_system::clock;
 
 use super::Outcome;
 use super::access::{Access, Refusal, Site};
@@ -92,7 +92,7 @@ pub(super) fn look(access: &Access, name: &str, value: Bytes) -> Result<Vec<Entr
     }
 }
 
-/// Where entries are told of.
+/// Page on which entries are told of.
 pub(super) struct Page<'a> {
     pub(super) paint: Paint,
     pub(super) now: i64,
@@ -130,7 +130,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// How an entry stands.
+    /// Writes the state of an entry.
     pub(super) fn state(&mut self, entry: &EntryReport) -> Result<()> {
         if let Some(variant) = &entry.variant {
             self.line("variant", &plain(&variant.values))?;
@@ -208,7 +208,7 @@ impl Page<'_> {
     }
 }
 
-/// What may be done with it when it is stale.
+/// Uses that may be made of the entry when it is stale.
 fn stale(detail: &DetailReport) -> String {
     let mut words = Vec::new();
     if detail.never_stale {

@@ -17,7 +17,7 @@ use super::options::{Format, Options};
 use super::output::Output;
 use crate::terminal::{self, Paint, Role};
 
-/// A zone, for who asks for JSON.
+/// A zone, for whoever asks for JSON.
 #[derive(Serialize)]
 struct ZoneSites {
     zone: String,

@@ -11,7 +11,7 @@ use millpond_proxy::control::rest::Purpose;
 
 use super::Outcome;
 use super::access::{Refusal, Site};
-use super::figures::{self, count, percent, plain, size};
+use super::figures::{self, count, exact_size, percent, plain, size};
 use super::options::{About, Format, Options};
 use super::output::Output;
 use super::sites;
@@ -38,6 +38,8 @@ pub(super) fn run(options: &Options, site: &Site) -> Result<Outcome> {
             zones,
             answers: server.as_ref().and_then(|it| it.answers.clone()),
             hit_ratio: server.as_ref().and_then(|it| it.hit_ratio),
+            classes: server.as_ref().and_then(|it| it.classes),
+            exchanges: server.as_ref().and_then(|it| it.exchanges),
         };
         output.line(&serde_json::to_string(&report)?)?;
         output.end()?;
@@ -82,11 +84,7 @@ impl Page {
         };
         self.line("path", &format!("{} ({state})", plain(&zone.path)))?;
         self.line("records", &format!("{}, entries and slices", zone.records))?;
-        let limit = match zone.max_size {
-            Some(max) => format!("of {} ({})", size(max), percent(zone.bytes, max)),
-            None => "without a limit".to_string(),
-        };
-        self.line("on disk", &format!("{} {limit}", size(zone.bytes)))?;
+        self.space(zone)?;
         for disk in &zone.disks {
             if zone.disks.len() > 1 {
                 self.disk(disk)?;
@@ -127,8 +125,9 @@ impl Page {
         let trouble = live.write_errors + live.lost + live.not_stored;
         if trouble > 0 {
             let text = format!(
-                "{}, {} lost, {} not stored",
+                "{}, {}, {} lost, {} not stored",
                 count(live.write_errors, "write error", "write errors"),
+                count(live.lost_segments, "lost segment", "lost segments"),
                 live.lost,
                 live.not_stored
             );
@@ -136,6 +135,20 @@ impl Page {
             self.line("trouble", &text)?;
         }
         Ok(())
+    }
+
+    /// Writes the space that the files take, and what lives in them.
+    fn space(&mut self, zone: &ZoneReport) -> Result<()> {
+        let limit = match zone.max_size {
+            Some(max) => format!("of {} ({})", exact_size(max), percent(zone.bytes, max)),
+            None => "without a limit".to_string(),
+        };
+        self.line("on disk", &format!("{} {limit}", exact_size(zone.bytes)))?;
+        let (live, part) = (
+            exact_size(zone.live_bytes),
+            percent(zone.live_bytes, zone.bytes),
+        );
+        self.line("live", &format!("{live} in entries ({part} of that)"))
     }
 
     fn disk(&mut self, disk: &DiskReport) -> Result<()> {
@@ -149,13 +162,15 @@ impl Page {
         };
         let (path, bytes) = (plain(&disk.path), size(disk.bytes));
         let text = format!(
-            "{path} {state}, weight {}, {} records, {bytes}",
-            disk.weight, disk.records
+            "{path} {state}, weight {}, {} records, {bytes}, {} live",
+            disk.weight,
+            disk.records,
+            size(disk.live_bytes)
         );
         self.line("disk", &text)
     }
 
-    /// What a disk did not give, and what is done to find that out in time.
+    /// Writes what a disk did not give, and what is done to find that out in time.
     fn reading(&mut self, disk: &DiskReport) -> Result<()> {
         if disk.read_errors + disk.unread_segments > 0 {
             let errors = count(disk.read_errors, "read error", "read errors");
@@ -195,9 +210,10 @@ impl Page {
         let said: Vec<String> = some
             .map(|(status, count)| format!("{} {status}", count.requests))
             .collect();
-        let said = match said.is_empty() {
-            true => "none yet".to_string(),
-            false => said.join(", "),
+        let said = if said.is_empty() {
+            "none yet".to_string()
+        } else {
+            said.join(", ")
         };
         self.line("answers", &said)?;
         match server.hit_ratio {

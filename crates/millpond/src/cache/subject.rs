@@ -1,4 +1,4 @@
-//! What a URL on the command line means: the key that a request for it is looked up by.
+//! Meaning of a URL on the command line: the key that a request for it is looked up by.
 //!
 //! It is asked of `millpond_proxy::explain`, so the key is made by the code that serves requests. A
 //! request with other fields may have another key: then the key itself has to be given.

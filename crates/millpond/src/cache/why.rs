@@ -4,10 +4,11 @@
 //! fetched and what was not stored a moment ago. `-H` gives the request fields, by which variants
 //! are told apart and keys may be made, `--method` the method, by which caching is decided, too.
 
-use anyhow::{Result, bail};
-use millpond_proxy::clock;
+use anyhow::Result;
+use millpond_proxy::control::api::Verb;
 use millpond_proxy::control::report::EntryReport;
 use millpond_proxy::control::why::{FillReport, WhyCacheReport, WhyReport};
+use millpond_system::clock;
 
 use super::Outcome;
 use super::access::{Refusal, Site};
@@ -22,11 +23,8 @@ pub(super) fn run(options: &Options, site: &Site) -> Result<Outcome> {
     let url = options.subject.clone().unwrap_or_default();
     let mut parameters = options.parameters.clone();
     parameters.push(("url".to_string(), url));
-    let report: WhyReport = match site.whole(&["why"], parameters) {
-        Ok(report) => report,
-        Err(Refusal::NotFound(why)) => bail!("{why}"),
-        Err(Refusal::Other(error)) => return Err(error),
-    };
+    let report = site.whole(Verb::Get, &["why"], parameters);
+    let report: WhyReport = report.map_err(Refusal::into_error)?;
     let mut output = Output::stdout();
     match options.format {
         Format::Json => output.line(&serde_json::to_string(&report)?)?,
@@ -41,25 +39,36 @@ pub(super) fn run(options: &Options, site: &Site) -> Result<Outcome> {
     }
     output.end()?;
     let is_held = report.cache.is_some_and(|cache| cache.entry.is_some());
-    Ok(match is_held {
-        true => Outcome::Done,
-        false => Outcome::Nothing,
+    Ok(if is_held {
+        Outcome::Done
+    } else {
+        Outcome::Nothing
     })
 }
 
 fn tell(page: &mut Page<'_>, report: &WhyReport) -> Result<()> {
     let title = page.paint.paint(Role::Title, &plain(&report.url));
     page.output.line(&title)?;
-    let is_good = report.cache.as_ref().is_some_and(is_fresh);
+    let is_good = report.refused.is_none() && report.cache.as_ref().is_some_and(is_fresh);
     let role = if is_good { Role::Good } else { Role::Doubtful };
     let verdict = page.paint.paint(role, &plain(&report.verdict));
     page.output.line(&verdict)?;
+    for (index, gate) in report.gates.iter().enumerate() {
+        let label = if index == 0 { "gates" } else { "" };
+        page.line(label, &plain(gate))?;
+    }
     let Some(cache) = &report.cache else {
         return Ok(());
     };
     page.line("zone", &plain(&cache.zone))?;
     page.line("key", &plain(&cache.key))?;
     page.site(&cache.site)?;
+    for (label, values) in [("bypass", &cache.bypass), ("no_cache", &cache.no_cache)] {
+        for (index, value) in values.iter().enumerate() {
+            let label = if index == 0 { label } else { "" };
+            page.line(label, &plain(&value.to_string()))?;
+        }
+    }
     if let Some(entry) = &cache.entry {
         page.state(entry)?;
     }
@@ -105,7 +114,7 @@ fn tell_fills(page: &mut Page<'_>, fills: &[FillReport]) -> Result<()> {
     Ok(())
 }
 
-/// What is remembered of answers that were not stored, and of failures.
+/// Writes what is remembered of answers that were not stored, and of failures.
 fn tell_memory(page: &mut Page<'_>, cache: &WhyCacheReport) -> Result<()> {
     if let Some(last) = &cache.not_stored {
         let ago = time(page.now.saturating_sub(last.at));

@@ -19,18 +19,20 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use millpond_proxy::log::error::{ErrorLog, Level};
-use millpond_proxy::log::file::LogFile;
 use millpond_proxy::reload::ConfSource;
 use millpond_proxy::scope::salvage::salvage;
+use millpond_system::log::error::{ErrorLog, Level};
+use millpond_system::log::file::LogFile;
 
-use crate::arguments::{CONF_PATH, PREFIX};
+use crate::arguments::{PREFIX, conf_path};
 use crate::terminal;
 use report::Report;
 
-const USAGE: &str = "usage: millpond check [--json] [-p PREFIX] [-c] FILE\n";
+const USAGE: &str = "usage: millpond check [--json] [-p PREFIX] [-c] FILE
+It ends with 0 when everything works, 1 when something is refused, 2 when a file cannot be read.
+";
 
-/// How the report is written.
+/// Format of the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Format {
     #[default]
@@ -62,32 +64,33 @@ impl Options {
                 other if other.starts_with('-') || options.file.is_some() => {
                     return Err(format!("invalid option: \"{word}\""));
                 }
-                _ => options.file = Some(word),
+                // A file that is named without a letter is one that the shell has completed.
+                _ => {
+                    let here = std::env::current_dir().unwrap_or_default();
+                    options.file = Some(here.join(word).display().to_string());
+                }
             }
         }
         Ok(options)
     }
 }
 
-/// A configuration to look at, by the words of a command line; relative to where it was typed.
+/// A configuration to look at, by the words of a command line.
 pub(crate) fn source(file: Option<&str>, prefix: Option<&str>) -> ConfSource {
-    let here = std::env::current_dir().unwrap_or_default();
     ConfSource {
-        path: here.join(file.unwrap_or(CONF_PATH)),
-        prefix: prefix.map_or(PathBuf::from(PREFIX), |prefix| here.join(prefix)),
+        path: conf_path(file, prefix),
+        prefix: PathBuf::from(prefix.unwrap_or(PREFIX)),
         globals: None,
+        files: Default::default(),
         error_log: ErrorLog::to(LogFile::stderr(), Level::Emerg),
     }
 }
 
 /// Checks a configuration and prints the report.
 pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<ExitCode> {
-    let options = match Options::parse(words) {
+    let options = match crate::options::read(words.collect(), USAGE, Options::parse) {
         Ok(options) => options,
-        Err(error) => {
-            eprint!("millpond: {error}\n{USAGE}");
-            return Ok(ExitCode::from(2));
-        }
+        Err(code) => return Ok(code),
     };
     let source = source(options.file.as_deref(), options.prefix.as_deref());
     let report = Report::of(salvage(&source), &source.path);
@@ -115,7 +118,8 @@ mod tests {
             "x.conf --json",
         ] {
             let options = parse(text).unwrap();
-            assert_eq!(options.file.as_deref(), Some("x.conf"), "{text}");
+            let file = options.file.unwrap_or_default();
+            assert!(Path::new(&file).ends_with("x.conf"), "{text}: {file}");
             let is_json = options.format == Format::Json;
             assert_eq!(is_json, text.contains("json"), "{text}");
         }

@@ -18,13 +18,13 @@ use millpond_proxy::lint;
 use millpond_proxy::scope::code::UNRESOLVED_HOST;
 use millpond_proxy::scope::salvage::Salvage;
 
-/// Where something stands.
+/// Place of a finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) file: PathBuf,
-    /// From 1.
+    /// Line, from 1.
     pub(super) line: usize,
-    /// In characters, from 1.
+    /// Column in characters, from 1.
     pub(super) column: usize,
 }
 
@@ -32,36 +32,36 @@ pub(super) struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) code: Option<&'static str>,
-    /// The directive that it is about; empty if it is about none.
+    /// Directive that the finding is about; empty if it is about none.
     pub(super) name: String,
     pub(super) message: String,
     pub(super) help: Option<String>,
     pub(super) places: Vec<Place>,
 }
 
-/// How a configuration fares.
+/// Report on a configuration: the statements that work, and those that do not.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     /// The main file.
     pub(super) file: PathBuf,
-    /// How many files were read.
+    /// Number of files that were read.
     pub(super) files: usize,
-    /// How many statements were looked at.
+    /// Number of statements that were looked at.
     pub(super) statements: usize,
-    /// How often each directive works.
+    /// Number of times that each directive works.
     pub(super) works: BTreeMap<String, usize>,
-    /// What is accepted and does nothing.
+    /// Statements that are accepted and do nothing.
     pub(super) idle: Vec<Finding>,
-    /// What keeps the configuration from being used.
+    /// Findings that keep the configuration from being used.
     pub(super) refused: Vec<Finding>,
     /// Files and hosts that are not there.
     pub(super) absent: Vec<Finding>,
-    /// What is allowed and seldom meant.
+    /// Statements that are allowed and seldom meant.
     pub(super) warnings: Vec<Finding>,
     is_unreadable: bool,
 }
 
-/// What comes of a report.
+/// Outcome of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Everything works.
@@ -83,7 +83,7 @@ impl Outcome {
     }
 }
 
-/// What a mistake or a note makes of the statement that it is about.
+/// Mark that a mistake or a note gives to the statement that it is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Mark {
     Idle,
@@ -94,7 +94,7 @@ enum Mark {
 struct Marked {
     span: Span,
     mark: Mark,
-    /// Whether the statement's block was not looked into.
+    /// True if the statement's block was not looked into.
     is_closed: bool,
 }
 
@@ -124,7 +124,7 @@ impl Report {
         report
     }
 
-    /// What comes of it.
+    /// Outcome of the report.
     pub(super) fn outcome(&self) -> Outcome {
         let is_code = |finding: &Finding, code: Code| finding.code == Some(code.name);
         let cannot_be_cut = |finding: &Finding| {
@@ -143,9 +143,10 @@ impl Report {
     fn count(&mut self, statements: &[Statement], marks: &[Marked]) {
         for statement in statements {
             self.statements += 1;
-            let extent = match is_looked_into(statement) {
-                true => statement.span,
-                false => extent(statement),
+            let extent = if is_looked_into(statement) {
+                statement.span
+            } else {
+                extent(statement)
             };
             let of_statement = marks_in(marks, extent);
             let mark = of_statement.iter().map(|marked| marked.mark).max();
@@ -210,7 +211,7 @@ fn name_of(diagnostic: &Diagnostic, names: &Names<'_>) -> String {
     }
 }
 
-/// Whether a mistake is about this machine rather than about the configuration.
+/// True if a mistake is about this machine rather than about the configuration.
 fn is_absence(diagnostic: &Diagnostic) -> bool {
     let kinds = [code::MISSING_FILE, UNRESOLVED_HOST];
     diagnostic.code.is_some_and(|code| kinds.contains(&code))
@@ -245,7 +246,7 @@ fn marks_in(marks: &[Marked], extent: Span) -> &[Marked] {
     marks.get(first..last).unwrap_or_default()
 }
 
-/// Whether the lines of a block are statements of their own.
+/// True if the lines of a block are statements of their own.
 fn is_looked_into(statement: &Statement) -> bool {
     let blocks = [
         "events",

@@ -9,7 +9,7 @@ use std::path::Path;
 use super::report::{Finding, Outcome, Place, Report};
 use crate::terminal::{Paint, Role, WIDTH, wrapped};
 
-/// How many places of a finding are named; the others are counted.
+/// Number of places of a finding that are named; the others are counted.
 const PLACES: usize = 4;
 
 /// Writes a report; the paths of files below `dir` are shown from there.
@@ -68,9 +68,10 @@ fn push(out: &mut String, finding: &Finding, dir: &Path, paint: Paint) {
     } else {
         &finding.name
     };
-    let _ = match name.len() + places.len() + 6 > WIDTH {
-        true => writeln!(out, "  {}\n      {places}", paint.paint(Role::Title, name)),
-        false => writeln!(out, "  {}  {places}", paint.paint(Role::Title, name)),
+    let _ = if name.len() + places.len() + 6 > WIDTH {
+        writeln!(out, "  {}\n      {places}", paint.paint(Role::Title, name))
+    } else {
+        writeln!(out, "  {}  {places}", paint.paint(Role::Title, name))
     };
     // The name says it already.
     let no_effect = format!("\"{name}\" has no effect: ");

@@ -18,14 +18,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use millpond_proxy::clock::{self, Instant};
 use millpond_semantics::date::format_http_date;
+use millpond_system::clock::{self, Instant};
 
 /// Longest head of a request; more than any browser sends to a page without cookies.
 const MAX_HEAD: usize = 16 * 1024;
 /// Most connections of one site; more than a browser and the workers keep open together.
 const MAX_CONNECTIONS: usize = 512;
-/// How long a connection may wait for a request or for its peer to read.
+/// Time that a connection may wait for a request or for its peer to read.
 const IDLE: Duration = Duration::from_secs(65);
 
 /// Locks also after a panic elsewhere: what is behind these locks is always whole.
@@ -40,7 +40,7 @@ pub(super) struct Stop {
     changed: Condvar,
 }
 
-/// What ended a wait.
+/// End of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waited {
     /// The time is over.
@@ -64,9 +64,10 @@ impl Stop {
             .changed
             .wait_timeout_while(state, left, |is_set| !*is_set)
             .unwrap_or_else(PoisonError::into_inner);
-        match *state {
-            true => Waited::Stopped,
-            false => Waited::Elapsed,
+        if *state {
+            Waited::Stopped
+        } else {
+            Waited::Elapsed
         }
     }
 
@@ -84,14 +85,14 @@ impl Stop {
 pub(super) struct Request {
     /// `GET` or `HEAD`.
     pub(super) method: String,
-    /// Path and query as they came.
+    /// Path and query of the request as they came.
     pub(super) target: String,
     fields: Vec<(String, String)>,
     is_http11: bool,
 }
 
 impl Request {
-    /// The target without its query.
+    /// Path of the request, without its query.
     pub(super) fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or_default()
     }
@@ -111,9 +112,10 @@ impl Request {
                 .split(',')
                 .any(|token| token.trim().eq_ignore_ascii_case(word))
         };
-        match self.is_http11 {
-            true => !has("close"),
-            false => has("keep-alive"),
+        if self.is_http11 {
+            !has("close")
+        } else {
+            has("keep-alive")
         }
     }
 }
@@ -157,7 +159,7 @@ impl Answer {
     }
 }
 
-/// Who answers.
+/// Site that answers requests.
 pub(super) trait Site: Send + Sync + 'static {
     /// The answer to a request; may wait before it gives it. An error closes the connection.
     fn answer(&self, request: &Request) -> io::Result<Answer>;
@@ -241,9 +243,10 @@ fn read_head(stream: &mut TcpStream, inbox: &mut Vec<u8>) -> io::Result<Option<V
         }
         let count = stream.read(&mut piece)?;
         if count == 0 {
-            return match inbox.is_empty() {
-                true => Ok(None),
-                false => Err(io::ErrorKind::UnexpectedEof.into()),
+            return if inbox.is_empty() {
+                Ok(None)
+            } else {
+                Err(io::ErrorKind::UnexpectedEof.into())
             };
         }
         inbox.extend_from_slice(piece.get(..count).unwrap_or_default());

@@ -32,6 +32,7 @@ use anyhow::{Context, Result};
 use millpond_proxy::server::Server;
 
 use crate::arguments::Arguments;
+use crate::options::OptionError;
 use http::Stop;
 use origin::Origin;
 use page::Page;
@@ -48,8 +49,21 @@ const FRONT_PORT: u16 = 8080;
 const ORIGIN_PORT: u16 = 8081;
 const PAGE_PORT: u16 = 8082;
 
+const USAGE: &str = "usage: millpond demo
+A slow origin on port 8081, Millpond in front of it on 8080 and a live page on 8082, all on
+127.0.0.1, until Ctrl+C; other ports where these are taken. It writes to one temporary directory.
+";
+
 /// Runs the demo until it is interrupted.
-pub(crate) fn run() -> Result<ExitCode> {
+pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<ExitCode> {
+    let none = |mut words: std::vec::IntoIter<String>| {
+        words
+            .next()
+            .map_or(Ok(()), |word| Err(OptionError::Invalid(word)))
+    };
+    if let Err(code) = crate::options::read(words.collect(), USAGE, none) {
+        return Ok(code);
+    }
     let dir = tempfile::Builder::new()
         .prefix("millpond-demo-")
         .tempdir()
@@ -92,7 +106,7 @@ fn arguments(dir: &Path) -> Result<Arguments> {
     Ok(Arguments::parse(words.map(str::to_string).into_iter())?)
 }
 
-/// Where everything is.
+/// Addresses and files of the demo's parts.
 struct Places {
     front: String,
     origin: String,

@@ -17,23 +17,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use millpond_proxy::clock;
 use millpond_semantics::conditional::{Comparison, etag_matches, if_range_holds};
 use millpond_semantics::date::{civil, format_http_date};
 use millpond_semantics::range::{ByteRange, RangeSet, parse_range};
+use millpond_system::clock;
 
 use super::http::{Answer, Request, Site, Stop};
 use super::stats::{Exchange, Ledger};
 
-/// Where the file with offsets is.
+/// Path of the file with offsets.
 pub(super) const FILE: &str = "/10Mb.txt";
-/// Where the time of day is.
+/// Path of the time of day.
 pub(super) const TIME: &str = "/time";
 /// Length of the file.
 pub(super) const FILE_LEN: u64 = 1024 * 1024 * LINE_LEN;
 /// Bytes a second of one connection.
 const RATE: u64 = 1024 * 1024;
-/// How long the time of day takes to make.
+/// Time that the time of day takes to make.
 const THINKING: Duration = Duration::from_millis(300);
 
 const LINE_LEN: u64 = 10;

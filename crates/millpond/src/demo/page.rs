@@ -13,8 +13,8 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millpond_proxy::clock;
 use millpond_proxy::worker::Shared;
+use millpond_system::clock;
 
 use super::http::{Answer, Request, Site, Stop, Waited};
 use super::stats::{self, Ledger, Minute};
@@ -32,7 +32,7 @@ pub(super) struct Page {
     state: Arc<State>,
 }
 
-/// What the page shows.
+/// State that the page shows.
 struct State {
     proxy: Arc<Shared>,
     ledger: Arc<Ledger>,

@@ -1,5 +1,5 @@
-//! What the demo knows of its traffic: the origin's [`Ledger`] and the cache's counters, as one
-//! JSON text.
+//! Statistics of the demo's traffic: the origin's [`Ledger`] and the cache's counters, as one JSON
+//! text.
 //!
 //! The origin enters every exchange when it begins, adds the bytes as they leave, and closes it
 //! when the [`Exchange`] is dropped. The cache's side comes from the proxy's own counters.
@@ -15,8 +15,8 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use millpond_proxy::clock::{self, Instant};
 use millpond_proxy::stats::CacheSnapshot;
+use millpond_system::clock::{self, Instant};
 
 use super::http::lock;
 
@@ -29,7 +29,7 @@ const SECONDS: usize = 60;
 /// Longest text of a client that is kept: a target or a range.
 const MOST_TEXT: usize = 120;
 
-/// What the origin was asked.
+/// Record of what the origin was asked.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     entries: Mutex<VecDeque<Arc<Entry>>>,

@@ -1,4 +1,4 @@
-//! What there is to try in the demo: command lines, each with what it shows.
+//! Tour of the demo: command lines to try, each with what it shows.
 //!
 //! The same list is printed at the start and shown on the page. It is in the order in which it
 //! should be tried: later lines expect what the earlier ones left in the cache.
@@ -13,11 +13,11 @@ use std::fmt::Write;
 /// One thing to try.
 #[derive(Clone, Debug)]
 pub(super) struct Trial {
-    /// What it is.
+    /// Title of the trial.
     pub(super) title: String,
     /// The line to run.
     pub(super) command: String,
-    /// What is to be seen.
+    /// Description of what is to be seen.
     pub(super) expect: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a name stands for: a directive, a variable, a code, a status.
+//! Entries of the manual that a name stands for: a directive, a variable, a code, a status.
 //!
 //! A name may stand for several: `server` is a block of `http` and a line of `upstream`. All are
 //! shown. Nothing is described here; the texts come from the manual and from the tables of codes.
@@ -66,9 +66,10 @@ fn variables(name: &str) -> Vec<Topic> {
 
 /// The name that was probably meant.
 pub(super) fn nearest(name: &str) -> Option<String> {
-    let entries = match name.starts_with('$') {
-        true => manual::variables(),
-        false => manual::directives(),
+    let entries = if name.starts_with('$') {
+        manual::variables()
+    } else {
+        manual::directives()
     };
     let names = entries.iter().map(|entry| &*entry.name);
     let codes = code::all().map(|code| code.name);

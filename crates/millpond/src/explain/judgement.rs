@@ -1,4 +1,4 @@
-//! What the cache would make of an answer, and which of its fields decides.
+//! Judgement of the cache about an answer, and the field that decides.
 //!
 //! The cache's own code judges. What decides is found by asking it again without each field: the
 //! first without which the verdict differs is the one.
@@ -81,6 +81,7 @@ fn rule(why: reuse::Refusal) -> &'static str {
         reuse::Refusal::Authorization => "the request has an Authorization, and it is not public",
         reuse::Refusal::NotUnderstood => "must-understand, and its status is not understood",
         reuse::Refusal::NothingSaid => "nothing says how long it is fresh",
+        reuse::Refusal::Cookie => "it sets a cookie and does not say how long it is fresh",
         reuse::Refusal::Useless => "it is stale at once and cannot be validated",
     }
 }

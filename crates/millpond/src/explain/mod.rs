@@ -33,7 +33,7 @@ use anyhow::Result;
 use crate::terminal;
 use options::Asked;
 
-/// What `millpond explain` without arguments says.
+/// Message of `millpond explain` without arguments.
 const USAGE: &str = "usage: millpond explain DIRECTIVE | '$VARIABLE' | CODE | STATUS
        millpond explain -c FILE URL [-H 'Name: value'] [-X METHOD]
                         [--answer 'HTTP/1.1 200; Cache-Control: max-age=60']
@@ -41,12 +41,9 @@ const USAGE: &str = "usage: millpond explain DIRECTIVE | '$VARIABLE' | CODE | ST
 
 /// Explains what the words name.
 pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<ExitCode> {
-    let asked = match options::parse(words) {
+    let asked = match crate::options::read(words.collect(), USAGE, options::parse) {
         Ok(asked) => asked,
-        Err(error) => {
-            eprint!("millpond: {error}\n{USAGE}");
-            return Ok(ExitCode::FAILURE);
-        }
+        Err(code) => return Ok(code),
     };
     match &asked {
         Asked::Name(name) => explain_name(name),

@@ -3,7 +3,7 @@
 //! One thing is asked at a time; a second one is a mistake. Options that nobody knows are, too, so
 //! that a slip of the pen is not taken for a name.
 
-/// What is to be explained.
+/// Subject that is to be explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// A directive, variable, code or status.
@@ -19,11 +19,11 @@ pub(super) enum Asked {
 pub(super) struct RequestOptions {
     /// The main file.
     pub(super) file: String,
-    /// Where relative paths start.
+    /// Directory that relative paths start at.
     pub(super) prefix: Option<String>,
-    /// What is asked for.
+    /// URL that is asked for.
     pub(super) url: String,
-    /// The method; GET unless it is named.
+    /// Method of the request; GET unless it is named.
     pub(super) method: Option<String>,
     /// Fields of the request.
     pub(super) fields: Vec<(String, String)>,
@@ -37,7 +37,7 @@ pub(super) enum OptionError {
     /// Nothing is asked.
     #[error("nothing to explain")]
     Nothing,
-    /// Not an option, or one too many.
+    /// The word is not an option, or is one too many.
     #[error("invalid option: \"{0}\"")]
     Invalid(String),
     /// An option without its value.
@@ -92,9 +92,10 @@ fn field(text: &str) -> Result<(String, String), OptionError> {
     let (name, value) = text.split_once(':').ok_or_else(error)?;
     let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic());
     let has_break = value.contains(['\r', '\n']);
-    match is_name && !has_break {
-        true => Ok((name.to_string(), value.trim().to_string())),
-        false => Err(error()),
+    if is_name && !has_break {
+        Ok((name.to_string(), value.trim().to_string()))
+    } else {
+        Err(error())
     }
 }
 
@@ -106,9 +107,10 @@ fn answer(text: &str) -> Result<(u16, Vec<(String, String)>), OptionError> {
     let first = lines.next().unwrap_or_default();
     let mut words = first.split_ascii_whitespace();
     let word = words.next().ok_or_else(error)?;
-    let status = match word.starts_with("HTTP/") {
-        true => words.next().ok_or_else(error)?,
-        false => word,
+    let status = if word.starts_with("HTTP/") {
+        words.next().ok_or_else(error)?
+    } else {
+        word
     };
     let status = status.parse().map_err(|_| error())?;
     let fields = lines.filter(|line| !line.is_empty()).map(field);

@@ -93,7 +93,7 @@ A request that comes without a trace begins one, which the origin is told; `$tra
 it. As ever, a `proxy_set_header` in a location takes the place of those around it.
 ";
 
-/// Whose metrics, and what is said of them.
+/// Headings of the metrics, by whose names they have.
 const METRIC_NAMES: [(Names, &str); 3] = [
     (Names::Millpond, "## Millpond's names"),
     (Names::NginxPlus, "## `names=nginxplus`"),
@@ -218,7 +218,7 @@ fn push_directive(out: &mut String, entry: &Entry) {
     }
 }
 
-/// What does not work.
+/// Adds the directives that do not work.
 fn push_rest(out: &mut String, entries: &[&Entry]) {
     let kinds: [(&str, Reason); 2] = [("Accepted without effect", idleness), ("Refused", refusal)];
     for (heading, reason) in kinds {

@@ -8,15 +8,14 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
+use millpond_conf::Contexts;
 use millpond_conf::source::{Sources, Span};
 use millpond_conf::tree::Statement;
-use millpond_conf::{Contexts, Diagnostic, Severity};
-use millpond_proxy::clock;
 use millpond_proxy::explain::{self, Caching, End, Explanation, Passed, Question};
 use millpond_proxy::scope::build::all_directives;
-use millpond_proxy::scope::code::UNRESOLVED_HOST;
 use millpond_proxy::scope::salvage::{Salvage, salvage};
+use millpond_system::clock;
 
 use super::judgement;
 use super::options::RequestOptions;
@@ -26,15 +25,14 @@ use crate::terminal::{Paint, Role};
 /// The text for a terminal.
 pub(super) fn explain(options: &RequestOptions, paint: Paint) -> Result<String> {
     let source = check::source(Some(&options.file), options.prefix.as_deref());
+    let salvaged = salvage(&source);
+    if let Some(why) = salvaged.unread() {
+        bail!("{why}");
+    }
+    let mistakes = salvaged.mistakes().count();
     let Salvage {
-        tree,
-        right,
-        conf,
-        diagnostics,
-    } = salvage(&source);
-    let is_mistake =
-        |it: &&Diagnostic| it.severity == Severity::Error && it.code != Some(UNRESOLVED_HOST);
-    let mistakes = diagnostics.iter().filter(is_mistake).count();
+        tree, right, conf, ..
+    } = salvaged;
     let conf = conf.ok_or_else(|| {
         anyhow!(
             "{} cannot be used; see: millpond check {0}",
@@ -60,7 +58,7 @@ pub(super) fn explain(options: &RequestOptions, paint: Paint) -> Result<String> 
         let what = if mistakes == 1 { "mistake" } else { "mistakes" };
         let note = format!(
             "without {mistakes} {what}; see: millpond check {}",
-            options.file
+            source.path.display()
         );
         let _ = writeln!(out, "{}", paint.paint(Role::Doubtful, &note));
     }
@@ -79,7 +77,7 @@ pub(crate) fn get(url: &str) -> Result<Question> {
     Question::of_url(url, "GET", &[]).map_err(|why| anyhow!(why))
 }
 
-/// What is needed to write.
+/// Means of writing a page.
 struct Page<'a> {
     sources: &'a Sources,
     dir: &'a Path,
@@ -110,14 +108,23 @@ impl Page<'_> {
         }
         self.line(out, "location", &self.place(explained.location));
         self.line(out, "", &explained.location_reason);
+        for (index, note) in explained.gates.notes.iter().enumerate() {
+            let label = if index == 0 { "gates" } else { "" };
+            self.line(out, label, note);
+        }
         let answer = match &explained.end {
+            _ if explained.gates.refused.is_some() => {
+                format!("status {}", explained.gates.refused.unwrap_or_default())
+            }
             End::Answered(status, None) => format!("status {status}"),
             End::Answered(status, Some(target)) => format!("status {status}, to {target}"),
             End::Files(path) => format!("the file of {path}"),
             End::Itself(directive) => directive.to_string(),
             End::Purges(zone) => format!("purges entries of the zone \"{zone}\""),
-            End::Passed(Passed { to: Ok(to), .. }) => format!("the upstream: {to}"),
-            End::Passed(Passed { to: Err(why), .. }) => format!("none: {why}"),
+            End::Passed(passed) => match &passed.to {
+                Ok(to) => format!("the upstream: {to}"),
+                Err(why) => format!("none: {why}"),
+            },
         };
         self.line(out, "answer", &answer);
     }
@@ -130,12 +137,19 @@ impl Page<'_> {
         };
         self.line(out, "zone", &caching.zone);
         self.line(out, "key", &caching.key);
+        for (label, values) in [("bypass", &caching.bypass), ("no_cache", &caching.no_cache)] {
+            for (index, value) in values.iter().enumerate() {
+                let label = if index == 0 { label } else { "" };
+                self.line(out, label, &value.to_string());
+            }
+        }
         self.line(
             out,
             "look-up",
-            match caching.is_bypassed {
-                true => "skipped: a value of the _cache_bypass in force is not empty",
-                false => "yes",
+            if caching.is_bypassed {
+                "skipped: a value of the _cache_bypass in force is not empty"
+            } else {
+                "yes"
             },
         );
         if caching.min_uses > 1 {
@@ -171,9 +185,10 @@ impl Page<'_> {
             let words: Vec<&str> = statement.args.iter().map(|word| &*word.text).collect();
             let text = format!("{} {}", statement.name.text, words.join(" "));
             let place = self.paint.paint(Role::Faint, &self.place(statement.span));
-            let _ = match text.chars().count() > 48 {
-                true => writeln!(out, "  {text}\n  {:48}  {place}", ""),
-                false => writeln!(out, "  {text:48}  {place}"),
+            let _ = if text.chars().count() > 48 {
+                writeln!(out, "  {text}\n  {:48}  {place}", "")
+            } else {
+                writeln!(out, "  {text:48}  {place}")
             };
         }
     }
@@ -200,9 +215,10 @@ fn find_chain<'a>(
             [last] if last == first => &[],
             rest => rest,
         };
-        let found = match is_here {
-            true => find_chain(body, rest, chain),
-            false => find_chain(body, places, chain),
+        let found = if is_here {
+            find_chain(body, rest, chain)
+        } else {
+            find_chain(body, places, chain)
         };
         if found {
             return true;
@@ -212,7 +228,7 @@ fn find_chain<'a>(
     false
 }
 
-/// What is in force in the innermost block: its own directives, and what it inherits.
+/// Directives that are in force in the innermost block: its own, and those that it inherits.
 fn in_force<'a>(chain: &[&'a Statement]) -> Vec<&'a Statement> {
     let settings = all_directives();
     let inherits = |name: &str| {

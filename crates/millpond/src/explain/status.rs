@@ -8,9 +8,9 @@
 pub(super) struct Status {
     /// The number.
     pub(super) code: u16,
-    /// Its name; nginx's where no standard has one.
+    /// Name of the status; nginx's where no standard has one.
     pub(super) name: &'static str,
-    /// Who says it, why, and what to do.
+    /// Text about who says the status, why, and what to do.
     pub(super) doc: &'static str,
 }
 

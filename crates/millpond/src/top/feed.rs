@@ -1,5 +1,5 @@
-//! Where events come from: a thread that asks the process again and again, one that reads keys, and
-//! one that waits for signals.
+//! Feed of events: a thread that asks the process again and again, one that reads keys, and one
+//! that waits for signals.
 //!
 //! 1. A process that does not answer, or is another one now, is asked again: nothing ends that but
 //!    the program's end.
@@ -13,9 +13,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use millpond_proxy::clock;
 use millpond_proxy::control::api::{Ask, Verb};
 use millpond_proxy::control::query::Parameters;
+use millpond_system::clock;
 use ratatui::crossterm::event;
 use serde::de::DeserializeOwned;
 use tokio::signal::unix::{SignalKind, signal};
@@ -86,7 +86,7 @@ pub(super) fn ask_again(
     Ok(looks)
 }
 
-/// False if it is to end.
+/// Waits for the next look; false if the feed is to end.
 fn wait(ended: &Receiver<()>, every: Duration) -> bool {
     matches!(ended.recv_timeout(every), Err(RecvTimeoutError::Timeout))
 }

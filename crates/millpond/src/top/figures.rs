@@ -1,5 +1,5 @@
-//! What is shown: the counters of a look at the process, and how fast they grew since the one
-//! before.
+//! Figures that are shown: the counters of a look at the process, and how fast they grew since the
+//! one before.
 //!
 //! 1. Counters of two processes are never compared: after a restart there are no rates until the
 //!    next look.
@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use millpond_proxy::clock::Instant;
+use millpond_system::clock::Instant;
 use serde::Serialize;
 
 use super::report::{Count, Disk, Fill, Held, Server, Site, Zone};
@@ -17,13 +17,13 @@ const FROM_CACHE: [&str; 4] = ["HIT", "STALE", "UPDATING", "REVALIDATED"];
 /// The status of answers that no cache looked at.
 const NO_CACHE: &str = "-";
 
-/// What a process said at one moment.
+/// Statements of a process at one moment.
 #[derive(Clone, Debug)]
 pub(super) struct Look {
     pub(super) at: Instant,
     pub(super) time_ms: i64,
     pub(super) server: Server,
-    /// None if nobody counts them.
+    /// Sites; none if nobody counts them.
     pub(super) sites: Option<Vec<Site>>,
     /// None if the process does not tell.
     pub(super) fills: Option<Vec<Fill>>,
@@ -32,17 +32,21 @@ pub(super) struct Look {
 /// All that is shown.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Figures {
-    /// When it was asked, milliseconds since 1970.
+    /// Time when the process was asked, milliseconds since 1970.
     pub(super) time_ms: i64,
     pub(super) version: String,
     pub(super) pid: Option<u32>,
     /// Since the look before, which rates are made from; none for the first.
     pub(super) seconds: Option<f64>,
     pub(super) answers: Flow,
-    /// Of the answers since the look before, or since the process began.
+    /// Share of hits among the answers since the look before, or since the process began.
     pub(super) hit_ratio: Option<f64>,
     pub(super) hit_ratio_in_all: Option<f64>,
     pub(super) statuses: Vec<StatusFigures>,
+    /// Answers by class of status.
+    pub(super) classes: Vec<ClassFigures>,
+    /// Rates at which exchanges with origins end; none if the process does not tell.
+    pub(super) exchanges: Option<ExchangeFigures>,
     pub(super) origin: Flow,
     pub(super) sites: Option<Vec<SiteFigures>>,
     pub(super) zones: Vec<ZoneFigures>,
@@ -66,12 +70,31 @@ pub(super) struct StatusFigures {
     pub(super) flow: Flow,
 }
 
+/// Answers with one class of status.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct ClassFigures {
+    pub(super) class: String,
+    pub(super) answers: u64,
+    pub(super) per_s: f64,
+}
+
+/// Rates at which exchanges with origins end, by their outcome.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct ExchangeFigures {
+    /// Answered below 500.
+    pub(super) answered_per_s: f64,
+    /// Answered from 500 on.
+    pub(super) refused_per_s: f64,
+    /// Rate of exchanges without an answer.
+    pub(super) failed_per_s: f64,
+}
+
 /// A site.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct SiteFigures {
     pub(super) site: String,
     pub(super) answers: Flow,
-    /// Of the answers since the look before, or of all.
+    /// Share of hits among the answers since the look before, or of all.
     pub(super) hit_ratio: Option<f64>,
     pub(super) origin: Flow,
     pub(super) held: Option<Held>,
@@ -83,6 +106,8 @@ pub(super) struct ZoneFigures {
     pub(super) name: String,
     pub(super) records: u64,
     pub(super) bytes: u64,
+    /// Bytes of the files that entries take.
+    pub(super) live_bytes: u64,
     pub(super) max_size: Option<u64>,
     pub(super) memory_bytes: u64,
     pub(super) memory_limit: u64,
@@ -95,7 +120,7 @@ pub(super) struct ZoneFigures {
     pub(super) disks: Vec<Disk>,
 }
 
-/// How fast counters grow between two looks.
+/// Pace at which counters grow between two looks.
 struct Pace<'a> {
     before: Option<&'a Look>,
     seconds: Option<f64>,
@@ -123,7 +148,7 @@ impl Pace<'_> {
 }
 
 impl Figures {
-    /// What a look shows, with the one before it.
+    /// Figures of a look, with the one before it.
     pub(super) fn of(now: &Look, before: Option<&Look>) -> Figures {
         // INVARIANT 1.
         let before = before.filter(|before| before.server.pid == now.server.pid);
@@ -144,6 +169,8 @@ impl Figures {
             hit_ratio: hit_ratio(answers, answers_before),
             hit_ratio_in_all: hit_ratio(answers, None),
             statuses: statuses(&pace, answers, answers_before),
+            classes: classes(&pace, now),
+            exchanges: ends(&pace, now),
             origin: origin(&pace, now),
             sites: now.sites.as_ref().map(|sites| of_sites(&pace, sites)),
             zones: of_zones(&pace, &now.server.zones),
@@ -196,6 +223,31 @@ fn statuses(
         .collect();
     found.sort_by_key(|it| (std::cmp::Reverse(it.flow.requests), it.status.clone()));
     found
+}
+
+fn classes(pace: &Pace<'_>, now: &Look) -> Vec<ClassFigures> {
+    let before = pace.before.and_then(|it| it.server.classes.as_ref());
+    let classes = now.server.classes.iter().flatten();
+    let figures = |(class, count): (&String, &u64)| ClassFigures {
+        class: class.clone(),
+        answers: *count,
+        per_s: pace.per_s(
+            *count,
+            before.and_then(|it| it.get(class)).copied().unwrap_or(0),
+        ),
+    };
+    classes.map(figures).collect()
+}
+
+fn ends(pace: &Pace<'_>, now: &Look) -> Option<ExchangeFigures> {
+    let ends = now.server.exchanges?;
+    let before = pace.before.and_then(|it| it.server.exchanges);
+    let before = before.unwrap_or_default();
+    Some(ExchangeFigures {
+        answered_per_s: pace.per_s(ends.answered, before.answered),
+        refused_per_s: pace.per_s(ends.refused, before.refused),
+        failed_per_s: pace.per_s(ends.failed, before.failed),
+    })
 }
 
 fn exchanges(site: &Site) -> Count {
@@ -252,6 +304,7 @@ fn of_zones(pace: &Pace<'_>, zones: &[Zone]) -> Vec<ZoneFigures> {
             name: zone.name.clone(),
             records: zone.records,
             bytes: zone.bytes,
+            live_bytes: zone.live_bytes,
             max_size: zone.max_size,
             memory_bytes: live.memory_bytes,
             memory_limit: live.memory_limit,
@@ -272,7 +325,7 @@ fn of_zones(pace: &Pace<'_>, zones: &[Zone]) -> Vec<ZoneFigures> {
 pub(super) mod tests {
     use std::time::Duration;
 
-    use millpond_proxy::clock;
+    use millpond_system::clock;
     use serde_json::{Value, json};
 
     use super::super::report::{Fills, Sites};
@@ -320,7 +373,7 @@ pub(super) mod tests {
         serde_json::from_value(value).unwrap()
     }
 
-    /// What two looks at one process show; rates are about a hundred times the part.
+    /// Figures of two looks at one process; rates are about a hundred times the part.
     pub(in super::super) fn figures() -> Figures {
         Figures::of(&look(7, 2, 300), Some(&look(7, 0, 100)))
     }

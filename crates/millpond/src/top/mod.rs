@@ -54,7 +54,7 @@ options: -c FILE, -p PREFIX, -g DIRECTIVES, or --socket PATH of the control sock
 keys: q ends, ? tells of the others
 ";
 
-/// Does what the words say.
+/// Runs the command that the words say.
 pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<ExitCode> {
     let words: Vec<String> = words.collect();
     let options = match crate::options::read(words, USAGE, options::parse) {
@@ -81,7 +81,7 @@ fn obey(options: &Options) -> Result<()> {
     }
 }
 
-/// Where the process is asked.
+/// Socket at which the process is asked.
 fn socket(options: &Options) -> Result<PathBuf> {
     if let Some(socket) = &options.socket {
         return Ok(socket.clone());
@@ -109,9 +109,10 @@ fn show(
     screen: &mut DefaultTerminal,
     events: &mpsc::Receiver<Event>,
 ) -> Result<()> {
-    let palette = match terminal::may_colour() {
-        true => Palette::Colours,
-        false => Palette::Plain,
+    let palette = if terminal::may_colour() {
+        Palette::Colours
+    } else {
+        Palette::Plain
     };
     let mut view = View::new(options.pane, options.sort);
     loop {
@@ -133,9 +134,10 @@ fn written(options: &Options, socket: &Path) -> Result<()> {
     let mut view = View::new(options.pane, options.sort);
     for event in events {
         if let Event::Lost(why) = &event {
-            match options.is_once {
-                true => bail!("{why}"),
-                false => eprintln!("millpond: {why}"),
+            if options.is_once {
+                bail!("{why}")
+            } else {
+                eprintln!("millpond: {why}");
             }
             continue;
         }
@@ -157,9 +159,10 @@ fn written(options: &Options, socket: &Path) -> Result<()> {
 
 /// The screen as text.
 fn page(view: &View) -> String {
-    let (width, height) = match io::stdout().is_terminal() {
-        true => ratatui::crossterm::terminal::size().unwrap_or(SIZE),
-        false => SIZE,
+    let (width, height) = if io::stdout().is_terminal() {
+        ratatui::crossterm::terminal::size().unwrap_or(SIZE)
+    } else {
+        SIZE
     };
     let mut buf = Buffer::empty(Rect::new(0, 0, width, height));
     let area = buf.area;

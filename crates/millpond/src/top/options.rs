@@ -13,10 +13,10 @@ use crate::options::{OfProcess, OptionError};
 /// The shortest time between two looks; each costs the process well below a millisecond.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// How it is shown.
+/// Shape in which figures are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// On the terminal, until told to end.
+    /// The figures are shown on the terminal, until told to end.
     Live,
     /// One screen as text.
     Text,
@@ -32,7 +32,7 @@ pub(super) struct Options {
     pub(super) socket: Option<PathBuf>,
     pub(super) every: Duration,
     pub(super) shape: Shape,
-    /// Whether one look with rates is enough.
+    /// True if one look with rates is enough.
     pub(super) is_once: bool,
     pub(super) pane: Pane,
     pub(super) sort: Sort,

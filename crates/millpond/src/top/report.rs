@@ -1,4 +1,4 @@
-//! What is read of the answers of a process: the members that are shown, and no others.
+//! Members of the answers of a process that are read: those that are shown, and no others.
 //!
 //! They are types of their own, and what may be missing has a default, so that a process of another
 //! version can be looked at, too.
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Of `GET /`.
+/// Members of the answer to `GET /`.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Server {
     #[serde(default)]
@@ -16,6 +16,19 @@ pub(super) struct Server {
     #[serde(default)]
     pub(super) zones: Vec<Zone>,
     pub(super) answers: Option<BTreeMap<String, Count>>,
+    /// Answers by class of status.
+    pub(super) classes: Option<BTreeMap<String, u64>>,
+    /// Counts of exchanges with origins, by their end.
+    pub(super) exchanges: Option<Exchanges>,
+}
+
+/// Counts of exchanges with origins, by their end.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Exchanges {
+    pub(super) answered: u64,
+    pub(super) refused: u64,
+    pub(super) failed: u64,
 }
 
 /// Answers with one status.
@@ -33,6 +46,8 @@ pub(super) struct Zone {
     pub(super) records: u64,
     #[serde(default)]
     pub(super) bytes: u64,
+    #[serde(default)]
+    pub(super) live_bytes: u64,
     pub(super) max_size: Option<u64>,
     #[serde(default)]
     pub(super) disks: Vec<Disk>,
@@ -52,7 +67,7 @@ pub(super) struct Disk {
     pub(super) max_size: Option<u64>,
 }
 
-/// What a process counts of a zone.
+/// Counters of a process about a zone.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Live {
@@ -68,7 +83,7 @@ pub(super) struct Live {
     pub(super) write_errors: u64,
 }
 
-/// Of `GET /sites`.
+/// Members of the answer to `GET /sites`.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Sites {
     pub(super) sites: Vec<Site>,
@@ -89,7 +104,7 @@ pub(super) struct Site {
     pub(super) held: Option<Held>,
 }
 
-/// What the origins of a site were asked.
+/// Counts of the requests to the origins of a site.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Origin {
@@ -97,7 +112,7 @@ pub(super) struct Origin {
     pub(super) received: u64,
 }
 
-/// What a site holds.
+/// Counts of what a site holds.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(super) struct Held {
@@ -105,7 +120,7 @@ pub(super) struct Held {
     pub(super) bytes: u64,
 }
 
-/// Of `GET /fills`.
+/// Members of the answer to `GET /fills`.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Fills {
     pub(super) fills: Vec<Fill>,

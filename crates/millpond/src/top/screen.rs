@@ -19,10 +19,10 @@ use ratatui::widgets::{Paragraph, RenderDirection, Row, Sparkline, Table, Widget
 
 use super::figures::{Figures, StatusFigures, ZoneFigures};
 use super::view::{Direction, Mode, Motion, Pane, Sort, View};
-use crate::cache::figures::{percent, plain, size, time};
+use crate::cache::figures::{exact_size, percent, plain, size, time};
 use crate::terminal::Role;
 
-/// How wide the figures beside the curve are.
+/// Width of the figures beside the curve.
 const FACTS_WIDTH: u16 = 36;
 /// The widest bar.
 const BAR_MAX: u16 = 40;
@@ -42,7 +42,7 @@ const HELP: [(&str, &str); 9] = [
     ("", "rates are of the time since the look before"),
 ];
 
-/// Whether it has colours.
+/// Choice of a screen with colours or without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Palette {
     Plain,
@@ -121,9 +121,10 @@ fn pane_line(view: &View, palette: Palette) -> Line<'static> {
     let mut spans = Vec::new();
     for (index, (name, pane)) in Pane::ALL.iter().enumerate() {
         let text = format!(" {} {name} ", index + 1);
-        spans.push(match *pane == view.pane {
-            true => Span::styled(text, Style::new().add_modifier(Modifier::REVERSED)),
-            false => palette.span(Role::Faint, text),
+        spans.push(if *pane == view.pane {
+            Span::styled(text, Style::new().add_modifier(Modifier::REVERSED))
+        } else {
+            palette.span(Role::Faint, text)
         });
     }
     Line::from(spans)
@@ -173,12 +174,16 @@ impl Screen<'_> {
         let used = figures.statuses.iter().filter(|it| it.flow.requests > 0);
         let used: Vec<&StatusFigures> = used.collect();
         let height = u16::try_from(used.len()).unwrap_or(0).max(1);
+        let answered = self.answered(figures);
+        let lines = u16::try_from(answered.len()).unwrap_or(0);
         let rows = [
             Constraint::Length(7),
+            Constraint::Length(lines + 1),
             Constraint::Length(height + 2),
             Constraint::Min(0),
         ];
-        let [top, middle, bottom] = self.area.layout(&Layout::vertical(rows));
+        let [top, classes, middle, bottom] = self.area.layout(&Layout::vertical(rows));
+        Paragraph::new(answered).render(classes, buf);
         let columns = [Constraint::Length(FACTS_WIDTH), Constraint::Min(0)];
         let [facts, curve] = top.layout(&Layout::horizontal(columns));
         Paragraph::new(self.facts(figures)).render(facts, buf);
@@ -219,6 +224,36 @@ impl Screen<'_> {
         ]
     }
 
+    /// Classes of status, and whether origins fail.
+    fn answered(&self, figures: &Figures) -> Vec<Line<'static>> {
+        let mut spans = vec![
+            self.palette
+                .span(Role::Faint, format!("{:<13}", "answered")),
+        ];
+        for class in &figures.classes {
+            let is_bad = class.class == "5xx" && class.per_s > 0.0;
+            let role = if is_bad { Role::Bad } else { Role::Title };
+            spans.push(
+                self.palette
+                    .span(role, format!("{:>7} ", rate(class.per_s))),
+            );
+            spans.push(self.palette.span(Role::Faint, format!("{}/s", class.class)));
+        }
+        let mut lines = vec![Line::from(spans)];
+        let ends = figures.exchanges;
+        if let Some(ends) = ends.filter(|it| it.failed_per_s + it.refused_per_s > 0.0) {
+            let all = ends.answered_per_s + ends.refused_per_s + ends.failed_per_s;
+            let text = format!(
+                "ORIGINS FAIL {}/s without an answer, {}/s answered 5xx, of {}/s",
+                rate(ends.failed_per_s),
+                rate(ends.refused_per_s),
+                rate(all)
+            );
+            lines.push(Line::from(self.palette.span(Role::Bad, text)));
+        }
+        lines
+    }
+
     fn curve(&self, area: Rect, buf: &mut Buffer) {
         let rows = [Constraint::Length(1), Constraint::Length(5)];
         let [title, area] = area.layout(&Layout::vertical(rows));
@@ -243,9 +278,10 @@ impl Screen<'_> {
 
     fn statuses(&self, figures: &Figures, used: &[&StatusFigures]) -> Table<'static> {
         let rows = used.iter().map(|it| {
-            let share = match figures.answers.requests_per_s > 0.0 {
-                true => part(it.flow.requests_per_s / figures.answers.requests_per_s),
-                false => percent(it.flow.requests, figures.answers.requests),
+            let share = if figures.answers.requests_per_s > 0.0 {
+                part(it.flow.requests_per_s / figures.answers.requests_per_s)
+            } else {
+                percent(it.flow.requests, figures.answers.requests)
             };
             let name = match it.status.as_str() {
                 "-" => "no cache".to_string(),
@@ -270,12 +306,13 @@ impl Screen<'_> {
             self.palette
                 .span(Role::Title, format!("{:<12} ", plain(&zone.name))),
         ];
-        let bar_width = width.saturating_sub(54).min(BAR_MAX);
+        let bar_width = width.saturating_sub(68).min(BAR_MAX);
         if let Some(max) = zone.max_size.filter(|_| bar_width >= 5) {
             spans.push(self.bar(zone.bytes, max, bar_width));
             spans.push(Span::raw(" "));
         }
-        spans.push(Span::raw(of_max(zone.bytes, zone.max_size)));
+        let live = format!(", {} live", exact_size(zone.live_bytes));
+        spans.push(Span::raw(of_max(zone.bytes, zone.max_size) + &live));
         let broken = zone.disks.iter().filter(|disk| disk.state == "failed");
         match broken.count() {
             0 => {}
@@ -450,8 +487,11 @@ fn bytes_rate(per_s: f64) -> String {
 
 fn of_max(bytes: u64, max: Option<u64>) -> String {
     match max {
-        Some(max) => format!("{} of {} {}", size(bytes), size(max), percent(bytes, max)),
-        None => size(bytes),
+        Some(max) => {
+            let (bytes_text, max_text) = (exact_size(bytes), exact_size(max));
+            format!("{bytes_text} of {max_text} {}", percent(bytes, max))
+        }
+        None => exact_size(bytes),
     }
 }
 
@@ -506,7 +546,13 @@ mod tests {
             );
             has_all(
                 &overview,
-                &["HIT ", "no cache", "pond ", "2.8G of 9.3G", "1 of 2 disks"],
+                &[
+                    "HIT ",
+                    "no cache",
+                    "pond ",
+                    "2.79G of 9.31G",
+                    "1 of 2 disks",
+                ],
             );
             press(&mut view, &[KeyCode::Tab]);
             let sites = shown(&view, (width, 24));

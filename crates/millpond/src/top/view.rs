@@ -1,5 +1,4 @@
-//! What the screen shows of what is known: the pane, the order, the filter, and what keys do to
-//! them.
+//! View of what is known: the pane, the order, the filter, and what keys do to them.
 //!
 //! ```text
 //! look ──┐
@@ -34,7 +33,7 @@ pub(super) enum Pane {
 }
 
 impl Pane {
-    /// All, in the order of their numbers.
+    /// Panes with their names, in the order of their numbers.
     pub(super) const ALL: [(&'static str, Pane); 4] = [
         ("overview", Pane::Overview),
         ("sites", Pane::Sites),
@@ -56,7 +55,7 @@ impl Pane {
     }
 }
 
-/// What sites are put in order by; the most first, names by the alphabet.
+/// Order of the sites; the most first, names by the alphabet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
     Requests,
@@ -68,7 +67,7 @@ pub(super) enum Sort {
 }
 
 impl Sort {
-    /// All, in the order of their columns.
+    /// Orders with their names, in the order of their columns.
     pub(super) const ALL: [(&'static str, Sort); 6] = [
         ("requests", Sort::Requests),
         ("hits", Sort::Hits),
@@ -117,25 +116,25 @@ impl Sort {
     }
 }
 
-/// Which way round.
+/// Direction of the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Usual,
     Reverse,
 }
 
-/// What keys mean now.
+/// Meaning of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// They are commands.
+    /// Keys are commands.
     Commands,
-    /// They are written into the filter.
+    /// Keys are written into the filter.
     Filter,
-    /// They are explained; any ends that.
+    /// Keys are explained; any ends that.
     Help,
 }
 
-/// Whether figures change.
+/// State of the figures: they change, or stand still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Motion {
     Live,
@@ -147,7 +146,7 @@ pub(super) enum Motion {
 pub(super) enum Event {
     /// The process answered.
     Look(Box<Look>),
-    /// It did not, and why.
+    /// The look failed, and why.
     Lost(String),
     /// A key.
     Key(KeyEvent),
@@ -157,7 +156,7 @@ pub(super) enum Event {
     Ended,
 }
 
-/// What comes of it.
+/// Next step after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// The screen is drawn anew.
@@ -166,7 +165,7 @@ pub(super) enum Next {
     End,
 }
 
-/// What is shown.
+/// State of what is shown.
 #[derive(Debug)]
 pub(super) struct View {
     pub(super) pane: Pane,
@@ -174,7 +173,7 @@ pub(super) struct View {
     pub(super) direction: Direction,
     pub(super) mode: Mode,
     pub(super) motion: Motion,
-    /// Sites and fills are shown whose name has this in it.
+    /// Part that a name must have for its site or fill to be shown.
     pub(super) filter: String,
     /// Lines of a long pane that are above the screen.
     pub(super) scrolled: usize,
@@ -334,7 +333,7 @@ impl View {
         fills.map_or(0, Vec::len)
     }
 
-    /// Whether a name is shown.
+    /// True if a name is shown.
     pub(super) fn is_wanted(&self, name: &str) -> bool {
         name.to_lowercase().contains(&self.filter.to_lowercase())
     }

@@ -24,12 +24,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use millpond_cache::fill::pump::Reader;
+use millpond_cache::fill::rest;
 use millpond_cache::step::FetchEnd;
-use millpond_store::{Entry, Region, View, ViewState, Written};
+use millpond_store::{Entry, NotStored, Region, View, ViewState, Written};
+use millpond_system::body::{Body, BodyError, BodyStream, FileRegion, FileSource, Piece};
+use millpond_system::clock;
 
-use super::provenance::{Provenance, Tally, Whence};
-use crate::body::{Body, BodyError, BodyStream, FileRegion, FileSource, Piece};
-use crate::clock;
+use crate::provenance::{Provenance, Tally, Whence};
 
 /// The most that one look at a running fill hands out (arbitrary: several sends' worth).
 const LOOK_BYTES: u64 = 1 << 20;
@@ -38,11 +39,15 @@ const LOOK_BYTES: u64 = 1 << 20;
 /// once (TCP sends some 14 KiB before it hears of the other side).
 const FIRST_BYTES: u64 = 32 << 10;
 
-/// How long the disk may take to write bytes before they are taken from memory (what a disk with a
+/// The most that is taken at once of what the store did not take (arbitrary: one send's worth; the
+/// memory counts as read when the next is taken).
+const REST_BYTES: u64 = 64 << 10;
+
+/// Time that the disk may take to write bytes before they are taken from memory (what a disk with a
 /// full queue takes; nobody notices so much once the answer has begun).
 const DISK_PATIENCE: Duration = Duration::from_millis(100);
 
-/// How long an origin may take to send enough for a write (a fast one takes less for 256 KiB).
+/// Time that an origin may take to send enough for a write (a fast one takes less for 256 KiB).
 const ORIGIN_PATIENCE: Duration = Duration::from_millis(5);
 
 /// The body of a stored entry.
@@ -81,20 +86,20 @@ pub(super) fn piece(region: Region) -> Piece {
 /// Waits for a fill or its disk; says what is taken from then on, if that is something else.
 type Waiting = Pin<Box<dyn Future<Output = Option<Taste>>>>;
 
-/// What is taken of a running fill.
+/// Kind of bytes that are taken of a running fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taste {
     /// All that is there.
     Any,
-    /// The same, but not much of it; then files.
+    /// All that is there, but not much of it; then files.
     First,
-    /// What is written; origin and disk are waited for.
+    /// Only bytes that are written; origin and disk are waited for.
     Files,
-    /// What is written; only the disk is waited for.
+    /// Only bytes that are written; only the disk is waited for.
     Placed,
 }
 
-/// What one look at a running fill found.
+/// Result of one look at a running fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
     Took,
@@ -105,16 +110,21 @@ enum Look {
     Nothing,
 }
 
+/// Makes the body of a part of the same version, for who cannot read along any more.
+pub type Resume = Box<dyn FnOnce(Range<u64>) -> Pin<Box<dyn BodyStream>>>;
+
 /// The body of a running fill.
 pub struct FillBody {
     reader: Reader,
-    /// What is still wanted of it; the end is open while the length is unknown.
+    /// Range that is still wanted of the fill; the end is open while the length is unknown.
     wanted: Range<u64>,
     ready: VecDeque<Piece>,
     waiting: Option<Waiting>,
     taste: Taste,
-    /// Where in the body the overflow channel is, once it is read.
-    overflow_at: u64,
+    /// Maker of the body's rest that does without the fill, if there is one.
+    resume: Option<Resume>,
+    /// That it does.
+    resumed: Option<Pin<Box<dyn BodyStream>>>,
     /// Bytes that were there when the fill was joined, and where what is handed out is entered.
     joined_at: Option<(u64, Rc<Tally>)>,
 }
@@ -128,7 +138,8 @@ impl FillBody {
             ready: VecDeque::new(),
             waiting: None,
             taste: Taste::Any,
-            overflow_at: 0,
+            resume: None,
+            resumed: None,
             joined_at: None,
         }
     }
@@ -145,6 +156,11 @@ impl FillBody {
         (FillBody { joined_at, ..body }, Provenance::Several(tally))
     }
 
+    /// Lets the body go on without the fill.
+    pub fn with_resume(self, resume: Option<Resume>) -> Self {
+        FillBody { resume, ..self }
+    }
+
     /// Enters what is handed out from here on.
     fn enter(&self, range: Range<u64>) {
         if let Some((here, tally)) = &self.joined_at {
@@ -158,6 +174,7 @@ impl FillBody {
     fn look(&mut self) -> Look {
         let len = self.reader.view.len().min(self.wanted.end);
         let start = self.wanted.start;
+        self.reader.seat.move_to(start);
         if len <= start {
             return Look::Nothing;
         }
@@ -203,45 +220,64 @@ impl FillBody {
     }
 
     /// The fill was given up: the rest comes past the store, or not at all.
-    fn poll_overflow(
-        &mut self,
-        cx: &mut Context<'_>,
-        why: &str,
-    ) -> Poll<Option<Result<Piece, BodyError>>> {
-        let Some(overflow) = &mut self.reader.overflow else {
-            return Poll::Ready(Some(Err(BodyError::FillAbandoned(why.to_string()))));
-        };
-        loop {
-            let Some(next) = ready!(overflow.poll_recv(cx)) else {
-                return Poll::Ready(None);
-            };
-            let mut bytes = match next {
-                Ok(bytes) => bytes,
-                Err(FetchEnd::Truncated) => {
-                    return Poll::Ready(Some(Err(BodyError::UpstreamTruncated)));
-                }
-                Err(FetchEnd::TimedOut) => {
-                    return Poll::Ready(Some(Err(BodyError::UpstreamTimedOut)));
-                }
-            };
-            let at = self.overflow_at;
-            self.overflow_at += bytes.len() as u64;
-            let from = self.wanted.start.saturating_sub(at).min(bytes.len() as u64);
-            let to = self.wanted.end.saturating_sub(at).min(bytes.len() as u64);
-            bytes.truncate(to as usize);
-            let bytes = bytes.split_off((from as usize).min(bytes.len()));
-            if !bytes.is_empty() {
-                let start = self.wanted.start;
-                self.wanted.start += bytes.len() as u64;
-                let range = start..self.wanted.start;
-                self.enter(range);
-                return Poll::Ready(Some(Ok(Piece::Memory(bytes))));
+    fn look_at_rest(&mut self, why: NotStored) -> Result<Rest, BodyError> {
+        let Range { start, end } = self.wanted;
+        let range = start..end.min(start.saturating_add(REST_BYTES));
+        let seat = &self.reader.seat;
+        match seat.look(&range) {
+            rest::Look::InView => Ok(Rest::Taken),
+            rest::Look::Bytes(regions) => {
+                let len: u64 = regions.iter().map(Region::len).sum();
+                self.ready.extend(regions.into_iter().map(piece));
+                self.enter(start..start + len);
+                self.wanted.start += len;
+                Ok(Rest::Taken)
             }
-            if self.wanted.start >= self.wanted.end {
-                return Poll::Ready(None);
+            rest::Look::Wait(version) => {
+                let changed = seat.changed(version);
+                Ok(Rest::Wait(Box::pin(async move {
+                    changed.await;
+                    None
+                })))
             }
+            rest::Look::End(Ok(())) => Ok(Rest::End),
+            // The origin may have waited too long for those who read.
+            rest::Look::End(Err(_)) if seat.is_begun() && self.resume.is_some() => {
+                Ok(self.go_on_alone())
+            }
+            rest::Look::LetGo if self.resume.is_some() => Ok(self.go_on_alone()),
+            rest::Look::End(Err(FetchEnd::Truncated)) => Err(BodyError::UpstreamTruncated),
+            rest::Look::End(Err(FetchEnd::TimedOut)) => Err(BodyError::UpstreamTimedOut),
+            rest::Look::LetGo => Err(BodyError::FillAbandoned(why.to_string())),
         }
     }
+
+    fn go_on_alone(&mut self) -> Rest {
+        let wanted = self.wanted.clone();
+        self.resumed = self.resume.take().map(|resume| resume(wanted));
+        Rest::Taken
+    }
+
+    fn poll_resumed(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Piece, BodyError>>> {
+        let Some(resumed) = &mut self.resumed else {
+            return Poll::Ready(None);
+        };
+        let next = ready!(resumed.as_mut().poll_next(cx));
+        if let Some(Ok(piece)) = &next {
+            let start = self.wanted.start;
+            self.wanted.start += piece.len();
+            self.enter(start..self.wanted.start);
+        }
+        Poll::Ready(next)
+    }
+}
+
+/// Result of a look at the rest of a fill that was given up.
+enum Rest {
+    /// There is something to go on with.
+    Taken,
+    Wait(Waiting),
+    End,
 }
 
 impl BodyStream for FillBody {
@@ -257,6 +293,9 @@ impl BodyStream for FillBody {
             if this.wanted.start >= this.wanted.end {
                 return Poll::Ready(None);
             }
+            if this.resumed.is_some() {
+                return this.poll_resumed(cx);
+            }
             // The state first: what it says of the end holds for all bytes that are seen after it.
             let state = this.reader.view.state();
             let look = this.look();
@@ -267,12 +306,15 @@ impl BodyStream for FillBody {
                 }
                 (Look::Queued | Look::Gathering, _) | (Look::Nothing, ViewState::Filling) => {}
                 (Look::Nothing, ViewState::Complete) => return Poll::Ready(None),
-                (Look::Nothing, ViewState::Abandoned(why)) => {
-                    if this.overflow_at == 0 {
-                        this.overflow_at = this.reader.view.len();
+                (Look::Nothing, ViewState::Abandoned(why)) => match this.look_at_rest(why) {
+                    Ok(Rest::Taken) => {
+                        this.waiting = None;
+                        continue;
                     }
-                    return this.poll_overflow(cx, &why.to_string());
-                }
+                    Ok(Rest::Wait(waiting)) => this.waiting = Some(waiting),
+                    Ok(Rest::End) => return Poll::Ready(None),
+                    Err(error) => return Poll::Ready(Some(Err(error))),
+                },
             }
             let (view, at) = (&this.reader.view, this.wanted.start);
             let waiting = this
@@ -359,10 +401,7 @@ mod tests {
             writer
                 .append(Bytes::from(vec![b'x'; PLACED + 100]))
                 .unwrap();
-            let reader = Reader {
-                view: writer.view(),
-                overflow: None,
-            };
+            let reader = Reader::of_writer(&writer);
             Bench {
                 io,
                 zone,

@@ -22,24 +22,25 @@ use millpond_cache::status::CacheStatus;
 use millpond_cache::step::{self, Exchange, FetchEnd, FetchFailure, Outcome, Purpose};
 use millpond_cache::use_stale::StaleCause;
 use millpond_conf::Template;
+use millpond_system::body::{BodyError, BodyStream, Piece};
+use millpond_system::clock;
+use millpond_wire::header::Known;
+use millpond_wire::http1::{Method, encode};
 
-use super::by_rfc;
 use super::purge;
 use super::site;
-use crate::body::{BodyError, BodyStream, Piece};
-use crate::clock;
-use crate::downstream::behind;
-use crate::failure::{Failure, UpstreamKind};
+use crate::downstream::body::RequestBody;
+use crate::downstream::http1::behind;
+use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
 use crate::handler::error_page;
-use crate::header::Known;
-use crate::http1::encode;
-use crate::log::error;
+use crate::log::request_error;
+use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::upstream::ask::Ask;
 use crate::upstream::buffer;
+use crate::upstream::by_rfc;
 use crate::upstream::exchange::{self, Fetched};
 use crate::upstream::pass::PassTarget;
-use crate::upstream::protocol::Protocol;
 
 /// A request and where it is passed.
 pub struct PassExchange<R> {
@@ -75,8 +76,8 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
         self.target.protocol == Protocol::Http && settings.proxy.method.convert_head
     }
 
-    /// Whether the request goes on as HEAD under the RFC's rules: its answer has no body, and so is
-    /// none to GET.
+    /// True if the request goes on as HEAD under the RFC's rules: an answer to HEAD has no body,
+    /// and so is none to GET.
     pub fn is_head_by_rfc(&self) -> bool {
         let req = self.req.borrow();
         req.is_head() && !self.converts_head() && by_rfc::is_on(req, &self.target)
@@ -102,9 +103,10 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
         async move {
             if self.req.borrow().location.settings.slice.size != SliceSize::Off {
                 let req = self.req.borrow_mut();
-                req.slice_range = match ask.is_for_cache {
-                    true => ask.range.clone(),
-                    false => clients_range(req),
+                req.slice_range = if ask.is_for_cache {
+                    ask.range.clone()
+                } else {
+                    clients_range(req)
                 };
             }
             if ask.if_none_match.is_some() || ask.if_modified_since.is_some() {
@@ -130,7 +132,7 @@ impl<R: BorrowMut<Request>> PassExchange<R> {
                 Err(failure) => {
                     // Nobody answers a client with it, so that nobody else says why.
                     if self.req.borrow().is_background {
-                        error::failure(self.req.borrow(), &failure);
+                        request_error::failure(self.req.borrow(), &failure);
                     }
                     Err(Failed(failure))
                 }
@@ -146,7 +148,7 @@ impl<'a> PassExchange<&'a mut Request> {
     }
 }
 
-/// What `$slice_range` is for a request that is passed as it is: configurations for nginx make the
+/// Value of `$slice_range` for a request that is passed as it is: configurations for nginx make the
 /// Range field of it.
 pub(super) fn clients_range(req: &Request) -> Option<Bytes> {
     req.field(Known::Range).map(Bytes::copy_from_slice)
@@ -176,6 +178,16 @@ impl FetchFailure for Failed {
     fn shared(status: u16) -> Self {
         Failed(Failure::Status(status))
     }
+
+    fn unvalidated(self) -> Self {
+        match self.0 {
+            Failure::Upstream(failure) => Failed(Failure::Upstream(UpstreamFailure {
+                kind: UpstreamKind::Timeout,
+                ..failure
+            })),
+            other => Failed(other),
+        }
+    }
 }
 
 impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
@@ -201,6 +213,11 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
 
     fn must_not_store(&mut self) -> bool {
         self.is_head_by_rfc() || self.any_true(|policy| &policy.no_cache)
+    }
+
+    fn has_content(&self) -> bool {
+        let req = self.req.borrow();
+        matches!(req.method, Method::Get | Method::Head) && !matches!(req.body, RequestBody::None)
     }
 
     fn tags(&mut self) -> Bytes {
@@ -250,18 +267,17 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
     }
 
     fn updater(&self) -> Self::Background {
-        let task = behind::Task::begin(&self.req.borrow().down);
+        let task = self.req.borrow().client.begin_behind();
         PassExchange {
-            behind: Some(Rc::new(task)),
+            behind: task.map(Rc::new),
             ..self.background()
         }
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        let down = &self.req.borrow().down;
         // The task belongs to the generation: a graceful shutdown waits for it. It is not ended
         // with the generation's connections, since clients of the next one may be reading along.
-        let guards = (down.generation.enter(), self.behind.clone());
+        let guards = (self.req.borrow().generation().enter(), self.behind.clone());
         tokio::task::spawn_local(async move {
             task.await;
             drop(guards);
@@ -273,15 +289,19 @@ impl<R: BorrowMut<Request>> Exchange for PassExchange<R> {
 pub struct Origin {
     /// The answer.
     pub fetched: Box<Fetched>,
-    /// Whether it may not be read ahead of the client, and so not be stored.
+    /// True if the answer may not be read ahead of the client, and so not be stored.
     is_unbuffered: bool,
-    /// How fast it is read into the cache.
+    /// Pace at which the answer is read into the cache.
     pace: Option<Box<buffer::Pace>>,
 }
 
 impl step::Fetched for Origin {
     fn came_at(&self) -> Option<i64> {
         Some(self.came_at_s())
+    }
+
+    fn delay(&self) -> u64 {
+        self.fetched.body.delay().as_secs()
     }
 
     fn status(&self) -> u16 {
@@ -330,7 +350,7 @@ impl step::Fetched for Origin {
 }
 
 impl Origin {
-    /// When it was last read from, seconds since 1970.
+    /// Time at which the origin was last read from, seconds since 1970.
     pub fn came_at_s(&self) -> i64 {
         clock::wall_us(self.fetched.body.read_at()).div_euclid(1_000_000)
     }

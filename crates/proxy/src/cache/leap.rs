@@ -16,14 +16,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millpond_cache::fill::Streaming;
 use millpond_cache::range::RangeFill;
-use millpond_cache::slice::version::Validator;
-use millpond_cache::slice::{DEEP, Trust};
+use millpond_cache::slice::DEEP;
 use millpond_cache::step::Walk;
 use millpond_semantics::range::content_range;
+use millpond_wire::header::Known;
 
 use super::slice;
-use crate::filter::range::wanted_alone;
-use crate::header::Known;
+use crate::conditional::range::wanted_alone;
 use crate::request::Request;
 use crate::response::Response;
 use crate::upstream::pass::PassTarget;
@@ -64,11 +63,8 @@ fn ahead(
     if settings.range.fill != RangeFill::Whole {
         return None;
     }
-    // INVARIANT 2.
-    let ranges = streaming.head.field(b"accept-ranges")?;
-    let range = wanted_alone(req, response).filter(|_| ranges.eq_ignore_ascii_case(b"bytes"))?;
-    // INVARIANT 3.
-    Validator::of_head(&streaming.head, Trust::Validated)?;
+    // INVARIANTS 2 and 3.
+    let range = wanted_alone(req, response).filter(|_| streaming.can_resume())?;
     // INVARIANT 1.
     let is_far = range.start.saturating_sub(streaming.view.len()) >= DEEP;
     Some((range, response.length?)).filter(|_| is_far)

@@ -14,17 +14,18 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use millpond_store::{Haste, LoadError, WINDOW};
+use millpond_system::body::{Body, BodyError, BodyStream, FileRegion, FileSource, Piece};
+use millpond_system::clock;
+use millpond_system::socket::JOINED;
+use millpond_wire::header::{Fields, Known};
 
-use crate::body::{Body, BodyError, BodyStream, FileRegion, FileSource, Piece};
-use crate::clock;
-use crate::filter::range::first_wanted;
-use crate::header::{Fields, Known};
+use crate::conditional::range::first_wanted;
 use crate::request::Request;
 use crate::response::Response;
-use crate::socket::JOINED;
 
-/// Whether it is plain that the first bytes of an answer can be read at once.
+/// True if it is plain that the first bytes of an answer can be read at once.
 pub fn is_begun(req: &Request, response: &mut Response) -> bool {
     match response.body.pieces().next() {
         None | Some(Piece::Memory(_)) => return true,
@@ -59,7 +60,7 @@ pub async fn begin(req: &Request, response: &mut Response, timeout: Duration) ->
     matches!(clock::within(timeout, loading.done()).await, Some(Ok(_)))
 }
 
-/// Where the first wanted bytes stand, and how many they are, if they are in a file.
+/// File, position and count of the first wanted bytes, if they are in a file.
 fn place_of<'a>(body: &'a Body, wanted: &Range<u64>) -> Option<(&'a FileSource, u64, u64)> {
     if wanted.is_empty() {
         return None;
@@ -80,9 +81,27 @@ fn place_of<'a>(body: &'a Body, wanted: &Range<u64>) -> Option<(&'a FileSource, 
     Some((&region.file, region.offset + skip, len))
 }
 
-/// How many of the first bytes of a region, up to `most`, can be read at once.
+/// Number of the first bytes of a region, up to `most`, that can be read at once.
 pub fn ready_len(region: &FileRegion, most: u64) -> u64 {
     ready_at(&region.file, region.offset, region.len.min(most))
+}
+
+/// Number of bytes of a region that a thread has read and that can be sent at once: all, or none
+/// where the file was closed since.
+pub fn loaded_len(region: &FileRegion, len: u64) -> u64 {
+    match &region.file {
+        // One that is sent from memory is asked for there.
+        FileSource::Held(file) if !file.is_local() || !file.is_open() => 0,
+        _ => len,
+    }
+}
+
+/// The first bytes of a region that are not to be sent from its file, at most `most`.
+pub fn in_memory(region: &FileRegion, most: u64) -> Option<Bytes> {
+    match &region.file {
+        FileSource::Plain(_) => None,
+        FileSource::Held(file) => file.in_memory(region.offset, most),
+    }
 }
 
 fn ready_at(file: &FileSource, offset: u64, len: u64) -> u64 {
@@ -92,11 +111,11 @@ fn ready_at(file: &FileSource, offset: u64, len: u64) -> u64 {
     }
 }
 
-/// Whether an error of sending a region is that of the cache's disk, which is told of it.
+/// True if an error of sending a region is that of the cache's disk, which is told of it.
 pub fn has_refused(region: &FileRegion, error: &std::io::Error) -> bool {
     match &region.file {
         FileSource::Plain(_) => false,
-        // What stood before it was sent.
+        // The bytes before the offset were sent.
         FileSource::Held(file) => file.has_refused(region.offset..region.offset + 1, error),
     }
 }
@@ -159,10 +178,16 @@ impl BodyStream for Loaded {
             if let Some(loading) = &mut this.loading {
                 let loaded = ready!(loading.as_mut().poll(cx));
                 this.loading = None;
-                return Poll::Ready(match loaded {
-                    Ok(len) => this.hand_out(len).map(Ok),
-                    Err(error) => Some(Err(error)),
-                });
+                let len = match (loaded, &this.rest) {
+                    (Ok(len), Some(rest)) => loaded_len(rest, len),
+                    (Ok(_), None) => 0,
+                    (Err(error), _) => return Poll::Ready(Some(Err(error))),
+                };
+                // Otherwise its file was closed meanwhile, and it is read again.
+                if len > 0 {
+                    return Poll::Ready(this.hand_out(len).map(Ok));
+                }
+                continue;
             }
             if let Some(rest) = &this.rest {
                 let ready = ready_len(rest, WINDOW);
@@ -190,6 +215,46 @@ impl BodyStream for Loaded {
     }
 }
 
+/// A body whose pieces are all in memory, for transports that cannot send files. Disks are waited
+/// for by threads of theirs ([`loaded`]).
+pub fn read(body: Body, timeout: Duration) -> Body {
+    match body {
+        Body::Empty | Body::One(Piece::Memory(_)) => body,
+        body => Body::stream(Read {
+            body: loaded(body, timeout),
+            rest: None,
+        }),
+    }
+}
+
+struct Read {
+    body: Body,
+    rest: Option<Piece>,
+}
+
+impl BodyStream for Read {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Piece, BodyError>>> {
+        let this = &mut *self;
+        loop {
+            if let Some(rest) = this.rest.as_mut().filter(|rest| !rest.is_empty()) {
+                return Poll::Ready(Some(rest.take_memory().map(Piece::Memory)));
+            }
+            this.rest = match ready!(this.body.poll_next(cx)) {
+                Some(Ok(piece)) => Some(piece),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            };
+        }
+    }
+
+    fn take_trailers(mut self: Pin<&mut Self>) -> Option<Fields> {
+        self.body.take_trailers()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -205,7 +270,10 @@ mod tests {
 
     /// A body on a disk that does not answer, and that disk.
     fn stalled(dir: &std::path::Path) -> (Body, Arc<SimIo>, Arc<Zone>) {
-        let io = Arc::new(SimIo::new());
+        stalled_on(Arc::new(SimIo::new()), dir)
+    }
+
+    fn stalled_on(io: Arc<SimIo>, dir: &std::path::Path) -> (Body, Arc<SimIo>, Arc<Zone>) {
         let clock = Arc::new(ManualClock::new(1_700_000_000_000));
         let platform = Platform {
             io: Arc::<SimIo>::clone(&io),
@@ -219,7 +287,7 @@ mod tests {
         writer.finish().unwrap();
         zone.flush();
         let entry = zone.find(&Key::of(b"k")).unwrap();
-        // What was written a moment ago is in the page cache.
+        // Bytes that were written a moment ago are in the page cache.
         clock.advance(Duration::from_secs(10));
         io.set(Fault::Stall);
         (body::of_entry(&entry), io, zone)
@@ -239,6 +307,31 @@ mod tests {
             while !piece.is_empty() {
                 len += piece.take_memory().unwrap().len();
             }
+        }
+        assert_eq!(len, LEN);
+    }
+
+    /// Pages of a file on another machine may be gone, or fail to be read, at any time: what a
+    /// thread has read is sent.
+    #[tokio::test]
+    async fn a_body_on_another_machine_is_sent_from_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let io = Arc::new(SimIo::new());
+        io.set_remote();
+        let (body, io, _zone) = stalled_on(io, dir.path());
+        io.set(Fault::None);
+        let mut body = loaded(body, Duration::from_secs(60));
+        let mut len = 0;
+        while let Some(piece) = body.next().await {
+            let Piece::File(region) = piece.unwrap() else {
+                panic!("it was written long ago");
+            };
+            let bytes = in_memory(&region, region.len).unwrap();
+            assert_eq!(bytes.len() as u64, region.len);
+            io.set(Fault::ReadError);
+            assert_eq!(region.read().unwrap(), bytes);
+            io.set(Fault::None);
+            len += bytes.len();
         }
         assert_eq!(len, LEN);
     }

@@ -3,14 +3,15 @@
 //!
 //! The machines are in the crate `millpond-cache`; here is what they need of HTTP/1 and of
 //! configurations: [`exchange`] is their origin, [`body`] makes answers of entries and running
-//! fills, [`zones`] opens zones and keeps them over reloads, [`mod@slice`] answers from entries in
-//! slices.
+//! fills, [`zones`] opens zones and keeps them over reloads, [`sweep`] looks after them,
+//! [`mod@slice`] answers from entries in slices.
 
 pub mod body;
-pub mod by_rfc;
 pub mod exchange;
+pub mod invalidate;
 pub mod leap;
 pub mod loaded;
+pub mod open_zones;
 pub mod pass;
 pub mod post;
 pub mod provenance;
@@ -18,5 +19,6 @@ pub mod purge;
 pub mod site;
 pub mod slice;
 pub mod status_header;
+pub mod sweep;
 mod view;
 pub mod zones;

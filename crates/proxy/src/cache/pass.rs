@@ -18,33 +18,33 @@ use millpond_cache::step::{self, Looked, Policies, Question, Served, Walk};
 use millpond_cache::variant::RequestFields;
 use millpond_cache::why::NotStoredNote;
 use millpond_cache::zone::{CacheZone, FoundEntry, LookedUp, PrimaryKey};
-use millpond_store::Key;
+use millpond_system::body::Body;
+use millpond_wire::block::Block;
+use millpond_wire::header::{Field, Fields, Known};
+use millpond_wire::http1;
 
 use super::body::{self, FillBody};
-use super::by_rfc;
 use super::exchange::{Failed, Origin, PassExchange, clients_range};
 use super::leap;
 use super::loaded;
-use super::provenance::{Provenance, Whence};
 use super::slice;
 use super::status_header::{self, Told};
 use super::view;
 use super::zones::{LocationCache, ZoneOf};
-use crate::block::Block;
-use crate::body::Body;
 use crate::downstream;
 use crate::failure::Failure;
 use crate::handler;
-use crate::header::{Field, Fields, Known};
-use crate::http1;
 use crate::phase::{Begun, Flow};
+use crate::protocol::Protocol;
+use crate::provenance::{Provenance, Whence};
 use crate::request::{Request, with_scratch};
 use crate::response::Response;
 use crate::scope::Location;
+use crate::trace::Freshness;
 use crate::upstream::answer::{self, AnswerHead, Stored};
+use crate::upstream::by_rfc;
+use crate::upstream::http;
 use crate::upstream::pass::{PassTarget, Resolved, fetch};
-use crate::upstream::trace::Freshness;
-use crate::upstream::{http, protocol::Protocol};
 
 /// Answers from the zone, or from the origin through it; a hit at once.
 pub fn begin<'a>(
@@ -60,7 +60,7 @@ pub fn begin<'a>(
         let zone = zone.into_arc();
         return Ok(Begun::waits(req, async move |req| {
             downstream::body::read_all(req).await?;
-            let key = PrimaryKey::new(key(req, &target)?);
+            let key = zone.primary(key(req, &target)?);
             let walk = walk(req, &target, key, policies, zone);
             let rest = Rest::of(PassExchange::new(req, target), walk);
             rest.run().await
@@ -78,7 +78,7 @@ pub fn begin<'a>(
     };
     let may_bypass = &location.settings.pass(target.protocol).bypass.bypass;
     if may_bypass.is_some() {
-        let key = PrimaryKey::new(key(req, target)?);
+        let key = zone.primary(key(req, target)?);
         let mut rest = rest(req, key, zone);
         let begun = step::begin(&mut rest.exchange, &rest.walk, &mut |_| {});
         return rest.begin(begun);
@@ -114,7 +114,7 @@ pub fn begin<'a>(
     }
 }
 
-/// What a first look-up came to.
+/// Result of a first look-up.
 enum Look {
     /// A fresh entry, and why it is served.
     Fresh(FoundEntry, Reason),
@@ -130,7 +130,7 @@ fn look(
 ) -> Result<Look, Failure> {
     with_scratch(|text| {
         write_key(req, (location, target), text)?;
-        let (key, rules) = (Key::of(text), by_rfc::rules(req, target));
+        let (key, rules) = (zone.keys().of(text), by_rfc::rules(req, target));
         let fields = RequestFields {
             lookup: &|name| req.head.find_all(name).collect(),
             spelling: rules.spelling(),
@@ -173,7 +173,7 @@ fn walk(
 /// An exchange of the client's own request.
 type Own<'a> = PassExchange<&'a mut Request>;
 
-/// What a request goes through in its cache, as far as it takes longer.
+/// Steps of a request through its cache that take longer than the first look-up.
 struct Rest<'a> {
     exchange: Own<'a>,
     walk: Walk,
@@ -336,8 +336,9 @@ async fn pass_on(
     Ok(response)
 }
 
-/// How often a request begins anew because the version that it found is gone at the origin; then
-/// it is passed on as it is (arbitrary: an origin that changes faster than it answers).
+/// Number of times that a request begins anew because the version that it found is gone at the
+/// origin; then it is passed on as it is (arbitrary: an origin that changes faster than it
+/// answers).
 const WALKS_MAX: usize = 4;
 
 fn told(walk: &Walk, tries_before: usize) -> Told<'_> {
@@ -393,7 +394,7 @@ async fn answer_from_origin(
 /// The answer for what a walk served; `tries_before` it the request had asked peers so often.
 pub fn answer_with(
     req: &mut Request,
-    target: &PassTarget,
+    target: &Arc<PassTarget>,
     (served, walk): (Served<Origin>, &Walk),
     tries_before: usize,
 ) -> Result<Box<Response>, Failure> {
@@ -405,13 +406,14 @@ pub fn answer_with(
         }
         Served::Filling(streaming, reader, status) => {
             told.valid_until = Some(streaming.head.valid_until);
-            from_fill(req, target, &streaming, reader, status)
+            from_fill(req, target, (walk, &streaming), reader, status)
         }
         Served::Passed(fetched, status) => {
             note(req, status);
-            let stored = match is_kept_out_here(req) {
-                true => Stored::Filling,
-                false => Stored::No,
+            let stored = if is_kept_out_here(req) {
+                Stored::Filling
+            } else {
+                Stored::No
             };
             answer::from_fetched(req, target, fetched.fetched, stored)?
         }
@@ -420,7 +422,7 @@ pub fn answer_with(
     Ok(response)
 }
 
-/// Whether an answer was asked for as if it were to be stored, so that the client's range and
+/// True if an answer was asked for as if it were to be stored, so that the client's range and
 /// conditions did not go with it, and is kept out by something else than its own fields.
 ///
 /// nginx: `u->cacheable`, which fields clear before the head is passed on.
@@ -491,7 +493,7 @@ fn write_key(
 ) -> Result<(), Failure> {
     if let Some(template) = &location.settings.pass(target.protocol).key.key {
         req.eval_into(template, text);
-        return Ok(());
+        return req.heed_expressions();
     }
     match target.fixed() {
         Some(resolved) => write_usual_key(req, target, resolved, text),
@@ -500,7 +502,7 @@ fn write_key(
             write_usual_key(req, target, &resolved, text);
         }
     }
-    Ok(())
+    req.heed_expressions()
 }
 
 fn write_usual_key(req: &Request, target: &PassTarget, resolved: &Resolved, text: &mut Vec<u8>) {
@@ -520,7 +522,8 @@ fn note_unstored(req: &Request, walk: &Walk, (status, at): (u16, i64)) {
         status,
         at,
     };
-    walk.zone.unstored.note(walk.key.key, note);
+    let mark = walk.zone.mark(&walk.key.key, &walk.key.text);
+    walk.zone.unstored.note(mark, note);
 }
 
 /// Notes how often the entry was found, where that is used.
@@ -544,9 +547,10 @@ fn complete(
         trace.cache_status = Some(status.as_str());
         trace.account.brought
     };
-    response.length = match req.is_head() {
-        true => length_for_head(req, target, found),
-        false => Some(found.entry.len()),
+    response.length = if req.is_head() {
+        length_for_head(req, target, found)
+    } else {
+        Some(found.entry.len())
     };
     if by_rfc::is_on(req, target) {
         by_rfc::tell_age(response, &found.head, status);
@@ -557,8 +561,8 @@ fn complete(
     response.body = body::of_entry(&found.entry);
 }
 
-/// What HEAD is told of the length. A stored answer to HEAD has no body: only what it announced
-/// says how long that would be, if it did.
+/// Length that HEAD is told. A stored answer to HEAD has no body: only the announced length says
+/// how long the body would be, if there is one.
 fn length_for_head(req: &Request, target: &PassTarget, found: &FoundEntry) -> Option<u64> {
     let announced = found.head.field(b"content-length");
     let announced = announced.and_then(|value| http1::content_length(&value));
@@ -570,8 +574,8 @@ fn length_for_head(req: &Request, target: &PassTarget, found: &FoundEntry) -> Op
 
 fn from_fill(
     req: &mut Request,
-    target: &PassTarget,
-    streaming: &Streaming,
+    target: &Arc<PassTarget>,
+    (walk, streaming): (&Walk, &Arc<Streaming>),
     reader: Reader,
     status: CacheStatus,
 ) -> Box<Response> {
@@ -582,21 +586,24 @@ fn from_fill(
         response.ranges = response.ranges.for_stream();
     }
     response.length = streaming.length;
-    response.body = match req.upstream.borrow().account.role {
+    let role = req.upstream.borrow().account.role;
+    let body = match role {
         FillRole::Waiter => {
             let (body, provenance) = FillBody::joined(reader);
             response.provenance = provenance;
-            Body::stream(body)
+            body
         }
-        FillRole::Leader | FillRole::None => Body::stream(FillBody::new(reader)),
+        FillRole::Leader | FillRole::None => FillBody::new(reader),
     };
+    let resume = slice::resume(req, target, (walk, streaming));
+    response.body = Body::stream(body.with_resume(resume));
     response
 }
 
 /// The head for the client, from an entry.
 fn from_found(req: &mut Request, target: &PassTarget, found: &FoundEntry) -> Box<Response> {
     let head = &found.head;
-    // Who asks for the fields of the upstream gets them all.
+    // A configuration that asks for the fields of the upstream gets them all.
     if req.conf.uses_upstream_fields {
         return from_head(req, target, head, Stored::Yes);
     }

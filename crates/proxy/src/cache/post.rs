@@ -13,18 +13,19 @@
 use std::sync::Arc;
 
 use millpond_cache::step::{self, Ask, Exchange, Given, Walk};
-use millpond_cache::zone::{CacheZone, PrimaryKey};
+use millpond_cache::zone::CacheZone;
+use millpond_wire::header::Known;
+use millpond_wire::http1::Method;
 
-use super::by_rfc;
 use super::exchange::{Failed, Origin, PassExchange};
+use super::invalidate;
 use super::pass::{answer_with, key};
 use super::status_header;
 use super::zones::LocationCache;
 use crate::failure::Failure;
-use crate::header::Known;
-use crate::http1::Method;
 use crate::request::Request;
 use crate::response::{RangeRule, Response};
+use crate::upstream::by_rfc;
 use crate::upstream::pass::PassTarget;
 
 /// True for a request whose answer may be one to store.
@@ -40,7 +41,7 @@ pub async fn run(
     zone: Arc<CacheZone>,
 ) -> Result<Box<Response>, Failure> {
     let walk = Walk {
-        key: PrimaryKey::new(key(req, target)?),
+        key: zone.primary(key(req, target)?),
         zone,
         policies: Arc::clone(&cache.policies),
         rules: by_rfc::rules(req, target),
@@ -52,15 +53,16 @@ pub async fn run(
     let mut exchange = PassExchange::new(&mut *req, Arc::clone(target));
     let fetched = exchange.fetch(Ask::default()).await;
     let fetched = fetched.map_err(|Failed(failure)| failure)?;
-    by_rfc::invalidate(
+    invalidate::invalidate(
         exchange.request(),
         target,
         &walk.zone,
         &fetched.fetched.head,
     );
-    let served = match is_what_get_gives(exchange.request(), &walk, &fetched) {
-        true => step::keep(&mut exchange, &walk, fetched, since),
-        false => step::pass_on(fetched),
+    let served = if is_what_get_gives(exchange.request(), &walk, &fetched) {
+        step::keep(&mut exchange, &walk, fetched, since)
+    } else {
+        step::pass_on(fetched)
     };
     let mut response = answer_with(req, target, (served, &walk), tries_before)?;
     response.skip_conditionals = true;
@@ -81,7 +83,7 @@ fn is_what_get_gives(req: &Request, walk: &Walk, fetched: &Origin) -> bool {
         rules: &walk.rules,
         is_authorized: req.head.find_all(b"authorization").next().is_some(),
     };
-    let now = crate::clock::now_ms().div_euclid(1000);
+    let now = millpond_system::clock::now_ms().div_euclid(1000);
     step::judge(&given, fetched, now).is_ok_and(|kept| kept.is_stated)
 }
 

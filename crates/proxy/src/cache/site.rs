@@ -4,7 +4,10 @@
 //! another site there.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -12,7 +15,10 @@ use millpond_cache::site::clean;
 use millpond_conf::{OffOr, Template};
 
 use crate::request::{Request, with_scratch};
-use crate::stats::site::{SITES_MAX, SiteId, Sites};
+use crate::route::name::ServerName;
+use crate::scope::Conf;
+use crate::stats::site::{Counting, SITES_MAX, SiteId};
+use crate::stats::site_names::Claim;
 use crate::var::ComposedVariable;
 
 /// The variables of this file.
@@ -34,7 +40,7 @@ pub fn of(req: &mut Request) -> Bytes {
     }
 }
 
-/// What `cache_site` says, unless that is nothing.
+/// Value of `cache_site`, unless that is nothing.
 fn given(req: &mut Request) -> Option<Bytes> {
     let Some(OffOr::On(_)) = &req.location.settings.cache_site.site else {
         return None;
@@ -45,72 +51,159 @@ fn given(req: &mut Request) -> Option<Bytes> {
     name.filter(|name| !name.is_empty())
 }
 
+/// The name that a request is counted under; none with `cache_site off`.
+pub fn counted(req: &mut Request) -> Option<Bytes> {
+    if let Some(OffOr::Off) = &req.location.settings.cache_site.site {
+        return None;
+    }
+    let name = of(req);
+    Some(if name.is_empty() {
+        Bytes::from_static(UNNAMED)
+    } else {
+        name
+    })
+}
+
+/// The names of sites that a configuration says: those of servers, as far as they are names and not
+/// patterns that any number of names fit.
+pub fn written(conf: &Conf) -> HashSet<Bytes> {
+    let listens = conf.bindings.iter().flat_map(|binding| &binding.listens);
+    let servers = listens.flat_map(|listen| listen.names.servers());
+    let mut names = HashSet::from([Bytes::from_static(UNNAMED)]);
+    for server in servers {
+        // That of a pattern is the pattern itself, where `cache_site` says nothing else.
+        names.insert(Bytes::copy_from_slice(named(&clean(&server.name))));
+        names.extend(server.names.iter().filter_map(plain));
+    }
+    names
+}
+
+/// The one name that a server's name stands for.
+fn plain(name: &ServerName) -> Option<Bytes> {
+    match name {
+        ServerName::Exact(text) => Some(clean(text)).filter(|name| !name.is_empty()),
+        ServerName::SelfAndUnder(text) => text.get(1..).map(clean),
+        ServerName::Under(_) | ServerName::Before(_) | ServerName::Regex(_) => None,
+    }
+}
+
+/// Counts something of a request for its site, unless `cache_site` is off.
+pub fn count(req: &mut Request, count: impl FnOnce(&Counting<'_>, SiteId)) {
+    let worker = Rc::clone(req.worker());
+    let counting = worker.shared.sites.enter(worker.place.place.shard());
+    if let Some(site) = id(req, &counting) {
+        count(&counting, site);
+    }
+}
+
 /// The number of the site that a request is counted for; none with `cache_site off`.
-pub fn id(req: &mut Request) -> Option<SiteId> {
+fn id(req: &mut Request, counting: &Counting<'_>) -> Option<SiteId> {
     let number = match &req.location.settings.cache_site.site {
         Some(OffOr::Off) => return None,
         None => None,
-        Some(OffOr::On(template)) => match plain_number(req, template) {
+        Some(OffOr::On(template)) => match plain_number(req, template, counting) {
             Some(number) => number,
-            None => given(req).map(|name| number(req, &name)),
+            None => {
+                let claim = claim(template);
+                given(req).map(|name| number(req, counting, &name, claim))
+            }
         },
     };
     if number.is_some() {
         return number;
     }
-    let sites = &req.down.generation.worker.shared.sites;
-    let number = || sites.id(named(&clean(&req.server.name)));
-    Some(*req.server.site.get_or_init(number))
+    let site = &req.server.site;
+    let look_up = || counting.id(named(&clean(&req.server.name)), Claim::Written);
+    Some(site.in_turn(counting.turn(), look_up))
+}
+
+/// Claim of a name that `cache_site` gives.
+fn claim(template: &Template) -> Claim {
+    match template.as_literal() {
+        Some(_) => Claim::Written,
+        None => Claim::None,
+    }
 }
 
 /// The number of what `cache_site` says, if that is anything; `None` when it takes more than the
 /// request as it is to tell.
-fn plain_number(req: &Request, template: &Template) -> Option<Option<SiteId>> {
+fn plain_number(
+    req: &Request,
+    template: &Template,
+    counting: &Counting<'_>,
+) -> Option<Option<SiteId>> {
+    let claim = claim(template);
+    let number = |name: &[u8]| (!name.is_empty()).then(|| number(req, counting, name, claim));
     if let Some(name) = req.lend(template) {
-        return Some((!name.is_empty()).then(|| number(req, name)));
+        return Some(number(name));
     }
-    with_scratch(|name| {
-        let is_known = req.eval_plain(template, name);
-        is_known.then(|| (!name.is_empty()).then(|| number(req, name)))
-    })
+    with_scratch(|name| req.eval_plain(template, name).then(|| number(name)))
 }
 
-fn number(req: &Request, name: &[u8]) -> SiteId {
-    let worker = &req.down.generation.worker;
-    worker.site_numbers.of(name, &worker.shared.sites)
+fn number(req: &Request, counting: &Counting<'_>, name: &[u8], claim: Claim) -> SiteId {
+    let numbers = &req.worker().site_numbers;
+    numbers.of(counting, name, claim)
 }
 
-/// The numbers of names that a worker has met, as `cache_site` gives them: asked for without
-/// meeting another worker.
+/// The number of a server's site, as it was looked up last.
 #[derive(Debug, Default)]
-pub struct SiteNumbers(RefCell<HashMap<Bytes, SiteId>>);
+pub struct SiteMemo(AtomicU64);
+
+impl SiteMemo {
+    /// The number, if it was looked up in the same turn; else what a look-up says.
+    fn in_turn(&self, turn: usize, look_up: impl FnOnce() -> SiteId) -> SiteId {
+        // From 1 on, so that 0 is nothing; the number takes 12 bits.
+        let turn = (turn as u64).wrapping_add(1) << 16;
+        let known = self.0.load(Ordering::Relaxed);
+        if known & !0xffff == turn {
+            return SiteId::of_bits(known as u16);
+        }
+        let site = look_up();
+        self.0.store(turn | site.index() as u64, Ordering::Relaxed);
+        site
+    }
+}
+
+/// The numbers of names that a worker has met in a turn, as `cache_site` gives them: asked for
+/// without meeting another worker.
+#[derive(Debug, Default)]
+pub struct SiteNumbers(RefCell<Met>);
+
+#[derive(Debug, Default)]
+struct Met {
+    turn: usize,
+    numbers: HashMap<Bytes, SiteId>,
+}
 
 impl SiteNumbers {
-    fn of(&self, name: &[u8], sites: &Sites) -> SiteId {
-        let mut known = self.0.borrow_mut();
-        if let Some(number) = known.get(name) {
+    fn of(&self, counting: &Counting<'_>, name: &[u8], claim: Claim) -> SiteId {
+        let mut met = self.0.borrow_mut();
+        if met.turn != counting.turn() {
+            met.turn = counting.turn();
+            met.numbers.clear();
+        }
+        if let Some(number) = met.numbers.get(name) {
             return *number;
         }
         // Names that mean the same are several here; forgetting them costs a look-up each.
-        if known.len() >= NUMBERS_MAX {
-            known.clear();
+        if met.numbers.len() >= NUMBERS_MAX {
+            met.numbers.clear();
         }
-        let number = sites.id(named(&clean(name)));
-        // The name may be a part of something long.
-        known.insert(Bytes::copy_from_slice(name), number);
+        let number = counting.id(named(&clean(name)), claim);
+        // One that has none may have one next time. The name may be a part of something long.
+        if !number.is_excess() {
+            met.numbers.insert(Bytes::copy_from_slice(name), number);
+        }
         number
     }
 }
 
 /// The name under which a site is counted.
 fn named(name: &[u8]) -> &[u8] {
-    match name.is_empty() {
-        true => UNNAMED,
-        false => name,
-    }
+    if name.is_empty() { UNNAMED } else { name }
 }
 
 /// Names whose numbers a worker remembers (arbitrary: more than there are numbers).
 const NUMBERS_MAX: usize = 2 * SITES_MAX;
-/// What has no name is counted under this one.
+/// Name under which requests and entries without a name are counted.
 pub const UNNAMED: &[u8] = b"-";

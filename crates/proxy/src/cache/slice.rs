@@ -18,32 +18,35 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use millpond_cache::fill::Streaming;
 use millpond_cache::range::RangeFill;
 use millpond_cache::reason::{FillRole, Note};
 use millpond_cache::slice::generation::Generation;
 use millpond_cache::slice::reader::{SliceFailure, SliceReader};
 use millpond_cache::slice::{ClientWish, First, SIZE_AUTO, SIZE_MAX, SliceSize, Slicing, Trust};
 use millpond_cache::status::CacheStatus;
+use millpond_cache::step::Walk;
+use millpond_cache::window::NARROW_BYTES;
 use millpond_cache::zone::{CacheZone, FoundEntry};
 use millpond_semantics::cache_status::Forward;
 use millpond_semantics::range::first_range;
+use millpond_system::body::{Body, BodyError, BodyStream, Piece};
+use millpond_wire::header::Known;
+use millpond_wire::http1::Method;
 
-use super::body::piece;
+use super::body::{Resume, piece};
 use super::exchange::PassExchange;
-use super::provenance::{Provenance, Tally, Whence};
-use crate::body::{Body, BodyError, BodyStream, Piece};
-use crate::filter::range::first_wanted;
-use crate::header::Known;
-use crate::http1::Method;
+use crate::conditional::range::first_wanted;
+use crate::protocol::Protocol;
+use crate::provenance::{Provenance, Tally, Whence};
 use crate::request::Request;
 use crate::response::{RangeRule, Response};
 use crate::upstream::pass::PassTarget;
-use crate::upstream::protocol::Protocol;
 
 /// Reads a body in slices.
 pub(super) type Reader = SliceReader<PassExchange<Box<Request>>>;
 
-/// How a request goes about slices; `None` where bodies are not kept in them.
+/// Way in which a request goes about slices; `None` where bodies are not kept in them.
 pub fn slicing(req: &Request, target: &PassTarget) -> Option<Slicing> {
     let settings = req.location.settings.pass(target.protocol);
     let (size, is_auto) = match req.location.settings.slice.size {
@@ -61,9 +64,10 @@ pub fn slicing(req: &Request, target: &PassTarget) -> Option<Slicing> {
         },
         _ => return None,
     };
-    let first = match is_auto && !client.is_range() {
-        true => First::Whole,
-        false => First::Range,
+    let first = if is_auto && !client.is_range() {
+        First::Whole
+    } else {
+        First::Range
     };
     // nginx: applications need say nothing of versions to be sliced.
     let trust = match target.protocol {
@@ -90,7 +94,7 @@ pub async fn open(
         return Ok(());
     };
     response.length = Some(generation.set.total);
-    // Whether or not the origin says so: it has served one.
+    // The origin has served a range, whether or not it says that it serves ranges.
     response.ranges = RangeRule::Allowed;
     response.is_assembled = true;
     let wanted = first_wanted(req, response);
@@ -135,6 +139,34 @@ fn note_role(req: &Request, role: FillRole) {
     }
 }
 
+/// Maker of the rest of a body of which a fill has brought the first part, in slices of the same
+/// version; `None` where nobody can.
+pub(super) fn resume(
+    req: &Request,
+    target: &Arc<PassTarget>,
+    (walk, streaming): (&Walk, &Arc<Streaming>),
+) -> Option<Resume> {
+    let total = streaming.length.filter(|total| *total > NARROW_BYTES)?;
+    // Nothing but GET is asked for a second time.
+    if req.method != Method::Get || !streaming.can_resume() {
+        return None;
+    }
+    let disk = req.location.settings.pass(target.protocol).disk.clone();
+    let exchange = PassExchange::new(Box::new(req.background()), Arc::clone(target));
+    let (zone, streaming) = (Arc::clone(&walk.zone), Arc::clone(streaming));
+    Some(Box::new(move |wanted| {
+        let generation = zone.slices.ahead_of(&zone, &streaming, total);
+        let wanted = wanted.start..wanted.end.min(total);
+        let reader = SliceReader::new(exchange, &generation, wanted.clone());
+        Box::pin(SliceBody {
+            reader: reader.with_disk_timeout(&disk),
+            wanted,
+            is_begun: true,
+            tally: Rc::default(),
+        })
+    }))
+}
+
 /// The body of an answer that is just what a reader was made for, and where its bytes come from.
 pub(super) fn body_of(reader: Reader, wanted: Range<u64>) -> (Body, Provenance) {
     let tally = Rc::<Tally>::default();
@@ -162,7 +194,7 @@ pub(super) fn reader(
 /// The body of an entry in slices.
 struct SliceBody {
     reader: Reader,
-    /// What is wanted of it; the reader has begun with what is likely.
+    /// Range that is wanted of the entry; the reader has begun with what is likely.
     wanted: Range<u64>,
     is_begun: bool,
     tally: Rc<Tally>,

@@ -9,42 +9,42 @@ use bytes::Bytes;
 use millpond_cache::reason::Account;
 use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{OffOr, Template};
-use millpond_semantics::cache_status::{Handling, Member};
+use millpond_semantics::cache_status::{Handling, Member, is_list};
+use millpond_system::clock;
+use millpond_wire::header::Known;
 
-use super::by_rfc;
-use crate::clock;
-use crate::header::Known;
 use crate::request::Request;
 use crate::response::Response;
+use crate::upstream::by_rfc;
 use crate::upstream::pass::PassTarget;
 
 /// Name of this cache where the configuration gives it none.
 const NAME: &[u8] = b"millpond";
 
-/// What clients are told.
+/// Settings of the field that tells clients what the cache did.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct StatusHeaderPolicy {
-    /// Whether answers tell in Cache-Status (RFC 9211) what the cache did: `on`, or the name that
+    /// Says in the Cache-Status of answers (RFC 9211) what the cache did: `on`, or the name that
     /// this cache has in it, which may contain variables; `on` stands for "millpond". With `key`
-    /// the cache key is told, too. The member of this cache is added to those that the origin
-    /// sent, and says: `hit`, or `fwd` and why, with `fwd-status`, `stored` and `collapsed`; `ttl`,
-    /// the seconds of freshness that are left; and `detail`, why an answer was not stored or
-    /// how a stale one came to be served (`$cache_status_reason`). Answers that this server makes
-    /// itself, such as error pages, have no Cache-Status.
+    /// the cache key is told, too. The member of this cache is added to those that the origin sent,
+    /// and says: `hit`, or `fwd` and why, with `fwd-status`, `stored` and `collapsed`; `ttl`, the
+    /// seconds of freshness that are left; and `detail`, why an answer was not stored or how a
+    /// stale one came to be served (`$cache_status_reason`). Answers that this server makes itself,
+    /// such as error pages, have no Cache-Status.
     #[directive(name = "proxy_cache_status_header", default = "off")]
     pub header: OffOr<StatusHeader>,
 }
 
-/// How this cache is told of.
+/// Name and members with which this cache stands in Cache-Status.
 #[derive(Clone, Debug)]
 pub struct StatusHeader {
-    /// Its name; `None` is the usual one.
+    /// Name of this cache; `None` is the usual one.
     name: Option<Template>,
     key: KeyShown,
 }
 
-/// Whether the key is told.
+/// Choice of showing the cache key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KeyShown {
     No,
@@ -62,22 +62,19 @@ impl FromArgs for StatusHeader {
             _ => return Err(ArgError::Count),
         };
         let is_usual = args.words.first().is_some_and(|word| word.text == "on");
-        let name = match is_usual {
-            true => None,
-            false => Some(args.word(0)?),
-        };
+        let name = if is_usual { None } else { Some(args.word(0)?) };
         Ok(StatusHeader { name, key })
     }
 }
 
-/// What is known of an answer besides its account.
+/// Facts of an answer besides its account.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Told<'a> {
     /// Until when what is served is fresh.
     pub valid_until: Option<i64>,
     /// The cache key.
     pub key: Option<&'a [u8]>,
-    /// How many tries with peers were made before this request came to its cache.
+    /// Number of tries with peers that were made before this request came to its cache.
     pub tries_before: usize,
 }
 
@@ -103,7 +100,7 @@ pub fn tell(req: &mut Request, target: &PassTarget, response: &mut Response, tol
     };
     let account = req.upstream.borrow().account;
     let handling = handling(req, &account, told);
-    // Which reason is worth a detail: what the other words do not say already.
+    // A reason is worth a detail if the other words do not say it already.
     let detail = account.reason.map(|reason| reason.as_str());
     let member = Member {
         cache: &name,
@@ -116,7 +113,9 @@ pub fn tell(req: &mut Request, target: &PassTarget, response: &mut Response, tol
         detail: detail.filter(|word| !matches!(*word, "fresh" | "not-modified")),
     };
     let mut value: Vec<u8> = Vec::new();
-    for earlier in response.fields.get_all(Known::CacheStatus) {
+    // RFC 9651 §4.2: one line that is no list would make none of the whole.
+    let lines = response.fields.get_all(Known::CacheStatus);
+    for earlier in lines.filter(|line| is_list(line)) {
         value.extend_from_slice(earlier);
         value.extend_from_slice(b", ");
     }
@@ -144,8 +143,9 @@ fn handling(req: &Request, account: &Account, told: &Told<'_>) -> Handling {
 /// before the lifetime is over, under nginx's it is that one itself.
 pub(super) fn left(req: &Request, target: &PassTarget, (valid_until, now): (i64, i64)) -> i64 {
     let left = valid_until.saturating_sub(now);
-    match by_rfc::is_on(req, target) {
-        true => left.saturating_add(1),
-        false => left,
+    if by_rfc::is_on(req, target) {
+        left.saturating_add(1)
+    } else {
+        left
     }
 }

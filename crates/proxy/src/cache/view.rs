@@ -1,4 +1,4 @@
-//! What a location shows of a stored head: made once, and kept with the head.
+//! Views, the fields of a stored head as a location shows them: made once, and kept with the head.
 //!
 //! Which fields of an entry go to clients, and how, is the same for all requests of a location,
 //! but for redirects, cookies and orders to this server (X-Accel-…), which are worked on for each.
@@ -13,12 +13,12 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use millpond_cache::shared_head::SharedHead;
+use millpond_wire::header::{Fields, Known, KnownSet, SharedFields};
+use millpond_wire::http1::encode;
 
-use crate::cache::provenance::{Provenance, Whence};
-use crate::filter::range;
+use crate::conditional::range;
 use crate::handler::ContentHandler;
-use crate::header::{Fields, Known, KnownSet, SharedFields};
-use crate::http1::encode;
+use crate::provenance::{Provenance, Whence};
 use crate::request::Request;
 use crate::response::{RangeRule, Response, Source};
 use crate::scope::Location;
@@ -41,7 +41,7 @@ const REPLACED_ONE_IN: i64 = 16;
 /// The fields of an answer, and the rest of it as far as it is known without a request.
 type View = SharedFields<Shown>;
 
-/// What a location shows of a head besides its fields.
+/// Part of a view besides the fields.
 #[derive(Debug)]
 struct Shown {
     location: Weak<Location>,
@@ -55,6 +55,7 @@ struct Shown {
     hides_date: bool,
     hides_server: bool,
     conditions_by_rfc: bool,
+    forbids_transform: bool,
 }
 
 /// The answer for a head, if this location has shown it before.
@@ -89,6 +90,7 @@ pub(super) fn keep(req: &Request, target: &PassTarget, head: &SharedHead, respon
         hides_date: response.hides_date,
         hides_server: response.hides_server,
         conditions_by_rfc: response.conditions_by_rfc,
+        forbids_transform: response.forbids_transform,
     };
     let view = View::new(fields, shown, encode::write_any);
     if view.memory() <= head.view_bytes() {
@@ -107,16 +109,16 @@ fn fields_of(response: &Response) -> (Fields, KnownSet) {
     (fields, hidden)
 }
 
-/// Whether a view may take the place of the one that there is. Where several locations show the
-/// same entries, each takes its place from another now and then, so that most often it is that of
-/// who asks most.
+/// True if a view may take the place of the one that there is. Where several locations show the
+/// same entries, each takes the place from another now and then, so that most often the view is
+/// that of the location that asks most.
 fn is_place_free(req: &Request, head: &SharedHead) -> bool {
     let view = head.view::<View>();
     let is_in_use = view.is_some_and(|view| view.with.location.strong_count() > 0);
     !is_in_use || req.started_us % REPLACED_ONE_IN == 0
 }
 
-/// Whether the target is that of the location itself, which tells views apart.
+/// True if the target is that of the location itself, which tells views apart.
 fn is_handler(req: &Request, target: &PassTarget) -> bool {
     match &req.location.handler {
         Some(ContentHandler::Pass(own)) => std::ptr::eq(&**own, target),
@@ -138,6 +140,7 @@ fn begin(view: Arc<View>) -> Response {
         hides_date,
         hides_server,
         conditions_by_rfc,
+        forbids_transform,
     } = view.with;
     Response {
         status,
@@ -151,6 +154,7 @@ fn begin(view: Arc<View>) -> Response {
         hides_date,
         hides_server,
         conditions_by_rfc,
+        forbids_transform,
         fields: Fields::beginning_with(view, hidden),
         ..Response::default()
     }

@@ -7,12 +7,10 @@
 //! 2. A zone that no configuration names any more closes with its last user.
 //! 3. A configuration that is not taken changes no zone.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::thread::JoinHandle;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,11 +19,18 @@ use millpond_cache::step::Policies;
 use millpond_cache::zone::{CacheZone, ZonePath, share_memory};
 use millpond_conf::value::{Args, FromArgs};
 use millpond_conf::{Contexts, OffOr, Span, Statement, Template};
-use millpond_store::{Event, Platform, SiteBook, StoreError, SystemClock, Zone, ZoneConf};
+use millpond_store::{
+    Event, OpenFiles, Platform, SiteBook, StoreError, SystemClock, Zone, ZoneConf, make_parents,
+    make_private_folder,
+};
+use millpond_system::log::error::{self, Level};
 
-use super::purge::sweep::PurgeSweeps;
+pub use millpond_store::most_segments;
+
+use super::open_zones::{Open, ZoneDisks};
+use super::sweep::Sweepers;
 use crate::failure::Failure;
-use crate::log::error::{self, Level};
+use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::scope::Conf;
 use crate::scope::block::{Draft, Pass, Row};
@@ -33,13 +38,9 @@ use crate::scope::build::Builder;
 use crate::scope::location::LocationSettings;
 use crate::stats::site::Sites;
 use crate::stats::table::Number;
-use crate::upstream::protocol::Protocol;
 
-/// Time between two sweeps of a zone; `inactive` is exact to this.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-
-/// How often opening a folder is tried that somebody is about to let go, and the pause between two
-/// tries: together two and a half seconds, as for addresses.
+/// Number of times that opening a folder is tried that somebody is about to let go, and the pause
+/// between two tries: together two and a half seconds, as for addresses.
 const OPEN_TRIES: u32 = 100;
 const OPEN_PAUSE: Duration = Duration::from_millis(25);
 
@@ -98,16 +99,16 @@ fn cache_path(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) 
     builder.declared.zones.push(zone);
 }
 
-/// How a location caches; made once when its settings are merged.
+/// Caching of a location; made once when its settings are merged.
 #[derive(Clone, Debug)]
 pub struct LocationCache {
     /// The protocol of the upstreams whose answers it keeps.
     pub protocol: Protocol,
     /// The zone's name.
     pub zone: Template,
-    /// Where it was named.
+    /// Place of the directive that named the zone.
     pub span: Span,
-    /// What a name without variables means, once that is known. A location is part of one
+    /// Zone that a name without variables means, once that is known. A location is part of one
     /// configuration, whose zones stay the same.
     named: OnceLock<Named>,
     /// The policies of the walk.
@@ -153,7 +154,7 @@ impl LocationCache {
         let Some(zone) = self.find(req)? else {
             return Ok(None);
         };
-        let counters = &req.down.generation.worker.shared.cache_zones;
+        let counters = &req.worker().shared.cache_zones;
         let number = counters.number(zone.name.as_bytes());
         if self.zone.as_literal().is_some() {
             let zone = Arc::clone(&zone);
@@ -237,24 +238,13 @@ impl Zones {
     }
 }
 
-/// Zones that are open in this process, and the thread that sweeps them.
+/// Zones that are open in this process, and the threads that sweep them.
 #[derive(Debug, Default)]
 pub struct Registry {
-    open: Arc<Mutex<HashMap<PathBuf, OpenZone>>>,
-    sweeper: Mutex<Option<Sweeper>>,
-}
-
-#[derive(Debug)]
-struct OpenZone {
-    declared: ZonePath,
-    zone: Weak<CacheZone>,
-}
-
-/// The thread that sweeps, until it is told to stop.
-#[derive(Debug)]
-struct Sweeper {
-    must_stop: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
+    open: Open,
+    /// Files of all zones that are open.
+    open_files: Arc<OpenFiles>,
+    sweepers: Sweepers,
 }
 
 impl Registry {
@@ -266,7 +256,7 @@ impl Registry {
         share_memory(&mut conf.declared.zones, machine_memory());
         let mut zones = Vec::new();
         for declared in &conf.declared.zones {
-            let zone = match self.find(&declared.path) {
+            let zone = match self.open.at(&declared.path) {
                 Some(zone) => zone,
                 None => self.open_one(declared)?,
             };
@@ -278,8 +268,31 @@ impl Registry {
             by_name.insert(Bytes::from(declared.name.clone().into_bytes()), zone);
         }
         conf.zones = Zones { by_name };
-        self.sweep_in_background(sites);
+        let stores = self.open.all().into_iter();
+        sites.set_stores(
+            stores
+                .map(|(_, zone)| Arc::downgrade(&zone.store))
+                .collect(),
+        );
+        self.sweepers.begin(&self.open, sites);
         Ok(())
+    }
+
+    /// Sites that are to be expected have numbers in all zones.
+    pub fn expect_sites(&self, names: &HashSet<Bytes>) {
+        for (_, zone) in self.open.all() {
+            zone.store.expect_sites(names.iter().map(|name| &name[..]));
+        }
+    }
+
+    /// Says how many files of segments may be open, over all zones.
+    pub fn limit_open_files(&self, most: usize) {
+        self.open_files.set_limit(most);
+    }
+
+    /// Sets the giver of a descriptor for a file when none is left, if it has one.
+    pub fn ask_for_descriptors(&self, giver: fn() -> bool) {
+        self.open_files.ask_for_more(giver);
     }
 
     /// Lets all folders go, for another process to open them.
@@ -292,8 +305,7 @@ impl Registry {
     /// Opens the folders again that were lent; the errors say which cannot be had, and those zones
     /// stay without entries.
     pub fn take_back(&self) -> Vec<String> {
-        let zones = self.alive();
-        let taken = zones.iter().filter_map(|zone| {
+        let taken = self.alive().filter_map(|zone| {
             let taken = patiently(|| zone.store.take_back());
             zone.reload_purges();
             taken.err().map(|error| not_opened(&zone.name, &error))
@@ -301,41 +313,38 @@ impl Registry {
         taken.collect()
     }
 
-    /// Writes everything down; to be called once, when nobody uses the zones any more.
-    pub fn close(&self, sites: &Sites) {
-        if let Some(sweeper) = lock(&self.sweeper).take() {
-            sweeper.must_stop.store(true, Ordering::Release);
-            sweeper.thread.thread().unpark();
-            // One that panicked sweeps nothing any more either.
-            let _ = sweeper.thread.join();
-        }
-        for zone in self.alive() {
-            zone.settle_orphans();
-            zone.store.close();
-            sites.gather(&zone.store);
+    /// Writes everything down, as far as the disks let that be done within `patience`; to be called
+    /// once, when nobody uses the zones any more.
+    pub fn close(&self, sites: &Arc<Sites>, patience: Duration) {
+        for name in self.sweepers.close(self.open.all(), sites, patience) {
+            let message = format_args!(
+                "cache \"{name}\" was not closed within {} s: a disk does not answer, and what \
+                 it holds is looked through at the next start",
+                patience.as_secs()
+            );
+            error::process(Level::Alert, message);
         }
     }
 
-    fn alive(&self) -> Vec<Arc<CacheZone>> {
-        let open = lock(&self.open);
-        open.values()
-            .filter_map(|zone| zone.zone.upgrade())
-            .collect()
+    /// The disks of all zones that are open, now and later.
+    pub fn disks(&self) -> ZoneDisks {
+        ZoneDisks(self.open.clone())
     }
 
-    fn find(&self, path: &Path) -> Option<Arc<CacheZone>> {
-        lock(&self.open).get(path)?.zone.upgrade()
+    fn alive(&self) -> impl Iterator<Item = Arc<CacheZone>> {
+        self.open.all().into_iter().map(|(_, zone)| zone)
     }
 
     fn open_one(&self, declared: &ZonePath) -> Result<Arc<CacheZone>, String> {
         if declared.disks.is_empty() {
-            create_parent(&declared.path)?;
+            make_parents(&declared.path)
+                .map_err(|error| not_made(declared.path.parent(), &error))?;
         }
         let open = || {
             Zone::open_on(
                 zone_conf(declared),
                 Arc::new(SystemClock),
-                platform(declared),
+                platform(declared, &self.open_files),
             )
         };
         // The folder may be that of a zone whose last user is closing it.
@@ -347,65 +356,23 @@ impl Registry {
 
     /// Puts the parameters of a zone into force; entries stay, running fills too.
     fn change(&self, declared: &ZonePath, zone: Arc<CacheZone>) -> Arc<CacheZone> {
-        let is_same = {
-            let open = lock(&self.open);
-            let known = open.get(&declared.path);
-            known.is_some_and(|known| known.declared == *declared)
-        };
-        if is_same {
+        if self.open.is_declared_as(declared) {
             return zone;
         }
         zone.store.change(zone_conf(declared));
-        let zone = match zone.name == declared.name {
-            true => zone,
+        let zone = if zone.name == declared.name {
+            zone
+        } else {
             // The store is the same; who uses the old name has fills of its own.
-            false => Arc::new(zone.renamed(declared.name.clone())),
+            Arc::new(zone.renamed(declared.name.clone()))
         };
         self.note(declared, &zone);
         zone
     }
 
     fn note(&self, declared: &ZonePath, zone: &Arc<CacheZone>) {
-        let known = OpenZone {
-            declared: declared.clone(),
-            zone: Arc::downgrade(zone),
-        };
-        let mut open = lock(&self.open);
-        open.retain(|_, zone| zone.zone.strong_count() > 0);
-        open.insert(declared.path.clone(), known);
+        self.open.note(declared, zone);
     }
-
-    /// Starts the thread that sweeps all zones, unless it runs or there is none to sweep.
-    fn sweep_in_background(&self, sites: &Arc<Sites>) {
-        let mut sweeper = lock(&self.sweeper);
-        if sweeper.is_some() || lock(&self.open).is_empty() {
-            return;
-        }
-        let must_stop = Arc::new(AtomicBool::new(false));
-        let (stops, open) = (Arc::clone(&must_stop), Arc::clone(&self.open));
-        let sites = Arc::clone(sites);
-        let mut purges = PurgeSweeps::default();
-        let sweep = move || {
-            while !stops.load(Ordering::Acquire) {
-                let zones: Vec<_> = lock(&open).values().map(|it| it.zone.clone()).collect();
-                for zone in zones.iter().filter_map(Weak::upgrade) {
-                    zone.store.sweep();
-                    purges.run(&zone, &stops);
-                    sites.gather(&zone.store);
-                }
-                std::thread::park_timeout(SWEEP_INTERVAL);
-            }
-        };
-        let started = std::thread::Builder::new()
-            .name("millpond-sweep".to_string())
-            .spawn(sweep);
-        // Without the thread nothing but `inactive` is late: space is kept by the store itself.
-        *sweeper = started.ok().map(|thread| Sweeper { must_stop, thread });
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Tries until nobody else has the folder, for a while.
@@ -415,7 +382,7 @@ fn patiently<T>(mut open: impl FnMut() -> Result<T, StoreError>) -> Result<T, St
         match open() {
             Err(StoreError::InUse { .. }) if tries < OPEN_TRIES => {
                 tries += 1;
-                // This is the main thread, which only waits for signals.
+                // The main thread runs here, which only waits for signals.
                 std::thread::park_timeout(OPEN_PAUSE);
             }
             outcome => return outcome,
@@ -424,7 +391,7 @@ fn patiently<T>(mut open: impl FnMut() -> Result<T, StoreError>) -> Result<T, St
 }
 
 /// The machine's file system, with a line in the error log for what happens to the zone.
-fn platform(declared: &ZonePath) -> Platform {
+fn platform(declared: &ZonePath, open_files: &Arc<OpenFiles>) -> Platform {
     let name = declared.name.clone();
     let tell = move |event: &Event| {
         let level = match event {
@@ -434,6 +401,7 @@ fn platform(declared: &ZonePath) -> Platform {
             | Event::Scrubbed { .. }
             | Event::Loaded { .. }
             | Event::Foreign { .. } => Level::Notice,
+            Event::Unkeyed { .. } => Level::Warn,
             _ => Level::Error,
         };
         error::process(level, format_args!("cache \"{name}\": {event}"));
@@ -441,6 +409,7 @@ fn platform(declared: &ZonePath) -> Platform {
     Platform {
         events: Arc::new(tell),
         sites: Arc::new(SiteBook::new(classify)),
+        open_files: Arc::clone(open_files),
         ..Platform::default()
     }
 }
@@ -458,7 +427,7 @@ fn machine_memory() -> Option<u64> {
     system.totalram.checked_mul(u64::from(system.mem_unit))
 }
 
-/// How the store of a zone is set up.
+/// Settings of the store of a zone.
 pub(crate) fn zone_conf(declared: &ZonePath) -> ZoneConf {
     let mut conf = ZoneConf::new(&declared.name, &declared.path);
     conf.max_size = declared.max_size;
@@ -471,10 +440,28 @@ pub(crate) fn zone_conf(declared: &ZonePath) -> ZoneConf {
     conf
 }
 
-fn create_parent(path: &Path) -> Result<(), String> {
-    let Some(parent) = path.parent() else {
-        return Ok(());
-    };
-    std::fs::create_dir_all(parent)
-        .map_err(|error| format!("mkdir() \"{}\" failed: {error}", parent.display()))
+/// Makes the folders of zones, before the process changes to the user whose they will be.
+pub fn make_folders(declared: &[ZonePath]) -> Result<(), String> {
+    for zone in declared {
+        let made = make_private_folder(&zone.path);
+        // A zone on several disks starts without those that cannot be had.
+        if zone.disks.is_empty() {
+            made.map_err(|error| not_made(Some(&zone.path), &error))?;
+        }
+        for disk in &zone.disks {
+            // Without a folder to mount on, there is no disk.
+            if disk.path.parent().is_some_and(Path::is_dir) {
+                let _ = make_private_folder(&disk.path);
+            }
+        }
+    }
+    Ok(())
 }
+
+fn not_made(folder: Option<&Path>, error: &std::io::Error) -> String {
+    let folder = folder.unwrap_or(Path::new("")).display();
+    format!("mkdir() \"{folder}\" failed: {error}")
+}
+
+#[cfg(test)]
+mod tests;

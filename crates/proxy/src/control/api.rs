@@ -37,26 +37,27 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_cache::catalogue::{Filter, Freshness, Shown};
+use millpond_cache::site::clean;
 use millpond_cache::zone::{CacheZone, ZonePath};
 use millpond_store::{Checked, Key};
+use millpond_system::clock;
+use millpond_system::log::error::{self, Level};
 
 use super::holdings::{self, HoldingsReport};
 use super::query::{Parameters, Reader};
 use super::report::{
-    self, DamageReport, DisksReport, EndReport, EntriesReport, FillsReport, Line, LiveReport,
-    ProgressReport, PurgeReport, PurgesReport, ServerReport, SiteReport, SitesReport,
-    ZoneDiskReport, ZoneReport, ZonesReport,
+    self, ClassesReport, DamageReport, DisksReport, EndReport, EntriesReport, FillsReport, Line,
+    LiveReport, ProgressReport, PurgeReport, PurgesReport, ResetReport, ServerReport, SiteReport,
+    SitesReport, ZoneDiskReport, ZoneReport, ZonesReport,
 };
 use super::why;
 use crate::cache::purge::{self, Outcome};
-use crate::clock;
-use crate::log::error;
 use crate::scope::Conf;
 use crate::stats::CacheSnapshot;
 use crate::stats::site::SiteCount;
 use crate::worker::Shared;
 
-/// Where the API begins.
+/// Segments that the path of every request of the API begins with.
 pub const PREFIX: [&str; 3] = ["api", "millpond", "1"];
 /// Records between two lines that tell how far a list is, and two looks for who wants it.
 const STRIDE: u64 = 1024;
@@ -65,7 +66,7 @@ const FILLS_MAX: usize = 1000;
 /// Bytes between two such lines of a verification.
 const STRIDE_BYTES: u64 = 16 << 20;
 
-/// What is to be done.
+/// Action that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Something is asked.
@@ -81,7 +82,7 @@ pub enum Verb {
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// What is to be done.
+    /// Action that is asked for.
     pub verb: Verb,
     /// The segments of its path.
     pub segments: Vec<String>,
@@ -103,9 +104,9 @@ impl Ask {
 
 /// An answer.
 pub struct Answer {
-    /// Its status.
+    /// Status of the answer.
     pub status: u16,
-    /// What it says.
+    /// Body of the answer.
     pub body: Body,
 }
 
@@ -120,35 +121,35 @@ pub enum Body {
     Lines(MakeLines),
 }
 
-/// Where lines go.
+/// Receiver of the lines of an answer.
 pub trait Lines {
     /// Takes a line; an error ends the answer.
     fn push(&mut self, line: &str) -> io::Result<()>;
     /// Takes a line, and sees that it arrives now.
     fn push_now(&mut self, line: &str) -> io::Result<()>;
-    /// Whether somebody still wants them.
+    /// True if somebody still wants the lines.
     fn is_wanted(&mut self) -> bool;
 }
 
-/// What there is to be asked about.
+/// Zones that there are to be asked about, and the process that has them.
 #[derive(Debug)]
 pub struct Scene {
     /// The zones.
     pub zones: Vec<SceneZone>,
-    /// Whose they are.
+    /// Standing of the process that has the zones.
     pub standing: Standing,
 }
 
 /// A zone, and what the configuration says of it.
 #[derive(Clone, Debug)]
 pub struct SceneZone {
-    /// As it is declared.
+    /// Zone as it is declared.
     pub declared: ZonePath,
-    /// As it is.
+    /// Zone as it is open now.
     pub zone: Arc<CacheZone>,
 }
 
-/// Who has the zones.
+/// Kind of process that has the zones.
 #[derive(Clone, Debug)]
 pub enum Standing {
     /// A process that serves.
@@ -157,18 +158,18 @@ pub enum Standing {
     AtRest,
 }
 
-/// What a process knows of itself.
+/// Facts that a process knows of itself.
 #[derive(Clone, Debug)]
 pub struct ServerFacts {
-    /// Its id.
+    /// Id of the process.
     pub pid: u32,
-    /// What it answered.
+    /// Counts of what the process answered.
     pub answers: CacheSnapshot,
     /// The configuration in force.
     pub conf: Option<Arc<Conf>>,
-    /// What its workers share: who its answers were for.
+    /// State that the workers share, with the counts of answers by site.
     pub shared: Option<Arc<Shared>>,
-    /// Who asks, for the record.
+    /// Client that asks, for the record.
     pub by: String,
 }
 
@@ -183,6 +184,7 @@ pub fn answer(scene: &Scene, ask: &Ask) -> Answer {
         ([], Verb::Get) => reader.end().map(|()| report::json(200, &server(scene))),
         (["why"], Verb::Get) => why::answer(scene, reader),
         (["sites"], Verb::Get) => reader.end().map(|()| sites(scene)),
+        (["sites"], Verb::Delete) => reset_sites(scene, reader),
         (["zones"], Verb::Get) => reader.end().map(|()| zones(scene)),
         (["disks"], Verb::Get) => reader.end().map(|()| disks(scene)),
         (["fills"], Verb::Get) => reader.end().map(|()| fills(scene)),
@@ -231,12 +233,15 @@ fn server(scene: &Scene) -> ServerReport {
         Standing::Running(facts) => Some(facts),
         Standing::AtRest => None,
     };
+    let times = facts.and_then(|facts| Some(&facts.shared.as_ref()?.times));
     ServerReport {
         version: env!("CARGO_PKG_VERSION").to_string(),
         pid: facts.map(|facts| facts.pid),
         zones: zone_reports(scene),
         answers: facts.map(|facts| report::answers(&facts.answers)),
         hit_ratio: facts.map(|facts| facts.answers.hit_ratio()),
+        classes: times.map(|times| ClassesReport::of(times.responses().classes)),
+        exchanges: times.map(|times| times.ends().into()),
     }
 }
 
@@ -245,7 +250,7 @@ pub(crate) fn zone_reports(scene: &Scene) -> Vec<ZoneReport> {
     scene.zones.iter().map(|it| about(scene, it)).collect()
 }
 
-/// What was counted for each site that something was counted for.
+/// Answers with the counters of each site that something was counted for.
 fn sites(scene: &Scene) -> Answer {
     let Standing::Running(facts) = &scene.standing else {
         return report::problem(404, "sites are counted by a process that runs");
@@ -269,13 +274,48 @@ fn sites(scene: &Scene) -> Answer {
             sites.push(about(&name, &count, held));
         }
     }
-    // They hold something that was stored before anything was counted.
+    // Such sites hold something that was stored before anything was counted.
     let uncounted = held.into_iter();
     sites.extend(uncounted.map(|(name, held)| about(&name, &SiteCount::default(), held)));
     report::json(200, &SitesReport { sites })
 }
 
-/// What each site holds in a zone.
+/// Counters of sites begin anew: of one, or of all that the configuration does not say.
+fn reset_sites(scene: &Scene, mut reader: Reader) -> Result<Answer, String> {
+    let site = reader.text("site");
+    reader.end()?;
+    let Some((facts, shared)) = running(scene) else {
+        return Ok(report::problem(
+            404,
+            "sites are counted by a process that runs",
+        ));
+    };
+    for zone in &scene.zones {
+        shared.sites.gather(&zone.zone.store);
+    }
+    let site = site.map(|name| clean(&name));
+    let count = shared.sites.reset(site.as_deref());
+    let which = match &site {
+        Some(name) => format!("site \"{}\"", name.escape_ascii()),
+        None => "sites that the configuration does not name".to_string(),
+    };
+    let message = format_args!("{count} counters of {which} reset {}", facts.by);
+    error::process(Level::Notice, message);
+    let report = ResetReport {
+        sites: count as u64,
+    };
+    Ok(report::json(200, &report))
+}
+
+/// The process that has the zones, if one has.
+fn running(scene: &Scene) -> Option<(&ServerFacts, &Arc<Shared>)> {
+    match &scene.standing {
+        Standing::Running(facts) => Some((facts, facts.shared.as_ref()?)),
+        Standing::AtRest => None,
+    }
+}
+
+/// Answers with the entries and bytes that each site holds in a zone.
 fn held(found: &SceneZone) -> Answer {
     let sites = holdings::by_site([found]).into_values();
     let sites = HoldingsReport {
@@ -343,6 +383,7 @@ fn about(scene: &Scene, found: &SceneZone) -> ZoneReport {
         written_bytes: usage.written_bytes,
         rewritten_bytes: usage.rewritten_bytes,
         write_errors: usage.write_errors,
+        lost_segments: usage.lost_segments,
     });
     ZoneReport {
         name: declared.name.clone(),
@@ -350,6 +391,7 @@ fn about(scene: &Scene, found: &SceneZone) -> ZoneReport {
         is_running,
         records: usage.entries,
         bytes: usage.bytes,
+        live_bytes: usage.live_bytes,
         max_size: declared.max_size,
         index_bytes: usage.index_bytes,
         purges: zone.purges.rule_count() as u64,
@@ -359,7 +401,7 @@ fn about(scene: &Scene, found: &SceneZone) -> ZoneReport {
     }
 }
 
-/// What of a list is wanted.
+/// Part of a list that is wanted.
 struct Listing {
     filter: Filter,
     limit: u64,
@@ -445,9 +487,10 @@ fn list(zone: Arc<CacheZone>, reader: Reader) -> Result<Answer, String> {
             if walk.end.listed >= listing.limit {
                 return ControlFlow::Break(());
             }
-            let row = match listing.is_detailed {
-                true => report::entry_in_full(&zone, &row, now),
-                false => report::entry(&zone, &row, now),
+            let row = if listing.is_detailed {
+                report::entry_in_full(&zone, &row, now)
+            } else {
+                report::entry(&zone, &row, now)
             };
             walk.push(&Line::Entry(Box::new(row)))?;
             walk.count(|end| end.listed += 1)
@@ -508,7 +551,7 @@ impl<'a> Walk<'a> {
         self.tell()
     }
 
-    /// Tells how far it is, if it is time, and breaks when nobody wants to know.
+    /// Sends how far the walk is, if it is time, and breaks when nobody wants to know.
     fn tell(&mut self) -> ControlFlow<()> {
         let more = self.end.bytes.saturating_sub(self.told_bytes);
         let since = self.end.records - self.told_records;
@@ -595,7 +638,8 @@ fn purge(zone: &CacheZone, standing: &Standing, mut reader: Reader) -> Result<An
             _ => Vec::new(),
         }
     };
-    let order = purge::Order::named(what.unwrap_or_default(), &field)?;
+    let order = purge::Order::named(what.unwrap_or_default(), &field);
+    let order = order.map_err(|refused| refused.to_string())?;
     let done = purge::carry_out(zone, &order, u64::try_from(clock::now_ms()).unwrap_or(0));
     if let Standing::Running(facts) = standing {
         let (level, message) = purge::record(zone, &order, &done);

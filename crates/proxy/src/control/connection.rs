@@ -13,17 +13,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use millpond_system::clock;
+use millpond_wire::http1::Method;
+use millpond_wire::http1::chunked::{CHUNK_END, chunk_head};
+use millpond_wire::http1::encode;
+use millpond_wire::http1::request::{Connect, Limits, Progress, RequestHead, RequestParser};
 use rustix::net::{RecvFlags, recv};
 
 use super::api::{Answer, Ask, Body, Verb};
 use super::lines::{PIECE, Pieces, Sink};
 use super::query;
 use super::report;
-use crate::clock;
-use crate::http1::Method;
-use crate::http1::chunked::{CHUNK_END, chunk_head};
-use crate::http1::encode;
-use crate::http1::request::{Connect, Limits, Progress, RequestHead, RequestParser};
 
 /// Bytes of a head: keys are long at times.
 const HEAD_MAX: usize = 128 << 10;
@@ -31,9 +31,9 @@ const HEAD_MAX: usize = 128 << 10;
 const LINE_MAX: usize = 64 << 10;
 /// Fields of it.
 const FIELDS_MAX: usize = 100;
-/// How long a request may take to come (arbitrary: it comes from this machine).
+/// Time that a request may take to come (arbitrary: the request comes from this machine).
 const READ_WAIT: Duration = Duration::from_secs(10);
-/// How long a client may leave an answer unread: somebody may be paging through a list.
+/// Time for which a client may leave an answer unread: somebody may be paging through a list.
 const WRITE_WAIT: Duration = Duration::from_secs(600);
 
 /// Reads a request and sends the answer; who goes away in between is not told of.
@@ -91,13 +91,19 @@ fn read_head(mut stream: &UnixStream) -> io::Result<Result<Rc<RequestHead>, u16>
     }
 }
 
-/// What a request asks.
+/// Reads the question of a request.
 fn ask(head: &RequestHead) -> Result<Ask, Answer> {
-    use crate::http1::request::Framing;
+    use millpond_wire::http1::request::Framing;
     let verb = match head.method() {
         Method::Get => Verb::Get,
         Method::Post => Verb::Post,
-        _ => return Err(report::problem(405, "only GET and POST are understood")),
+        Method::Delete => Verb::Delete,
+        _ => {
+            return Err(report::problem(
+                405,
+                "only GET, POST and DELETE are understood",
+            ));
+        }
     };
     match head.check(Connect::Refuse) {
         Ok(Framing::None) => {}
@@ -225,9 +231,10 @@ mod tests {
                     lines.push("one")?;
                     lines.push_now("two")?;
                     assert!(lines.is_wanted());
-                    match breaks {
-                        true => Err(io::ErrorKind::Other.into()),
-                        false => lines.push("three"),
+                    if breaks {
+                        Err(io::ErrorKind::Other.into())
+                    } else {
+                        lines.push("three")
                     }
                 })),
             });

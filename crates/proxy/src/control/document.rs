@@ -11,17 +11,18 @@ use serde_json::Value;
 
 use super::holdings::{HeldReport, HoldingsReport};
 use super::report::{
-    CountReport, DamageReport, DetailReport, DiskReport, DisksReport, EndReport, EntriesReport,
-    EntryReport, FillReport, FillsReport, Line, LiveReport, OriginReport, ProblemReport,
-    ProgressReport, PurgeReport, PurgesReport, RecentPurgeReport, RemovedReport, ScrubReport,
-    ServerReport, SiteReport, SitesReport, SlicesReport, VariantReport, ZoneReport, ZonesReport,
+    ClassesReport, CountReport, DamageReport, DetailReport, DiskReport, DisksReport, EndReport,
+    EntriesReport, EntryReport, ExchangesReport, FillReport, FillsReport, Line, LiveReport,
+    OriginReport, ProblemReport, ProgressReport, PurgeReport, PurgesReport, RecentPurgeReport,
+    RemovedReport, ResetReport, ScrubReport, ServerReport, SiteReport, SitesReport, SlicesReport,
+    VariantReport, ZoneReport, ZonesReport,
 };
 use super::{plus, why};
 
 /// The members of a type, or the variants of an enum.
 pub(super) fn members<'de, T: Deserialize<'de>>() -> Vec<&'static str> {
     let mut names = Vec::new();
-    // It ends with an error, once the names are told.
+    // Deserializing ends with an error, once the names are told.
     let _ = T::deserialize(Names(&mut names));
     assert!(!names.is_empty(), "a type without members");
     names
@@ -75,6 +76,8 @@ fn described() -> Vec<(&'static str, Vec<&'static str>)> {
         ("ZoneDisk", with(&["zone"], members::<DiskReport>())),
         ("Zone", members::<ZoneReport>()),
         ("Server", members::<ServerReport>()),
+        ("Classes", members::<ClassesReport>()),
+        ("Exchanges", members::<ExchangesReport>()),
         ("Zones", members::<ZonesReport>()),
         ("Disks", members::<DisksReport>()),
         ("Held", members::<HeldReport>()),
@@ -88,6 +91,7 @@ fn described() -> Vec<(&'static str, Vec<&'static str>)> {
         ),
         ("Holdings", members::<HoldingsReport>()),
         ("Removed", members::<RemovedReport>()),
+        ("Reset", members::<ResetReport>()),
         ("OriginCount", members::<OriginReport>()),
         ("Site", members::<SiteReport>()),
         ("Sites", members::<SitesReport>()),
@@ -107,6 +111,7 @@ fn described() -> Vec<(&'static str, Vec<&'static str>)> {
         ("Why", members::<why::WhyReport>()),
         ("WhyCache", members::<why::WhyCacheReport>()),
         ("WhyFill", members::<why::FillReport>()),
+        ("ValueInForce", members::<crate::explain::ValueInForce>()),
         ("PurgeInForce", members::<why::PurgeInForceReport>()),
         ("NotStored", members::<why::NotStoredReport>()),
         ("Backoff", members::<why::BackoffReport>()),
@@ -115,7 +120,7 @@ fn described() -> Vec<(&'static str, Vec<&'static str>)> {
     [own, plus::described(), wanted].concat()
 }
 
-/// Where a schema stands; what has members has a name, and lines have one member each.
+/// Place where a schema stands; what has members has a name, and lines have one member each.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Top,

@@ -1,4 +1,4 @@
-//! What sites hold: entries and bytes, by zone and disk.
+//! Holdings of sites: entries and bytes, by zone and disk.
 //!
 //! The numbers come from the store, which counts where its index changes; nothing is read for them.
 //! Until a zone is loaded they are about what is known of it.
@@ -13,7 +13,7 @@ use super::api::SceneZone;
 use super::report::text;
 use crate::stats::departed::NAMELESS;
 
-/// What is held.
+/// Entries and bytes that are held.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct HeldReport {
     /// Entries; one whose body is in slices is one.
@@ -26,34 +26,34 @@ pub struct HeldReport {
     pub body_bytes: u64,
 }
 
-/// What a site holds on a disk of a zone.
+/// Holdings of a site on a disk of a zone.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct HeldOnDiskReport {
     /// The zone.
     pub zone: String,
     /// The directory of the disk.
     pub disk: String,
-    /// What is held there.
+    /// Entries and bytes on the disk.
     #[serde(flatten)]
     pub held: HeldReport,
 }
 
-/// What a site holds.
+/// Holdings of a site.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct HeldBySiteReport {
-    /// Its name; `*` for all that there was no number for, `-` for entries without a name.
+    /// Name of the site; `*` for all that there was no number for, `-` for entries without a name.
     pub site: String,
-    /// What it holds of all that is asked for.
+    /// Entries and bytes of the site in all zones that are asked for.
     #[serde(flatten)]
     pub held: HeldReport,
-    /// The same by zone and disk.
+    /// Entries and bytes by zone and disk.
     pub disks: Vec<HeldOnDiskReport>,
 }
 
-/// What all sites hold.
+/// Holdings of all sites.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct HoldingsReport {
-    /// Those that hold something, by name.
+    /// Sites that hold something, by name.
     pub sites: Vec<HeldBySiteReport>,
 }
 
@@ -78,16 +78,17 @@ impl HeldReport {
     }
 }
 
-/// What each site holds in some zones, by name.
+/// Collects the holdings of each site in some zones, by name.
 pub(super) fn by_site<'a>(
     zones: impl IntoIterator<Item = &'a SceneZone>,
 ) -> BTreeMap<Bytes, HeldBySiteReport> {
     let mut all = BTreeMap::<Bytes, HeldBySiteReport>::new();
     for zone in zones {
         for one in zone.zone.store.sites() {
-            let name = match one.site.is_empty() {
-                true => Bytes::from_static(NAMELESS),
-                false => one.site,
+            let name = if one.site.is_empty() {
+                Bytes::from_static(NAMELESS)
+            } else {
+                one.site
             };
             let of_site = all.entry(name.clone()).or_insert_with(|| nothing(&name));
             let held = HeldReport::from(one.held);

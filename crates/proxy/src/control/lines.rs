@@ -17,14 +17,15 @@ use super::api::Lines;
 
 /// Bytes that are sent at once.
 pub(crate) const PIECE: usize = 32 << 10;
-/// What the kernel takes off a thread that lists (`nice`): less than a ninth of a worker's share.
+/// Number by which the kernel favours a thread that lists less (`nice`): less than a ninth of a
+/// worker's share.
 const STEP_BACK: i32 = 10;
 
-/// Where pieces go.
+/// Receiver of pieces of an answer.
 pub(crate) trait Sink {
     /// Sends a piece, and leaves nothing of it; an error ends the answer.
     fn send(&mut self, piece: &mut BytesMut) -> io::Result<()>;
-    /// Whether somebody still wants more.
+    /// True if somebody still wants more.
     fn is_wanted(&mut self) -> bool;
 }
 
@@ -52,9 +53,10 @@ impl<S: Sink> Pieces<S> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match self.out.is_empty() {
-            true => Ok(()),
-            false => self.sink.send(&mut self.out),
+        if self.out.is_empty() {
+            Ok(())
+        } else {
+            self.sink.send(&mut self.out)
         }
     }
 }
@@ -63,9 +65,10 @@ impl<S: Sink> Lines for Pieces<S> {
     fn push(&mut self, line: &str) -> io::Result<()> {
         self.out.extend_from_slice(line.as_bytes());
         self.out.extend_from_slice(b"\n");
-        match self.out.len() < PIECE {
-            true => Ok(()),
-            false => self.flush(),
+        if self.out.len() < PIECE {
+            Ok(())
+        } else {
+            self.flush()
         }
     }
 

@@ -22,6 +22,9 @@
 //!
 //! What it does not do: TCP, TLS, passwords.
 
+use millpond_system::clock;
+use millpond_system::log::error::{self, Level};
+
 pub mod api;
 mod connection;
 #[cfg(test)]
@@ -48,8 +51,6 @@ use tokio::task::AbortHandle;
 
 pub use socket::{ControlError, ControlSocket};
 
-use crate::clock;
-use crate::log::error::{self, Level};
 use crate::scope::Conf;
 use crate::server::sockets::{Inherited, SocketFiles};
 use crate::worker::Shared;
@@ -59,11 +60,11 @@ use api::{Scene, SceneZone, ServerFacts, Standing};
 const CONNECTIONS_MAX: usize = 16;
 /// Wait after an accept that failed for want of descriptors, as of the other listeners.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
-/// What the pid file's name ends in, and what takes its place.
+/// Ending of the pid file's name, and the one that takes its place.
 const PID_ENDING: &str = "pid";
 const ENDING: &str = "control";
 
-/// Where the process is asked and told things.
+/// Settings of the socket on which the process is asked and told things.
 #[derive(Clone, Debug, Family)]
 #[family(main)]
 pub struct ControlPolicy {
@@ -92,7 +93,7 @@ impl FromWord for SocketPath {
     }
 }
 
-/// Where the socket of a configuration is to be.
+/// Place that a configuration wants for the socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// Nowhere.
@@ -104,7 +105,7 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// What a configuration wants; relative paths start at `prefix`.
+    /// Returns the place that a configuration wants; relative paths start at `prefix`.
     pub fn of(conf: &Conf, prefix: &Path) -> Wanted {
         match &conf.main.control.socket {
             Some(OffOr::Off) => Wanted::Off,
@@ -123,18 +124,17 @@ impl Wanted {
 }
 
 fn beside(pid: &Path) -> PathBuf {
-    match pid.extension().is_some_and(|it| it == PID_ENDING) {
-        true => pid.with_extension(ENDING),
-        false => {
-            let mut name = pid.as_os_str().to_owned();
-            name.push(".");
-            name.push(ENDING);
-            name.into()
-        }
+    if pid.extension().is_some_and(|it| it == PID_ENDING) {
+        pid.with_extension(ENDING)
+    } else {
+        let mut name = pid.as_os_str().to_owned();
+        name.push(".");
+        name.push(ENDING);
+        name.into()
     }
 }
 
-/// What connections are answered from.
+/// Source from which connections are answered.
 #[derive(Debug, Default)]
 struct Source {
     conf: ArcSwapOption<Conf>,
@@ -149,7 +149,7 @@ impl Source {
     }
 }
 
-/// What a process that serves is asked about, and who asks, for the record.
+/// Scene of a process that serves, and the client that asks, for the record.
 pub fn scene(conf: Option<&Arc<Conf>>, shared: Option<&Arc<Shared>>, by: &str) -> Scene {
     let declared = conf.into_iter().flat_map(|conf| {
         let zones = conf.declared.zones.iter();
@@ -195,7 +195,7 @@ impl Control {
         if let Some(socket) = inherited.and_then(|it| ControlSocket::inherit(it, path)) {
             return Ok(Some(socket));
         }
-        match (ControlSocket::bind(path), wanted) {
+        match (ControlSocket::bind_anywhere(path), wanted) {
             (Ok(socket), _) => Ok(Some(socket)),
             (Err(failure), Wanted::BesidePid(_)) => {
                 let message = format_args!("{failure}; there is no control socket");
@@ -215,7 +215,7 @@ impl Control {
         }
     }
 
-    /// Where it is.
+    /// Path of the socket.
     pub fn path(&self) -> Option<&Path> {
         self.socket.as_ref().map(ControlSocket::path)
     }

@@ -99,7 +99,7 @@ impl Reader {
         }
     }
 
-    /// Whether a switch is on: it is there, and not `0`.
+    /// True if a switch is on: its parameter is there, and is not `0`.
     pub(super) fn is_on(&mut self, name: &'static str) -> bool {
         self.text(name).is_some_and(|value| value.as_ref() != b"0")
     }

@@ -1,4 +1,4 @@
-//! What the API says, as types that are written as JSON and read again by `millpond cache`.
+//! Answers of the API, as types that are written as JSON and read again by `millpond cache`.
 //!
 //! Times are seconds since 1970, sizes are bytes. Keys, tags and fields are texts: bytes in them
 //! that are no UTF-8 are replaced, and `id` names the entry exactly. Members may be added; none
@@ -19,6 +19,7 @@ use super::api::{Answer, Body};
 use super::holdings::{HeldBySiteReport, HeldOnDiskReport, HeldReport};
 use crate::stats::site::SiteCount;
 use crate::stats::site_info::Words;
+use crate::stats::times::Ends;
 use crate::stats::{CacheSnapshot, Count};
 
 /// The process that answers.
@@ -26,20 +27,78 @@ use crate::stats::{CacheSnapshot, Count};
 pub struct ServerReport {
     /// Version of the program.
     pub version: String,
-    /// Its process id; none at rest.
+    /// Process id of the server; none at rest.
     pub pid: Option<u32>,
-    /// Its zones.
+    /// Zones of the server.
     pub zones: Vec<ZoneReport>,
     /// Answers since it started, by cache status; none at rest.
     pub answers: Option<BTreeMap<String, CountReport>>,
     /// The part of them that came from the cache, of those that a cache looked at.
     pub hit_ratio: Option<f64>,
+    /// Answers since it started, by class of status; none at rest.
+    pub classes: Option<ClassesReport>,
+    /// Counts of exchanges with origins by their end, since the process started; none at rest.
+    pub exchanges: Option<ExchangesReport>,
+}
+
+/// Answers by class of status.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct ClassesReport {
+    /// Interim ones that ended an answer.
+    #[serde(rename = "1xx")]
+    pub informational: u64,
+    /// Answers that report success.
+    #[serde(rename = "2xx")]
+    pub successful: u64,
+    /// Redirects, and `304`.
+    #[serde(rename = "3xx")]
+    pub redirected: u64,
+    /// Mistakes of clients.
+    #[serde(rename = "4xx")]
+    pub refused: u64,
+    /// Failures of origins, or here.
+    #[serde(rename = "5xx")]
+    pub failed: u64,
+}
+
+/// Counts of exchanges with origins by their end.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct ExchangesReport {
+    /// With an answer below 500.
+    pub answered: u64,
+    /// With an answer from 500 on.
+    pub refused: u64,
+    /// Without an answer: a timeout, an error, or no peer that could be asked.
+    pub failed: u64,
+}
+
+impl ClassesReport {
+    /// Of counts by class, 1xx first.
+    pub(super) fn of([one, two, three, four, five]: [u64; 5]) -> Self {
+        ClassesReport {
+            informational: one,
+            successful: two,
+            redirected: three,
+            refused: four,
+            failed: five,
+        }
+    }
+}
+
+impl From<Ends> for ExchangesReport {
+    fn from(ends: Ends) -> Self {
+        ExchangesReport {
+            answered: ends.answered,
+            refused: ends.refused,
+            failed: ends.failed,
+        }
+    }
 }
 
 /// Answers with one status.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct CountReport {
-    /// How many.
+    /// Number of requests.
     pub requests: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
@@ -48,35 +107,42 @@ pub struct CountReport {
 /// All sites that something was counted for.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct SitesReport {
-    /// They; in no order.
+    /// Sites that something was counted for; in no order.
     pub sites: Vec<SiteReport>,
 }
 
-/// What was counted for a site, since the file of the counters was made.
+/// Counters of sites that begin anew.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct ResetReport {
+    /// Number of sites whose counters begin anew; what was counted for them is counted under `*`.
+    pub sites: u64,
+}
+
+/// Counters of a site, since the file of the counters was made.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct SiteReport {
-    /// Its name; `*` for all that there was no number for, `-` for requests without a name.
+    /// Name of the site; `*` for all that there was no number for, `-` for requests without a name.
     pub site: String,
     /// Answers to clients.
     pub requests: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
-    /// Those of them that came from the cache, and from origins for the request itself or one that
-    /// it waited for; what this server made is neither's.
+    /// Bytes of bodies that came from the cache, and from origins for the request itself or one
+    /// that it waited for; what this server made is neither's.
     pub cache_bytes: u64,
     /// The others.
     pub origin_bytes: u64,
     /// The answers by cache status; those that there are none of are left out.
     pub answers: BTreeMap<String, CountReport>,
-    /// What its origins were asked.
+    /// Requests that the site's origins were asked.
     pub origin: OriginReport,
-    /// What it holds now, in all zones.
+    /// Entries and bytes that the site holds now, in all zones.
     pub held: HeldReport,
-    /// The same by zone and disk.
+    /// Entries and bytes that the site holds by zone and disk.
     pub disks: Vec<HeldOnDiskReport>,
-    /// Its entries that left the cache.
+    /// Entries of the site that left the cache.
     pub removed: RemovedReport,
-    /// What is written of it in the file of `cache_site_info`.
+    /// Words about the site in the file of `cache_site_info`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub info: Option<Words>,
 }
@@ -101,7 +167,7 @@ pub struct RemovedReport {
 /// Exchanges with origins.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct OriginReport {
-    /// How many.
+    /// Number of requests.
     pub requests: u64,
     /// Bytes that were received, heads included.
     pub received: u64,
@@ -112,16 +178,18 @@ pub struct OriginReport {
 /// A zone.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct ZoneReport {
-    /// Its name.
+    /// Name of the zone.
     pub name: String,
-    /// Its directory.
+    /// Directory of the zone.
     pub path: String,
-    /// Whether a process serves from it.
+    /// True if a process serves from the zone.
     pub is_running: bool,
     /// Entries and slices in the index.
     pub records: u64,
     /// Bytes of all files.
     pub bytes: u64,
+    /// Bytes of them that entries take; the rest is space that is not used yet, or not again.
+    pub live_bytes: u64,
     /// The most that they may have.
     pub max_size: Option<u64>,
     /// Bytes of memory that the index takes.
@@ -130,47 +198,49 @@ pub struct ZoneReport {
     pub purges: u64,
     /// After so many seconds unused entries go.
     pub inactive: u64,
-    /// Its disks, in the order of the configuration.
+    /// Disks of the zone, in the order of the configuration.
     pub disks: Vec<DiskReport>,
-    /// What only a running process has.
+    /// Counts that only a running process has.
     pub live: Option<LiveReport>,
 }
 
 /// A disk of a zone.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct DiskReport {
-    /// Its directory.
+    /// Directory of the disk.
     pub path: String,
-    /// What part of the keys it gets, relative to the others.
+    /// Share of the keys that the disk gets, relative to the others.
     pub weight: u32,
     /// `live`, `full` or `failed`.
     pub state: String,
     /// Why it was given up; empty if it was not.
     pub why: String,
-    /// How often it was given up.
+    /// Number of times that the disk was given up.
     pub failures: u64,
     /// Entries and slices on it.
     pub records: u64,
     /// Bytes of its files.
     pub bytes: u64,
+    /// Bytes of them that entries take.
+    pub live_bytes: u64,
     /// The most that they may have.
     pub max_size: Option<u64>,
     /// Reads that it refused.
     pub read_errors: u64,
     /// Segments that it did not give at the start.
     pub unread_segments: u64,
-    /// How its scrub stands; none if there is none.
+    /// Standing of the disk's scrub; none if there is none.
     pub scrub: Option<ScrubReport>,
 }
 
-/// How the scrub of a disk stands.
+/// Standing of the scrub of a disk.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct ScrubReport {
     /// Seconds between the beginnings of two passes.
     pub every: u64,
-    /// Whether a pass runs.
+    /// True if a pass runs.
     pub is_running: bool,
-    /// When the pass that runs, or ran last, began; seconds since 1970, 0: never.
+    /// Begin of the pass that runs, or ran last; seconds since 1970, 0: never.
     pub began: u64,
     /// Entries that it has compared.
     pub entries: u64,
@@ -178,7 +248,7 @@ pub struct ScrubReport {
     pub all_entries: u64,
     /// Bytes that it has read.
     pub bytes: u64,
-    /// When a pass was last ended that compared everything; 0: never.
+    /// End of the last pass that compared everything; 0: never.
     pub ended: u64,
     /// Such passes since the disk was opened.
     pub passes: u64,
@@ -191,14 +261,14 @@ pub struct ScrubReport {
 /// All zones.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct ZonesReport {
-    /// They, in the order of the configuration.
+    /// Zones, in the order of the configuration.
     pub zones: Vec<ZoneReport>,
 }
 
 /// The disks of all zones.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct DisksReport {
-    /// They, by zone, in the order of the configuration.
+    /// Disks by zone, in the order of the configuration.
     pub disks: Vec<ZoneDiskReport>,
 }
 
@@ -212,10 +282,10 @@ pub struct ZoneDiskReport {
     pub disk: DiskReport,
 }
 
-/// What is being fetched for entries that are not there, or stale.
+/// Fills that run, of entries that are not there, or stale.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct FillsReport {
-    /// They, at most a thousand of each zone, in no order.
+    /// Fills, at most a thousand of each zone, in no order.
     pub fills: Vec<FillReport>,
 }
 
@@ -236,9 +306,9 @@ pub struct FillReport {
     pub received: u64,
     /// Length of the body, when the origin announced it.
     pub length: Option<u64>,
-    /// How many besides the first who asked wait for it or have read along.
+    /// Number of requests besides the first that wait for the fill or have read along.
     pub followers: u32,
-    /// When it began, seconds since 1970.
+    /// Begin of the fill, seconds since 1970.
     pub since: i64,
     /// For how many milliseconds nothing came.
     pub idle_ms: u64,
@@ -247,7 +317,7 @@ pub struct FillReport {
 /// The last purges, a hundred of each zone at most, since the process opened it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct PurgesReport {
-    /// They, the newest first.
+    /// Purges, the newest first.
     pub purges: Vec<RecentPurgeReport>,
 }
 
@@ -256,19 +326,19 @@ pub struct PurgesReport {
 pub struct RecentPurgeReport {
     /// The zone.
     pub zone: String,
-    /// When, seconds since 1970.
+    /// Time of the purge, seconds since 1970.
     pub at: i64,
-    /// What it was about, in a word.
+    /// Kind of the purge, in a word.
     pub kind: String,
     /// In full, as far as it is kept.
     pub what: String,
     /// `hard` or `soft`.
     pub mode: String,
-    /// Its number.
+    /// Number of the purge.
     pub number: u64,
 }
 
-/// What a process counts, since it opened the zone.
+/// Counts of a process since it opened the zone.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct LiveReport {
     /// Bytes in the memory tier.
@@ -283,32 +353,34 @@ pub struct LiveReport {
     pub inactive_removed: u64,
     /// Entries removed because their bytes were not what was written.
     pub corrupt: u64,
-    /// Entries lost because the disk refused to write them.
+    /// Entries lost because the disk refused to write or to sync them.
     pub lost: u64,
     /// Fills that the zone did not take, at their beginning or on the way.
     pub not_stored: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Those of them that were written again to keep what is in use.
+    /// Written bytes that were written again to keep what is in use.
     pub rewritten_bytes: u64,
     /// Writes and syncs that the disk refused.
     pub write_errors: u64,
+    /// Segments of which a sync failed, so that they were let go with all that they held.
+    pub lost_segments: u64,
 }
 
 /// An entry.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct EntryReport {
-    /// Its zone.
+    /// Zone of the entry.
     pub zone: String,
-    /// Its name in the store, 32 hexadecimal digits.
+    /// Name of the entry in the store, 32 hexadecimal digits.
     pub id: String,
-    /// Its cache key.
+    /// Cache key of the entry.
     pub key: String,
     /// The site that it belongs to.
     pub site: String,
     /// The host that it was filled for.
     pub host: String,
-    /// What it can be purged by.
+    /// Tags that the entry can be purged by.
     pub tags: Vec<String>,
     /// Status of the answer.
     pub status: u16,
@@ -316,24 +388,24 @@ pub struct EntryReport {
     pub length: u64,
     /// Bytes of it that are stored.
     pub held: u64,
-    /// When it was stored or last found unchanged.
+    /// Time when the entry was stored or last found unchanged.
     pub stored: i64,
     /// Until when it is fresh, inclusive.
     pub fresh_until: i64,
-    /// Whether it is fresh now.
+    /// True if the entry is fresh now.
     pub is_fresh: bool,
-    /// When it was last used.
+    /// Time of the last use.
     pub used: i64,
-    /// How often it was found since it was written, as far as that is counted.
+    /// Number of times that the entry was found since it was written, as far as that is counted.
     pub hits: u64,
-    /// Its Content-Type as the origin wrote it; empty without one.
+    /// Content-Type of the entry as the origin wrote it; empty without one.
     #[serde(default)]
     pub content_type: String,
-    /// Where it is fetched from the cache, as far as host and key tell: `//host/path`, with the
-    /// scheme if that is in the key.
+    /// URL at which the entry is fetched from the cache, as far as host and key tell:
+    /// `//host/path`, with the scheme if that is in the key.
     #[serde(default)]
     pub url: Option<String>,
-    /// How its body is kept, if it is kept in slices.
+    /// Slices of the body, if it is kept in slices.
     #[serde(default)]
     pub slices: Option<SlicesReport>,
     /// The fields of requests that it varies by, and what this one is for.
@@ -347,9 +419,9 @@ pub struct EntryReport {
 pub struct SlicesReport {
     /// Bytes of each but the last.
     pub size: u64,
-    /// How many it has.
+    /// Number of slices of the whole body.
     pub all: u64,
-    /// How many of them are stored.
+    /// Number of slices that are stored.
     pub held: u64,
 }
 
@@ -358,23 +430,23 @@ pub struct SlicesReport {
 pub struct VariantReport {
     /// Names of the fields.
     pub vary: String,
-    /// What the request that it was filled for said in them: `name: value`, apart by `; `; `-` for
-    /// a field that it did not have.
+    /// Values of these fields in the request that the variant was filled for: `name: value`, apart
+    /// by `; `; `-` for a field that it did not have.
     pub values: String,
 }
 
 /// All that is known of an entry.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct DetailReport {
-    /// How old it is, seconds; what it was old when it came is part of that.
+    /// Age of the entry, seconds; the age that it had when it came is part of that.
     pub age: u64,
     /// For how many seconds after `fresh_until` it may be served while it is updated.
     pub stale_while_revalidate: u32,
     /// For how many it may be served when the origin fails.
     pub stale_if_error: u32,
-    /// Whether it is never served without validation.
+    /// True if the entry is never served without validation.
     pub must_validate: bool,
-    /// Whether it is never served stale.
+    /// True if the entry is never served stale.
     pub never_stale: bool,
     /// Fields of the answer.
     pub fields: Vec<(String, String)>,
@@ -386,9 +458,9 @@ pub struct DetailReport {
     pub record_bytes: u64,
     /// Bytes of a slice, if the body is kept in slices.
     pub slice_size: Option<u64>,
-    /// Which bytes of the body are stored: first and behind the last, at most [`RANGES_MAX`].
+    /// Ranges of the body that are stored: first and behind the last, at most [`RANGES_MAX`].
     pub ranges: Vec<(u64, u64)>,
-    /// Whether there are more.
+    /// True if there are more ranges.
     pub has_more_ranges: bool,
 }
 
@@ -401,7 +473,7 @@ pub const RANGES_MAX: usize = 1000;
 pub enum Line {
     /// An entry.
     Entry(Box<EntryReport>),
-    /// How far it is.
+    /// Progress of the answer.
     Progress(ProgressReport),
     /// A record that is not what was written.
     Corrupt(DamageReport),
@@ -411,7 +483,7 @@ pub enum Line {
     End(EndReport),
 }
 
-/// How far a long answer is.
+/// Progress of a long answer.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct ProgressReport {
     /// Records that were looked at.
@@ -425,17 +497,17 @@ pub struct ProgressReport {
 /// A record that cannot be used.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct DamageReport {
-    /// Its zone.
+    /// Zone of the record.
     pub zone: String,
-    /// Its name in the store.
+    /// Name of the record's entry in the store.
     pub id: String,
     /// The cache key, if the head can be read.
     pub key: Option<String>,
-    /// Whether it was removed.
+    /// True if the record was removed.
     pub is_removed: bool,
 }
 
-/// What a long answer came to.
+/// Result of a long answer.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct EndReport {
     /// Records that were looked at.
@@ -448,14 +520,14 @@ pub struct EndReport {
     pub corrupt: u64,
     /// Records that the disk did not give.
     pub unread: u64,
-    /// Whether all were looked at.
+    /// True if all records were looked at.
     pub is_complete: bool,
 }
 
 /// Several entries.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct EntriesReport {
-    /// They.
+    /// Entries of the answer.
     pub entries: Vec<EntryReport>,
 }
 
@@ -464,13 +536,13 @@ pub struct EntriesReport {
 pub struct PurgeReport {
     /// The zone.
     pub zone: String,
-    /// What it is about, in a word.
+    /// Kind of the purge, in a word.
     pub kind: String,
     /// In full.
     pub what: String,
     /// `hard` or `soft`.
     pub mode: String,
-    /// Its number; none for a dry run.
+    /// Number of the purge; none for a dry run.
     pub number: Option<u64>,
     /// Entries: for a dry run those that it would be about, for a key 0 or 1; else nobody looked.
     pub entries: Option<u64>,
@@ -520,6 +592,7 @@ pub(super) fn disk(disk: &DiskUsage) -> DiskReport {
         failures: disk.failures,
         records: disk.usage.entries,
         bytes: disk.usage.bytes,
+        live_bytes: disk.usage.live_bytes,
         max_size: disk.usage.max_size,
         read_errors: disk.usage.read_errors,
         unread_segments: disk.usage.unread_segments,
@@ -669,13 +742,14 @@ fn url(key: &str, host: &str) -> Option<String> {
     let scheme = schemes.into_iter().find(|scheme| key.starts_with(scheme));
     let rest = key.get(scheme.unwrap_or_default().len()..)?;
     let path = rest.get(rest.find('/')?..)?;
-    match host.is_empty() {
-        true => None,
-        false => Some(format!("{}{host}{path}", scheme.unwrap_or("//"))),
+    if host.is_empty() {
+        None
+    } else {
+        Some(format!("{}{host}{path}", scheme.unwrap_or("//")))
     }
 }
 
-/// The same with all that is known.
+/// Report of an entry with all that is known.
 pub(super) fn entry_in_full(zone: &CacheZone, listed: &Listed, now: i64) -> EntryReport {
     let head = &listed.head;
     let mut ranges: Vec<(u64, u64)> = zone
@@ -709,21 +783,4 @@ pub(super) fn entry_in_full(zone: &CacheZone, listed: &Listed, now: i64) -> Entr
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_url_is_told_if_host_and_key_tell_it() {
-        for (key, host, expected) in [
-            ("shop/a?b", "shop", Some("//shop/a?b")),
-            ("http://origin/a", "shop", Some("http://shop/a")),
-            ("https://shop/", "shop", Some("https://shop/")),
-            ("httporigin:80/a/b", "shop", Some("//shop/a/b")),
-            ("http://shop", "shop", None),
-            ("no path", "shop", None),
-            ("/a", "", None),
-        ] {
-            assert_eq!(url(key, host).as_deref(), expected, "{key}");
-        }
-    }
-}
+mod tests;

@@ -14,10 +14,10 @@ use millpond_store::{Event, Listener, Platform, SiteBook, StoreError, SystemCloc
 use super::api::{Answer, Ask, Scene, SceneZone, Standing, answer};
 use crate::cache::zones::zone_conf;
 
-/// What is to be done with it.
+/// Purpose for which the zone is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// It is looked at.
+    /// The zone is looked at.
     Look,
     /// Something is purged.
     Purge,
@@ -101,7 +101,7 @@ impl Rest {
         answer(&self.scene, ask)
     }
 
-    /// What is to be told of the zone's state, once.
+    /// Notes on the zone's state, each handed out once.
     pub fn take_notes(&self) -> Vec<String> {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut notes)
@@ -114,9 +114,13 @@ fn note(event: &Event) -> Option<String> {
         Event::SetAside { from, .. } => Some(format!(
             "{from} is not usable, and is set aside at the next start"
         )),
+        Event::Unkeyed { dir, .. } => Some(format!(
+            "the keys of the store in {dir} were made without a secret; it is set aside at the \
+             next start"
+        )),
         Event::Foreign { .. } | Event::Loaded { .. } => None,
         Event::Recovered { .. } => Some("the store was not closed".to_string()),
-        // Who verifies lists them.
+        // A verification lists corrupt entries.
         Event::Corrupt { .. } => None,
         other => Some(other.to_string()),
     }

@@ -12,10 +12,11 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use millpond_system::address::Address;
+use millpond_system::log::error::os_error;
+use millpond_system::root_helper;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::downstream::address::Address;
-use crate::log::error::os_error;
 use crate::server::sockets::{Inherited, SocketFiles};
 
 /// Connections that may wait to be accepted.
@@ -29,6 +30,13 @@ const MODE: u32 = 0o600;
 pub struct ControlError {
     path: PathBuf,
     source: io::Error,
+}
+
+impl ControlError {
+    /// Why.
+    pub fn into_source(self) -> io::Error {
+        self.source
+    }
 }
 
 /// A bound socket.
@@ -50,28 +58,45 @@ impl ControlSocket {
         })
     }
 
-    /// Takes what a predecessor left, if it is the one at `path`.
-    pub fn inherit(inherited: Inherited, path: &Path) -> Option<ControlSocket> {
-        let is_it = matches!(&inherited.address, Address::Unix(theirs) if theirs == path);
-        let file = file_id(path).ok()?;
-        is_it.then_some(ControlSocket {
+    /// Binds like [`ControlSocket::bind`], by the root helper where only root can.
+    pub fn bind_anywhere(path: &Path) -> Result<ControlSocket, ControlError> {
+        let bound = ControlSocket::bind(path).map_err(ControlError::into_source);
+        let by_helper = || {
+            let bound = root_helper::bind(path)?;
+            Some(bound.and_then(|fd| ControlSocket::of(fd, path)))
+        };
+        root_helper::unless_refused(bound, by_helper).map_err(|source| ControlError {
             path: path.to_owned(),
-            fd: inherited.fd,
-            file,
+            source,
         })
     }
 
-    /// Where it is.
+    /// Wraps the socket that listens at a path.
+    fn of(fd: OwnedFd, path: &Path) -> io::Result<ControlSocket> {
+        Ok(ControlSocket {
+            path: path.to_owned(),
+            fd,
+            file: file_id(path)?,
+        })
+    }
+
+    /// Takes what a predecessor left, if it is the one at `path`.
+    pub fn inherit(inherited: Inherited, path: &Path) -> Option<ControlSocket> {
+        let is_it = matches!(&inherited.address, Address::Unix(theirs) if theirs == path);
+        is_it.then(|| ControlSocket::of(inherited.fd, path).ok())?
+    }
+
+    /// Path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its descriptor, to be left to another process.
+    /// Descriptor of the socket, to be left to another process.
     pub fn into_fd(self) -> OwnedFd {
         self.fd
     }
 
-    /// The same socket once more.
+    /// Second handle of the same socket.
     pub fn try_clone(&self) -> Result<ControlSocket, ControlError> {
         let fd = self.fd.try_clone().map_err(|source| ControlError {
             path: self.path.clone(),
@@ -96,8 +121,10 @@ impl ControlSocket {
         // INVARIANT 2.
         let is_ours = file_id(&self.path).is_ok_and(|file| file == self.file);
         if files == SocketFiles::Ours && is_ours {
-            // In a folder that is not ours it stays, and is replaced by who comes next.
-            let _ = fs::remove_file(&self.path);
+            let removed = fs::remove_file(&self.path);
+            let by_helper = || root_helper::remove_socket(&self.path);
+            // In a folder that is nobody's here it stays, and is replaced by who comes next.
+            let _ = root_helper::unless_refused(removed, by_helper);
         }
     }
 }
@@ -136,11 +163,7 @@ fn bind(path: &Path) -> io::Result<ControlSocket> {
     // INVARIANT 1: nobody can connect to what does not listen.
     fs::set_permissions(path, fs::Permissions::from_mode(MODE))?;
     socket.listen(BACKLOG)?;
-    Ok(ControlSocket {
-        path: path.to_owned(),
-        fd: socket.into(),
-        file: file_id(path)?,
-    })
+    ControlSocket::of(socket.into(), path)
 }
 
 #[cfg(test)]

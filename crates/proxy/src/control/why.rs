@@ -15,26 +15,31 @@
 use millpond_cache::refresh_backoff::RefreshFailure;
 use millpond_cache::why::{Known, NotStoredNote, Running};
 use millpond_cache::zone::CacheZone;
+use millpond_system::clock;
 use serde::{Deserialize, Serialize};
 
 use super::api::{Answer, Scene, SceneZone, Standing};
 use super::query::Reader;
 use super::report::{self, EntryReport};
-use crate::clock;
-use crate::explain::{self, Caching, End, Question};
+use crate::explain::{self, Caching, End, Question, ValueInForce};
+use crate::handler::access::Foreseen;
 
-/// What becomes of a request.
+/// Explanation of the fate of a request.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct WhyReport {
-    /// What was asked about.
+    /// URL that was asked about.
     pub url: String,
     /// In one sentence.
     pub verdict: String,
-    /// What the cache has to do with it; none if no cache takes part.
+    /// The status with which a gate refuses the request, if that is certain.
+    pub refused: Option<u16>,
+    /// Verdicts of the location's gates on the request, and whether `limit_except` holds.
+    pub gates: Vec<String>,
+    /// Part of the cache in the answer; none if no cache takes part.
     pub cache: Option<WhyCacheReport>,
 }
 
-/// What a cache knows of a request's key.
+/// Facts that a cache knows of a request's key.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct WhyCacheReport {
     /// The zone.
@@ -43,17 +48,21 @@ pub struct WhyCacheReport {
     pub key: String,
     /// The site that the request belongs to.
     pub site: String,
-    /// Whether the look-up is skipped (`proxy_cache_bypass`).
+    /// True if the look-up is skipped (`proxy_cache_bypass`).
     pub is_bypassed: bool,
-    /// Whether answers are not stored (`proxy_no_cache`), as far as the request decides it.
+    /// True if answers are not stored (`proxy_no_cache`), as far as the request decides it.
     pub is_not_stored: bool,
-    /// How often it must be asked for before it is stored.
+    /// Values of the `proxy_cache_bypass` in force.
+    pub bypass: Vec<ValueInForce>,
+    /// Values of the `proxy_no_cache` in force.
+    pub no_cache: Vec<ValueInForce>,
+    /// Number of requests for the key before an answer is stored.
     pub min_uses: u32,
     /// The entry that answers the request, fresh or stale.
     pub entry: Option<EntryReport>,
     /// Entries of other variants.
     pub others: Vec<EntryReport>,
-    /// Whether what is stored was purged, and lies there until it is swept.
+    /// True if the stored entry was purged, and lies there until it is swept.
     pub is_purged: bool,
     /// Purges in force that are about it.
     pub purges: Vec<PurgeInForceReport>,
@@ -78,9 +87,9 @@ pub struct PurgeInForceReport {
     pub what: String,
     /// `hard` or `soft`.
     pub mode: String,
-    /// Its number.
+    /// Number of the purge.
     pub number: u64,
-    /// When a soft one was.
+    /// Time of a soft purge.
     pub at: Option<i64>,
 }
 
@@ -95,7 +104,7 @@ pub struct FillReport {
     pub end: Option<u64>,
     /// For how many milliseconds it has run; not known of slices.
     pub since_ms: Option<u64>,
-    /// How many wait for it or read along.
+    /// Number of requests that wait for the fill or read along.
     pub followers: u32,
 }
 
@@ -104,11 +113,11 @@ pub struct FillReport {
 pub struct NotStoredReport {
     /// Why, in the words of `$cache_status_reason`.
     pub reason: String,
-    /// What that means.
+    /// Meaning of the reason.
     pub meaning: String,
     /// Status of the answer.
     pub status: u16,
-    /// When.
+    /// Time of the answer.
     pub at: i64,
 }
 
@@ -117,7 +126,7 @@ pub struct NotStoredReport {
 pub struct BackoffReport {
     /// For how many milliseconds.
     pub left_ms: u64,
-    /// What it failed with.
+    /// Failure that began the pause.
     pub why: String,
 }
 
@@ -126,6 +135,7 @@ pub(super) fn answer(scene: &Scene, mut reader: Reader) -> Result<Answer, String
     let url = reader.text("url");
     let method = reader.text("method");
     let given = reader.texts("field");
+    let client = reader.text("client");
     reader.end()?;
     let url = report::text(&url.ok_or("\"url\" must be there")?);
     let method = method.map_or("GET".to_string(), |method| report::text(&method));
@@ -135,7 +145,13 @@ pub(super) fn answer(scene: &Scene, mut reader: Reader) -> Result<Answer, String
         ));
     }
     let fields: Result<Vec<_>, String> = given.iter().map(|given| field(given)).collect();
-    let question = Question::of_url(&url, &method, &fields?)?;
+    let mut question = Question::of_url(&url, &method, &fields?)?;
+    if let Some(client) = client {
+        let client = report::text(&client);
+        let address = client.parse();
+        let address = address.map_err(|_| format!("\"{client}\" is no IP address"))?;
+        question = question.from_client(address);
+    }
     let Standing::Running(facts) = &scene.standing else {
         return Err("only a process that runs can say why".to_string());
     };
@@ -144,8 +160,12 @@ pub(super) fn answer(scene: &Scene, mut reader: Reader) -> Result<Answer, String
         .enable_all()
         .build()
         .map_err(|error| format!("no event loop: {error}"))?;
-    // What is explained stays on this thread.
+    // The explanation stays on this thread.
     let explained = runtime.block_on(async { explain::explain(conf, &question) })?;
+    let reason = explained.location_reason;
+    let limit = Some(reason).filter(|reason| reason.starts_with("\"limit_except\""));
+    let Foreseen { refused, notes } = explained.gates;
+    let gates = limit.into_iter().chain(notes).collect();
     let cache = match explained.end {
         End::Passed(passed) => passed.cache,
         End::Answered(status, _) => Err(format!("the server answers with {status} itself")),
@@ -153,13 +173,23 @@ pub(super) fn answer(scene: &Scene, mut reader: Reader) -> Result<Answer, String
         End::Itself(_) => Err("the server answers itself".to_string()),
         End::Purges(zone) => Err(format!("it is a purge of zone \"{zone}\"")),
     };
-    let told = match cache {
+    let mut told = match cache {
         Ok(caching) => about(scene, &caching, url)?,
         Err(why) => WhyReport {
             url,
             verdict: format!("no cache takes part: {why}"),
+            refused,
+            gates: Vec::new(),
             cache: None,
         },
+    };
+    if let Some(status) = refused {
+        told.verdict = format!("{status} is answered: a gate of the location refuses the request");
+    }
+    let told = WhyReport {
+        refused,
+        gates,
+        ..told
     };
     Ok(report::json(200, &told))
 }
@@ -184,7 +214,9 @@ fn about(scene: &Scene, caching: &Caching, url: String) -> Result<WhyReport, Str
     let cache = cache(zone, caching, (zone.known(&caching.key_bytes, now), now));
     Ok(WhyReport {
         url,
-        verdict: verdict(&cache, now),
+        verdict: verdict(caching, &cache, now),
+        refused: None,
+        gates: Vec::new(),
         cache: Some(cache),
     })
 }
@@ -196,9 +228,10 @@ fn cache(zone: &CacheZone, caching: &Caching, (known, now): (Known, i64)) -> Why
         let vary = &listed.head.vary;
         let is_meant = vary.is_empty() || caching.variant(vary) == listed.head.variant;
         let told = report::entry_in_full(zone, listed, now);
-        match is_meant && entry.is_none() {
-            true => entry = Some(told),
-            false => others.push(told),
+        if is_meant && entry.is_none() {
+            entry = Some(told)
+        } else {
+            others.push(told)
         }
     }
     let purges = known.purges.iter().map(|rule| PurgeInForceReport {
@@ -214,6 +247,8 @@ fn cache(zone: &CacheZone, caching: &Caching, (known, now): (Known, i64)) -> Why
         site: caching.site.clone(),
         is_bypassed: caching.is_bypassed,
         is_not_stored: caching.is_not_stored,
+        bypass: caching.bypass.clone(),
+        no_cache: caching.no_cache.clone(),
         min_uses: caching.min_uses,
         entry,
         others,
@@ -260,12 +295,15 @@ fn millis(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What becomes of the request, the first that applies.
-fn verdict(cache: &WhyCacheReport, now: i64) -> String {
+/// Sentence on the fate of the request, from the first rule that applies.
+fn verdict(caching: &Caching, cache: &WhyCacheReport, now: i64) -> String {
     let is_whole = |entry: &EntryReport| entry.held >= entry.length;
     match &cache.entry {
         _ if cache.is_bypassed => {
-            "the look-up is skipped (bypass): the origin is asked".to_string()
+            let decides = |it: &&ValueInForce| !matches!(it.value.as_str(), "" | "0");
+            let value = cache.bypass.iter().find(decides);
+            let value = value.map_or("bypass".to_string(), |it| format!("bypass: {it}"));
+            format!("the look-up is skipped ({value}): the origin is asked")
         }
         Some(entry) if entry.is_fresh && is_whole(entry) => {
             "it is answered from the cache".to_string()
@@ -273,25 +311,33 @@ fn verdict(cache: &WhyCacheReport, now: i64) -> String {
         Some(entry) if entry.is_fresh => {
             "it is answered from the cache; what is missing of the body is fetched".to_string()
         }
-        Some(entry) => stale(cache, entry, now),
+        Some(entry) => stale(caching, cache, entry, now),
         None => missing(cache),
     }
 }
 
-fn stale(cache: &WhyCacheReport, entry: &EntryReport, now: i64) -> String {
+fn stale(caching: &Caching, cache: &WhyCacheReport, entry: &EntryReport, now: i64) -> String {
     let since = now.saturating_sub(entry.fresh_until);
     let detail = entry.detail.as_deref();
-    let may_update = detail.is_some_and(|it| since <= i64::from(it.stale_while_revalidate));
+    let may = detail.is_some_and(|it| since <= i64::from(it.stale_while_revalidate));
+    let may = may || caching.serves_while_updating();
     let what = match (&cache.backoff, cache.fills.is_empty()) {
         (Some(_), _) => "the origin, which failed, is left alone for a while",
-        (None, false) => "it is being updated",
-        (None, true) if may_update => "it is served while the origin is asked behind it",
+        (None, false) if may => "it is served, since another request updates it (updating)",
+        (None, false) => "it is being updated, and the request waits for that",
+        (None, true) if may && caching.updates_behind() => {
+            "it is served while the origin is asked behind it (background update)"
+        }
+        (None, true) if may => {
+            "the origin is asked, and others are served the stale answer meanwhile (updating)"
+        }
         (None, true) => "the origin is asked whether it has changed, or for a new one",
     };
     let is_purged = cache.purges.iter().any(|rule| rule.mode == "soft");
-    let why = match is_purged {
-        true => "what is stored is stale, or was purged softly",
-        false => "what is stored is stale",
+    let why = if is_purged {
+        "what is stored is stale, or was purged softly"
+    } else {
+        "what is stored is stale"
     };
     format!("{why}: {what}")
 }

@@ -13,24 +13,27 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use millpond_system::address::Address;
+use millpond_system::clock;
+use millpond_system::log::error::{self, Level};
+use millpond_system::quota::{Seat, Shortage, Side};
+use millpond_system::reserve::is_shortage_error;
+use millpond_system::root_helper;
+use millpond_system::socket::Socket;
+use millpond_system::transport::Transport;
 use socket2::{Domain, Protocol, SockAddr, Socket as RawSocket, Type};
 use tokio::io::unix::AsyncFd;
 
-use super::Downstream;
-use super::address::Address;
-use super::connection;
-use super::timer::Timer;
-use crate::clock;
+use super::connection::Connection;
+use super::http1::{self, Http1};
 use crate::route::listen::{Binding, ListenOptions};
-use crate::socket::Socket;
 use crate::worker::Generation;
 
 /// Wait after an accept that failed for want of descriptors or memory (nginx: accept_mutex_delay's
 /// 500 ms).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
-/// Whether an address may be bound although another socket of this user has it.
+/// Permission to bind an address although another socket of this user has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortUse {
     /// No: a second process is an error. Later sockets of ours may join.
@@ -43,7 +46,10 @@ pub enum PortUse {
 pub fn bind(address: &Address, options: &ListenOptions, port_use: PortUse) -> io::Result<OwnedFd> {
     let socket = match address {
         Address::Inet(inet) => bind_inet(*inet, options, port_use)?,
-        Address::Unix(path) => bind_unix(path)?,
+        Address::Unix(path) => {
+            let by_helper = || Some(root_helper::bind(path)?.map(RawSocket::from));
+            root_helper::unless_refused(bind_unix(path), by_helper)?
+        }
     };
     if let Some(size) = options.rcvbuf {
         socket.set_recv_buffer_size(size)?;
@@ -95,7 +101,8 @@ fn bind_inet(
     Ok(socket)
 }
 
-fn bind_unix(path: &Path) -> io::Result<RawSocket> {
+/// Binds a Unix socket that every local user may connect to; it does not listen yet.
+pub(crate) fn bind_unix(path: &Path) -> io::Result<RawSocket> {
     let socket = RawSocket::new(Domain::UNIX, Type::STREAM, None)?;
     let address = SockAddr::unix(path)?;
     match socket.bind(&address) {
@@ -115,8 +122,9 @@ fn bind_unix(path: &Path) -> io::Result<RawSocket> {
 /// Removes the file of a Unix listener that is closed.
 pub fn remove_file(address: &Address) {
     if let Address::Unix(path) = address {
+        let removed = std::fs::remove_file(path);
         // Somebody who removed it first did what is wanted.
-        let _ = std::fs::remove_file(path);
+        let _ = root_helper::unless_refused(removed, || root_helper::remove_socket(path));
     }
 }
 
@@ -128,15 +136,21 @@ fn is_dead(address: &SockAddr) -> bool {
 
 /// Accepts connections for a generation; its owner aborts the task when the generation closes.
 pub async fn accept_loop(fd: OwnedFd, binding: Arc<Binding>, generation: Rc<Generation>) {
-    let Ok(listener) = crate::socket::watch(fd) else {
+    let Ok(listener) = millpond_system::socket::watch(fd) else {
         return;
     };
     loop {
         match std::future::poll_fn(|cx| poll_accept(&listener, cx)).await {
-            Ok(accepted) => start(accepted, &binding, &generation),
+            Ok(accepted) => match generation.worker.seat(Side::Client).await {
+                Some(seat) => start(accepted, seat, &binding, &generation),
+                None => refuse(&generation),
+            },
             Err(error) if is_of_connection(&error) => {}
+            Err(error)
+                if is_shortage_error(&error)
+                    && generation.worker.make_room(Shortage::Descriptors).await => {}
             Err(error) => {
-                crate::log::error::accept_failed(&generation.conf, &error);
+                error::accept_failed(&error);
                 clock::pause(ACCEPT_PAUSE).await;
             }
         }
@@ -169,9 +183,19 @@ fn poll_accept(
     }
 }
 
+/// Counts a client that there is no room for, and says so. nginx closes it, too.
+fn refuse(generation: &Generation) {
+    let worker = &generation.worker;
+    worker.shared.connections.refuse(worker.index);
+    let most = worker.quota.most();
+    let message = format_args!("{most} worker_connections are not enough");
+    error::process(Level::Alert, message);
+}
+
 /// Starts the task of an accepted connection.
 fn start(
     (fd, peer): (OwnedFd, Option<rustix::net::SocketAddrAny>),
+    seat: Seat,
     binding: &Arc<Binding>,
     generation: &Rc<Generation>,
 ) {
@@ -180,33 +204,20 @@ fn start(
     let Ok(socket) = Socket::accepted(fd) else {
         return;
     };
-    let now = clock::instant();
-    let down = Rc::new(Downstream {
-        socket,
-        inbox: BytesMut::new().into(),
-        incoming: Default::default(),
-        timer: Timer::new(),
-        remote: peer.clone().into(),
-        peer,
-        local,
-        told: Default::default(),
-        behind: Rc::default(),
-        number: {
-            let worker = &generation.worker;
-            worker.shared.connections.accept(worker.index)
-        },
-        accepted: now,
-        requests: 0.into(),
-        request_started: now.into(),
-        request_bytes: 0.into(),
-        is_pipelined: false.into(),
-        wants_continue: false.into(),
-        generation: Rc::clone(generation),
-    });
+    let worker = &generation.worker;
+    let number = worker.shared.connections.accept(worker.index);
+    let made = Rc::new(Connection::new(
+        Rc::clone(generation),
+        number,
+        [peer, local],
+        clock::instant(),
+    ));
     let member = generation.enter();
     let slot = member.slot();
-    let task = tokio::task::spawn_local(connection::serve(down, Arc::clone(binding), member));
-    generation.adopt(slot, task.abort_handle());
+    let known = Rc::downgrade(&made);
+    let http1 = Rc::new(Http1::new(made, Transport::Plain(socket), Some(seat)));
+    let task = tokio::task::spawn_local(http1::serve(http1, Arc::clone(binding), member));
+    generation.adopt(slot, (task.abort_handle(), known));
 }
 
 /// The address that a client connected to; asked of the kernel only for wildcard listeners.

@@ -21,12 +21,15 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::task::Poll;
 
-use super::Downstream;
-use crate::clock;
-use crate::log::error::{self, Level};
+use millpond_system::clock;
+use millpond_system::log::error::Level;
+use millpond_system::quota::Waiting;
+
+use super::http1::Http1;
+use crate::log::request_error;
 use crate::request::Request;
 use crate::route::listen::Listen;
-use crate::var::request::write_number;
+use crate::var::number::write_number;
 use crate::var::{Variable, VariableFamily};
 use crate::worker::Member;
 
@@ -34,7 +37,7 @@ use crate::worker::Member;
 const LINE_MAX: usize = 107;
 /// The longest header of version 2 (nginx's bound).
 const BINARY_MAX: usize = 4096;
-/// What version 2 begins with.
+/// Begin of a header of version 2.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 /// Bytes of version 2 before the addresses.
 const FIXED: usize = 16;
@@ -47,7 +50,7 @@ const NAMED: [(&[u8], u8); 5] = [
     (b"ssl", 0x20),
     (b"netns", 0x30),
 ];
-/// Those inside of `ssl`.
+/// Names of the values inside of `ssl`.
 const NAMED_SSL: [(&[u8], u8); 5] = [
     (b"version", 0x21),
     (b"cn", 0x22),
@@ -58,7 +61,7 @@ const NAMED_SSL: [(&[u8], u8); 5] = [
 /// Bytes of `ssl` before what is inside of it: one of flags, four of the verification's result.
 const SSL_FIXED: usize = 5;
 
-/// What was said of a connection.
+/// Facts that a header tells of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     /// The client.
@@ -69,14 +72,14 @@ pub struct Told {
     values: Box<[u8]>,
 }
 
-/// How far a header was read.
+/// Progress of reading a header.
 #[derive(Debug, PartialEq, Eq)]
 enum Header {
-    /// It is not whole.
+    /// The header is not whole.
     Partial,
-    /// It has so many bytes.
+    /// The header has so many bytes.
     Whole(usize, Option<Told>),
-    /// It is none.
+    /// The bytes are no header.
     Broken(&'static str),
 }
 
@@ -110,41 +113,43 @@ pub const FAMILIES: &[VariableFamily] = &[VariableFamily {
     doc: "A value from the header of the PROXY protocol (version 2): `alpn`, `authority`, \
           `unique_id`, `ssl`, `netns`, inside of `ssl` `ssl_version`, `ssl_cn`, `ssl_cipher`, \
           `ssl_sig_alg`, `ssl_key_alg` and `ssl_verify`, or a number as `0x` and hexadecimal digits.",
-    write: |req, name, out| match req.down.told.get() {
+    write: |req, name, out| match req.client.connection.told.get() {
         Some(told) => write_value(&told.values, name, out),
         None => false,
     },
 }];
 
 /// Reads the header where the address wants one; false when the connection is to be closed.
-pub(super) async fn read(down: &Downstream, listen: &Listen, member: &Member) -> bool {
+pub(super) async fn read(http1: &Http1, listen: &Listen, member: &Member) -> bool {
     let policy = &listen.names.default_server().settings.head;
-    let deadline = clock::instant() + policy.timeout;
+    let now = clock::instant();
+    let deadline = now + policy.timeout;
+    http1.connection.waiting.set(Waiting::Idle(now));
     loop {
-        let header = parse(&down.inbox.borrow());
+        let header = parse(&http1.inbox.borrow());
         match header {
             Header::Whole(len, told) => {
-                let _ = down.inbox.borrow_mut().split_to(len);
+                let _ = http1.inbox.borrow_mut().split_to(len);
                 if let Some(told) = told {
-                    // It is the first: a connection has one header.
-                    let _ = down.told.set(Box::new(told));
+                    // The cell is empty: a connection has one header.
+                    let _ = http1.connection.told.set(Box::new(told));
                 }
                 return true;
             }
             Header::Broken(why) => {
                 let message = format_args!("{why} while reading PROXY protocol");
-                error::connection(down, Level::Error, message);
+                request_error::connection(&http1.connection, Level::Error, message);
                 return false;
             }
             Header::Partial => {}
         }
         let left = deadline.saturating_duration_since(clock::instant());
-        match down.timer.guard_for(left, more(down, member)).await {
+        match http1.timer.guard_for(left, more(http1, member)).await {
             Ok(Ok(0)) | Err(_) => return false,
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
                 let message = format_args!("{error} while reading PROXY protocol");
-                error::connection(down, Level::Info, message);
+                request_error::connection(&http1.connection, Level::Info, message);
                 return false;
             }
         }
@@ -152,18 +157,22 @@ pub(super) async fn read(down: &Downstream, listen: &Listen, member: &Member) ->
 }
 
 /// Reads on; 0 at the end, also when the generation closes before a byte was there.
-async fn more(down: &Downstream, member: &Member) -> io::Result<usize> {
+async fn more(http1: &Http1, member: &Member) -> io::Result<usize> {
     std::future::poll_fn(|cx| {
-        if !down.inbox.borrow().is_empty() {
-            let mut inbox = down.inbox.borrow_mut();
+        if !http1.inbox.borrow().is_empty() {
+            let mut inbox = http1.inbox.borrow_mut();
             if inbox.capacity() == inbox.len() {
                 inbox.reserve(BINARY_MAX);
             }
-            return down.socket.poll_recv(cx, &mut inbox);
+            return http1.transport.poll_recv(cx, &mut inbox);
         }
-        let read = down.poll_arrival(cx, BINARY_MAX);
+        let read = http1.poll_arrival(cx, BINARY_MAX);
         if read.is_pending() {
-            if down.generation.is_closing() {
+            if http1.connection.generation.is_closing() {
+                return Poll::Ready(Ok(0));
+            }
+            if http1.connection.is_displaced.get() {
+                http1.connection.count_displaced();
                 return Poll::Ready(Ok(0));
             }
             member.register(cx.waker());
@@ -192,7 +201,7 @@ fn parse(bytes: &[u8]) -> Header {
     }
 }
 
-/// Whether a header of version 1 may begin so.
+/// True if a header of version 1 may begin so.
 fn is_begun(line: &[u8]) -> bool {
     let begun = line.len().min(6);
     line.get(..begun) == b"PROXY ".get(..begun) && !line.contains(&b'\n')
@@ -270,7 +279,7 @@ fn addresses<const N: usize>(rest: &[u8], ip: fn([u8; N]) -> IpAddr) -> Option<T
 }
 
 fn write_ip(req: &Request, out: &mut Vec<u8>, of: fn(&Told) -> SocketAddr) -> bool {
-    let Some(told) = req.down.told.get() else {
+    let Some(told) = req.client.connection.told.get() else {
         return false;
     };
     out.extend_from_slice(of(told).ip().to_string().as_bytes());
@@ -278,7 +287,7 @@ fn write_ip(req: &Request, out: &mut Vec<u8>, of: fn(&Told) -> SocketAddr) -> bo
 }
 
 fn write_port(req: &Request, out: &mut Vec<u8>, of: fn(&Told) -> SocketAddr) -> bool {
-    let Some(told) = req.down.told.get() else {
+    let Some(told) = req.client.connection.told.get() else {
         return false;
     };
     match of(told).port() {

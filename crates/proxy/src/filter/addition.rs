@@ -11,16 +11,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use millpond_system::body::{Body, BodyError, BodyStream, Piece};
+use millpond_wire::header::Fields;
 
 use super::fragment::Fragment;
 use super::type_set::TypeSet;
-use crate::body::{Body, BodyError, BodyStream, Piece};
-use crate::header::Fields;
 use crate::request::Request;
 use crate::response::Response;
 use crate::subrequest::{Kind, Target};
 
-/// What is added to answers.
+/// Settings of the texts that are added to answers.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct AdditionPolicy {
@@ -76,7 +76,7 @@ struct AddedBody {
     before: Option<Fragment>,
     body: Option<Body>,
     after: Option<Fragment>,
-    /// Those of the body itself.
+    /// Trailer fields of the body itself.
     trailers: Option<Fields>,
 }
 
@@ -96,7 +96,7 @@ impl BodyStream for AddedBody {
             if let Some(next) = ready!(body.poll_next(cx)) {
                 return Poll::Ready(Some(next));
             }
-            this.trailers = body.take_trailers();
+            this.trailers = super::trailers_of_changed(body.take_trailers());
             this.body = None;
         }
         match &mut this.after {

@@ -26,13 +26,14 @@ use bytes::Bytes;
 use millpond_conf::{
     ArgError, Args, Contexts, FromArgs, Statement, Template, VarId, Word, WordError,
 };
+use millpond_system::body::{Body, BodyError, BodyStream, FILE_READ_SIZE, Piece};
+use millpond_system::log::error::Level;
+use millpond_wire::header::{Fields, Known};
 
 use super::type_set::{ContentType, TypeSet};
-use crate::body::{Body, BodyError, BodyStream, FILE_READ_SIZE, Piece};
-use crate::header::{Fields, Known};
-use crate::log::error::{self, Level};
+use crate::log::request_error;
 use crate::request::{Request, Value};
-use crate::response::{RangeRule, Response};
+use crate::response::{DIGESTS, RangeRule, Response};
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
 
@@ -59,7 +60,7 @@ pub struct CharsetPolicy {
     /// converted.
     #[directive(name = "source_charset", default = "off")]
     pub source: Charset,
-    /// Whether answers of upstreams that name a character set are converted too.
+    /// Converts also answers of upstreams that name a character set.
     #[directive(name = "override_charset", default = "off")]
     pub overrides: bool,
     /// The media types that get a character set, beside text/html.
@@ -77,7 +78,7 @@ pub struct CharsetPolicy {
 pub enum Charset {
     /// None.
     Off,
-    /// This one.
+    /// Character set of this name.
     Named(Bytes),
     /// The value of a variable.
     Variable(VarId),
@@ -139,7 +140,7 @@ fn no_map(source: &[u8], target: &[u8]) -> String {
     format!("no \"charset_map\" between the charsets \"{source}\" and \"{target}\"")
 }
 
-/// How the bytes of one character set become those of another.
+/// Conversion of one character set's bytes to those of another.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Recode {
     /// Each byte becomes one byte.
@@ -200,7 +201,7 @@ impl CharsetMaps {
         }
     }
 
-    /// Whether the configuration names a set.
+    /// True if the configuration names a set.
     fn knows(&self, name: &[u8]) -> bool {
         self.names.contains(&name.to_ascii_lowercase())
     }
@@ -233,9 +234,10 @@ fn declare(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
         format!("duplicate \"charset_map\" between \"{one}\" and \"{other}\"")
     } else {
         let lines = statement.body.as_deref().unwrap_or_default();
-        let (there, back) = match other.eq_ignore_ascii_case("utf-8") {
-            true => utf8_tables(builder, lines),
-            false => byte_tables(builder, lines),
+        let (there, back) = if other.eq_ignore_ascii_case("utf-8") {
+            utf8_tables(builder, lines)
+        } else {
+            byte_tables(builder, lines)
         };
         builder.declared.charset_maps.insert(one, other, there);
         builder.declared.charset_maps.insert(other, one, back);
@@ -370,16 +372,17 @@ pub fn run(req: &mut Request, response: &mut Response) -> Option<Arc<Recode>> {
 pub fn name_for(req: &mut Request, media_type: &[u8]) -> Option<Bytes> {
     let location = Arc::clone(&req.location);
     let policy = &location.settings.charset;
-    match TypeSet::any_has(&policy.types, media_type) {
-        true => policy.charset.name(req),
-        false => None,
+    if TypeSet::any_has(&policy.types, media_type) {
+        policy.charset.name(req)
+    } else {
+        None
     }
 }
 
 /// nginx: an upstream may only choose among the sets that the configuration names.
 fn log_unknown(req: &Request, name: &[u8]) {
     let name = String::from_utf8_lossy(name);
-    error::write(
+    request_error::write(
         req,
         Level::Error,
         format_args!("unknown charset \"{name}\" to override"),
@@ -407,7 +410,7 @@ fn recode(
         return None;
     }
     let Some(recode) = req.conf.declared.charset_maps.find(source, target) else {
-        error::write(
+        request_error::write(
             req,
             Level::Error,
             format_args!("{}", no_map(source, target)),
@@ -418,6 +421,7 @@ fn recode(
     if !matches!(**recode, Recode::Bytes(_)) {
         response.length = None;
         response.ranges = RangeRule::Refused;
+        response.fields.remove_all(DIGESTS);
     }
     Some(Arc::clone(recode))
 }
@@ -454,7 +458,7 @@ pub fn recode_body(body: Body, recode: Arc<Recode>) -> Body {
 /// A body that is converted.
 struct RecodedBody {
     inner: Body,
-    /// What is left of the last piece.
+    /// Rest of the last piece.
     current: Option<Piece>,
     recode: Arc<Recode>,
     /// The beginning of a character whose end is in the next piece.
@@ -505,7 +509,7 @@ impl BodyStream for RecodedBody {
     }
 
     fn take_trailers(mut self: Pin<&mut Self>) -> Option<Fields> {
-        self.inner.take_trailers()
+        super::trailers_of_changed(self.inner.take_trailers())
     }
 }
 

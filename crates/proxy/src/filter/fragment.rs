@@ -19,21 +19,23 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use millpond_system::body::{Body, BodyError, BodyStream, Piece};
+use millpond_system::log::error::Level;
+use millpond_wire::header::{Fields, Known};
 
-use crate::body::{Body, BodyError, BodyStream, Piece};
-use crate::cache::provenance::{self, Provenance};
-use crate::header::{Fields, Known};
-use crate::log::error::{self, Level};
+use crate::cache::provenance;
+use crate::log::request_error;
+use crate::provenance::Provenance;
 use crate::request::Request;
 use crate::response::{Response, Source};
 use crate::subrequest::{self, Answering, Kind, Page, Running};
 
-/// What is read of a fragment before it is its turn (arbitrary: most fragments fit whole).
+/// Bytes that are read of a fragment before it is its turn (arbitrary: most fragments fit whole).
 const AHEAD_BYTES: u64 = 32 * 1024;
-/// The same in pieces.
+/// Pieces that are read of a fragment before it is its turn.
 const AHEAD_PIECES: usize = 16;
 
-/// What stands in for a fragment that failed, or that has nothing.
+/// Text that stands in for a fragment that failed, or that has nothing.
 pub struct Stub {
     /// The type of the page around it.
     pub content_type: Option<Bytes>,
@@ -46,7 +48,7 @@ pub struct Fragment {
     state: State,
     ahead: VecDeque<Piece>,
     ahead_bytes: u64,
-    /// What went wrong behind the pieces that were read ahead.
+    /// Failure behind the pieces that were read ahead.
     failed: Option<BodyError>,
     stub: Option<Stub>,
     /// Status of the answer; 0 before there is one.
@@ -210,7 +212,7 @@ fn check_length(req: &Request, length: u64) -> Result<(), BodyError> {
         return Ok(());
     }
     let message = format_args!("too big subrequest response: {length}");
-    error::write(req, Level::Error, message);
+    request_error::write(req, Level::Error, message);
     Err(BodyError::Subrequest(format!(
         "an answer of more than {most} bytes does not fit into \"subrequest_output_buffer_size\""
     )))
@@ -298,11 +300,11 @@ pub struct PageBody {
 impl PageBody {
     /// The page of a request, for its client.
     pub fn of(req: &mut Request, body: Body) -> Body {
-        let down = Rc::clone(&req.down);
+        let client = Rc::clone(&req.client);
         Body::stream(PageBody {
             body,
             page: req.page(),
-            left: Box::pin(async move { down.left().await }),
+            left: Box::pin(async move { client.left().await }),
         })
     }
 }

@@ -16,23 +16,23 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use flate2::{Decompress, FlushDecompress, Status};
 use millpond_conf::Buffers;
+use millpond_system::body::{Body, BodyError, BodyStream, FILE_READ_SIZE, Piece};
+use millpond_wire::header::{Fields, Known};
 
 use super::gzip;
-use crate::body::{Body, BodyError, BodyStream, FILE_READ_SIZE, Piece};
-use crate::header::{Fields, Known};
 use crate::request::Request;
 use crate::response::Response;
 
-/// How much decompressed data is handed on at once: as much as one read of a file.
+/// Amount of decompressed data that is handed on at once: as much as one read of a file.
 const OUTPUT_SIZE: usize = FILE_READ_SIZE;
 /// The largest window that gzip knows.
 const WINDOW_BITS: u8 = 15;
 
-/// Whether compressed answers are decompressed.
+/// Settings of the decompression of answers.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct GunzipPolicy {
-    /// Whether compressed answers are decompressed for clients that do not take them.
+    /// Decompresses compressed answers for clients that do not take them.
     #[directive(name = "gunzip", default = "off")]
     pub enabled: bool,
     /// Number and size of buffers.
@@ -49,8 +49,7 @@ pub fn run(req: &Request, response: &mut Response) -> bool {
     if !req.location.settings.gunzip.enabled || response.is_opaque {
         return false;
     }
-    let encoding = response.fields.get(Known::ContentEncoding);
-    if encoding.is_none_or(|encoding| !encoding.eq_ignore_ascii_case(b"gzip")) {
+    if !is_gzip(&response.fields) {
         return false;
     }
     response.varies_by_encoding = true;
@@ -60,6 +59,13 @@ pub fn run(req: &Request, response: &mut Response) -> bool {
     response.fields.remove(Known::ContentEncoding);
     response.body_changes();
     true
+}
+
+/// True if gzip is the one coding. RFC 9110 §5.3: a further line is a further coding, around it.
+fn is_gzip(fields: &Fields) -> bool {
+    let mut codings = fields.get_all(Known::ContentEncoding);
+    let first = codings.next();
+    first.is_some_and(|coding| coding.eq_ignore_ascii_case(b"gzip")) && codings.next().is_none()
 }
 
 /// Decompresses a body while it is sent.
@@ -73,7 +79,7 @@ pub fn decompress_body(body: Body) -> Body {
     })
 }
 
-/// Where the compressed stream stands.
+/// Place at which the compressed stream stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Before the first member or behind one: the end may come.
@@ -87,7 +93,7 @@ enum State {
 /// A body that is decompressed.
 struct GunzipBody {
     inner: Body,
-    /// What is left of the last piece.
+    /// Rest of the last piece.
     current: Option<Piece>,
     input: Bytes,
     decompressor: Decompress,
@@ -102,7 +108,7 @@ impl BodyStream for GunzipBody {
         let this = &mut *self;
         // Each round takes input or gives output; the stream ends with either.
         while this.state != State::Ended {
-            // What is in the window comes out before more is read.
+            // Bytes in the window come out before more is read.
             match this.inflate() {
                 Ok(output) if output.is_empty() => {}
                 Ok(output) => return Poll::Ready(Some(Ok(Piece::Memory(output)))),
@@ -120,7 +126,7 @@ impl BodyStream for GunzipBody {
     }
 
     fn take_trailers(mut self: Pin<&mut Self>) -> Option<Fields> {
-        self.inner.take_trailers()
+        super::trailers_of_changed(self.inner.take_trailers())
     }
 }
 
@@ -149,7 +155,8 @@ impl GunzipBody {
         Poll::Ready(Ok(()))
     }
 
-    /// What the input gives, at most `OUTPUT_SIZE`; empty when more of it is needed.
+    /// Decompressed bytes that the input gives, at most `OUTPUT_SIZE`; empty when more of it is
+    /// needed.
     fn inflate(&mut self) -> Result<Bytes, BodyError> {
         if self.input.is_empty() && self.state == State::BetweenMembers {
             return Ok(Bytes::new());

@@ -26,32 +26,32 @@ use millpond_conf::{ArgError, Args, Buffers, ByteSize, Flags, FromArgs};
 use millpond_semantics::accept_encoding::accepts_gzip;
 use millpond_semantics::date::parse_http_date;
 use millpond_semantics::list::has_token;
+use millpond_system::body::{Body, BodyError, BodyStream, FILE_READ_SIZE, Piece};
+use millpond_system::clock;
+use millpond_wire::header::{Fields, Known};
+use millpond_wire::http1::Version;
 use tokio::task::coop::poll_proceed;
 
 use super::type_set::TypeSet;
-use crate::body::{Body, BodyError, BodyStream, FILE_READ_SIZE, Piece};
-use crate::clock;
-use crate::header::{Fields, Known};
-use crate::http1::Version;
 use crate::request::Request;
 use crate::response::Response;
 use crate::route::regex::{Case, Regex};
 use crate::var::Variable;
 
-/// How much compressed data is gathered before it is sent: as much as one read of a file.
+/// Amount of compressed data that is gathered before it is sent: as much as one read of a file.
 const OUTPUT_SIZE: usize = FILE_READ_SIZE;
-/// How much of a task's budget of 128 one part of the input takes, beside one for a read of a
+/// Part of a task's budget of 128 that one part of the input takes, beside one for a read of a
 /// socket (arbitrary: half a megabyte a turn is some ten milliseconds of text).
 const PART_COST: u32 = 8;
 /// The least room that is given to the compressor at a time (found good: a small answer fits into
 /// it whole).
 const OUTPUT_STEP: usize = 1024;
 
-/// When and how answers are compressed.
+/// Settings of the compression of answers.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct GzipPolicy {
-    /// Whether answers are compressed.
+    /// Compresses answers.
     #[directive(
         name = "gzip",
         default = "off",
@@ -61,7 +61,7 @@ pub struct GzipPolicy {
     /// The media types that are compressed, beside text/html.
     #[directive(name = "gzip_types", default = "text/html", repeat)]
     pub types: Vec<TypeSet>,
-    /// How hard to try, from 1 (fast) to 9 (small).
+    /// Effort of the compression, from 1 (fast) to 9 (small).
     #[directive(name = "gzip_comp_level", default = "1")]
     pub level: Level,
     /// The shortest answer of known length that is compressed.
@@ -70,17 +70,18 @@ pub struct GzipPolicy {
     /// The oldest version of HTTP that answers are compressed for.
     #[directive(name = "gzip_http_version", default = "1.1")]
     pub version: HttpVersion,
-    /// Which requests that came through a proxy (they have a Via field) get compressed answers.
-    #[directive(name = "gzip_proxied", default = "off")]
+    /// Kinds of requests that came through a proxy (they have a Via field) and still get compressed
+    /// answers.
+    #[directive(name = "gzip_proxied", default = "off", union)]
     pub proxied: Flags<Proxied>,
-    /// Whether answers that depend on what the client takes say so in Vary.
+    /// Makes answers that depend on what the client takes say so in Vary.
     #[directive(name = "gzip_vary", default = "off")]
     pub vary: bool,
     /// Expressions for User-Agent fields whose clients get no compressed answers; `msie6` stands
     /// for old MSIE.
     #[directive(name = "gzip_disable", repeat)]
     pub disable: Vec<Disable>,
-    /// How far back repeated text is looked for.
+    /// Distance within which repeated text is looked for.
     #[directive(name = "gzip_window", default = "32k")]
     pub window: Window,
     /// Number and size of buffers.
@@ -97,14 +98,14 @@ pub struct GzipPolicy {
     /// The compressor chooses it itself; the value is only checked.
     #[directive(name = "gzip_hash", default = "128k")]
     pub hash: ByteSize,
-    /// How much of an answer is gathered before its compression begins.
+    /// Amount of an answer that is gathered before its compression begins.
     ///
     /// # Differs from nginx
     ///
     /// Compression begins at once; the value is only checked.
     #[directive(name = "postpone_gzipping", default = "0")]
     pub postpone: ByteSize,
-    /// Whether compressed data is handed on at once.
+    /// Hands compressed data on at once.
     ///
     /// # Differs from nginx
     ///
@@ -164,13 +165,13 @@ pub enum HttpVersion {
     Http11,
 }
 
-/// Which answers to proxied requests are compressed.
+/// Kinds of answers to proxied requests that are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
 pub enum Proxied {
     /// None.
     #[word("off")]
     Off,
-    /// Those that have expired.
+    /// Answers that have expired.
     #[word("expired")]
     Expired,
     /// With Cache-Control: no-cache.
@@ -234,9 +235,10 @@ impl FromArgs for Disable {
 }
 
 impl Disable {
-    fn has(&self, agent: &[u8]) -> bool {
+    fn has(&self, req: &Request, agent: &[u8]) -> bool {
+        let mut expressions = self.expressions.iter();
         (self.old_msie && is_old_msie(agent))
-            || self.expressions.iter().any(|regex| regex.is_match(agent))
+            || expressions.any(|regex| regex.is_match_for(req, agent))
     }
 }
 
@@ -285,7 +287,7 @@ impl Lens {
     }
 }
 
-/// How an answer is compressed.
+/// Plan by which an answer is compressed.
 #[derive(Clone, Debug)]
 pub struct Plan {
     level: u32,
@@ -319,8 +321,8 @@ pub fn run(req: &mut Request, response: &mut Response) -> Option<Plan> {
 fn is_suitable(policy: &GzipPolicy, response: &Response) -> bool {
     let is_encoded = response
         .fields
-        .get(Known::ContentEncoding)
-        .is_some_and(|it| !it.is_empty());
+        .get_all(Known::ContentEncoding)
+        .any(|it| !it.is_empty());
     matches!(response.status, 200 | 403 | 404)
         && !is_encoded
         && response
@@ -339,7 +341,7 @@ fn window_bits(window: Window, length: Option<u64>) -> u8 {
     bits
 }
 
-/// Whether the client takes gzip, under the settings of the location; `fields` are those of the
+/// True if the client takes gzip, under the settings of the location; `fields` are those of the
 /// answer.
 pub fn is_taken(req: &Request, fields: &Fields) -> bool {
     let policy = &req.location.settings.gzip;
@@ -357,7 +359,7 @@ pub fn is_taken(req: &Request, fields: &Fields) -> bool {
         return false;
     }
     match req.field(Known::UserAgent) {
-        Some(agent) => !policy.disable.iter().any(|disable| disable.has(agent)),
+        Some(agent) => !policy.disable.iter().any(|disable| disable.has(req, agent)),
         None => true,
     }
 }
@@ -414,7 +416,7 @@ pub fn compress_body(body: Body, plan: Plan) -> Body {
     })
 }
 
-/// Where the compressed stream stands.
+/// Place at which the compressed stream stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Everything that came in is on its way.
@@ -428,7 +430,7 @@ enum State {
 /// A body that is compressed.
 struct GzipBody {
     inner: Body,
-    /// What is left of the last piece.
+    /// Rest of the last piece.
     current: Option<Piece>,
     compressor: Compress,
     output: Vec<u8>,
@@ -444,9 +446,10 @@ impl BodyStream for GzipBody {
         while self.state != State::Ended && self.output.len() < OUTPUT_SIZE {
             // INVARIANT 3.
             if self.current.is_some() && poll_turn(cx).is_pending() {
-                match self.output.is_empty() {
-                    true => return Poll::Pending,
-                    false => break,
+                if self.output.is_empty() {
+                    return Poll::Pending;
+                } else {
+                    break;
                 }
             }
             if let Err(error) = self.compress_current() {
@@ -478,7 +481,7 @@ impl BodyStream for GzipBody {
     }
 
     fn take_trailers(mut self: Pin<&mut Self>) -> Option<Fields> {
-        self.inner.take_trailers()
+        super::trailers_of_changed(self.inner.take_trailers())
     }
 }
 

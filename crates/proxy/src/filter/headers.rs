@@ -18,10 +18,10 @@ use millpond_conf::{
     Statement, Template,
 };
 use millpond_semantics::date::{format_http_date, parse_http_date};
+use millpond_system::clock;
+use millpond_system::log::stamp::offset_at;
+use millpond_wire::header::{Field, Fields, Known};
 
-use crate::clock;
-use crate::header::{Field, Fields, Known};
-use crate::log::stamp::offset_at;
 use crate::request::Request;
 use crate::response::Response;
 
@@ -46,26 +46,26 @@ pub struct HeadersDirectives {
     /// Adds a field behind the body of chunked answers; with `always`, of errors too.
     #[directive(name = "add_trailer", repeat)]
     pub trailers: Vec<AddedField>,
-    /// Whether the `add_header` of outer blocks are in force here: `on` unless there is one here,
-    /// `merge` also then.
+    /// Rule by which the `add_header` of outer blocks are in force here: with `on` unless there is
+    /// one here, with `merge` also then.
     #[directive(name = "add_header_inherit", default = "on")]
     pub fields_inherit: Inherit,
-    /// Whether the `add_trailer` of outer blocks are in force here: `on` unless there is one here,
-    /// `merge` also then.
+    /// Rule by which the `add_trailer` of outer blocks are in force here: with `on` unless there is
+    /// one here, with `merge` also then.
     #[directive(name = "add_trailer_inherit", default = "on")]
     pub trailers_inherit: Inherit,
 }
 
-/// What becomes of the list of an outer block.
+/// Rule for the list of an outer block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
 pub enum Inherit {
-    /// It is not in force.
+    /// The outer list is not in force.
     #[word("off")]
     Off,
-    /// It is in force where there is no own list.
+    /// The outer list is in force where there is no own list.
     #[word("on")]
     On,
-    /// It follows the own list.
+    /// The outer list follows the own list.
     #[word("merge")]
     Merge,
 }
@@ -115,7 +115,7 @@ impl FromArgs for AddedField {
     }
 }
 
-/// When an answer expires.
+/// Time at which an answer expires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expires {
     /// Known from the configuration.
@@ -124,7 +124,7 @@ pub enum Expires {
     Computed(ExpiresBase, Template),
 }
 
-/// What a time of `expires` is counted from.
+/// Instant from which a time of `expires` is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpiresBase {
     /// The moment of the answer.
@@ -203,10 +203,10 @@ fn parse_seconds(text: &[u8]) -> Option<i64> {
     i64::try_from(time.as_secs()).ok()
 }
 
-/// What is added to answers.
+/// Settings of the fields that are added to answers.
 #[derive(Clone, Debug)]
 pub struct HeadersPolicy {
-    /// When answers expire.
+    /// Time at which answers expire.
     pub expires: Expires,
     /// Fields, in order.
     pub fields: Arc<[AddedField]>,
@@ -293,7 +293,7 @@ pub fn run(req: &mut Request, response: &mut Response) {
     }
 }
 
-/// Whether the location adds a Last-Modified to answers with this status.
+/// True if the location adds a Last-Modified to answers with this status.
 pub fn adds_last_modified(req: &Request, status: u16) -> bool {
     let mut fields = req.location.settings.headers.fields.iter();
     fields.any(|field| field.known == Known::LastModified && field.applies(is_safe(status)))
@@ -547,7 +547,7 @@ mod tests {
         );
     }
 
-    /// What one block says: its list and its rule.
+    /// Directives of one block: its list and its rule.
     type LevelSays = (Vec<Spanned<AddedField>>, Option<Spanned<Inherit>>);
 
     #[test]

@@ -17,6 +17,8 @@
 //!    cut.
 //! 2. A filter that changes the length of the body forgets `length` and refuses ranges.
 //!
+//! `not_modified` and `range` stand in `conditional/`, since the cache asks them too.
+//!
 //! What it does not do: chunked coding, which is the writer's.
 
 pub mod addition;
@@ -25,8 +27,6 @@ pub mod fragment;
 pub mod gunzip;
 pub mod gzip;
 pub mod headers;
-pub mod not_modified;
-pub mod range;
 pub mod ssi;
 pub mod sub;
 pub mod type_set;
@@ -35,15 +35,17 @@ pub mod userid;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use millpond_system::body::Body;
+use millpond_wire::header::{Fields, Known};
+use millpond_wire::http1::Version;
 
-use crate::body::Body;
 use crate::cache::loaded::loaded;
 use crate::cache::provenance;
-use crate::header::{Fields, Known};
-use crate::http1::Version;
+use crate::conditional::{Refusal, not_modified, range};
 use crate::request::Request;
-use crate::response::{RangeRule, Response, Source};
+use crate::response::{DIGESTS, Response, Source};
 use crate::scope::location::LocationSettings;
+use crate::upstream::by_rfc;
 
 /// A filter of texts; dispatched by one `match` in [`change_text`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +68,7 @@ const TEXT_FILTERS: [Filter; 6] = [
     Filter::Gzip,
 ];
 
-/// Whether one of the filters of texts may act here: without one none of them is asked.
+/// True if one of the filters of texts may act here: without one none of them is asked.
 pub fn changes_text(settings: &LocationSettings) -> bool {
     settings.gunzip.enabled
         || settings.addition.before.is_some()
@@ -77,37 +79,28 @@ pub fn changes_text(settings: &LocationSettings) -> bool {
         || settings.gzip.enabled
 }
 
-/// What the filters decided about the body.
+/// Decisions of the filters about the body.
 #[derive(Default)]
 pub struct BodyChanges {
     /// True when it is to be decompressed.
     pub is_unzipped: bool,
-    /// How to replace strings.
+    /// Plan of the replacement of strings.
     pub sub: Option<sub::Plan>,
-    /// How to convert characters.
+    /// Plan of the conversion of characters.
     pub recode: Option<Arc<charset::Recode>>,
-    /// How to run the commands of the text.
+    /// Plan to run the commands of the text.
     pub ssi: Option<ssi::Plan>,
     /// True when other requests' answers come around it.
     pub is_added_to: bool,
-    /// How to compress.
+    /// Plan of the compression.
     pub gzip: Option<gzip::Plan>,
-}
-
-/// The request must be answered with an error instead.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// 412 or 416.
-    pub status: u16,
-    /// The Content-Range of the error's answer.
-    pub content_range: Option<Bytes>,
 }
 
 /// Runs all filters; after a refusal the answer must not be sent.
 pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
     // nginx: an answer without content has no type but one that is added by name, unless it is as
     // an upstream made it.
-    if response.status == 204 && (response.source == Source::Own || req.error_status == 204) {
+    if response.status == 204 && (response.source == Source::Own || req.error.status == 204) {
         response.fields.remove(Known::ContentType);
     }
     not_modified::run(req, response)?;
@@ -115,6 +108,7 @@ pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
     userid::run(req, response);
     // An upstream may order a character set where none is configured.
     let may_change = req.location.changes_text || response.charset.is_some();
+    let may_change = may_change && !must_stay(req, response);
     let changes = may_change.then(|| change_text(req, response));
     let cut = range::run(req, response)?;
     finish_head(req, response);
@@ -126,6 +120,11 @@ pub fn run(req: &mut Request, response: &mut Response) -> Result<(), Refusal> {
         change_body(req, response, changes);
     }
     Ok(())
+}
+
+/// RFC 9110 §7.7: whether origin or client forbid to transform the content.
+fn must_stay(req: &Request, response: &Response) -> bool {
+    response.forbids_transform || (response.conditions_by_rfc && by_rfc::asks_for_original(req))
 }
 
 /// Runs the filters of texts.
@@ -173,43 +172,21 @@ pub fn run_part(req: &mut Request, response: &mut Response) {
     response.body = changes.apply_to_text(req, body);
 }
 
-impl Refusal {
-    /// The fields of the refused answer that its replacement gets too. nginx: a range that cannot
-    /// be satisfied keeps what was said of the answer, less what describes its body.
-    pub fn take_fields(&self, refused: &mut Response) -> Fields {
-        let mut fields = std::mem::take(&mut refused.fields);
-        fields.retain(|field| self.status == 416 && !describes_body(field.known));
-        fields
+/// The trailer fields of a body that a filter has changed: digests may come in them (RFC 9530 §2),
+/// of what it was.
+fn trailers_of_changed(mut trailers: Option<Fields>) -> Option<Fields> {
+    if let Some(fields) = &mut trailers {
+        fields.remove_all(DIGESTS);
     }
-
-    /// Makes an answer to the refusal fit to be sent in place of the refused one.
-    pub fn complete(self, response: &mut Response) {
-        // INVARIANT 1.
-        response.skip_conditionals = true;
-        response.ranges = RangeRule::Refused;
-        if let Some(value) = self.content_range {
-            response.fields.set(Known::ContentRange, value);
-        }
-    }
-}
-
-fn describes_body(known: Known) -> bool {
-    matches!(
-        known,
-        Known::ContentType
-            | Known::ContentEncoding
-            | Known::ContentRange
-            | Known::AcceptRanges
-            | Known::LastModified
-            | Known::ETag
-    )
+    trailers.filter(|fields| !fields.is_empty())
 }
 
 impl BodyChanges {
     fn apply(mut self, req: &mut Request, body: Body) -> Body {
-        let body = match self.reads_body() {
-            true => loaded(body, req.location.settings.send.timeout),
-            false => body,
+        let body = if self.reads_body() {
+            loaded(body, req.location.settings.send.timeout)
+        } else {
+            body
         };
         let gzip = self.gzip.take();
         let is_page = self.is_page();
@@ -227,21 +204,22 @@ impl BodyChanges {
         }
     }
 
-    /// Whether other requests' answers may be part of it.
+    /// True if other requests' answers may be part of the body.
     fn is_page(&self) -> bool {
         self.ssi.is_some() || self.is_added_to
     }
 
-    /// Whether something reads the body into memory.
+    /// True if something reads the body into memory.
     fn reads_body(&self) -> bool {
         let reads_text = self.sub.is_some() || self.recode.is_some() || self.ssi.is_some();
         reads_text || self.is_unzipped || self.gzip.is_some()
     }
 
     fn apply_to_text(self, req: &mut Request, body: Body) -> Body {
-        let body = match self.is_unzipped {
-            true => gunzip::decompress_body(body),
-            false => body,
+        let body = if self.is_unzipped {
+            gunzip::decompress_body(body)
+        } else {
+            body
         };
         let body = match self.sub {
             Some(plan) => sub::replace(req, body, plan),
@@ -258,7 +236,7 @@ impl BodyChanges {
     }
 }
 
-/// What no single filter owns.
+/// Sets the fields that no single filter owns.
 fn finish_head(req: &Request, response: &mut Response) {
     if response.varies_by_encoding && req.location.settings.gzip.vary {
         let value = Bytes::from_static(b"Accept-Encoding");

@@ -28,19 +28,19 @@ use std::task::{Context, Poll, ready};
 use aho_corasick::{AhoCorasick, MatchKind};
 use bytes::{Buf, Bytes};
 use millpond_conf::{ArgError, Args, FromArgs, Template};
+use millpond_system::body::{Body, BodyError, BodyStream, FILE_READ_SIZE, Piece};
+use millpond_wire::header::{Fields, Known};
 
 use super::type_set::TypeSet;
-use crate::body::{Body, BodyError, BodyStream, FILE_READ_SIZE, Piece};
-use crate::header::{Fields, Known};
 use crate::request::Request;
-use crate::response::{RangeRule, Response};
+use crate::response::{DIGESTS, RangeRule, Response};
 
 /// The most strings of a block (nginx: 255).
 const MOST_PAIRS: usize = 255;
-/// How much is put together before it is sent: as much as one read of a file.
+/// Amount that is put together before it is sent: as much as one read of a file.
 const OUTPUT_SIZE: usize = FILE_READ_SIZE;
 
-/// What is replaced in answers.
+/// Settings of the strings that are replaced in answers.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct SubPolicy {
@@ -51,10 +51,10 @@ pub struct SubPolicy {
     /// The media types of answers that are searched, beside text/html.
     #[directive(name = "sub_filter_types", default = "text/html", repeat)]
     pub types: Vec<TypeSet>,
-    /// Whether each string is replaced where it occurs first, only.
+    /// Replaces each string only where it occurs first.
     #[directive(name = "sub_filter_once", default = "on")]
     pub once: bool,
-    /// Whether the answer keeps its Last-Modified, and its ETag as a weak one.
+    /// Keeps the answer's Last-Modified, and its ETag as a weak one.
     #[directive(name = "sub_filter_last_modified", default = "off")]
     pub last_modified: bool,
 }
@@ -86,9 +86,10 @@ impl FromArgs for Pair {
 impl SubPolicy {
     /// Checks that there are not too many strings.
     pub fn check(&self) -> Result<(), String> {
-        match self.pairs.len() > MOST_PAIRS {
-            true => Err(format!("number of search patterns exceeds {MOST_PAIRS}")),
-            false => Ok(()),
+        if self.pairs.len() > MOST_PAIRS {
+            Err(format!("number of search patterns exceeds {MOST_PAIRS}"))
+        } else {
+            Ok(())
         }
     }
 
@@ -130,7 +131,7 @@ struct Found {
     end: usize,
 }
 
-/// What is known of a text.
+/// Result of a look at a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sight {
     Match(Found),
@@ -138,7 +139,7 @@ enum Sight {
     Text(usize),
 }
 
-/// Whether more may follow a text.
+/// Answer to whether more may follow a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rest {
     More,
@@ -211,7 +212,7 @@ impl Search {
         })
     }
 
-    /// What the text begins with: a match and where it is, or that there is none so far.
+    /// Finds the begin of the text: a match and where it is, or that there is none so far.
     fn look(&self, text: &[u8], is_used: &[bool], rest: Rest) -> Sight {
         let found = self.find(text, is_used);
         let is_certain = |found: &Found| found.start + self.longest <= text.len();
@@ -252,7 +253,8 @@ impl Search {
                 .find(aho_corasick::Input::new(text).range(from..))?;
             let (start, first) = (found.start(), found.pattern().as_usize());
             let here = text.get(start..).unwrap_or_default();
-            // What the automaton prefers may be used up; another string may begin at that place.
+            // The string that the automaton prefers may be used up; another one may begin at
+            // that place.
             let unused = self.patterns.iter().enumerate().skip(first);
             let mut unused = unused.filter(|(number, _)| is_used.get(*number) != Some(&true));
             if let Some((number, pattern)) = unused.find(|(_, pattern)| pattern.is_at(here)) {
@@ -267,7 +269,7 @@ impl Search {
     }
 }
 
-/// How strings are replaced in a body.
+/// Plan by which strings are replaced in a body.
 pub struct Plan {
     search: Arc<Search>,
     once: bool,
@@ -289,6 +291,7 @@ pub fn run(req: &mut Request, response: &mut Response) -> Option<Plan> {
     };
     response.length = None;
     response.ranges = RangeRule::Refused;
+    response.fields.remove_all(DIGESTS);
     if keeps_validators {
         response.weaken_etag();
     } else {
@@ -334,10 +337,10 @@ pub fn replace(req: &mut Request, body: Body, plan: Plan) -> Body {
     })
 }
 
-/// Where the replacing stands.
+/// Place at which the replacing stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// What is in `text` may be a beginning; the rest of it is needed.
+    /// The bytes in `text` may be the beginning of a string; the rest of it is needed.
     NeedsInput,
     /// There is text to be searched.
     HasInput,
@@ -348,13 +351,13 @@ enum State {
 /// A body in which strings are replaced.
 struct SubBody {
     inner: Body,
-    /// What is left of the last piece.
+    /// Rest of the last piece.
     current: Option<Piece>,
     /// Text that was not handed on.
     text: Bytes,
     output: Vec<u8>,
     state: State,
-    /// How many strings may still be replaced.
+    /// Number of strings that may still be replaced.
     unused: usize,
     is_used: Vec<bool>,
     values: Vec<Option<Bytes>>,
@@ -389,7 +392,7 @@ impl BodyStream for SubBody {
     }
 
     fn take_trailers(mut self: Pin<&mut Self>) -> Option<Fields> {
-        self.inner.take_trailers()
+        super::trailers_of_changed(self.inner.take_trailers())
     }
 }
 
@@ -407,9 +410,10 @@ impl SubBody {
             if piece.is_empty() {
                 self.current = None;
             }
-            self.text = match self.text.is_empty() {
-                true => input,
-                false => Bytes::from([&self.text[..], &input[..]].concat()),
+            self.text = if self.text.is_empty() {
+                input
+            } else {
+                Bytes::from([&self.text[..], &input[..]].concat())
             };
             self.state = State::HasInput;
         }
@@ -463,7 +467,7 @@ impl SubBody {
         }
     }
 
-    /// What takes the place of a string; evaluated once.
+    /// Replacement of a string; evaluated once.
     fn value(&mut self, pattern: usize) -> Option<Bytes> {
         let slot = self.values.get_mut(pattern)?;
         if slot.is_none() {

@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use millpond_conf::{ArgError, Args, FromArgs};
+use millpond_wire::header::Known;
 
-use crate::header::Known;
 use crate::response::{Response, Source};
 
 /// The longest media type that is compared; longer ones are in no list (arbitrary).
@@ -20,7 +20,7 @@ const MAX_TYPE: usize = 128;
 pub enum TypeSet {
     /// `*`.
     Any,
-    /// These, in small letters.
+    /// The types of this set, in small letters.
     These(Arc<HashSet<Box<[u8]>>>),
 }
 

@@ -28,14 +28,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_conf::{ArgError, Args, Flags, FromArgs, OffOr};
+use millpond_system::clock;
+use millpond_system::cookie_time::cookie_time;
+use millpond_system::log::error::Level;
+use millpond_wire::base64;
+use millpond_wire::header::{Field, Known};
 
-use crate::base64;
-use crate::clock;
-use crate::header::{Field, Known};
-use crate::log::error::{self, Level};
+use crate::log::request_error;
 use crate::request::Request;
 use crate::response::Response;
-use crate::upstream::sticky::cookie_time;
 use crate::var::request::cookie;
 use crate::var::{self, ComposedVariable, Variable};
 
@@ -48,12 +49,12 @@ const STEP: u32 = 0x100;
 const FIRST_V1: u32 = 1;
 const FIRST_V2: u32 = 0x0303_0302;
 
-/// How clients are told apart.
+/// Settings of the cookies by which clients are told apart.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct UserIdPolicy {
-    /// Whether clients without an id get a cookie with one: ids of the second version (`on`) or of
-    /// the first; with `log` ids are only read, for `$uid_got`.
+    /// Gives clients without an id a cookie with one: ids of the second version (`on`) or of the
+    /// first; with `log` ids are only read, for `$uid_got`.
     #[directive(name = "userid", default = "off")]
     pub mode: UserIdMode,
     /// A number that tells servers apart which give ids; without one, ids of the second version
@@ -69,12 +70,12 @@ pub struct UserIdPolicy {
     /// For which paths the cookie is.
     #[directive(name = "userid_path", default = "/")]
     pub path: String,
-    /// How long the cookie is kept: a time, `max` for until the end of 2037, or with `off` as long
-    /// as the browser runs.
+    /// Time for which the cookie is kept: a time, `max` for until the end of 2037, or with `off` as
+    /// long as the browser runs.
     #[directive(name = "userid_expires", default = "off")]
     pub expires: OffOr<UserIdExpires>,
     /// Attributes of the cookie.
-    #[directive(name = "userid_flags", default = "off")]
+    #[directive(name = "userid_flags", default = "off", union)]
     pub flags: Flags<CookieFlag>,
     /// The value of a P3P field that goes with the cookie; `none` for no such field.
     #[directive(name = "userid_p3p", default = "none", syntax = "string | none")]
@@ -85,19 +86,19 @@ pub struct UserIdPolicy {
     pub mark: OffOr<Mark>,
 }
 
-/// What is done with ids.
+/// Treatment of ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
 pub enum UserIdMode {
     /// Nothing.
     #[word("off")]
     Off,
-    /// They are read.
+    /// Ids are read.
     #[word("log")]
     Log,
-    /// They are read, and given in the first version.
+    /// Ids are read, and given in the first version.
     #[word("v1")]
     V1,
-    /// They are read, and given in the second version.
+    /// Ids are read, and given in the second version.
     #[word("on")]
     On,
 }
@@ -125,10 +126,10 @@ pub enum CookieFlag {
     Anywhere,
 }
 
-/// How long a cookie is kept.
+/// Time for which a cookie is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserIdExpires {
-    /// As long as can be said.
+    /// The longest time that can be said.
     Max,
     /// So long.
     After(Duration),
@@ -145,7 +146,7 @@ impl FromArgs for UserIdExpires {
     }
 }
 
-/// What a cookie is marked with.
+/// Character that marks a cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(u8);
 
@@ -166,7 +167,7 @@ impl FromArgs for Mark {
 /// An id.
 type Id = [u8; 16];
 
-/// What is known of a client's id.
+/// Id of a client, as far as it is known.
 #[derive(Clone, Debug)]
 pub struct UserId {
     brought: Option<Brought>,
@@ -178,13 +179,13 @@ pub struct UserId {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Brought {
     id: Id,
-    /// As its cookie has it, without padding.
+    /// Id as its cookie has it, without padding.
     text: Bytes,
     /// True when the cookie is marked as the settings want it.
     is_marked: bool,
 }
 
-/// What the answer says of the id.
+/// Cookie that the answer sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Given {
     Nothing,
@@ -314,7 +315,7 @@ impl UserIdPolicy {
     }
 }
 
-/// What is known of the client's id; its cookie is looked for when nobody did yet.
+/// Known state of the client's id; the cookie is looked for with the first use.
 fn state<'a>(req: &'a mut Request, policy: &UserIdPolicy) -> &'a mut UserId {
     let known = req.user_id.take().unwrap_or_else(|| {
         let brought = read(req, policy);
@@ -336,7 +337,7 @@ fn read(req: &Request, policy: &UserIdPolicy) -> Option<Brought> {
         Err(why) => {
             let line = String::from_utf8_lossy(line);
             let message = format_args!("client sent {why} userid cookie \"{line}\"");
-            error::write(req, Level::Error, message);
+            request_error::write(req, Level::Error, message);
             None
         }
     }
@@ -360,7 +361,7 @@ fn parse(text: &[u8], mark: OffOr<Mark>) -> Result<Option<Brought>, &'static str
     Ok(Some(brought).filter(|it| !it.id.ends_with(&[0; 4])))
 }
 
-/// What the answer says of the id (INVARIANT 1).
+/// Decides which id the answer gives (INVARIANT 1).
 fn decide(req: &mut Request, policy: &UserIdPolicy) -> Given {
     if matches!(policy.mode, UserIdMode::Off | UserIdMode::Log) {
         return Given::Nothing;
@@ -369,17 +370,20 @@ fn decide(req: &mut Request, policy: &UserIdPolicy) -> Given {
         return given;
     }
     let given = match state(req, policy).brought.clone() {
-        Some(brought) if !is_reset(req, policy, &brought) => match brought.is_marked {
-            true => Given::Nothing,
-            false => Given::Marked,
-        },
+        Some(brought) if !is_reset(req, policy, &brought) => {
+            if brought.is_marked {
+                Given::Nothing
+            } else {
+                Given::Marked
+            }
+        }
         _ => Given::New(make(req, policy)),
     };
     state(req, policy).given = Some(given);
     given
 }
 
-/// Whether the configuration wants another id for the client.
+/// True if the configuration wants another id for the client.
 fn is_reset(req: &mut Request, policy: &UserIdPolicy, brought: &Brought) -> bool {
     let mut value = Vec::new();
     var::write_named(req, RESET, &mut value);
@@ -389,7 +393,7 @@ fn is_reset(req: &mut Request, policy: &UserIdPolicy, brought: &Brought) -> bool
     if value == b"log" {
         let (name, id) = (&policy.name, digits(&brought.id));
         let message = format_args!("userid cookie \"{name}={id}\" was reset");
-        error::write(req, Level::Notice, message);
+        request_error::write(req, Level::Notice, message);
     }
     true
 }
@@ -417,7 +421,7 @@ fn make(req: &Request, policy: &UserIdPolicy) -> Id {
         .unwrap_or(FIRST_V2);
     let service = match policy.service {
         Some(service) => service.to_be_bytes(),
-        None => address(req.down.local.ip()),
+        None => address(req.client.connection.local.ip()),
     };
     let [now, start, number] = [now, *START, number].map(u32::to_be_bytes);
     id_of([service, now, start, number])

@@ -14,15 +14,16 @@ use std::sync::Arc;
 use millpond_conf::schema::report_misplaced;
 use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{Applied, Contexts, Directive, Family, ParseContext, Span, Spanned, Statement};
+use millpond_system::address::Address;
+use millpond_system::log::error::Level;
+use millpond_system::network::{LowBits, Network};
+use millpond_wire::header::Known;
+use millpond_wire::http1::Method;
 
 use super::auth_basic::Checked;
 use super::{auth_basic, auth_request};
-use crate::downstream::address::Address;
 use crate::failure::Failure;
-use crate::header::Known;
-use crate::http1::Method;
-use crate::log::error::{self, Level};
-use crate::network::{LowBits, Network};
+use crate::log::request_error;
 use crate::phase::Flow;
 use crate::request::Request;
 use crate::route::location::LocationKind;
@@ -42,7 +43,7 @@ pub const ROWS: &[Row] = &[Row {
     apply: limit_except,
 }];
 
-/// Whether all gates or any one must open.
+/// The count of gates that must open: all, or any one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
 pub enum Satisfy {
     /// All.
@@ -53,11 +54,11 @@ pub enum Satisfy {
     Any,
 }
 
-/// How gates work together.
+/// The way in which gates work together.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct SatisfyPolicy {
-    /// Whether a request must pass all of the gates (addresses, passwords) or any one.
+    /// The gates (addresses, passwords) that a request must pass: `all` of them, or `any` one.
     #[directive(name = "satisfy", default = "all")]
     pub satisfy: Satisfy,
 }
@@ -72,20 +73,20 @@ pub struct AddressRules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rule {
     verdict: Verdict,
-    /// Whom it is about; none for all.
+    /// The addresses that the rule is about; none for all.
     network: Option<Network>,
 }
 
-/// What a gate says.
+/// The answer of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It opens.
+    /// The gate opens.
     Allow,
-    /// It does not.
+    /// The gate stays shut.
     Deny,
 }
 
-/// Whom a rule is about, as an argument.
+/// The clients that a rule is about, as an argument.
 #[derive(Clone, Debug)]
 pub struct Whom(Option<Network>);
 
@@ -107,7 +108,7 @@ impl FromArgs for Whom {
     }
 }
 
-/// Where the rules may stand.
+/// The blocks in which the rules may stand.
 const CONTEXTS: Contexts = Contexts::HTTP
     .union(Contexts::SERVER)
     .union(Contexts::LOCATION)
@@ -196,7 +197,7 @@ impl Rule {
 }
 
 impl AddressRules {
-    /// What the first rule for the address says; `None` when there is none.
+    /// The verdict of the first rule for the address; `None` when there is none.
     pub fn verdict(&self, address: &Address) -> Option<Verdict> {
         let is_about = |rule: &&Rule| rule.network.is_none_or(|network| network.contains(address));
         self.rules.iter().find(is_about).map(|rule| rule.verdict)
@@ -226,11 +227,14 @@ pub async fn run(req: &mut Request) -> Result<Flow, Failure> {
 
 async fn ask(req: &mut Request) -> Result<Flow, Failure> {
     let location = Arc::clone(&req.location);
-    let by_address = location.settings.access.verdict(&req.down.remote.borrow());
+    let by_address = location
+        .settings
+        .access
+        .verdict(&req.client.remote.borrow());
     match location.settings.satisfy.satisfy {
         Satisfy::All => {
             if by_address == Some(Verdict::Deny) {
-                error::write(req, Level::Error, format_args!("access forbidden by rule"));
+                request_error::write(req, Level::Error, format_args!("access forbidden by rule"));
                 return Err(Failure::Status(403));
             }
             auth_basic::check(req).await?;
@@ -268,11 +272,58 @@ async fn any_gate(req: &mut Request, by_address: Option<Verdict>) -> Result<Flow
         None => Ok(Flow::Next),
         Some(status) => {
             if status == 403 {
-                error::write(req, Level::Error, format_args!("access forbidden by rule"));
+                request_error::write(req, Level::Error, format_args!("access forbidden by rule"));
             }
             Err(Failure::Status(status))
         }
     }
+}
+
+/// The foreseen answer of the gates to a request, before they are asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Foreseen {
+    /// The status of a refusal that is certain.
+    pub refused: Option<u16>,
+    /// The foreseen answer of each gate, for people.
+    pub notes: Vec<String>,
+}
+
+/// Foresees the answer of the gates of a request's location, as far as it shows without checking a
+/// password or making a request.
+pub fn foresee(req: &mut Request) -> Foreseen {
+    let location = Arc::clone(&req.location);
+    let settings = &location.settings;
+    let mut notes = Vec::new();
+    let address = req.client.remote.borrow().clone();
+    let by_address = settings.access.verdict(&address);
+    let client = address.host_text();
+    match by_address {
+        Some(Verdict::Deny) => notes.push(format!("\"deny\" keeps {client} out (403)")),
+        Some(Verdict::Allow) => notes.push(format!("\"allow\" lets {client} in")),
+        None if settings.access.rules.is_empty() => {}
+        None => notes.push(format!(
+            "no \"allow\" or \"deny\" is about {client}: it may"
+        )),
+    }
+    let password = auth_basic::foresee(req);
+    notes.extend(password.note());
+    let asks = settings.auth_request.path.on().is_some();
+    if asks {
+        notes.push("\"auth_request\" decides when the request is made".to_string());
+    }
+    let denied = (by_address == Some(Verdict::Deny)).then_some(403);
+    let lacking = password.is_refused().then_some(401);
+    let refused = match settings.satisfy.satisfy {
+        Satisfy::All => denied.or(lacking),
+        Satisfy::Any if by_address == Some(Verdict::Allow) || asks => None,
+        // A password that is there may open it.
+        Satisfy::Any if password.is_undecided() => None,
+        Satisfy::Any => lacking.or(denied),
+    };
+    if settings.satisfy.satisfy == Satisfy::Any && notes.len() > 1 {
+        notes.push("\"satisfy any\": one gate that opens is enough".to_string());
+    }
+    Foreseen { refused, notes }
 }
 
 /// A gate beside the addresses.
@@ -291,7 +342,7 @@ pub struct LimitExcept {
 }
 
 impl LimitExcept {
-    /// Whether requests of the method have the settings of the block.
+    /// True if requests of the method have the settings of the block.
     pub fn limits(&self, method: Method) -> bool {
         !self.allowed.contains(&method)
     }
@@ -321,7 +372,8 @@ fn limit_except(builder: &mut Builder, statement: &Statement, draft: &mut Draft)
         status_zone: draft.status_zone.clone(),
         ..Draft::default()
     };
-    let location = builder.nested(statement, inner, LocationKind::Unnamed);
+    let mut location = builder.nested(statement, inner, LocationKind::Unnamed);
+    location.is_limit = true;
     let location = Arc::new(location);
     if draft.limit_except.is_some() {
         builder.error(statement.span, "\"limit_except\" directive is duplicate");
@@ -332,7 +384,7 @@ fn limit_except(builder: &mut Builder, statement: &Statement, draft: &mut Draft)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::parse_address;
+    use millpond_system::network::parse_address;
 
     fn rules(list: &[(Verdict, &str)]) -> AddressRules {
         let rule = |(verdict, whom): &(Verdict, &str)| Rule {

@@ -14,29 +14,36 @@
 //! 1. Everything is answered by a thread beside the worker: it may wait for a lock or a disk.
 //! 2. At most `PLACES` requests are answered at once, all workers together.
 //! 3. Without `write=on` nothing can be changed; nor by a page of another site that a browser shows
-//!    to somebody who could.
+//!    to somebody who could (`foreign`).
 //! 4. A list that does not end as it should ends the connection.
+//! 5. Who takes no piece of a list for `PATIENCE` gets no more of it, and gives the place back.
+
+mod foreign;
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use millpond_conf::{Contexts, Statement};
+use millpond_system::body::{Body, BodyError, BodyStream, Piece};
+use millpond_system::clock;
+use millpond_wire::header::{Field, Known};
+use millpond_wire::http1::Method;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
+pub use self::foreign::Foreign;
 use super::ContentHandler;
-use crate::body::{Body, BodyError, BodyStream, Piece};
 use crate::control::api::{self, Answer, Ask, MakeLines, Verb};
 use crate::control::lines::{Pieces, Sink};
 use crate::control::plus::{self, BODY_MAX, Payload, Refusal, View};
 use crate::control::{query, report, scene};
 use crate::downstream::body::{self, RequestBody};
 use crate::failure::Failure;
-use crate::header::{Field, Known};
-use crate::http1::Method;
 use crate::request::Request;
 use crate::response::Response;
 use crate::scope::block::{Draft, Pass, Row};
@@ -49,64 +56,94 @@ pub const OPENAPI: &str = include_str!("../../../../docs/openapi.json");
 const PLACES: usize = 32;
 /// Pieces that may wait for the client.
 const PIECES: usize = 2;
+/// The longest time that a client may take for a piece (arbitrary: a page on a telephone's line
+/// takes a second).
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two looks whether it has taken one (arbitrary: 32 threads that do this are nothing).
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The row.
 pub const ROWS: &[Row] = &[Row {
     name: "api",
     contexts: Contexts::LOCATION,
-    syntax: "[write=on | off]",
+    syntax: "[write=on | off] [hosts=name,...]",
     is_block: false,
     pass: Pass::First,
     doc: "Answers with what the process knows of itself, as JSON: below the location's name are \
           NGINX Plus's API (`/9/`), our own (`/millpond/1/`) and a description of both \
           (`/openapi.json`); docs/api.md has more. With `write=on` zones can be purged and \
-          verified, counters begun anew and servers of upstream groups changed by it, too. Who \
-          may ask is for `allow`, `deny` and the other gates of the location to say.",
+          verified, counters begun anew and servers of upstream groups changed by it, too, by \
+          requests with `Content-Type: application/json` or the field `Millpond-Api`, and by no \
+          page of another site. The host that such a request names must be an IP address, \
+          `localhost`, a name of the server, or one of `hosts`; with `hosts` that holds for all \
+          requests. Who may ask is for `allow`, `deny` and the other gates of the location to say.",
     apply: row,
 }];
 
-/// What may be done.
+/// An API of a location.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiPolicy {
+    /// The rights of those who ask: to read, or to change things too.
+    pub rights: Rights,
+    /// Names under which the API is asked, beside those of the server; none if all are welcome that
+    /// only ask.
+    pub hosts: Option<Vec<String>>,
+}
+
+/// The rights of those who ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rights {
-    /// Asking.
+    /// Requests that only ask.
     Read,
-    /// Also what changes something.
+    /// Requests that change something, too.
     Write,
 }
 
 fn row(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
-    if !builder.has_arguments(statement, 0..=1) {
+    if !builder.has_arguments(statement, 0..=2) {
         return;
     }
-    let rights = match statement.args.first() {
-        None => Rights::Read,
-        Some(word) => match word.text.as_str() {
-            "write=on" => Rights::Write,
-            "write=off" => Rights::Read,
-            other => {
+    let mut policy = ApiPolicy {
+        rights: Rights::Read,
+        hosts: None,
+    };
+    for word in &statement.args {
+        let hosts = word.text.strip_prefix("hosts=");
+        let hosts = hosts.filter(|_| policy.hosts.is_none()).and_then(names);
+        match (word.text.as_str(), hosts) {
+            ("write=on", _) => policy.rights = Rights::Write,
+            ("write=off", _) => policy.rights = Rights::Read,
+            (_, Some(hosts)) => policy.hosts = Some(hosts),
+            (other, None) => {
                 let message = format!("invalid parameter \"{other}\"");
                 return builder.error(word.span, message);
             }
-        },
-    };
+        }
+    }
     if !draft.has_plain_name {
         let message = "\"api\" must stand in a location that is found by a prefix";
         return builder.error(statement.span, message);
     }
-    draft.handler = Some(ContentHandler::Api(rights));
+    draft.handler = Some(ContentHandler::Api(Arc::new(policy)));
+}
+
+/// Names between commas, without ports; none if there is none, or an empty one.
+fn names(list: &str) -> Option<Vec<String>> {
+    let names: Vec<String> = list.split(',').map(str::to_ascii_lowercase).collect();
+    names.iter().all(|name| !name.is_empty()).then_some(names)
 }
 
 /// Answers a request.
-pub async fn run(req: &mut Request, rights: Rights) -> Result<Response, Failure> {
+pub async fn run(req: &mut Request, policy: &ApiPolicy) -> Result<Response, Failure> {
     let Some(segments) = segments(req) else {
         return Err(Failure::Status(404));
     };
     let id = req.request_id.get_or_init(random_id);
     let id = String::from_utf8_lossy(id).into_owned();
     let is_own = segments.first().is_some_and(|first| first == "millpond");
-    let verb = match verb(req, rights) {
+    let verb = match verb(req, policy) {
         Ok(verb) => verb,
-        Err(Turned::Options) => return Ok(options(rights)),
+        Err(Turned::Options) => return Ok(options(policy.rights)),
         Err(Turned::Refused(refusal)) if is_own => {
             let (status, text) = refusal.status_and_text();
             return Ok(at_once(report::problem(status, text)));
@@ -123,28 +160,29 @@ pub async fn run(req: &mut Request, rights: Rights) -> Result<Response, Failure>
         parameters: query::parameters(&req.args),
     };
     let payload = payload(req, ask.verb).await?;
-    let Some(place) = Place::take(&req.down.generation.worker.shared.api_places) else {
+    let Some(place) = Place::take(&req.worker().shared.api_places) else {
         return Ok(at_once(Refusal::Busy.answer(&id)));
     };
-    let by = format!("by the API for {}", req.down.remote.borrow().host_text());
+    let by = format!("by the API for {}", req.client.remote.borrow().host_text());
     let view = View {
         conf: Arc::clone(&req.conf),
-        shared: Arc::clone(&req.down.generation.worker.shared),
-        address: req.down.local.to_string(),
+        shared: Arc::clone(&req.worker().shared),
+        address: req.client.connection.local.to_string(),
         request_id: id,
         by,
     };
-    let answered = beside(place, move || match is_own {
-        true => {
+    let answered = beside(place, move || {
+        if is_own {
             let scene = scene(Some(&view.conf), Some(&view.shared), &view.by);
             api::answer(&scene, &own(ask))
+        } else {
+            plus::answer(&view, &ask, &payload)
         }
-        false => plus::answer(&view, &ask, &payload),
     });
     answered.await
 }
 
-/// What is to be changed, which is little.
+/// Reads the body of a request that changes something, which is little.
 async fn payload(req: &mut Request, verb: Verb) -> Result<Payload, Failure> {
     if !matches!(verb, Verb::Post | Verb::Patch) {
         return Ok(Payload::Bytes(Bytes::new()));
@@ -176,7 +214,7 @@ fn segments(req: &Request) -> Option<Vec<String>> {
     )
 }
 
-/// The same request as it is on the control socket.
+/// The request as it would be on the control socket.
 fn own(ask: Ask) -> Ask {
     let segments = std::iter::once("api".to_string()).chain(ask.segments);
     Ask {
@@ -192,15 +230,23 @@ enum Turned {
 }
 
 /// INVARIANT 3.
-fn verb(req: &Request, rights: Rights) -> Result<Verb, Turned> {
-    match (req.method, rights) {
+fn verb(req: &Request, policy: &ApiPolicy) -> Result<Verb, Turned> {
+    let refused = |foreign| Turned::Refused(Refusal::Foreign(foreign));
+    if policy.hosts.is_some() {
+        foreign::check_host(req, policy.hosts.as_deref()).map_err(refused)?;
+    }
+    let verb = verb_of(req.method, policy.rights)?;
+    if verb != Verb::Get {
+        foreign::check_writing(req).map_err(refused)?;
+        foreign::check_host(req, policy.hosts.as_deref()).map_err(refused)?;
+    }
+    Ok(verb)
+}
+
+fn verb_of(method: Method, rights: Rights) -> Result<Verb, Turned> {
+    match (method, rights) {
         (Method::Get | Method::Head, _) => Ok(Verb::Get),
         (Method::Options, _) => Err(Turned::Options),
-        (Method::Post | Method::Patch | Method::Delete, Rights::Write)
-            if is_from_elsewhere(req) =>
-        {
-            Err(Turned::Refused(Refusal::Elsewhere))
-        }
         (Method::Post, Rights::Write) => Ok(Verb::Post),
         (Method::Patch, Rights::Write) => Ok(Verb::Patch),
         (Method::Delete, Rights::Write) => Ok(Verb::Delete),
@@ -209,12 +255,6 @@ fn verb(req: &Request, rights: Rights) -> Result<Verb, Turned> {
         }
         _ => Err(Turned::Refused(Refusal::Method)),
     }
-}
-
-/// Whether a browser says that the page of another site asks (Fetch Metadata).
-fn is_from_elsewhere(req: &Request) -> bool {
-    let said = req.head.find_all(b"sec-fetch-site").next();
-    said.is_some_and(|site| site != b"same-origin" && site != b"none")
 }
 
 const JSON: Bytes = Bytes::from_static(b"application/json");
@@ -239,7 +279,7 @@ fn at_once(answer: Answer) -> Response {
     fresh(Response::text(answer.status, JSON, Bytes::from(text)))
 }
 
-/// What is told is true now, and need not be a moment later.
+/// Marks an answer as one not to be stored: it is true now, and need not be a moment later.
 fn fresh(mut response: Response) -> Response {
     let value = Bytes::from_static(b"no-store");
     response.fields.set(Known::CacheControl, value);
@@ -252,7 +292,7 @@ enum Begun {
     Lines(u16),
 }
 
-/// Answers on a thread of its own.
+/// Makes the answer on a thread of its own.
 async fn beside(
     place: Place,
     answer: impl FnOnce() -> Answer + Send + 'static,
@@ -264,7 +304,7 @@ async fn beside(
         let answer = answer();
         match answer.body {
             api::Body::Json(text) => {
-                // Who has left meanwhile is told nothing.
+                // A client that has left meanwhile is told nothing.
                 let _ = begin.send(Begun::Json(answer.status, text));
             }
             api::Body::Lines(make) => {
@@ -292,11 +332,11 @@ async fn beside(
     }))
 }
 
-/// One of the requests that may be.
+/// A place among the requests that may run at once.
 struct Place(Arc<AtomicUsize>);
 
 impl Place {
-    /// INVARIANT 2.
+    /// Takes a place, if one is free (INVARIANT 2).
     fn take(places: &Arc<AtomicUsize>) -> Option<Place> {
         let before = places.fetch_add(1, Ordering::AcqRel);
         // Dropped again, it is given back.
@@ -317,29 +357,54 @@ enum Part {
 }
 
 fn write_lines(make: MakeLines, send: mpsc::Sender<Part>) {
-    let mut pieces = Pieces::new(Channel(send));
+    let mut pieces = Pieces::new(Channel {
+        send,
+        patience: PATIENCE,
+    });
     let made = make(&mut pieces).and_then(|()| pieces.end());
-    if let Ok(Channel(send)) = made {
-        let _ = send.blocking_send(Part::End);
+    if let Ok(channel) = made {
+        // A client that has left meanwhile misses nothing.
+        let _ = channel.put(Part::End);
     }
 }
 
 /// Pieces for the worker; waits for the client.
-struct Channel(mpsc::Sender<Part>);
+struct Channel {
+    send: mpsc::Sender<Part>,
+    patience: Duration,
+}
 
-impl Sink for Channel {
-    fn send(&mut self, piece: &mut BytesMut) -> io::Result<()> {
-        let piece = Part::Bytes(piece.split().freeze());
-        let sent = self.0.blocking_send(piece);
-        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
-    }
-
-    fn is_wanted(&mut self) -> bool {
-        !self.0.is_closed()
+impl Channel {
+    fn put(&self, part: Part) -> io::Result<()> {
+        let until = clock::instant() + self.patience;
+        let mut part = part;
+        // Each round but the last waits, and there is an end to waiting.
+        loop {
+            part = match self.send.try_send(part) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Closed(_)) => return Err(io::ErrorKind::BrokenPipe.into()),
+                // INVARIANT 5.
+                Err(TrySendError::Full(_)) if clock::instant() >= until => {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                Err(TrySendError::Full(part)) => part,
+            };
+            std::thread::park_timeout(LOOK);
+        }
     }
 }
 
-/// What a thread makes, as the body of an answer.
+impl Sink for Channel {
+    fn send(&mut self, piece: &mut BytesMut) -> io::Result<()> {
+        self.put(Part::Bytes(piece.split().freeze()))
+    }
+
+    fn is_wanted(&mut self) -> bool {
+        !self.send.is_closed()
+    }
+}
+
+/// The body of an answer whose lines a thread makes.
 struct LinesBody {
     parts: mpsc::Receiver<Part>,
 }
@@ -355,5 +420,30 @@ impl BodyStream for LinesBody {
             // INVARIANT 4.
             None => Some(Err(BodyError::Broken("a list broke off".to_string()))),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn list_that_nobody_takes_is_given_up() {
+        let (send, mut parts) = mpsc::channel(PIECES);
+        let channel = Channel {
+            send,
+            patience: Duration::ZERO,
+        };
+        for _ in 0..PIECES {
+            channel.put(Part::Bytes(Bytes::new())).unwrap();
+        }
+        let failure = channel.put(Part::End).unwrap_err();
+        assert_eq!(failure.kind(), io::ErrorKind::TimedOut);
+        // Room again, for one.
+        assert!(parts.try_recv().is_ok());
+        channel.put(Part::End).unwrap();
+        drop(parts);
+        let failure = channel.put(Part::End).unwrap_err();
+        assert_eq!(failure.kind(), io::ErrorKind::BrokenPipe);
     }
 }

@@ -7,8 +7,11 @@
 //!
 //! Invariants:
 //! 1. The file is read, and a hash computed, on a thread of its own: a costly hash delays nobody
-//!    else.
+//!    else. As many are computed at once as there are cores ([`super::hash_places`]); whom there is
+//!    no room for is answered with 503.
 //! 2. What is wrong is told to the log; the client only learns that it may not.
+//! 3. A password of more than `MAX_PASSWORD` bytes is wrong, and is not hashed: the time that a
+//!    hash takes grows with its password.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,18 +20,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_conf::value::{FromWord, WordError};
 use millpond_conf::{ParseContext, Template, Word};
+use millpond_system::log::error::{self, Level};
+use millpond_wire::base64;
+use millpond_wire::header::Known;
 
 use super::password;
-use crate::base64;
 use crate::failure::Failure;
-use crate::header::Known;
-use crate::log::error::{self, Level};
+use crate::log::request_error;
 use crate::request::Request;
 
 /// The largest file of users that is read.
 const MAX_FILE: u64 = 64 * 1024 * 1024;
 
-/// Who may, by name and password.
+/// The longest password (as that of `crypt` in libxcrypt, whose longest is 511).
+const MAX_PASSWORD: usize = 512;
+
+/// The names and passwords that open a location.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, limit_except)]
 pub struct AuthBasicPolicy {
@@ -36,9 +43,15 @@ pub struct AuthBasicPolicy {
     #[directive(name = "auth_basic")]
     pub realm: Option<Template>,
     /// The file with names and passwords; relative to the directory of the configuration file.
+    /// Passwords have at most 512 bytes.
+    ///
+    /// # Differs from nginx
+    ///
+    /// As many passwords are hashed at once as the machine has cores. 256 more requests may wait;
+    /// those beyond are answered with 503.
     #[directive(name = "auth_basic_user_file")]
     pub user_file: Option<UserFile>,
-    /// How long a refused request waits for its answer, against guessing.
+    /// Time that a refused request waits for its answer, against guessing.
     #[directive(name = "auth_delay", default = "0s", contexts(http, server, location))]
     pub delay: Duration,
 }
@@ -67,16 +80,16 @@ impl FromWord for UserFile {
     }
 }
 
-/// What the gate says of a request that it does not refuse.
+/// The gate's answer to a request that is not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checked {
-    /// There is no such gate here.
+    /// The location has no such gate.
     Off,
     /// Name and password are right.
     Passed,
 }
 
-/// What the file says of a name and a password.
+/// The result of looking for a name and a password in the file.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
     Right,
@@ -97,33 +110,99 @@ pub async fn check(req: &mut Request) -> Result<Checked, Failure> {
     }
     let Some((user, secret)) = credentials(req) else {
         let message = "no user/password was provided for basic authentication";
-        error::write(req, Level::Info, format_args!("{message}"));
+        request_error::write(req, Level::Info, format_args!("{message}"));
         return Err(refuse(req, &realm));
     };
+    let name = String::from_utf8_lossy(&user).into_owned();
+    if secret.len() > MAX_PASSWORD {
+        // INVARIANT 3.
+        let message = format_args!("user \"{name}\": password is longer than {MAX_PASSWORD} bytes");
+        request_error::write(req, Level::Error, message);
+        return Err(refuse(req, &realm));
+    }
     let path = path(req, file);
-    let name = user.clone();
     let job_path = path.clone();
     // INVARIANT 1.
-    let job = tokio::task::spawn_blocking(move || look_up(&job_path, &user, &secret));
+    let Some(place) = req.worker().shared.hash_places.enter().await else {
+        let message = "too many passwords are waiting to be checked";
+        request_error::write(req, Level::Error, format_args!("{message}"));
+        return Err(Failure::Status(503));
+    };
+    let job = tokio::task::spawn_blocking(move || {
+        let _place = place;
+        look_up(&job_path, &user, &secret)
+    });
     let found = match job.await {
         Ok(Ok(found)) => found,
         Ok(Err(failure)) => return Err(unreadable(req, &path, &failure)),
         Err(_) => return Err(Failure::Internal("password check was given up".to_string())),
     };
-    let name = String::from_utf8_lossy(&name);
     match found {
         Found::Right => return Ok(Checked::Passed),
         Found::Mismatch => {
             let message = format_args!("user \"{name}\": password mismatch");
-            error::write(req, Level::Error, message);
+            request_error::write(req, Level::Error, message);
         }
         Found::NoUser => {
             let path = path.display();
             let message = format_args!("user \"{name}\" was not found in \"{path}\"");
-            error::write(req, Level::Error, message);
+            request_error::write(req, Level::Error, message);
         }
     }
     Err(refuse(req, &realm))
+}
+
+/// The foreseen answer of the gate, before a password is checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Foreseen {
+    /// The location has no such gate.
+    Off,
+    /// The request has no name and password for this realm.
+    Lacking(String),
+    /// The request has a name and a password, and they may be right.
+    Given(String),
+}
+
+impl Foreseen {
+    /// True if the gate refuses for certain.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Foreseen::Lacking(_))
+    }
+
+    /// True if the password decides.
+    pub fn is_undecided(&self) -> bool {
+        matches!(self, Foreseen::Given(_))
+    }
+
+    /// The foreseen answer in words for people.
+    pub fn note(&self) -> Option<String> {
+        match self {
+            Foreseen::Off => None,
+            Foreseen::Lacking(realm) => Some(format!(
+                "\"auth_basic\" wants a name and a password for \"{realm}\", and the request has \
+                 none (401)"
+            )),
+            Foreseen::Given(realm) => Some(format!(
+                "\"auth_basic\" checks the name and the password for \"{realm}\" when the request \
+                 is made"
+            )),
+        }
+    }
+}
+
+/// Foresees the answer of the gate of a request's location, before a password is checked.
+pub fn foresee(req: &mut Request) -> Foreseen {
+    let location = Arc::clone(&req.location);
+    let policy = &location.settings.auth_basic;
+    let (Some(realm), Some(_)) = (&policy.realm, &policy.user_file) else {
+        return Foreseen::Off;
+    };
+    let realm = String::from_utf8_lossy(&req.eval(realm)).into_owned();
+    match credentials(req) {
+        _ if realm == "off" => Foreseen::Off,
+        None => Foreseen::Lacking(realm),
+        Some(_) => Foreseen::Given(realm),
+    }
 }
 
 /// Waits before a refusal, where the location wants that.
@@ -132,12 +211,12 @@ pub async fn delay_refusal(req: &Request) -> Result<(), Failure> {
     if delay.is_zero() {
         return Ok(());
     }
-    error::write(
+    request_error::write(
         req,
         Level::Info,
         format_args!("delaying unauthorized request"),
     );
-    let waited = req.down.pause(delay).await;
+    let waited = req.client.pause(delay).await;
     waited.map_err(|_| Failure::Status(499))
 }
 
@@ -164,7 +243,7 @@ fn unreadable(req: &Request, path: &Path, failure: &std::io::Error) -> Failure {
     };
     let reason = error::os_error(failure);
     let message = format_args!("open() \"{}\" failed ({reason})", path.display());
-    error::write(req, level, message);
+    request_error::write(req, level, message);
     Failure::Status(status)
 }
 
@@ -186,9 +265,10 @@ fn find(text: &[u8], user: &[u8], secret: &[u8]) -> Found {
     };
     let end = hash.iter().position(|byte| matches!(byte, b':' | b'\r'));
     let hash = hash.get(..end.unwrap_or(hash.len())).unwrap_or_default();
-    match password::is_right(secret, hash) {
-        true => Found::Right,
-        false => Found::Mismatch,
+    if password::is_right(secret, hash) {
+        Found::Right
+    } else {
+        Found::Mismatch
     }
 }
 

@@ -11,17 +11,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_conf::{ArgError, Args, FromArgs, OffOr, Template, WordError};
+use millpond_system::log::error::Level;
+use millpond_wire::header::Known;
 
 use super::auth_basic::Checked;
 use crate::failure::Failure;
-use crate::header::Known;
-use crate::log::error::{self, Level};
+use crate::log::request_error;
 use crate::request::Request;
 use crate::response::Response;
 use crate::rewrite::set::{self, Variable};
 use crate::subrequest::{self, Kind, Target};
 
-/// Who is asked whether requests are let in.
+/// The address that is asked if requests are let in.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct AuthRequestPolicy {
@@ -101,7 +102,7 @@ fn decide(req: &mut Request, sub: &Request, response: &Response) -> Result<Check
         499 => Err(Failure::Status(499)),
         status => {
             let message = format_args!("auth request unexpected status: {status}");
-            error::write(req, Level::Error, message);
+            request_error::write(req, Level::Error, message);
             Err(Failure::Status(500))
         }
     }
@@ -109,7 +110,8 @@ fn decide(req: &mut Request, sub: &Request, response: &Response) -> Result<Check
 
 /// nginx: the client learns how it may prove who it is, also where that field is hidden.
 fn keep_challenges(req: &mut Request, sub: &Request, response: &Response) {
-    let is_challenge = |field: &&crate::header::Field| field.known == Known::WwwAuthenticate;
+    let is_challenge =
+        |field: &&millpond_wire::header::Field| field.known == Known::WwwAuthenticate;
     req.answer_fields.remove(Known::WwwAuthenticate);
     if response.fields.contains(Known::WwwAuthenticate) {
         let challenges = response.fields.iter().filter(is_challenge);

@@ -12,22 +12,22 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use millpond_semantics::date::{civil, format_http_date};
 use millpond_semantics::uri::{EscapeKind, escape_html, escape_into};
+use millpond_system::clock;
+use millpond_system::log::stamp::offset_at;
+use millpond_wire::http1::Method;
 
 use super::folder::{self, Entry};
 use super::open_file::Kind;
 use super::path;
-use crate::clock;
 use crate::failure::Failure;
 use crate::filter::charset;
-use crate::http1::Method;
-use crate::log::stamp::offset_at;
 use crate::request::Request;
 use crate::response::Response;
 use crate::var::request::argument;
 
 /// Characters of a name that the page shows.
 const NAME_WIDTH: usize = 50;
-/// What is left of a longer one, before two dots and an angle.
+/// The length of the part that is shown of a longer name, before two dots and an angle.
 const NAME_CUT: usize = NAME_WIDTH - 3;
 /// The longest name of a function that JSONP may call (nginx: 128).
 const CALLBACK_MAX: usize = 128;
@@ -40,27 +40,27 @@ const GIB: u64 = 1024 * MIB;
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct AutoIndexPolicy {
-    /// Whether a folder without an index file is answered with a list of what it has; entries whose
-    /// names begin with a dot are left out.
+    /// Answers a request for a folder without an index file with a list of the folder's entries;
+    /// entries whose names begin with a dot are left out.
     ///
     /// # Differs from nginx
     ///
     /// A folder with more than 100,000 entries is answered with 500.
     #[directive(name = "autoindex", default = "off")]
     pub enabled: bool,
-    /// What lists are made of. With `jsonp`, the argument `callback` of the request names the
-    /// function that is called; without it the list is JSON.
+    /// The format of lists. With `jsonp`, the argument `callback` of the request names the function
+    /// that is called; without it the list is JSON.
     #[directive(name = "autoindex_format", default = "html")]
     pub format: ListFormat,
-    /// Whether the page has times of the local zone; else they are of UTC.
+    /// Gives the page times of the local zone; else they are of UTC.
     #[directive(name = "autoindex_localtime", default = "off")]
     pub is_local: bool,
-    /// Whether the page has sizes in bytes; else they are rounded to K, M and G.
+    /// Gives the page sizes in bytes; else they are rounded to K, M and G.
     #[directive(name = "autoindex_exact_size", default = "on")]
     pub is_exact: bool,
 }
 
-/// What a list is made of.
+/// The format of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
 pub enum ListFormat {
     /// A page.
@@ -77,13 +77,13 @@ pub enum ListFormat {
     Xml,
 }
 
-/// How the page writes lines.
+/// The form of the lines of a page.
 #[derive(Clone, Copy, Debug)]
 struct Page {
-    /// Whether names are counted by characters of UTF-8; else by bytes.
+    /// True if names are counted by characters of UTF-8; else by bytes.
     is_utf8: bool,
     is_exact: bool,
-    /// Seconds that its times are ahead of UTC.
+    /// Seconds that the page's times are ahead of UTC.
     offset: i32,
 }
 
@@ -124,7 +124,7 @@ pub fn run(req: &mut Request) -> Result<Option<Response>, Failure> {
     Ok(Some(response))
 }
 
-/// Where an entry stands in the list.
+/// The sort key of an entry in the list.
 fn place(entry: &Entry) -> (bool, &[u8]) {
     (entry.kind != Kind::Directory, &entry.name)
 }
@@ -143,9 +143,10 @@ fn write_page(req: &mut Request, entries: &[Entry], out: &mut Vec<u8>) {
     let page = Page {
         is_utf8: charset.is_some_and(|name| name.eq_ignore_ascii_case(b"utf-8")),
         is_exact: policy.is_exact,
-        offset: match policy.is_local {
-            true => offset_at(clock::now_ms().div_euclid(1000)),
-            false => 0,
+        offset: if policy.is_local {
+            offset_at(clock::now_ms().div_euclid(1000))
+        } else {
+            0
         },
     };
     let title = escape_html(&req.uri);
@@ -183,7 +184,7 @@ impl Page {
         out.extend_from_slice(rest.as_bytes());
     }
 
-    /// What is shown of a name, and how many characters the whole of it has.
+    /// The part of a name that is shown, and the count of characters of the whole name.
     fn shown(self, name: &[u8]) -> (&[u8], usize) {
         let text = str::from_utf8(name).ok().filter(|_| self.is_utf8);
         let Some(text) = text else {

@@ -23,20 +23,20 @@ use rustix::io::Errno;
 use super::open_file::PathError;
 use crate::request::Request;
 
-/// How a folder on the way is opened: only to look further.
+/// The flags with which a folder on the way is opened: only to look further.
 const FOLDER: OFlags = OFlags::PATH
     .union(OFlags::DIRECTORY)
     .union(OFlags::NONBLOCK)
     .union(OFlags::CLOEXEC);
 
-/// Which links are followed.
+/// The symbolic links that are followed.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct SymlinkPolicy {
-    /// Whether files behind symbolic links are refused (403): all of them (`on`), or those whose
-    /// link belongs to somebody else than what it points to (`if_not_owner`). Every name of a path
-    /// counts; with `from=` only those behind its begin, such as `from=$document_root`, or each if
-    /// the path begins otherwise. It takes some calls of the system for each name.
+    /// Refuses files behind symbolic links (403): all of them (`on`), or those whose link belongs
+    /// to somebody else than what it points to (`if_not_owner`). Every name of a path counts; with
+    /// `from=` only those behind its begin, such as `from=$document_root`, or each if the path
+    /// begins otherwise. It takes some calls of the system for each name.
     #[directive(name = "disable_symlinks", default = "off")]
     pub rule: SymlinkRule,
 }
@@ -49,7 +49,7 @@ pub struct SymlinkRule {
     from: Option<Template>,
 }
 
-/// Which links are followed.
+/// The symbolic links that are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Followed {
     All,
@@ -95,7 +95,7 @@ impl FromArgs for SymlinkRule {
     }
 }
 
-/// Which links of one path are followed.
+/// The symbolic links of one path that are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Links {
     followed: Followed,
@@ -110,7 +110,7 @@ impl Links {
         trusted: 0,
     };
 
-    /// Those of a path that a request of this location names.
+    /// The links of a path that a request of this location names.
     pub fn of(req: &mut Request, path: &[u8]) -> Links {
         let rule = &req.location.settings.symlinks.rule;
         let followed = rule.followed;
@@ -121,7 +121,7 @@ impl Links {
         Links::behind(followed, path, &from.unwrap_or_default())
     }
 
-    /// Those of a path that may begin with `from`.
+    /// The links of a path that may begin with `from`.
     fn behind(followed: Followed, path: &[u8], from: &[u8]) -> Links {
         let trusted = match path.strip_prefix(from) {
             Some([]) => return Links::ALL,
@@ -181,9 +181,10 @@ impl Links {
                 // nginx: nobody can tell whether it was a link when it was opened, so the owners
                 // count in any case.
                 let link = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-                match rustix::fs::fstat(&file)?.st_uid == link.st_uid {
-                    true => Ok(file),
-                    false => Err(Errno::LOOP),
+                if rustix::fs::fstat(&file)?.st_uid == link.st_uid {
+                    Ok(file)
+                } else {
+                    Err(Errno::LOOP)
                 }
             }
         }

@@ -5,11 +5,11 @@
 
 use bytes::Bytes;
 use millpond_conf::{Contexts, Statement};
+use millpond_wire::header::Known;
+use millpond_wire::http1::Method;
 
 use super::ContentHandler;
 use crate::failure::Failure;
-use crate::header::Known;
-use crate::http1::Method;
 use crate::request::Request;
 use crate::response::Response;
 use crate::scope::block::{Draft, Pass, Row};
@@ -26,12 +26,12 @@ pub const ROWS: &[Row] = &[Row {
     apply: empty_gif,
 }];
 
-/// When the picture is said to be of: 1970-09-28, as in nginx.
+/// The time of the picture's last change that is told: 1970-09-28, as in nginx.
 const MODIFIED: i64 = 23_349_600;
-/// The same as a field.
+/// The time of [`MODIFIED`] as the value of a field.
 const MODIFIED_TEXT: &str = "Mon, 28 Sep 1970 06:00:00 GMT";
 
-/// Its parts as GIF89a has them.
+/// The picture, part by part as GIF89a has them.
 const PICTURE: &[u8] = b"GIF89a\
     \x01\0\x01\0\x80\x01\0\
     \0\0\0\xff\xff\xff\

@@ -18,27 +18,27 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{Template, Word};
+use millpond_wire::header::Known;
+use millpond_wire::http1::Method;
 
 use super::{redirect, special};
-use crate::downstream::body::{self, RequestBody};
+use crate::downstream::body::RequestBody;
+use crate::failure::CLOSE_WITHOUT_ANSWER;
 use crate::failure::Failure;
-use crate::header::Known;
-use crate::http1::Method;
 use crate::phase::{self, Flow, Phase};
+use crate::protocol::Protocol;
 use crate::request::Request;
-use crate::respond::CLOSE_WITHOUT_ANSWER;
 use crate::response::Response;
-use crate::upstream::protocol::Protocol;
 
-/// What errors turn into.
+/// The answers that errors turn into.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, if_location)]
 pub struct ErrorPolicy {
-    /// What is answered instead of an error: a path, a named location or a redirect, for each of
-    /// the statuses.
+    /// The answer in place of an error: a path, a named location or a redirect, for each of the
+    /// statuses.
     #[directive(name = "error_page", repeat)]
     pub pages: Vec<ErrorPages>,
-    /// Whether the error of an error page is looked up in the pages again.
+    /// Looks up the error of an error page in the pages again.
     #[directive(
         name = "recursive_error_pages",
         default = "off",
@@ -54,29 +54,29 @@ pub struct ErrorPages {
     page: Arc<ErrorPage>,
 }
 
-/// What is answered instead of an error.
+/// The answer in place of an error.
 #[derive(Debug)]
 pub struct ErrorPage {
     status: PageStatus,
     to: Template,
 }
 
-/// Which status the answer gets.
+/// The status that the answer gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PageStatus {
-    /// That of the error.
+    /// The status of the error.
     Error,
-    /// That of the page (`=`).
+    /// The status of the page (`=`).
     Own,
-    /// This one (`=code`).
+    /// The status of `=code`.
     Code(u16),
 }
 
-/// How the request goes on.
+/// The request's next step: an answer, or a phase to run.
 pub enum Next {
-    /// With this answer.
+    /// The request is answered with this.
     Answer(Box<Response>),
-    /// From this phase, with another path or location.
+    /// The request goes on from this phase, with another path or location.
     Run(Phase),
 }
 
@@ -147,16 +147,17 @@ pub fn is_intercepted(req: &Request, protocol: Protocol, status: u16) -> bool {
 pub fn follow_status(req: &mut Request, status: u16) -> Next {
     // nginx: these end the connection; nobody is there to read a page.
     if matches!(status, CLOSE_WITHOUT_ANSWER | 408 | 499) {
-        req.error_status = 0;
+        req.error.status = 0;
         return Next::Answer(Box::new(Response::empty(status)));
     }
     if special::closes_connection(status) {
-        req.keep_alive = false;
+        req.client.end_connection();
     }
-    req.error_status = status;
-    let page = match req.had_error_page {
-        true => None,
-        false => find(req, status),
+    req.error.status = status;
+    let page = if req.error.had_page {
+        None
+    } else {
+        find(req, status)
     };
     match page {
         Some(page) => follow(req, &page, status),
@@ -173,8 +174,8 @@ fn find(req: &Request, status: u16) -> Option<Arc<ErrorPage>> {
 }
 
 fn follow(req: &mut Request, page: &ErrorPage, status: u16) -> Next {
-    req.had_error_page = !req.location.settings.error.is_recursive;
-    req.error_status = match page.status {
+    req.error.had_page = !req.location.settings.error.is_recursive;
+    req.error.status = match page.status {
         PageStatus::Error => special::wire_status(status),
         PageStatus::Own => 0,
         PageStatus::Code(code) => code,
@@ -193,7 +194,7 @@ fn follow(req: &mut Request, page: &ErrorPage, status: u16) -> Next {
         Ok(Flow::Jump(phase)) => Next::Run(phase),
         Ok(_) => built_in(req, 500),
         Err(failure) => {
-            crate::log::error::failure(req, &failure);
+            crate::log::request_error::failure(req, &failure);
             built_in(req, failure.status())
         }
     }
@@ -221,15 +222,15 @@ fn redirect_client(req: &mut Request, page: &ErrorPage, to: Bytes) -> Next {
 }
 
 fn built_in(req: &mut Request, status: u16) -> Next {
-    if req.is_clients_own() && body::discard_ready(&req.down).is_err() {
+    if req.is_clients_own() && req.client.discard_ready().is_err() {
         // Nobody knows where the next request begins.
-        req.keep_alive = false;
+        req.client.end_connection();
     }
     if let Some(page) = redirect::refresh_page(req, status) {
-        req.error_status = page.status;
+        req.error.status = page.status;
         return Next::Answer(Box::new(page));
     }
-    req.error_status = special::wire_status(status);
+    req.error.status = special::wire_status(status);
     Next::Answer(Box::new(special::page(req, status)))
 }
 

@@ -53,7 +53,7 @@ pub fn run(req: &mut Request) -> Result<Option<Response>, Failure> {
     Ok(Some(response))
 }
 
-/// Where the video is to begin; `None` for the whole file.
+/// The offset at which the video is to begin; `None` for the whole file.
 fn start(args: &[u8]) -> Option<u64> {
     let text = argument(args, b"start")?;
     let is_number = text.iter().all(u8::is_ascii_digit);

@@ -7,28 +7,29 @@
 //!
 //! Sources: nginx ngx_http_autoindex_handler, ngx_http_random_index_handler.
 
+use millpond_system::log::error::Level;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::open_file::{Kind, PathError};
 use crate::failure::Failure;
-use crate::log::error::{self, Level};
+use crate::log::request_error;
 use crate::request::Request;
 
 /// Entries of one folder that are read (arbitrary: more is nothing that a person looks at, and
 /// takes a worker too long).
 const MOST_ENTRIES: usize = 100_000;
 
-/// What a folder has under one name.
+/// The thing that a folder has under one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name.
+    /// The name of the entry.
     pub name: Vec<u8>,
-    /// What it is.
+    /// The kind of the entry.
     pub kind: Kind,
-    /// Its size in bytes.
+    /// The size of the file in bytes.
     pub len: u64,
-    /// When it was last modified, seconds since 1970.
+    /// The time of the last change, seconds since 1970.
     pub modified: i64,
 }
 
@@ -36,7 +37,7 @@ pub struct Entry {
 #[derive(Debug)]
 pub struct Folder {
     dir: Dir,
-    /// Its path, with a slash at its end.
+    /// The path of the folder, with a slash at the path's end.
     path: Vec<u8>,
 }
 
@@ -59,7 +60,7 @@ pub fn open(req: &Request, path: &[u8]) -> Result<Folder, Failure> {
 }
 
 impl Folder {
-    /// Reads all of it, in no order.
+    /// Reads all entries of the folder, in no order.
     pub fn read(self, req: &Request) -> Result<Vec<Entry>, Failure> {
         let mut entries = Vec::new();
         let mut path = self.path;
@@ -83,7 +84,7 @@ impl Folder {
     }
 }
 
-/// What is under a path, unless it may not be known.
+/// Looks for what is under a path, unless it may not be known.
 fn look(req: &Request, path: &[u8]) -> Result<Option<Stat>, Failure> {
     match rustix::fs::statat(CWD, path, AtFlags::empty()) {
         Ok(stat) => Ok(Some(stat)),
@@ -122,11 +123,11 @@ fn path_error(call: &'static str, errno: Errno) -> PathError {
     PathError { call, errno }
 }
 
-/// What stops the reading of a folder.
+/// Logs the error that stops the reading of a folder, and makes the failure of it.
 fn broken(req: &Request, call: &'static str, errno: Errno, path: &[u8]) -> Failure {
     let reason = path_error(call, errno).reason();
     let path = String::from_utf8_lossy(path);
-    error::write(
+    request_error::write(
         req,
         Level::Crit,
         format_args!("{call} \"{path}\" failed {reason}"),

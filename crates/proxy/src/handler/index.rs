@@ -10,15 +10,16 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use millpond_conf::{ArgError, Args, FromArgs, Template};
+use millpond_system::log::error::Level;
 
 use super::open_file::{self, Kind, PathError};
 use super::path::{self, FilePath};
 use crate::failure::Failure;
-use crate::log::error::{self, Level};
+use crate::log::request_error;
 use crate::phase::{self, Flow};
 use crate::request::Request;
 
-/// What stands for a folder.
+/// The files that stand for a folder.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct IndexPolicy {
@@ -132,7 +133,7 @@ fn test_folder(req: &mut Request, folder: &[u8], file: &[u8]) -> Result<(), Fail
         Ok(_) if folder.last() != Some(&b'/') => Ok(()),
         Ok(_) => {
             let folder = String::from_utf8_lossy(folder);
-            error::write(
+            request_error::write(
                 req,
                 Level::Alert,
                 format_args!("\"{folder}\" is not a directory"),
@@ -151,7 +152,7 @@ fn test_folder(req: &mut Request, folder: &[u8], file: &[u8]) -> Result<(), Fail
 fn index_failure(req: &Request, file: &[u8], error: PathError) -> Failure {
     let (path, reason) = (String::from_utf8_lossy(file), error.reason());
     if error.is_denied() {
-        error::write(
+        request_error::write(
             req,
             Level::Error,
             format_args!("\"{path}\" is forbidden {reason}"),
@@ -159,7 +160,7 @@ fn index_failure(req: &Request, file: &[u8], error: PathError) -> Failure {
         return Failure::Status(403);
     }
     if req.location.settings.static_files.log_not_found {
-        error::write(
+        request_error::write(
             req,
             Level::Error,
             format_args!("\"{path}\" is not found {reason}"),
@@ -173,7 +174,7 @@ pub fn forbidden(req: &mut Request) -> Result<Failure, Failure> {
     let path = path::map(req)?;
     let path = String::from_utf8_lossy(&path.bytes);
     let message = format_args!("directory index of \"{path}\" is forbidden");
-    error::write(req, Level::Error, message);
+    request_error::write(req, Level::Error, message);
     Ok(Failure::Status(403))
 }
 

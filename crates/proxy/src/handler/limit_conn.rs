@@ -12,10 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{Contexts, Spanned, Statement, Template};
+use millpond_system::log::error::Level;
 
 use super::limit_zone::{KeyTable, LimitLevel, LimitStatus, read_zone};
 use crate::failure::Failure;
-use crate::log::error::{self, Level};
+use crate::log::request_error;
 use crate::phase::Flow;
 use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
@@ -44,7 +45,7 @@ pub const WORDS: &[WordVariable] = &[WordVariable {
     word: |req| req.limits.conn_status,
 }];
 
-/// How many requests at a time.
+/// The limits of requests at a time.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct LimitConnPolicy {
@@ -57,7 +58,7 @@ pub struct LimitConnPolicy {
     /// The level at which refusals are logged.
     #[directive(name = "limit_conn_log_level", default = "error")]
     pub log_level: LimitLevel,
-    /// Whether connections are only counted and never refused.
+    /// Counts connections only, and refuses none.
     #[directive(name = "limit_conn_dry_run", default = "off")]
     pub dry_run: bool,
 }
@@ -140,9 +141,9 @@ fn limit_conn_zone(builder: &mut Builder, statement: &Statement, _draft: &mut Dr
 
 /// Why a connection is not let in.
 enum Refusal {
-    /// There are as many as may be.
+    /// The key has as many connections as may be.
     TooMany,
-    /// There is no room for the key.
+    /// The zone has no room for the key.
     NoRoom,
 }
 
@@ -152,7 +153,7 @@ impl ConnectionZone {
         &self.name
     }
 
-    /// What it did to requests.
+    /// Counts of what the limits of the zone did to requests.
     pub fn tally(&self) -> &LimitTally {
         &self.tally
     }
@@ -228,7 +229,7 @@ pub fn run(req: &mut Request) -> Result<Flow, Failure> {
         if key.len() > MAX_KEY {
             let source = &zone.key.source;
             let message = format_args!("the value of the \"{source}\" key is more than 255 bytes");
-            error::write(req, Level::Error, message);
+            request_error::write(req, Level::Error, message);
             continue;
         }
         req.limits.conn_status = Some("PASSED");
@@ -250,7 +251,7 @@ fn refuse(
 ) -> Result<Flow, Failure> {
     if matches!(refusal, Refusal::TooMany) {
         let dry = if policy.dry_run { ", dry run," } else { "" };
-        error::write(
+        request_error::write(
             req,
             policy.log_level.level(),
             format_args!("limiting connections{dry} by zone \"{}\"", zone.name),

@@ -21,11 +21,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{Contexts, Spanned, Statement, Template};
+use millpond_system::clock::{self, Instant};
+use millpond_system::log::error::Level;
 
 use super::limit_zone::{KeyTable, LimitLevel, LimitStatus, read_zone};
-use crate::clock::{self, Instant};
 use crate::failure::Failure;
-use crate::log::error::{self, Level};
+use crate::log::request_error;
 use crate::phase::Flow;
 use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
@@ -60,7 +61,7 @@ pub const WORDS: &[WordVariable] = &[WordVariable {
     word: |req| req.limits.req_status,
 }];
 
-/// How many requests a second.
+/// The limits of requests a second.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct LimitReqPolicy {
@@ -74,7 +75,7 @@ pub struct LimitReqPolicy {
     /// The level at which refusals are logged; waits are logged one level below.
     #[directive(name = "limit_req_log_level", default = "error")]
     pub log_level: LimitLevel,
-    /// Whether requests are only counted, neither delayed nor refused.
+    /// Counts requests only, and neither delays nor refuses any.
     #[directive(name = "limit_req_dry_run", default = "off")]
     pub dry_run: bool,
 }
@@ -108,11 +109,11 @@ pub struct RequestZone {
 struct Bucket {
     excess: u64,
     last_ms: u64,
-    /// Whether no request was counted yet; the first one finds the bucket empty.
+    /// True if no request was counted yet; the first one finds the bucket empty.
     is_new: bool,
 }
 
-/// Whether a request that is let through is counted at once.
+/// The moment when a request that is let through is counted: at once, or later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Account {
     Now,
@@ -123,7 +124,7 @@ enum Account {
 enum Refusal {
     /// The bucket is too full; by how much.
     Excess(u64),
-    /// There is no room for the key.
+    /// The zone has no room for the key.
     NoRoom,
 }
 
@@ -151,11 +152,12 @@ impl FromArgs for LimitReq {
                 _ => return Err(invalid("parameter")),
             }
         }
-        match limit.zone.is_empty() {
-            true => Err(ArgError::other(
+        if limit.zone.is_empty() {
+            Err(ArgError::other(
                 "\"limit_req\" must have \"zone\" parameter",
-            )),
-            false => Ok(limit),
+            ))
+        } else {
+            Ok(limit)
         }
     }
 }
@@ -221,7 +223,7 @@ impl RequestZone {
         &self.name
     }
 
-    /// What it did to requests.
+    /// Counts of what the limits of the zone did to requests.
     pub fn tally(&self) -> &LimitTally {
         &self.tally
     }
@@ -320,7 +322,7 @@ impl RequestZone {
         excess
     }
 
-    /// How long a request waits.
+    /// The time that a request waits.
     fn delay(&self, excess: u64, free: u64) -> Duration {
         let over = excess.saturating_sub(free);
         Duration::from_millis(over.saturating_mul(1000) / self.rate.max(1))
@@ -342,7 +344,7 @@ struct Active<'a> {
     key: Bytes,
 }
 
-/// Whether there are limits that the request was not counted against yet.
+/// True if there are limits that the request was not counted against yet.
 pub fn is_due(req: &Request) -> bool {
     // INVARIANT 3.
     !req.location.settings.limit_req.limits.is_empty() && req.limits.req_status.is_none()
@@ -365,7 +367,7 @@ pub async fn run(req: &mut Request) -> Result<Flow, Failure> {
     }
     let dry = if policy.dry_run { ", dry run" } else { "" };
     let (whole, rest) = (wait.excess / 1000, wait.excess % 1000);
-    error::write(
+    request_error::write(
         req,
         policy.log_level.below(),
         format_args!(
@@ -396,7 +398,7 @@ fn active<'a>(req: &mut Request, policy: &'a LimitReqPolicy) -> Vec<Active<'a>> 
             let source = &zone.key.source;
             let message =
                 format_args!("the value of the \"{source}\" key is more than 65535 bytes");
-            error::write(req, Level::Error, message);
+            request_error::write(req, Level::Error, message);
         } else if !key.is_empty() {
             let zone = Arc::clone(zone);
             active.push(Active { limit, zone, key });
@@ -471,7 +473,7 @@ fn refuse(
     if let Refusal::Excess(excess) = refusal {
         let dry = if policy.dry_run { ", dry run" } else { "" };
         let (whole, rest) = (excess / 1000, excess % 1000);
-        error::write(
+        request_error::write(
             req,
             policy.log_level.level(),
             format_args!(

@@ -196,13 +196,13 @@ pub fn inherit(new: &mut Declared, old: &Declared) -> Result<(), String> {
     Ok(())
 }
 
-/// What both zone directives have in common.
+/// The arguments that both zone directives have in common.
 pub struct ZoneArgs<'a> {
-    /// What is counted.
+    /// The key that is counted by.
     pub key: Template,
     /// Name of the zone.
     pub name: String,
-    /// Its size.
+    /// The size of the zone in bytes.
     pub size: usize,
     /// The arguments that are not `zone=`.
     pub others: Vec<&'a Word>,
@@ -285,7 +285,7 @@ pub fn check_uses(builder: &mut Builder) {
     }
 }
 
-/// How severe the refusal of a request is.
+/// The log level of the refusal of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
 pub enum LimitLevel {
     /// `info`.
@@ -314,11 +314,12 @@ impl millpond_conf::FromWord for LimitStatus {
         cx: &mut millpond_conf::ParseContext,
     ) -> Result<Self, millpond_conf::value::WordError> {
         let code = u16::from_word(word, cx)?;
-        match (400..=599).contains(&code) {
-            true => Ok(LimitStatus(code)),
-            false => Err(millpond_conf::value::WordError::Message(
+        if (400..=599).contains(&code) {
+            Ok(LimitStatus(code))
+        } else {
+            Err(millpond_conf::value::WordError::Message(
                 "value must be between 400 and 599".to_string(),
-            )),
+            ))
         }
     }
 }

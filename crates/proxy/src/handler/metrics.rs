@@ -1,7 +1,7 @@
 //! `metrics`: answers with the counters in the formats that Prometheus and its like read.
 //!
-//! What there is to tell, and in which words, is in `metrics/`. The page is made beside the
-//! workers, so that hundreds of sites stop no request.
+//! The numbers and their names are made in `metrics/`. The page is made beside the workers, so that
+//! hundreds of sites stop no request.
 //!
 //! Invariants:
 //! 1. At most `PAGES_MAX` pages are made at once in the process; others wait.
@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_conf::{Contexts, Statement};
+use millpond_wire::header::Known;
+use millpond_wire::http1::Method;
 use tokio::sync::Semaphore;
 
 use super::ContentHandler;
 use crate::failure::Failure;
-use crate::header::Known;
-use crate::http1::Method;
 use crate::metrics::facts::Facts;
 use crate::metrics::text::Format;
 use crate::metrics::{self, Names};
@@ -49,7 +49,7 @@ pub const ROWS: &[Row] = &[Row {
     apply,
 }];
 
-/// What a location says.
+/// The metrics that a location shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetricsPage {
     sites: usize,
@@ -96,7 +96,7 @@ pub async fn run(req: &mut Request, page: MetricsPage) -> Result<Response, Failu
         Names::NginxPlus | Names::Vts => Format::Prometheus,
     };
     let conf = Arc::clone(&req.conf);
-    let shared = Arc::clone(&req.down.generation.worker.shared);
+    let shared = Arc::clone(&req.worker().shared);
     let make = move || {
         let facts = Facts::read(&conf, &shared, page.sites);
         metrics::render(&facts, page.names, format)

@@ -18,11 +18,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_conf::OffOr;
+use millpond_system::log::error::Level;
+use millpond_system::side_task::{Count, Running};
 
-use crate::aside::{Count, Running};
 use crate::downstream::body;
 use crate::failure::Failure;
-use crate::log::error::{self, Level};
+use crate::log::request_error;
 use crate::phase::Flow;
 use crate::request::Request;
 use crate::scope::location::LocationSettings;
@@ -36,7 +37,7 @@ thread_local! {
     static RUNNING: Count = const { Count::new(0) };
 }
 
-/// Who gets copies of requests.
+/// The locations that get copies of requests.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct MirrorPolicy {
@@ -44,7 +45,7 @@ pub struct MirrorPolicy {
     /// block; `off` ends what is inherited.
     #[directive(name = "mirror", repeat)]
     pub paths: Vec<OffOr<String>>,
-    /// Whether copies have the client's body, which is read before the request goes on.
+    /// Gives copies the client's body, which is read before the request goes on.
     #[directive(name = "mirror_request_body", default = "on")]
     pub has_body: bool,
 }
@@ -75,7 +76,7 @@ pub async fn run(req: &mut Request) -> Result<Flow, Failure> {
 fn copy(req: &mut Request, path: &str) {
     let Some(running) = Running::enter(&RUNNING, MOST_MIRRORED) else {
         let message = format_args!("{MOST_MIRRORED} mirrored requests are running");
-        return error::write(req, Level::Warn, message);
+        return request_error::write(req, Level::Warn, message);
     };
     let target = Target {
         uri: Bytes::copy_from_slice(path.as_bytes()),
@@ -87,8 +88,9 @@ fn copy(req: &mut Request, path: &str) {
     };
     sub.method = method;
     sub.is_background = true;
-    let generation = Rc::clone(&sub.down.generation);
-    running.spawn(&generation, async move {
+    sub.client = sub.client.detached();
+    let generation = Rc::clone(sub.generation());
+    running.spawn(generation.enter(), async move {
         let (mut sub, response) = subrequest::answer(sub).await;
         sub.sent.status = response.status;
         drop(response);

@@ -1,4 +1,4 @@
-//! What makes answers: the content handlers and the look-up of the location.
+//! Makers of answers: the content handlers, and the look-up of the location.
 //!
 //! A location has at most one handler of its own (`proxy_pass`, `stub_status` …); without one, a
 //! path that ends in a slash goes to what stands for a folder (`random_index`, `index`,
@@ -15,6 +15,7 @@ pub mod empty_gif;
 pub mod error_page;
 pub mod flv;
 pub mod folder;
+pub mod hash_places;
 pub mod index;
 pub mod limit_conn;
 pub mod limit_req;
@@ -38,18 +39,21 @@ pub mod stub_status;
 pub mod try_files;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_semantics::uri::safe_uri;
+use millpond_wire::http1::Method;
+use millpond_wire::http1::request::Refusal;
 
 use crate::cache::purge::{self, form::PurgeLocation};
 use crate::downstream::body;
 use crate::failure::Failure;
-use crate::http1::Method;
 use crate::phase::{self, Begun, Flow};
 use crate::request::Request;
 use crate::response::Response;
 use crate::route::location::{Captured, Found};
+use crate::upstream::by_rfc;
 use crate::upstream::pass;
 
 /// The handler that a location names.
@@ -70,20 +74,22 @@ pub enum ContentHandler {
     /// `mp4`.
     Mp4,
     /// `api`.
-    Api(api::Rights),
-    /// `dashboard`.
-    Dashboard,
+    Api(Arc<api::ApiPolicy>),
+    /// `dashboard`, with the time of a view.
+    Dashboard(Duration),
 }
 
 /// Finds the location of the path and refuses what it does not allow.
 pub fn find_location(req: &mut Request) -> Result<Flow, Failure> {
     // nginx: what the server's rewrites changed is looked up now; that is no change of the
     // location's.
-    req.uri_changed_in_location = false;
+    req.path.is_changed_in_location = false;
     req.pass_is_lost = false;
     let mut captured = Captured::new();
     let level = &req.server.location;
     let found = level.children.find(&req.uri, &mut captured);
+    let found = found.inspect_err(|gave_up| req.note_gave_up(gave_up));
+    let found = found.unwrap_or(Found::Nothing);
     let needs_slash = matches!(found, Found::AddSlash(_));
     req.location = match found {
         Found::Nothing => Arc::clone(level),
@@ -97,12 +103,31 @@ pub fn find_location(req: &mut Request) -> Result<Flow, Failure> {
     }
     body::check_announced(req)?;
     limit_method(req);
-    match needs_slash {
-        true => {
-            let folder = req.location.name.clone();
-            Err(redirect::add_slash(req, &folder))
-        }
-        false => Ok(Flow::Next),
+    check_lists(req)?;
+    if needs_slash {
+        let folder = req.location.name.clone();
+        Err(redirect::add_slash(req, &folder))
+    } else {
+        Ok(Flow::Next)
+    }
+}
+
+/// nginx: a list of entity tags in several lines is refused. It is one list where the location that
+/// answers follows the RFCs (RFC 9110 §5.3).
+fn check_lists(req: &Request) -> Result<(), Failure> {
+    let Some(repeated) = req.head.repeated() else {
+        return Ok(());
+    };
+    let by_rfc = match &req.location.handler {
+        Some(ContentHandler::Pass(target)) => by_rfc::is_on(req, target),
+        _ => false,
+    };
+    if by_rfc {
+        Ok(())
+    } else {
+        Err(Failure::bad_request(
+            Refusal::DuplicateField(repeated).to_string(),
+        ))
     }
 }
 
@@ -137,16 +162,19 @@ pub fn content(req: &mut Request) -> Result<Begun<'_>, Failure> {
                 Ok(Flow::Respond(Box::new(response)))
             }));
         }
-        Some(ContentHandler::Api(rights)) => {
-            let rights = *rights;
+        Some(ContentHandler::Api(policy)) => {
+            let policy = Arc::clone(policy);
             return Ok(Begun::waits(req, async move |req| {
-                let response = api::run(req, rights).await?;
+                let response = api::run(req, &policy).await?;
                 Ok(Flow::Respond(Box::new(response)))
             }));
         }
         Some(ContentHandler::StubStatus) => stub_status::run(req)?,
         Some(ContentHandler::EmptyGif) => empty_gif::run(req)?,
-        Some(ContentHandler::Dashboard) => dashboard::run(req)?,
+        Some(ContentHandler::Dashboard(view)) => {
+            let view = *view;
+            dashboard::run(req, view)?
+        }
         Some(ContentHandler::Flv) => match flv::run(req)? {
             Some(response) => response,
             None => return run_files(req).map(Begun::Done),

@@ -9,13 +9,14 @@
 
 use bytes::Bytes;
 use millpond_conf::{ByteSize, Contexts, Statement};
+use millpond_mp4::{Begin, Error, Film, Part, Wish};
+use millpond_system::body::{BodyError, FileRegion, FileSource};
+use millpond_system::log::error::Level;
 
 use super::open_file::OpenFile;
 use super::{ContentHandler, static_file};
-use crate::body::{BodyError, FileRegion, FileSource};
 use crate::failure::Failure;
-use crate::log::error::{self, Level};
-use crate::mp4::{self, Begin, Error, Film, Part, Wish};
+use crate::log::request_error;
 use crate::request::Request;
 use crate::response::{RangeRule, Response};
 use crate::scope::block::{Draft, Pass, Row};
@@ -37,7 +38,7 @@ pub const ROWS: &[Row] = &[Row {
     apply: mp4,
 }];
 
-/// How films are read.
+/// The way in which films are read.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct Mp4Policy {
@@ -52,8 +53,8 @@ pub struct Mp4Policy {
     /// The longest description (`moov`) of a film that is cut; a longer one is answered with 500.
     #[directive(name = "mp4_max_buffer_size", default = "10m")]
     pub max_buffer_size: ByteSize,
-    /// Whether a part begins with the whole picture before its start, so that no player shows half
-    /// a picture; players that know edit lists skip what comes before the start.
+    /// Begins a part with the whole picture before the part's start, so that no player shows half a
+    /// picture; players that know edit lists skip what comes before the start.
     #[directive(name = "mp4_start_key_frame", default = "off")]
     pub start_key_frame: bool,
 }
@@ -88,10 +89,10 @@ fn cut(req: &Request, file: &OpenFile, wish: &Wish) -> Result<Option<Part>, Fail
         read: |at, len| read(file, at, len),
         moov_max: most.max(policy.buffer_size.as_usize()) as u64,
     };
-    mp4::cut(&film, wish).map_err(|error| match error {
+    millpond_mp4::cut(&film, wish).map_err(|error| match error {
         Error::Fault(fault) => {
             let uri = String::from_utf8_lossy(&req.uri);
-            error::write(req, Level::Error, format_args!("{fault} in \"{uri}\""));
+            request_error::write(req, Level::Error, format_args!("{fault} in \"{uri}\""));
             Failure::Status(500)
         }
         Error::Read(error) => Failure::disk(std::io::Error::other(error.to_string())),
@@ -103,11 +104,12 @@ fn read(file: &OpenFile, offset: u64, len: u64) -> Result<Bytes, BodyError> {
     FileRegion { file, offset, len }.read()
 }
 
-/// What is asked for; `None` for the whole film.
+/// The part that is asked for; `None` for the whole film.
 fn wish(req: &Request) -> Option<Wish> {
-    let begin = match req.location.settings.mp4.start_key_frame {
-        true => Begin::KeyFrame,
-        false => Begin::Frame,
+    let begin = if req.location.settings.mp4.start_key_frame {
+        Begin::KeyFrame
+    } else {
+        Begin::Frame
     };
     let (start_ms, length_ms) = times(&req.args)?;
     Some(Wish {

@@ -28,34 +28,36 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use millpond_conf::{ArgError, Args, FromArgs};
+use millpond_system::clock::{self, Instant};
+use millpond_system::log::error::{self, Level};
+use millpond_system::reserve::RESERVE;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::disable_symlinks::Links;
-use crate::clock::{self, Instant};
 use crate::failure::Failure;
-use crate::log::error::{self, Level};
+use crate::log::request_error;
 use crate::request::Request;
 
 /// Files that one request may close because nobody asked for them (nginx: 2).
 const EXPIRED_AT_ONCE: usize = 2;
 
-/// Which files stay open.
+/// The files that stay open.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct OpenFilePolicy {
-    /// How many files each worker keeps open for the next request, and how long when nobody asks
-    /// for them.
+    /// Most files that each worker keeps open for the next request, and for how long when nobody
+    /// asks for them.
     #[directive(name = "open_file_cache", default = "off")]
     pub cache: CacheRule,
-    /// How long such a file is sent without a look whether it has changed.
+    /// Time for which such a file is sent without a look for changes.
     #[directive(name = "open_file_cache_valid", default = "60s")]
     pub valid: Duration,
-    /// How often a file must be asked for before it stays open.
+    /// Least count of requests for a file before it stays open.
     #[directive(name = "open_file_cache_min_uses", default = "1")]
     pub min_uses: u32,
-    /// Whether it is kept, too, that a file is missing or closed to the server.
+    /// Remembers, too, that a file is missing or closed to the server.
     #[directive(name = "open_file_cache_errors", default = "off")]
     pub errors: bool,
 }
@@ -67,11 +69,11 @@ pub enum CacheRule {
     Off,
     /// A cache of its own.
     On {
-        /// Tells the caches of one configuration apart.
+        /// A number that tells the caches of one configuration apart.
         id: u64,
         /// The most entries.
         max: usize,
-        /// How long an entry stays that nobody asks for.
+        /// The time that an entry stays that nobody asks for.
         inactive: Duration,
     },
 }
@@ -113,7 +115,7 @@ impl FromArgs for CacheRule {
     }
 }
 
-/// What a path names.
+/// The kind of thing that a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -129,11 +131,11 @@ pub enum Kind {
 pub struct OpenFile {
     /// The file.
     pub file: Arc<File>,
-    /// What it is.
+    /// The kind of the file.
     pub kind: Kind,
-    /// Its size in bytes.
+    /// The size of the file in bytes.
     pub len: u64,
-    /// When it was last modified, seconds since 1970.
+    /// The time of the last change, seconds since 1970.
     pub modified: i64,
     /// Device and number of the file, which a new file under the same path does not share.
     inode: (u64, u64),
@@ -155,7 +157,7 @@ pub fn open(req: &mut Request, path: &[u8]) -> Result<OpenFile, PathError> {
     match policy.cache {
         CacheRule::Off => way.open(),
         CacheRule::On { id, .. } => {
-            let mut caches = req.down.generation.open_files.0.borrow_mut();
+            let mut caches = req.generation().open_files.0.borrow_mut();
             let cache = caches.entry(id).or_default();
             cache.open(way, policy, clock::instant())
         }
@@ -167,7 +169,7 @@ pub fn test(req: &mut Request, path: &[u8]) -> Result<Kind, PathError> {
     let way = Way::of(req, path);
     let policy = &req.location.settings.open_file;
     if let CacheRule::On { id, .. } = policy.cache {
-        let caches = req.down.generation.open_files.0.borrow();
+        let caches = req.generation().open_files.0.borrow();
         let now = clock::instant();
         let fresh = caches
             .get(&id)
@@ -179,7 +181,7 @@ pub fn test(req: &mut Request, path: &[u8]) -> Result<Kind, PathError> {
     way.stat().map(|stat| kind(&stat))
 }
 
-/// Whether a path names something that its owner may execute, as nginx asks it.
+/// True if a path names something that its owner may execute, as nginx asks it.
 pub fn is_executable(req: &mut Request, path: &[u8]) -> bool {
     let stat = Way::of(req, path).stat();
     stat.is_ok_and(|stat| Mode::from_raw_mode(stat.st_mode).contains(Mode::XUSR))
@@ -221,19 +223,24 @@ impl<'a> Way<'a> {
 
     fn open_and_stat(self) -> Result<(OwnedFd, Stat), PathError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match self.links.follows_all() {
-            true => {
+        let open = || {
+            if self.links.follows_all() {
                 rustix::fs::open(self.path, flags, Mode::empty()).map_err(|errno| PathError {
                     call: "open()",
                     errno,
-                })?
+                })
+            } else {
+                self.links.open(self.path, flags)
             }
-            false => self.links.open(self.path, flags)?,
         };
+        let file = RESERVE.with_room(open, |error| Some(error.errno))?;
         let stat = rustix::fs::fstat(&file).map_err(|errno| PathError {
             call: "fstat()",
             errno,
         })?;
+        // Writing the time of access down makes who sends a file wait for the journal of its disk.
+        // Not when it is opened: that fails where somebody else owns it.
+        let _ = rustix::fs::fcntl_setfl(&file, OFlags::NONBLOCK | OFlags::NOATIME);
         Ok((file, stat))
     }
 }
@@ -262,9 +269,9 @@ struct FileCache {
 
 #[derive(Debug)]
 struct Entry {
-    /// Which links were followed.
+    /// The symbolic links that were followed.
     links: Links,
-    /// What was found; none before it was asked for often enough.
+    /// The result of the look-up; none before the path was asked for often enough.
     found: Option<Result<OpenFile, PathError>>,
     uses: u32,
     used: Instant,
@@ -311,7 +318,7 @@ impl FileCache {
         found
     }
 
-    /// What is known of a path without asking.
+    /// The result that is known of a path, without asking the system.
     fn fresh(
         &self,
         way: Way<'_>,
@@ -334,9 +341,10 @@ impl FileCache {
                 Some(entry) if now - entry.used <= inactive => {
                     let back = entry.turn != turn;
                     let place = (path, entry.turn);
-                    match back {
-                        true => self.queue.push_back(place),
-                        false => self.queue.push_front(place),
+                    if back {
+                        self.queue.push_back(place);
+                    } else {
+                        self.queue.push_front(place);
                     }
                     return;
                 }
@@ -450,7 +458,7 @@ impl PathError {
     /// Logs the failed call.
     pub fn log(&self, req: &Request, level: Level, path: &[u8]) {
         let (call, path, reason) = (self.call, String::from_utf8_lossy(path), self.reason());
-        error::write(
+        request_error::write(
             req,
             level,
             format_args!("{call} \"{path}\" failed {reason}"),

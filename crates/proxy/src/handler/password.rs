@@ -6,27 +6,41 @@
 //! | `{SHA}` | Base64 of SHA-1 |
 //! | `{SSHA}` | Base64 of SHA-1 of password and salt, followed by the salt |
 //! | `$apr1$salt$` | Apache's MD5: a thousand rounds |
-//! | anything else | as `crypt` of C reads it: DES, `$1$`, `$2y$`, `$5$`, `$6$` |
+//! | `$1$salt$` | the MD5 of `crypt`, from which that one was made |
+//! | `$2a$`, `$2b$`, `$2x$`, `$2y$` | bcrypt |
+//! | `$5$`, `$6$` | SHA-256 and SHA-512 of `crypt` |
+//! | `$y$` | yescrypt, what `mkpasswd` makes |
+//! | anything else | DES of `crypt` |
 //!
 //! Invariants:
 //! 1. A hash that cannot be read fits no password.
 //! 2. Hashes are compared in a time that does not depend on where they differ.
 
-use md5::Md5;
-use sha1::{Digest, Sha1};
+mod des;
 
-use crate::base64;
+use md5::Md5;
+use sha_crypt::{PasswordVerifier, ShaCrypt};
+use sha1::{Digest, Sha1};
+use yescrypt::Yescrypt;
+
+use millpond_wire::base64;
 
 /// Digits of the encoding that `crypt` uses.
 const CRYPT_DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// The longest salt of `$apr1$` that counts.
-const MAX_APR1_SALT: usize = 8;
+/// The begins of the hashes of the MD5 crypt, its own and Apache's.
+const MD5_MAGICS: [&[u8]; 2] = [b"$1$", b"$apr1$"];
+
+/// The longest salt of the MD5 crypt that counts.
+const MAX_MD5_SALT: usize = 8;
+
+/// Digits of the 32 bytes behind the last `$` of a yescrypt hash.
+const YESCRYPT_DIGITS: usize = 43;
 
 /// Bytes of a SHA-1 digest.
 const SHA1_LEN: usize = 20;
 
-/// Whether the password is the one of the hash.
+/// True if the password is the one of the hash.
 pub fn is_right(password: &[u8], hash: &[u8]) -> bool {
     if let Some(plain) = hash.strip_prefix(b"{PLAIN}") {
         return is_equal(plain, password);
@@ -37,20 +51,43 @@ pub fn is_right(password: &[u8], hash: &[u8]) -> bool {
     if let Some(encoded) = hash.strip_prefix(b"{SSHA}") {
         return is_sha(password, encoded, 0..=usize::MAX);
     }
-    if let Some(rest) = hash.strip_prefix(b"$apr1$") {
-        let mut parts = rest.splitn(2, |byte| *byte == b'$');
-        let (Some(salt), Some(digest)) = (parts.next(), parts.next()) else {
-            return false;
-        };
-        let salt = salt
-            .get(..MAX_APR1_SALT.min(salt.len()))
-            .unwrap_or_default();
-        return is_equal(&apr1(password, salt), digest);
+    for magic in MD5_MAGICS {
+        if let Some(rest) = hash.strip_prefix(magic) {
+            return is_md5(password, magic, rest);
+        }
     }
     match str::from_utf8(hash) {
-        Ok(hash) => pwhash::unix::verify(password, hash),
+        Ok(hash) => is_crypt(password, hash),
         Err(_) => false,
     }
+}
+
+/// True if the password is the one of a hash of `crypt` that is not one of MD5.
+fn is_crypt(password: &[u8], hash: &str) -> bool {
+    match hash.split('$').nth(1) {
+        Some("2a" | "2b" | "2x" | "2y") => bcrypt::verify(password, hash).unwrap_or(false),
+        Some("5" | "6") => ShaCrypt::default().verify_password(password, hash).is_ok(),
+        Some("y") => {
+            let digits = hash.rsplit('$').next().map_or(0, str::len);
+            // One that is cut would fit more than its password.
+            digits == YESCRYPT_DIGITS && Yescrypt::default().verify_password(password, hash).is_ok()
+        }
+        Some(_) => false,
+        None => {
+            let own = des::crypt(password, hash.as_bytes());
+            own.is_some_and(|own| is_equal(&own, hash.as_bytes()))
+        }
+    }
+}
+
+/// True if the password is the one of a hash of the MD5 crypt, without its begin.
+fn is_md5(password: &[u8], magic: &[u8], rest: &[u8]) -> bool {
+    let mut parts = rest.splitn(2, |byte| *byte == b'$');
+    let (Some(salt), Some(digest)) = (parts.next(), parts.next()) else {
+        return false;
+    };
+    let salt = salt.get(..MAX_MD5_SALT).unwrap_or(salt);
+    is_equal(&md5_crypt(password, magic, salt), digest)
 }
 
 fn is_sha(password: &[u8], encoded: &[u8], salt_len: std::ops::RangeInclusive<usize>) -> bool {
@@ -60,18 +97,24 @@ fn is_sha(password: &[u8], encoded: &[u8], salt_len: std::ops::RangeInclusive<us
     let Some((digest, salt)) = decoded.split_at_checked(SHA1_LEN) else {
         return false;
     };
-    let own = Sha1::new().chain(password).chain(salt).finalize();
+    let own = Sha1::new()
+        .chain_update(password)
+        .chain_update(salt)
+        .finalize();
     salt_len.contains(&salt.len()) && is_equal(&own, digest)
 }
 
-/// Apache's variant of the MD5 crypt of Poul-Henning Kamp, without its begin.
-fn apr1(password: &[u8], salt: &[u8]) -> Vec<u8> {
+/// The MD5 crypt of Poul-Henning Kamp, or Apache's variant of it, without the begin.
+fn md5_crypt(password: &[u8], magic: &[u8], salt: &[u8]) -> Vec<u8> {
     let inner = Md5::new()
-        .chain(password)
-        .chain(salt)
-        .chain(password)
+        .chain_update(password)
+        .chain_update(salt)
+        .chain_update(password)
         .finalize();
-    let mut first = Md5::new().chain(password).chain(b"$apr1$").chain(salt);
+    let mut first = Md5::new()
+        .chain_update(password)
+        .chain_update(magic)
+        .chain_update(salt);
     let mut left = password.len();
     while left > 0 {
         let len = left.min(inner.len());
@@ -89,17 +132,12 @@ fn apr1(password: &[u8], salt: &[u8]) -> Vec<u8> {
     }
     let mut digest = first.finalize();
     for round in 0..1000 {
-        digest = apr1_round(round, &digest, password, salt);
+        digest = md5_round(round, &digest, password, salt);
     }
     encode(&digest)
 }
 
-fn apr1_round(
-    round: u32,
-    digest: &[u8],
-    password: &[u8],
-    salt: &[u8],
-) -> sha1::digest::Output<Md5> {
+fn md5_round(round: u32, digest: &[u8], password: &[u8], salt: &[u8]) -> sha1::digest::Output<Md5> {
     let is_odd = round % 2 == 1;
     let mut next = Md5::new();
     next.update(if is_odd { password } else { digest });
@@ -150,6 +188,12 @@ mod tests {
     fn each_kind_of_hash_fits_its_password_only() {
         for hash in [
             "{PLAIN}password",
+            "$2y$05$abcdefghijklmnopqrstuuWG29KuyeAicPCJODk1zjyGvyQUU2awu",
+            "$2a$05$abcdefghijklmnopqrstuuWG29KuyeAicPCJODk1zjyGvyQUU2awu",
+            "$5$salt$Gcm6FsVtF/Qa77ZKD.iwsJlCVPY0XSMgLJL0Hnww/c1",
+            "$6$rounds=1500$saltsalt$RKGIwKB7JeE6Onh.uQzWtvoUi4OYCEbkh0dvb8uJwlKvreHSTv12LoteJIaOqUzvf\
+             ta0Ini2E7KI5RBAKMMsE0",
+            "$y$j9T$abcd$3TxK0kx/JYCEwv0PvcSzJrF40nSxBRGFKIuxe.YiwgD",
             "{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=",
             "{SSHA}yI6cZwQadOA1e+/f+T+H3eCQQhRzYWx0",
             "$apr1$salt$Xxd1irWT9ycqoYxGFn4cb.",
@@ -174,7 +218,19 @@ mod tests {
             "{SSHA}Zm9vCg==",
             "{SSHA}_____wQadOA1e+/f+T+H3eCQQhRzYWx0",
             "$2y$",
+            "$2y$05$abcdefghijklmnopqrstuuWG29KuyeAicPCJODk1zjyGvyQUU2aw",
+            "$5$",
+            "$5$salt$",
             "$6$",
+            "$6$rounds=0$salt$",
+            "$6$rounds=99999999999$salt$RKGI",
+            "$y$",
+            "$y$j9T$abcd$",
+            "$y$j9T$abcd$3T",
+            "$7$",
+            "sa",
+            "sa3tHJ3/KuYv",
+            "sa3tHJ3/KuYvII",
             "*",
             "!",
         ] {

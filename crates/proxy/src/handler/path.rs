@@ -42,8 +42,8 @@ pub struct RootDirectives {
         contexts(http, server, location, if_location)
     )]
     pub root: RootPath,
-    /// What stands in place of the location's path; in a location with a regular expression, the
-    /// file itself.
+    /// The path that stands in place of the location's path; in a location with a regular
+    /// expression, the file itself.
     ///
     /// # Differs from nginx
     ///
@@ -58,7 +58,7 @@ pub struct RootDirectives {
 pub struct RootPath {
     /// The path; made absolute unless it begins with a variable.
     template: Template,
-    /// What a path that turns out to be relative starts at, ending in a slash.
+    /// The folder, ending in a slash, that a path that turns out to be relative starts at.
     prefix: Arc<str>,
 }
 
@@ -104,7 +104,7 @@ impl FromArgs for RootPath {
     }
 }
 
-/// How the path of a request becomes the path of a file.
+/// The way in which the path of a request becomes the path of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mapping {
     /// `root`: the whole path is appended.
@@ -118,7 +118,7 @@ pub enum Mapping {
     Whole,
 }
 
-/// Where files are.
+/// The place of files.
 #[derive(Clone, Debug)]
 pub struct RootPolicy {
     base: RootPath,
@@ -224,7 +224,7 @@ impl RootPolicy {
         };
     }
 
-    /// How paths are mapped.
+    /// The way in which paths are mapped.
     pub fn mapping(&self) -> &Mapping {
         &self.mapping
     }
@@ -263,7 +263,7 @@ pub const VARIABLES: &[ComposedVariable] = &[
                 true
             }
             Err(failure) => {
-                crate::log::error::failure(req, &failure);
+                crate::log::request_error::failure(req, &failure);
                 false
             }
         },
@@ -276,8 +276,8 @@ pub fn map(req: &mut Request) -> Result<FilePath, Failure> {
     let settings = &req.location.settings;
     let tail = match &settings.root.mapping {
         Mapping::Append => Some(&req.uri[..]),
-        _ if req.left_location_prefix => None,
-        Mapping::Whole if req.adds_uri_to_alias => Some(&req.uri[..]),
+        _ if req.path.has_left_prefix => None,
+        Mapping::Whole if req.path.adds_to_alias => Some(&req.uri[..]),
         Mapping::Whole => Some(&[][..]),
         Mapping::Replace { prefix } => req.uri.strip_prefix(&prefix[..]),
     };
@@ -292,7 +292,8 @@ pub fn map(req: &mut Request) -> Result<FilePath, Failure> {
     Ok(path)
 }
 
-/// What `root` or `alias` says for this request (`$document_root`), as a path without a tail.
+/// The folder that `root` or `alias` names for this request (`$document_root`), as a path without a
+/// tail.
 pub fn document_root(req: &mut Request) -> FilePath {
     let location = Arc::clone(&req.location);
     let base = &location.settings.root.base;

@@ -14,9 +14,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use millpond_system::log::error::Level;
+use millpond_system::side_task::{Count, Running};
 
-use crate::aside::{Count, Running};
-use crate::log::error::{self, Level};
+use crate::log::request_error;
 use crate::phase;
 use crate::request::Request;
 
@@ -28,7 +29,7 @@ thread_local! {
     static RUNNING: Count = const { Count::new(0) };
 }
 
-/// What is done after an answer.
+/// The request that is made after an answer.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, if_location)]
 pub struct PostActionPolicy {
@@ -52,16 +53,16 @@ pub fn run(req: &Request) {
     };
     let Some(running) = Running::enter(&RUNNING, MOST_RUNNING) else {
         let message = format_args!("{MOST_RUNNING} requests of \"post_action\" are running");
-        return error::write(req, Level::Warn, message);
+        return request_error::write(req, Level::Warn, message);
     };
     let mut action = Box::new(req.background());
-    // What the action tells of is the answer.
+    // The variables of the action are about the answer.
     action.started = req.started;
     action.started_us = req.started_us;
     action.sent = req.sent.clone();
     let target = Bytes::copy_from_slice(target.as_bytes());
-    let generation = Rc::clone(&action.down.generation);
-    running.spawn(&generation, async move {
+    let generation = Rc::clone(action.generation());
+    running.spawn(generation.enter(), async move {
         drop(phase::answer_at(&mut action, target).await);
     });
 }

@@ -3,19 +3,19 @@
 //! Sources: nginx ngx_http_random_index_handler.
 
 use bytes::BytesMut;
+use millpond_system::chance;
 
 use super::open_file::Kind;
 use super::{folder, path};
-use crate::chance;
 use crate::failure::Failure;
 use crate::phase::{self, Flow};
 use crate::request::Request;
 
-/// Whether chance says what stands for a folder.
+/// The choice by chance of the file that stands for a folder.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(location)]
 pub struct RandomIndexPolicy {
-    /// Whether a request for a folder is answered with one of its files, a different one each time;
+    /// Answers a request for a folder with one of the folder's files, a different one each time;
     /// those whose names begin with a dot are never chosen.
     ///
     /// # Differs from nginx

@@ -14,13 +14,13 @@ use std::collections::HashSet;
 
 use millpond_conf::value::{ArgError, Args, FromArgs, FromWord, WordError};
 use millpond_conf::{ParseContext, Word};
+use millpond_system::address::Address;
+use millpond_system::network::{LowBits, Network, Recursive, forwarded, look_up};
 
-use crate::downstream::address::Address;
-use crate::header::Known;
-use crate::network::{LowBits, Network, Recursive, forwarded, look_up};
 use crate::request::Request;
+use millpond_wire::header::Known;
 
-/// Whose word is taken for the client's address.
+/// The proxies whose word is taken for the client's address.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct RealIpPolicy {
@@ -31,7 +31,7 @@ pub struct RealIpPolicy {
     /// request of the connection has it (`listen … proxy_protocol`).
     #[directive(name = "real_ip_header", default = "X-Real-IP")]
     pub field: AddressField,
-    /// Whether the addresses of trusted proxies in the field are passed over.
+    /// Passes over the addresses of trusted proxies in the field.
     #[directive(name = "real_ip_recursive", default = "off")]
     pub recursive: bool,
 }
@@ -40,7 +40,7 @@ pub struct RealIpPolicy {
 #[derive(Clone, Debug)]
 pub struct Trusted(Vec<Network>);
 
-/// Which field names the client.
+/// The field that names the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressField {
     /// X-Forwarded-For: a list over all fields of the name.
@@ -90,18 +90,13 @@ pub fn start(req: &Request) {
     if !req.conf.uses_real_ip {
         return;
     }
-    let is_peer = *req.down.remote.borrow() == req.down.peer;
-    if !is_peer {
-        // INVARIANT 1.
-        req.down.remote.replace(req.down.peer.clone());
-    }
     replace(req);
 }
 
 /// Replaces the client's address if it still is the peer's and the peer is trusted here.
 pub fn replace(req: &Request) {
     let policy = &req.location.settings.real_ip;
-    if policy.from.is_empty() || *req.down.remote.borrow() != req.down.peer {
+    if policy.from.is_empty() || *req.client.remote.borrow() != req.client.connection.peer {
         return;
     }
     let lists: Vec<&[u8]> = match &policy.field {
@@ -114,21 +109,27 @@ pub fn replace(req: &Request) {
         .iter()
         .flat_map(|it| it.0.iter().copied())
         .collect();
-    let recursive = match policy.recursive {
-        true => Recursive::Yes,
-        false => Recursive::No,
+    let recursive = if policy.recursive {
+        Recursive::Yes
+    } else {
+        Recursive::No
     };
-    if let Some(address) = forwarded(&req.down.peer, lists.into_iter(), &trusted, recursive) {
-        req.down.remote.replace(address);
+    if let Some(address) = forwarded(
+        &req.client.connection.peer,
+        lists.into_iter(),
+        &trusted,
+        recursive,
+    ) {
+        req.client.remote.replace(address);
     }
 }
 
 /// Takes the address of the connection's own header, if a trusted balancer wrote it.
 fn replace_by_balancer(req: &Request, policy: &RealIpPolicy) {
     let mut trusted = policy.from.iter().flat_map(|it| &it.0);
-    if let Some(told) = req.down.told.get()
-        && trusted.any(|network| network.contains(&req.down.peer))
+    if let Some(told) = req.client.connection.told.get()
+        && trusted.any(|network| network.contains(&req.client.connection.peer))
     {
-        req.down.remote.replace(Address::Inet(told.source));
+        req.client.remote.replace(Address::Inet(told.source));
     }
 }

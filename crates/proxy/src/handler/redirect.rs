@@ -9,27 +9,27 @@
 
 use bytes::Bytes;
 use millpond_semantics::uri::{EscapeKind, escape_into};
+use millpond_wire::header::Known;
 
 use crate::failure::Failure;
-use crate::header::Known;
 use crate::request::Request;
 use crate::response::Response;
 
-/// What the Location of a redirect within this server looks like.
+/// The form of the Location of a redirect within this server.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct RedirectPolicy {
-    /// Whether the Location names scheme and host; else it is the path alone.
+    /// Names scheme and host in the Location; else it is the path alone.
     #[directive(name = "absolute_redirect", default = "on")]
     pub absolute: bool,
-    /// Whether the host is the server's first name; else it is the one that the client named.
+    /// Names the server's first name as the host; else it is the one that the client named.
     #[directive(name = "server_name_in_redirect", default = "off")]
     pub server_name: bool,
-    /// Whether the port of the listener is named, unless it is the scheme's usual one.
+    /// Names the port of the listener, unless it is the scheme's usual one.
     #[directive(name = "port_in_redirect", default = "on")]
     pub port: bool,
-    /// Whether Internet Explorer is redirected by a page that goes on to the target, with status
-    /// 200, instead of by 301 and 302.
+    /// Redirects Internet Explorer by a page that goes on to the target, with status 200, instead
+    /// of by 301 and 302.
     #[directive(name = "msie_refresh", default = "off")]
     pub refreshes: bool,
 }
@@ -69,7 +69,7 @@ pub fn location(req: &Request, target: Bytes) -> Bytes {
     let mut text = Vec::with_capacity(target.len() + 64);
     text.extend_from_slice(b"http://");
     push_host(req, policy, &mut text);
-    let port = req.down.local.port();
+    let port = req.client.connection.local.port();
     if policy.port && !matches!(port, 0 | 80) {
         text.push(b':');
         text.extend_from_slice(port.to_string().as_bytes());
@@ -84,8 +84,13 @@ fn push_host(req: &Request, policy: &RedirectPolicy, text: &mut Vec<u8>) {
     } else if !req.host.is_empty() {
         text.extend_from_slice(&req.host);
     } else {
-        let host = req.down.local.host_text();
-        let is_v6 = req.down.local.ip().is_some_and(|ip| ip.is_ipv6());
+        let host = req.client.connection.local.host_text();
+        let is_v6 = req
+            .client
+            .connection
+            .local
+            .ip()
+            .is_some_and(|ip| ip.is_ipv6());
         let host = if is_v6 { format!("[{host}]") } else { host };
         text.extend_from_slice(host.as_bytes());
     }

@@ -11,12 +11,12 @@ use bytes::Bytes;
 use millpond_conf::VarId;
 use millpond_conf::source::Span;
 use millpond_conf::value::{ArgError, Args, FromArgs};
+use millpond_wire::header::Known;
 
-use crate::header::Known;
 use crate::request::Request;
 use crate::route::host_table::{BadPattern, HostTable};
 use crate::route::name::ServerName;
-use crate::route::regex::{Case, Regex};
+use crate::route::regex::{Case, GaveUp, Regex};
 use crate::var::Variable;
 
 /// The longest host that is looked at (nginx's bound).
@@ -34,7 +34,7 @@ pub const VARIABLES: &[Variable] = &[Variable {
     },
 }];
 
-/// Where requests may come from.
+/// The pages that requests may come from.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(server, location)]
 pub struct RefererPolicy {
@@ -44,12 +44,13 @@ pub struct RefererPolicy {
 }
 
 impl RefererPolicy {
-    /// Where places are missing: only requests without a place are told to be valid, and then all
-    /// would be.
+    /// The position of a directive that names no place that requests may come from: only requests
+    /// without one are told to be valid, and then all would be.
     pub fn lacks_places(&self) -> Option<Span> {
-        match self.valid.iter().any(ValidReferers::names_places) {
-            true => None,
-            false => self.valid.iter().find_map(|valid| valid.place),
+        if self.valid.iter().any(ValidReferers::names_places) {
+            None
+        } else {
+            self.valid.iter().find_map(|valid| valid.place)
         }
     }
 }
@@ -64,7 +65,7 @@ pub struct ValidReferers {
     hosts: HostTable<Bytes>,
     has_hosts: bool,
     regexes: Vec<Arc<Regex>>,
-    /// Where the first of the arguments stands.
+    /// The place of the first of the arguments in the configuration.
     place: Option<Span>,
 }
 
@@ -122,16 +123,26 @@ impl ValidReferers {
         self.has_hosts || self.server_names || !self.regexes.is_empty()
     }
 
-    /// Whether a Referer after its scheme names a valid place.
-    fn allows(&self, place: &[u8], host: &[u8], server_names: &[ServerName]) -> bool {
+    /// True if a Referer after its scheme names a valid place.
+    fn allows(
+        &self,
+        place: &[u8],
+        host: &[u8],
+        server_names: &[ServerName],
+    ) -> Result<bool, GaveUp> {
         if let Some(begin) = self.hosts.find(host) {
             let slash = memchr::memchr(b'/', place).unwrap_or(place.len());
             let path = place.get(slash..).unwrap_or_default();
-            return path.starts_with(begin);
+            return Ok(path.starts_with(begin));
         }
-        let is_server = |name: &ServerName| name.matches(host);
-        (self.server_names && server_names.iter().any(is_server))
-            || self.regexes.iter().any(|regex| regex.is_match(place))
+        let server_names = server_names.iter().filter(|_| self.server_names);
+        let mut matches = server_names
+            .map(|name| name.matches(host))
+            .chain(self.regexes.iter().map(|regex| regex.is_match(place)));
+        // The first that is known to match, or that is not known to.
+        matches
+            .find(|found| *found != Ok(false))
+            .unwrap_or(Ok(false))
     }
 }
 
@@ -151,13 +162,18 @@ fn is_invalid(req: &Request) -> bool {
         Some(host) if host.len() <= MAX_HOST => host.to_ascii_lowercase(),
         _ => return true,
     };
-    !valid
-        .iter()
-        .any(|valid| valid.allows(place, &host, &req.server.names))
+    let allows = |valid: &ValidReferers| {
+        let allowed = valid.allows(place, &host, &req.server.names);
+        allowed.unwrap_or_else(|gave_up| {
+            req.note_gave_up(&gave_up);
+            false
+        })
+    };
+    !valid.iter().any(allows)
 }
 
-/// What follows `http://` or `https://`; none for anything else and for what is too short to hold a
-/// host.
+/// The part of a field after `http://` or `https://`; none for anything else and for what is too
+/// short to hold a host.
 fn after_scheme(field: &[u8]) -> Option<&[u8]> {
     if field.len() < b"http://i.ru".len() {
         return None;
@@ -200,7 +216,7 @@ mod tests {
             let host = &place.as_bytes()[..end];
             assert_eq!(
                 valid.allows(place.as_bytes(), host, &[]),
-                expected,
+                Ok(expected),
                 "{place}"
             );
         }

@@ -19,9 +19,9 @@ use md5::{Digest, Md5};
 use millpond_conf::{
     Applied, Contexts, Directive, Family, ParseContext, Span, Statement, Template,
 };
+use millpond_system::clock;
+use millpond_wire::base64;
 
-use crate::base64;
-use crate::clock;
 use crate::request::Request;
 use crate::var::ComposedVariable;
 
@@ -34,8 +34,9 @@ const DIGEST_TEXT_MAX: usize = 24;
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct SecureLinkDirectives {
-    /// Where a request has the digest of its link, and after a comma the time until which it is
-    /// good (seconds since 1970): `$arg_md5,$arg_expires`. The digest is Base64 as it is for URLs.
+    /// The value in which a request has the digest of its link, and after a comma the time until
+    /// which the link is good (seconds since 1970): `$arg_md5,$arg_expires`. The digest is Base64
+    /// as it is for URLs.
     ///
     /// # Differs from nginx
     ///
@@ -43,7 +44,7 @@ pub struct SecureLinkDirectives {
     /// where the other was not.
     #[directive(name = "secure_link")]
     pub link: Option<Template>,
-    /// What the digest (MD5) must be of; it should end with a secret.
+    /// The text that the digest (MD5) must be made of; it should end with a secret.
     #[directive(name = "secure_link_md5")]
     pub md5: Option<Template>,
     /// The secret of links that have their digest in the path: `/p/DIGEST/link`, where the digest
@@ -52,20 +53,20 @@ pub struct SecureLinkDirectives {
     pub secret: Option<String>,
 }
 
-/// How links are signed.
+/// The way in which links are signed.
 #[derive(Clone, Debug, Default)]
 pub enum SecureLinkPolicy {
-    /// Not at all.
+    /// Links are not signed.
     #[default]
     None,
-    /// By a digest somewhere in the request.
+    /// Links are signed by a digest somewhere in the request.
     Digest {
-        /// Where it is.
+        /// The value with the digest and the time.
         link: Template,
-        /// What it must be of.
+        /// The text that the digest must be made of.
         md5: Template,
     },
-    /// By a digest in the path, with this secret.
+    /// Links are signed by a digest in the path, with this secret.
     Path(String),
 }
 
@@ -157,11 +158,11 @@ pub const VARIABLES: &[ComposedVariable] = &[
     },
 ];
 
-/// What a request brings.
+/// The digest and time that a request brings.
 #[derive(Debug, PartialEq, Eq)]
 struct Brought<'a> {
     digest: &'a [u8],
-    /// As it is written, and in seconds.
+    /// The time as the request writes it, and in seconds.
     expires: Option<(&'a [u8], i64)>,
 }
 
@@ -194,7 +195,7 @@ fn write_digest(req: &mut Request, (link, md5): (&Template, &Template), out: &mu
     let Some(digest) = decode(brought.digest) else {
         return false;
     };
-    let expected = Md5::digest(&req.eval(md5));
+    let expected = Md5::digest(req.eval(md5));
     if !is_same(&digest, &expected) {
         return false;
     }
@@ -240,11 +241,14 @@ fn signed<'a>(uri: &'a [u8], secret: &str) -> Option<&'a [u8]> {
         are_digits.then(|| u8::from_str_radix(digits, 16).ok())?
     });
     let digest: Vec<u8> = digest.collect::<Option<_>>()?;
-    let expected = Md5::new().chain(link).chain(secret).finalize();
+    let expected = Md5::new()
+        .chain_update(link)
+        .chain_update(secret)
+        .finalize();
     is_same(&digest, &expected).then_some(link)
 }
 
-/// Whether they are the same, in a time that does not tell where they differ.
+/// True if the two are the same; the time taken does not tell where they differ.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let differing = one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b));
     one.len() == other.len() && differing == 0
@@ -297,7 +301,10 @@ mod tests {
     #[test]
     fn paths_are_signed_by_their_second_part() {
         let digest = "d8e8fca2dc0f896fd7cb4cb0031ba249";
-        let expected = Md5::new().chain("a/b.html").chain("secret").finalize();
+        let expected = Md5::new()
+            .chain_update("a/b.html")
+            .chain_update("secret")
+            .finalize();
         let right: String = expected.iter().map(|byte| format!("{byte:02x}")).collect();
         for (uri, expected) in [
             (format!("/p/{right}/a/b.html"), Some("a/b.html")),

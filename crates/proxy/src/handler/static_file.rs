@@ -15,16 +15,17 @@ use std::ops::Range;
 use bytes::Bytes;
 use millpond_semantics::conditional;
 use millpond_semantics::date::format_http_date;
+use millpond_system::body::{Body, FileRegion, FileSource, Piece};
+use millpond_system::log::error::Level;
+use millpond_wire::header::{Fields, Known};
+use millpond_wire::http1::Method;
 
 use super::open_file::{self, Kind, OpenFile};
 use super::path::{self, FilePath};
 use super::redirect;
-use crate::body::{Body, FileRegion, FileSource, Piece};
 use crate::failure::Failure;
 use crate::filter::gzip;
-use crate::header::{Fields, Known};
-use crate::http1::Method;
-use crate::log::error::{self, Level};
+use crate::log::request_error;
 use crate::request::Request;
 use crate::response::{RangeRule, Response};
 
@@ -32,33 +33,33 @@ use crate::response::{RangeRule, Response};
 /// `sendfile`.
 const SMALL_FILE: u64 = 8 * 1024;
 
-/// How files are answered.
+/// The way in which files are answered.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct StaticPolicy {
-    /// Whether files get an ETag, made from the time of their change and their length.
+    /// Gives files an ETag, made from the time of their change and their length.
     #[directive(name = "etag", default = "on")]
     pub etag: bool,
-    /// How If-Modified-Since is compared with the time of the last change.
+    /// Comparison of If-Modified-Since with the time of the last change.
     #[directive(name = "if_modified_since", default = "exact")]
     pub if_modified_since: IfModifiedSince,
     /// The most ranges that a request may ask for; more are answered with the whole, and 0 allows
     /// none.
     #[directive(name = "max_ranges")]
     pub max_ranges: Option<u32>,
-    /// Whether a file that does not exist is logged.
+    /// Logs requests for files that do not exist.
     #[directive(name = "log_not_found", default = "on")]
     pub log_not_found: bool,
-    /// Whether a file with `.gz` behind its name is sent in its place: to clients that take it, or
-    /// to all.
+    /// Sends a file with `.gz` behind its name in the file's place: to clients that take it, or to
+    /// all.
     #[directive(name = "gzip_static", default = "off")]
     pub gzip_static: GzipStatic,
 }
 
-/// How If-Modified-Since is compared.
+/// The comparison of If-Modified-Since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
 pub enum IfModifiedSince {
-    /// Not at all: the answer always counts as modified.
+    /// Dates are not compared: the answer always counts as modified.
     #[word("off")]
     Off,
     /// Unmodified when the times are equal.
@@ -80,16 +81,16 @@ impl IfModifiedSince {
     }
 }
 
-/// Whether compressed files are looked for.
+/// The clients for whom compressed files are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, millpond_conf::Words)]
 pub enum GzipStatic {
     /// Never.
     #[word("off")]
     Off,
-    /// For clients that take them.
+    /// Compressed files are sent to clients that take them.
     #[word("on")]
     On,
-    /// For all clients.
+    /// Compressed files are sent to all clients.
     #[word("always")]
     Always,
 }
@@ -131,7 +132,7 @@ pub fn run(req: &mut Request) -> Result<Response, Failure> {
 
 fn not_regular(req: &Request, path: &FilePath) -> Failure {
     let path = String::from_utf8_lossy(&path.bytes);
-    error::write(
+    request_error::write(
         req,
         Level::Crit,
         format_args!("\"{path}\" is not a regular file"),
@@ -246,13 +247,13 @@ fn push_hex(number: u64, text: &mut Vec<u8>) {
     }
 }
 
-/// What came of looking for a compressed file.
+/// The result of looking for a compressed file.
 enum Compressed {
-    /// It is the answer.
+    /// The compressed file is the answer.
     Found(Box<Response>),
-    /// There is one, but the client does not take it.
+    /// The file has a compressed one, but the client does not take that.
     NotTaken,
-    /// There is none, or none is wanted.
+    /// The file has no compressed one, or none is wanted.
     Nothing,
 }
 

@@ -5,10 +5,10 @@
 
 use bytes::Bytes;
 use millpond_conf::{Contexts, Statement};
+use millpond_wire::http1::Method;
 
 use super::ContentHandler;
 use crate::failure::Failure;
-use crate::http1::Method;
 use crate::request::Request;
 use crate::response::Response;
 use crate::scope::block::{Draft, Pass, Row};
@@ -37,7 +37,7 @@ pub fn run(req: &mut Request) -> Result<Response, Failure> {
     if !matches!(req.method, Method::Get | Method::Head) {
         return Err(Failure::Status(405));
     }
-    let count = req.down.generation.worker.shared.connections.snapshot();
+    let count = req.worker().shared.connections.snapshot();
     let ConnectionCount {
         active,
         reading,

@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use millpond_conf::{Contexts, Statement, Template};
+use millpond_system::log::error::Level;
 
 use super::open_file::{self, Kind};
 use super::path::{self, FilePath, Mapping};
 use crate::failure::Failure;
-use crate::log::error::Level;
 use crate::phase::{self, Flow};
 use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
@@ -37,7 +37,7 @@ pub const ROWS: &[Row] = &[Row {
     apply: declare,
 }];
 
-/// What is tried, and what is done when nothing is found.
+/// The paths that are tried, and the fallback when nothing is found.
 #[derive(Debug)]
 pub struct TryFiles {
     candidates: Vec<Candidate>,
@@ -170,7 +170,7 @@ fn found(req: &mut Request, name: Bytes, kind: Kind, mapping: &Mapping) {
         Mapping::Whole if kind == Kind::Directory => {}
         Mapping::Whole => {
             req.uri = name;
-            req.adds_uri_to_alias = true;
+            req.path.adds_to_alias = true;
         }
         Mapping::Replace { prefix } => {
             let mut uri = BytesMut::with_capacity(prefix.len() + name.len());

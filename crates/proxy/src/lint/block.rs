@@ -28,7 +28,7 @@ struct Block<'a> {
     kind: Contexts,
     statement: &'a Statement,
     outer: Option<usize>,
-    /// Its statements by name: an http block may have very many.
+    /// Statements of the block by name: an http block may have very many.
     by_name: HashMap<&'a str, Vec<&'a Statement>>,
 }
 
@@ -101,7 +101,7 @@ impl<'a> Blocks<'a> {
         self.values.entry(name).or_default().extend(values);
     }
 
-    /// What `set`, `map` and `split_clients` may give to a variable; none if nothing does.
+    /// Values that `set`, `map` and `split_clients` may give to a variable; none if nothing does.
     pub(super) fn values(&self, variable: &str) -> Option<&[&'a str]> {
         self.values.get(variable).map(Vec::as_slice)
     }
@@ -159,7 +159,7 @@ impl<'b, 'a> View<'b, 'a> {
         &self.blocks.all[self.index]
     }
 
-    /// What kind of block it is.
+    /// Kind of the block.
     pub(super) fn kind(self) -> Contexts {
         self.block().kind
     }
@@ -251,7 +251,7 @@ impl<'a> Passing<'_, 'a> {
 pub(super) fn variables(text: &str) -> Vec<String> {
     let mut uses = VariableUses::new();
     let parsed = Template::parse(text, millpond_conf::Span::NONE, &mut uses);
-    // What is malformed was reported when it was read.
+    // A malformed text was reported when its statement was read.
     if parsed.is_err() {
         return Vec::new();
     }

@@ -43,12 +43,12 @@ struct User<'a> {
     at: &'a Statement,
 }
 
-/// What decides whether two keys may be the same for different sites.
+/// Facts that decide whether two keys may be the same for different sites.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Keys<'a> {
     zone: &'a str,
     key: &'a str,
-    /// What `$proxy_host` stands for, where the key has it.
+    /// Value of `$proxy_host`, where the key has it.
     upstream: Option<&'a str>,
 }
 
@@ -81,9 +81,10 @@ fn report(user: &User<'_>, first: &User<'_>, findings: &mut Findings<'_>) {
         warning.also(also, "another site with the same keys");
     }
     let protocol = user.at.name.text.split('_').next().unwrap_or("proxy");
-    let better = match key.contains("$proxy_host") {
-        true => key.replace("$proxy_host", "$host"),
-        false => format!("$host{key}"),
+    let better = if key.contains("$proxy_host") {
+        key.replace("$proxy_host", "$host")
+    } else {
+        format!("$host{key}")
     };
     warning.help(format!("write \"{protocol}_cache_key {better};\""));
 }
@@ -114,7 +115,7 @@ fn user_of<'a>(passing: &Passing<'_, 'a>) -> Option<User<'a>> {
     })
 }
 
-/// Whether the upstream is told the client's host.
+/// True if the upstream is told the client's host.
 fn passes_host(passing: &Passing<'_, '_>) -> bool {
     let fields = passing.in_force("set_header");
     let host = fields.iter().find_map(|st| match st.args.as_slice() {

@@ -21,7 +21,9 @@ mod block;
 mod host;
 mod inherit;
 mod key;
+mod open;
 mod pass;
+mod rfc;
 mod store;
 
 use std::collections::HashSet;
@@ -35,7 +37,7 @@ use block::Blocks;
 /// A lint.
 #[derive(Debug)]
 pub struct Lint {
-    /// Its name and manual text.
+    /// Name and manual text of the lint.
     pub code: Code,
     /// Looks for it.
     check: fn(&Blocks<'_>, &mut Findings<'_>),
@@ -58,6 +60,14 @@ pub const LINTS: &[Lint] = &[
     Lint {
         code: store::BYPASS_IS_STORED,
         check: store::bypass_is_stored,
+    },
+    Lint {
+        code: rfc::RFC_STALE_UPDATING,
+        check: rfc::stale_updating,
+    },
+    Lint {
+        code: rfc::RFC_POST_STORED,
+        check: rfc::post_stored,
     },
     Lint {
         code: host::CACHE_KEY_WITHOUT_HOST,
@@ -84,6 +94,10 @@ pub const LINTS: &[Lint] = &[
         check: pass::pass_without_resolver,
     },
     Lint {
+        code: open::OPEN_TO_EVERYBODY,
+        check: open::open_to_everybody,
+    },
+    Lint {
         code: pass::ALIAS_TRAVERSAL,
         check: pass::alias_traversal,
     },
@@ -102,7 +116,7 @@ pub fn run(statements: &[Statement], sources: &Sources, diagnostics: &mut Diagno
     }
 }
 
-/// What the lints found.
+/// Findings of the lints.
 struct Findings<'a> {
     sources: &'a Sources,
     diagnostics: &'a mut Diagnostics,
@@ -120,7 +134,7 @@ impl Findings<'_> {
     }
 }
 
-/// Whether a comment beside the place allows what the code names.
+/// True if a comment beside the place allows what the code names.
 fn is_allowed(sources: &Sources, span: Span, code: &str) -> bool {
     let Some(source) = sources.get(span.file) else {
         return false;
@@ -143,7 +157,7 @@ fn is_allowed(sources: &Sources, span: Span, code: &str) -> bool {
         .any(|comment| allows(comment, code))
 }
 
-/// Whether a comment has `millpond: allow(…)` with the code in it.
+/// True if a comment has `millpond: allow(…)` with the code in it.
 fn allows(comment: &[u8], code: &str) -> bool {
     let comment = String::from_utf8_lossy(comment);
     let inside = comment

@@ -54,7 +54,7 @@ pub(super) fn pass_without_resolver(blocks: &Blocks<'_>, findings: &mut Findings
     }
 }
 
-/// What stands between the scheme and the path.
+/// Part of a URL between the scheme and the path.
 fn authority(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     if rest.starts_with("unix:") {
@@ -76,7 +76,7 @@ fn authority(url: &str) -> &str {
     }
 }
 
-/// Whether an authority is a group or an address, as far as can be read.
+/// True if an authority is a group or an address, as far as can be read.
 fn is_reachable(blocks: &Blocks<'_>, groups: &[&str], host: &str) -> bool {
     let is_literal = |host: &str| {
         let bare = match host.strip_prefix('[') {

@@ -12,6 +12,7 @@ use millpond_conf::value::parse_duration;
 
 use super::Findings;
 use super::block::{Blocks, PROTOCOLS, variables, words};
+use super::rfc::follows_rfc;
 
 /// Entries are removed before their time.
 pub(super) const INACTIVE_SHORT: Code = Code {
@@ -42,7 +43,7 @@ pub(super) const UPDATING_IN_FOREGROUND: Code = Code {
           waits.",
 };
 
-/// What is asked past the cache is stored for all.
+/// Code of the lint for answers that are asked past the cache and stored for all.
 pub(super) const BYPASS_IS_STORED: Code = Code {
     name: "bypass_is_stored",
     doc: "\"proxy_cache_bypass\" only skips the look-up: the answer is stored and served to \
@@ -54,7 +55,7 @@ pub(super) const BYPASS_IS_STORED: Code = Code {
 /// Below this, minutes were probably meant.
 const SHORT: Duration = Duration::from_secs(60);
 
-/// What `inactive` is unless it is written.
+/// Value of `inactive` unless it is written.
 const DEFAULT_INACTIVE: Duration = Duration::from_secs(600);
 
 pub(super) fn inactive_short(blocks: &Blocks<'_>, findings: &mut Findings<'_>) {
@@ -145,7 +146,8 @@ pub(super) fn updating_in_foreground(blocks: &Blocks<'_>, findings: &mut Finding
             continue;
         };
         let update = user.name("cache_background_update");
-        if user.view.value(&update) == Some("on") {
+        // By the RFC's rules all such updates run in the background.
+        if user.view.value(&update) == Some("on") || follows_rfc(&user) {
             continue;
         }
         let message = "the request that finds an entry stale waits for the origin".to_string();
@@ -180,7 +182,7 @@ pub(super) fn bypass_is_stored(blocks: &Blocks<'_>, findings: &mut Findings<'_>)
     }
 }
 
-/// Whether a variable tells clients apart, as far as one can know: fields and arguments that ask
+/// True if a variable tells clients apart, as far as one can know: fields and arguments that ask
 /// for a refresh do not.
 fn is_personal(variable: &str) -> bool {
     let refreshes = ["http_pragma", "http_cache_control"];

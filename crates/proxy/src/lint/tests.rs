@@ -300,3 +300,67 @@ fn a_comment_beside_the_place_silences_one_kind() {
         check(&[(&text(before, behind), &expected)]);
     }
 }
+
+#[test]
+fn what_is_for_operators_and_open_to_everybody_is_found() {
+    let in_location = |lines: &str| format!("http {{ server {{ location / {{ {lines} }} }} }}");
+    for (lines, is_found) in [
+        ("api write=on;", true),
+        ("api hosts=a write=on;", true),
+        ("dashboard;", true),
+        ("metrics;", true),
+        ("api;", false),
+        ("api write=off;", false),
+        ("api write=on; allow 127.0.0.1; deny all;", false),
+        ("dashboard; deny all;", false),
+        ("metrics; auth_basic x; auth_basic_user_file y;", false),
+        ("metrics; auth_basic off;", true),
+        ("metrics; auth_request /who;", false),
+        ("location /m { metrics; } allow 10.0.0.0/8;", false),
+    ] {
+        let expected: &[&str] = if is_found {
+            &["open_to_everybody"]
+        } else {
+            &[]
+        };
+        check(&[(&in_location(lines), expected)]);
+    }
+}
+
+#[test]
+fn what_is_against_the_rfc_that_is_followed_is_found() {
+    let valid = "proxy_cache_valid 1m;";
+    let by_rfc = format!("{valid} proxy_cache_conformance rfc9111;");
+    let behind = "proxy_cache_use_stale error updating; proxy_cache_background_update on;";
+    check(&[
+        (&caching("", &format!("{valid} {behind}")), &[]),
+        (
+            &caching("", &format!("{by_rfc} {behind}")),
+            &["rfc_stale_updating"],
+        ),
+        (
+            &caching("", &format!("{by_rfc} proxy_cache_use_stale updating;")),
+            &["rfc_stale_updating"],
+        ),
+        (
+            &caching("", &format!("{by_rfc} proxy_cache_use_stale error;")),
+            &[],
+        ),
+        (
+            &caching("", &format!("{by_rfc} proxy_cache_methods GET POST;")),
+            &["rfc_post_stored"],
+        ),
+        (
+            &caching("", &format!("{by_rfc} proxy_cache_methods GET HEAD;")),
+            &[],
+        ),
+        (
+            &caching("", &format!("{valid} proxy_cache_methods POST;")),
+            &[],
+        ),
+        (
+            &caching("", &format!("{by_rfc} {behind}")).replace("proxy_", "fastcgi_"),
+            &["rfc_stale_updating"],
+        ),
+    ]);
+}

@@ -7,12 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millpond_conf::{ArgError, Args, Family, FromArgs, OffOr, ParseContext};
+use millpond_system::log::buffer;
+use millpond_system::log::named::{self, NamedFiles};
+use millpond_system::log::turn;
 
-use super::buffer;
 use super::format::{COMBINED, Logs};
 use super::line::{self, RequestLog};
-use super::named::{self, NamedFiles};
-use super::turn;
 use crate::request::Request;
 
 /// The log of requests whose blocks name none.
@@ -20,7 +20,7 @@ pub const DEFAULT_PATH: &str = "/var/log/millpond/access.log";
 
 const DIRECTIVE: &str = "access_log";
 
-/// Where requests are logged.
+/// Settings of the logs of requests.
 #[derive(Clone, Debug, Family)]
 #[family(http, server, location, if_location, limit_except)]
 pub struct AccessLogPolicy {
@@ -35,7 +35,8 @@ pub struct AccessLogPolicy {
     /// lines: they are counted and told in the error log, once a second at most.
     #[directive(name = "access_log", repeat)]
     pub logs: Vec<OffOr<AccessLog>>,
-    /// How many files of logs whose path has variables are kept open, and for how long.
+    /// Number of files of logs whose path has variables that are kept open, and the time for which
+    /// they are kept.
     #[directive(
         name = "open_log_file_cache",
         default = "off",

@@ -12,14 +12,14 @@
 //! A value is written straight into the line and looked at there; only one that needs escapes is
 //! copied.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use millpond_conf::tree::Statement;
 use millpond_conf::{Contexts, ParseContext, Part, Span, Template, Words};
+use millpond_system::log::buffer::Buffering;
 
-use super::buffer::Buffering;
 use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
@@ -57,13 +57,13 @@ pub const ROWS: &[Row] = &[Row {
 /// Bytes that are looked at together: as many as a register of any of the machines holds.
 const BLOCK: usize = 16;
 
-/// How values are made safe.
+/// Way in which values are made safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Words)]
 pub enum Escape {
     /// `\xHH`.
     #[word("default")]
     Default,
-    /// As in a JSON string.
+    /// Values are escaped for a JSON string.
     #[word("json")]
     Json,
     /// Not at all.
@@ -78,13 +78,15 @@ pub struct LogFormat {
     escape: Escape,
 }
 
-/// What log directives declare.
+/// Declarations of the log directives.
 #[derive(Debug, Default)]
 pub struct Logs {
     /// Formats by name.
     pub formats: HashMap<String, Arc<LogFormat>>,
     /// Buffered files, which must be buffered in one way.
     pub buffered: HashMap<PathBuf, Buffering>,
+    /// Places where formats are named that nobody has declared; each is reported once.
+    pub unknown: HashSet<Span>,
 }
 
 /// The format of a name: one that was declared, or one that is there without.
@@ -210,8 +212,8 @@ fn escape_from(out: &mut Vec<u8>, start: usize, escape: Escape) {
     }
 }
 
-/// Whether a value holds nothing that any way escapes, as most do. It is looked at in blocks, of
-/// which the last one may begin within the one before; one without is told to be so only if it is.
+/// True if a value holds nothing that any way escapes, as most do. The value is looked at in
+/// blocks, of which the last one may begin within the one before.
 fn is_plain(value: &[u8]) -> bool {
     if let Some(last) = value.last_chunk::<BLOCK>() {
         let is_odd = |byte: u8| (byte < 0x20) | (byte == b'"') | (byte == b'\\') | (byte > 0x7e);

@@ -18,15 +18,15 @@ use std::sync::{Arc, OnceLock};
 
 use millpond_conf::value::parse_duration;
 use millpond_conf::{ArgError, Args, ParseContext, Span, Template, Word};
+use millpond_system::log::buffer::{self, Buffering};
+use millpond_system::log::error::{self, Level};
+use millpond_system::log::file::LogFile;
+use millpond_system::log::loss::{Loss, Why};
+use millpond_system::log::named::{self, NamedFiles};
+use millpond_system::log::syslog::Syslog;
+use millpond_system::log::turn;
 
-use super::buffer::{self, Buffering};
-use super::error::{self, Level};
-use super::file::LogFile;
 use super::format::{self, LogFormat, Logs};
-use super::loss::{Loss, Why};
-use super::named::{self, NamedFiles};
-use super::syslog::Syslog;
-use super::turn;
 use crate::request::Request;
 
 /// Buffer of a compressed log that names no size (nginx: 64k).
@@ -49,7 +49,7 @@ struct AsWritten {
     format: OnceLock<Arc<LogFormat>>,
     condition: Option<Template>,
     buffering: Option<Buffering>,
-    /// What a log whose path has variables lost; files and servers count for themselves.
+    /// Loss of a log whose path has variables; files and servers count for themselves.
     loss: Loss,
     span: Span,
 }
@@ -203,8 +203,8 @@ impl AsWritten {
             (Target::File(file), Some(how)) => buffer::append(file, how, line),
             (Target::File(file), None) => {
                 turn::append(file, line);
-                // Who sees a connection end finds the line of its last request.
-                if !req.keep_alive {
+                // A reader who sees a connection end finds the line of its last request.
+                if !req.client.keeps_connection() {
                     turn::write_out();
                 }
             }
@@ -266,10 +266,12 @@ pub fn complete<'a>(
         }
         match format::find(&log.format_name, logs, cx) {
             Some(format) => {
-                // It was empty just now, and nobody else has it yet.
+                // The cell was empty just now, and nobody else has it yet.
                 let _ = log.format.set(format);
                 check_buffering(log, logs, cx);
             }
+            // Every block that inherits the log comes by.
+            None if !logs.unknown.insert(log.span) => {}
             None => {
                 let message = format!("unknown log format \"{}\"", log.format_name);
                 cx.diagnostics.push_error(log.span, message);

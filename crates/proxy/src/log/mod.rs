@@ -1,24 +1,14 @@
-//! Logs: errors, requests, and exchanges with upstreams.
+//! Lines about requests: access logs, errors of requests, exchanges with upstreams.
 //!
 //! ```text
-//! access.rs, upstream.rs ─► line.rs, format.rs ─┬─► buffer.rs ─┬─► file.rs ─► queue.rs
-//!                                               ├─► turn.rs ───┤   (one open file for a path)
-//!                                               ├─► named.rs   │
-//! error.rs ─────────────────────────────────────┼──────────────┘
-//!                                               └─► syslog.rs
-//! stamp.rs: the times that all write; loss.rs: what was lost
+//! access.rs, upstream.rs ─► line.rs, format.rs ─┬─► millpond_system::log
+//! request_error.rs ─────────────────────────────┘
 //! ```
+//!
+//! Files, queues, syslog and the error log itself are those of the process, in the crate below.
 
 pub mod access;
-pub mod buffer;
-pub mod error;
-pub mod file;
 pub mod format;
 pub mod line;
-pub mod loss;
-pub mod named;
-pub mod queue;
-pub mod stamp;
-pub mod syslog;
-pub mod turn;
+pub mod request_error;
 pub mod upstream;

@@ -23,14 +23,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use millpond_conf::{ArgError, Args, Family, FromArgs, OffOr, ParseContext};
+use millpond_wire::header::Fields;
 
 use super::format::{Logs, UPSTREAM};
 use super::line::{self, RequestLog};
-use crate::header::Fields;
 use crate::request::Request;
-use crate::upstream::trace::UpstreamTrace;
+use crate::trace::UpstreamTrace;
 
-/// Where exchanges with upstreams are logged.
+/// Settings of the logs of exchanges with upstreams.
 #[derive(Clone, Debug, Family)]
 #[family(http, server, location, if_location)]
 pub struct UpstreamLogPolicy {
@@ -68,7 +68,7 @@ pub fn complete(policy: &UpstreamLogPolicy, logs: &mut Logs, cx: &mut ParseConte
 pub struct LoggedExchange {
     req: Box<Request>,
     trace: Rc<RefCell<UpstreamTrace>>,
-    /// Which of the trace's attempts it is.
+    /// Index of this exchange among the trace's attempts.
     attempt: usize,
 }
 

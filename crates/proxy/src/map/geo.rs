@@ -15,8 +15,8 @@
 //! }
 //! ```
 //!
-//! What has no IP address (a Unix client, a variable that holds none) counts as 255.255.255.255, as
-//! in nginx.
+//! A client or value without an IP address (a Unix client, a variable that holds none) counts as
+//! 255.255.255.255, as in nginx.
 //!
 //! Invariants:
 //! 1. A prefix is in its table once; a later one replaces it, with a warning.
@@ -29,24 +29,26 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_conf::{Statement, VarId, Word};
+use millpond_system::address::Address;
+use millpond_system::network::{
+    LowBits, Network, Recursive, forwarded, mask_v4, mask_v6, parse_address,
+};
 
 use super::Lookup;
-use crate::downstream::address::Address;
-use crate::header::Known;
-use crate::network::{LowBits, Network, Recursive, forwarded, mask_v4, mask_v6, parse_address};
 use crate::request::{Request, Value};
 use crate::rewrite::variable_name;
 use crate::scope::block::Draft;
 use crate::scope::build::Builder;
 use crate::var::Definition;
+use millpond_wire::header::Known;
 
-/// What stands for no address.
+/// The address that stands for no address.
 const NO_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::BROADCAST);
 
 /// A compiled `geo`.
 #[derive(Debug)]
 pub struct Geo {
-    /// Where the address comes from; the client's if not named.
+    /// The variable that the address comes from; the client's address if none is named.
     source: Option<VarId>,
     table: Table,
     proxies: Vec<Network>,
@@ -63,7 +65,7 @@ enum Table {
 /// Values by prefix.
 #[derive(Debug, Default)]
 struct Networks {
-    /// By length, and by prefix.
+    /// Values by the length of a prefix, and by the prefix.
     v4: BTreeMap<u8, HashMap<u32, Bytes>>,
     v6: BTreeMap<u8, HashMap<u128, Bytes>>,
 }
@@ -76,13 +78,13 @@ struct Ranges {
     default: Option<Bytes>,
 }
 
-/// What became of a new network or range.
+/// The result of adding a network or range.
 #[derive(Debug, PartialEq, Eq)]
 enum Added {
     New,
-    /// It replaced this value.
+    /// The network or range replaced this value.
     Replaced(Bytes),
-    /// It crosses the border of this range.
+    /// The range crosses the border of this one.
     Overlaps(u32, u32),
 }
 
@@ -357,9 +359,10 @@ impl Ranges {
             self.ranges.insert(last + 1, (end, old.clone()));
         }
         self.ranges.insert(first, (last, value.clone()));
-        match (first, last) == (start, end) {
-            true => Added::Replaced(old),
-            false => Added::New,
+        if (first, last) == (start, end) {
+            Added::Replaced(old)
+        } else {
+            Added::New
         }
     }
 
@@ -410,7 +413,7 @@ impl Geo {
 
     fn address(&self, req: &mut Request) -> Option<Address> {
         let address = match self.source {
-            None => req.down.remote.borrow().clone(),
+            None => req.client.remote.borrow().clone(),
             Some(id) => match req.variable(id) {
                 Value::Found(text) => parse_address(&text)?,
                 Value::NotFound => return None,

@@ -51,7 +51,7 @@ enum Chosen {
     Template(Template),
 }
 
-/// Whether the value is kept for the rest of the request.
+/// The choice to keep the value for the rest of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cached {
     Yes,
@@ -79,9 +79,10 @@ pub(super) fn map(builder: &mut Builder, statement: &Statement, _draft: &mut Dra
     };
     let body = statement.body.as_deref().unwrap_or_default();
     let has_hostnames = body.iter().any(|line| is_switch(line, "hostnames"));
-    let keys = match has_hostnames {
-        true => Keys::Hosts(HostTable::default()),
-        false => Keys::Strings(HashMap::new()),
+    let keys = if has_hostnames {
+        Keys::Hosts(HostTable::default())
+    } else {
+        Keys::Strings(HashMap::new())
     };
     let mut lines = Lines {
         map: Map {
@@ -189,9 +190,10 @@ impl Map {
 
     fn choose(&self, req: &mut Request, subject: Bytes) -> &Chosen {
         let has_capitals = subject.iter().any(u8::is_ascii_uppercase);
-        let found = match has_capitals {
-            true => self.keys.get(&subject.to_ascii_lowercase()),
-            false => self.keys.get(&subject),
+        let found = if has_capitals {
+            self.keys.get(&subject.to_ascii_lowercase())
+        } else {
+            self.keys.get(&subject)
         };
         if let Some(value) = found {
             return value;

@@ -16,7 +16,7 @@ use crate::scope::block::Draft;
 use crate::scope::build::Builder;
 use crate::var::Definition;
 
-/// All of it, in hundredths of a percent.
+/// The whole of all values, in hundredths of a percent.
 const WHOLE: u32 = 10_000;
 
 /// A compiled `split_clients`.

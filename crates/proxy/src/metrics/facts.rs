@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use millpond_cache::zone::{CacheZone, ZonePath};
 use millpond_store::{Departed, DiskUsage, Held, Usage};
+use millpond_system::log::loss::Lost;
+use millpond_system::{clock, log};
 
 use super::process::{self, ProcessFacts};
 use crate::cache::site::UNNAMED;
-use crate::log::loss::Lost;
 use crate::scope::Conf;
 use crate::stats::cache_zone::ZoneStatusCount;
 use crate::stats::connections::ConnectionCount;
@@ -23,16 +24,15 @@ use crate::stats::site::{EXCESS, SiteCount};
 use crate::stats::status_zone::ZoneCount;
 use crate::stats::times::{AnswerTimes, ExchangeTimes};
 use crate::stats::{CacheSnapshot, STATUSES};
+use crate::trace::Why;
 use crate::upstream::group::Group;
 use crate::upstream::peer::{Availability, Peer};
-use crate::upstream::trace::Why;
 use crate::worker::{LastLoad, Shared};
-use crate::{clock, log};
 
 /// All counters at about one moment.
 #[derive(Debug)]
 pub struct Facts {
-    /// What the kernel knows.
+    /// Facts that the kernel knows.
     pub(super) process: ProcessFacts,
     pub(super) load: LastLoad,
     pub(super) connections: ConnectionCount,
@@ -44,7 +44,7 @@ pub struct Facts {
     pub(super) exchange_times: [ExchangeTimes; Why::ALL.len()],
     pub(super) lost: Lost,
     pub(super) zones: Vec<ZoneFacts>,
-    /// What sites hold in zones, and what left.
+    /// Holdings of sites in zones, and the records that left.
     pub(super) held: Vec<SiteFacts>,
     /// The sites with the most requests, and what all others have together.
     pub(super) sites: Vec<(String, SiteCount)>,
@@ -66,7 +66,7 @@ pub(super) struct ZoneFacts {
     pub(super) disks: Vec<DiskUsage>,
     pub(super) fills: u64,
     pub(super) purges: u64,
-    /// How many were acknowledged, by kind and mode.
+    /// Number of purges that were acknowledged, by kind and mode.
     pub(super) purged: Vec<((&'static str, &'static str), u64)>,
     pub(super) statuses: Vec<(&'static str, ZoneStatusCount)>,
 }
@@ -77,7 +77,7 @@ pub(super) struct SiteFacts {
     pub(super) site: String,
     pub(super) zone: String,
     pub(super) held: Held,
-    /// How many records left why.
+    /// Number of records that left, by reason.
     pub(super) departed: BTreeMap<&'static str, u64>,
 }
 
@@ -85,7 +85,7 @@ pub(super) struct SiteFacts {
 #[derive(Debug)]
 pub(super) struct PeerFacts {
     pub(super) group: String,
-    /// Its address; of one that stands twice in a group with a number.
+    /// Address of the peer; of one that stands twice in a group with a number.
     pub(super) name: String,
     pub(super) state: &'static str,
     pub(super) active: u64,
@@ -167,9 +167,10 @@ pub(super) fn top_sites(
         let label = text(&name);
         // Names that only differ in bytes that are no text are one here.
         let is_own = sites.len() < most && name != EXCESS && seen.insert(label.clone());
-        match is_own {
-            true => sites.push((label, count)),
-            false => rest.add_count(&count),
+        if is_own {
+            sites.push((label, count))
+        } else {
+            rest.add_count(&count)
         }
     }
     if rest != SiteCount::default() {
@@ -195,7 +196,7 @@ fn read_zones(conf: &Conf, shared: &Shared) -> Vec<ZoneFacts> {
     zones.collect()
 }
 
-/// What the sites that have lines of their own hold; others under [`EXCESS`].
+/// Holdings of the sites that have lines of their own; others under [`EXCESS`].
 fn read_held(conf: &Conf, sites: &[(String, SiteCount)]) -> Vec<SiteFacts> {
     let shown: HashSet<&str> = sites.iter().map(|(site, _)| site.as_str()).collect();
     let mut found: BTreeMap<(String, &str), SiteFacts> = BTreeMap::new();

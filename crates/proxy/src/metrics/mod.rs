@@ -27,12 +27,12 @@ mod vts;
 use facts::Facts;
 use text::{Format, Samples};
 
-/// What kind of number a metric is.
+/// Kind of number that a metric is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It only grows, but for restarts.
+    /// The number only grows, but for restarts.
     Counter,
-    /// It goes up and down.
+    /// The number goes up and down.
     Gauge,
     /// Counts of times by their length.
     Histogram,
@@ -43,7 +43,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its name in documents.
+    /// Name of the kind in documents.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
@@ -60,11 +60,11 @@ impl Kind {
 pub struct Metric {
     /// The name of its samples; for histograms and summaries without the endings of theirs.
     pub name: &'static str,
-    /// What kind it is.
+    /// Kind of the metric.
     pub kind: Kind,
     /// The names of its labels, in the order of the values.
     pub labels: &'static [&'static str],
-    /// What it is, in a sentence.
+    /// Meaning of the metric, in a sentence.
     pub doc: &'static str,
     /// Adds its samples.
     pub(crate) read: fn(&Facts, &mut Samples<'_>),
@@ -86,15 +86,15 @@ const fn metric(
     }
 }
 
-/// Whose names metrics have.
+/// Scheme that the names of metrics follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Names {
     /// Our own.
     #[default]
     Millpond,
-    /// Those of nginx-prometheus-exporter for NGINX Plus.
+    /// Names of nginx-prometheus-exporter for NGINX Plus.
     NginxPlus,
-    /// Those of nginx-module-vts.
+    /// Names of nginx-module-vts.
     Vts,
 }
 
@@ -109,7 +109,7 @@ impl Names {
         }
     }
 
-    /// Its metrics.
+    /// Metrics of this scheme.
     pub fn metrics(self) -> &'static [Metric] {
         match self {
             Names::Millpond => own::METRICS,

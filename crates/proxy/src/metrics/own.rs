@@ -15,7 +15,7 @@ use crate::stats::peer::TimeCount;
 use crate::stats::site::SiteCount;
 use crate::stats::status_zone::ZoneCount;
 use crate::stats::times::{AnswerTimes, ExchangeTimes, Histogram, RESULTS};
-use crate::upstream::trace::Why;
+use crate::trace::Why;
 
 use Kind::{Counter, Gauge, Info, Summary};
 
@@ -70,6 +70,9 @@ pub(super) const METRICS: &[Metric] = &[
     metric("millpond_connections_dropped_total", Counter, &[], (
         "Connections that were closed at once, for want of means.",
         |facts, out| out.add(&[], facts.connections.dropped()))),
+    metric("millpond_connections_displaced_total", Counter, &[], (
+        "Connections without a whole request that were closed to make room for others.",
+        |facts, out| out.add(&[], facts.connections.displaced))),
     metric("millpond_connections", Gauge, &["state"], (
         "Open connections: `reading` a request's head, `writing` an answer, `waiting` for a \
          request.",
@@ -133,6 +136,9 @@ pub(super) const METRICS: &[Metric] = &[
     metric("millpond_zone_size_bytes", Gauge, &["zone"], (
         "Bytes of all files of a cache zone.",
         |facts, out| zones(facts, out, |it| it.usage.bytes))),
+    metric("millpond_zone_live_bytes", Gauge, &["zone"], (
+        "Bytes of the files of a zone that entries take.",
+        |facts, out| zones(facts, out, |it| it.usage.live_bytes))),
     metric("millpond_zone_limit_bytes", Gauge, &["zone"], (
         "The most that the files of a zone may have (`max_size`); missing where there is no limit.",
         |facts, out| zones(facts, out, |it| it.declared.max_size))),
@@ -148,6 +154,9 @@ pub(super) const METRICS: &[Metric] = &[
     metric("millpond_zone_index_bytes", Gauge, &["zone"], (
         "Memory that a zone's index takes.",
         |facts, out| zones(facts, out, |it| it.usage.index_bytes))),
+    metric("millpond_zone_index_spilled_entries", Gauge, &["zone"], (
+        "Entries that have no cell in the index, because too many keys are at home where theirs is.",
+        |facts, out| zones(facts, out, |it| it.usage.index_spilled))),
     metric("millpond_zone_queued_bytes", Gauge, &["zone"], (
         "Bytes that wait for a zone's disks.",
         |facts, out| zones(facts, out, |it| it.usage.queued_bytes))),
@@ -175,7 +184,7 @@ pub(super) const METRICS: &[Metric] = &[
         "Records removed because their bytes were not what was written.",
         |facts, out| zones(facts, out, |it| it.usage.corrupt))),
     metric("millpond_zone_lost_total", Counter, &["zone"], (
-        "Records lost because a disk refused to write them.",
+        "Records lost because a disk refused to write or to sync them.",
         |facts, out| zones(facts, out, |it| it.usage.lost))),
     metric("millpond_zone_not_stored_total", Counter, &["zone"], (
         "Fills that were not stored: no room, a full queue, asked for only once.",
@@ -189,6 +198,9 @@ pub(super) const METRICS: &[Metric] = &[
     metric("millpond_zone_write_errors_total", Counter, &["zone"], (
         "Writes and syncs that a zone's disks refused.",
         |facts, out| zones(facts, out, |it| it.usage.write_errors))),
+    metric("millpond_zone_lost_segments_total", Counter, &["zone"], (
+        "Regions of a zone's disks that were let go with all that stood there, because a sync failed.",
+        |facts, out| zones(facts, out, |it| it.usage.lost_segments))),
     metric("millpond_zone_responses_total", Counter, &["zone", "status"], (
         "Answers to requests that looked into a zone, by cache status.",
         |facts, out| zone_statuses(facts, |names, count| out.add(names, count.answers.requests)))),
@@ -214,6 +226,9 @@ pub(super) const METRICS: &[Metric] = &[
     metric("millpond_disk_size_bytes", Gauge, &["zone", "disk"], (
         "Bytes of the zone's files on a disk.",
         |facts, out| disks(facts, |names, disk| out.add(&names, disk.usage.bytes)))),
+    metric("millpond_disk_live_bytes", Gauge, &["zone", "disk"], (
+        "Bytes of the zone's files on a disk that entries take.",
+        |facts, out| disks(facts, |names, disk| out.add(&names, disk.usage.live_bytes)))),
     metric("millpond_disk_limit_bytes", Gauge, &["zone", "disk"], (
         "The most that the zone's files on a disk may have; missing where there is no limit.",
         |facts, out| disks(facts, |names, disk| {
@@ -516,7 +531,7 @@ fn peers(facts: &Facts, mut add: impl FnMut([&str; 2], &PeerFacts)) {
     }
 }
 
-/// How many times there were, and their sum in microseconds.
+/// Count of the times, and their sum in microseconds.
 fn times(times: &TimeCount) -> (u64, u64) {
     let sum = u64::try_from(times.sum.as_micros()).unwrap_or(u64::MAX);
     (times.count, sum)

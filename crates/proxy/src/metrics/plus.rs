@@ -263,7 +263,7 @@ pub(super) fn answers(zone: &ZoneFacts, status: &str) -> Count {
     found.map(|(_, count)| count.answers).unwrap_or_default()
 }
 
-/// What was stored in a zone under a status.
+/// Answers that were stored in a zone under a status.
 pub(super) fn written(zone: &ZoneFacts, status: &str) -> Count {
     let mut statuses = zone.statuses.iter();
     let found = statuses.find(|(name, _)| *name == status);

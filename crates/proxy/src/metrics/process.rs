@@ -1,4 +1,4 @@
-//! What the kernel knows of the process: `/proc/self`, as text.
+//! Facts of the kernel about the process: `/proc/self`, as text.
 //!
 //! What cannot be read is left out: another system, or a process that may not see itself.
 
@@ -9,7 +9,7 @@ use std::fs;
 pub(super) struct ProcessFacts {
     /// Processor time that it took, in the kernel and outside.
     pub cpu_seconds: Option<f64>,
-    /// When it started, seconds since 1970.
+    /// Start of the process, seconds since 1970.
     pub started: Option<f64>,
     /// Bytes of memory that it has.
     pub resident_bytes: Option<u64>,

@@ -1,21 +1,22 @@
-//! What every page has, whatever its names and its format.
+//! Properties that every page has, whatever its names and its format.
 
 use std::collections::HashSet;
 
 use bytes::Bytes;
 use millpond_conf::{LoadOptions, ParseContext, load_text};
+use millpond_system::clock;
 
 use super::facts::{Facts, top_sites};
 use super::text::Format;
 use super::{Kind, Names, render};
-use crate::cache::provenance::Shares;
-use crate::clock;
+use crate::provenance::Shares;
 use crate::scope::{self, Conf};
 use crate::stats::Label;
 use crate::stats::place::Place;
 use crate::stats::site::{Answered, Sites};
+use crate::stats::site_names::Claim;
 use crate::stats::times::Timed;
-use crate::upstream::trace::{Attempt, Why};
+use crate::trace::{Attempt, Why};
 use crate::worker::Shared;
 
 const NAMES: [Names; 3] = [Names::Millpond, Names::NginxPlus, Names::Vts];
@@ -95,10 +96,9 @@ fn shared() -> Shared {
     };
     shared.times.exchanged(0, &attempt);
     for number in 0..20 {
-        let site = shared.sites.id(format!("s{number}").as_bytes());
-        shared
-            .sites
-            .answered(Place::shared(0), site, &answered(number));
+        let counting = shared.sites.enter(Place::shared(0).shard());
+        let site = counting.id(format!("s{number}").as_bytes(), Claim::Kept);
+        counting.answered(Place::shared(0), site, &answered(number));
     }
     shared
 }
@@ -148,10 +148,12 @@ fn sites_beyond_the_limit_are_summed() {
     let sites = Sites::default();
     for (name, answers) in [("a", 1), ("b", 3), ("c", 2), ("d", 2), ("*", 9)] {
         for _ in 0..answers {
-            sites.answered(Place::shared(0), sites.id(name.as_bytes()), &answered(10));
+            let counting = sites.enter(Place::shared(0).shard());
+            let site = counting.id(name.as_bytes(), Claim::Kept);
+            counting.answered(Place::shared(0), site, &answered(10));
         }
     }
-    sites.id(b"never asked for");
+    sites.enter(0).id(b"never asked for", Claim::Kept);
     for (most, expected) in [
         (0, vec![("*", 17)]),
         (2, vec![("b", 3), ("c", 2), ("*", 12)]),
@@ -171,17 +173,17 @@ fn sites_beyond_the_limit_are_summed() {
 fn hundreds_of_sites_make_a_page_of_bounded_size() {
     let shared = shared();
     for number in 0..5000 {
-        let site = shared
-            .sites
-            .id(format!("www.site-{number}.example").as_bytes());
+        let counting = shared.sites.enter(Place::shared(0).shard());
+        let name = format!("www.site-{number}.example");
+        let site = counting.id(name.as_bytes(), Claim::Kept);
         for status in ["HIT", "MISS", "EXPIRED"] {
             let answer = Answered {
                 label: Label::of(Some(status)),
                 ..answered(number)
             };
-            shared.sites.answered(Place::shared(0), site, &answer);
+            counting.answered(Place::shared(0), site, &answer);
         }
-        shared.sites.exchanged(1, site, (number, 1));
+        counting.exchanged(site, (number, 1));
     }
     let conf = conf();
     let began = clock::instant();
@@ -198,7 +200,8 @@ fn hundreds_of_sites_make_a_page_of_bounded_size() {
 fn names_that_are_no_text_do_not_collide() {
     let sites = Sites::default();
     for name in [&b"x\xff"[..], b"x\xfe"] {
-        sites.exchanged(0, sites.id(name), (1, 2));
+        let counting = sites.enter(0);
+        counting.exchanged(counting.id(name, Claim::Kept), (1, 2));
     }
     let (found, _) = top_sites(sites.snapshot(), 10);
     let names: HashSet<_> = found

@@ -25,7 +25,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Its media type.
+    /// Media type of the format.
     pub fn content_type(self) -> &'static str {
         match self {
             Format::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
@@ -56,9 +56,10 @@ impl Format {
                 _ => {}
             }
         }
-        match open > 0 && open >= plain {
-            true => Format::OpenMetrics,
-            false => Format::Prometheus,
+        if open > 0 && open >= plain {
+            Format::OpenMetrics
+        } else {
+            Format::Prometheus
         }
     }
 

@@ -5,12 +5,12 @@
 
 use bytes::Bytes;
 use millpond_conf::{Statement, Template};
+use millpond_wire::header::Known;
 
 use super::Step;
 use super::replace::is_absolute;
 use crate::failure::Failure;
 use crate::handler::mime;
-use crate::header::Known;
 use crate::phase::Flow;
 use crate::request::Request;
 use crate::response::Response;
@@ -70,7 +70,7 @@ impl Answer {
             return Err(Failure::Status(self.status));
         }
         // nginx: the text may name the status that it goes out with.
-        req.sent.status = match req.error_status {
+        req.sent.status = match req.error.status {
             0 => self.status,
             of_error => of_error,
         };

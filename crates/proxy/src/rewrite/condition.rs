@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_conf::{Statement, Template, VarId, Word};
+use millpond_system::log::error::Level;
 
 use super::{CaptureForm, eval, text, trace};
 use crate::handler::open_file::{self, Kind};
-use crate::log::error::Level;
 use crate::request::{Captures, Request, Value};
 use crate::route::regex::{Case, Regex};
 use crate::scope::build::Builder;
@@ -42,14 +42,14 @@ pub(super) enum Condition {
     },
 }
 
-/// Whether the test must hold or fail.
+/// The result that the test must have: to hold, or to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
     Yes,
     No,
 }
 
-/// What is asked of a file.
+/// The question that is asked of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileTest {
     Plain,
@@ -122,9 +122,10 @@ fn inside(args: &[Word]) -> Result<Vec<Word>, Option<&Word>> {
     if words.first().is_some_and(|word| word.text.is_empty()) {
         words.remove(0);
     }
-    match words.is_empty() {
-        true => Err(Some(first)),
-        false => Ok(words),
+    if words.is_empty() {
+        Err(Some(first))
+    } else {
+        Ok(words)
     }
 }
 
@@ -145,9 +146,10 @@ fn parse_variable(builder: &mut Builder, words: &[Word]) -> Option<Condition> {
         _ => return invalid(builder),
     };
     let variable = builder.cx.variables.intern(name_text, name.span);
-    let expected = match operator.text.starts_with('!') {
-        true => Expected::No,
-        false => Expected::Yes,
+    let expected = if operator.text.starts_with('!') {
+        Expected::No
+    } else {
+        Expected::Yes
     };
     match operator.text.as_str() {
         "=" | "!=" => {
@@ -159,9 +161,10 @@ fn parse_variable(builder: &mut Builder, words: &[Word]) -> Option<Condition> {
             })
         }
         "~" | "!~" | "~*" | "!~*" => {
-            let case = match operator.text.ends_with('*') {
-                true => Case::Insensitive,
-                false => Case::Sensitive,
+            let case = if operator.text.ends_with('*') {
+                Case::Insensitive
+            } else {
+                Case::Sensitive
             };
             let regex = builder.regex(&value.text, case, value.span)?;
             Some(Condition::Matches {
@@ -196,7 +199,7 @@ fn file_test(text: &str) -> Option<(FileTest, Expected)> {
 }
 
 impl Condition {
-    /// Whether the condition holds for the request.
+    /// True if the condition holds for the request.
     pub(super) fn holds(&self, req: &mut Request, form: CaptureForm) -> bool {
         match self {
             Condition::True(variable) => {

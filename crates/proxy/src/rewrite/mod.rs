@@ -33,10 +33,11 @@ use std::sync::Arc;
 
 use millpond_conf::{Contexts, Part, Statement, Template};
 use millpond_semantics::uri::{EscapeKind, escape_into};
+use millpond_system::log::error::Level;
 
 use crate::failure::Failure;
 use crate::handler::ContentHandler;
-use crate::log::error::{self, Level};
+use crate::log::request_error;
 use crate::phase::Flow;
 use crate::request::Request;
 use crate::route::location::LocationKind;
@@ -49,7 +50,7 @@ use condition::Condition;
 
 pub(crate) use set::variable_name;
 
-/// Where the directives of this module may stand.
+/// The blocks in which the directives of this module may stand.
 const CONTEXTS: Contexts = Contexts::SERVER
     .union(Contexts::IF_SERVER)
     .union(Contexts::LOCATION)
@@ -104,15 +105,15 @@ pub const ROWS: &[Row] = &[
     },
 ];
 
-/// What the rewrite directives tell of themselves.
+/// The messages that the rewrite directives log.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, if_server, if_location)]
 pub struct RewritePolicy {
-    /// Whether the error log gets a line at level notice for each step of `rewrite`.
+    /// Gives the error log a line at level notice for each step of `rewrite`.
     #[directive(name = "rewrite_log", default = "off")]
     pub log: bool,
-    /// Whether the use of a variable that `set` names, but that no `set` has been run for, is
-    /// logged as a warning.
+    /// Logs as a warning the use of a variable that `set` names, but that no `set` has been run
+    /// for.
     #[directive(name = "uninitialized_variable_warn", default = "on")]
     pub warn_uninitialized: bool,
 }
@@ -132,23 +133,23 @@ enum Step {
         condition: Condition,
         /// Settings that apply when the condition holds; none in a server.
         location: Option<Arc<Location>>,
-        /// How many steps belong to the block.
+        /// The count of steps that belong to the block.
         skip: usize,
     },
     Return(answer::Answer),
     Break,
 }
 
-/// How a script goes on after a step.
+/// The effect of a step on its script: the next step, or the end.
 enum Next {
     Step,
     End,
 }
 
-/// How captures are written into a value.
+/// The form in which captures are written into a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CaptureForm {
-    /// As they were matched.
+    /// Captures as they were matched.
     Plain,
     /// Escaped for a query, if the path that the client sent had escapes.
     Escaped,
@@ -203,8 +204,8 @@ pub fn run(req: &mut Request, script: &Script) -> Result<Flow, Failure> {
             }
             Step::Return(answer) => return answer.run(req),
             Step::Break => {
-                if std::mem::take(&mut req.uri_changed_in_location) {
-                    req.left_location_prefix = true;
+                if std::mem::take(&mut req.path.is_changed_in_location) {
+                    req.path.has_left_prefix = true;
                 }
                 break;
             }
@@ -265,7 +266,7 @@ fn eval_into(req: &mut Request, template: &Template, form: CaptureForm, out: &mu
             }
             Part::Capture(group) => {
                 let text = req.capture(*group);
-                if form == CaptureForm::Escaped && req.uri_has_escapes {
+                if form == CaptureForm::Escaped && req.path.has_escapes {
                     escape_into(text, EscapeKind::Args, out);
                 } else {
                     out.extend_from_slice(text);
@@ -285,7 +286,7 @@ fn eval(req: &mut Request, template: &Template, form: CaptureForm) -> bytes::Byt
 /// Writes a line for `rewrite_log`.
 fn trace(req: &Request, message: std::fmt::Arguments<'_>) {
     if req.location.settings.rewrite.log {
-        error::write(req, Level::Notice, message);
+        request_error::write(req, Level::Notice, message);
     }
 }
 

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millpond_conf::{Statement, Template, Word};
 use millpond_semantics::uri::unescape_redirect;
+use millpond_wire::header::Known;
 
 use super::{CaptureForm, Next, Step, eval, eval_into, text, trace};
 use crate::failure::Failure;
-use crate::header::Known;
 use crate::request::{Captures, Request};
 use crate::route::regex::{Case, Regex};
 use crate::scope::block::Draft;
@@ -23,20 +23,20 @@ use crate::scope::build::Builder;
 pub(super) struct Replace {
     regex: Arc<Regex>,
     path: Template,
-    /// What follows the first question mark.
+    /// The part behind the first question mark.
     args: Option<Template>,
     old_args: OldArgs,
     then: Then,
 }
 
-/// What becomes of the arguments that the request had.
+/// The treatment of the arguments that the request had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OldArgs {
     Append,
     Drop,
 }
 
-/// What follows a match.
+/// The effect of a match on the request's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     /// The next step.
@@ -148,16 +148,16 @@ impl Replace {
             format_args!("\"{source}\" matches \"{}\"", text(&req.uri)),
         );
         req.is_internal = true;
-        req.uri_is_changed = true;
+        req.path.is_changed = true;
         // nginx: after the first replacement, values take captures as they are.
         *form = CaptureForm::Plain;
         match self.then {
             Then::Redirect(status) => return Err(self.redirect(req, status)),
             Then::Break => {
-                req.left_location_prefix = true;
-                req.uri_changed_in_location = false;
+                req.path.has_left_prefix = true;
+                req.path.is_changed_in_location = false;
             }
-            Then::Continue | Then::Last => req.uri_changed_in_location = true,
+            Then::Continue | Then::Last => req.path.is_changed_in_location = true,
         }
         self.replace(req)?;
         match self.then {

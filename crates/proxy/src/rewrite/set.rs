@@ -6,9 +6,10 @@
 use bytes::Bytes;
 use millpond_conf::value::parse_offset;
 use millpond_conf::{Statement, Template, VarId};
+use millpond_system::log::error::Level;
 
 use super::{CaptureForm, Step, eval, text};
-use crate::log::error::{self, Level};
+use crate::log::request_error;
 use crate::request::{Request, Value};
 use crate::scope::block::Draft;
 use crate::scope::build::Builder;
@@ -43,7 +44,7 @@ pub(super) struct Set {
 /// A variable that may be set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Variable {
-    /// One that only holds what it is given.
+    /// A variable that only holds the value it is given.
     Stored(VarId),
     /// `$args`: the query changes.
     Args,
@@ -61,19 +62,19 @@ impl Variable {
         }
     }
 
-    /// Gives it a value.
+    /// Gives the variable a value.
     pub(crate) fn assign(self, req: &mut Request, value: Bytes) {
         match self {
             Variable::Stored(id) => req.set_value(id, Value::Found(value)),
             Variable::Args => {
                 req.args = value;
-                req.uri_is_changed = true;
+                req.path.is_changed = true;
             }
             Variable::LimitRate => {
                 let rate = str::from_utf8(&value).ok().and_then(parse_offset);
                 match rate {
                     Some(rate) => req.limit_rate = Some(rate),
-                    None => error::write(
+                    None => request_error::write(
                         req,
                         Level::Error,
                         format_args!("invalid $limit_rate \"{}\"", text(&value)),
@@ -131,9 +132,10 @@ pub(crate) fn checked_name(text: &str) -> Result<String, String> {
         || var::composed().any(|variable| variable.name == lower)
         || var::absent::is_absent(&lower)
         || FIXED_MEMBERS.contains(&lower.as_str());
-    match is_fixed && !is_changeable {
-        true => Err(format!("the duplicate \"{lower}\" variable")),
-        false => Ok(lower),
+    if is_fixed && !is_changeable {
+        Err(format!("the duplicate \"{lower}\" variable"))
+    } else {
+        Ok(lower)
     }
 }
 

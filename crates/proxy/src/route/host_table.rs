@@ -35,9 +35,9 @@ impl<T> Default for HostTable<T> {
 /// Why a pattern is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadPattern {
-    /// It is no host name with at most one wildcard at one end.
+    /// The pattern is no host name with at most one wildcard at one end.
     Invalid,
-    /// It is in the table already.
+    /// The pattern is in the table already.
     Conflict,
 }
 

@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
+use millpond_system::address::Address;
+
 use super::name::ServerNames;
-use crate::downstream::address::Address;
 
 /// Options of a listening socket; the first `listen` that names them decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,11 +18,11 @@ pub struct ListenOptions {
     pub rcvbuf: Option<usize>,
     /// Send buffer of the socket, bytes.
     pub sndbuf: Option<usize>,
-    /// Whether an IPv6 socket leaves IPv4 alone.
+    /// True if an IPv6 socket leaves IPv4 alone.
     pub ipv6_only: bool,
-    /// Whether the kernel probes idle connections.
+    /// True if the kernel probes idle connections.
     pub keepalive: bool,
-    /// Whether each worker has a socket of its own although the system could share one.
+    /// True if each worker has a socket of its own although the system could share one.
     pub reuse_port: bool,
 }
 
@@ -45,7 +46,7 @@ pub struct Listen {
     pub address: Address,
     /// Socket options.
     pub options: ListenOptions,
-    /// Whether connections begin with a header of the PROXY protocol.
+    /// True if connections begin with a header of the PROXY protocol.
     pub has_proxy_protocol: bool,
     /// Servers by name, and the default.
     pub names: ServerNames,

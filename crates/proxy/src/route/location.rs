@@ -15,11 +15,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hashbrown::HashMap;
 
-use super::regex::Regex;
+use super::regex::{GaveUp, Regex};
 use crate::request::Captures;
 use crate::scope::Location;
 
-/// What a location's name is compared with.
+/// The kind of a location, which says how its name is compared with paths.
 #[derive(Clone, Debug)]
 pub enum LocationKind {
     /// `location = /path`.
@@ -34,12 +34,12 @@ pub enum LocationKind {
     Unnamed,
 }
 
-/// Whether regular expressions are tried after a prefix matched.
+/// The step after a prefix matched: to try regular expressions, or to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterPrefix {
-    /// They are.
+    /// Regular expressions are tried.
     TryRegex,
-    /// `^~`: they are not.
+    /// `^~`: regular expressions are not tried.
     Stop,
 }
 
@@ -62,22 +62,22 @@ struct PrefixEntry {
     parent: Option<usize>,
 }
 
-/// What the search found.
+/// The result of the search.
 #[derive(Debug)]
 pub enum Found<'t> {
     /// No location: the settings of the level above.
     Nothing,
-    /// This one.
+    /// The location that the request belongs to.
     Location(&'t Arc<Location>),
     /// The path is this location's name without its last slash: redirect to the name.
     AddSlash(&'t Arc<Location>),
 }
 
-/// What the expressions captured that matched on the way, in order: the request's own from then on
-/// ([`Regex::keep`]).
+/// The captures of the expressions that matched on the way, in order: the request's own from then
+/// on ([`Regex::keep`]).
 pub type Captured = Vec<(Arc<Regex>, Captures)>;
 
-/// What the search of one level found.
+/// The result of the search of one level.
 enum Step<'t> {
     Nothing,
     /// A prefix: a regular expression of the level above may still win.
@@ -148,47 +148,47 @@ impl LocationTree {
     }
 
     /// The location for a path at this level and below.
-    pub fn find(&self, uri: &Bytes, captured: &mut Captured) -> Found<'_> {
-        match self.search(uri, captured) {
+    pub fn find(&self, uri: &Bytes, captured: &mut Captured) -> Result<Found<'_>, GaveUp> {
+        Ok(match self.search(uri, captured)? {
             Step::Nothing => Found::Nothing,
             Step::Prefix(location) | Step::End(location) => Found::Location(location),
             Step::AddSlash(location) => Found::AddSlash(location),
-        }
+        })
     }
 
-    fn search(&self, uri: &Bytes, captured: &mut Captured) -> Step<'_> {
+    fn search(&self, uri: &Bytes, captured: &mut Captured) -> Result<Step<'_>, GaveUp> {
         if let Some(location) = self.exact.get(uri) {
-            return Step::End(location);
+            return Ok(Step::End(location));
         }
         if let Some(location) = self.missing_slash(uri) {
-            return Step::AddSlash(location);
+            return Ok(Step::AddSlash(location));
         }
         let prefix = self.longest_prefix(uri);
         let mut best = Step::Nothing;
         if let Some(entry) = prefix {
-            best = match entry.location.children.search(uri, captured) {
+            best = match entry.location.children.search(uri, captured)? {
                 Step::Nothing => Step::Prefix(&entry.location),
                 Step::Prefix(inner) => Step::Prefix(inner),
-                end => return end,
+                end => return Ok(end),
             };
             // nginx: only the prefix of this very level keeps its expressions from being tried.
             if entry.after == AfterPrefix::Stop {
-                return best;
+                return Ok(best);
             }
         }
         for (regex, location) in &self.regexes {
-            if let Some(captures) = regex.captures(uri) {
+            if let Some(captures) = regex.captures(uri)? {
                 captured.push((Arc::clone(regex), captures));
-                return match location.children.search(uri, captured) {
+                return Ok(match location.children.search(uri, captured)? {
                     Step::Nothing => Step::End(location),
                     // nginx: inside of an expression's location nothing is redirected.
                     Step::Prefix(inner) | Step::End(inner) | Step::AddSlash(inner) => {
                         Step::End(inner)
                     }
-                };
+                });
             }
         }
-        best
+        Ok(best)
     }
 
     /// A named location.

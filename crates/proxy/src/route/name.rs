@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::host_table::HostTable;
-use super::regex::Regex;
+use super::regex::{GaveUp, Regex};
 use crate::request::Request;
 use crate::scope::Server;
 
@@ -17,7 +17,7 @@ use crate::scope::Server;
 pub enum ServerName {
     /// `example.com`, or the empty name.
     Exact(Bytes),
-    /// `*.example.com`: any name under it. The text is kept from the dot on.
+    /// `*.example.com`: any name under the domain. The text is kept from the dot on.
     Under(Bytes),
     /// `.example.com`: the name itself and any under it.
     SelfAndUnder(Bytes),
@@ -28,16 +28,16 @@ pub enum ServerName {
 }
 
 impl ServerName {
-    /// Whether a host, in lower case, has this name.
-    pub fn matches(&self, host: &[u8]) -> bool {
+    /// True if a host, in lower case, has this name.
+    pub fn matches(&self, host: &[u8]) -> Result<bool, GaveUp> {
         let is_under = |name: &[u8]| host.len() > name.len() && host.ends_with(name);
-        match self {
+        Ok(match self {
             ServerName::Exact(name) => host == name,
             ServerName::Under(name) => is_under(name),
             ServerName::SelfAndUnder(name) => is_under(name) || name.get(1..) == Some(host),
             ServerName::Before(name) => host.len() > name.len() && host.starts_with(name),
-            ServerName::Regex(regex) => regex.is_match(host),
-        }
+            ServerName::Regex(regex) => regex.is_match(host)?,
+        })
     }
 }
 
@@ -47,8 +47,10 @@ pub struct ServerNames {
     default: Arc<Server>,
     hosts: HostTable<Arc<Server>>,
     regexes: Vec<(Arc<Regex>, Arc<Server>)>,
-    /// Whether a name may lead elsewhere than to the default server.
+    /// True if a name may lead elsewhere than to the default server.
     has_others: bool,
+    /// Servers with names, in the order of the file.
+    servers: Vec<Arc<Server>>,
 }
 
 impl ServerNames {
@@ -59,7 +61,13 @@ impl ServerNames {
             hosts: HostTable::default(),
             regexes: Vec::new(),
             has_others: false,
+            servers: Vec::new(),
         }
+    }
+
+    /// The servers: the default one, and all that have a name here.
+    pub fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
+        std::iter::once(&self.default).chain(&self.servers)
     }
 
     /// The server for hosts that no name matches.
@@ -73,6 +81,10 @@ impl ServerNames {
         self.has_others |=
             matches!(name, ServerName::Regex(_)) || !Arc::ptr_eq(server, &self.default);
         let server = Arc::clone(server);
+        let last = self.servers.last();
+        if !last.is_some_and(|last| Arc::ptr_eq(last, &server)) {
+            self.servers.push(Arc::clone(&server));
+        }
         match name {
             ServerName::Exact(text) => self.hosts.insert_exact(text, server),
             ServerName::Under(text) => self.hosts.insert_under(text, server),

@@ -1,17 +1,22 @@
 //! Regular expressions as nginx's configurations use them.
 //!
-//! The `regex` crate runs most of them in linear time. What it lacks (look-around, back-references,
-//! possessive quantifiers), and what it reads otherwise than PCRE (`is_read_alike`), runs on
-//! PCRE2. Which engine serves an expression is decided when the configuration is read. Both work on
-//! bytes.
+//! The `regex` crate runs most of them in linear time. What it lacks, and all that it may read
+//! otherwise than PCRE ([`shared`]), runs on PCRE2. Which engine serves an expression is decided
+//! when the configuration is read. Both work on bytes.
 //!
 //! One difference depends on the subject: in PCRE, `$` matches before a line feed at the end, too.
 //! So subjects that end in one are matched by PCRE2 alone.
 //!
+//! PCRE2 tries one way after the other, within limits. Where those are reached it is not known
+//! whether the expression matches, and whoever sends the subject can bring that about. So it counts
+//! neither as a match nor as none: the request that it was asked for is answered with 500.
+//!
 //! Invariants:
-//! 1. Matching never fails for the subject's sake: PCRE2's limit errors count as no match and are
-//!    logged by the caller through `false`.
+//! 1. An expression that gives up is an alert in the error log and the end of what the request
+//!    would have got ([`Request::heed_expressions`]).
 //! 2. Group numbers mean the same in both engines.
+
+pub mod shared;
 
 use std::sync::OnceLock;
 
@@ -20,7 +25,7 @@ use millpond_conf::VarId;
 
 use crate::request::{Captures, Request, Value};
 
-/// Whether letters match in both cases.
+/// The treatment of letters in both cases: as different, or as the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
     /// `~`.
@@ -37,10 +42,25 @@ enum Engine {
     Backtracking(pcre2::bytes::Regex),
 }
 
+/// Bytes of a subject that are told of in the error log (arbitrary: some lines of a terminal).
+const SUBJECT_SHOWN: usize = 256;
+
+/// Begin and end of each group of a match.
+pub type Groups = Vec<Option<(u32, u32)>>;
+
+/// An expression for which a limit was reached: whether it matches is not known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("pcre2_match() failed: {reason} on \"{subject}\" using \"{expression}\"")]
+pub struct GaveUp {
+    reason: String,
+    subject: String,
+    expression: String,
+}
+
 /// A compiled expression.
 pub struct Regex {
     engine: Engine,
-    /// The same for subjects that end in a line feed, if `engine` is linear; made on first use.
+    /// The engine for subjects that end in a line feed, if `engine` is linear; made on first use.
     exact: OnceLock<Option<Engine>>,
     source: String,
     case: Case,
@@ -63,7 +83,7 @@ impl Regex {
         case: Case,
         mut intern: impl FnMut(&str) -> VarId,
     ) -> Result<Regex, String> {
-        let linear = is_read_alike(source).then(|| {
+        let linear = shared::is_read_alike(source).then(|| {
             regex::bytes::RegexBuilder::new(source)
                 .unicode(false)
                 .case_insensitive(case == Case::Insensitive)
@@ -119,39 +139,55 @@ impl Regex {
         }
     }
 
-    /// True when the expression matches; captures nothing.
-    pub fn is_match(&self, subject: &[u8]) -> bool {
+    /// True if the expression matches; captures nothing.
+    pub fn is_match(&self, subject: &[u8]) -> Result<bool, GaveUp> {
         match self.engine_for(subject) {
-            Engine::Linear(regex) => regex.is_match(subject),
-            Engine::Backtracking(regex) => regex.is_match(subject).unwrap_or(false),
+            Engine::Linear(regex) => Ok(regex.is_match(subject)),
+            Engine::Backtracking(regex) => {
+                let found = regex.is_match(subject);
+                found.map_err(|error| self.gave_up(subject, &error))
+            }
         }
     }
 
+    /// True if the expression matches, as in [`Self::is_match`], for a request, which is over if
+    /// the expression gives up.
+    pub fn is_match_for(&self, req: &Request, subject: &[u8]) -> bool {
+        let found = self.is_match(subject);
+        found.unwrap_or_else(|gave_up| {
+            req.note_gave_up(&gave_up);
+            false
+        })
+    }
+
     /// Offsets of the groups of the first match.
-    pub fn groups(&self, subject: &[u8]) -> Option<Vec<Option<(u32, u32)>>> {
+    pub fn groups(&self, subject: &[u8]) -> Result<Option<Groups>, GaveUp> {
         match self.engine_for(subject) {
             Engine::Linear(regex) => {
-                let found = regex.captures(subject)?;
-                let span = |m: Option<regex::bytes::Match<'_>>| {
-                    m.map(|m| (m.start() as u32, m.end() as u32))
+                let Some(found) = regex.captures(subject) else {
+                    return Ok(None);
                 };
-                Some(
-                    (0..found.len())
-                        .map(|group| span(found.get(group)))
-                        .collect(),
-                )
+                let span = |group| found.get(group).map(|m| (m.start() as u32, m.end() as u32));
+                Ok(Some((0..found.len()).map(span).collect()))
             }
             Engine::Backtracking(regex) => {
-                let found = regex.captures(subject).ok()??;
-                let span = |m: Option<pcre2::bytes::Match<'_>>| {
-                    m.map(|m| (m.start() as u32, m.end() as u32))
+                let found = regex.captures(subject);
+                let found = found.map_err(|error| self.gave_up(subject, &error))?;
+                let Some(found) = found else {
+                    return Ok(None);
                 };
-                Some(
-                    (0..found.len())
-                        .map(|group| span(found.get(group)))
-                        .collect(),
-                )
+                let span = |group| found.get(group).map(|m| (m.start() as u32, m.end() as u32));
+                Ok(Some((0..found.len()).map(span).collect()))
             }
+        }
+    }
+
+    fn gave_up(&self, subject: &[u8], error: &pcre2::Error) -> GaveUp {
+        let begin = subject.get(..SUBJECT_SHOWN).unwrap_or(subject);
+        GaveUp {
+            reason: error.to_string(),
+            subject: begin.escape_ascii().to_string(),
+            expression: self.source.clone(),
         }
     }
 
@@ -162,25 +198,30 @@ impl Regex {
     }
 
     /// Matches `subject` and, when it matches, makes its groups the request's captures and sets the
-    /// variables of named groups.
+    /// variables of named groups. If the expression gives up, the request is over.
     pub fn capture_from(&self, req: &mut Request, subject: Bytes) -> bool {
-        let captures = self.captures(&subject);
-        let is_match = captures.is_some();
-        if let Some(captures) = captures {
-            self.keep(req, captures);
+        match self.captures(&subject) {
+            Ok(Some(captures)) => {
+                self.keep(req, captures);
+                true
+            }
+            Ok(None) => false,
+            Err(gave_up) => {
+                req.note_gave_up(&gave_up);
+                false
+            }
         }
-        is_match
     }
 
     /// The groups of the first match, for [`Regex::keep`].
-    pub fn captures(&self, subject: &Bytes) -> Option<Captures> {
+    pub fn captures(&self, subject: &Bytes) -> Result<Option<Captures>, GaveUp> {
         if self.group_count() == 0 {
-            return self.is_match(subject).then(Captures::default);
+            return Ok(self.is_match(subject)?.then(Captures::default));
         }
-        Some(Captures {
-            groups: self.groups(subject)?,
+        Ok(self.groups(subject)?.map(|groups| Captures {
+            groups,
             subject: subject.clone(),
-        })
+        }))
     }
 
     /// Makes the groups of a match the request's captures and sets the variables of named groups.
@@ -218,123 +259,5 @@ fn named<'a>(
         .collect()
 }
 
-/// False for what both engines accept and read differently: set operations and brackets inside of a
-/// class, `(?R)`, the word boundaries `\<`, `\>` and `\b{...}`, and letters of several bytes.
-fn is_read_alike(source: &str) -> bool {
-    if !source.is_ascii() {
-        return false;
-    }
-    let mut rest = source;
-    let mut is_in_class = false;
-    while let Some(first) = rest.chars().next() {
-        if ["\\<", "\\>", "\\b{", "(?R"]
-            .iter()
-            .any(|odd| rest.starts_with(odd))
-        {
-            return false;
-        }
-        if is_in_class {
-            let is_named = rest.starts_with("[:");
-            let is_operator = ["&&", "--", "~~"].iter().any(|odd| rest.starts_with(odd));
-            if is_operator || (first == '[' && !is_named) {
-                return false;
-            }
-            if is_named {
-                rest = rest
-                    .find(":]")
-                    .and_then(|end| rest.get(end + 2..))
-                    .unwrap_or_default();
-                continue;
-            }
-        }
-        is_in_class = match first {
-            '[' => true,
-            ']' => false,
-            _ => is_in_class,
-        };
-        let escaped = if first == '\\' {
-            rest.chars().nth(1)
-        } else {
-            None
-        };
-        let len = first.len_utf8() + escaped.map_or(0, char::len_utf8);
-        rest = rest.get(len..).unwrap_or_default();
-        if first == '[' {
-            rest = after_class_start(rest);
-        }
-    }
-    true
-}
-
-/// A `]` right at the begin of a class is one of its members.
-fn after_class_start(rest: &str) -> &str {
-    let inner = rest.strip_prefix('^').unwrap_or(rest);
-    inner.strip_prefix(']').unwrap_or(inner)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn compile(source: &str, case: Case) -> Regex {
-        Regex::new(source, case, |_| VarId(0)).unwrap()
-    }
-
-    #[test]
-    fn what_engines_read_differently_goes_to_pcre() {
-        for (source, is_linear) in [
-            (r"^/a/(\d+)\.php$", true),
-            ("[[:alpha:]]+", true),
-            ("[]a]b", true),
-            ("[^]a]b", true),
-            (r"[\]a]", true),
-            ("a&&b", true),
-            ("[a&&b]", false),
-            ("[+--b]", false),
-            ("[a[b]", false),
-            (r"\<a", false),
-            ("(?R)", false),
-            ("(?=a)", false),
-            (r"(a)\1", false),
-            ("\u{e4}", false),
-        ] {
-            let is_found = matches!(compile(source, Case::Sensitive).engine, Engine::Linear(_));
-            assert_eq!(is_found, is_linear, "{source}");
-        }
-    }
-
-    #[test]
-    fn expressions_match_bytes() {
-        for (source, case, subject, is_match) in [
-            ("^/A$", Case::Sensitive, &b"/a"[..], false),
-            ("^/A$", Case::Insensitive, b"/a", true),
-            ("^/.$", Case::Sensitive, b"/\xff", true),
-            (r"^\w$", Case::Sensitive, "\u{e4}".as_bytes(), false),
-            ("^/a$", Case::Sensitive, b"/a\n", true),
-            ("^/a$", Case::Sensitive, b"/a\n\n", false),
-            (r"^/a\z", Case::Sensitive, b"/a\n", false),
-            ("(?<!x)a", Case::Sensitive, b"xa", false),
-            ("(?<!x)a", Case::Sensitive, b"ya", true),
-        ] {
-            assert_eq!(
-                compile(source, case).is_match(subject),
-                is_match,
-                "{source}"
-            );
-        }
-    }
-
-    #[test]
-    fn groups_are_numbered_alike() {
-        for source in ["(a)|(?<n>b)", "(?!x)(a)|(?<n>b)"] {
-            let regex = compile(source, Case::Sensitive);
-            assert_eq!(regex.group_count(), 2);
-            let groups = regex.groups(b"xb");
-            assert_eq!(
-                groups,
-                Some(vec![Some((1, 2)), None, Some((1, 2))]),
-                "{source}"
-            );
-        }
-    }
-}
+mod tests;

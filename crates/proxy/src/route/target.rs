@@ -15,7 +15,7 @@ use millpond_semantics::uri::{MergeSlashes, normalize};
 
 use crate::request::{Request, Unparsed};
 
-/// What nginx says of every target that it cannot read.
+/// The words of nginx for every target that it cannot read.
 const INVALID: &str = "client sent invalid request";
 
 /// Takes the target and the Host field apart; the error is a status and why.
@@ -43,30 +43,29 @@ fn put_path(req: &mut Request, raw: Bytes) -> Result<(), (u16, String)> {
     if is_plain(&raw) {
         req.uri = raw;
         req.args = Bytes::new();
-        req.uri_is_complex = false;
-        req.uri_is_quoted = false;
-        req.uri_has_escapes = false;
-        req.uri_is_changed = false;
+        req.path.is_quoted = false;
+        req.path.has_escapes = false;
+        req.path.is_changed = false;
         return Ok(());
     }
     let (path, query) = split(&raw);
-    let merge = match req.server.settings.head.merge_slashes {
-        true => MergeSlashes::On,
-        false => MergeSlashes::Off,
+    let merge = if req.server.settings.head.merge_slashes {
+        MergeSlashes::On
+    } else {
+        MergeSlashes::Off
     };
     // An absolute target may have a query and no path.
     let is_pathless = path.is_empty() && !raw.is_empty();
     let whole: &[u8] = if is_pathless { b"/" } else { path };
     let normal = normalize(whole, merge).map_err(|_| (400, INVALID.to_string()))?;
-    req.uri_is_complex = matches!(normal, Cow::Owned(_));
-    req.uri_is_quoted = memchr::memchr(b'%', path).is_some();
-    req.uri_has_escapes = req.uri_is_quoted || memchr::memchr(b'+', path).is_some();
+    req.path.is_quoted = memchr::memchr(b'%', path).is_some();
+    req.path.has_escapes = req.path.is_quoted || memchr::memchr(b'+', path).is_some();
     req.uri = match normal {
         Cow::Borrowed(path) if is_pathless => Bytes::copy_from_slice(path),
         Cow::Borrowed(path) => raw.slice_ref(path),
         Cow::Owned(path) => Bytes::from(path),
     };
-    req.uri_is_changed = is_pathless;
+    req.path.is_changed = is_pathless;
     req.args = match query {
         b"" => Bytes::new(),
         query => raw.slice_ref(query),
@@ -77,8 +76,8 @@ fn put_path(req: &mut Request, raw: Bytes) -> Result<(), (u16, String)> {
 /// Bytes of a target that are looked at together.
 const BLOCK: usize = 16;
 
-/// Whether a target is a path alone that is normal and has nothing to be unescaped, or that looks
-/// like it. Most are.
+/// True if a target is a path alone that is normal and has nothing to be unescaped, or looks like
+/// one. Most are.
 fn is_plain(raw: &[u8]) -> bool {
     let ([b'/', after @ ..], Some((_, before))) = (raw, raw.split_last()) else {
         return false;
@@ -97,14 +96,14 @@ fn is_plain(raw: &[u8]) -> bool {
     }
 }
 
-/// Whether one of the bytes is a mark, each behind the one before.
+/// True if one of the bytes is a mark, each behind the one before.
 fn has_mark(before: &[u8; BLOCK], block: &[u8; BLOCK]) -> bool {
     // Without an early end, so that compilers make a few instructions of it.
     let pairs = before.iter().zip(block);
     pairs.fold(false, |has, (before, byte)| has | is_mark(*before, *byte))
 }
 
-/// Whether a byte, behind that one, tells that more than a plain path is there.
+/// True if a byte, behind that one, shows that more than a plain path is there.
 #[inline]
 fn is_mark(before: u8, byte: u8) -> bool {
     let is_escape = (byte == b'%') | (byte == b'+');

@@ -10,12 +10,12 @@ use millpond_conf::tree::Statement;
 use super::build::Builder;
 use crate::handler::ContentHandler;
 
-/// When a row runs while a block is walked.
+/// The time at which a row runs while a block is walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// Before the blocks inside: what it declares is known to them.
+    /// The row runs before the blocks inside: what it declares is known to them.
     First,
-    /// In the order of the file, after all settings of the block are known.
+    /// The row runs in the order of the file, after all settings of the block are known.
     Ordered,
 }
 
@@ -24,22 +24,22 @@ pub enum Pass {
 pub struct Row {
     /// Name.
     pub name: &'static str,
-    /// Where it may stand.
+    /// The contexts in which the line may stand.
     pub contexts: Contexts,
     /// Grammar, for the manual.
     pub syntax: &'static str,
-    /// True when it has a block.
+    /// True if the line has a block.
     pub is_block: bool,
-    /// When it runs.
+    /// The pass in which the line runs.
     pub pass: Pass,
     /// Manual text.
     pub doc: &'static str,
-    /// Obeys it.
+    /// Obeys the line.
     pub apply: fn(&mut Builder, &Statement, &mut Draft),
 }
 
 impl Row {
-    /// Whether it takes no arguments at all.
+    /// True if the line takes no arguments at all.
     pub fn has_no_arguments(&self) -> bool {
         matches!(self.syntax, "" | "{ … }")
     }
@@ -48,25 +48,25 @@ impl Row {
 /// A block while it is walked.
 #[derive(Debug, Default)]
 pub struct Draft {
-    /// What kind of block.
+    /// The kind of the block.
     pub context: Contexts,
-    /// Where it stands.
+    /// The block's place in the configuration.
     pub span: Option<Span>,
     /// The path of the location, for handlers that need it.
     pub name: String,
     /// True for a location that is found by a prefix or exactly.
     pub has_plain_name: bool,
-    /// How the location's name is compared; none for other blocks.
+    /// The kind of the location, which says how its name is compared; none for other blocks.
     pub kind: Option<crate::route::location::LocationKind>,
     /// The handler that a directive set.
     pub handler: Option<ContentHandler>,
-    /// Where `proxy_pass` stands.
+    /// The place of `proxy_pass` in the configuration.
     pub pass_span: Option<Span>,
     /// True after `internal`.
     pub is_internal: bool,
-    /// Where its requests are counted, and whether the block itself says so.
+    /// The zone in which requests of the block are counted.
     pub status_zone: Option<crate::stats::status_zone::StatusZone>,
-    /// See `status_zone`.
+    /// True if the block itself names `status_zone`.
     pub has_status_zone: bool,
     /// `try_files` of this block.
     pub try_files: Option<crate::handler::try_files::TryFiles>,
@@ -76,7 +76,7 @@ pub struct Draft {
     pub script: crate::rewrite::Script,
     /// Locations inside.
     pub children: Vec<std::sync::Arc<super::Location>>,
-    /// How they are compared, and their names: no two are the same.
+    /// The kinds and names of the locations inside: no two are the same.
     pub child_names: std::collections::HashSet<(char, String)>,
     /// `listen` of a server.
     pub listens: Vec<super::listen::ListenArgs>,

@@ -7,7 +7,7 @@
 //! ```text
 //! statement ─► row of block.rs? ─► its function
 //!          └─► families of the scope ─► raw settings of this level
-//!          └─► no effect (a note) | refused by name | unknown (with the nearest name)
+//!          └─► no effect (a note) | refused by name | unknown (`unknown.rs` helps)
 //! ```
 //!
 //! Invariants:
@@ -26,21 +26,22 @@ use millpond_conf::render::RENDERED;
 use millpond_conf::source::Span;
 use millpond_conf::tree::{Statement, Tree, Word};
 use millpond_conf::{Applied, Code, Contexts, OffOr, ParseContext, Scope, Template};
+use millpond_wire::http1::request::Reading;
 
 use super::block::{self, Draft, Pass, Row};
 use super::location::{LocationSettings, LocationSettingsRaw};
 use super::main::{MainSettings, MainSettingsRaw};
 use super::server::{ServerSettings, ServerSettingsRaw};
-use super::{Conf, Location, Server, code, listen, no_effect, refused};
+use super::{Conf, Location, Server, code, listen, no_effect, refused, unknown};
 use crate::cache::purge::form::PurgeLocation;
 use crate::cache::zones::{LocationCache, Zones};
 use crate::handler::{ContentHandler, limit_zone};
 use crate::phase::Due;
+use crate::protocol::Protocol;
 use crate::rewrite::set::Variable;
 use crate::route::location::{AfterPrefix, LocationKind, LocationTree};
 use crate::route::regex::{Case, Regex};
 use crate::upstream::declare;
-use crate::upstream::protocol::Protocol;
 use crate::var::{self, Definition, VariableTable};
 
 /// Rows of the blocks that are walked here.
@@ -107,7 +108,7 @@ pub struct Builder {
     pub cx: ParseContext,
     /// Variables that the configuration defines.
     pub defined: HashMap<VarId, Definition>,
-    /// What the http block declares by name.
+    /// The things that the http block declares by name.
     pub declared: super::declared::Declared,
     main: MainSettingsRaw,
     levels: Vec<Level>,
@@ -117,8 +118,10 @@ pub struct Builder {
     has_ssi: bool,
     has_real_ip: bool,
     has_foreign_source: bool,
+    reading: Reading,
     servers: Vec<(Arc<Server>, Vec<listen::ListenArgs>)>,
     has_http: bool,
+    has_events: bool,
     /// Groups whose resolver is not known yet.
     pub resolving: Vec<declare::Resolving>,
     /// Zones of groups, with their sizes if they are told, and places.
@@ -140,8 +143,10 @@ pub fn build(tree: &Tree, cx: ParseContext) -> (Option<Conf>, ParseContext) {
         has_ssi: false,
         has_real_ip: false,
         has_foreign_source: false,
+        reading: Reading::AsNginx,
         servers: Vec::new(),
         has_http: false,
+        has_events: false,
         resolving: Vec::new(),
         upstream_zones: Vec::new(),
         limit_zones_used: Vec::new(),
@@ -305,18 +310,11 @@ impl Builder {
                 .code(conf_code::UNSUPPORTED_DIRECTIVE)
                 .help(reason);
         } else {
-            let directives = all_directives().iter().map(|directive| &*directive.name);
-            let names = directives.chain(block::rows().map(|row| row.name));
             // Comparing costs; nobody reads what is not shown.
             let is_read = self.cx.diagnostics.len() < RENDERED;
-            let nearest = is_read
-                .then(|| millpond_conf::suggest(name, names))
-                .flatten();
-            let help = nearest.map(|nearest| format!("did you mean \"{nearest}\"?"));
-            let error = self
-                .cx
-                .diagnostics
-                .push_error(span, format!("unknown directive \"{name}\""));
+            let help = is_read.then(|| unknown::help(name)).flatten();
+            let message = format!("unknown directive \"{name}\"");
+            let error = self.cx.diagnostics.push_error(span, message);
             error.code(conf_code::UNKNOWN_DIRECTIVE);
             if let Some(help) = help {
                 error.help(help);
@@ -336,6 +334,10 @@ impl Builder {
     }
 
     fn events(&mut self, statement: &Statement, _draft: &mut Draft) {
+        if std::mem::replace(&mut self.has_events, true) {
+            self.error(statement.name.span, "\"events\" directive is duplicate");
+            return;
+        }
         let mut inner = Draft {
             context: Contexts::EVENTS,
             ..Draft::default()
@@ -379,7 +381,7 @@ impl Builder {
         location.is_server = true;
         let server = Server {
             name: listen::first_name(&names),
-            site: std::sync::OnceLock::new(),
+            site: crate::cache::site::SiteMemo::default(),
             names,
             status_zone,
             settings,
@@ -459,16 +461,7 @@ impl Builder {
         if let Some(level) = self.levels.pop() {
             level.location.check_rules(self, &draft);
         }
-        for (protocol, span) in faults {
-            let prefix = protocol.prefix();
-            // Every block inside finds it again.
-            if !self.cx.diagnostics.iter().any(|it| it.span == Some(span)) {
-                self.error(
-                    span,
-                    format!("\"{prefix}_cache\" directive is incompatible with \"{prefix}_store\""),
-                );
-            }
-        }
+        self.tell_store_faults(faults);
         let logs = &mut self.declared.logs;
         crate::log::access::complete(&mut settings.access_log, logs, &mut self.cx);
         crate::log::upstream::complete(&settings.upstream_log, logs, &mut self.cx);
@@ -476,6 +469,8 @@ impl Builder {
         self.has_ssi |= settings.ssi.enabled;
         self.has_real_ip |= !settings.real_ip.from.is_empty();
         self.has_foreign_source |= settings.has_foreign_source();
+        settings.note_temp_folders(&mut self.declared.temp_folders, &self.cx.prefix);
+        self.reading = self.reading.max(settings.reading());
         for variable in settings.auth_request.variables() {
             if let Variable::Stored(id) = variable {
                 self.defined.entry(id).or_insert(Definition::Stored);
@@ -503,7 +498,22 @@ impl Builder {
             limit_except: draft.limit_except,
             is_internal: draft.is_internal,
             is_server: false,
+            is_limit: false,
             span: draft.span.unwrap_or(Span::NONE),
+        }
+    }
+
+    /// A level that both caches and keeps answers as files.
+    fn tell_store_faults(&mut self, faults: Vec<(Protocol, Span)>) {
+        for (protocol, span) in faults {
+            let prefix = protocol.prefix();
+            // Every block inside finds it again.
+            if !self.cx.diagnostics.iter().any(|it| it.span == Some(span)) {
+                self.error(
+                    span,
+                    format!("\"{prefix}_cache\" directive is incompatible with \"{prefix}_store\""),
+                );
+            }
         }
     }
 
@@ -659,8 +669,10 @@ impl Builder {
         }
     }
 
-    fn internal(&mut self, _statement: &Statement, draft: &mut Draft) {
-        draft.is_internal = true;
+    fn internal(&mut self, statement: &Statement, draft: &mut Draft) {
+        if std::mem::replace(&mut draft.is_internal, true) {
+            self.error(statement.span, "\"internal\" directive is duplicate");
+        }
     }
 
     fn finish(mut self, _tree: &Tree) -> (Option<Conf>, ParseContext) {
@@ -685,6 +697,7 @@ impl Builder {
             uses_proxy_host: self.uses_any(&["proxy_host", "proxy_port"]),
             uses_real_ip: self.has_real_ip,
             uses_foreign_sources: self.has_foreign_source,
+            reading: self.reading,
             uses_slices: self.cx.variables.lookup("slice_range").is_some(),
             declared: self.declared,
         };
@@ -699,12 +712,9 @@ impl Builder {
 
     /// True when a variable of a family is used anywhere.
     fn uses_family(&self, prefix: &str) -> bool {
-        (0..self.cx.variables.len()).any(|number| {
-            self.cx
-                .variables
-                .name(VarId(number as u32))
-                .starts_with(prefix)
-        })
+        let variables = &self.cx.variables;
+        let mut ids = (0..variables.len()).map(|number| VarId(number as u32));
+        ids.any(|id| variables.name(id).starts_with(prefix))
     }
 
     /// Zones that are named must be declared; each place is reported once.

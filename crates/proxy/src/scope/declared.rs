@@ -1,4 +1,4 @@
-//! What the http block declares by name: log formats, upstream groups, cache zones.
+//! Declarations of the http block by name: log formats, upstream groups, cache zones.
 //!
 //! One field for each kind; the type stands in the file that uses it.
 
@@ -27,11 +27,13 @@ pub struct Declared {
     pub zones: Vec<ZonePath>,
     /// `cache_site_counters`.
     pub site_counters: Option<OffOr<PathBuf>>,
+    /// `client_body_temp_path`, `proxy_temp_path` and their like.
+    pub temp_folders: millpond_system::temp_file::TempFolders,
     /// `status_zone`.
     pub status_zones: crate::stats::status_zone::ZoneNames,
     /// `cache_site_info`.
     pub site_info: Option<PathBuf>,
-    /// Whether a location has `dashboard`.
+    /// True if a location has `dashboard`.
     pub has_dashboard: bool,
     /// `limit_req_zone`.
     pub limit_req: Vec<Arc<RequestZone>>,

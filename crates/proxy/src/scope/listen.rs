@@ -14,12 +14,12 @@ use millpond_conf::source::Span;
 use millpond_conf::tree::{Statement, Word};
 use millpond_conf::value::parse_duration;
 use millpond_conf::{Contexts, ParseContext};
+use millpond_system::address::Address;
+use millpond_system::network;
 
 use super::Server;
 use super::block::{Draft, Pass, Row};
 use super::build::Builder;
-use crate::downstream::address::Address;
-use crate::network;
 use crate::route::listen::{Binding, Listen, ListenOptions};
 use crate::route::name::{ServerName, ServerNames};
 use crate::route::regex::Case;

@@ -7,22 +7,26 @@ use millpond_cache::args::ArgsPolicy;
 use millpond_cache::site::SitePolicy;
 use millpond_cache::slice::SlicePolicy;
 use millpond_conf::{ParseContext, Scope, Span};
+use millpond_system::log::error::ErrorLogPolicy;
+use millpond_system::resolve::policy::ResolverPolicy;
 
 use super::block::Draft;
 use super::build::Builder;
+use crate::protocol::Protocol;
 use crate::upstream::cdn_loop::CdnLoopPolicy;
 use crate::upstream::cookie::{self, CookiePolicy};
 use crate::upstream::fastcgi::FastCgiPolicy;
 use crate::upstream::hints::EarlyHintsPolicy;
 use crate::upstream::http::HttpPolicy;
 use crate::upstream::memcached::MemcachedPolicy;
-use crate::upstream::protocol::{PassSettings, Protocol};
+use crate::upstream::pass_settings::PassSettings;
 use crate::upstream::redirect::{self, PassRedirectPolicy};
 use crate::upstream::uwsgi::UwsgiPolicy;
 
 use crate::downstream::body::BodyPolicy;
-use crate::downstream::connection::KeepAlivePolicy;
-use crate::downstream::writer::SendPolicy;
+use crate::downstream::http1::answer::ChunkedPolicy;
+use crate::downstream::http1::keep_alive::KeepAlivePolicy;
+use crate::downstream::send::SendPolicy;
 use crate::filter::addition::AdditionPolicy;
 use crate::filter::charset::CharsetPolicy;
 use crate::filter::gunzip::GunzipPolicy;
@@ -53,10 +57,8 @@ use crate::handler::referer::RefererPolicy;
 use crate::handler::secure_link::SecureLinkPolicy;
 use crate::handler::static_file::StaticPolicy;
 use crate::log::access::AccessLogPolicy;
-use crate::log::error::ErrorLogPolicy;
 use crate::log::upstream::UpstreamLogPolicy;
-use crate::resolve::policy::ResolverPolicy;
-use crate::respond::{ChunkedPolicy, TokensPolicy};
+use crate::respond::TokensPolicy;
 use crate::rewrite::RewritePolicy;
 use crate::subrequest::SubrequestPolicy;
 
@@ -65,7 +67,7 @@ use crate::subrequest::SubrequestPolicy;
 pub struct LocationSettings {
     /// Request bodies.
     pub body: BodyPolicy,
-    /// How answers are sent.
+    /// Policy of sending answers.
     pub send: SendPolicy,
     /// Keep-alive and closing.
     pub keep_alive: KeepAlivePolicy,
@@ -91,13 +93,13 @@ pub struct LocationSettings {
     pub cdn_loop: CdnLoopPolicy,
     /// Interim answers of upstreams.
     pub early_hints: EarlyHintsPolicy,
-    /// What only HTTP upstreams are asked.
+    /// Policy of requests to HTTP upstreams only.
     pub pass_http: HttpPolicy,
-    /// What only FastCGI applications are asked.
+    /// Policy of requests to FastCGI applications only.
     pub fastcgi_app: FastCgiPolicy,
-    /// What only uwsgi applications are asked.
+    /// Policy of requests to uwsgi applications only.
     pub uwsgi_app: UwsgiPolicy,
-    /// What only memcached servers are asked.
+    /// Policy of requests to memcached servers only.
     pub memcached_server: MemcachedPolicy,
     /// Redirects of upstreams.
     pub pass_redirect: PassRedirectPolicy,
@@ -105,11 +107,11 @@ pub struct LocationSettings {
     pub pass_cookie: CookiePolicy,
     /// Slices.
     pub slice: SlicePolicy,
-    /// Which site requests belong to.
+    /// The site that requests belong to.
     pub cache_site: SitePolicy,
-    /// Which arguments tell cached answers apart.
+    /// The arguments that tell cached answers apart.
     pub cache_args: ArgsPolicy,
-    /// How the server names itself.
+    /// The name that the server gives itself.
     pub tokens: TokensPolicy,
     /// Access logs.
     pub access_log: AccessLogPolicy,
@@ -119,27 +121,27 @@ pub struct LocationSettings {
     pub error_log: ErrorLogPolicy,
     /// Answers instead of errors.
     pub error: ErrorPolicy,
-    /// What rewriting tells of itself.
+    /// The messages that rewriting logs.
     pub rewrite: RewritePolicy,
-    /// Where files are.
+    /// The place of files.
     pub root: RootPolicy,
     /// Media types of files.
     pub types: TypesPolicy,
-    /// Which files stay open.
+    /// The files that stay open.
     pub open_file: OpenFilePolicy,
     /// Symbolic links on the way to files.
     pub symlinks: SymlinkPolicy,
-    /// How files are answered.
+    /// Policy of answering with files.
     pub static_files: StaticPolicy,
     /// Parts of films.
     pub mp4: Mp4Policy,
-    /// What stands for a folder.
+    /// The files that stand for a folder.
     pub index: IndexPolicy,
-    /// Whether chance says what stands for a folder.
+    /// The choice by chance of the file that stands for a folder.
     pub random_index: RandomIndexPolicy,
     /// Lists of folders.
     pub autoindex: AutoIndexPolicy,
-    /// What redirects look like.
+    /// The form of redirects.
     pub redirect: RedirectPolicy,
     /// Fields that are added to answers.
     pub headers: HeadersPolicy,
@@ -147,7 +149,7 @@ pub struct LocationSettings {
     pub userid: UserIdPolicy,
     /// Requests for parts of answers.
     pub subrequest: SubrequestPolicy,
-    /// What is added to answers.
+    /// The texts that are added to answers.
     pub addition: AdditionPolicy,
     /// Strings that are replaced.
     pub sub: SubPolicy,
@@ -159,23 +161,23 @@ pub struct LocationSettings {
     pub gzip: GzipPolicy,
     /// Rules about addresses.
     pub access: AddressRules,
-    /// How gates work together.
+    /// The way in which gates work together.
     pub satisfy: SatisfyPolicy,
-    /// Where requests may come from.
+    /// The pages that requests may come from.
     pub referer: RefererPolicy,
-    /// How links are signed.
+    /// The way in which links are signed.
     pub secure_link: SecureLinkPolicy,
     /// The client's address behind proxies.
     pub real_ip: RealIpPolicy,
-    /// How many requests a second.
+    /// The limits of requests a second.
     pub limit_req: LimitReqPolicy,
-    /// How many requests at a time.
+    /// The limits of requests at a time.
     pub limit_conn: LimitConnPolicy,
-    /// Other requests that decide.
+    /// The request whose answer lets in or refuses.
     pub auth_request: AuthRequestPolicy,
     /// Copies of requests.
     pub mirror: MirrorPolicy,
-    /// What is done after an answer.
+    /// The request that is made after an answer.
     pub post_action: PostActionPolicy,
     /// Decompression of answers.
     pub gunzip: GunzipPolicy,

@@ -6,16 +6,17 @@
 use std::time::Duration;
 
 use millpond_conf::{Family, Scope};
+use millpond_system::log::error::ProcessLogPolicy;
+use millpond_system::quota::ConnectionPolicy;
 
 use crate::control::ControlPolicy;
-use crate::log::error::ProcessLogPolicy;
 
 /// The number of worker threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerCount {
-    /// One per core.
+    /// One worker per core.
     Auto,
-    /// So many.
+    /// So many workers.
     Count(usize),
 }
 
@@ -40,31 +41,45 @@ impl millpond_conf::value::FromArgs for WorkerCount {
     }
 }
 
-/// How the process runs.
+/// The way in which the process runs.
 #[derive(Clone, Debug, Family)]
 #[family(main)]
 pub struct ProcessPolicy {
-    /// Whether the program goes to the background.
+    /// Sends the program to the background.
     #[directive(name = "daemon", default = "on")]
     pub daemon: bool,
-    /// Whether workers are processes of their own in nginx; here they are threads in both cases.
+    /// Makes workers processes of their own in nginx; here they are threads in both cases.
     #[directive(name = "master_process", default = "on")]
     pub master_process: bool,
-    /// The number of worker threads.
+    /// The number of worker threads. Each has `worker_connections` connections.
     #[directive(name = "worker_processes", default = "1")]
     pub workers: WorkerCount,
-    /// The file that the process id is written to.
+    /// The file that the process id is written to. Everybody may read it (0644), whatever the
+    /// umask, and it is never seen without the id in it.
     #[directive(name = "pid", default = "/run/millpond.pid")]
     pub pid: String,
     /// The user and group that the process changes to when it was started as root.
     ///
     /// # Differs from nginx
     ///
-    /// Without it nothing changes. With it no part of the process stays root, but it may bind ports
-    /// below 1024 for good; logs, the pid file and the folders of caches are given to the user.
+    /// Without it nothing changes. With it no thread of the server stays root, but it may bind
+    /// ports below 1024 for good. What only root can do later (new logs, pid file, Unix sockets,
+    /// folders, a changed binary) a helper does that stays root; it goes through no folder or link
+    /// that the user could have put there. Logs keep their group and are given to the user, as are
+    /// folders of caches and of temporary files; the pid file stays root's. A folder of temporary
+    /// files that the user cannot reach is refused at the start and by a reload.
     #[directive(name = "user")]
     pub user: Option<Vec<String>>,
-    /// The largest number of open files of the process.
+    /// The largest number of open files of the process, connections among them.
+    ///
+    /// # Differs from nginx
+    ///
+    /// Without it the soft limit that the process was started with is raised to the hard one. A
+    /// quarter of it is for files of cache segments, which are closed and opened again as they are
+    /// used; some are kept back for logs, disks and files; the rest is shared by the connections of
+    /// all workers. When none is left, idle connections are closed (see `worker_connections`).
+    /// Where it is less than what `worker_connections` of all workers and the zones take, a start
+    /// and a test warn, and say what to set.
     #[directive(name = "worker_rlimit_nofile")]
     pub open_files: Option<u32>,
     /// The time after which a graceful shutdown closes the connections that are left.
@@ -77,8 +92,10 @@ pub struct ProcessPolicy {
 pub struct MainSettings {
     /// The process.
     pub process: ProcessPolicy,
-    /// Where it logs.
+    /// The limits of connections of the process's workers.
+    pub connections: ConnectionPolicy,
+    /// Policy of the process's own log.
     pub log: ProcessLogPolicy,
-    /// Where it is asked and told things.
+    /// The control socket, on which the process is asked and told things.
     pub control: ControlPolicy,
 }

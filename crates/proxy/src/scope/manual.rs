@@ -25,36 +25,36 @@ const FIRST_VERSION: &str = "0.1.0";
 /// Names that came later, by version.
 const SINCE: &[(&str, &[&str])] = &[];
 
-/// What comes of a line that has the name.
+/// The effect of a line that has the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It does what it says.
+    /// The line does what the manual says.
     Works,
-    /// It is accepted and does nothing: why, as a clause.
+    /// The line is accepted and does nothing: why, as a clause.
     NoEffect(&'static str),
     /// A configuration that has it is refused: why, and what to do instead.
     Refused(&'static str),
 }
 
-/// What the manual says of a directive or a variable.
+/// The manual's text on a directive or a variable.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The name; a variable's begins with `$`, and a family's ends in `*`.
     pub name: String,
-    /// The module of nginx that it belongs to, or [`OWN_MODULE`].
+    /// The module of nginx that the name belongs to, or [`OWN_MODULE`].
     pub module: &'static str,
-    /// What comes of it.
+    /// The effect of a line with the name.
     pub standing: Standing,
     /// The statement in the notation of the manual, its end included; empty for variables and for
     /// what is refused.
     pub syntax: String,
     /// The statement that holds where it is not written.
     pub default: Option<String>,
-    /// Where it may stand; none if that is not known.
+    /// The contexts in which the line may stand; none if they are not known.
     pub contexts: Contexts,
-    /// What it does, in paragraphs.
+    /// The description of the effect, in paragraphs.
     pub text: String,
-    /// What is different in nginx.
+    /// The difference from nginx.
     pub differences: Option<String>,
     /// The version that had it first.
     pub since: &'static str,
@@ -88,7 +88,7 @@ impl Entry {
     }
 }
 
-/// What a statement ends with.
+/// The end of a statement: a semicolon or a block.
 #[derive(Clone, Copy)]
 enum Form {
     /// A semicolon.
@@ -99,10 +99,7 @@ enum Form {
 
 impl Form {
     fn of(is_block: bool) -> Form {
-        match is_block {
-            true => Form::Block,
-            false => Form::Plain,
-        }
+        if is_block { Form::Block } else { Form::Plain }
     }
 
     fn statement(self, name: &str, arguments: &str) -> String {
@@ -118,10 +115,13 @@ impl Form {
 /// Every directive: those that work, then those that do not; by name within each.
 pub fn directives() -> Vec<Entry> {
     let mut entries = working_directives();
-    entries.extend(no_effect::NO_EFFECT.iter().map(|row| Entry {
-        contexts: row.contexts,
-        ..Entry::new(row.name, Standing::NoEffect(row.reason), "")
-    }));
+    for row in no_effect::NO_EFFECT {
+        let names = row.names.split_ascii_whitespace();
+        entries.extend(names.map(|name| Entry {
+            contexts: row.contexts,
+            ..Entry::new(name, Standing::NoEffect(row.reason), "")
+        }));
+    }
     for group in refused::REFUSED {
         let names = group.names.split_ascii_whitespace();
         entries.extend(names.map(|name| Entry::new(name, Standing::Refused(group.reason), "")));

@@ -1,4 +1,5 @@
-//! What a configuration means: the snapshot that requests run on, and how it is built from a tree.
+//! Meaning of a configuration: the snapshot that requests run on, and the building of it from a
+//! tree.
 //!
 //! [`Conf`] is built whole ([`build()`]) and never changed; a reload builds another. The settings
 //! of a location are the merged families listed in [`location::LocationSettings`]; those of a
@@ -21,6 +22,7 @@ pub mod no_effect;
 pub mod refused;
 pub mod salvage;
 pub mod server;
+pub mod unknown;
 pub mod upstream_lines;
 
 use std::sync::Arc;
@@ -31,15 +33,16 @@ use millpond_conf::source::Span;
 use crate::cache::zones::{LocationCache, Zones};
 use crate::handler::ContentHandler;
 use crate::handler::access::LimitExcept;
+use crate::protocol::Protocol;
 use crate::rewrite::Script;
 use crate::route::listen::Binding;
 use crate::route::location::{LocationKind, LocationTree};
 use crate::route::name::ServerName;
-use crate::upstream::protocol::Protocol;
 use crate::var::VariableTable;
 
 use location::LocationSettings;
 use main::MainSettings;
+use millpond_wire::http1::request::Reading;
 use server::ServerSettings;
 
 pub use build::build;
@@ -51,7 +54,7 @@ pub struct Conf {
     pub main: MainSettings,
     /// Sockets to listen on, with the servers behind them.
     pub bindings: Vec<Arc<Binding>>,
-    /// What each variable means.
+    /// The meaning of each variable.
     pub variables: VariableTable,
     /// Open cache zones.
     pub zones: Zones,
@@ -66,11 +69,14 @@ pub struct Conf {
     /// True when connections to peers may come from addresses of others (`proxy_bind …
     /// transparent`) anywhere.
     pub uses_foreign_sources: bool,
+    /// The rules by which fields of requests are read: RFC 9110's where any location follows RFC
+    /// 9111, since the location of a request shows only when the fields were read.
+    pub reading: Reading,
     /// True when `$slice_range` is used anywhere, so that `slice` acts.
     pub uses_slices: bool,
     /// True when a `$upstream_http_…` or `$upstream_cookie_…` variable is used anywhere.
     pub uses_upstream_fields: bool,
-    /// What the http block declares by name.
+    /// The things that the http block declares by name.
     pub declared: declared::Declared,
 }
 
@@ -82,14 +88,14 @@ pub struct Server {
     /// The first name, for `$server_name` and redirects; empty when there is none.
     pub name: Bytes,
     /// The number of the site of that name, once it is known.
-    pub site: std::sync::OnceLock<crate::stats::site::SiteId>,
-    /// Where its requests are counted.
+    pub site: crate::cache::site::SiteMemo,
+    /// The zone in which the server's requests are counted.
     pub status_zone: Option<crate::stats::status_zone::StatusZone>,
     /// Settings that only servers have.
     pub settings: ServerSettings,
     /// The server's own settings, script and locations.
     pub location: Arc<Location>,
-    /// Where it stands.
+    /// The place of the server's block in the configuration.
     pub span: Span,
 }
 
@@ -98,27 +104,27 @@ pub struct Server {
 pub struct Location {
     /// The path or name it is found by.
     pub name: Bytes,
-    /// How the name is compared.
+    /// The kind of the location, which says how its name is compared.
     pub kind: LocationKind,
     /// Merged settings.
     pub settings: LocationSettings,
-    /// How it caches, for each protocol that it has a zone for.
+    /// The caches of the location, one for each protocol that has a zone there.
     pub caches: Vec<LocationCache>,
     /// The strings that are replaced in its answers, when they are the same for all requests.
     pub search: Option<Arc<crate::filter::sub::Search>>,
-    /// Whether a filter may change the text of its answers.
+    /// True if a filter may change the text of the location's answers.
     pub changes_text: bool,
-    /// Its rewrite directives.
+    /// The rewrite directives of the location.
     pub script: Script,
     /// Locations inside.
     pub children: LocationTree,
-    /// Its own handler.
+    /// The content handler of the location.
     pub handler: Option<ContentHandler>,
-    /// Where requests that end here are counted.
+    /// The zone in which requests that end here are counted.
     pub status_zone: Option<crate::stats::status_zone::StatusZone>,
-    /// Which handlers of phases may have something to do for its requests.
+    /// The handlers of phases that may have something to do for the location's requests.
     pub due: crate::phase::Due,
-    /// What it tries first.
+    /// The files that the location tries first.
     pub try_files: Option<crate::handler::try_files::TryFiles>,
     /// Methods and the settings of all others.
     pub limit_except: Option<LimitExcept>,
@@ -126,7 +132,9 @@ pub struct Location {
     pub is_internal: bool,
     /// True for a server's own level.
     pub is_server: bool,
-    /// Where it stands.
+    /// True for the block of a `limit_except`.
+    pub is_limit: bool,
+    /// The place of the location's block in the configuration.
     pub span: Span,
 }
 
@@ -138,7 +146,7 @@ pub fn is_implemented(name: &str) -> bool {
 }
 
 impl Location {
-    /// How answers of a protocol's upstreams are cached; none where they are not.
+    /// The cache of answers of a protocol's upstreams; none where they are not cached.
     pub fn cache(&self, protocol: Protocol) -> Option<&LocationCache> {
         self.caches.iter().find(|cache| cache.protocol == protocol)
     }

@@ -10,316 +10,351 @@ use millpond_conf::Contexts;
 /// An accepted directive without effect.
 #[derive(Debug)]
 pub struct NoEffect {
-    /// Name.
-    pub name: &'static str,
-    /// Where it may stand.
+    /// Names, with spaces between them.
+    pub names: &'static str,
+    /// The contexts in which the line may stand.
     pub contexts: Contexts,
-    /// Why it has no effect, as a clause: "there is …".
+    /// The reason why the name has no effect, as a clause: "there is …".
     pub reason: &'static str,
 }
+
+/// Why settings of TLS for clients may stand anywhere: a listener that would use them is a mistake.
+const NO_TLS_LISTENER: &str = "no listener speaks TLS; one that is to is refused";
 
 /// The table.
 pub const NO_EFFECT: &[NoEffect] = &[
     NoEffect {
-        name: "timer_resolution",
+        names: "timer_resolution",
         contexts: Contexts::MAIN,
         reason: "time is read when it is needed",
     },
     NoEffect {
-        name: "lock_file",
+        names: "lock_file",
         contexts: Contexts::MAIN,
         reason: "workers need no lock to accept connections",
     },
     NoEffect {
-        name: "debug_points",
+        names: "debug_points",
         contexts: Contexts::MAIN,
         reason: "there are no debug points",
     },
     NoEffect {
-        name: "worker_priority",
+        names: "worker_priority",
         contexts: Contexts::MAIN,
         reason: "threads run at the priority that the process was started with",
     },
     NoEffect {
-        name: "worker_cpu_affinity",
+        names: "worker_cpu_affinity",
         contexts: Contexts::MAIN,
         reason: "the system places threads on cores",
     },
     NoEffect {
-        name: "worker_rlimit_core",
+        names: "worker_rlimit_core",
         contexts: Contexts::MAIN,
         reason: "core dumps are left to the system",
     },
     NoEffect {
-        name: "working_directory",
+        names: "working_directory",
         contexts: Contexts::MAIN,
         reason: "core dumps are left to the system",
     },
     NoEffect {
-        name: "env",
+        names: "env",
         contexts: Contexts::MAIN,
         reason: "nothing of the environment is used or removed",
     },
     NoEffect {
-        name: "load_module",
+        names: "load_module",
         contexts: Contexts::MAIN,
         reason: "what a module of nginx adds is either built in or refused by name",
     },
     NoEffect {
-        name: "pcre_jit",
+        names: "pcre_jit",
         contexts: Contexts::MAIN,
         reason: "expressions are compiled in any case",
     },
     NoEffect {
-        name: "thread_pool",
+        names: "thread_pool",
         contexts: Contexts::MAIN,
         reason: "threads for disks are started as they are needed",
     },
     NoEffect {
-        name: "ssl_object_cache_inheritable",
+        names: "ssl_object_cache_inheritable",
         contexts: Contexts::MAIN,
         reason: "a reload reads certificates again",
     },
     NoEffect {
-        name: "worker_connections",
-        contexts: Contexts::EVENTS,
-        reason: "connections are limited by open files only",
-    },
-    NoEffect {
-        name: "use",
+        names: "use",
         contexts: Contexts::EVENTS,
         reason: "events come from epoll",
     },
     NoEffect {
-        name: "multi_accept",
+        names: "multi_accept",
         contexts: Contexts::EVENTS,
         reason: "each worker has a socket of its own and accepts all that waits there",
     },
     NoEffect {
-        name: "accept_mutex",
+        names: "accept_mutex",
         contexts: Contexts::EVENTS,
         reason: "each worker has a socket of its own",
     },
     NoEffect {
-        name: "accept_mutex_delay",
+        names: "accept_mutex_delay",
         contexts: Contexts::EVENTS,
         reason: "each worker has a socket of its own",
     },
     NoEffect {
-        name: "debug_connection",
+        names: "debug_connection",
         contexts: Contexts::EVENTS,
         reason: "there is no log of single steps, for these clients as for all others",
     },
     NoEffect {
-        name: "worker_aio_requests",
+        names: "worker_aio_requests",
         contexts: Contexts::EVENTS,
         reason: "disks are read by threads",
     },
     NoEffect {
-        name: "epoll_events",
+        names: "epoll_events",
         contexts: Contexts::EVENTS,
         reason: "the number of events taken at once is fixed",
     },
     NoEffect {
-        name: "devpoll_changes",
+        names: "devpoll_changes",
         contexts: Contexts::EVENTS,
         reason: "events come from epoll",
     },
     NoEffect {
-        name: "devpoll_events",
+        names: "devpoll_events",
         contexts: Contexts::EVENTS,
         reason: "events come from epoll",
     },
     NoEffect {
-        name: "eventport_events",
+        names: "eventport_events",
         contexts: Contexts::EVENTS,
         reason: "events come from epoll",
     },
     NoEffect {
-        name: "kqueue_changes",
+        names: "kqueue_changes",
         contexts: Contexts::EVENTS,
         reason: "events come from epoll",
     },
     NoEffect {
-        name: "kqueue_events",
+        names: "kqueue_events",
         contexts: Contexts::EVENTS,
         reason: "events come from epoll",
     },
     NoEffect {
-        name: "iocp_threads",
+        names: "iocp_threads",
         contexts: Contexts::EVENTS,
         reason: "events come from epoll",
     },
     NoEffect {
-        name: "post_acceptex",
+        names: "post_acceptex",
         contexts: Contexts::EVENTS,
         reason: "events come from epoll",
     },
     NoEffect {
-        name: "acceptex_read",
+        names: "acceptex_read",
         contexts: Contexts::EVENTS,
         reason: "events come from epoll",
     },
     NoEffect {
-        name: "variables_hash_max_size",
+        names: "variables_hash_max_size",
         contexts: Contexts::HTTP,
         reason: "tables take the room that they need",
     },
     NoEffect {
-        name: "variables_hash_bucket_size",
+        names: "variables_hash_bucket_size",
         contexts: Contexts::HTTP,
         reason: "tables take the room that they need",
     },
     NoEffect {
-        name: "server_names_hash_max_size",
+        names: "server_names_hash_max_size",
         contexts: Contexts::HTTP,
         reason: "tables take the room that they need",
     },
     NoEffect {
-        name: "server_names_hash_bucket_size",
+        names: "server_names_hash_bucket_size",
         contexts: Contexts::HTTP,
         reason: "tables take the room that they need",
     },
     NoEffect {
-        name: "types_hash_max_size",
+        names: "types_hash_max_size",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
         reason: "tables take the room that they need",
     },
     NoEffect {
-        name: "types_hash_bucket_size",
+        names: "types_hash_bucket_size",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
         reason: "tables take the room that they need",
     },
     NoEffect {
-        name: "map_hash_max_size",
+        names: "map_hash_max_size",
         contexts: Contexts::HTTP,
         reason: "tables take the room that they need",
     },
     NoEffect {
-        name: "map_hash_bucket_size",
+        names: "map_hash_bucket_size",
         contexts: Contexts::HTTP,
         reason: "tables take the room that they need",
     },
     NoEffect {
-        name: "referer_hash_max_size",
+        names: "referer_hash_max_size",
         contexts: Contexts::SERVER.union(Contexts::LOCATION),
         reason: "tables take the room that they need",
     },
     NoEffect {
-        name: "referer_hash_bucket_size",
+        names: "referer_hash_bucket_size",
         contexts: Contexts::SERVER.union(Contexts::LOCATION),
         reason: "tables take the room that they need",
     },
     NoEffect {
-        name: "proxy_headers_hash_max_size",
+        names: "proxy_headers_hash_max_size",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
         reason: "tables take the room that they need",
     },
     NoEffect {
-        name: "proxy_headers_hash_bucket_size",
+        names: "proxy_headers_hash_bucket_size",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
         reason: "tables take the room that they need",
     },
     NoEffect {
-        name: "connection_pool_size",
+        names: "connection_pool_size",
         contexts: Contexts::HTTP.union(Contexts::SERVER),
         reason: "memory is taken as it is needed",
     },
     NoEffect {
-        name: "request_pool_size",
+        names: "request_pool_size",
         contexts: Contexts::HTTP.union(Contexts::SERVER),
         reason: "memory is taken as it is needed",
     },
     NoEffect {
-        name: "tcp_nopush",
+        names: "tcp_nopush",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
         reason: "a head and the body that is there with it are sent at once",
     },
     NoEffect {
-        name: "tcp_nodelay",
+        names: "tcp_nodelay",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
         reason: "it is always on",
     },
     NoEffect {
-        name: "send_lowat",
+        names: "send_lowat",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
         reason: "the kernel decides how much it takes",
     },
     NoEffect {
-        name: "msie_padding",
+        names: "msie_padding",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
         reason: "browsers that replace short error pages are gone",
     },
     NoEffect {
-        name: "aio",
+        names: "aio",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
         reason: "files are read by sendfile or by threads",
     },
     NoEffect {
-        name: "aio_write",
+        names: "aio_write",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
         reason: "there are no temporary files of answers",
     },
     NoEffect {
-        name: "read_ahead",
+        names: "read_ahead",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
         reason: "the kernel reads ahead",
     },
     NoEffect {
-        name: "output_buffers",
+        names: "output_buffers",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
         reason: "files are sent by the kernel, or read in pieces of a fixed size",
     },
     NoEffect {
-        name: "directio",
+        names: "directio",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
         reason: "files are read through the page cache",
     },
     NoEffect {
-        name: "directio_alignment",
+        names: "directio_alignment",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
         reason: "files are read through the page cache",
     },
     NoEffect {
-        name: "open_file_cache_events",
+        names: "open_file_cache_events",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
         reason: "files are checked by time",
     },
+    NoEffect {
+        names: "ssl_engine",
+        contexts: Contexts::MAIN,
+        reason: NO_TLS_LISTENER,
+    },
+    NoEffect {
+        names: "ssl_certificate ssl_certificate_key ssl_certificate_cache ssl_ech_file \
+                ssl_password_file ssl_certificate_compression ssl_dhparam ssl_ecdh_curve \
+                ssl_protocols ssl_ciphers ssl_buffer_size ssl_verify_client ssl_verify_depth \
+                ssl_client_certificate ssl_trusted_certificate ssl_prefer_server_ciphers \
+                ssl_session_cache ssl_session_tickets ssl_session_ticket_key \
+                ssl_session_timeout ssl_crl ssl_ocsp ssl_ocsp_responder ssl_ocsp_cache \
+                ssl_stapling ssl_stapling_file ssl_stapling_responder ssl_stapling_verify \
+                ssl_early_data ssl_conf_command ssl_reject_handshake",
+        contexts: Contexts::HTTP.union(Contexts::SERVER),
+        reason: NO_TLS_LISTENER,
+    },
+    NoEffect {
+        names: "proxy_ssl_session_reuse proxy_ssl_protocols proxy_ssl_ciphers proxy_ssl_name \
+                proxy_ssl_server_name proxy_ssl_verify proxy_ssl_verify_depth \
+                proxy_ssl_trusted_certificate proxy_ssl_crl proxy_ssl_certificate \
+                proxy_ssl_certificate_key proxy_ssl_certificate_cache proxy_ssl_password_file \
+                proxy_ssl_conf_command \
+                uwsgi_ssl_session_reuse uwsgi_ssl_protocols uwsgi_ssl_ciphers uwsgi_ssl_name \
+                uwsgi_ssl_server_name uwsgi_ssl_verify uwsgi_ssl_verify_depth \
+                uwsgi_ssl_trusted_certificate uwsgi_ssl_crl uwsgi_ssl_certificate \
+                uwsgi_ssl_certificate_key uwsgi_ssl_certificate_cache uwsgi_ssl_password_file \
+                uwsgi_ssl_conf_command",
+        contexts: Contexts::HTTP
+            .union(Contexts::SERVER)
+            .union(Contexts::LOCATION),
+        reason: "no upstream is spoken to over TLS; an address with https or suwsgi is refused",
+    },
 ];
 
 /// The row of a name.
 pub fn find(name: &str) -> Option<&'static NoEffect> {
-    NO_EFFECT.iter().find(|row| row.name == name)
+    NO_EFFECT.iter().find(|row| {
+        row.names
+            .split_ascii_whitespace()
+            .any(|known| known == name)
+    })
 }
 
 #[cfg(test)]
@@ -330,7 +365,7 @@ mod tests {
     /// The names of all directives of nginx 1.31.5 and its modules, one in a line.
     const NGINX: &str = include_str!("nginx-directives.txt");
 
-    /// Where a name is known: in exactly one place.
+    /// The one list of names that knows a name.
     fn places(name: &str) -> Vec<&'static str> {
         let places = [
             ("implemented", is_implemented(name)),
@@ -358,12 +393,11 @@ mod tests {
     #[test]
     fn names_that_are_not_nginxs_are_ours() {
         let is_nginxs = |name: &str| NGINX.lines().any(|line| line == name);
-        let rows = NO_EFFECT.iter().map(|row| row.name);
-        let refused = refused::REFUSED
-            .iter()
-            .flat_map(|row| row.names.split_ascii_whitespace());
+        let rows = NO_EFFECT.iter().map(|row| row.names);
+        let refused = refused::REFUSED.iter().map(|row| row.names);
         let strangers: Vec<&str> = rows
             .chain(refused)
+            .flat_map(str::split_ascii_whitespace)
             .filter(|name| !is_nginxs(name))
             .collect();
         assert!(strangers.is_empty(), "{strangers:?}");

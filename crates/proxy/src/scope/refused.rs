@@ -8,7 +8,7 @@
 pub struct Refused {
     /// Names, with spaces between them.
     pub names: &'static str,
-    /// What they belong to, and what to do instead.
+    /// The part that the names belong to in nginx, and what to do instead.
     pub reason: &'static str,
 }
 
@@ -56,33 +56,6 @@ pub const REFUSED: &[Refused] = &[
     Refused {
         names: "uwsgi_string",
         reason: "uwsgi requests with a string instead of parameters are not supported",
-    },
-    Refused {
-        names: "uwsgi_ssl_session_reuse uwsgi_ssl_protocols uwsgi_ssl_ciphers uwsgi_ssl_name \
-                uwsgi_ssl_server_name uwsgi_ssl_verify uwsgi_ssl_verify_depth \
-                uwsgi_ssl_trusted_certificate uwsgi_ssl_crl uwsgi_ssl_certificate \
-                uwsgi_ssl_certificate_key uwsgi_ssl_certificate_cache uwsgi_ssl_password_file \
-                uwsgi_ssl_conf_command",
-        reason: "TLS towards upstreams is not supported",
-    },
-    Refused {
-        names: "ssl_engine ssl_certificate ssl_certificate_key ssl_certificate_cache \
-                ssl_ech_file ssl_password_file ssl_certificate_compression ssl_dhparam \
-                ssl_ecdh_curve ssl_protocols ssl_ciphers ssl_buffer_size ssl_verify_client \
-                ssl_verify_depth ssl_client_certificate ssl_trusted_certificate \
-                ssl_prefer_server_ciphers ssl_session_cache ssl_session_tickets \
-                ssl_session_ticket_key ssl_session_timeout ssl_crl ssl_ocsp ssl_ocsp_responder \
-                ssl_ocsp_cache ssl_stapling ssl_stapling_file ssl_stapling_responder \
-                ssl_stapling_verify ssl_early_data ssl_conf_command ssl_reject_handshake",
-        reason: "TLS for clients is not supported; let something before this program end it",
-    },
-    Refused {
-        names: "proxy_ssl_session_reuse proxy_ssl_protocols proxy_ssl_ciphers proxy_ssl_name \
-                proxy_ssl_server_name proxy_ssl_verify proxy_ssl_verify_depth \
-                proxy_ssl_trusted_certificate proxy_ssl_crl proxy_ssl_certificate \
-                proxy_ssl_certificate_key proxy_ssl_certificate_cache proxy_ssl_password_file \
-                proxy_ssl_conf_command",
-        reason: "TLS towards upstreams is not supported",
     },
     Refused {
         names: "http2 http2_recv_buffer_size http2_pool_size http2_max_concurrent_streams \

@@ -22,14 +22,14 @@ use std::collections::{BTreeSet, HashSet};
 use millpond_conf::code;
 use millpond_conf::source::Span;
 use millpond_conf::tree::{Statement, Tree, Word};
-use millpond_conf::{Diagnostic, Diagnostics, ParseContext, Severity};
+use millpond_conf::{Diagnostic, Diagnostics, ParseContext, Severity, one_line};
 
 use super::Conf;
 use super::build::build;
 use super::code::UNRESOLVED_HOST;
 use crate::reload::ConfSource;
 
-/// How often the rest is built. Mistakes that hide others are few deep.
+/// The count of times that the rest is built. Mistakes that hide others are few deep.
 pub const ROUNDS: usize = 12;
 
 /// The address that stands in for a name.
@@ -38,17 +38,33 @@ const STAND_IN: &str = "127.0.0.1:9";
 /// Blocks that are never taken out whole for the sake of a mistake about them.
 const KEPT: [&str; 3] = ["http", "server", "events"];
 
-/// What could be read.
+/// The part of a configuration that could be read.
 #[derive(Debug)]
 pub struct Salvage {
     /// The files and what is written in them.
     pub tree: Tree,
     /// The statements that are right.
     pub right: Vec<Statement>,
-    /// What they mean; none if not even a part of it can be built.
+    /// The meaning of the statements; none if not even a part of it can be built.
     pub conf: Option<Conf>,
     /// All mistakes, warnings and notes.
     pub diagnostics: Diagnostics,
+}
+
+impl Salvage {
+    /// The mistakes, but for names that cannot be resolved on this machine.
+    pub fn mistakes(&self) -> impl Iterator<Item = &Diagnostic> {
+        let is_mistake =
+            |it: &&Diagnostic| it.severity == Severity::Error && it.code != Some(UNRESOLVED_HOST);
+        self.diagnostics.iter().filter(is_mistake)
+    }
+
+    /// Why nothing could be read, in one line; none where something was.
+    pub fn unread(&self) -> Option<String> {
+        let mistake = self.mistakes().next()?;
+        let is_empty = self.tree.statements.is_empty();
+        is_empty.then(|| one_line(mistake, &self.tree.sources))
+    }
 }
 
 /// Reads a configuration as far as it is right.
@@ -58,7 +74,7 @@ pub fn salvage(source: &ConfSource) -> Salvage {
     of_tree(tree, diagnostics, &|| source.context())
 }
 
-/// As [`salvage`], of what was read; `context` makes a context for each round.
+/// Salvages as [`salvage`] does, from what was read; `context` makes a context for each round.
 fn of_tree(
     tree: Tree,
     mut diagnostics: Diagnostics,
@@ -218,7 +234,7 @@ fn statement(name: &str, argument: &str, body: Option<Vec<Statement>>) -> Statem
 }
 
 impl Salvage {
-    /// Whether the main file, or one that it includes, could not be read or cut into statements.
+    /// True if the main file, or one that it includes, could not be read or cut into statements.
     pub fn is_unreadable(&self) -> bool {
         let kinds = [
             code::SYNTAX,
@@ -237,7 +253,7 @@ mod tests {
     use super::*;
     use millpond_conf::{LoadOptions, load_text};
 
-    /// What is salvaged of a text.
+    /// The part of a text that is salvaged.
     fn read(text: &str) -> Salvage {
         let mut diagnostics = Diagnostics::new();
         let tree = load_text("x.conf", text, &LoadOptions::default(), &mut diagnostics);
@@ -254,13 +270,13 @@ mod tests {
     fn what_is_wrong_is_left_out_and_the_rest_is_there() {
         let salvaged = read(
             "stream { server { listen 1; } } lua_code_cache on; events {}
-             http { ssl_certificate x; server { listen 127.0.0.1:1; more_set_headers x;
+             http { http2 on; server { listen 127.0.0.1:1; more_set_headers x;
              location / { content_by_lua_block { x; } return 200 $nobody; } } }",
         );
         let expected = [
             "directive \"stream\" is not supported",
             "unknown directive \"lua_code_cache\"",
-            "directive \"ssl_certificate\" is not supported",
+            "directive \"http2\" is not supported",
             "unknown directive \"more_set_headers\"",
             "unknown directive \"content_by_lua_block\"",
             "unknown \"nobody\" variable",

@@ -5,11 +5,11 @@
 
 use millpond_conf::Scope;
 
-use crate::downstream::connection::HeadPolicy;
+use crate::downstream::policy::HeadPolicy;
 
 /// Settings of a server.
 #[derive(Clone, Debug, Scope)]
 pub struct ServerSettings {
-    /// How request heads are read.
+    /// Policy of reading request heads.
     pub head: HeadPolicy,
 }

@@ -9,7 +9,7 @@ pub struct UpstreamLine {
     pub name: &'static str,
     /// Grammar.
     pub syntax: &'static str,
-    /// What holds where the line is missing.
+    /// The value that holds where the line is missing.
     pub default: Option<&'static str>,
     /// Manual text.
     pub doc: &'static str,

@@ -6,7 +6,8 @@
 
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use crate::downstream::address::Address;
+use millpond_system::address::Address;
+
 use crate::downstream::listener::{self, address_of};
 
 /// The listening socket that a descriptor number is, if it is one that another process left us.

@@ -11,15 +11,15 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use millpond_system::log::error::{self, Level};
 use rustix::process::{Pid, getppid};
 
 use super::inherited;
 use super::sockets::Inherited;
 use super::successor::{SERVING, STORE};
-use crate::log::error::{self, Level};
 
-/// How long the predecessor may take to write its caches down. Arbitrary: thirty times what it
-/// takes on a disk that works.
+/// The longest time that the predecessor may take to write its caches down. Arbitrary: thirty times
+/// what it takes on a disk that works.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The process that started this one in its place.
@@ -67,18 +67,18 @@ impl Predecessor {
         (predecessor, sockets)
     }
 
-    /// Its control socket, once.
+    /// The predecessor's control socket, once.
     pub fn take_control(&mut self) -> Option<Inherited> {
         self.control.take()
     }
 
-    /// Whether there is one and it lives.
+    /// True if there is a predecessor and it lives.
     pub fn is_alive(&self) -> bool {
         // Whoever loses its parent gets another one.
         self.id.is_some() && getppid() == self.id
     }
 
-    /// Whether this process was started by one.
+    /// True if this process was started by a predecessor.
     pub fn is_there(&self) -> bool {
         self.id.is_some()
     }
@@ -103,7 +103,7 @@ impl Predecessor {
         }
     }
 
-    /// Tells that this process serves.
+    /// Sends the predecessor the news that this process serves.
     pub fn tell_serving(&mut self) {
         if let Some(channel) = &mut self.channel {
             // One that is gone need not know.

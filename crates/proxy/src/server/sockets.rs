@@ -18,13 +18,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::downstream::address::Address;
+use millpond_system::address::Address;
+use millpond_system::log::error::os_error;
+
 use crate::downstream::listener::{self, PortUse};
-use crate::log::error::os_error;
 use crate::route::listen::Binding;
 
-/// How often a bind is tried when the address is in use, as by a predecessor that is about to end
-/// (nginx: 5).
+/// The count of attempts to bind when the address is in use, as by a predecessor that is about to
+/// end (nginx: 5).
 const BIND_TRIES: u32 = 5;
 
 /// Pause between two such tries (nginx: 500 ms).
@@ -34,7 +35,7 @@ const BIND_PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
 #[derive(Debug, thiserror::Error)]
 #[error("bind() to {address} failed ({})", os_error(source))]
 pub struct BindError {
-    /// Which address.
+    /// The address that could not be bound.
     pub address: Address,
     /// Why.
     pub source: io::Error,
@@ -52,18 +53,18 @@ pub struct Listening {
 /// A listening socket that another process left us.
 #[derive(Debug)]
 pub struct Inherited {
-    /// Where it listens.
+    /// The address that the socket listens on.
     pub address: Address,
     /// The socket.
     pub fd: OwnedFd,
 }
 
-/// Whether the files of Unix sockets go with the sockets.
+/// The fate of the files of Unix sockets: to go with the sockets, or to stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketFiles {
-    /// They are ours alone.
+    /// The files are ours alone.
     Ours,
-    /// Another process listens there too.
+    /// Another process listens on the sockets too.
     Shared,
 }
 
@@ -131,9 +132,10 @@ impl Sockets {
                 }),
             }
         }
-        match errors.is_empty() {
-            true => Ok(Opened(opened)),
-            false => Err(errors),
+        if errors.is_empty() {
+            Ok(Opened(opened))
+        } else {
+            Err(errors)
         }
     }
 
@@ -145,9 +147,10 @@ impl Sockets {
         };
         let mut fds = Vec::new();
         while have + fds.len() < want {
-            let port_use = match have == 0 && fds.is_empty() && !self.has_port(&binding.bound) {
-                true => PortUse::Exclusive,
-                false => PortUse::Joined,
+            let port_use = if have == 0 && fds.is_empty() && !self.has_port(&binding.bound) {
+                PortUse::Exclusive
+            } else {
+                PortUse::Joined
             };
             fds.push(bind_patiently(binding, port_use)?);
         }

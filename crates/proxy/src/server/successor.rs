@@ -21,58 +21,52 @@
 //! 1. There is at most one successor.
 //! 2. A successor that ends, in whatever way, brings us back: pid file, caches, connections.
 
-use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as Pair;
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
 
-use rustix::io::{FdFlags, fcntl_setfd};
+use millpond_system::heritage::{Heritage, Program};
+use millpond_system::root_helper;
 use tokio::net::UnixStream;
-
-/// The variable that lists the inherited sockets, `fd;fd;`, as nginx has it: either program can
-/// take over from the other.
-pub const SOCKETS: &str = "NGINX";
-/// The variable that names the descriptor of the channel.
-pub const CHANNEL: &str = "MILLPOND_UPGRADE";
-
-/// The variable that names the descriptor of the control socket.
-pub const CONTROL: &str = "MILLPOND_CONTROL";
 
 /// The caches are wanted, or free.
 pub(super) const STORE: u8 = b'C';
 /// The successor serves.
 pub(super) const SERVING: u8 = b'S';
 
-/// How the program is started again.
-#[derive(Clone, Debug)]
-pub struct Program {
-    /// Where it is.
-    pub path: PathBuf,
-    /// Its arguments.
-    pub arguments: Vec<OsString>,
-}
-
-/// What a successor says.
+/// The news from a successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// It is about to open the caches.
+    /// The successor is about to open the caches.
     WantsStore,
-    /// It serves.
+    /// The successor serves.
     Serves,
+    /// The successor has ended, or is about to; only of one that the root helper started.
+    Ended,
 }
 
 /// The process that takes over.
 #[derive(Debug)]
 pub struct Successor {
-    child: Child,
+    process: NewProcess,
     /// `None` once the other end is closed.
     channel: Option<UnixStream>,
 }
 
+/// The new process, by whose child it is, who is told of its end.
+#[derive(Debug)]
+enum NewProcess {
+    /// Ours.
+    Own(Child),
+    /// A child of the root helper; its end shows by that of the channel.
+    OfRootHelper(u32),
+}
+
 impl Successor {
-    /// Starts it with copies of these sockets, and of the control socket.
+    /// Starts a successor with copies of these sockets, and of the control socket; as root, if the
+    /// process has a root helper.
     pub fn start(
         program: &Program,
         sockets: Vec<OwnedFd>,
@@ -80,39 +74,28 @@ impl Successor {
     ) -> io::Result<Successor> {
         let (ours, theirs) = Pair::pair()?;
         ours.set_nonblocking(true)?;
-        let channel = UnixStream::from_std(ours)?;
-        let theirs = OwnedFd::from(theirs);
-        let mut list = String::new();
-        for socket in &sockets {
-            // Nothing else starts processes here, so nobody else inherits them.
-            fcntl_setfd(socket, FdFlags::empty())?;
-            list.push_str(&format!("{};", socket.as_raw_fd()));
-        }
-        fcntl_setfd(&theirs, FdFlags::empty())?;
-        let mut command = Command::new(&program.path);
-        command
-            .args(&program.arguments)
-            .env(SOCKETS, list)
-            .env(CHANNEL, theirs.as_raw_fd().to_string())
-            .env_remove(CONTROL)
-            .stdin(Stdio::null());
-        if let Some(control) = &control {
-            fcntl_setfd(control, FdFlags::empty())?;
-            command.env(CONTROL, control.as_raw_fd().to_string());
-        }
-        let child = command.spawn()?;
-        Ok(Successor {
-            child,
-            channel: Some(channel),
-        })
+        let channel = Some(UnixStream::from_std(ours)?);
+        let heritage = Heritage {
+            sockets,
+            control,
+            channel: theirs.into(),
+        };
+        let process = match root_helper::start_successor(&heritage) {
+            Some(id) => NewProcess::OfRootHelper(id?),
+            None => NewProcess::Own(heritage.start(program)?),
+        };
+        Ok(Successor { process, channel })
     }
 
-    /// Its process id.
+    /// The process id of the successor.
     pub fn id(&self) -> u32 {
-        self.child.id()
+        match &self.process {
+            NewProcess::Own(child) => child.id(),
+            NewProcess::OfRootHelper(id) => *id,
+        }
     }
 
-    /// Waits for what it says; for ever, once it can say nothing more.
+    /// Waits for what the successor says; for ever, once the successor can say nothing more.
     pub async fn news(&mut self) -> News {
         while let Some(channel) = &self.channel {
             let mut byte = [0; 1];
@@ -126,13 +109,18 @@ impl Successor {
                 (Ok(1), [SERVING]) => return News::Serves,
                 (Ok(1), _) => {}
                 (Err(error), _) if error.kind() == io::ErrorKind::WouldBlock => {}
-                _ => self.channel = None,
+                _ => {
+                    self.channel = None;
+                    if matches!(self.process, NewProcess::OfRootHelper(_)) {
+                        return News::Ended;
+                    }
+                }
             }
         }
         std::future::pending().await
     }
 
-    /// Tells it that the caches are free.
+    /// Sends the successor the news that the caches are free.
     pub fn give_store(&mut self) {
         if let Some(channel) = &self.channel {
             // One that is gone needs no answer; the channel has room for a byte.
@@ -140,13 +128,20 @@ impl Successor {
         }
     }
 
-    /// How it ended, if it has.
+    /// The status with which the successor ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().ok().flatten()
+        match &mut self.process {
+            NewProcess::Own(child) => child.try_wait().ok().flatten(),
+            NewProcess::OfRootHelper(_) if self.channel.is_some() => None,
+            NewProcess::OfRootHelper(_) => {
+                let status = root_helper::successor_ended()?.ok()?;
+                Some(ExitStatus::from_raw(status.cast_signed()))
+            }
+        }
     }
 }
 
-/// What `successor` says; for ever silent if there is none.
+/// Waits for the news of `successor`; for ever if there is none.
 pub async fn news_of(successor: &mut Option<Successor>) -> News {
     match successor {
         Some(successor) => successor.news().await,

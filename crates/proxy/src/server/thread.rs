@@ -22,15 +22,17 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use millpond_system::clock;
+use millpond_system::log::error::{self, Level};
+use millpond_system::log::turn;
+use millpond_system::quota::Shortage;
+use millpond_system::reserve;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, spawn_local};
 
 use super::sockets::Listening;
-use crate::clock;
 use crate::downstream::listener;
 use crate::log::access;
-use crate::log::error::{self, Level};
-use crate::log::turn;
 use crate::scope::Conf;
 use crate::upstream::{keepalive, refresh};
 use crate::worker::{Generation, Shared, Worker};
@@ -38,14 +40,14 @@ use crate::worker::{Generation, Shared, Worker};
 /// Commands that may wait for a worker; one that is further behind hangs.
 const COMMANDS: usize = 64;
 
-/// What a worker is told.
+/// The commands to a worker.
 #[derive(Debug)]
 pub enum Command {
     /// Serve this configuration from now on.
     Serve {
         /// The configuration.
         conf: Arc<Conf>,
-        /// Where to accept.
+        /// The sockets to accept from.
         listening: Vec<Listening>,
     },
     /// Write out buffered log lines.
@@ -77,12 +79,12 @@ impl WorkerThread {
                     Ok(runtime) => (Some(runtime), Ok(())),
                     Err(error) => (None, Err(error)),
                 };
-                // Who waits for this is in this function.
+                // The receiver waits in this function.
                 let _ = begun.send(outcome);
                 let Some(runtime) = runtime else { return };
                 let worker = Rc::new(Worker::new(index, shared));
                 runtime.block_on(Thread::new(worker).run(receiver));
-                // What still runs may write a line when it is dropped.
+                // A task that still runs may write a line when it is dropped.
                 drop(runtime);
                 access::flush_all();
             })?;
@@ -93,7 +95,7 @@ impl WorkerThread {
         })
     }
 
-    /// Tells the worker something; one that has ended need not know.
+    /// Sends the worker a command; one that has ended need not know.
     pub fn send(&self, command: Command) {
         if let Err(mpsc::error::TrySendError::Full(_)) = self.commands.try_send(command) {
             error::process(Level::Alert, format_args!("a worker does not obey"));
@@ -128,7 +130,7 @@ struct Thread {
 /// The generation that accepts.
 struct Serving {
     generation: Rc<Generation>,
-    /// What ends with it: accepting, and resolving the names of peers.
+    /// The tasks that end with the serving: accepting, and resolving the names of peers.
     tasks: Vec<AbortHandle>,
 }
 
@@ -144,6 +146,9 @@ impl Thread {
     async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         spawn_local(turn::write_turns());
         spawn_local(keepalive::tend(Rc::clone(&self.worker)));
+        let worker = Rc::clone(&self.worker);
+        let make_room = async move || worker.make_room(Shortage::Descriptors).await;
+        spawn_local(reserve::tend(make_room));
         loop {
             match commands.recv().await {
                 Some(Command::Serve { conf, listening }) => self.serve(conf, listening),
@@ -185,6 +190,7 @@ impl Thread {
     fn serve(&mut self, conf: Arc<Conf>, listening: Vec<Listening>) {
         self.retire();
         let generation = Generation::new(Rc::clone(&self.worker), conf);
+        generation.begin();
         let accept = |listening: Listening| {
             let generation = Rc::clone(&generation);
             let task = listener::accept_loop(listening.fd, listening.binding, generation);

@@ -16,7 +16,7 @@ pub struct CacheZones {
     table: Table<CacheZoneRow>,
 }
 
-/// What one worker counted for one zone.
+/// Counters of one worker for one zone.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct CacheZoneRow {
@@ -26,7 +26,7 @@ struct CacheZoneRow {
     written_bytes: [AtomicU64; STATUSES.len()],
 }
 
-/// What is known of one status in a zone.
+/// Counts of one status in a zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZoneStatusCount {
     /// Answers to clients.
@@ -36,7 +36,7 @@ pub struct ZoneStatusCount {
 }
 
 impl ZoneStatusCount {
-    /// What came after an earlier count.
+    /// Counts that came after an earlier count.
     pub fn since(&self, base: &ZoneStatusCount) -> ZoneStatusCount {
         let less = |count: Count, base: Count| Count {
             requests: count.requests.saturating_sub(base.requests),
@@ -75,7 +75,7 @@ impl CacheZones {
         }
     }
 
-    /// What was counted for a zone, by status.
+    /// Counts of a zone, by status.
     pub fn snapshot(&self, name: &[u8]) -> Vec<(&'static str, ZoneStatusCount)> {
         let mut counts = STATUSES.map(|status| (status, ZoneStatusCount::default()));
         for row in self.table.rows(name) {

@@ -31,6 +31,8 @@ pub struct ConnectionShard {
     pub reading: AtomicU64,
     /// Open and answering.
     pub writing: AtomicU64,
+    /// Closed to make room for others, since the start.
+    pub displaced: AtomicU64,
 }
 
 /// The counters at one moment.
@@ -48,6 +50,8 @@ pub struct ConnectionCount {
     pub reading: u64,
     /// Open and answering.
     pub writing: u64,
+    /// Closed to make room for others, since the start.
+    pub displaced: u64,
 }
 
 impl ConnectionCounters {
@@ -65,12 +69,17 @@ impl ConnectionCounters {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// Counts a connection of a worker that was closed at once.
+    pub fn refuse(&self, worker: usize) {
+        self.shard(worker).accepted.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Sums the shards. Each number is read for itself.
     pub fn snapshot(&self) -> ConnectionCount {
         ConnectionCount::sum(&self.shards)
     }
 
-    /// What is known of one worker's shard.
+    /// Counts of one worker's shard.
     pub fn of_worker(&self, worker: usize) -> ConnectionCount {
         ConnectionCount::sum(std::slice::from_ref(self.shard(worker)))
     }
@@ -91,6 +100,7 @@ impl ConnectionCount {
             active: sum(|shard| &shard.active),
             reading: sum(|shard| &shard.reading),
             writing: sum(|shard| &shard.writing),
+            displaced: sum(|shard| &shard.displaced),
         }
     }
 
@@ -104,12 +114,13 @@ impl ConnectionCount {
         self.reading.saturating_add(self.writing)
     }
 
-    /// What came after an earlier count; what is open is open.
+    /// Counts that came after an earlier count; what is open is open.
     pub fn since(&self, base: &ConnectionCount) -> ConnectionCount {
         ConnectionCount {
             accepted: self.accepted.saturating_sub(base.accepted),
             handled: self.handled.saturating_sub(base.handled),
             requests: self.requests.saturating_sub(base.requests),
+            displaced: self.displaced.saturating_sub(base.displaced),
             ..*self
         }
     }

@@ -8,7 +8,8 @@
 
 use millpond_store::{Departed, Zone};
 
-use super::site::{CELLS, SiteId, Sites};
+use super::site::{CELLS, Counting, SiteId, Sites};
+use super::site_names::Claim;
 
 /// The cells of a row, in the order of [`cells`].
 const FIRST: usize = 24;
@@ -23,12 +24,16 @@ impl Sites {
     pub fn gather(&self, store: &Zone) {
         for (name, departed) in store.take_departed() {
             let name = if name.is_empty() { NAMELESS } else { &name };
-            self.departed(self.id(name), &departed);
+            let counting = self.enter(0);
+            // The site had something stored.
+            counting.departed(counting.id(name, Claim::Kept), &departed);
         }
     }
+}
 
+impl Counting<'_> {
     fn departed(&self, site: SiteId, departed: &Departed) {
-        self.with_row(0, site, |row| {
+        self.with_row(site, |row| {
             for (index, value) in cells(departed).into_iter().enumerate() {
                 row.add(FIRST + index, value);
             }
@@ -36,7 +41,7 @@ impl Sites {
     }
 }
 
-/// What the cells of a row say.
+/// Departures that the cells of a row say.
 pub(super) fn of_row(row: &[u64]) -> Departed {
     let cell = |index: usize| row.get(FIRST + index).copied().unwrap_or(0);
     Departed {

@@ -8,7 +8,7 @@
 //! | part | bytes |
 //! |---|---|
 //! | header | magic `mp-sites`, version (u32), shards (u32), cells (u32), zeros |
-//! | name | length (u8), then so many bytes; length 0: no site has this number yet |
+//! | name | length (u8), then so many bytes; length 0: no site has this number |
 //! | row | 32 numbers (u64) |
 //!
 //! Numbers are little endian. Rows are sums since the file was made. A thread writes the blocks of
@@ -17,9 +17,12 @@
 //!
 //! 1. One process at a time has the file: it is locked. A process that comes while another still
 //!    has it counts in memory, and adds the file's rows once it has the lock.
-//! 2. A name is in the file before any row of its site.
+//! 2. A name is in the file before any row of its site. When numbers were taken back, another file
+//!    is begun and put in its place, so that no row ever stands beside another's name.
 //! 3. A file that is not understood is renamed and begun anew. One that cannot be written costs
 //!    nothing but its content: that is told once, and tried again.
+//! 4. While a disk of a cache on the same file system is given up, the file is closed, so that the
+//!    file system can be unmounted. What is counted meanwhile is written when the disk is back.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -31,19 +34,27 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millpond_conf::{Contexts, OffOr, Statement};
+use millpond_system::clock;
+use millpond_system::log::error::{self, Level};
+use millpond_system::root_helper;
 use rustix::fs::FlockOperation;
 
 use super::place::{Place, SHARDS};
 use super::site::{CELLS, SITES_MAX, Sites};
-use crate::log::error::{self, Level};
+use super::site_names::Claim;
+use crate::cache::open_zones::ZoneDisks;
 use crate::scope::Conf;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
 
 /// Between a change and its writing (arbitrary: short for bills, long for a disk).
 const PAUSE: Duration = Duration::from_millis(100);
-/// Between two tries to have the file.
+/// Between two tries to have the file, and two looks at the disks.
 const RETRY: Duration = Duration::from_secs(1);
+/// Time for which the end of the process waits for the last rows to be written, and the pause
+/// between two looks (arbitrary: a disk that takes so long for some kilobytes stands still).
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+const CLOSE_PAUSE: Duration = Duration::from_millis(5);
 
 const MAGIC: &[u8; 8] = b"mp-sites";
 const VERSION: u32 = 1;
@@ -63,7 +74,8 @@ pub const ROWS: &[Row] = &[Row {
     pass: Pass::First,
     doc: "The file in which the counters of sites outlive the process. Without the directive it \
           stands beside the directory of the first cache zone: `/var/cache/a.sites` for \
-          `/var/cache/a`. The file of the start counts until the process ends.",
+          `/var/cache/a`. The file of the start counts until the process ends. While a \
+          disk of a zone on the same file system is given up, the file is closed, so that it can be unmounted.",
     apply: cache_site_counters,
 }];
 
@@ -88,13 +100,14 @@ fn cache_site_counters(builder: &mut Builder, statement: &Statement, _draft: &mu
 pub struct LedgerKeeper(Mutex<Option<Ledger>>);
 
 impl LedgerKeeper {
-    /// Keeps the counters where a configuration says, unless they are kept already.
-    pub fn keep(&self, conf: &Conf, sites: &Arc<Sites>) {
+    /// Keeps the counters where a configuration says, unless they are kept already; beside disks
+    /// that may be given up.
+    pub fn keep(&self, conf: &Conf, sites: &Arc<Sites>, disks: ZoneDisks) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(path) = place(conf).filter(|_| kept.is_none()) else {
             return;
         };
-        match Ledger::keep(path, Arc::clone(sites)) {
+        match Ledger::keep(path, Arc::clone(sites), disks) {
             Ok(ledger) => *kept = Some(ledger),
             Err(error) => {
                 let message = format_args!("counters of sites are not kept: {error}");
@@ -109,8 +122,8 @@ impl LedgerKeeper {
     }
 }
 
-/// Where a configuration has its counters.
-fn place(conf: &Conf) -> Option<PathBuf> {
+/// Path of a configuration's counters.
+pub fn place(conf: &Conf) -> Option<PathBuf> {
     match &conf.declared.site_counters {
         Some(OffOr::On(path)) => Some(path.clone()),
         Some(OffOr::Off) => None,
@@ -131,13 +144,16 @@ pub struct Ledger {
 impl Ledger {
     /// Reads the file, or makes it, and begins to keep it. Its rows are in `sites` when this
     /// returns, unless another process has it.
-    pub fn keep(path: PathBuf, sites: Arc<Sites>) -> io::Result<Self> {
+    pub fn keep(path: PathBuf, sites: Arc<Sites>, disks: ZoneDisks) -> io::Result<Self> {
         let must_stop = Arc::new(AtomicBool::new(false));
         let mut keeper = Keeper {
             path,
             sites,
+            disks,
+            beside: Vec::new(),
             file: None,
-            names: 0,
+            has_rows: false,
+            turn: 0,
             is_told: false,
         };
         keeper.open();
@@ -155,21 +171,29 @@ impl Ledger {
 impl Drop for Ledger {
     fn drop(&mut self) {
         self.must_stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // A thread that panicked has nothing left to write.
-            let _ = thread.join();
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        thread.thread().unpark();
+        let deadline = clock::instant() + CLOSE_PATIENCE;
+        while !thread.is_finished() && clock::instant() < deadline {
+            std::thread::park_timeout(CLOSE_PAUSE);
         }
     }
 }
 
-/// What the thread has.
+/// State of the thread that keeps the ledger.
 struct Keeper {
     path: PathBuf,
     sites: Arc<Sites>,
+    disks: ZoneDisks,
+    /// Disks on the file system that the file was on when it was opened last.
+    beside: Vec<PathBuf>,
     file: Option<File>,
-    /// Names that are in the file.
-    names: usize,
+    /// True if the rows of the file were counted already: the file was ours before.
+    has_rows: bool,
+    /// The turn of the numbers that the file has.
+    turn: usize,
     is_told: bool,
 }
 
@@ -177,15 +201,21 @@ impl Keeper {
     fn run(mut self, must_stop: &AtomicBool) {
         self.sites.set_writer(Some(std::thread::current()));
         while !must_stop.load(Ordering::Acquire) {
+            if self.is_given_up() {
+                // INVARIANT 4.
+                self.file = None;
+                std::thread::park_timeout(RETRY);
+                continue;
+            }
             if self.file.is_none() {
                 std::thread::park_timeout(RETRY);
                 self.open();
                 continue;
             }
             if self.sites.may_sleep() {
-                std::thread::park();
+                std::thread::park_timeout(RETRY);
             }
-            // What is counted meanwhile is written together.
+            // Counts of the meantime are written together.
             if !must_stop.load(Ordering::Acquire) {
                 std::thread::park_timeout(PAUSE);
             }
@@ -201,9 +231,14 @@ impl Keeper {
         let taken = take(&self.path).and_then(|taken| match taken {
             Taken::ByOther => Ok(None),
             Taken::Missing => self.begin().map(Some),
+            Taken::File(_) if self.has_rows => self.begin().map(Some),
             Taken::File(old) => {
-                match read_all(&old, &self.sites) {
-                    Ok(()) => {}
+                match read_all(&old) {
+                    // Once: if no file can be begun now, the next try finds the same rows.
+                    Ok(chunks) => {
+                        add_all(&chunks, &self.sites);
+                        self.has_rows = true;
+                    }
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                         self.set_aside()?;
                     }
@@ -213,36 +248,61 @@ impl Keeper {
             }
         });
         match taken {
-            Ok(file) => self.file = file,
+            Ok(file) => {
+                self.has_rows |= file.is_some();
+                self.beside = file
+                    .iter()
+                    .flat_map(|file| self.disks_beside(file))
+                    .collect();
+                self.file = file;
+            }
             Err(error) => self.tell(&error),
         }
+    }
+
+    /// The disks of caches on the file system of a file.
+    fn disks_beside(&self, file: &File) -> Vec<PathBuf> {
+        let device = |found: io::Result<std::fs::Metadata>| found.map(|found| found.dev()).ok();
+        let own = device(file.metadata());
+        let mut disks = self.disks.paths();
+        disks.retain(|disk| own.is_some() && device(std::fs::metadata(disk)) == own);
+        disks
+    }
+
+    fn is_given_up(&self) -> bool {
+        let failed = self.disks.failed();
+        self.beside.iter().any(|disk| failed.contains(disk))
     }
 
     /// Writes all counters to a new file and puts it in the old one's place, locked.
     fn begin(&mut self) -> io::Result<File> {
         let new = with_ending(&self.path, ".new");
-        let file = OpenOptions::new()
+        let opened = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(true)
             .mode(0o600)
-            .open(&new)?;
+            .open(&new);
+        let file = root_helper::unless_refused(opened, root_helper::begin_counters)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         file.write_all_at(&header(), 0)?;
-        self.names = 0;
-        write_names(&file, &self.sites, &mut self.names)?;
-        for shard in self.sites.shards() {
-            shard.is_dirty.store(true, Ordering::Release);
-        }
-        write_rows(&file, &self.sites)?;
-        std::fs::rename(&new, &self.path)?;
+        let (turn, pieces) = {
+            let _layout = self.sites.layout();
+            self.sites.rewrite();
+            (self.sites.turn(), changed(&self.sites))
+        };
+        write_all(&file, &pieces)?;
+        let placed = std::fs::rename(&new, &self.path);
+        root_helper::unless_refused(placed, root_helper::place_counters)?;
+        self.turn = turn;
         Ok(file)
     }
 
     fn set_aside(&mut self) -> io::Result<()> {
         let aside = with_ending(&self.path, ".set-aside");
-        std::fs::rename(&self.path, &aside)?;
+        let renamed = std::fs::rename(&self.path, &aside);
+        root_helper::unless_refused(renamed, root_helper::set_aside_counters)?;
         let (path, aside) = (self.path.display(), aside.display());
         let message =
             format_args!("\"{path}\" is no ledger of sites, and was renamed to \"{aside}\"");
@@ -253,11 +313,20 @@ impl Keeper {
     /// Writes what changed; after an error all of it is written once the file is there again.
     fn write(&mut self) {
         let Some(file) = &self.file else { return };
-        let wrote = write_names(file, &self.sites, &mut self.names)
-            .and_then(|()| write_rows(file, &self.sites));
+        let pieces = {
+            let _layout = self.sites.layout();
+            let is_same = self.sites.turn() == self.turn;
+            is_same.then(|| changed(&self.sites))
+        };
+        let wrote = match pieces {
+            Some(pieces) => write_all(file, &pieces),
+            // INVARIANT 2.
+            None => self.begin().map(|file| self.file = Some(file)),
+        };
         match wrote {
             Ok(()) => self.is_told = false,
             Err(error) => {
+                self.sites.rewrite();
                 self.tell(&error);
                 std::thread::park_timeout(RETRY);
             }
@@ -277,7 +346,7 @@ impl Keeper {
     }
 }
 
-/// What stands where the ledger is to be.
+/// State of the place where the ledger is to be.
 enum Taken {
     /// A file, which is ours now.
     File(File),
@@ -309,8 +378,15 @@ fn take(path: &Path) -> io::Result<Taken> {
     }
 }
 
-/// Adds the rows of a file to what was counted.
-fn read_all(file: &File, sites: &Sites) -> io::Result<()> {
+/// The sites of a chunk of a file, as bytes.
+struct Chunk {
+    names: Vec<u8>,
+    /// Rows of each shard.
+    blocks: Vec<Vec<u8>>,
+}
+
+/// Reads a file to its end, so that nothing of one that cannot be read whole is counted.
+fn read_all(file: &File) -> io::Result<Vec<Chunk>> {
     let length = file.metadata()?.len();
     if length < HEADER || read(file, 0, header().len())? != header() {
         return Err(io::ErrorKind::InvalidData.into());
@@ -318,14 +394,32 @@ fn read_all(file: &File, sites: &Sites) -> io::Result<()> {
     // The last chunk may end with its last block that was written.
     let chunks = (length - HEADER).div_ceil(CHUNK);
     let chunks = usize::try_from(chunks).unwrap_or(usize::MAX);
-    for chunk in 0..chunks.min(SITES_MAX / CHUNK_SITES) {
+    let read_chunk = |chunk| {
         let names = read(file, chunk_at(chunk), CHUNK_SITES * NAME)?;
-        let names = names.as_chunks::<NAME>().0.iter();
+        let blocks = (0..SHARDS).map(|number| read(file, block_at(chunk, number), BLOCK));
+        let blocks = blocks.collect::<io::Result<_>>()?;
+        Ok(Chunk { names, blocks })
+    };
+    (0..chunks.min(SITES_MAX / CHUNK_SITES))
+        .map(read_chunk)
+        .collect()
+}
+
+/// Adds the rows of a file to what was counted.
+fn add_all(chunks: &[Chunk], sites: &Sites) {
+    // Numbers are not taken back until their rows are added.
+    let _layout = sites.layout();
+    for chunk in chunks {
+        let names = chunk.names.as_chunks::<NAME>().0.iter();
+        // The reason for a name is not known here: a name that somebody made up goes first when
+        // numbers lack.
         let ids: Vec<_> = names
-            .map(|name| name_of(name).map(|name| sites.id(name)))
+            .map(|name| {
+                name_of(name)
+                    .map(|name| sites.enter(Place::shared(0).shard()).id(name, Claim::Kept))
+            })
             .collect();
-        for number in 0..SHARDS {
-            let block = read(file, block_at(chunk, number), BLOCK)?;
+        for (number, block) in chunk.blocks.iter().enumerate() {
             // Not to what a worker has for itself, which may count already.
             let Some(shard) = sites.shards().get(Place::shared(number).shard()) else {
                 continue;
@@ -342,32 +436,17 @@ fn read_all(file: &File, sites: &Sites) -> io::Result<()> {
             }
         }
     }
-    Ok(())
 }
 
-/// INVARIANT 2: writes the names that are not in the file yet.
-fn write_names(file: &File, sites: &Sites, written: &mut usize) -> io::Result<()> {
-    let names = sites.names();
-    for (index, name) in names.iter().enumerate().skip(*written) {
-        let mut slot = [0; NAME];
-        let len = name.len().min(NAME - 1);
-        let (first, rest) = slot.split_at_mut(1);
-        // A name is at most 255 bytes long.
-        first[0] = len as u8;
-        for (to, from) in rest.iter_mut().zip(name.iter().take(len)) {
-            *to = *from;
-        }
-        let at = chunk_at(index / CHUNK_SITES) + (index % CHUNK_SITES * NAME) as u64;
-        file.write_all_at(&slot, at)?;
-        *written = index + 1;
-    }
-    Ok(())
-}
+/// Bytes, and where they belong in the file.
+type Piece = (u64, Vec<u8>);
 
-/// Writes the blocks of workers that counted something since the last time.
-fn write_rows(file: &File, sites: &Sites) -> io::Result<()> {
+/// Pieces that the file does not have as they are; names come first (INVARIANT 2). Nothing is
+/// waited for.
+fn changed(sites: &Sites) -> Vec<Piece> {
+    let unwritten = sites.unwritten().into_iter();
+    let mut pieces: Vec<Piece> = unwritten.map(|(index, name)| named(index, &name)).collect();
     let chunks = sites.names().len().div_ceil(CHUNK_SITES);
-    let mut block = Vec::with_capacity(BLOCK);
     for (number, shard) in sites.shards().iter().enumerate() {
         if !shard.is_dirty.swap(false, Ordering::SeqCst) {
             continue;
@@ -377,7 +456,7 @@ fn write_rows(file: &File, sites: &Sites) -> io::Result<()> {
             if rows.clone().all(|index| shard.find(index).is_none()) {
                 continue;
             }
-            block.clear();
+            let mut block = Vec::with_capacity(BLOCK);
             for index in rows {
                 match shard.find(index) {
                     // Number by number, which is less work than byte by byte.
@@ -387,13 +466,31 @@ fn write_rows(file: &File, sites: &Sites) -> io::Result<()> {
                     None => block.resize(block.len() + ROW_LEN, 0),
                 }
             }
-            if let Err(error) = file.write_all_at(&block, block_at(chunk, number)) {
-                shard.is_dirty.store(true, Ordering::Release);
-                return Err(error);
-            }
+            pieces.push((block_at(chunk, number), block));
         }
     }
-    Ok(())
+    pieces
+}
+
+/// The slot of a name.
+fn named(index: usize, name: &[u8]) -> Piece {
+    let mut slot = vec![0; NAME];
+    // A name is at most 255 bytes long.
+    let len = name.len().min(NAME - 1);
+    if let Some((first, rest)) = slot.split_first_mut() {
+        *first = len as u8;
+        for (to, from) in rest.iter_mut().zip(name.iter().take(len)) {
+            *to = *from;
+        }
+    }
+    let at = chunk_at(index / CHUNK_SITES) + (index % CHUNK_SITES * NAME) as u64;
+    (at, slot)
+}
+
+fn write_all(file: &File, pieces: &[Piece]) -> io::Result<()> {
+    pieces
+        .iter()
+        .try_for_each(|(at, bytes)| file.write_all_at(bytes, *at))
 }
 
 fn header() -> Vec<u8> {
@@ -443,7 +540,7 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::provenance::Shares;
+    use crate::provenance::Shares;
     use crate::stats::Label;
     use crate::stats::site::Answered;
 
@@ -453,7 +550,9 @@ mod tests {
             bytes,
             shares: Shares::default(),
         };
-        sites.answered(Place::shared(worker), sites.id(name), &answer);
+        let place = Place::shared(worker);
+        let counting = sites.enter(place.shard());
+        counting.answered(place, counting.id(name, Claim::Kept), &answer);
     }
 
     fn bytes(sites: &Sites, name: &[u8]) -> u64 {
@@ -470,7 +569,8 @@ mod tests {
         let path = dir.path().join("z.sites");
         for round in 1..=3 {
             let sites = Arc::new(Sites::default());
-            let ledger = Ledger::keep(path.clone(), Arc::clone(&sites)).unwrap();
+            let ledger =
+                Ledger::keep(path.clone(), Arc::clone(&sites), ZoneDisks::default()).unwrap();
             for number in 0..200 {
                 // In another order each time.
                 let number = (number * round) % 211;
@@ -482,7 +582,7 @@ mod tests {
             drop(ledger);
         }
         let sites = Arc::new(Sites::default());
-        let _ledger = Ledger::keep(path, Arc::clone(&sites)).unwrap();
+        let _ledger = Ledger::keep(path, Arc::clone(&sites), ZoneDisks::default()).unwrap();
         assert_eq!(bytes(&sites, b"one"), 30);
         let all: u64 = sites
             .snapshot()
@@ -492,13 +592,46 @@ mod tests {
         assert_eq!(all, 630);
     }
 
+    /// While no file can be begun in the place of the one that there is, that is read each time it
+    /// is tried, and counts once.
+    #[test]
+    fn rows_are_added_once_however_often_the_file_is_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("z.sites");
+        let before = Arc::new(Sites::default());
+        let ledger = Ledger::keep(path.clone(), Arc::clone(&before), ZoneDisks::default()).unwrap();
+        count(&before, 0, b"a", 7);
+        drop(ledger);
+        let in_the_way = with_ending(&path, ".new");
+        std::fs::create_dir(&in_the_way).unwrap();
+        let mut keeper = Keeper {
+            path,
+            sites: Arc::default(),
+            disks: ZoneDisks::default(),
+            beside: Vec::new(),
+            file: None,
+            has_rows: false,
+            turn: 0,
+            is_told: true,
+        };
+        for _ in 0..3 {
+            keeper.open();
+            assert!(keeper.file.is_none());
+        }
+        assert_eq!(bytes(&keeper.sites, b"a"), 7);
+        std::fs::remove_dir(&in_the_way).unwrap();
+        keeper.open();
+        assert!(keeper.file.is_some());
+        assert_eq!(bytes(&keeper.sites, b"a"), 7);
+    }
+
     #[test]
     fn who_comes_while_another_has_the_file_adds_to_it_later() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("z.sites");
         let (old, new) = (Arc::new(Sites::default()), Arc::new(Sites::default()));
-        let first = Ledger::keep(path.clone(), Arc::clone(&old)).unwrap();
-        let second = Ledger::keep(path.clone(), Arc::clone(&new)).unwrap();
+        let first = Ledger::keep(path.clone(), Arc::clone(&old), ZoneDisks::default()).unwrap();
+        let second = Ledger::keep(path.clone(), Arc::clone(&new), ZoneDisks::default()).unwrap();
         count(&new, 0, b"b", 1);
         count(&old, 0, b"a", 2);
         count(&old, 0, b"b", 4);
@@ -508,7 +641,7 @@ mod tests {
         }
         drop(second);
         let sites = Arc::new(Sites::default());
-        let _ledger = Ledger::keep(path, Arc::clone(&sites)).unwrap();
+        let _ledger = Ledger::keep(path, Arc::clone(&sites), ZoneDisks::default()).unwrap();
         assert_eq!((bytes(&sites, b"a"), bytes(&sites, b"b")), (2, 5));
     }
 
@@ -519,7 +652,7 @@ mod tests {
         for content in [&b""[..], b"mp-sites", &[0xff; 10_000]] {
             std::fs::write(&path, content).unwrap();
             let sites = Arc::new(Sites::default());
-            drop(Ledger::keep(path.clone(), sites).unwrap());
+            drop(Ledger::keep(path.clone(), sites, ZoneDisks::default()).unwrap());
             let aside = std::fs::read(with_ending(&path, ".set-aside")).unwrap();
             assert_eq!(aside, content);
         }
@@ -529,7 +662,7 @@ mod tests {
     fn a_file_that_cannot_be_written_costs_nothing_else() {
         let path = Path::new("/proc/nowhere/z.sites").to_path_buf();
         let sites = Arc::new(Sites::default());
-        let ledger = Ledger::keep(path, Arc::clone(&sites)).unwrap();
+        let ledger = Ledger::keep(path, Arc::clone(&sites), ZoneDisks::default()).unwrap();
         count(&sites, 0, b"a", 1);
         assert_eq!(bytes(&sites, b"a"), 1);
         drop(ledger);

@@ -1,4 +1,4 @@
-//! What the zones of `limit_conn` and `limit_req` did to requests.
+//! Counters of the zones of `limit_conn` and `limit_req`, by what they did to requests.
 //!
 //! A zone counts what it said itself: of several limits that let a request through, each counts it
 //! as passed, or as delayed if it asked for a wait; of those of a refused request only the one that
@@ -10,18 +10,18 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// What became of a request.
+/// Outcome of a request at a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It went on at once.
+    /// The request went on at once.
     Passed,
-    /// It went on after a wait.
+    /// The request went on after a wait.
     Delayed,
-    /// It was refused.
+    /// The request was refused.
     Rejected,
-    /// It would have waited, but for a dry run.
+    /// The request would have waited, but for a dry run.
     DelayedDryRun,
-    /// It would have been refused, but for a dry run.
+    /// The request would have been refused, but for a dry run.
     RejectedDryRun,
 }
 
@@ -34,11 +34,11 @@ impl Outcome {
         Outcome::DelayedDryRun,
         Outcome::RejectedDryRun,
     ];
-    /// Those of connections, which do not wait.
+    /// Outcomes of connections, which do not wait.
     pub const OF_CONNECTIONS: [Outcome; 3] =
         [Outcome::Passed, Outcome::Rejected, Outcome::RejectedDryRun];
 
-    /// Its name in the API and in metrics.
+    /// Name of the outcome in the API and in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Outcome::Passed => "passed",
@@ -86,7 +86,7 @@ impl LimitTally {
         )
     }
 
-    /// What was counted since the counters were begun anew.
+    /// Counts since the counters were begun anew.
     pub fn since_reset(&self) -> LimitCount {
         let base = *self.base.lock().unwrap_or_else(PoisonError::into_inner);
         let mut count = self.snapshot();

@@ -48,7 +48,7 @@ struct Sketch {
     rows: Vec<SketchRow>,
     /// No row was seen less often than that.
     least: u64,
-    /// Where the next rarest row is looked for.
+    /// Index at which the search for the next rarest row begins.
     next: usize,
     /// Misses since the last halving.
     since_halved: u64,
@@ -72,7 +72,7 @@ pub struct MissingUrl {
     pub at_least: u64,
 }
 
-/// What was missing most.
+/// URLs that were missing most.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MissingTop {
     /// The URLs, most missed first.
@@ -117,7 +117,7 @@ impl MissingUrls {
 }
 
 impl SketchRow {
-    /// Whether it is of the URL of these two parts.
+    /// True if the row is of the URL of these two parts.
     fn is_of(&self, host: &[u8], uri: &[u8]) -> bool {
         self.url.strip_prefix(host) == Some(uri)
     }

@@ -19,7 +19,7 @@ const SHARDS: usize = 16;
 /// A new time's share in an average is one in so many (nginx's: 5 %).
 const NEW_SHARE: u64 = 20;
 
-/// What was counted for a peer.
+/// Counters of a peer.
 #[derive(Debug, Default)]
 pub struct PeerTally {
     rows: [OnceLock<Box<PeerRow>>; SHARDS],
@@ -29,11 +29,11 @@ pub struct PeerTally {
     down_since_ms: AtomicI64,
     /// For how long it rested before.
     down_ms: AtomicU64,
-    /// What was counted when the counters were begun anew.
+    /// Counts at the moment when the counters were begun anew.
     base: Mutex<Option<Box<PeerCount>>>,
 }
 
-/// What one worker counted.
+/// Counters of one worker.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct PeerRow {
@@ -57,7 +57,7 @@ struct Times {
 /// An exchange that is over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerExchange {
-    /// When it began, milliseconds since 1970.
+    /// Begin of the exchange, milliseconds since 1970.
     pub started_ms: i64,
     /// Status of its answer, if there was one.
     pub status: Option<u16>,
@@ -71,7 +71,7 @@ pub struct PeerExchange {
     pub response: Option<Duration>,
 }
 
-/// What is known of one peer.
+/// Counts of one peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerCount {
     /// Exchanges.
@@ -84,13 +84,13 @@ pub struct PeerCount {
     pub received: u64,
     /// Failed tries.
     pub fails: u64,
-    /// How often it rested after failures.
+    /// Number of times that the peer rested after failures.
     pub unavailable: u64,
     /// For how long, what runs included.
     pub downtime: Duration,
     /// Since when it rests, milliseconds since 1970.
     pub down_since_ms: Option<i64>,
-    /// When it was last asked, milliseconds since 1970.
+    /// Time when the peer was last asked, milliseconds since 1970.
     pub selected_ms: Option<i64>,
     /// Times to heads.
     pub header_time: TimeCount,
@@ -101,9 +101,9 @@ pub struct PeerCount {
 /// Times of answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeCount {
-    /// How many.
+    /// Number of times.
     pub count: u64,
-    /// Their sum.
+    /// Sum of the times.
     pub sum: Duration,
     /// A moving average of the last ones.
     pub average: Duration,
@@ -165,7 +165,7 @@ impl PeerTally {
         self.fails.fetch_add(1, Relaxed);
     }
 
-    /// It rests from now on, unless it did already.
+    /// Notes that the peer rests from now on, unless it did already.
     pub fn rests(&self, now_ms: i64) {
         let began = self
             .down_since_ms
@@ -175,7 +175,7 @@ impl PeerTally {
         }
     }
 
-    /// It answers again, or its failures are forgotten.
+    /// Notes that the peer answers again, or that its failures are forgotten.
     pub fn is_back(&self, now_ms: impl FnOnce() -> i64) {
         // The usual case writes nothing.
         if self.down_since_ms.load(Relaxed) == 0 {
@@ -193,7 +193,7 @@ impl PeerTally {
         *self.base.lock().unwrap_or_else(PoisonError::into_inner) = Some(count);
     }
 
-    /// What was counted since the counters were begun anew, or at all.
+    /// Counts since the counters were begun anew, or at all.
     pub fn since_reset(&self, now_ms: i64) -> PeerCount {
         let base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
         let count = self.snapshot(now_ms);
@@ -229,7 +229,8 @@ impl PeerTally {
 }
 
 impl PeerCount {
-    /// What came after an earlier count; when it was last asked, and averages, are as they are.
+    /// Counts that came after an earlier count; when it was last asked, and averages, are as they
+    /// are.
     fn since(self, base: &PeerCount) -> PeerCount {
         let times = |count: TimeCount, base: TimeCount| TimeCount {
             count: count.count.saturating_sub(base.count),

@@ -1,4 +1,4 @@
-//! Where a worker counts: a shard that no other thread adds to, as far as there are some.
+//! Places in which workers count: a shard that no other thread adds to, as far as there are some.
 //!
 //! Counters of answers are added to for each of them, and a sum that only one thread writes needs
 //! no locked instruction.
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Shards of counters of answers.
 pub const SHARDS: usize = 16;
-/// Those of them that one worker at a time has for itself (arbitrary: machines with more cores
+/// Number of shards that one worker at a time has for itself (arbitrary: machines with more cores
 /// notice the others' locks the least).
 pub const OWN: usize = 8;
 
@@ -35,7 +35,7 @@ impl Place {
         }
     }
 
-    /// Its shard, below [`SHARDS`].
+    /// Shard of the place, below [`SHARDS`].
     pub fn shard(self) -> usize {
         self.shard
     }
@@ -53,7 +53,7 @@ impl Place {
     }
 }
 
-/// Which places are taken.
+/// Record of the places that are taken.
 #[derive(Clone, Debug, Default)]
 pub struct Places(Arc<Mutex<[bool; OWN]>>);
 

@@ -19,7 +19,7 @@ use super::status_zone::ZoneCount;
 /// Answers of a cache zone by status.
 type CacheCount = Vec<(&'static str, ZoneStatusCount)>;
 
-/// What was counted when counters were begun anew.
+/// Counts at the moments when counters were begun anew.
 #[derive(Debug, Default)]
 pub struct Resets(Mutex<Bases>);
 
@@ -48,7 +48,7 @@ impl Resets {
 }
 
 impl Bases {
-    /// What a worker counted since.
+    /// Counts of a worker since its counters were begun anew.
     pub fn worker(&self, id: usize, count: &ConnectionCount) -> ConnectionCount {
         match self.workers.get(&id) {
             Some(base) => count.since(base),
@@ -56,7 +56,7 @@ impl Bases {
         }
     }
 
-    /// What was counted in a zone since.
+    /// Counts of a zone since its counters were begun anew.
     pub fn zone(bases: &HashMap<Bytes, ZoneCount>, name: &[u8], count: ZoneCount) -> ZoneCount {
         match bases.get(name) {
             Some(base) => count.since(base),
@@ -64,7 +64,7 @@ impl Bases {
         }
     }
 
-    /// What a cache answered since.
+    /// Answers of a cache since its counters were begun anew.
     pub fn cache(&self, name: &[u8], mut count: CacheCount) -> CacheCount {
         if let Some(base) = self.caches.get(name) {
             // Both have all statuses in the same order.

@@ -84,7 +84,7 @@ impl ResponseCount {
         self.classes.iter().sum()
     }
 
-    /// What came after an earlier count.
+    /// Counts that came after an earlier count.
     pub fn since(&self, base: &ResponseCount) -> ResponseCount {
         let codes = self.codes.iter().map(|(code, count)| {
             let before = base.codes.get(code).copied().unwrap_or_default();

@@ -5,28 +5,38 @@
 //! exchange over ────►      (names)      ─► ledger.rs writes rows that changed to a file
 //! ```
 //!
-//! A site is a name (`cache_site`) with a number for as long as the file of the ledger lives. Each
+//! A site is a name (`cache_site`) with a number (`site_names.rs` says which names have one). Each
 //! worker adds to rows of its own, which no other core writes; readers sum them.
 //!
+//! Who counts is in a *turn* ([`Counting`]) from looking a name up to having added. To take numbers
+//! back, their names are made unknown, a new turn begins, the end of all that count in the old one
+//! is awaited, and the rows are added to those of the excess; then the numbers are free.
+//!
 //! Invariants:
-//! 1. There are at most [`SITES_MAX`] sites; what belongs to further names is counted under
-//!    [`EXCESS`], which is number 0.
-//! 2. A number means the same name for ever, so that rows can be added to after a restart.
+//! 1. There are at most [`SITES_MAX`] sites; what belongs to names without a number is counted
+//!    under [`EXCESS`], which is number 0.
+//! 2. A number means the same name for a whole turn, and in the ledger for all of a file.
 //! 3. An answer is counted once, when it was sent or its client was gone; an exchange once, when it
-//!    is over.
+//!    is over. Taking numbers back moves counts to the excess, and loses none.
+//! 4. A name gets a number for a reason: it is written in the configuration, or something is stored
+//!    for it. What clients merely ask for gets none.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{
+    Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
+};
 use std::thread::Thread;
 
 use bytes::Bytes;
-use millpond_store::Departed;
+use millpond_store::{Departed, Zone};
+use millpond_system::clock;
 
 use super::departed;
 use super::place::{Place, SHARDS};
+use super::site_names::{Claim, IDLE_S, Names, RESERVE, Use};
 use super::{Count, Label, STATUSES};
-use crate::cache::provenance::Shares;
+use crate::provenance::Shares;
 
 /// Sites that are told apart (arbitrary: some megabytes of counters).
 pub const SITES_MAX: usize = 4096;
@@ -49,17 +59,33 @@ const _: () = assert!(FROM_ORIGIN < CELLS);
 pub struct SiteId(u16);
 
 impl SiteId {
-    /// Its position, below [`SITES_MAX`].
+    /// Position of the site, below [`SITES_MAX`].
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
+
+    /// The number at a position; the excess's for one that is no position.
+    pub fn of_bits(bits: u16) -> Self {
+        if usize::from(bits) < SITES_MAX {
+            SiteId(bits)
+        } else {
+            SiteId(0)
+        }
+    }
+
+    /// True if the id is that of all names without a number.
+    pub fn is_excess(self) -> bool {
+        self.0 == 0
+    }
 }
 
-/// What one worker counted for one site.
+/// Counters of one worker for one site.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Row {
     cells: [AtomicU64; CELLS],
+    /// The second in which it was counted under last.
+    counted_s: AtomicU32,
 }
 
 impl Row {
@@ -76,9 +102,17 @@ impl Row {
         }
     }
 
-    /// Its numbers.
+    /// Numbers of the row.
     pub fn cells(&self) -> impl Iterator<Item = u64> {
         self.cells.iter().map(|cell| cell.load(Ordering::Relaxed))
+    }
+
+    /// Takes the numbers of the row, which are nobody's then.
+    fn take(&self) -> impl Iterator<Item = u64> {
+        self.counted_s.store(0, Ordering::Relaxed);
+        self.cells
+            .iter()
+            .map(|cell| cell.swap(0, Ordering::Relaxed))
     }
 
     /// Adds what was counted before.
@@ -93,8 +127,10 @@ impl Row {
 #[derive(Debug)]
 pub struct Shard {
     rows: Box<[OnceLock<Box<Row>>]>,
-    /// Whether a row changed since the ledger last looked.
+    /// True if a row changed since the ledger last looked.
     pub(super) is_dirty: AtomicBool,
+    /// Numbers of the counts that are under way: in even turns, and in odd ones.
+    counting: [AtomicUsize; 2],
 }
 
 impl Shard {
@@ -110,7 +146,7 @@ impl Shard {
     }
 }
 
-/// What is known of one site.
+/// Counts of one site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SiteCount {
     /// Answers and bytes of their bodies, in the order of [`STATUSES`].
@@ -121,7 +157,7 @@ pub struct SiteCount {
     pub received: u64,
     /// Bytes that were sent to origins.
     pub asked: u64,
-    /// Whose the bytes of the bodies are.
+    /// Shares of cache and origin in the bytes of the bodies.
     pub shares: Shares,
     /// Entries that left the cache.
     pub departed: Departed,
@@ -130,11 +166,11 @@ pub struct SiteCount {
 /// An answer that was sent, or whose client was gone.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered {
-    /// Its cache status.
+    /// Cache status of the answer.
     pub label: Label,
     /// Bytes of its body, as they were sent.
     pub bytes: u64,
-    /// Whose they are.
+    /// Shares of cache and origin in the bytes of the body.
     pub shares: Shares,
 }
 
@@ -205,17 +241,20 @@ impl SiteCount {
     }
 }
 
-#[derive(Debug)]
-struct Names {
-    by_name: HashMap<Bytes, SiteId>,
-    list: Vec<Bytes>,
-}
-
 /// The sites of the process.
 #[derive(Debug)]
 pub struct Sites {
     names: RwLock<Names>,
     shards: Box<[Shard]>,
+    /// Number of times that numbers were taken back.
+    turn: AtomicUsize,
+    made: tokio::time::Instant,
+    /// Seconds since then, as of the last [`Sites::tend`]; from 1 on.
+    now_s: AtomicU32,
+    /// Held while numbers are taken back, and while rows are copied for the ledger.
+    layout: Mutex<()>,
+    /// The stores that entries of sites are in.
+    stores: RwLock<Vec<Weak<Zone>>>,
     /// The thread that writes the ledger, if there is one, and whether it sleeps.
     writer: Mutex<Option<Thread>>,
     is_idle: AtomicBool,
@@ -226,56 +265,66 @@ impl Default for Sites {
         let shard = || Shard {
             rows: (0..SITES_MAX).map(|_| OnceLock::new()).collect(),
             is_dirty: AtomicBool::new(false),
+            counting: Default::default(),
         };
-        let excess = Bytes::from_static(EXCESS);
         Sites {
-            names: RwLock::new(Names {
-                by_name: HashMap::from([(excess.clone(), SiteId(0))]),
-                list: vec![excess],
-            }),
+            names: RwLock::default(),
             shards: (0..SHARDS).map(|_| shard()).collect(),
+            turn: AtomicUsize::new(0),
+            made: clock::instant(),
+            now_s: AtomicU32::new(1),
+            layout: Mutex::default(),
+            stores: RwLock::default(),
             writer: Mutex::default(),
             is_idle: AtomicBool::new(false),
         }
     }
 }
 
-impl Sites {
-    /// The number of a name, given when it is first asked for.
-    pub fn id(&self, name: &[u8]) -> SiteId {
+/// Somebody counts: numbers keep their meaning until this is dropped. Not to be kept across an
+/// await.
+#[derive(Debug)]
+pub struct Counting<'a> {
+    sites: &'a Sites,
+    shard: &'a Shard,
+    turn: usize,
+}
+
+impl Drop for Counting<'_> {
+    fn drop(&mut self) {
+        self.shard.counting[self.turn % 2].fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Counting<'_> {
+    /// Number of the turn: what was looked up in another one may mean something else.
+    pub fn turn(&self) -> usize {
+        self.turn
+    }
+
+    /// The number of a name, which is given if there is a reason; that of the excess otherwise.
+    pub fn id(&self, name: &[u8], claim: Claim) -> SiteId {
         let known = {
-            let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-            names.by_name.get(name).copied()
+            let names = self.sites.read();
+            let claim = if names.is_written(name) {
+                Claim::Written
+            } else {
+                claim
+            };
+            names.find(name).ok_or(claim)
         };
-        known.unwrap_or_else(|| self.new_id(name))
-    }
-
-    fn new_id(&self, name: &[u8]) -> SiteId {
-        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = names.by_name.get(name) {
-            return *known;
+        match known {
+            Ok(number) => SiteId(number),
+            // INVARIANT 4.
+            Err(Claim::None) if !self.sites.holds(name) => SiteId(0),
+            Err(_) => SiteId(self.sites.write().give(name)),
         }
-        // INVARIANT 1.
-        let number = names.list.len();
-        let Some(id) = u16::try_from(number).ok().filter(|_| number < SITES_MAX) else {
-            return SiteId(0);
-        };
-        let name = Bytes::copy_from_slice(name);
-        names.list.push(name.clone());
-        names.by_name.insert(name, SiteId(id));
-        SiteId(id)
-    }
-
-    /// All names, by number.
-    pub fn names(&self) -> Vec<Bytes> {
-        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-        names.list.clone()
     }
 
     /// Counts an answer and the bytes of its body.
     pub fn answered(&self, place: Place, site: SiteId, answer: &Answered) {
         let index = answer.label.index();
-        self.with_row(place.shard(), site, |row| {
+        self.with_row(site, |row| {
             row.count(place, REQUESTS + index, 1);
             row.count(place, BYTES + index, answer.bytes);
             row.count(place, FROM_CACHE, answer.shares.cache);
@@ -284,41 +333,232 @@ impl Sites {
     }
 
     /// Counts an exchange with an origin.
-    pub fn exchanged(&self, worker: usize, site: SiteId, (received, asked): (u64, u64)) {
-        self.with_row(worker, site, |row| {
+    pub fn exchanged(&self, site: SiteId, (received, asked): (u64, u64)) {
+        self.with_row(site, |row| {
             row.add(EXCHANGES, 1);
             row.add(RECEIVED, received);
             row.add(ASKED, asked);
         });
     }
 
-    pub(super) fn with_row(&self, worker: usize, site: SiteId, count: impl FnOnce(&Row)) {
-        let Some(shard) = self.shards.get(worker % SHARDS) else {
-            return;
-        };
-        if let Some(row) = shard.row(site) {
+    pub(super) fn with_row(&self, site: SiteId, count: impl FnOnce(&Row)) {
+        if let Some(row) = self.shard.row(site) {
             count(row);
+            row.counted_s
+                .store(self.sites.now_s.load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        // What was counted must be there before the mark is looked at: if that is taken away then,
-        // the ledger sees what was counted.
+        // The count must be there before the mark is looked at: if the mark is taken away then,
+        // the ledger sees the count.
         fence(Ordering::SeqCst);
-        if !shard.is_dirty.load(Ordering::Relaxed) {
-            shard.is_dirty.store(true, Ordering::SeqCst);
-            self.wake();
+        if !self.shard.is_dirty.load(Ordering::Relaxed) {
+            self.shard.is_dirty.store(true, Ordering::SeqCst);
+            self.sites.wake();
+        }
+    }
+}
+
+impl Sites {
+    /// Begins to count in a shard: that of one's [`Place`], or any that is shared.
+    pub fn enter(&self, shard: usize) -> Counting<'_> {
+        let shard = &self.shards[shard % SHARDS];
+        // Turns end seldom, and each waits for who counts: it goes round once or twice.
+        loop {
+            let turn = self.turn.load(Ordering::SeqCst);
+            let counting = &shard.counting[turn % 2];
+            counting.fetch_add(1, Ordering::SeqCst);
+            if self.turn.load(Ordering::SeqCst) == turn {
+                return Counting {
+                    sites: self,
+                    shard,
+                    turn,
+                };
+            }
+            counting.fetch_sub(1, Ordering::SeqCst);
         }
     }
 
-    /// What was counted for each site, by name.
-    pub fn snapshot(&self) -> Vec<(Bytes, SiteCount)> {
-        let names = self.names().into_iter().enumerate();
-        let counted = names.map(|(index, name)| {
-            let mut sum = SiteCount::default();
-            for row in self.shards.iter().filter_map(|shard| shard.find(index)) {
-                let cells: Vec<u64> = row.cells().collect();
-                sum.add(&cells);
+    /// The names of a configuration: they have numbers as long as it is in force, and others make
+    /// room for them.
+    pub fn expect(&self, written: HashSet<Bytes>) {
+        let lacking = {
+            let mut names = self.write();
+            names.write(written);
+            names.lacking()
+        };
+        let layout = self.layout();
+        let missing = lacking.len().saturating_sub(self.read().free_count());
+        if missing > 0 {
+            let mut unused = self.retirable(u32::MAX);
+            unused.truncate(missing);
+            self.take_back(&layout, &unused);
+        }
+        let mut names = self.write();
+        for name in lacking {
+            names.give(&name);
+        }
+    }
+
+    /// Sets the stores in which entries of sites are.
+    pub fn set_stores(&self, stores: Vec<Weak<Zone>>) {
+        *self.stores.write().unwrap_or_else(PoisonError::into_inner) = stores;
+    }
+
+    /// Seconds since the table was made.
+    pub fn age_s(&self) -> u32 {
+        let age = clock::instant() - self.made;
+        u32::try_from(age.as_secs()).unwrap_or(u32::MAX)
+    }
+
+    /// Notes the time, in seconds since the table was made, and takes numbers back if few are free.
+    pub fn tend(&self, now_s: u32) {
+        self.now_s.store(now_s.max(1), Ordering::Relaxed);
+        let free = self.read().free_count();
+        if free >= RESERVE || self.are_stores_loading() {
+            return;
+        }
+        let layout = self.layout();
+        let mut unused = self.retirable(now_s.saturating_sub(IDLE_S));
+        unused.truncate(2 * RESERVE - free);
+        self.take_back(&layout, &unused);
+    }
+
+    /// Takes back the number of a site, or of all that the configuration does not say; tells how
+    /// many. They begin anew: what was counted is among the excess.
+    pub fn reset(&self, site: Option<&[u8]>) -> usize {
+        let layout = self.layout();
+        let numbers = match site {
+            Some(name) => self
+                .read()
+                .find(name)
+                .filter(|it| *it > 0)
+                .into_iter()
+                .collect(),
+            None => self.retirable(u32::MAX),
+        };
+        self.take_back(&layout, &numbers);
+        let mut names = self.write();
+        for name in names.lacking() {
+            names.give(&name);
+        }
+        numbers.len()
+    }
+
+    fn retirable(&self, idle_from_s: u32) -> Vec<u16> {
+        let names = self.read();
+        names.retirable(idle_from_s, |number, name| {
+            let rows = self.shards.iter().filter_map(|shard| shard.find(number));
+            let counted = rows.map(|row| row.counted_s.load(Ordering::Relaxed));
+            Use {
+                counted_s: counted.max().unwrap_or(0),
+                holds: self.holds(name),
             }
-            (name, sum)
-        });
+        })
+    }
+
+    /// INVARIANTS 2 and 3.
+    fn take_back(&self, _layout: &MutexGuard<'_, ()>, numbers: &[u16]) {
+        if numbers.is_empty() {
+            return;
+        }
+        self.write().retire(numbers);
+        let turn = self.turn.fetch_add(1, Ordering::SeqCst);
+        for shard in &self.shards {
+            // A thread that counts waits for nothing, so the wait is over as soon as those
+            // threads run.
+            while shard.counting[turn % 2].load(Ordering::SeqCst) > 0 {
+                std::thread::yield_now();
+            }
+        }
+        let mut names = self.write();
+        let shared = &self.shards[Place::shared(0).shard()];
+        for number in numbers {
+            let rows = self.shards.iter();
+            for row in rows.filter_map(|shard| shard.find(usize::from(*number))) {
+                if let Some(excess) = shared.row(SiteId(0)) {
+                    excess.add_all(row.take());
+                }
+            }
+        }
+        names.free(numbers);
+        drop(names);
+        shared.is_dirty.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// True if something is stored for a site.
+    fn holds(&self, name: &[u8]) -> bool {
+        let name = if name == departed::NAMELESS {
+            b""
+        } else {
+            name
+        };
+        let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
+        let mut stores = stores.iter().filter_map(Weak::upgrade);
+        stores.any(|store| store.holds_site(name))
+    }
+
+    fn are_stores_loading(&self) -> bool {
+        let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
+        let mut stores = stores.iter().filter_map(Weak::upgrade);
+        stores.any(|store| store.is_loading())
+    }
+
+    /// No number changes its meaning as long as what comes back lives.
+    pub(super) fn layout(&self) -> MutexGuard<'_, ()> {
+        self.layout.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of the turn.
+    pub(super) fn turn(&self) -> usize {
+        self.turn.load(Ordering::SeqCst)
+    }
+
+    /// All names, by number; empty for one that is free.
+    pub fn names(&self) -> Vec<Bytes> {
+        self.read().list().to_vec()
+    }
+
+    /// Names that are not in the ledger as they are, with their numbers.
+    pub(super) fn unwritten(&self) -> Vec<(usize, Bytes)> {
+        let mut names = self.write();
+        let numbers = names.unwritten().into_iter().map(usize::from);
+        let list = names.list();
+        numbers
+            .filter_map(|number| Some((number, list.get(number)?.clone())))
+            .collect()
+    }
+
+    /// All is to be written to the ledger again.
+    pub(super) fn rewrite(&self) {
+        self.write().rewrite();
+        for shard in &self.shards {
+            shard.is_dirty.store(true, Ordering::Release);
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Names> {
+        self.names.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Names> {
+        self.names.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts of each site, by name.
+    pub fn snapshot(&self) -> Vec<(Bytes, SiteCount)> {
+        // Counts do not move meanwhile.
+        let names = self.read();
+        let named = names.list().iter().enumerate();
+        let counted = named
+            .filter(|(_, name)| !name.is_empty())
+            .map(|(index, name)| {
+                let mut sum = SiteCount::default();
+                for row in self.shards.iter().filter_map(|shard| shard.find(index)) {
+                    let cells: Vec<u64> = row.cells().collect();
+                    sum.add(&cells);
+                }
+                (name.clone(), sum)
+            });
         counted.collect()
     }
 
@@ -357,16 +597,23 @@ mod tests {
     #[test]
     fn workers_are_summed_by_site_and_status() {
         let sites = Sites::default();
-        let (one, two) = (sites.id(b"one"), sites.id(b"two"));
+        let id = |name| sites.enter(0).id(name, Claim::Written);
+        let (one, two) = (id(b"one"), id(b"two"));
         let answer = |status, cache, origin| Answered {
             label: Label::of(status),
             bytes: cache + origin,
             shares: Shares { cache, origin },
         };
-        sites.answered(Place::shared(0), one, &answer(Some("HIT"), 10, 0));
-        sites.answered(Place::shared(17), one, &answer(Some("HIT"), 3, 2));
-        sites.answered(Place::shared(1), one, &answer(None, 0, 1));
-        sites.exchanged(1, two, (100, 30));
+        for (place, status, (cache, origin)) in [
+            (0, Some("HIT"), (10, 0)),
+            (17, Some("HIT"), (3, 2)),
+            (1, None, (0, 1)),
+        ] {
+            let place = Place::shared(place);
+            let counting = sites.enter(place.shard());
+            counting.answered(place, one, &answer(status, cache, origin));
+        }
+        sites.enter(1).exchanged(two, (100, 30));
         let found = sites.snapshot();
         let names: Vec<&[u8]> = found.iter().map(|(name, _)| &name[..]).collect();
         assert_eq!(names, [EXCESS, b"one", b"two"]);
@@ -385,14 +632,157 @@ mod tests {
         assert_eq!(exchanges, (1, 100, 30));
     }
 
+    fn count(sites: &Sites, name: &str, claim: Claim) {
+        let counting = sites.enter(0);
+        let id = counting.id(name.as_bytes(), claim);
+        counting.exchanged(id, (1, 0));
+    }
+
+    fn counted(sites: &Sites, name: &str) -> Option<u64> {
+        let mut all = sites.snapshot().into_iter();
+        let found = all.find(|(known, _)| known == name);
+        found.map(|(_, count)| count.exchanges)
+    }
+
     #[test]
-    fn further_names_share_one_number() {
+    fn names_that_were_made_up_get_no_number() {
         let sites = Sites::default();
         for number in 0..SITES_MAX + 10 {
-            sites.id(format!("site-{number}").as_bytes());
+            count(&sites, &format!("invented-{number}"), Claim::None);
         }
-        assert_eq!(sites.names().len(), SITES_MAX);
-        assert_eq!(sites.id(b"one more"), SiteId(0));
-        assert_eq!(sites.id(b"site-0"), SiteId(1));
+        assert_eq!(sites.names().len(), 1);
+        assert_eq!(counted(&sites, "*"), Some(SITES_MAX as u64 + 10));
+        sites.expect(HashSet::from([Bytes::from_static(b"customer")]));
+        count(&sites, "customer", Claim::None);
+        assert_eq!(counted(&sites, "customer"), Some(1));
+    }
+
+    #[test]
+    fn the_oldest_make_room_and_nothing_is_lost() {
+        let sites = Sites::default();
+        sites.expect(HashSet::from([Bytes::from_static(b"customer")]));
+        let all = SITES_MAX + 10;
+        for number in 0..all {
+            count(&sites, &format!("stored-{number}"), Claim::Kept);
+        }
+        assert_eq!(sites.read().free_count(), 0);
+        assert_eq!(counted(&sites, "*"), Some(12));
+        sites.tend(2);
+        assert_eq!(sites.read().free_count(), 2 * RESERVE);
+        assert_eq!(counted(&sites, "stored-0"), None);
+        assert_eq!(counted(&sites, "customer"), Some(0));
+        // Names that come now have numbers, and the others' counts.
+        count(&sites, "new", Claim::Kept);
+        assert_eq!(counted(&sites, "new"), Some(1));
+        let sum: u64 = sites
+            .snapshot()
+            .iter()
+            .map(|(_, count)| count.exchanges)
+            .sum();
+        assert_eq!(sum, all as u64 + 1);
+        // Enough are free now.
+        sites.tend(2);
+        assert_eq!(sites.read().free_count(), 2 * RESERVE - 1);
+        sites.tend(3);
+        count(&sites, "stored-3000", Claim::Kept);
+        // More names are said than there are free numbers: the oldest go, and what was counted just
+        // now stays.
+        let said = |number| Bytes::from(format!("said-{number}"));
+        sites.expect((0..SITES_MAX - 3).map(said).collect());
+        assert_eq!(counted(&sites, "said-0"), Some(0));
+        assert_eq!(counted(&sites, "stored-3000"), Some(2));
+        assert_eq!(
+            sites.names().iter().filter(|it| !it.is_empty()).count(),
+            SITES_MAX
+        );
+    }
+
+    #[test]
+    fn a_reset_begins_anew_and_keeps_the_sum() {
+        let sites = Sites::default();
+        sites.expect(HashSet::from([Bytes::from_static(b"customer")]));
+        for name in ["customer", "one", "two"] {
+            count(&sites, name, Claim::Kept);
+        }
+        assert_eq!(sites.reset(Some(b"nobody")), 0);
+        assert_eq!(sites.reset(Some(b"*")), 0);
+        assert_eq!(sites.reset(Some(b"customer")), 1);
+        assert_eq!(counted(&sites, "customer"), Some(0));
+        assert_eq!(sites.reset(None), 2);
+        assert_eq!(
+            (counted(&sites, "one"), counted(&sites, "*")),
+            (None, Some(3))
+        );
+    }
+
+    /// Threads count under names whose numbers are taken from under them all the time: nothing is
+    /// counted under another name, and nothing is lost.
+    #[test]
+    fn numbers_that_change_hands_never_mix_sites() {
+        const THREADS: usize = 4;
+        const ROUNDS: usize = 3000;
+        let (sites, places) = (Sites::default(), super::super::place::Places::default());
+        let is_over = AtomicBool::new(false);
+        let named = |thread: usize, round: usize| {
+            // Each thread has names of its own, which count so many bytes as they say.
+            let bytes = thread * 100 + round % 20 + 1;
+            (format!("bytes-{bytes}"), bytes as u64)
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS)
+                .map(|thread| {
+                    let (sites, places) = (&sites, &places);
+                    scope.spawn(move || {
+                        let taken = places.take(thread);
+                        for round in 0..ROUNDS {
+                            let (name, bytes) = named(thread, round);
+                            let counting = sites.enter(taken.place.shard());
+                            let id = counting.id(name.as_bytes(), Claim::Kept);
+                            let shares = Shares::default();
+                            let label = Label::of(None);
+                            let answer = Answered {
+                                label,
+                                bytes,
+                                shares,
+                            };
+                            counting.answered(taken.place, id, &answer);
+                        }
+                    })
+                })
+                .collect();
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    sites.reset(None);
+                    for (name, count) in sites.snapshot() {
+                        assert_is_own(&name, &count);
+                    }
+                }
+            });
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let all = sites.snapshot();
+        let requests: u64 = all.iter().map(|(_, count)| count.total().requests).sum();
+        let bytes: u64 = all.iter().map(|(_, count)| count.total().bytes).sum();
+        let expected =
+            (0..THREADS).flat_map(|thread| (0..ROUNDS).map(move |it| named(thread, it).1));
+        assert_eq!(requests, (THREADS * ROUNDS) as u64);
+        assert_eq!(bytes, expected.sum::<u64>());
+    }
+
+    fn assert_is_own(name: &Bytes, count: &SiteCount) {
+        let name = std::str::from_utf8(name).unwrap();
+        let Some(each) = name.strip_prefix("bytes-") else {
+            return;
+        };
+        let (each, total) = (each.parse::<u64>().unwrap(), count.total());
+        // An answer is counted before its bytes are.
+        let missing = (total.requests * each).saturating_sub(total.bytes);
+        assert!(
+            missing <= each && total.bytes % each == 0,
+            "{name}: {total:?}"
+        );
     }
 }

@@ -23,10 +23,10 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use millpond_cache::site::clean;
 use millpond_conf::{Contexts, Statement};
+use millpond_system::log::error::{self, Level};
 use serde_json::{Map, Value};
 use toml_edit::{Document, Item, Table};
 
-use crate::log::error::{self, Level};
 use crate::scope::Conf;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
@@ -44,7 +44,8 @@ pub const ROWS: &[Row] = &[Row {
     doc: "A file that says whose the sites are: TOML, or JSON if its name ends in `.json`, with a \
           table for each site and in it whatever is to be known, such as `owner` and `plan`. It is \
           shown with the counters of the site. The file is read at the start and on each reload; \
-          one that cannot be used is told in the error log, and what was read before stays.",
+          one that cannot be used is told in the error log, and what was read before stays. A site \
+          that stands in it is counted by itself, whatever else asks for names.",
     apply: cache_site_info,
 }];
 
@@ -60,10 +61,10 @@ fn cache_site_info(builder: &mut Builder, statement: &Statement, _draft: &mut Dr
     builder.declared.site_info = Some(builder.cx.prefix.join(&word.text));
 }
 
-/// What is said of a site.
+/// Words about a site.
 pub type Words = Map<String, Value>;
 
-/// What is said of sites, as it was read last.
+/// Words about sites, as they were read last.
 #[derive(Debug, Default)]
 pub struct SiteInfo(ArcSwap<HashMap<Bytes, Words>>);
 
@@ -84,7 +85,12 @@ impl SiteInfo {
         }
     }
 
-    /// What is said of a site.
+    /// The sites that something is said of.
+    pub fn names(&self) -> Vec<Bytes> {
+        self.0.load().keys().cloned().collect()
+    }
+
+    /// Words about a site.
     pub fn of(&self, name: &[u8]) -> Option<Words> {
         self.0.load().get(name).cloned()
     }
@@ -117,13 +123,12 @@ fn read(path: &Path) -> Result<HashMap<Bytes, Words>, InfoError> {
 }
 
 fn parse(text: &str, is_json: bool) -> Result<HashMap<Bytes, Words>, InfoError> {
-    let all: Words = match is_json {
-        true => serde_json::from_str(text)?,
-        false => {
-            let document = text.parse::<Document<String>>();
-            let document = document.map_err(|error| InfoError::Toml(one_line(&error)))?;
-            words(document.as_table())
-        }
+    let all: Words = if is_json {
+        serde_json::from_str(text)?
+    } else {
+        let document = text.parse::<Document<String>>();
+        let document = document.map_err(|error| InfoError::Toml(one_line(&error)))?;
+        words(document.as_table())
     };
     let sites = all.into_iter().map(|(name, said)| match said {
         Value::Object(words) => Ok((clean(name.as_bytes()), words)),

@@ -67,9 +67,10 @@ fn status_zone(builder: &mut Builder, statement: &Statement, draft: &mut Draft) 
     }
     let name = Bytes::from(word.text.clone());
     let declared = &mut builder.declared.status_zones;
-    let names = match is_server {
-        true => &mut declared.servers,
-        false => &mut declared.locations,
+    let names = if is_server {
+        &mut declared.servers
+    } else {
+        &mut declared.locations
     };
     if !names.contains(&name) {
         names.push(name.clone());
@@ -94,7 +95,7 @@ pub struct ZoneNames {
 #[derive(Clone, Debug)]
 pub struct StatusZone {
     name: Bytes,
-    /// Its number, once it is known.
+    /// Number of the zone, once it is known.
     number: OnceLock<Number>,
 }
 
@@ -118,7 +119,7 @@ pub struct StatusZones {
     locations: Table<ZoneRow>,
 }
 
-/// What one worker counted for one zone.
+/// Counters of one worker for one zone.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct ZoneRow {
@@ -132,7 +133,7 @@ pub struct ZoneRow {
 impl ZoneRow {
     fn ended(&self, req: &Request) {
         let sent = req.sent.head_bytes + req.sent.body_bytes;
-        let received = req.down.request_bytes.get();
+        let received = req.client.request_bytes.get();
         self.received.fetch_add(received, Ordering::Relaxed);
         self.sent.fetch_add(sent, Ordering::Relaxed);
         match sent {
@@ -144,7 +145,7 @@ impl ZoneRow {
     }
 }
 
-/// What is known of one zone.
+/// Counts of one zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZoneCount {
     /// Requests.
@@ -179,7 +180,7 @@ impl ZoneCount {
         self.requests.saturating_sub(ended)
     }
 
-    /// What came after an earlier count.
+    /// Counts that came after an earlier count.
     pub fn since(&self, base: &ZoneCount) -> ZoneCount {
         ZoneCount {
             requests: self.requests.saturating_sub(base.requests),
@@ -192,12 +193,12 @@ impl ZoneCount {
 }
 
 impl StatusZones {
-    /// What was counted in a server's zone.
+    /// Counts of a server's zone.
     pub fn server(&self, name: &[u8]) -> ZoneCount {
         ZoneCount::sum(self.servers.rows(name))
     }
 
-    /// What was counted in a location's zone.
+    /// Counts of a location's zone.
     pub fn location(&self, name: &[u8]) -> ZoneCount {
         ZoneCount::sum(self.locations.rows(name))
     }
@@ -214,7 +215,7 @@ impl Visit {
     /// A request begins whose server is known.
     pub fn begin(req: &Request) -> Option<Self> {
         let zone = req.server.status_zone.as_ref()?;
-        let worker = Rc::clone(&req.down.generation.worker);
+        let worker = Rc::clone(req.worker());
         let visit = Visit {
             number: zone.number(&worker.shared.status_zones.servers),
             worker,
@@ -254,7 +255,7 @@ impl Drop for Visit {
 /// A client's request has ended, and was logged.
 pub fn ended(req: &Request, visit: Option<Visit>) {
     if let Some(zone) = &req.location.status_zone {
-        let worker = &req.down.generation.worker;
+        let worker = req.worker();
         let zones = &worker.shared.status_zones.locations;
         if let Some(row) = zones.row(worker.index, zone.number(zones)) {
             row.requests.fetch_add(1, Ordering::Relaxed);

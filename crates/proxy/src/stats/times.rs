@@ -23,7 +23,7 @@ use std::time::Duration;
 use super::place::{Place, SHARDS};
 use super::responses::{ResponseCells, ResponseCount};
 use super::{Label, STATUSES};
-use crate::upstream::trace::{Attempt, Why};
+use crate::trace::{Attempt, Why};
 
 /// Upper bounds of the buckets, microseconds, inclusive: hits take some tens of them, origins on
 /// the other side of the earth some hundred thousands. (1, 2.5, 5 to a power of ten, as most
@@ -62,7 +62,7 @@ fn bucket_of(time: u64) -> usize {
     bucket
 }
 
-/// How exchanges end, as labels say it: the class of the answer's status, or why there is none.
+/// Ends of exchanges, as labels say them: the class of the answer's status, or why there is none.
 pub const RESULTS: [&str; 9] = [
     "1xx",
     "2xx",
@@ -112,8 +112,8 @@ struct Cells {
 /// A histogram at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
-    /// How many times fell into each bucket: above the bound before and up to its own; the last is
-    /// for those above all bounds.
+    /// Number of times that fell into each bucket: above the bound before and up to its own; the
+    /// last is for those above all bounds.
     pub buckets: [u64; BUCKETS],
     /// The sum of all, microseconds.
     pub sum_us: u64,
@@ -122,9 +122,9 @@ pub struct Histogram {
 /// An answer that was sent, or whose client was gone, and how long that took.
 #[derive(Clone, Copy, Debug)]
 pub struct Timed {
-    /// Its cache status.
+    /// Cache status of the answer.
     pub label: Label,
-    /// Its status code.
+    /// Status code of the answer.
     pub status: u16,
     /// The time from the request's head to the answer's.
     pub first_byte: Duration,
@@ -133,7 +133,7 @@ pub struct Timed {
     pub whole: Duration,
 }
 
-/// What was answered with one cache status.
+/// Times of the answers with one cache status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnswerTimes {
     /// From the request's head to the answer's.
@@ -142,7 +142,7 @@ pub struct AnswerTimes {
     pub answer: Histogram,
 }
 
-/// What origins were asked for one reason.
+/// Times of the exchanges that were made for one reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExchangeTimes {
     /// To a connection.
@@ -151,8 +151,21 @@ pub struct ExchangeTimes {
     pub header: Histogram,
     /// To its end.
     pub response: Histogram,
-    /// How many exchanges ended how, in the order of [`RESULTS`].
+    /// Numbers of exchanges by their end, in the order of [`RESULTS`].
     pub results: [u64; RESULTS.len()],
+}
+
+/// Numbers of exchanges by their end, as far as it matters whether origins work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// With an answer below 500.
+    pub answered: u64,
+    /// With an answer from 500 on.
+    pub refused: u64,
+    /// Without an answer: a timeout, an error, or no peer that could be asked.
+    pub failed: u64,
+    /// Given up here.
+    pub abandoned: u64,
 }
 
 impl Cells {
@@ -173,7 +186,7 @@ impl Cells {
 }
 
 impl Histogram {
-    /// How many times there are.
+    /// Number of times in the histogram.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
@@ -251,7 +264,30 @@ impl Times {
         }
     }
 
-    /// What was answered, in the order of [`STATUSES`].
+    /// Numbers of exchanges by their end, for whatever reason they were made.
+    pub fn ends(&self) -> Ends {
+        let mut ends = Ends::default();
+        for times in self.exchanges() {
+            let [
+                one,
+                two,
+                three,
+                four,
+                five,
+                timeout,
+                error,
+                abandoned,
+                no_peer,
+            ] = times.results;
+            ends.answered += one + two + three + four;
+            ends.refused += five;
+            ends.failed += timeout + error + no_peer;
+            ends.abandoned += abandoned;
+        }
+        ends
+    }
+
+    /// Times of answers, in the order of [`STATUSES`].
     pub fn answers(&self) -> [AnswerTimes; STATUSES.len()] {
         let mut all = [AnswerTimes::default(); STATUSES.len()];
         for shard in self.shards.iter().filter_map(OnceLock::get) {
@@ -274,7 +310,7 @@ impl Times {
         count
     }
 
-    /// What was asked, in the order of [`Why::ALL`].
+    /// Times of exchanges, in the order of [`Why::ALL`].
     pub fn exchanges(&self) -> [ExchangeTimes; REASONS] {
         let mut all = [ExchangeTimes::default(); REASONS];
         for shard in self.shards.iter().filter_map(OnceLock::get) {

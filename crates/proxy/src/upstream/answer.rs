@@ -13,26 +13,26 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_cache::ignore::{IgnorableField, IgnorePolicy};
-use millpond_semantics::date::parse_http_date;
+use millpond_semantics::date::{parse_http_date, parse_http_date_by_rfc};
+use millpond_system::backlog::Bound;
+use millpond_system::body::Body;
+use millpond_wire::header::{Field, Fields, Known, KnownSet};
+use millpond_wire::http1;
 
 use super::exchange::Fetched;
 use super::pass::PassTarget;
-use super::protocol::Protocol;
 use super::store::StoreTarget;
-use super::tunnel::Tunnel;
 use super::{buffer, cookie, redirect, store};
-use crate::body::Body;
-use crate::cache::by_rfc;
-use crate::cache::provenance::{Provenance, Whence};
 use crate::failure::Failure;
 use crate::handler::{error_page, redirect as client_redirect};
-use crate::header::{Field, Fields, Known, KnownSet};
-use crate::http1;
+use crate::protocol::Protocol;
+use crate::provenance::{Provenance, Whence};
 use crate::request::Request;
-use crate::response::{RangeRule, Response, Source};
+use crate::response::{RangeRule, Response, Source, Tunnel};
 use crate::scope::Location;
+use crate::upstream::by_rfc;
 
-/// What of an answer is shown.
+/// Settings of which parts of an upstream's answer the client sees.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct AnswerPolicy {
@@ -43,13 +43,13 @@ pub struct AnswerPolicy {
     /// X-Accel-….
     #[directive(name = "proxy_pass_header", repeat)]
     pub pass: Vec<String>,
-    /// Whether answers with a status of 300 and more are subject to `error_page`.
+    /// Subjects answers with a status of 300 and more to `error_page`.
     #[directive(name = "proxy_intercept_errors", default = "off")]
     pub intercept_errors: bool,
-    /// Whether ranges are served of answers that do not say Accept-Ranges.
+    /// Serves ranges also of answers that do not say Accept-Ranges.
     #[directive(name = "proxy_force_ranges", default = "off")]
     pub force_ranges: bool,
-    /// Whether trailer fields of the upstream's answer are passed to the client, but for those that
+    /// Passes trailer fields of the upstream's answer to the client, but for those that
     /// `proxy_hide_header` names, and those that are about the connection.
     ///
     /// # Differs from nginx
@@ -60,14 +60,14 @@ pub struct AnswerPolicy {
     pub pass_trailers: bool,
 }
 
-/// Where the answer is, as far as ranges of it can be served.
+/// Place of the answer, as far as ranges of it can be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// It comes from the upstream and goes to this client only.
+    /// The answer comes from the upstream and goes to this client only.
     No,
-    /// It is being stored while it is sent.
+    /// The answer is being stored while it is sent.
     Filling,
-    /// It is in the cache.
+    /// The answer is in the cache.
     Yes,
 }
 
@@ -108,16 +108,25 @@ pub fn from_fetched(
         fields: std::mem::take(&mut head.fields),
     };
     let is_buffered = buffer::is_buffered(req, target.protocol, &answer.fields);
+    let bound = match is_buffered {
+        true => Bound::read_ahead(settings.buffer.buffers, settings.exchange.head_size),
+        false => Bound::passed_on(settings.exchange.head_size),
+    };
     let last_modified = answer.fields.get(Known::LastModified);
     let last_modified = last_modified
         .filter(|_| keeps_file)
         .and_then(|value| parse_http_date(value));
     let mut response = from_head(req, target, answer, stored);
     if response.status == 101 {
-        response.tunnel = Tunnel::new(fetched.body, idle);
+        response.tunnel = fetched.body.is_switched().then(|| Tunnel {
+            upstream: Box::new(fetched.body),
+            idle,
+        });
         return Ok(response);
     }
     response.length = length.or(announced);
+    response.backlog = Some(bound.backlog.clone());
+    fetched.body.bound(bound);
     response.body = fetched.into_body();
     if !is_buffered {
         // nginx: what is not read ahead is not held back either.
@@ -133,10 +142,12 @@ pub fn from_fetched(
             length,
             last_modified,
             body: std::mem::take(&mut response.body),
+            backlog: response.backlog.take(),
         };
         let location = Arc::clone(&req.location);
         let settings = location.settings.pass(target.protocol);
-        response.body = store::keep(req, &settings.store, &settings.buffer.temp_path, answer);
+        (response.body, response.backlog) =
+            store::keep(req, &settings.store, &settings.buffer.temp_path, answer);
     }
     Ok(response)
 }
@@ -179,7 +190,8 @@ pub fn from_head(
     let by_rfc = by_rfc::is_on(req, target);
     let date = fields.get(Known::Date).filter(|_| by_rfc).cloned();
     if by_rfc {
-        by_rfc::drop_connection_fields(&mut fields);
+        response.forbids_transform = by_rfc::forbids_transform(req, target, &fields);
+        by_rfc::drop_hop_fields(response.status, &mut fields);
     }
     fields.retain_mut(|field| keep_field(req, target, policy, field, (&mut response, stored)));
     response.fields = fields;
@@ -198,7 +210,7 @@ fn is_passed(policy: &AnswerPolicy, known: Known) -> bool {
         .any(|name| name.eq_ignore_ascii_case(known.canonical()))
 }
 
-/// Whether a field is passed on; its value becomes what the client gets.
+/// True if a field is passed on; its value becomes what the client gets.
 fn keep_field(
     req: &mut Request,
     target: &PassTarget,
@@ -223,7 +235,13 @@ fn keep_field(
         }
         // nginx: a type that says nothing is none.
         Known::ContentType if field.value.is_empty() => return false,
-        Known::LastModified => response.last_modified = parse_http_date(&field.value),
+        Known::LastModified => {
+            response.last_modified = if by_rfc::is_on(req, target) {
+                parse_http_date_by_rfc(&field.value, req.now_s())
+            } else {
+                parse_http_date(&field.value)
+            }
+        }
         Known::Location if is_http => {
             // nginx: only a location that was rewritten becomes absolute.
             if let Some(value) = redirect::rewrite(req, target, &field.value) {

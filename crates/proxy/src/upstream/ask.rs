@@ -1,15 +1,15 @@
-//! What an upstream is asked besides what the client asked.
+//! Fields that an upstream is asked besides what the client asked.
 //!
 //! The cache asks so: for the whole of what a client wants a part of, for slices that are missing,
 //! or whether what is stored still holds.
 
 use bytes::Bytes;
 use millpond_cache::status::CacheStatus;
+use millpond_wire::header::Known;
 
-use super::trace::Why;
-use crate::header::Known;
+use crate::trace::Why;
 
-/// What is asked besides what the client asked.
+/// Additions to the client's request that the cache or a slice makes.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
     /// The answer is for the cache: the client's conditions and ranges are not sent.
@@ -24,7 +24,7 @@ pub struct Ask {
     pub range: Option<Bytes>,
     /// If-Range, of the version that the range is wanted of.
     pub if_range: Option<Bytes>,
-    /// How the request that it is for is labelled.
+    /// Label of the request that these additions belong to.
     pub label: Option<CacheStatus>,
 }
 
@@ -51,7 +51,7 @@ impl Ask {
         range.into_iter().chain(if_range)
     }
 
-    /// Whether a field that the configuration sets is left to [`Self::range_fields`].
+    /// True if a field that the configuration sets is left to [`Self::range_fields`].
     pub fn replaces(&self, name: &[u8]) -> bool {
         self.range.is_some()
             && (name.eq_ignore_ascii_case(b"range") || name.eq_ignore_ascii_case(b"if-range"))

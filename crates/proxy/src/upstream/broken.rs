@@ -1,4 +1,4 @@
-//! How a conversation with a peer broke, in nginx's words.
+//! Reason why a conversation with a peer broke, in nginx's words.
 //!
 //! Whether the peer had said something is kept with it: an idle connection that dies silently is no
 //! failure of its peer.
@@ -6,9 +6,9 @@
 use super::receive::upstream_error;
 use crate::failure::{UpstreamFailure, UpstreamKind};
 
-/// How a conversation broke.
+/// Reason why a conversation broke.
 pub(super) struct Broken {
-    /// As a failure of the peer.
+    /// Failure of the peer that the break counts as.
     pub(super) failure: UpstreamFailure,
     /// The peer had said nothing.
     pub(super) is_silent: bool,
@@ -25,19 +25,18 @@ impl Broken {
 
     /// The peer was silent, or took nothing, for too long.
     pub(super) fn timed_out() -> Self {
-        Broken::said(UpstreamFailure {
-            kind: UpstreamKind::Timeout,
-            message: "upstream timed out (110: Connection timed out) while reading response header from upstream"
-                .to_string(),
-        })
+        Broken::said(UpstreamFailure::new(
+            UpstreamKind::Timeout,
+            "upstream timed out (110: Connection timed out) while reading response header from upstream",
+        ))
     }
 
-    /// What came is no head.
+    /// A break because the bytes that came are no head.
     pub(super) fn invalid(what: &str) -> Self {
-        Broken::said(UpstreamFailure {
-            kind: UpstreamKind::InvalidHeader,
-            message: format!("{what} while reading response header from upstream"),
-        })
+        Broken::said(UpstreamFailure::new(
+            UpstreamKind::InvalidHeader,
+            format!("{what} while reading response header from upstream"),
+        ))
     }
 
     /// The socket failed.
@@ -55,12 +54,10 @@ impl Broken {
 
     /// The peer has closed the connection.
     pub(super) fn closed(is_silent: bool) -> Self {
-        let failure = UpstreamFailure {
-            kind: UpstreamKind::Error,
-            message:
-                "upstream prematurely closed connection while reading response header from upstream"
-                    .to_string(),
-        };
+        let failure = UpstreamFailure::new(
+            UpstreamKind::Error,
+            "upstream prematurely closed connection while reading response header from upstream",
+        );
         Broken { failure, is_silent }
     }
 }

@@ -1,10 +1,9 @@
 //! `proxy_buffering`, `proxy_buffers`, `proxy_temp_path`, `proxy_limit_rate` and their like: how
 //! answers flow through.
 //!
-//! Answers stream through bounded memory, whatever these say: a piece is read from the upstream
-//! when the client, or the store, can take it. There are no temporary files but those of
-//! `proxy_store`. Most of the directives
-//! are therefore read for their mistakes only.
+//! Answers stream through bounded memory (`backlog.rs`): a piece is read from the upstream when the
+//! client, or the store, can take it. There are no temporary files but those of `proxy_store`, so
+//! that some of the directives are read for their mistakes only.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,39 +12,43 @@ use std::time::Duration;
 use millpond_cache::ignore::IgnorableField;
 use millpond_conf::value::SizeTemplate;
 use millpond_conf::{Buffers, ByteSize, Offset};
+use millpond_system::body::{Body, BodyError, BodyStream, Piece};
+use millpond_system::clock::{self, Instant};
+use millpond_system::temp_file::TempFolder;
+use millpond_wire::header::{Fields, Known};
 
-use super::protocol::Protocol;
-use crate::body::{Body, BodyError, BodyStream, Piece};
-use crate::clock::{self, Instant};
-use crate::header::{Fields, Known};
+use crate::protocol::Protocol;
 use crate::request::Request;
-use crate::temp_file::TempFolder;
 
-/// How answers of upstreams flow through this server.
+/// Settings of how answers of upstreams flow through this server.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct BufferPolicy {
-    /// Whether answers are read ahead of the client. One that is not, here or by its
+    /// Reads answers ahead of the client. An answer that is not read ahead, here or by its
     /// X-Accel-Buffering, is neither stored nor slowed down by `limit_rate` and
     /// `proxy_limit_rate`.
     ///
     /// # Differs from nginx
     ///
-    /// What is read ahead of the client is bounded by fixed sizes, unless the answer is stored.
+    /// Of an answer that is not read ahead, `proxy_buffer_size` bytes are held for the client, and
+    /// no less than 16k.
     #[directive(name = "proxy_buffering", default = "on")]
     pub buffering: bool,
-    /// Number and size of the buffers of one answer.
+    /// Number and size of the buffers of one answer. Together with `proxy_buffer_size` they are the
+    /// most that is held of an answer which is not stored, while its client takes nothing; then the
+    /// upstream waits.
     ///
     /// # Differs from nginx
     ///
-    /// The memory of an answer is bounded by fixed sizes; the value is only checked.
+    /// It is one block of memory, of no less than 16k and no more than 64k; a fast answer of known
+    /// length has up to 128k where 192k or more are allowed. A stored answer is held by its zone.
     #[directive(name = "proxy_buffers", default = "8 4k")]
     pub buffers: Buffers,
     /// The part of the buffers that may wait for the client.
     ///
     /// # Differs from nginx
     ///
-    /// The value is only checked.
+    /// All of them may; the value is only checked.
     #[directive(name = "proxy_busy_buffers_size", default = "8k")]
     pub busy_size: ByteSize,
     /// The most of an answer that is kept in a temporary file.
@@ -55,7 +58,7 @@ pub struct BufferPolicy {
     /// There are no temporary files; the value is only checked.
     #[directive(name = "proxy_max_temp_file_size", default = "1024m")]
     pub max_temp_size: Offset,
-    /// How much is written to a temporary file at once.
+    /// Largest amount that is written to a temporary file at once.
     ///
     /// # Differs from nginx
     ///
@@ -73,7 +76,7 @@ pub struct BufferPolicy {
     /// The rate at which an answer is read from the upstream, in bytes a second; 0 means no limit.
     #[directive(name = "proxy_limit_rate")]
     pub limit_rate: Option<SizeTemplate>,
-    /// Whether the upstream is asked to the end when the client has gone.
+    /// Asks the upstream to the end when the client has gone.
     ///
     /// # Differs from nginx
     ///
@@ -104,7 +107,7 @@ pub struct BufferPolicy {
     pub socket_sndbuf: ByteSize,
 }
 
-/// Whether an answer with these fields is read ahead of its client.
+/// True if an answer with these fields is read ahead of its client.
 pub fn is_buffered(req: &Request, protocol: Protocol, fields: &Fields) -> bool {
     let settings = req.location.settings.pass(protocol);
     let said = fields
@@ -142,7 +145,7 @@ pub struct Pace {
     pause: Option<Pin<Box<dyn Future<Output = ()>>>>,
 }
 
-/// What polling a body for its next piece gives.
+/// Result of polling a body for its next piece.
 type NextPiece = Poll<Option<Result<Piece, BodyError>>>;
 
 impl Pace {
@@ -157,7 +160,7 @@ impl Pace {
         }
     }
 
-    /// What may be taken now: the share of the seconds that have begun.
+    /// Bytes that may be taken now: the share of the seconds that have begun.
     fn allowance(&self) -> u64 {
         let seconds = (clock::instant() - self.started).as_secs() + 1;
         self.rate.saturating_mul(seconds).saturating_sub(self.taken)
@@ -221,7 +224,7 @@ impl BodyStream for Paced {
         pace.poll_next(cx, |cx| body.poll_next(cx))
     }
 
-    fn take_trailers(mut self: Pin<&mut Self>) -> Option<crate::header::Fields> {
+    fn take_trailers(mut self: Pin<&mut Self>) -> Option<millpond_wire::header::Fields> {
         self.body.take_trailers()
     }
 }

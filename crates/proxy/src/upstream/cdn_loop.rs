@@ -12,17 +12,18 @@ use bytes::BytesMut;
 use millpond_conf::OffOr;
 use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_semantics::cdn_loop::{is_identity, passages};
+use millpond_system::log::error::Level;
+use millpond_wire::http1::encode;
 
-use super::protocol::Protocol;
 use crate::failure::Failure;
-use crate::http1::encode;
-use crate::log::error::{self, Level};
+use crate::log::request_error;
+use crate::protocol::Protocol;
 use crate::request::Request;
 
 /// The field.
 const FIELD: &[u8] = b"CDN-Loop";
 
-/// How loops are found.
+/// Settings of how loops of requests between servers are found.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct CdnLoopPolicy {
@@ -51,9 +52,10 @@ impl FromArgs for Identity {
             _ => return Err(ArgError::Count),
         };
         let name: String = args.word(0)?;
-        match is_identity(name.as_bytes()) {
-            true => Ok(Identity { name, passages_max }),
-            false => Err(ArgError::value(0, "it must be a host or a word")),
+        if is_identity(name.as_bytes()) {
+            Ok(Identity { name, passages_max })
+        } else {
+            Err(ArgError::value(0, "it must be a host or a word"))
         }
     }
 }
@@ -72,11 +74,11 @@ pub fn check(req: &Request, protocol: Protocol) -> Result<(), Failure> {
     }
     let name = &identity.name;
     let message = format_args!("request loop: CDN-Loop names \"{name}\" {count} times");
-    error::write(req, Level::Error, message);
+    request_error::write(req, Level::Error, message);
     Err(Failure::Status(508))
 }
 
-/// Whether the field is written here, so that the client's own is not copied.
+/// True if the field is written here, so that the client's own is not copied.
 pub fn is_ours(req: &Request, name: &[u8]) -> bool {
     req.location.settings.cdn_loop.identity != OffOr::Off && name.eq_ignore_ascii_case(FIELD)
 }

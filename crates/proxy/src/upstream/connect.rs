@@ -13,32 +13,35 @@ use std::time::Duration;
 use bytes::BytesMut;
 use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{OffOr, Template};
+use millpond_system::address::Address;
+use millpond_system::clock::{self, Instant};
+use millpond_system::log::error::{Level, os_error};
+use millpond_system::quota::Seat;
+use millpond_system::socket::Socket;
+use millpond_system::timer::Timer;
+use millpond_system::transport::Transport;
 use nix::sys::socket::{setsockopt, sockopt};
+use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, Socket as RawSocket, Type};
 
 use super::group::Group;
 use super::keepalive;
 use super::peer::Peer;
-use crate::clock::{self, Instant};
-use crate::downstream::address::Address;
-use crate::downstream::timer::Timer;
-use crate::log::error::os_error;
 use crate::scope::Location;
-use crate::socket::Socket;
 
 /// The local address of connections to peers.
 #[derive(Clone, Debug)]
 pub struct BindAddress {
     /// The address, with or without a port.
     pub address: Template,
-    /// Whose it may be.
+    /// Owner that the address may have.
     pub owner: Owner,
 }
 
-/// Whose address connections to peers may come from.
+/// Owner of an address that connections to peers may come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// This machine's.
+    /// The address is one of this machine.
     Machine,
     /// Anybody's, such as the client's.
     Anybody,
@@ -69,8 +72,8 @@ impl FromArgs for BindAddress {
 }
 
 impl BindAddress {
-    /// Where a connection comes from, by the value of the address; one that cannot be read is none,
-    /// as in nginx.
+    /// Source of a connection, by the value of the address; a value that cannot be read is no
+    /// source, as in nginx.
     pub fn source(&self, value: &[u8]) -> Option<Source> {
         let (address, owner) = (parse_address(value)?, self.owner);
         Some(Source { address, owner })
@@ -84,12 +87,12 @@ fn parse_address(text: &[u8]) -> Option<SocketAddr> {
     bare.or_else(|| text.parse().ok())
 }
 
-/// Where a connection comes from.
+/// Local address that a connection comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
     /// The address; port 0 is any.
     pub address: SocketAddr,
-    /// Whose it may be.
+    /// Owner that the address may have.
     pub owner: Owner,
 }
 
@@ -114,7 +117,7 @@ impl Source {
     }
 }
 
-/// How peers are connected to.
+/// Settings of connections to peers.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct ConnectPolicy {
@@ -134,18 +137,18 @@ pub struct ConnectPolicy {
     /// with; a reload cannot get it back.
     #[directive(name = "proxy_bind", default = "off")]
     pub bind: OffOr<BindAddress>,
-    /// Whether the kernel probes idle connections to peers.
+    /// Makes the kernel probe idle connections to peers.
     #[directive(name = "proxy_socket_keepalive", default = "off")]
     pub keepalive: bool,
 }
 
 /// A connection to a peer. It is passed on in a box: an exchange hands it through many places.
 pub struct Connection {
-    /// The socket.
-    pub socket: Socket,
+    /// The way of its bytes.
+    pub socket: Transport,
     /// Bytes received and not consumed.
     pub inbox: BytesMut,
-    /// Its timer.
+    /// Timer of the connection.
     pub timer: Timer,
     /// The group that its peer was chosen from.
     pub group: Arc<Group>,
@@ -156,11 +159,13 @@ pub struct Connection {
     /// Identity of the location whose settings it was opened with. A number: it is compared only,
     /// with locations of the same configuration, which its group belongs to.
     pub location: usize,
+    /// Place of the connection among the worker's connections.
+    pub seat: Option<Seat>,
     /// Requests sent on it.
     pub requests: u32,
-    /// When it is too old to be kept.
+    /// Instant from which the connection is too old to be kept.
     pub young_until: Instant,
-    /// When it will have been idle for too long, once it is.
+    /// Instant at which the connection will have been idle for too long, once it is idle.
     pub idle_until: Instant,
 }
 
@@ -170,6 +175,9 @@ pub enum ConnectError {
     /// The time is over.
     #[error("upstream timed out (110: Connection timed out)")]
     TimedOut,
+    /// The worker has as many connections as it may.
+    #[error("{0} worker_connections are not enough")]
+    NoSeat(usize),
     /// There is no socket to be had.
     #[error("socket() failed ({reason})", reason = os_error(.0))]
     Socket(io::Error),
@@ -177,11 +185,70 @@ pub enum ConnectError {
     #[error("setsockopt({0}) failed ({reason})", reason = os_error(.1))]
     Transparent(&'static str, io::Error),
     /// The local address cannot be had.
-    #[error("bind({0}) failed ({reason})", reason = os_error(.1))]
+    #[error("bind({address}) failed ({reason})", address = written(.0), reason = os_error(.1))]
     Bind(SocketAddr, io::Error),
-    /// The kernel's answer.
+    /// The kernel's answer to the call, as always for a Unix socket.
+    #[error("connect() to {0} failed ({reason})", reason = os_error(.1))]
+    AtOnce(Address, io::Error),
+    /// The peer's answer, or that of a router.
     #[error("connect() failed ({reason})", reason = os_error(.0))]
-    Io(io::Error),
+    Late(io::Error),
+}
+
+impl ConnectError {
+    /// The level at which it is logged: what peers and networks do is an error, and what this
+    /// machine refuses is graver.
+    ///
+    /// nginx: `ngx_event_connect_peer` for what the calls say, `ngx_connection_error` for the rest.
+    pub fn level(&self) -> Level {
+        match self {
+            ConnectError::TimedOut => Level::Error,
+            ConnectError::NoSeat(_) | ConnectError::Socket(_) | ConnectError::Transparent(..) => {
+                Level::Alert
+            }
+            ConnectError::Bind(..) => Level::Crit,
+            ConnectError::AtOnce(_, error) if is_of(error, &AT_ONCE_ERRORS) => Level::Error,
+            ConnectError::AtOnce(..) => Level::Crit,
+            ConnectError::Late(error) if is_of(error, &LATE_ERRORS) => Level::Error,
+            ConnectError::Late(_) => Level::Alert,
+        }
+    }
+}
+
+/// An address as it was written: without a port if it has none.
+fn written(address: &SocketAddr) -> String {
+    match address.port() {
+        0 => address.ip().to_string(),
+        _ => address.to_string(),
+    }
+}
+
+/// Errors that the call may return of a peer that is away, or whose queue is full (EAGAIN).
+const AT_ONCE_ERRORS: [Errno; 7] = [
+    Errno::CONNREFUSED,
+    Errno::AGAIN,
+    Errno::CONNRESET,
+    Errno::NETDOWN,
+    Errno::NETUNREACH,
+    Errno::HOSTDOWN,
+    Errno::HOSTUNREACH,
+];
+
+/// Errors that the network may report later.
+const LATE_ERRORS: [Errno; 9] = [
+    Errno::CONNRESET,
+    Errno::PIPE,
+    Errno::NOTCONN,
+    Errno::TIMEDOUT,
+    Errno::CONNREFUSED,
+    Errno::NETDOWN,
+    Errno::NETUNREACH,
+    Errno::HOSTDOWN,
+    Errno::HOSTUNREACH,
+];
+
+fn is_of(error: &io::Error, errors: &[Errno]) -> bool {
+    Errno::from_io_error(error).is_some_and(|errno| errors.contains(&errno))
 }
 
 /// Connects to a peer of a group.
@@ -197,17 +264,18 @@ pub async fn connect(
     let now = clock::instant();
     match timer.guard(now + policy.timeout, socket.connected()).await {
         Err(_) => return Err(ConnectError::TimedOut),
-        Ok(Err(error)) => return Err(ConnectError::Io(error)),
+        Ok(Err(error)) => return Err(ConnectError::Late(error)),
         Ok(Ok(())) => {}
     }
     Ok(Box::new(Connection {
-        socket,
+        socket: Transport::Plain(socket),
         inbox: BytesMut::new(),
         timer,
         group: Arc::clone(group),
         peer: Arc::clone(peer),
         source,
         location: Arc::as_ptr(location) as usize,
+        seat: None,
         requests: 0,
         young_until: keepalive::end_of(now, group.keep_alive.time),
         idle_until: now,
@@ -220,6 +288,7 @@ fn start(
     source: Option<Source>,
 ) -> Result<Socket, ConnectError> {
     let raw = open(address, policy).map_err(ConnectError::Socket)?;
+    let at_once = |error| ConnectError::AtOnce(address.clone(), error);
     let to = match address {
         Address::Inet(inet) => {
             if let Some(source) = source {
@@ -227,10 +296,10 @@ fn start(
             }
             SockAddr::from(*inet)
         }
-        Address::Unix(path) => SockAddr::unix(path).map_err(ConnectError::Io)?,
+        Address::Unix(path) => SockAddr::unix(path).map_err(at_once)?,
     };
     match raw.connect(&to) {
-        Err(error) if !is_in_progress(&error) => return Err(ConnectError::Io(error)),
+        Err(error) if !is_in_progress(&error) => return Err(at_once(error)),
         _ => {}
     }
     Socket::new(raw.into()).map_err(ConnectError::Socket)
@@ -255,7 +324,7 @@ fn open(address: &Address, policy: &ConnectPolicy) -> io::Result<RawSocket> {
 }
 
 fn is_in_progress(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error())
+    error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error())
 }
 
 #[cfg(test)]
@@ -300,6 +369,39 @@ mod tests {
         assert_eq!(variable.source(b"unix:"), None);
         assert!(read("proxy_bind 127.0.0.2 opaque;").is_err());
         assert_eq!(read("proxy_bind a b c;").unwrap_err(), ArgError::Count);
+    }
+
+    #[test]
+    fn failures_have_the_levels_of_nginx() {
+        let io = |errno: Errno| io::Error::from(errno);
+        let path = || Address::Unix("/run/app.sock".into());
+        for (errno, at_once, late) in [
+            (Errno::CONNREFUSED, Level::Error, Level::Error),
+            (Errno::AGAIN, Level::Error, Level::Alert),
+            (Errno::CONNRESET, Level::Error, Level::Error),
+            (Errno::NETDOWN, Level::Error, Level::Error),
+            (Errno::NETUNREACH, Level::Error, Level::Error),
+            (Errno::HOSTDOWN, Level::Error, Level::Error),
+            (Errno::HOSTUNREACH, Level::Error, Level::Error),
+            (Errno::TIMEDOUT, Level::Crit, Level::Error),
+            (Errno::PIPE, Level::Crit, Level::Error),
+            (Errno::NOTCONN, Level::Crit, Level::Error),
+            (Errno::NOENT, Level::Crit, Level::Alert),
+            (Errno::ACCESS, Level::Crit, Level::Alert),
+            (Errno::ADDRNOTAVAIL, Level::Crit, Level::Alert),
+        ] {
+            let call = ConnectError::AtOnce(path(), io(errno));
+            assert_eq!(call.level(), at_once, "{errno:?}");
+            assert_eq!(ConnectError::Late(io(errno)).level(), late, "{errno:?}");
+        }
+        let missing = ConnectError::AtOnce(path(), io(Errno::NOENT)).to_string();
+        let expected = "connect() to unix:/run/app.sock failed (2: No such file or directory)";
+        assert_eq!(missing, expected);
+        let foreign = "192.0.2.1:0".parse().unwrap();
+        let bound = ConnectError::Bind(foreign, io(Errno::ADDRNOTAVAIL));
+        assert_eq!(bound.level(), Level::Crit);
+        assert_eq!(ConnectError::Socket(io(Errno::MFILE)).level(), Level::Alert);
+        assert_eq!(ConnectError::TimedOut.level(), Level::Error);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::request::Request;
 use crate::route::regex::{Case, Regex};
 use crate::scope::build::Builder;
 
-/// What an attribute's value, or a cookie's name, is compared with.
+/// Pattern that an attribute's value, or a cookie's name, is compared with.
 #[derive(Clone, Debug)]
 pub enum Matcher {
     /// A text with variables.
@@ -30,7 +30,7 @@ pub enum Matcher {
 pub enum CookieRule {
     /// Nothing is changed.
     Off,
-    /// What matches is replaced.
+    /// The part that matches is replaced.
     Replace(Matcher, Template),
 }
 
@@ -180,7 +180,7 @@ impl Flag {
     }
 }
 
-/// How cookies of an upstream are rewritten.
+/// Settings of how cookies of an upstream are rewritten.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct CookiePolicy {
@@ -277,7 +277,7 @@ fn attribute(part: &[u8]) -> Attribute {
     }
 }
 
-/// How a text is compared with an attribute's value.
+/// Ways to compare a text with an attribute's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whole {
     /// With its begin.
@@ -345,7 +345,7 @@ fn set_flags(
     for rule in rules {
         let is_match = match &rule.cookie {
             None => return false,
-            Some(Matcher::Regex(regex)) => regex.is_match(name),
+            Some(Matcher::Regex(regex)) => regex.is_match_for(req, name),
             Some(Matcher::Text(text)) => req.eval(text).eq_ignore_ascii_case(name),
         };
         if !is_match {

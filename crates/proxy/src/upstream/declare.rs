@@ -14,18 +14,19 @@ use std::time::Duration;
 
 use millpond_conf::value::{Args, FromArgs, parse_duration};
 use millpond_conf::{Contexts, Span, Statement, Word};
+use millpond_system::network;
+use millpond_system::resolve::Resolver;
+use millpond_system::resolve::policy::NameServers;
 
 use super::balance::Method;
 use super::balance::least::{LeastTime, Unanswered, Until};
-use super::group::{self, Group, NamedServer};
+use super::group::{Group, NamedServer};
 use super::keepalive::KeepAliveLimits;
 use super::peer::{Availability, Peer, PeerSettings};
 use super::sticky::Sticky;
-use crate::resolve::Resolver;
-use crate::resolve::policy::NameServers;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
-use crate::scope::refused;
+use crate::scope::{refused, unknown};
 
 /// Rows of this file.
 pub const ROWS: &[Row] = &[Row {
@@ -313,7 +314,7 @@ pub struct Resolving {
 }
 
 /// Gives the groups their resolvers: their own, else the one of the http block.
-pub fn settle(builder: &mut Builder, policy: &crate::resolve::policy::ResolverPolicy) {
+pub fn settle(builder: &mut Builder, policy: &millpond_system::resolve::policy::ResolverPolicy) {
     for resolving in std::mem::take(&mut builder.resolving) {
         let outer = policy.servers.as_ref().map(|servers| &servers.0);
         let timeout = resolving.timeout.unwrap_or(policy.timeout);
@@ -371,7 +372,9 @@ fn unclaimed(builder: &mut Builder, line: &Statement) {
         None => {
             let error =
                 diagnostics.push_error(line.name.span, format!("unknown directive \"{name}\""));
-            if line.args.is_empty() {
+            if let Some(help) = unknown::help_of_module(name) {
+                error.help(help);
+            } else if line.args.is_empty() {
                 error.help(format!(
                     "a server of the group is written \"server {name};\""
                 ));
@@ -383,11 +386,11 @@ fn unclaimed(builder: &mut Builder, line: &Statement) {
 /// A `server` line.
 struct Line {
     settings: PeerSettings,
-    addresses: Vec<crate::downstream::address::Address>,
+    addresses: Vec<millpond_system::address::Address>,
     named: Option<NamedServer>,
 }
 
-/// What is wrong with a line, and where.
+/// Message about a wrong line, with the word that is wrong.
 type Mistake = (Word, String);
 
 impl Line {
@@ -414,18 +417,20 @@ impl Line {
                 },
             }
         }
-        let named = match resolves {
-            true => named(&address.text, &settings, service.as_deref()),
-            false if service.is_some() => Err(format!(
+        let named = if resolves {
+            named(&address.text, &settings, service.as_deref())
+        } else if service.is_some() {
+            Err(format!(
                 "service upstream \"{}\" requires \"resolve\" parameter",
                 address.text
-            )),
-            false => Ok(None),
+            ))
+        } else {
+            Ok(None)
         };
         let named = named.map_err(|message| (address.clone(), message))?;
         let addresses = match &named {
             Some(_) => Vec::new(),
-            None => group::resolve(&address.text, 80).map_err(|why| {
+            None => network::resolve(&address.text, 80).map_err(|why| {
                 let message = format!("{why} in upstream \"{}\"", address.text);
                 (address.clone(), message)
             })?,
@@ -446,11 +451,11 @@ fn named(
 ) -> Result<Option<NamedServer>, String> {
     let in_upstream = |why: String| format!("{why} in upstream \"{address}\"");
     let is_socket = address.starts_with("unix:");
-    let (host, port) = group::split_port(address, 80).map_err(in_upstream)?;
+    let (host, port) = network::split_port(address, 80).map_err(in_upstream)?;
     if host.is_empty() {
         return Err(in_upstream("no host".to_string()));
     }
-    let is_address = is_socket || group::ip_of(host).is_some();
+    let is_address = is_socket || network::ip_of(host).is_some();
     match service {
         Some(_) if is_address => {
             return Err(format!(

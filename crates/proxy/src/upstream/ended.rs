@@ -1,5 +1,5 @@
-//! What is to be done when an exchange with a peer is over, in whatever way: it is counted for its
-//! site, its peer and its cache zone, timed, and logged.
+//! Accounts of an exchange with a peer that is over, in whatever way: the exchange is counted for
+//! its site, its peer and its cache zone, timed, and logged.
 //!
 //! The guard lives as long as the exchange: with the try until the head is there, then with the
 //! body. What it tells stands in the trace of the request.
@@ -8,26 +8,28 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use millpond_wire::header::Fields;
+
 use super::group::Group;
 use super::peer::Peer;
-use super::trace::{Attempt, UpstreamTrace, Why};
 use crate::cache::site;
-use crate::header::Fields;
 use crate::log::upstream::LoggedExchange;
 use crate::request::Request;
 use crate::stats::Label;
 use crate::stats::peer::PeerExchange;
-use crate::stats::site::SiteId;
+use crate::stats::site_names::Claim;
 use crate::stats::table::Number;
+use crate::trace::{Attempt, UpstreamTrace, Why};
 use crate::worker::Worker;
 
 /// An exchange that is counted and logged when this is dropped.
 pub struct Ended {
     trace: Rc<RefCell<UpstreamTrace>>,
-    /// Which of the trace's attempts it is.
+    /// Index of this exchange among the trace's attempts.
     attempt: usize,
     /// None if it is counted for none.
-    site: Option<SiteId>,
+    site: Option<Bytes>,
     /// The peer, if it is counted.
     peer: Option<Arc<Peer>>,
     worker: Rc<Worker>,
@@ -38,11 +40,11 @@ impl Ended {
     /// The last attempt of the request's trace begins.
     pub fn begin(req: &mut Request, (group, peer): (&Group, &Arc<Peer>)) -> Self {
         Ended {
-            site: site::id(req),
+            site: site::counted(req),
             peer: group.is_counted.then(|| Arc::clone(peer)),
             trace: Rc::clone(&req.upstream),
             attempt: req.upstream.borrow().attempts.len().saturating_sub(1),
-            worker: Rc::clone(&req.down.generation.worker),
+            worker: Rc::clone(req.worker()),
             logged: LoggedExchange::begin(req),
         }
     }
@@ -102,9 +104,11 @@ impl Drop for Ended {
             self.count(attempt, trace.zone);
             Some((attempt.bytes_received, attempt.bytes_sent))
         });
-        if let Some(site) = self.site {
-            let sites = &self.worker.shared.sites;
-            sites.exchanged(self.worker.index, site, bytes.unwrap_or_default());
+        if let Some(name) = &self.site {
+            let counting = self.worker.shared.sites.enter(self.worker.index);
+            // Not before: what came of it may be stored meanwhile.
+            let site = counting.id(name, Claim::None);
+            counting.exchanged(site, bytes.unwrap_or_default());
         }
     }
 }

@@ -24,6 +24,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use millpond_cache::conformance::Conformance;
 use millpond_conf::{ByteSize, OffOr};
+use millpond_system::body::{Body, BodyError, BodyStream, Piece};
+use millpond_system::clock::{self, Instant};
+use millpond_system::log::error::Level;
+use millpond_system::quota::{ROUNDS, Shortage, Side};
+use millpond_system::reserve::is_shortage_error;
+use millpond_wire::header::{Fields, Known, KnownSet};
+use millpond_wire::http1::Method;
+use millpond_wire::http1::response::ResponseHead;
 
 use super::ask::Ask;
 use super::balance::Selection;
@@ -33,29 +41,24 @@ use super::ended::Ended;
 use super::group::Group;
 use super::head::{BodyPlan, Coding, HeadReader, HeadStep, Switching};
 use super::hints::Hints;
-use super::keepalive::Proof;
 use super::next::{NextCause, Tries};
 use super::pass::{PassTarget, Resolved};
+use super::pass_settings::PassSettings;
 use super::peer::Peer;
-use super::protocol::{PassSettings, Protocol};
 use super::receive::{BodyContext, StderrMessage, UpstreamBody};
 use super::request::{self, OutBody, Prepared};
 use super::send::{Happened, Outgoing};
 use super::store::StoreTarget;
-use super::trace::{Attempt, UpstreamTrace, Why};
-use crate::body::{Body, BodyError, BodyStream, Piece};
-use crate::cache::by_rfc;
-use crate::clock::{self, Instant};
 use crate::downstream::body::{self, Remains};
 use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
-use crate::header::{Fields, Known, KnownSet};
-use crate::http1::Method;
-use crate::http1::response::ResponseHead;
-use crate::log::error::{self, Level};
+use crate::log::request_error;
+use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::scope::location::LocationSettings;
+use crate::trace::{Attempt, UpstreamTrace};
+use crate::upstream::by_rfc;
 
-/// How long a peer may be silent, and how large its head may be.
+/// Limits of an exchange: the time that a peer may be silent, and the size of its head.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct ExchangePolicy {
@@ -116,15 +119,15 @@ pub async fn fetch(
         || req.is_background
         || settings.buffer.ignore_abort
         || settings.store.target != StoreTarget::Off;
-    let down = Rc::clone(&req.down);
-    let mut left = std::pin::pin!(down.left());
+    let client = Rc::clone(&req.client);
+    let mut left = std::pin::pin!(client.left());
     let mut fetching = std::pin::pin!(fetch_with(req, target, ask));
     std::future::poll_fn(|cx| {
         if let Poll::Ready(outcome) = fetching.as_mut().poll(cx) {
             return Poll::Ready(outcome);
         }
         // While its body is still to come, the reader of the body sees that the client has left.
-        if ignores_client || !down.incoming.borrow().is_done() {
+        if ignores_client || !client.is_body_done() {
             return Poll::Pending;
         }
         left.as_mut()
@@ -138,7 +141,7 @@ pub async fn fetch(
 fn note_failed(req: &Request, (group, peer): (&Group, &Peer)) {
     if group.failed(peer) {
         let message = format_args!("upstream server temporarily disabled");
-        error::write(req, Level::Warn, message);
+        request_error::write(req, Level::Warn, message);
     }
 }
 
@@ -174,7 +177,7 @@ async fn fetch_with(
     loop {
         let started = clock::instant();
         let Some(peer) = selection.pick(started) else {
-            return Err(no_live(req, group, ask.why(req.is_background)));
+            return Err(prepared.no_live(req, group, target.protocol, ask));
         };
         tries.spend();
         note_sticky(req, (group, &peer));
@@ -220,12 +223,12 @@ async fn fetch_with(
             return outcome.map_err(Failure::Upstream);
         }
         if let Err(failure) = outcome {
-            error::failure(req, &Failure::Upstream(failure));
+            request_error::failure(req, &Failure::Upstream(failure));
         }
     }
 }
 
-/// Where a request goes whose target depends on it; its name is looked up.
+/// Looks up the name of a target that depends on the request.
 async fn resolve(req: &mut Request, target: &PassTarget) -> Result<Box<Resolved>, Failure> {
     target.resolve(req).await.map(Box::new)
 }
@@ -272,19 +275,33 @@ fn begin_trace(req: &Request, resolved: &Resolved) {
     trace.port = resolved.port;
 }
 
-fn no_live(req: &Request, group: &Group, why: Why) -> Failure {
-    let worker = &req.down.generation.worker;
-    worker.shared.times.found_no_peer(worker.index, why);
-    req.upstream.borrow_mut().attempts.push(Attempt {
-        peer: Arc::from(group.name.as_str()),
-        status: 502,
-        response: Some(Duration::ZERO),
-        ..Attempt::default()
-    });
-    Failure::Upstream(UpstreamFailure {
-        kind: UpstreamKind::NoLive,
-        message: "no live upstreams while connecting to upstream".to_string(),
-    })
+impl Prepared {
+    /// The head that a peer is sent, where it says what is asked for.
+    fn asked_head(&self, protocol: Protocol) -> Bytes {
+        match protocol {
+            Protocol::Http => self.head.clone(),
+            _ => Bytes::new(),
+        }
+    }
+
+    /// Notes a try that finds no live peer of a group.
+    fn no_live(&self, req: &Request, group: &Group, protocol: Protocol, ask: &Ask) -> Failure {
+        let worker = req.worker();
+        let why = ask.why(req.is_background);
+        worker.shared.times.found_no_peer(worker.index, why);
+        req.upstream.borrow_mut().attempts.push(Attempt {
+            peer: Arc::from(group.name.as_str()),
+            protocol,
+            head: self.asked_head(protocol),
+            status: 502,
+            response: Some(Duration::ZERO),
+            ..Attempt::default()
+        });
+        Failure::Upstream(UpstreamFailure::new(
+            UpstreamKind::NoLive,
+            "no live upstreams while connecting to upstream",
+        ))
+    }
 }
 
 /// A try's place among a peer's connections; given back however the try ends, with the time it
@@ -328,7 +345,7 @@ struct Try<'a> {
     ask: &'a Ask,
     started: Instant,
     was_sent: bool,
-    /// What went wrong with the client's body while it was sent.
+    /// Failure of the client's body while it was sent.
     client_failure: Option<Box<Failure>>,
 }
 
@@ -387,14 +404,11 @@ impl Try<'_> {
 
     /// Begins the trace of the try; its place there.
     fn begin(&self) -> usize {
-        let head = match self.protocol {
-            Protocol::Http => self.prepared.head.clone(),
-            _ => Bytes::new(),
-        };
         let attempt = Attempt {
             peer: Arc::clone(&self.peer.name),
+            protocol: self.protocol,
             why: self.ask.why(self.req.is_background),
-            head,
+            head: self.prepared.asked_head(self.protocol),
             range: self.ask.range.clone(),
             started_ms: clock::wall_us(self.started).div_euclid(1000),
             clients: u32::from(!self.req.is_background),
@@ -406,16 +420,10 @@ impl Try<'_> {
     }
 
     async fn ask(&mut self) -> Result<Box<Fetched>, UpstreamFailure> {
-        // What may be repeated is, if the connection turns out dead.
-        let proof = match self.may_repeat_sent() {
-            true => Proof::Quiet,
-            false => Proof::Asked,
-        };
         let source = self.source();
-        let idle = self.req.down.generation.worker.idle_peers.take(
+        let idle = self.req.worker().idle_peers.take(
             (self.group, self.peer),
             (&self.req.location, source),
-            proof,
             self.started,
         );
         if let Some(connection) = idle {
@@ -444,8 +452,27 @@ impl Try<'_> {
     ) -> Result<Box<Connection>, UpstreamFailure> {
         let location = Arc::clone(&self.req.location);
         let policy = &self.pass.connect;
-        let connected = connect::connect(self.group, self.peer, &location, policy, source).await;
-        connected.map_err(|error| self.connect_failed(error))
+        let worker = Rc::clone(self.req.worker());
+        let Some(seat) = worker.seat(Side::Upstream).await else {
+            return Err(self.connect_failed(ConnectError::NoSeat(worker.quota.most())));
+        };
+        let mut rounds = ROUNDS;
+        loop {
+            match connect::connect(self.group, self.peer, &location, policy, source).await {
+                Ok(mut connection) => {
+                    connection.seat = Some(seat);
+                    return Ok(connection);
+                }
+                Err(ConnectError::Socket(error))
+                    if rounds > 0
+                        && is_shortage_error(&error)
+                        && worker.make_room(Shortage::Descriptors).await =>
+                {
+                    rounds -= 1;
+                }
+                Err(error) => return Err(self.connect_failed(error)),
+            }
+        }
     }
 
     /// RFC 9110 §9.2.2: a connection that dies does not tell whether the request was acted on, so
@@ -460,7 +487,7 @@ impl Try<'_> {
         has_body_left && self.pass.next.may_repeat(self.req.method)
     }
 
-    /// Where a new connection comes from.
+    /// Local address that a new connection comes from, if one is set.
     fn source(&mut self) -> Option<Source> {
         let OffOr::On(bind) = &self.pass.connect.bind else {
             return None;
@@ -478,13 +505,15 @@ impl Try<'_> {
     fn connect_failed(&self, error: ConnectError) -> UpstreamFailure {
         let kind = match error {
             ConnectError::TimedOut => UpstreamKind::Timeout,
-            ConnectError::Io(_) => UpstreamKind::Error,
-            ConnectError::Socket(_) | ConnectError::Transparent(..) | ConnectError::Bind(..) => {
-                UpstreamKind::NoSocket
-            }
+            ConnectError::AtOnce(..) | ConnectError::Late(_) => UpstreamKind::Error,
+            ConnectError::NoSeat(_)
+            | ConnectError::Socket(_)
+            | ConnectError::Transparent(..)
+            | ConnectError::Bind(..) => UpstreamKind::NoSocket,
         };
         UpstreamFailure {
             kind,
+            level: error.level(),
             message: format!("{error} while connecting to upstream"),
         }
     }
@@ -512,9 +541,10 @@ impl Try<'_> {
             let mut hints = Hints::new(max);
             let mut is_silent = true;
             loop {
-                let happened = match outgoing.wants_client() {
-                    true => Box::pin(self.step_with_client(&mut outgoing, &mut connection)).await,
-                    false => self.step(&mut outgoing, &mut connection, now).await,
+                let happened = if outgoing.wants_client() {
+                    Box::pin(self.step_with_client(&mut outgoing, &mut connection)).await
+                } else {
+                    self.step(&mut outgoing, &mut connection, now).await
                 };
                 self.was_sent |= outgoing.has_sent;
                 now = clock::instant();
@@ -551,7 +581,7 @@ impl Try<'_> {
     fn take_stderr(&self, message: &[u8]) -> Result<(), Broken> {
         let text = StderrMessage(message);
         let doing = "while reading response header from upstream";
-        error::write(self.req, Level::Error, format_args!("{text} {doing}"));
+        request_error::write(self.req, Level::Error, format_args!("{text} {doing}"));
         match self.settings.fastcgi_app.catches(message) {
             true => Err(Broken::invalid("FastCGI application sent a caught error")),
             false => Ok(()),
@@ -562,9 +592,10 @@ impl Try<'_> {
     /// makes for itself cannot.
     fn switching(&self) -> Switching {
         let is_asked = self.req.field(Known::Upgrade).is_some();
-        match is_asked && self.req.is_clients_own() {
-            true => Switching::Asked,
-            false => Switching::Unasked,
+        if is_asked && self.req.is_clients_own() {
+            Switching::Asked
+        } else {
+            Switching::Unasked
         }
     }
 
@@ -583,7 +614,7 @@ impl Try<'_> {
         })
     }
 
-    /// What happens, if something does.
+    /// Polls for the next thing that happens on the connection, if anything does.
     fn poll_step(
         &self,
         cx: &mut Context<'_>,
@@ -604,24 +635,25 @@ impl Try<'_> {
             return Poll::Ready(Ok(happened));
         }
         let policy = &self.pass.exchange;
-        let timeout = match outgoing.is_done() {
-            true => policy.read_timeout,
-            false => policy.send_timeout,
+        let timeout = if outgoing.is_done() {
+            policy.read_timeout
+        } else {
+            policy.send_timeout
         };
         let expired = timer.poll_expired(cx, now + timeout);
         expired.map(|_| Err(Broken::timed_out()))
     }
 
-    /// As [`Self::step`], while the client has more of its body.
+    /// Waits like [`Self::step`], while the client has more of its body.
     async fn step_with_client(
         &mut self,
         outgoing: &mut Outgoing,
         connection: &mut Connection,
     ) -> Result<Happened, Broken> {
         let Connection { socket, inbox, .. } = connection;
-        let down = Rc::clone(&self.req.down);
+        let client = Rc::clone(&self.req.client);
         let timeout = self.settings.body.timeout;
-        let mut chunk = std::pin::pin!(body::next_chunk(&down, timeout));
+        let mut chunk = std::pin::pin!(client.next_chunk(timeout));
         let came = std::future::poll_fn(|cx| match outgoing.poll_talk(cx, socket, inbox) {
             Poll::Ready(happened) => Poll::Ready(Err(happened)),
             Poll::Pending => chunk.as_mut().poll(cx).map(Ok),
@@ -646,7 +678,7 @@ impl Try<'_> {
         });
         match checked {
             Ok(chunk) => {
-                let is_last = chunk.is_empty() || self.req.down.incoming.borrow().is_done();
+                let is_last = chunk.is_empty() || self.req.client.is_body_done();
                 let remains = if is_last {
                     Remains::Nothing
                 } else {
@@ -657,10 +689,10 @@ impl Try<'_> {
             }
             Err(failure) => {
                 self.client_failure = Some(Box::new(failure));
-                Err(Broken::said(UpstreamFailure {
-                    kind: UpstreamKind::Error,
-                    message: "the client's body ended early".to_string(),
-                }))
+                Err(Broken::said(UpstreamFailure::new(
+                    UpstreamKind::Error,
+                    "the client's body ended early",
+                )))
             }
         }
     }
@@ -671,10 +703,11 @@ impl Try<'_> {
         if !outgoing.is_framed() || chunk.is_empty() {
             return Ok(chunk);
         }
-        let (more, _) = body::take_ready(&self.req.down, READY_MAX)?;
-        match more.is_empty() {
-            true => Ok(chunk),
-            false => Ok(Bytes::from([&chunk[..], &more[..]].concat())),
+        let (more, _) = self.req.client.take_ready(READY_MAX)?;
+        if more.is_empty() {
+            Ok(chunk)
+        } else {
+            Ok(Bytes::from([&chunk[..], &more[..]].concat()))
         }
     }
 
@@ -700,9 +733,11 @@ impl Try<'_> {
             .plan(&head, method)
             .map_err(|fault| Broken::invalid(&format!("upstream sent invalid header: {fault}")))?;
         drop_duplicates(&mut head.fields);
-        let rules = self.pass.conformance.rules;
-        if self.protocol == Protocol::Http && rules == Conformance::Rfc9111 {
-            by_rfc::add_via(&mut head);
+        if self.pass.conformance.rules == Conformance::Rfc9111 {
+            by_rfc::receive(&mut head, clock::wall_us(now).div_euclid(1_000_000));
+            if self.protocol == Protocol::Http {
+                by_rfc::add_via(&mut head);
+            }
         }
         let keeps = match self.protocol {
             Protocol::Http => head.keeps_alive(),
@@ -713,9 +748,9 @@ impl Try<'_> {
         let context = BodyContext {
             trace: Rc::clone(&self.req.upstream),
             started: self.started,
-            generation: Rc::clone(&self.req.down.generation),
+            generation: Rc::clone(self.req.generation()),
             timeout: self.pass.exchange.read_timeout,
-            log: (!matches!(plan, BodyPlan::Framed(_))).then(|| error::remember(self.req)),
+            log: (!matches!(plan, BodyPlan::Framed(_))).then(|| request_error::remember(self.req)),
         };
         let may_reuse = outgoing.is_done() && keeps;
         let body = UpstreamBody::new((connection, now), plan, may_reuse, context);
@@ -754,20 +789,4 @@ fn drop_duplicates(fields: &mut Fields) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Bytes of the future that a function of three arguments makes.
-    fn future_size<'r, 't, 'a, F, T>(_: F) -> usize
-    where
-        F: FnOnce(&'r mut Request, &'t PassTarget, &'a Ask) -> T,
-    {
-        size_of::<T>()
-    }
-
-    #[test]
-    fn an_exchange_is_no_longer_than_what_the_allocator_has_at_hand() {
-        let size = future_size(fetch);
-        assert!(size <= 1032, "{size}");
-    }
-}
+mod tests;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use millpond_conf::value::{ArgError, Args, FromArgs};
+use millpond_wire::fastcgi::params::write_pair;
+use millpond_wire::fastcgi::record::{self, AfterAnswer};
 
 use super::ask::Ask;
 use super::params;
-use super::protocol::Protocol;
 use super::request::{OutBody, OutFraming, Prepared};
-use crate::fastcgi::params::write_pair;
-use crate::fastcgi::record::{self, AfterAnswer};
+use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::route::regex::{Case, Regex};
 use crate::var::Variable;
@@ -42,7 +42,7 @@ impl FromArgs for SplitPath {
     }
 }
 
-/// What only FastCGI applications are asked.
+/// Settings that only FastCGI applications have.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct FastCgiPolicy {
@@ -51,23 +51,24 @@ pub struct FastCgiPolicy {
     pub index: Option<String>,
     /// An expression whose two groups are the values of `$fastcgi_script_name` and
     /// `$fastcgi_path_info`.
-    #[directive(name = "fastcgi_split_path_info")]
+    #[directive(name = "fastcgi_split_path_info", last)]
     pub split: Option<SplitPath>,
     /// A text; an answer before whose head the application writes it to its error stream is
     /// invalid.
     #[directive(name = "fastcgi_catch_stderr", repeat)]
     pub catch_stderr: Vec<String>,
-    /// Whether the application is asked to keep the connection, for the next request.
+    /// Asks the application to keep the connection, for the next request.
     #[directive(name = "fastcgi_keep_conn", default = "off")]
     pub keep_conn: bool,
 }
 
 impl FastCgiPolicy {
-    /// What the application does after its answer.
+    /// Fate of the connection after the application's answer.
     pub fn after_answer(&self) -> AfterAnswer {
-        match self.keep_conn {
-            true => AfterAnswer::Keep,
-            false => AfterAnswer::Close,
+        if self.keep_conn {
+            AfterAnswer::Keep
+        } else {
+            AfterAnswer::Close
         }
     }
 
@@ -77,11 +78,17 @@ impl FastCgiPolicy {
         texts.any(|text| memchr::memmem::find(message, text.as_bytes()).is_some())
     }
 
-    /// The script's name and what follows it in a path.
-    fn split<'a>(&self, path: &'a [u8]) -> (&'a [u8], &'a [u8]) {
-        let groups = self.split.as_ref().and_then(|split| split.0.groups(path));
-        let Some(groups) = groups else {
-            return (path, &[]);
+    /// The script's name and what follows it in the path of a request.
+    fn split<'a>(&self, req: &'a Request) -> (&'a [u8], &'a [u8]) {
+        let path = &req.uri[..];
+        let groups = self.split.as_ref().map(|split| split.0.groups(path));
+        let groups = match groups {
+            Some(Ok(Some(groups))) => groups,
+            Some(Ok(None)) | None => return (path, &[]),
+            Some(Err(gave_up)) => {
+                req.note_gave_up(&gave_up);
+                return (path, &[]);
+            }
         };
         let group = |number: usize| {
             let span = groups.get(number).copied().flatten();
@@ -100,7 +107,7 @@ pub const VARIABLES: &[Variable] = &[
               where it ends with a slash.",
         write: |req, out| {
             let policy = &req.location.settings.fastcgi_app;
-            let (script, _) = policy.split(&req.uri);
+            let (script, _) = policy.split(req);
             out.extend_from_slice(script);
             if script.ends_with(b"/") {
                 out.extend_from_slice(policy.index.as_deref().unwrap_or_default().as_bytes());
@@ -113,7 +120,7 @@ pub const VARIABLES: &[Variable] = &[
         doc: "The second group of fastcgi_split_path_info.",
         write: |req, out| {
             let policy = &req.location.settings.fastcgi_app;
-            out.extend_from_slice(policy.split(&req.uri).1);
+            out.extend_from_slice(policy.split(req).1);
             true
         },
     },

@@ -12,24 +12,23 @@
 
 mod change;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use millpond_system::address::Address;
+use millpond_system::clock::{self, Instant};
+use millpond_system::resolve::Resolver;
+use millpond_system::resolve::service::Found;
 
 use super::balance::hash::{self, Point};
 use super::balance::{Method, Wish};
 use super::keepalive::KeepAliveLimits;
 use super::peer::{Availability, Peer, PeerSettings};
 use super::sticky::Sticky;
-use crate::clock::{self, Instant};
-use crate::downstream::address::Address;
-use crate::network;
 use crate::request::Request;
-use crate::resolve::Resolver;
-use crate::resolve::service::Found;
 
 pub use self::change::{Full, Wanted};
 
@@ -41,19 +40,19 @@ pub const MOST_ADDRESSES: usize = 1024;
 pub struct Group {
     /// The name.
     pub name: String,
-    /// How idle connections are kept.
+    /// Limits of keeping idle connections.
     pub keep_alive: KeepAliveLimits,
-    /// How peers are chosen.
+    /// Method by which peers are chosen.
     pub method: Method,
-    /// How requests are bound to peers.
+    /// Rule that binds requests to peers.
     pub sticky: Option<Sticky>,
     /// The shared memory that nginx would keep it in: a reload finds the addresses of names by it.
     pub zone: Option<String>,
     /// Servers whose names are resolved while the program runs.
     pub named: Vec<NamedServer>,
-    /// Who resolves them, and how long that may take.
+    /// Resolver of the peers' names, and the time that a look-up may take.
     pub resolver: OnceLock<(Arc<Resolver>, Duration)>,
-    /// Whether exchanges with its peers are counted.
+    /// True if exchanges with the group's peers are counted.
     pub is_counted: bool,
     /// Idle connections of all workers.
     pub idle: AtomicUsize,
@@ -73,7 +72,7 @@ pub struct NamedServer {
     pub service: Option<String>,
     /// The port of its addresses; a service tells its own.
     pub port: u16,
-    /// What the peers have in common.
+    /// Settings that the peers of the name have in common.
     pub settings: PeerSettings,
     /// Until when its addresses are good.
     pub valid_until: Mutex<Option<Instant>>,
@@ -82,9 +81,9 @@ pub struct NamedServer {
 /// The peers of a group at one time.
 #[derive(Debug)]
 pub struct Roster {
-    /// Those that are asked first.
+    /// Peers that are asked first.
     pub primary: Tier,
-    /// Those that are asked when the others cannot be.
+    /// Peers that are asked when the others cannot be.
     pub backup: Tier,
     /// The number of peers that a request may try.
     pub tries: usize,
@@ -198,7 +197,7 @@ impl Group {
         group
     }
 
-    /// What the choice for a request depends on.
+    /// Values of a request that the choice of its peer depends on.
     pub fn wish(&self, req: &mut Request) -> Wish {
         Wish {
             key: self.method.key(req),
@@ -376,55 +375,6 @@ impl NamedServer {
     pub fn set_valid_until(&self, instant: Option<Instant>) {
         let valid_until = self.valid_until.lock();
         *valid_until.unwrap_or_else(PoisonError::into_inner) = instant;
-    }
-}
-
-/// The addresses of `host[:port]` or `unix:path`.
-pub fn resolve(text: &str, default_port: u16) -> Result<Vec<Address>, String> {
-    if let Some(path) = text.strip_prefix("unix:") {
-        return match path {
-            "" => Err("no path".to_string()),
-            path => Ok(vec![Address::Unix(path.into())]),
-        };
-    }
-    let (host, port) = split_port(text, default_port)?;
-    if host.is_empty() {
-        return Err("no host".to_string());
-    }
-    let found = network::look_up(bare(host), port).map_err(|_| "host not found".to_string())?;
-    let mut addresses: Vec<Address> = Vec::new();
-    for address in found.map(Address::Inet) {
-        if !addresses.contains(&address) {
-            addresses.push(address);
-        }
-    }
-    if addresses.is_empty() {
-        Err("host not found".to_string())
-    } else {
-        Ok(addresses)
-    }
-}
-
-/// The IP address that a host is, if it is one.
-pub fn ip_of(host: &str) -> Option<IpAddr> {
-    bare(host).parse().ok()
-}
-
-/// A host without the brackets of an IPv6 address.
-fn bare(host: &str) -> &str {
-    host.trim_start_matches('[').trim_end_matches(']')
-}
-
-/// Host and port of an authority.
-pub fn split_port(text: &str, default_port: u16) -> Result<(&str, u16), String> {
-    let colon = match text.rfind(':') {
-        Some(colon) if !text.get(colon..).unwrap_or_default().contains(']') => colon,
-        _ => return Ok((text, default_port)),
-    };
-    let (host, port) = text.split_at(colon);
-    match port.get(1..).unwrap_or_default().parse() {
-        Ok(0) | Err(_) => Err("invalid port".to_string()),
-        Ok(port) => Ok((host, port)),
     }
 }
 

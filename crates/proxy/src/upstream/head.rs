@@ -10,17 +10,17 @@
 //! 1. No more than the limit of a head is kept, however it comes.
 
 use bytes::{Bytes, BytesMut};
+use millpond_wire::fastcgi::answer::{Expected, StdoutBody};
+use millpond_wire::fastcgi::record::{Event, RecordDecoder};
+use millpond_wire::header::Known;
+use millpond_wire::http1::response::cgi::CgiParser;
+use millpond_wire::http1::response::{Fault, Framing, Progress, ResponseHead, ResponseParser};
+use millpond_wire::http1::{Method, content_length};
+use millpond_wire::memcached::ValueBody;
 
 use super::memcached::KeyedHead;
-use super::protocol::Protocol;
 use super::request::Prepared;
-use crate::fastcgi::answer::{Expected, StdoutBody};
-use crate::fastcgi::record::{Event, RecordDecoder};
-use crate::header::Known;
-use crate::http1::response::cgi::CgiParser;
-use crate::http1::response::{Fault, Framing, Progress, ResponseHead, ResponseParser};
-use crate::http1::{Method, content_length};
-use crate::memcached::ValueBody;
+use crate::protocol::Protocol;
 use crate::scope::location::LocationSettings;
 
 /// Interim answers that may come before a final one (arbitrary: far more than any honest
@@ -35,7 +35,7 @@ pub enum HeadReader {
         parser: ResponseParser,
         /// Interim answers that may still come.
         interim_left: u32,
-        /// Whether a 101 is an answer.
+        /// Meaning of a 101 to this request.
         switching: Switching,
     },
     /// Of FastCGI.
@@ -53,20 +53,20 @@ pub struct StdoutHead {
     stdout: BytesMut,
 }
 
-/// Whether a 101 is an answer.
+/// Meaning of a 101, which is an answer only if the client asked to switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switching {
     /// The client asked for another protocol, and was passed on.
     Asked,
-    /// It did not.
+    /// The client did not ask to switch.
     Unasked,
 }
 
-/// What a look at the inbox gave.
+/// Result of a look at the inbox.
 pub enum HeadStep {
     /// More bytes are needed.
     NeedMore,
-    /// What the application wrote to its error stream.
+    /// Text that the application wrote to its error stream.
     Stderr(Bytes),
     /// An interim answer; more is to come.
     Interim(ResponseHead),
@@ -76,23 +76,23 @@ pub enum HeadStep {
     Refuse(String),
 }
 
-/// How the body comes.
+/// Coding in which the body comes.
 pub enum Coding {
-    /// As the head says.
+    /// The head says how the body comes.
     ByHead,
     /// In records.
     Records(Box<StdoutBody>),
-    /// As a value of memcached.
+    /// The body comes as a value of memcached.
     Value(ValueBody),
 }
 
-/// How long a body is and how it comes.
+/// Length and framing of a body.
 pub enum BodyPlan {
-    /// As HTTP frames it.
+    /// HTTP frames the body.
     Framed(Framing),
     /// In records.
     Records(Box<StdoutBody>),
-    /// As a value of memcached.
+    /// The body comes as a value of memcached.
     Value(ValueBody),
 }
 
@@ -213,7 +213,7 @@ impl StdoutHead {
         }
     }
 
-    /// What follows the head; how much of it, the head says.
+    /// Decoder of the body that follows the head; how much of it, the head says.
     fn body(&mut self) -> StdoutBody {
         let decoder = std::mem::take(&mut self.decoder);
         StdoutBody::new(decoder, self.stdout.split().freeze())
@@ -221,7 +221,7 @@ impl StdoutHead {
 }
 
 impl Coding {
-    /// How long the body of a head is.
+    /// Plan of the body that belongs to a head.
     ///
     /// # Errors
     /// Nobody can tell.

@@ -14,33 +14,28 @@
 //!
 //! A 100 is not passed on, since this server asks for none, and a 101 is an answer.
 
-use std::io::IoSlice;
 use std::sync::Arc;
-use std::task::Poll;
 
-use bytes::{Bytes, BytesMut};
 use millpond_cache::conformance::Conformance;
 use millpond_conf::Template;
+use millpond_system::log::error::Level;
 
 use super::answer;
-use super::protocol::Protocol;
-use crate::cache::by_rfc;
-use crate::downstream::Downstream;
-use crate::header::Known;
-use crate::http1::response::ResponseHead;
-use crate::http1::{Version, encode};
-use crate::log::error::{self, Level};
+use crate::log::request_error;
+use crate::protocol::Protocol;
 use crate::request::Request;
-use crate::socket::More;
+use crate::upstream::by_rfc;
+use millpond_wire::header::{Fields, Known};
+use millpond_wire::http1::response::ResponseHead;
 
-/// When interim answers are passed on.
+/// Settings of the interim answers that are passed on.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct EarlyHintsPolicy {
     /// Values of which one that is neither empty nor "0" lets 103 answers of the upstream (Early
     /// Hints) through to clients of HTTP/1.1. Without the directive nothing is let through, but
     /// under `proxy_cache_conformance rfc9111` every interim answer except 100 is.
-    #[directive(name = "early_hints")]
+    #[directive(name = "early_hints", union)]
     pub when: Option<Vec<Template>>,
 }
 
@@ -65,18 +60,21 @@ impl Hints {
         }
         let Some(left) = self.left.checked_sub(head.head_len) else {
             let message = format_args!("upstream sent too big early hints");
-            return error::write(req, Level::Info, message);
+            return request_error::write(req, Level::Info, message);
         };
         self.left = left;
-        if let Some(text) = encoded(req, protocol, head, by_rfc) {
-            send(req, &text).await;
+        let status = head.status;
+        if let Some(fields) = fields_for_client(req, protocol, head, by_rfc) {
+            // A fault of the connection shows when the answer is sent.
+            let timeout = req.location.settings.send.timeout;
+            req.client.inform(status, &fields, timeout).await;
         }
     }
 }
 
 fn is_wanted(req: &mut Request, by_rfc: bool, status: u16) -> bool {
     // RFC 9110 §15.2: nothing below HTTP/1.1 knows interim answers.
-    if !req.is_clients_own() || req.head.version() != Version::Http11 || status == 100 {
+    if !req.is_clients_own() || !req.client.takes_interim(req.head.version()) || status == 100 {
         return false;
     }
     let location = Arc::clone(&req.location);
@@ -87,15 +85,19 @@ fn is_wanted(req: &mut Request, by_rfc: bool, status: u16) -> bool {
     }
 }
 
-/// The interim answer as the client gets it.
-fn encoded(
+/// The fields of the interim answer as the client gets them.
+fn fields_for_client(
     req: &Request,
     protocol: Protocol,
     mut head: ResponseHead,
     by_rfc: bool,
-) -> Option<Bytes> {
+) -> Option<Fields> {
     let policy = &req.location.settings.pass(protocol).answer;
-    by_rfc::drop_connection_fields(&mut head.fields);
+    if by_rfc {
+        by_rfc::drop_hop_fields(head.status, &mut head.fields)
+    } else {
+        by_rfc::drop_connection_fields(&mut head.fields)
+    }
     head.fields.retain(|field| {
         let is_of_connection = matches!(
             field.known,
@@ -107,45 +109,5 @@ fn encoded(
     if head.fields.is_empty() && !by_rfc {
         return None;
     }
-    let mut out = BytesMut::with_capacity(head.head_len + 32);
-    encode::write_status(&mut out, head.status);
-    encode::write_fields(&mut out, &head.fields);
-    encode::end_head(&mut out);
-    Some(out.freeze())
-}
-
-/// What goes wrong here shows when the answer is sent.
-async fn send(req: &Request, text: &[u8]) {
-    let down: &Downstream = &req.down;
-    let first = std::future::poll_fn(|cx| {
-        let slices = [IoSlice::new(text)];
-        Poll::Ready(down.socket.poll_send(cx, &slices, More::Nothing))
-    });
-    let Poll::Ready(Ok(count)) = first.await else {
-        return;
-    };
-    let rest = text.get(count..).unwrap_or_default();
-    if rest.is_empty() {
-        return;
-    }
-    let timeout = req.location.settings.send.timeout;
-    let whole = down.timer.guard_for(timeout, send_all(down, rest)).await;
-    if !matches!(whole, Ok(Ok(()))) {
-        // Half a head has gone out: nothing can be said after it.
-        down.socket.shutdown_write();
-    }
-}
-
-async fn send_all(down: &Downstream, mut rest: &[u8]) -> std::io::Result<()> {
-    // Each round sends at least one byte.
-    while !rest.is_empty() {
-        let slices = [IoSlice::new(rest)];
-        let count =
-            std::future::poll_fn(|cx| down.socket.poll_send(cx, &slices, More::Nothing)).await?;
-        if count == 0 {
-            return Err(std::io::ErrorKind::WriteZero.into());
-        }
-        rest = rest.get(count..).unwrap_or_default();
-    }
-    Ok(())
+    Some(head.fields)
 }

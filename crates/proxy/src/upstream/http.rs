@@ -8,8 +8,10 @@
 //! Invariants:
 //! 1. The framing of the request is ours: neither Content-Length nor Transfer-Encoding of the
 //!    client goes on unless it describes the body that is sent.
-//! 2. When the answer is for the cache, no condition or range of the client goes on; a range of the
-//!    cache's own stands above what the configuration says.
+//! 2. When the answer is for the cache, no condition or range of the client goes on but those that
+//!    are the origin's to weigh by RFC 9111; a range of the cache's own stands above what the
+//!    configuration says.
+//! 3. By RFC 9111 no fragment of a target goes on.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,16 +21,18 @@ use millpond_cache::conformance::Conformance;
 use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{Template, Words};
 use millpond_semantics::uri::{EscapeKind, escape_into};
+use millpond_wire::header::Known;
+use millpond_wire::http1::encode;
+use millpond_wire::http1::{Method, Version};
 
 use super::ask::Ask;
 use super::cdn_loop;
+use super::max_forwards;
 use super::pass::{PassTarget, Resolved};
-use super::request::{OutBody, OutFraming, Prepared, is_condition};
+use super::request::{OutBody, OutFraming, Prepared, is_kept_back};
 use crate::failure::Failure;
-use crate::header::Known;
-use crate::http1::encode;
-use crate::http1::{Method, Version};
 use crate::request::{Request, put_together};
+use crate::upstream::by_rfc;
 
 /// A field to send.
 #[derive(Clone, Debug)]
@@ -64,7 +68,7 @@ pub enum UpstreamVersion {
     Http11,
 }
 
-/// What only an HTTP upstream is asked.
+/// Settings that only HTTP upstreams have.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct HttpPolicy {
@@ -94,7 +98,7 @@ pub fn encode(
     let location = Arc::clone(&req.location);
     let policy = &location.settings.pass_http;
     let method = method(req, policy, ask);
-    let uri = match (&resolved.path, req.uri_is_changed) {
+    let uri = match (&resolved.path, req.path.is_changed) {
         (None, false) => None,
         _ => Some(put_together(|uri| write_uri(req, target, resolved, uri))),
     };
@@ -105,9 +109,10 @@ pub fn encode(
         UpstreamVersion::Http10 => Version::Http10,
         UpstreamVersion::Http11 => Version::Http11,
     };
-    let worker = Rc::clone(&req.down.generation.worker);
+    let worker = Rc::clone(req.worker());
     let head = worker.upstream_heads.write(|head| {
-        let uri = uri.as_deref().unwrap_or(req.unparsed_uri());
+        let uri = uri.as_deref();
+        let uri = uri.unwrap_or_else(|| raw_target(req, req.unparsed_uri()));
         encode::write_request_line(head, &method, uri, version);
         write_fields(req, policy, resolved, ask, (&body, head));
         encode::end_head(head);
@@ -140,9 +145,9 @@ fn method(req: &mut Request, policy: &HttpPolicy, ask: &Ask) -> Bytes {
 /// The target: the address's own path in place of the location's, or the client's as it came.
 pub fn write_uri(req: &Request, target: &PassTarget, resolved: &Resolved, out: &mut Vec<u8>) {
     match &resolved.path {
-        Some(path) if target.has_variables() => out.extend_from_slice(path),
+        Some(path) if target.has_variables() => out.extend_from_slice(raw_target(req, path)),
         Some(path) => {
-            let skipped = if req.left_location_prefix {
+            let skipped = if req.path.has_left_prefix {
                 0
             } else {
                 out.extend_from_slice(path);
@@ -150,14 +155,24 @@ pub fn write_uri(req: &Request, target: &PassTarget, resolved: &Resolved, out: &
             };
             write_rest(req, skipped, out);
         }
-        None if !req.uri_is_changed => out.extend_from_slice(req.unparsed_uri()),
+        None if !req.path.is_changed => {
+            out.extend_from_slice(raw_target(req, req.unparsed_uri()));
+        }
         None => write_rest(req, 0, out),
+    }
+}
+
+/// A target that was not taken apart, as it goes on. INVARIANT 3.
+fn raw_target<'t>(req: &Request, target: &'t [u8]) -> &'t [u8] {
+    match req.location.settings.proxy.conformance.rules {
+        Conformance::Rfc9111 => by_rfc::without_fragment(target),
+        Conformance::Nginx => target,
     }
 }
 
 fn write_rest(req: &Request, skipped: usize, out: &mut Vec<u8>) {
     let rest = req.uri.get(skipped..).unwrap_or_default();
-    if req.uri_is_quoted || req.is_internal {
+    if req.path.is_quoted || req.is_internal {
         escape_into(rest, EscapeKind::Uri, out);
     } else {
         out.extend_from_slice(rest);
@@ -227,17 +242,27 @@ fn write_fields(
     if !passing.pass_headers {
         return;
     }
-    let by_rfc = location.settings.proxy.conformance.rules == Conformance::Rfc9111;
+    let rules = location.settings.proxy.conformance.rules;
+    let by_rfc = rules == Conformance::Rfc9111;
     let is_named = |name: &[u8]| by_rfc && req.head.connection_has(name);
     for field in req.head.fields() {
         let is_dropped = is_hop_by_hop(field.known)
             || is_named(field.name)
             || (by_rfc && field.known == Known::Via)
             || cdn_loop::is_ours(req, field.name)
-            || (ask.is_for_cache && is_condition(field.known))
+            || is_kept_back(req, (ask, rules), field.known)
             || is_set(field.name);
-        if !is_dropped {
-            encode::write_read_field(head, field.name, field.value);
+        let left = if by_rfc {
+            max_forwards::left(req, field)
+        } else {
+            None
+        };
+        match left {
+            Some(left) if !is_dropped => {
+                encode::write_field(head, field.name, left.to_string().as_bytes())
+            }
+            None if !is_dropped => encode::write_read_field(head, field.name, field.value),
+            _ => {}
         }
     }
     if !is_set(b"cdn-loop") {
@@ -262,7 +287,7 @@ fn write_via(req: &Request, head: &mut BytesMut) {
     encode::write_known(head, Known::Via, &via);
 }
 
-/// What is asked for the cache.
+/// Writes the fields that are asked for the cache.
 fn write_ask(ask: &Ask, is_set: &dyn Fn(&[u8]) -> bool, head: &mut BytesMut) {
     if ask.is_for_cache {
         for (known, value) in [

@@ -5,41 +5,58 @@
 //! on which it has said something unasked, is dropped when it would be used, and within a second
 //! when nobody uses it ([`tend`]); so is one that is idle for too long.
 //!
+//! What a peer says unasked would be read as the answer to the next request, which may be
+//! anybody's. So the kernel is asked just before a request goes out, not only the event loop: what
+//! came since the loop was last asked, often while another request's answer was being sent, is
+//! known to the kernel alone. That is one call, `recv` with `MSG_PEEK`, for each request on a kept
+//! connection. Of what is still on its way then nobody can know that it is no answer; so a peer
+//! that was found to speak unasked has none of its connections used twice for a minute.
+//!
 //! Invariants:
 //! 1. A worker keeps at most `connections` idle ones of a group; the least recently used goes
 //!    first.
-//! 2. What is not sent again when its connection turns out dead goes out on one of which the kernel
-//!    said just now that it lives. The rest costs no call: what the event loop knows will do.
+//! 2. A request goes out on a kept connection only if the kernel said just now that it lives and
+//!    that nothing came on it.
 //! 3. A reload closes all that are idle then; one whose request ends later is closed when it has
 //!    been idle for too long, like any other.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use hashbrown::HashMap;
 use millpond_conf::Statement;
 use millpond_conf::value::parse_duration;
+use millpond_system::clock::{self, Instant};
+use millpond_system::log::error::{self, Level};
+use millpond_system::transport::Transport;
 use tokio::sync::Notify;
 
 use super::connect::{Connection, Source};
 use super::group::Group;
 use super::peer::Peer;
-use crate::clock::{self, Instant};
+use super::send::HEAD_READ;
 use crate::scope::Location;
 use crate::worker::Worker;
 
-/// How often idle connections are looked at: so long an origin that closed one waits for our end
+/// Time between two looks at idle connections: so long an origin that closed one waits for our end
 /// of it at most. (Arbitrary: short beside any `keepalive_timeout`, and nothing beside requests.)
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Which locations may use an idle connection.
+/// Bytes that an idle connection keeps to receive into: those of a head. What a long body came in
+/// goes back.
+const INBOX_MAX: usize = HEAD_READ;
+
+/// Scope of the locations that may use an idle connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Those that opened it only: its settings, such as the local address, are theirs.
+    /// Only the location that opened the connection, which has settings of that location, such as
+    /// the local address.
     Local,
     /// All.
     All,
@@ -50,7 +67,7 @@ pub enum Sharing {
 pub struct KeepAliveLimits {
     /// Idle connections that each worker keeps.
     pub connections: usize,
-    /// Which locations may use a connection.
+    /// Scope of the locations that may use a connection.
     pub sharing: Sharing,
     /// Requests of one connection.
     pub requests: u32,
@@ -104,20 +121,11 @@ impl KeepAliveLimits {
     }
 }
 
-/// How it is found out whether an idle connection is alive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Proof {
-    /// The event loop has heard nothing of it.
-    Quiet,
-    /// The kernel is asked.
-    Asked,
-}
-
 /// Idle connections of one worker.
 #[derive(Default)]
 pub struct IdlePeers {
     groups: RefCell<HashMap<usize, VecDeque<Idle>>>,
-    /// Tells [`tend`] that there is something again.
+    /// Signal to [`tend`] that there is an idle connection again.
     filled: Notify,
 }
 
@@ -132,9 +140,14 @@ impl Idle {
 
     /// True while somebody may use it.
     fn is_useful(&self, now: Instant) -> bool {
-        self.0
-            .as_deref()
-            .is_some_and(|connection| now < connection.idle_until && !connection.socket.has_heard())
+        let Some(connection) = self.0.as_deref() else {
+            return false;
+        };
+        let has_heard = connection.socket.has_heard();
+        if has_heard && matches!(news(&connection.socket), News::Unasked) {
+            note_unasked(connection, now);
+        }
+        now < connection.idle_until && !has_heard
     }
 
     fn into_connection(mut self) -> Option<Box<Connection>> {
@@ -159,7 +172,6 @@ impl IdlePeers {
         &self,
         (group, peer): (&Arc<Group>, &Arc<Peer>),
         (location, source): (&Arc<Location>, Option<Source>),
-        proof: Proof,
         now: Instant,
     ) -> Option<Box<Connection>> {
         let is_usable = |connection: &Connection| {
@@ -170,31 +182,25 @@ impl IdlePeers {
         };
         let mut groups = self.groups.borrow_mut();
         let idle = groups.get_mut(&id(group))?;
-        let is_usable = |idle: &Idle| idle.0.as_deref().is_some_and(is_usable);
-        while let Some(at) = idle.iter().position(is_usable) {
-            let mut connection = idle.remove(at)?.into_connection()?;
-            let is_young = now < connection.idle_until;
-            let has_news = match proof {
-                Proof::Quiet => connection.socket.has_heard(),
-                Proof::Asked => connection.socket.has_news(),
-            };
-            if is_young && !has_news {
-                // The same address may be another peer after its name was resolved again.
-                connection.peer = Arc::clone(peer);
-                return Some(connection);
-            }
-        }
-        None
+        let mut connection = take_live(idle, is_usable, now)?;
+        // After its name was resolved again, the same address may be another peer.
+        connection.peer = Arc::clone(peer);
+        Some(connection)
     }
 
     /// Keeps a connection that may serve another request; it is `now`.
     pub fn put(&self, mut connection: Box<Connection>, now: Instant) {
         let limits = connection.group.keep_alive;
-        let is_spent = connection.requests >= limits.requests || now >= connection.young_until;
+        let is_spent = connection.requests >= limits.requests
+            || now >= connection.young_until
+            || !connection.peer.is_trusted(now);
         if limits.connections == 0 || is_spent {
             return;
         }
         connection.idle_until = end_of(now, limits.timeout);
+        if connection.inbox.capacity() > INBOX_MAX {
+            connection.inbox = BytesMut::new();
+        }
         let mut groups = self.groups.borrow_mut();
         if groups.is_empty() {
             self.filled.notify_one();
@@ -209,6 +215,14 @@ impl IdlePeers {
         self.groups.borrow_mut().clear();
     }
 
+    /// Closes the one of each group that was not used for the longest; false if there is none.
+    pub fn close_oldest(&self) -> bool {
+        let mut groups = self.groups.borrow_mut();
+        let closed = groups.values_mut().filter_map(VecDeque::pop_back).count();
+        groups.retain(|_, idle| !idle.is_empty());
+        closed > 0
+    }
+
     /// Closes those that nobody can use any more; true while there are others.
     fn sift(&self, now: Instant) -> bool {
         let mut groups = self.groups.borrow_mut();
@@ -217,6 +231,61 @@ impl IdlePeers {
             !idle.is_empty()
         });
         !groups.is_empty()
+    }
+}
+
+/// The first usable one that lives; those before it that do not are closed. It is `now`.
+fn take_live(
+    idle: &mut VecDeque<Idle>,
+    is_usable: impl Fn(&Connection) -> bool,
+    now: Instant,
+) -> Option<Box<Connection>> {
+    let is_usable = |idle: &Idle| idle.0.as_deref().is_some_and(&is_usable);
+    while let Some(at) = idle.iter().position(is_usable) {
+        let connection = idle.remove(at)?.into_connection()?;
+        if now >= connection.idle_until {
+            continue;
+        }
+        // INVARIANT 2.
+        match news(&connection.socket) {
+            News::None if connection.peer.is_trusted(now) => return Some(connection),
+            News::None | News::End => {}
+            News::Unasked => note_unasked(&connection, now),
+        }
+    }
+    None
+}
+
+/// News of the kernel about an idle connection.
+enum News {
+    /// Nothing, and the peer is there.
+    None,
+    /// The end, or what comes right before it.
+    End,
+    /// Bytes.
+    Unasked,
+}
+
+fn news(socket: &Transport) -> News {
+    let mut begin = [0; b"HTTP/1.1 408".len()];
+    match socket.peek(&mut begin) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => News::None,
+        Err(_) | Ok([]) => News::End,
+        // RFC 9110 §15.5.9: a server may say so before it closes an idle connection.
+        Ok(b"HTTP/1.1 408" | b"HTTP/1.0 408") => News::End,
+        Ok(_) => News::Unasked,
+    }
+}
+
+/// A peer said something on this connection that it was not asked.
+pub(super) fn note_unasked(connection: &Connection, now: Instant) {
+    if connection.peer.spoke_unasked(now) {
+        let name = &connection.peer.name;
+        let message = format_args!(
+            "upstream {name} sent data that was not asked for on a kept connection; none of its \
+             connections is used twice for a minute"
+        );
+        error::process(Level::Error, message);
     }
 }
 
@@ -231,7 +300,7 @@ pub async fn tend(worker: Rc<Worker>) {
     }
 }
 
-/// When a time that begins now is over; a time that no clock reaches ends in a year.
+/// End of a time that begins now; a time that no clock reaches ends in a year.
 pub(super) fn end_of(now: Instant, time: Duration) -> Instant {
     const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
     now.checked_add(time).unwrap_or(now + YEAR)
@@ -244,8 +313,81 @@ fn id(group: &Arc<Group>) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use super::super::balance::Method;
+    use super::super::peer::PeerSettings;
     use super::*;
-    use crate::clock;
+    use millpond_system::address::Address;
+    use millpond_system::timer::Timer;
+
+    fn peer() -> Arc<Peer> {
+        let address = Address::Unix("p".into());
+        Arc::new(Peer::new(address, PeerSettings::new("p"), None))
+    }
+
+    /// An idle connection to a peer, and its other end.
+    fn idle(now: Instant, peer: &Arc<Peer>) -> (Idle, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let group = Group::new("g".to_string(), Vec::new(), Method::RoundRobin);
+        let connection = Connection {
+            socket: Transport::Plain(millpond_system::socket::Socket::new(ours.into()).unwrap()),
+            inbox: BytesMut::new(),
+            timer: Timer::new(),
+            group: Arc::new(group),
+            peer: Arc::clone(peer),
+            source: None,
+            location: 0,
+            seat: None,
+            requests: 1,
+            young_until: end_of(now, Duration::MAX),
+            idle_until: end_of(now, Duration::MAX),
+        };
+        (Idle::new(Box::new(connection)), theirs)
+    }
+
+    /// The event loop does not run between what the peer does and the look at it.
+    #[tokio::test]
+    async fn connection_on_which_something_came_unheard_is_not_taken() {
+        let now = clock::instant();
+        let (silent, _other_end) = idle(now, &peer());
+        let (mut talking, closed) = (idle(now, &peer()), idle(now, &peer()));
+        talking.1.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+        drop(closed.1);
+        let fd = silent.0.as_ref().unwrap().socket.raw();
+        let mut all = VecDeque::from([talking.0, closed.0, silent]);
+        let taken = take_live(&mut all, |_| true, now).unwrap();
+        assert_eq!(taken.socket.raw(), fd);
+        assert!(all.is_empty());
+    }
+
+    #[tokio::test]
+    async fn peer_that_spoke_unasked_is_asked_on_new_connections_for_a_minute() {
+        let now = clock::instant();
+        // The peer was made after `now`.
+        let later = now + Duration::from_secs(61);
+        for (said, is_trusted) in [
+            (&b"HTTP/1.1 200 OK\r\n"[..], false),
+            (b"x", false),
+            // An origin that closes an idle connection.
+            (b"HTTP/1.1 408 Request Timeout\r\n", true),
+            (b"", true),
+        ] {
+            let peer = peer();
+            let (mut talking, silent) = (idle(now, &peer), idle(now, &peer));
+            talking.1.write_all(said).unwrap();
+            drop(talking.1);
+            let mut all = VecDeque::from([talking.0, silent.0]);
+            let taken = take_live(&mut all, |_| true, now);
+            assert_eq!(taken.is_some(), is_trusted, "{said:?}");
+            assert_eq!(peer.is_trusted(now), is_trusted, "{said:?}");
+            assert!(peer.is_trusted(later));
+            let peers = IdlePeers::default();
+            peers.put(idle(now, &peer).0.into_connection().unwrap(), now);
+            assert_eq!(peers.groups.borrow().len(), usize::from(is_trusted));
+        }
+    }
 
     #[test]
     fn a_time_that_no_clock_reaches_has_an_end() {
@@ -253,5 +395,39 @@ mod tests {
         let second = Duration::from_secs(1);
         assert_eq!(end_of(now, second), now + second);
         assert!(end_of(now, Duration::MAX) > now + second);
+    }
+
+    #[tokio::test]
+    async fn the_one_that_was_not_used_for_the_longest_makes_room_in_each_group() {
+        let now = clock::instant();
+        let peer = peer();
+        let peers = IdlePeers::default();
+        let mut others = Vec::new();
+        let mut put = |group: Option<&Arc<Group>>| {
+            let (idle, other) = idle(now, &peer);
+            let mut connection = idle.into_connection().unwrap();
+            if let Some(group) = group {
+                connection.group = Arc::clone(group);
+            }
+            let group = Arc::clone(&connection.group);
+            let descriptor = connection.socket.raw();
+            peers.put(connection, now);
+            others.push(other);
+            (group, descriptor)
+        };
+        let (group, _) = put(None);
+        let (_, newest) = put(Some(&group));
+        let (alone, _) = put(None);
+        assert!(peers.close_oldest());
+        assert_eq!((group.idle.load(Relaxed), alone.idle.load(Relaxed)), (1, 0));
+        let left = |peers: &IdlePeers| -> Vec<_> {
+            let groups = peers.groups.borrow();
+            let idle = groups.values().flatten();
+            let left = idle.filter_map(|idle| idle.0.as_deref());
+            left.map(|it| it.socket.raw()).collect()
+        };
+        assert_eq!(left(&peers), [newest]);
+        assert!(peers.close_oldest());
+        assert!(!peers.close_oldest());
     }
 }

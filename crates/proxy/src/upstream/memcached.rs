@@ -12,6 +12,11 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use millpond_conf::{Flags, Words};
 use millpond_semantics::uri::{EscapeKind, escape};
+use millpond_system::log::error::Level;
+use millpond_wire::header::{Fields, Known};
+use millpond_wire::http1::response::ResponseHead;
+use millpond_wire::http1::{Method, Version};
+use millpond_wire::memcached::{self, Found, ValueBody, ValueHead};
 
 use super::answer::{self, Stored};
 use super::ask::Ask;
@@ -19,33 +24,29 @@ use super::exchange;
 use super::head::{Coding, HeadStep};
 use super::next::NextCause;
 use super::pass::PassTarget;
-use super::protocol::PassSettings;
 use super::request::{OutBody, OutFraming, Prepared};
 use crate::failure::Failure;
 use crate::handler;
-use crate::header::{Fields, Known};
-use crate::http1::response::ResponseHead;
-use crate::http1::{Method, Version};
-use crate::log::error::{self, Level};
-use crate::memcached::{self, Found, ValueBody, ValueHead};
+use crate::log::request_error;
 use crate::phase::Begun;
 use crate::request::Request;
 use crate::response::Response;
+use crate::upstream::pass_settings::PassSettings;
 
 /// The variable with the key that is asked for.
 pub const KEY: &str = "$memcached_key";
 
-/// Its entry in the manual.
+/// Entry of the variable in the manual.
 pub const KEY_DOC: &str = "The key that `memcached_pass` asks for; `set`, `map` or another directive \
                            defines it.";
 
-/// What lets a request go to another server.
+/// Cause that lets a request go to another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Words)]
 pub enum MemcachedCause {
     /// Connecting, sending or reading failed.
     #[word("error")]
     Error,
-    /// It took too long.
+    /// The server took too long.
     #[word("timeout")]
     Timeout,
     /// The answer was none of memcached's.
@@ -59,7 +60,7 @@ pub enum MemcachedCause {
     Off,
 }
 
-/// What only memcached servers are asked.
+/// Settings that only memcached servers have.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct MemcachedPolicy {
@@ -113,7 +114,7 @@ pub fn encode(req: &mut Request, target: &PassTarget) -> Result<Prepared, Failur
 
 /// Reads the head of an answer.
 pub struct KeyedHead {
-    /// What was asked for.
+    /// Key that was asked for.
     key: Bytes,
     gzip_flag: u64,
 }
@@ -193,7 +194,7 @@ async fn run(req: &mut Request, target: &PassTarget) -> Result<Box<Response>, Fa
         let key = key.unwrap_or_default();
         let key = String::from_utf8_lossy(&key);
         let message = format_args!("key: \"{key}\" was not found by memcached");
-        error::write(req, Level::Info, message);
+        request_error::write(req, Level::Info, message);
         return Err(Failure::Status(404));
     }
     let location = Arc::clone(&req.location);

@@ -8,18 +8,18 @@
 use std::time::Duration;
 
 use millpond_conf::{Flags, Words};
+use millpond_system::clock::{self, Instant};
+use millpond_wire::http1::Method;
 
-use crate::clock::{self, Instant};
 use crate::failure::UpstreamKind;
-use crate::http1::Method;
 
-/// What lets a request go to another peer.
+/// Cause that lets a request go to another peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Words)]
 pub enum NextCause {
     /// Connecting, sending or reading failed.
     #[word("error")]
     Error,
-    /// It took too long.
+    /// The peer took too long.
     #[word("timeout")]
     Timeout,
     /// The answer was no HTTP.
@@ -54,7 +54,7 @@ pub enum NextCause {
     Off,
 }
 
-/// When another peer is asked.
+/// Settings of the tries of other peers.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct NextPolicy {

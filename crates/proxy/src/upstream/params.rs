@@ -5,18 +5,20 @@
 //!
 //! 1. A parameter `HTTP_…` of the configuration takes the place of the client's field, also when
 //!    its value is empty; with an empty text it is not sent at all.
-//! 2. When the answer is for the cache, no condition or range of the client goes on.
+//! 2. When the answer is for the cache, no condition or range of the client goes on but those that
+//!    are the origin's to weigh by RFC 9111.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use millpond_cache::conformance::Conformance;
 use millpond_conf::Template;
 use millpond_conf::value::{ArgError, Args, FromArgs};
+use millpond_wire::header::Known;
 
 use super::ask::Ask;
-use super::protocol::Protocol;
-use super::request::is_condition;
-use crate::header::Known;
+use super::request::is_kept_back;
+use crate::protocol::Protocol;
 use crate::request::Request;
 
 /// One parameter.
@@ -51,7 +53,7 @@ impl FromArgs for Param {
     }
 }
 
-/// What an application is told.
+/// Settings of the parameters that an application is told.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct ParamPolicy {
@@ -100,11 +102,11 @@ pub fn for_each(
         write(&param_name(known.lower().as_bytes()), value);
     }
     if settings.request.pass_headers {
-        write_fields(req, params, ask, write);
+        write_fields(req, params, (ask, settings.conformance.rules), write);
     }
 }
 
-/// What the client's fields begin with.
+/// Prefix of the parameters that carry the client's fields.
 const FIELD_PREFIX: &str = "HTTP_";
 
 fn is_named(params: &[Param], name: &[u8]) -> bool {
@@ -118,11 +120,17 @@ struct Joined {
     value: Vec<u8>,
 }
 
-fn write_fields(req: &Request, params: &[Param], ask: &Ask, write: &mut dyn FnMut(&[u8], &[u8])) {
+fn write_fields(
+    req: &Request,
+    params: &[Param],
+    (ask, rules): (&Ask, Conformance),
+    write: &mut dyn FnMut(&[u8], &[u8]),
+) {
     let mut fields: Vec<Joined> = Vec::with_capacity(16);
     let mut places: HashMap<Vec<u8>, usize> = HashMap::with_capacity(16);
     for field in req.head.fields() {
-        if ask.is_for_cache && is_condition(field.known) {
+        let is_named = rules == Conformance::Rfc9111 && req.head.connection_has(field.name);
+        if is_named || is_kept_back(req, (ask, rules), field.known) {
             continue;
         }
         let place = *places

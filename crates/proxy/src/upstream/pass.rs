@@ -10,24 +10,27 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_conf::{Contexts, Span, Statement, Template};
+use millpond_system::address::Address;
+use millpond_system::network;
+use millpond_wire::http1::Method;
 
 use super::answer::{self, Stored};
 use super::ask::Ask;
 use super::balance::Method as Balance;
+use super::by_rfc;
 use super::cdn_loop;
 use super::exchange::{self, Fetched};
-use super::group::{self, Group};
+use super::group::Group;
+use super::max_forwards;
 use super::memcached;
 use super::peer::{Peer, PeerSettings};
-use super::protocol::Protocol;
 use super::slice;
 use crate::cache::status_header::{self, Told};
-use crate::cache::{self, by_rfc, post};
-use crate::downstream::address::Address;
+use crate::cache::{self, invalidate, post};
 use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
 use crate::handler::{self, ContentHandler};
-use crate::http1::Method;
 use crate::phase::{Begun, Flow};
+use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::response::Response;
 use crate::scope::Location;
@@ -90,17 +93,18 @@ const fn application(name: &'static str, doc: &'static str) -> Row {
     }
 }
 
-/// Where a location passes its requests.
+/// Target to which a location passes its requests.
 #[derive(Debug)]
 pub struct PassTarget {
-    /// How it is spoken to.
+    /// Protocol in which the target is spoken to.
     pub protocol: Protocol,
     to: To,
-    /// What a memcached server is asked for.
+    /// Key that a memcached server is asked for.
     pub key: Option<Template>,
     /// The location's name, whose place a path takes.
     pub location_prefix: Bytes,
-    /// What `proxy_redirect default` replaces, and by what; none when the URL has variables.
+    /// Text that `proxy_redirect default` replaces, and its replacement; none when the URL has
+    /// variables.
     default_redirect: Option<(Bytes, Bytes)>,
 }
 
@@ -296,7 +300,7 @@ fn check_port(protocol: Protocol, authority: &str, declared: &Declared) -> Resul
     let has_port = protocol == Protocol::Http
         || authority.starts_with("unix:")
         || find(&declared.upstreams, authority).is_some()
-        || group::split_port(authority, 0)?.1 != 0;
+        || network::split_port(authority, 0)?.1 != 0;
     has_port.then_some(()).ok_or_else(|| "no port".to_string())
 }
 
@@ -319,7 +323,7 @@ impl Host {
                 port: 80,
             });
         }
-        let (name, port) = group::split_port(authority, 80)?;
+        let (name, port) = network::split_port(authority, 80)?;
         let field = if port == 80 { name } else { authority };
         Ok(Host {
             field: field.to_string(),
@@ -332,14 +336,15 @@ impl Host {
     ///
     /// nginx: a host with the usual port is the same with and without it.
     fn group_name(&self) -> String {
-        match self.name.starts_with("unix:") {
-            true => self.name.clone(),
-            false => format!("{}:{}", self.name, self.port),
+        if self.name.starts_with("unix:") {
+            self.name.clone()
+        } else {
+            format!("{}:{}", self.name, self.port)
         }
     }
 
     fn is_address(&self) -> bool {
-        self.name.starts_with("unix:") || group::ip_of(&self.name).is_some()
+        self.name.starts_with("unix:") || network::ip_of(&self.name).is_some()
     }
 }
 
@@ -365,7 +370,7 @@ fn resolve(authority: &str, declared: &Declared) -> Result<(Arc<Group>, String, 
         return Ok((group, host.field, host.port));
     }
     let settings = PeerSettings::new(authority);
-    let addresses = group::resolve(authority, 80)?.into_iter();
+    let addresses = network::resolve(authority, 80)?.into_iter();
     let peer = |address| Peer::new(address, settings.clone(), None);
     let peers = addresses.map(peer).collect();
     let group = Group::new(host.group_name(), peers, Balance::RoundRobin);
@@ -375,7 +380,7 @@ fn resolve(authority: &str, declared: &Declared) -> Result<(Arc<Group>, String, 
 /// A group of the addresses that a host has now, for one request.
 async fn passing(req: &Request, host: &Host) -> Result<Group, Failure> {
     let addresses = if host.is_address() {
-        group::resolve(&host.name, host.port)
+        network::resolve(&host.name, host.port)
             .map_err(|why| Failure::Internal(format!("{why} in upstream \"{}\"", host.name)))?
     } else {
         let policy = &req.location.settings.resolver;
@@ -393,10 +398,7 @@ async fn passing(req: &Request, host: &Host) -> Result<Group, Failure> {
 }
 
 fn unresolved(message: String) -> Failure {
-    Failure::Upstream(UpstreamFailure {
-        kind: UpstreamKind::NoLive,
-        message,
-    })
+    Failure::Upstream(UpstreamFailure::new(UpstreamKind::NoLive, message))
 }
 
 impl PassTarget {
@@ -413,7 +415,7 @@ impl PassTarget {
         }
     }
 
-    /// What `proxy_redirect default` replaces, and by what.
+    /// Text that `proxy_redirect default` replaces, and its replacement.
     pub fn default_redirect(&self) -> Option<&(Bytes, Bytes)> {
         self.default_redirect.as_ref()
     }
@@ -468,6 +470,9 @@ pub fn begin<'a>(
         return memcached::begin(req, target);
     }
     cdn_loop::check(req, target.protocol)?;
+    if let Some(response) = max_forwards::answer(req, target.protocol) {
+        return handler::respond(req, Box::new(response)).map(Begun::Done);
+    }
     if req.conf.uses_proxy_host {
         note_host(req, target);
     }
@@ -528,9 +533,10 @@ async fn run_uncached(
     let tries_before = status_header::tries(req);
     let has_cache = location.cache(target.protocol).is_some();
     if has_cache {
-        let why = match may_cache(req, target.protocol) {
-            true => Forward::Bypass,
-            false => Forward::Method,
+        let why = if may_cache(req, target.protocol) {
+            Forward::Bypass
+        } else {
+            Forward::Method
         };
         note_unasked(req, why);
     }
@@ -551,7 +557,7 @@ async fn run_uncached(
     Ok(response)
 }
 
-/// Tells why the cache is not asked.
+/// Notes why the cache is not asked.
 fn note_unasked(req: &Request, why: Forward) {
     let mut trace = req.upstream.borrow_mut();
     trace.account.note(Note::Forwarded(why));
@@ -564,14 +570,15 @@ pub async fn fetch(req: &mut Request, target: &Arc<PassTarget>) -> Result<Box<Re
     answer::from_fetched(req, target, fetched, Stored::No)
 }
 
-/// What the cache holds for a URI is wrong after an unsafe method has succeeded.
+/// Removes from the cache the entries for a URI that are wrong after an unsafe method has
+/// succeeded.
 fn invalidate(req: &mut Request, target: &PassTarget, fetched: &Fetched) -> Result<(), Failure> {
     let location = Arc::clone(&req.location);
     if let Some(cache) = location.cache(target.protocol)
         && by_rfc::is_on(req, target)
         && let Some(zone) = cache.zone_for(req)?
     {
-        by_rfc::invalidate(req, target, &zone.into_arc(), &fetched.head);
+        invalidate::invalidate(req, target, &zone.into_arc(), &fetched.head);
     }
     Ok(())
 }
@@ -589,7 +596,7 @@ fn note_resolved(req: &Request, resolved: &Resolved) {
     trace.port = resolved.port;
 }
 
-/// Whether the method is one whose answers are stored.
+/// True if the method is one whose answers are stored.
 pub(crate) fn may_cache(req: &Request, protocol: Protocol) -> bool {
     let methods = &req.location.settings.pass(protocol).method;
     match req.method {

@@ -12,27 +12,28 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::clock::{self, Instant};
-use crate::downstream::address::Address;
+use millpond_system::address::Address;
+use millpond_system::clock::{self, Instant};
+
 use crate::stats::peer::PeerTally;
 
-/// Whether a peer may be asked at all.
+/// Permission to ask a peer at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Availability {
-    /// It may.
+    /// The peer may be asked.
     Up,
     /// By requests that are bound to it only.
     Draining,
-    /// It may not.
+    /// The peer may not be asked.
     Down,
 }
 
-/// What a `server` line says besides the address.
+/// Settings of a `server` line besides the address.
 #[derive(Clone, Debug)]
 pub struct PeerSettings {
     /// The server as it was written, for consistent hashes.
     pub server: Arc<str>,
-    /// Its share of the turns.
+    /// Share of the turns that the peer gets.
     pub weight: u32,
     /// Failures after which it rests; 0: it never does.
     pub max_fails: u32,
@@ -42,7 +43,7 @@ pub struct PeerSettings {
     pub max_conns: u32,
     /// Asked only when the others cannot be.
     pub is_backup: bool,
-    /// Whether it is asked at all.
+    /// Permission to ask the peer at all.
     pub availability: Availability,
     /// The name by which requests are bound to it; empty: one is made of its address.
     pub route: Arc<str>,
@@ -68,43 +69,50 @@ impl PeerSettings {
 /// A server of a group.
 #[derive(Debug)]
 pub struct Peer {
-    /// Where it is.
+    /// Address that the peer is connected to.
     pub address: Address,
     /// The address as text, for `$upstream_addr`.
     pub name: Arc<str>,
-    /// What is configured.
+    /// Settings that its `server` line gives.
     pub settings: PeerSettings,
     /// The `server` line that it was resolved from, by its place in the group; none for one whose
     /// address is fixed.
     pub origin: Option<usize>,
-    /// Its number in the group; it never means another one.
+    /// Number of the peer in its group; the number never means another peer.
     pub number: usize,
-    /// What binds requests to it when the configuration names no route.
+    /// Digest of the address, which binds requests to the peer when the configuration names no
+    /// route.
     digest: OnceLock<String>,
-    /// What is counted of it, once something was.
+    /// Counters of the peer, once something was counted.
     tally: OnceLock<Arc<PeerTally>>,
     /// Shared with what it was before its settings were changed.
     pub(super) standing: Arc<Standing>,
 }
 
-/// When something never happened; so long ago that every timeout is over.
+/// Instant of something that never happened; so long ago that every timeout is over.
 const NEVER: i64 = i64::MIN / 2;
+
+/// Time for which no connection is kept of a peer that said something unasked, ms (arbitrary: as
+/// long as nginx keeps an idle connection).
+const UNTRUSTED_MS: i64 = 60_000;
 
 /// A new time's share in an average; what was before has the rest (nginx's number).
 const NEW_SHARE: f64 = 0.05;
 
-/// How a peer stands. Times are milliseconds since `born`.
+/// Standing of a peer: its turns, failures and load. Times are milliseconds since `born`.
 #[derive(Debug)]
 pub(super) struct Standing {
     born: Instant,
-    /// Its part in the smooth weighted turn.
+    /// Part of the peer in the smooth weighted turn.
     pub(super) current: AtomicI64,
-    /// Its weight, less what failures took.
+    /// Weight of the peer, less what failures took.
     pub(super) effective: AtomicI64,
     fails: AtomicU32,
     pub(super) connections: AtomicU32,
     accessed: AtomicI64,
     pub(super) checked: AtomicI64,
+    /// Instant at which the peer last said something that it was not asked.
+    spoke_unasked: AtomicI64,
     /// Average times to the head and to the end of an answer.
     pub(super) header_ms: AtomicU64,
     pub(super) response_ms: AtomicU64,
@@ -126,6 +134,7 @@ impl Peer {
             connections: AtomicU32::new(0),
             accessed: AtomicI64::new(NEVER),
             checked: AtomicI64::new(NEVER),
+            spoke_unasked: AtomicI64::new(NEVER),
             header_ms: AtomicU64::new(0),
             response_ms: AtomicU64::new(0),
             inflight: AtomicU32::new(0),
@@ -145,7 +154,7 @@ impl Peer {
         }
     }
 
-    /// The same server with other settings: what is known of it stays.
+    /// Copy of this peer for the same server with other settings: what is known of it stays.
     pub(super) fn changed(&self, settings: PeerSettings) -> Self {
         if settings.weight != self.settings.weight {
             let effective = i64::from(settings.weight);
@@ -185,13 +194,14 @@ impl Peer {
 
     /// The name by which requests are bound to it.
     pub fn id(&self) -> &[u8] {
-        match self.settings.route.is_empty() {
-            true => self.digest.get_or_init(|| digest(&self.name)).as_bytes(),
-            false => self.settings.route.as_bytes(),
+        if self.settings.route.is_empty() {
+            self.digest.get_or_init(|| digest(&self.name)).as_bytes()
+        } else {
+            self.settings.route.as_bytes()
         }
     }
 
-    /// What is counted of it.
+    /// Counters of the peer, begun with the first use.
     pub fn tally(&self) -> &Arc<PeerTally> {
         self.tally.get_or_init(Arc::default)
     }
@@ -213,7 +223,7 @@ impl Peer {
         max > 0 && self.standing.fails.load(Relaxed) >= max
     }
 
-    /// Its connections now.
+    /// Connections that the peer has now.
     pub fn load(&self) -> u64 {
         u64::from(self.standing.connections.load(Relaxed))
     }
@@ -304,6 +314,22 @@ impl Peer {
         self.is_back();
     }
 
+    /// Notes that it said something on a connection without being asked; true the first time in a
+    /// while.
+    pub fn spoke_unasked(&self, now: Instant) -> bool {
+        let was_trusted = self.is_trusted(now);
+        let at = self.standing.at(now);
+        self.standing.spoke_unasked.store(at, Relaxed);
+        was_trusted
+    }
+
+    /// False for a while after it said something unasked: none of its connections is used twice,
+    /// since what comes first on one may be no answer.
+    pub fn is_trusted(&self, now: Instant) -> bool {
+        let spoke = self.standing.spoke_unasked.load(Relaxed);
+        self.standing.at(now) - spoke >= UNTRUSTED_MS
+    }
+
     /// Adds a time to the average of one kind.
     pub(super) fn measured(&self, which: Measured, time: Duration) {
         let average = match which {
@@ -361,7 +387,7 @@ impl Peer {
     }
 }
 
-/// What was measured of an answer.
+/// Times that were measured of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Measured {
     /// The time to its head.

@@ -9,8 +9,9 @@
 //! 1. A connection is kept only when the request was sent whole, the answer was read whole, and the
 //!    peer agreed.
 //! 2. No byte beyond the announced end is handed out; a connection that has more is closed.
-//! 3. What was read ahead is bounded by one read. A body that comes faster than it is read goes
-//!    past the inbox, into buffers that are used again, and never more of it than is announced.
+//! 3. What was read ahead is bounded by one read, and what waits for a client besides by
+//!    `backlog.rs`. A body that comes faster than it is read goes past the inbox, into buffers that
+//!    are used again, and never more of it than is announced.
 //! 4. Only the time that a peer is waited for counts as its silence, not that in which the client
 //!    took nothing.
 
@@ -23,24 +24,30 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use millpond_cache::step::{Clients, Outcome};
+use millpond_system::backlog::Bound;
+use millpond_system::body::{BodyError, BodyStream, Piece};
+use millpond_system::clock::{self, Instant};
+use millpond_system::log::error::Level;
+use millpond_system::transport::Transport;
+use millpond_wire::fastcgi::answer::{BodyEnd, BodyEvent, StdoutBody};
+use millpond_wire::header::Fields;
+use millpond_wire::http1::chunked::{ChunkEvent, ChunkedDecoder, Strictness, TrailerLimits};
+use millpond_wire::http1::response::Framing;
+use millpond_wire::memcached::{BodyEnd as ValueEnd, BodyEvent as ValueEvent, ValueBody};
 
 use super::answer;
 use super::connect::Connection;
 use super::ended::Ended;
 use super::head::BodyPlan;
-use super::protocol::Protocol;
+use super::keepalive;
+use super::receive_buffer::BUFFER_SIZE;
 use super::sticky::Lesson;
-use super::trace::{Attempt, UpstreamTrace};
-use crate::body::{BodyError, BodyStream, Piece};
-use crate::clock::{self, Instant};
 use crate::failure::{UpstreamFailure, UpstreamKind};
-use crate::fastcgi::answer::{BodyEnd, BodyEvent, StdoutBody};
-use crate::header::Fields;
-use crate::http1::chunked::{ChunkEvent, ChunkedDecoder, Strictness, TrailerLimits};
-use crate::http1::response::Framing;
-use crate::log::error::{Level, RememberedRequest};
-use crate::memcached::{BodyEnd as ValueEnd, BodyEvent as ValueEvent, ValueBody};
+use crate::log::request_error::RememberedRequest;
+use crate::protocol::Protocol;
+use crate::response::Switched;
 use crate::scope::Location;
+use crate::trace::{Attempt, UpstreamTrace};
 use crate::worker::Generation;
 
 /// Bytes asked of the socket at once (arbitrary: several segments of a fast connection).
@@ -49,31 +56,34 @@ const READ_SIZE: usize = 64 * 1024;
 /// A body on its way.
 pub struct UpstreamBody {
     connection: Option<Box<Connection>>,
-    /// When it was last read from; none if that was not noted.
+    /// Instant at which the connection was last read from; none if that was not noted.
     read_at: Option<Instant>,
     state: State,
     length: Option<u64>,
     may_reuse: bool,
     /// Until when the peer may be silent; set when it is first waited for.
     deadline: Option<Instant>,
-    /// How fast it comes, as far as the last read tells.
+    /// Speed at which the body comes, as far as the last read tells.
     pace: Pace,
     context: BodyContext,
     attempt: usize,
     trailers: Option<Fields>,
-    /// Whose rules tell which trailer fields are handed out; nobody's, and none is.
+    /// Location and protocol whose rules choose the trailer fields that are handed out; nobody's,
+    /// and none is.
     shows_trailers: Option<(Arc<Location>, Protocol)>,
     lesson: Option<Lesson>,
+    /// The memory that it may take, if it is for one client.
+    bound: Option<Bound>,
     /// Dropped when the body is given up, whole or not.
     ended: Option<Ended>,
 }
 
-/// How much the peer had sent when it was last read from.
+/// Amount that the peer had sent when its connection was last read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pace {
     /// Less than could be read.
     Slow,
-    /// As much or more.
+    /// At least as many bytes as were asked for.
     Fast,
 }
 
@@ -88,17 +98,17 @@ enum State {
     Ended,
 }
 
-/// What a body knows of its request.
+/// Facts of the request that its body needs.
 pub struct BodyContext {
-    /// Where it is noted.
+    /// Trace in which the progress of the body is noted.
     pub trace: Rc<RefCell<UpstreamTrace>>,
-    /// When the peer was asked.
+    /// Instant at which the peer was asked.
     pub started: Instant,
-    /// Where its connection is kept.
+    /// Generation that keeps the connection.
     pub generation: Rc<Generation>,
-    /// How long the peer may be silent.
+    /// Time that the peer may be silent.
     pub timeout: Duration,
-    /// Where messages of an application go.
+    /// Log to which messages of an application go.
     pub log: Option<RememberedRequest>,
 }
 
@@ -143,6 +153,7 @@ impl UpstreamBody {
             trailers: None,
             shows_trailers: None,
             lesson: None,
+            bound: None,
             ended: None,
         };
         if matches!(body.state, State::Length(0)) {
@@ -154,6 +165,11 @@ impl UpstreamBody {
     /// Hands out the trailer fields that a location shows; without this only variables see them.
     pub fn show_trailers(&mut self, location: Arc<Location>, protocol: Protocol) {
         self.shows_trailers = Some((location, protocol));
+    }
+
+    /// Takes no more memory than that from now on.
+    pub fn bound(&mut self, bound: Bound) {
+        self.bound = Some(bound);
     }
 
     /// Length, when announced.
@@ -176,9 +192,14 @@ impl UpstreamBody {
         self.connection.as_deref_mut()
     }
 
-    /// When it was last read from; now if that was not noted.
+    /// Instant at which the connection was last read from; now if that was not noted.
     pub fn read_at(&self) -> Instant {
         self.read_at.unwrap_or_else(clock::instant)
+    }
+
+    /// Time from the begin of the try to the last read.
+    pub fn delay(&self) -> Duration {
+        self.read_at() - self.context.started
     }
 
     /// The whole body, if all of it came with its head.
@@ -195,14 +216,6 @@ impl UpstreamBody {
         self.note_bytes(bytes.len());
         self.finish();
         Some(bytes)
-    }
-
-    /// Counts what went through a switched connection.
-    pub fn note_tunnelled(&self, sent: usize, received: usize) {
-        self.note(|attempt| {
-            attempt.bytes_sent += sent as u64;
-            attempt.bytes_received += received as u64;
-        });
     }
 
     /// The exchange is over when the body is dropped.
@@ -244,7 +257,12 @@ impl UpstreamBody {
         if let Some(lesson) = self.lesson.take() {
             lesson.learn();
         }
-        if self.may_reuse && connection.inbox.is_empty() && !self.context.generation.is_closing() {
+        if self.may_reuse && !connection.inbox.is_empty() {
+            // INVARIANT 2.
+            keepalive::note_unasked(&connection, now);
+            return;
+        }
+        if self.may_reuse && !self.context.generation.is_closing() {
             self.context
                 .generation
                 .worker
@@ -292,9 +310,10 @@ impl UpstreamBody {
     /// Hands out bytes that came past the inbox, of so many that were asked for.
     fn hand_out(&mut self, bytes: Bytes, asked: usize) -> Poll<Option<Result<Piece, BodyError>>> {
         self.note_bytes(bytes.len());
-        self.pace = match bytes.len() < asked / 2 {
-            true => Pace::Slow,
-            false => Pace::Fast,
+        self.pace = if bytes.len() < asked / 2 {
+            Pace::Slow
+        } else {
+            Pace::Fast
         };
         if matches!(self.state, State::Length(0)) {
             self.finish();
@@ -302,7 +321,66 @@ impl UpstreamBody {
         Poll::Ready(Some(Ok(Piece::Memory(bytes))))
     }
 
-    /// What the inbox has of the body.
+    /// True when only the client's taking what it was handed can bring more.
+    fn waits_for_client(&self) -> bool {
+        let (Some(bound), Some(connection)) = (&self.bound, &self.connection) else {
+            return false;
+        };
+        !bound.backlog.is_empty() && !has_room(&connection.inbox, self.read_size())
+    }
+
+    /// Bytes that are asked of the socket at once.
+    fn read_size(&self) -> usize {
+        let most = self.bound.as_ref().map_or(READ_SIZE, |bound| bound.most);
+        most.min(READ_SIZE)
+    }
+
+    /// True if a read may take a buffer of its own, beside the inbox.
+    fn may_pass_inbox(&self) -> bool {
+        let has_memory =
+            |bound: &Bound| bound.backlog.is_empty() && bound.most >= BUFFER_SIZE + READ_SIZE;
+        self.pace == Pace::Fast && self.bound.as_ref().is_none_or(has_memory)
+    }
+
+    /// Reads once, into the inbox or past it.
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<More>> {
+        let (size, may_pass) = (self.read_size(), self.may_pass_inbox());
+        self.read_at = None;
+        let Some(connection) = &mut self.connection else {
+            return Poll::Ready(Ok(More::Inbox(0)));
+        };
+        match &mut self.state {
+            State::Length(left) if may_pass && *left >= READ_SIZE as u64 => {
+                let mut buffer = self.context.generation.worker.receive_buffers.take();
+                let room = buffer.room(*left);
+                let asked = room.len();
+                let count = ready!(connection.socket.poll_recv_into(cx, room))?;
+                if count == 0 {
+                    return Poll::Ready(Ok(More::Inbox(0)));
+                }
+                *left -= count as u64;
+                self.deadline = None;
+                let bytes = buffer.received(count);
+                Poll::Ready(Ok(More::Past { bytes, asked }))
+            }
+            _ => receive((connection, size), cx, &mut self.pace)
+                .map(|received| received.map(More::Inbox)),
+        }
+    }
+
+    /// Ready when the peer has been silent for too long.
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let timeout = self.context.timeout;
+        let deadline = self
+            .deadline
+            .get_or_insert_with(|| clock::instant() + timeout);
+        match &self.connection {
+            Some(connection) => connection.timer.poll_expired(cx, *deadline).map(|_| ()),
+            None => Poll::Ready(()),
+        }
+    }
+
+    /// Takes from the inbox what it has of the body.
     fn take(&mut self) -> Result<Taken, BodyError> {
         let Some(connection) = &mut self.connection else {
             return Ok(Taken::End);
@@ -348,7 +426,7 @@ impl UpstreamBody {
             && let Some(connection) = &mut self.connection
         {
             let mut cx = Context::from_waker(Waker::noop());
-            let _ready = receive(connection, &mut cx, &mut self.pace);
+            let _ready = receive((connection, READ_SIZE), &mut cx, &mut self.pace);
             if let Ok(Taken::End) = self.take() {
                 self.finish();
             }
@@ -361,25 +439,42 @@ impl UpstreamBody {
     }
 }
 
-/// Reads into the inbox.
+/// True when reading `size` bytes into the inbox takes no memory.
+fn has_room(inbox: &BytesMut, size: usize) -> bool {
+    inbox.capacity() - inbox.len() >= size / 4
+}
+
+/// Makes the inbox one of `size` bytes, in which what it has already stands at the begin.
+fn make_room(inbox: &mut BytesMut, size: usize) {
+    let size = size.max(inbox.len() + size / 4);
+    if !inbox.try_reclaim(size - inbox.len()) {
+        // Not `reserve`: that also keeps room for what has been taken from its begin.
+        let mut room = BytesMut::with_capacity(size);
+        room.extend_from_slice(inbox);
+        *inbox = room;
+    }
+}
+
+/// Reads into the inbox, so much at once.
 fn receive(
-    connection: &mut Connection,
+    (connection, size): (&mut Connection, usize),
     cx: &mut Context<'_>,
     pace: &mut Pace,
 ) -> Poll<std::io::Result<usize>> {
     let inbox = &mut connection.inbox;
-    if inbox.capacity() - inbox.len() < READ_SIZE / 4 {
-        inbox.reserve(READ_SIZE);
+    if !has_room(inbox, size) {
+        make_room(inbox, size);
     }
     let received = connection.socket.poll_recv(cx, inbox);
-    *pace = match inbox.capacity() == inbox.len() {
-        true => Pace::Fast,
-        false => Pace::Slow,
+    *pace = if inbox.capacity() == inbox.len() {
+        Pace::Fast
+    } else {
+        Pace::Slow
     };
     received
 }
 
-/// What the inbox has of a body in records. A message of the application is logged.
+/// Takes from the inbox the next part of a body in records. A message of the application is logged.
 fn take_record(
     body: &mut StdoutBody,
     inbox: &mut BytesMut,
@@ -413,14 +508,15 @@ fn take_record(
     }
 }
 
-/// What the inbox has of a value of memcached.
+/// Takes from the inbox the next part of a value of memcached.
 fn take_value(
     body: &mut ValueBody,
     inbox: &mut BytesMut,
     (context, may_reuse): (&BodyContext, &mut bool),
 ) -> Taken {
     let (bytes, event) = match body.next(inbox) {
-        // Who knows the length does not ask for what follows, which usually came with it.
+        // A reader that knows the length asks for no more, so the end is taken here: it
+        // usually came with the bytes.
         ValueEvent::Data(bytes) if body.left() == 0 => (bytes, body.next(inbox)),
         ValueEvent::Data(bytes) => return Taken::Bytes(bytes, false),
         event => (Bytes::new(), event),
@@ -433,13 +529,27 @@ fn take_value(
             log.write(Level::Error, message);
         }
     }
-    match has_ended && bytes.is_empty() {
-        true => Taken::End,
-        false => Taken::Bytes(bytes, has_ended),
+    if has_ended && bytes.is_empty() {
+        Taken::End
+    } else {
+        Taken::Bytes(bytes, has_ended)
     }
 }
 
-/// What one look at the inbox gave.
+/// Result of one read.
+enum More {
+    /// So many bytes in the inbox; 0 at the peer's end.
+    Inbox(usize),
+    /// Bytes of the body, of so many that were asked for.
+    Past {
+        /// Bytes that came.
+        bytes: Bytes,
+        /// Number of bytes that were asked for.
+        asked: usize,
+    },
+}
+
+/// Result of one look at the inbox.
 enum Taken {
     /// Bytes, and whether they are the last; empty for need of more.
     Bytes(Bytes, bool),
@@ -447,6 +557,20 @@ enum Taken {
     End,
     /// The end, after which the connection is of no use.
     Last,
+}
+
+impl Switched for UpstreamBody {
+    fn connection(&mut self) -> Option<(&Transport, &mut BytesMut)> {
+        let connection = self.connection_mut()?;
+        Some((&connection.socket, &mut connection.inbox))
+    }
+
+    fn note_tunnelled(&self, sent: usize, received: usize) {
+        self.note(|attempt| {
+            attempt.bytes_sent += sent as u64;
+            attempt.bytes_received += received as u64;
+        });
+    }
 }
 
 impl BodyStream for UpstreamBody {
@@ -472,32 +596,18 @@ impl BodyStream for UpstreamBody {
                 }
                 Ok(Taken::Bytes(..)) => {}
             }
-            let Some(connection) = &mut this.connection else {
-                return Poll::Ready(None);
-            };
-            this.read_at = None;
-            let received = match &mut this.state {
-                State::Length(left) if this.pace == Pace::Fast && *left >= READ_SIZE as u64 => {
-                    let mut buffer = this.context.generation.worker.receive_buffers.take();
-                    let room = buffer.room(*left);
-                    let asked = room.len();
-                    let received = connection.socket.poll_recv_into(cx, room);
-                    if let Poll::Ready(Ok(count @ 1..)) = received {
-                        *left -= count as u64;
-                        this.deadline = None;
-                        return this.hand_out(buffer.received(count), asked);
-                    }
-                    received
-                }
-                _ => receive(connection, cx, &mut this.pace),
+            if this.waits_for_client() {
+                return Poll::Pending;
+            }
+            let received = match this.poll_more(cx) {
+                Poll::Ready(Ok(More::Inbox(count))) => Poll::Ready(Ok(count)),
+                Poll::Ready(Ok(More::Past { bytes, asked })) => return this.hand_out(bytes, asked),
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                Poll::Pending => Poll::Pending,
             };
             match received {
                 Poll::Pending => {
-                    let timeout = this.context.timeout;
-                    let deadline = this
-                        .deadline
-                        .get_or_insert_with(|| clock::instant() + timeout);
-                    let _expired = ready!(connection.timer.poll_expired(cx, *deadline));
+                    ready!(this.poll_silence(cx));
                     if this.is_whole() {
                         return this.close();
                     }
@@ -529,7 +639,7 @@ impl Drop for UpstreamBody {
     }
 }
 
-/// What an application wrote to its error stream, as nginx logs it.
+/// Text that an application wrote to its error stream, as nginx logs it.
 pub struct StderrMessage<'a>(pub &'a [u8]);
 
 impl std::fmt::Display for StderrMessage<'_> {
@@ -544,9 +654,7 @@ impl std::fmt::Display for StderrMessage<'_> {
 
 /// A socket's failure in nginx's words.
 pub fn upstream_error(error: &std::io::Error, doing: &str) -> UpstreamFailure {
-    let text = crate::log::error::os_error(error);
-    UpstreamFailure {
-        kind: UpstreamKind::Error,
-        message: format!("upstream connection failed ({text}) while {doing}"),
-    }
+    let text = millpond_system::log::error::os_error(error);
+    let message = format!("upstream connection failed ({text}) while {doing}");
+    UpstreamFailure::new(UpstreamKind::Error, message)
 }

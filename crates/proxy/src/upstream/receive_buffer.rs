@@ -72,9 +72,10 @@ impl ReceiveBuffer {
     pub fn received(mut self, len: usize) -> Bytes {
         self.len = len;
         // INVARIANT 2.
-        match len < WORTH {
-            true => Bytes::copy_from_slice(self.as_ref()),
-            false => Bytes::from_owner(self),
+        if len < WORTH {
+            Bytes::copy_from_slice(self.as_ref())
+        } else {
+            Bytes::from_owner(self)
         }
     }
 }

@@ -25,7 +25,7 @@ pub enum RedirectRule {
     Default,
     /// A prefix is replaced.
     Prefix(Template, Template),
-    /// What a regular expression matches is replaced.
+    /// The value that a regular expression matches is replaced.
     Regex(Arc<Regex>, Template),
 }
 
@@ -67,7 +67,7 @@ pub(super) fn regex_of(args: &mut Args<'_>, text: &str) -> Result<Option<Arc<Reg
         .map_err(ArgError::other)
 }
 
-/// How redirects of an upstream are rewritten.
+/// Settings of how redirects of an upstream are rewritten.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct PassRedirectPolicy {
@@ -150,8 +150,7 @@ pub fn rewrite(req: &mut Request, target: &PassTarget, value: &[u8]) -> Option<B
     None
 }
 
-/// What takes the place of a value that the expression matches. As in nginx it replaces the whole
-/// value.
+/// Replacement of a value that the expression matches. As in nginx it replaces the whole value.
 pub(super) fn replace_match(
     req: &mut Request,
     regex: &Regex,

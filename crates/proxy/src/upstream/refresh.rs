@@ -7,12 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millpond_system::clock;
+use millpond_system::log::error::{self, Level};
+use millpond_system::resolve::{ResolveError, Resolver, service};
 use tokio::task::{AbortHandle, spawn_local};
 
 use super::group::{Group, NamedServer};
-use crate::clock;
-use crate::log::error::{self, Level};
-use crate::resolve::{ResolveError, Resolver, service};
 use crate::scope::Conf;
 
 /// The least time between two questions for one name (nginx's number).

@@ -9,26 +9,27 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use millpond_cache::conformance::Conformance;
+use millpond_wire::header::Known;
+use millpond_wire::http1::Method;
 
 use super::ask::Ask;
 use super::http::{self, UpstreamVersion};
 use super::pass::{PassTarget, Resolved};
-use super::protocol::Protocol;
 use super::{fastcgi, memcached, scgi, uwsgi};
 use crate::downstream::body::{self, BodyFile, Remains, RequestBody};
 use crate::failure::Failure;
-use crate::header::Known;
-use crate::http1::Method;
+use crate::protocol::Protocol;
 use crate::request::Request;
 
-/// What an upstream is asked.
+/// Settings of the request that an upstream is asked.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct RequestPolicy {
-    /// Whether the client's fields are passed on.
+    /// Passes the client's fields on.
     #[directive(name = "proxy_pass_request_headers", default = "on")]
     pub pass_headers: bool,
-    /// Whether the client's body is passed on.
+    /// Passes the client's body on.
     ///
     /// # Differs from nginx
     ///
@@ -36,7 +37,7 @@ pub struct RequestPolicy {
     /// the upstream does not wait for it. nginx needs `proxy_set_header Content-Length "";`.
     #[directive(name = "proxy_pass_request_body", default = "on")]
     pub pass_body: bool,
-    /// Whether the client's body is read whole before the upstream is asked.
+    /// Reads the client's body whole before the upstream is asked.
     #[directive(name = "proxy_request_buffering", default = "on")]
     pub buffering: bool,
 }
@@ -52,15 +53,15 @@ pub enum OutBody {
     File(Rc<BodyFile>),
     /// From the client, while it sends; can be sent once only.
     Client {
-        /// Its length; sent with chunked coding when unknown.
+        /// Length of the body; sent with chunked coding when unknown.
         length: Option<u64>,
-        /// What has come of it already.
+        /// Bytes of the body that have come already.
         first: Bytes,
     },
 }
 
 impl OutBody {
-    /// Its length, when it is known.
+    /// Length of the body, when it is known.
     pub fn len(&self) -> Option<u64> {
         match self {
             OutBody::None => Some(0),
@@ -76,7 +77,7 @@ impl OutBody {
     }
 }
 
-/// What stands around the parts of a body.
+/// Framing around the parts of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutFraming {
     /// Nothing.
@@ -94,7 +95,7 @@ pub struct Prepared {
     pub head: Bytes,
     /// The body.
     pub body: OutBody,
-    /// What stands around the parts of the body.
+    /// Framing around the parts of the body.
     pub framing: OutFraming,
     /// The method sent.
     pub method: Method,
@@ -112,7 +113,7 @@ const BLOCK_SIZE: usize = 4096;
 const USUAL_HEAD: usize = 512;
 
 impl HeadBlock {
-    /// What `write` writes.
+    /// Returns the head that `write` writes, in memory that the next heads share.
     pub fn write(&self, write: impl FnOnce(&mut BytesMut)) -> Bytes {
         let mut block = self.0.take();
         match block.capacity() {
@@ -134,16 +135,19 @@ pub fn prepare(
     ask: &Ask,
 ) -> Result<Prepared, Failure> {
     let body = out_body(req, target.protocol)?;
-    match target.protocol {
+    let prepared = match target.protocol {
         Protocol::Http => http::encode(req, target, resolved, ask, body),
         Protocol::FastCgi => Ok(fastcgi::encode(req, ask, body)),
         Protocol::Scgi => Ok(scgi::encode(req, ask, body)),
         Protocol::Uwsgi => uwsgi::encode(req, ask, body),
         Protocol::Memcached => memcached::encode(req, target),
-    }
+    }?;
+    // Nobody is asked what an expression that gave up may have had a part in.
+    req.heed_expressions()?;
+    Ok(prepared)
 }
 
-/// Whether the body must be read whole before the request can be encoded.
+/// True if the body must be read whole before the request can be encoded.
 pub fn must_read_body(req: &Request, protocol: Protocol) -> bool {
     if !body::is_to_be_read(req) {
         return false;
@@ -195,19 +199,41 @@ fn begin_body(req: &mut Request) -> Result<Bytes, Failure> {
         return Ok(Bytes::new());
     }
     let max = req.location.settings.body.buffer_size.as_usize();
-    let (first, remains) = body::take_ready(&req.down, max)?;
+    let (first, remains) = req.client.take_ready(max)?;
     body::check_received(req, first.len() as u64)?;
     if remains == Remains::Nothing {
-        req.body = match first.is_empty() {
-            true => RequestBody::None,
-            false => RequestBody::Memory(first.clone()),
+        req.body = if first.is_empty() {
+            RequestBody::None
+        } else {
+            RequestBody::Memory(first.clone())
         };
     }
     Ok(first)
 }
 
+/// True if a field of the client stays here because of what is asked.
+///
+/// RFC 9111 §4.3.2: If-Match and If-Unmodified-Since are the origin's to weigh; an answer that they
+/// decide is for this client, so that a request without one has none.
+pub fn is_kept_back(req: &Request, (ask, rules): (&Ask, Conformance), known: Known) -> bool {
+    if !is_condition(known) {
+        return false;
+    }
+    if rules == Conformance::Nginx {
+        return ask.is_for_cache;
+    }
+    match known {
+        Known::IfMatch | Known::IfUnmodifiedSince => ask.is_for_cache && req.is_background,
+        // RFC 9110 §14.2: a range of a HEAD means nothing, but would as that of a GET.
+        Known::Range | Known::IfRange if req.method == Method::Head => {
+            ask.is_for_cache || ask.is_get_for_head
+        }
+        _ => ask.is_for_cache,
+    }
+}
+
 /// The client's conditions, which a fill does not pass on.
-pub fn is_condition(known: Known) -> bool {
+fn is_condition(known: Known) -> bool {
     matches!(
         known,
         Known::IfModifiedSince

@@ -11,8 +11,8 @@ use bytes::{BufMut, BytesMut};
 
 use super::ask::Ask;
 use super::params;
-use super::protocol::Protocol;
 use super::request::{OutBody, OutFraming, Prepared};
+use crate::protocol::Protocol;
 use crate::request::Request;
 
 /// Encodes the request.

@@ -14,15 +14,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes, BytesMut};
+use millpond_system::body::{FileRegion, FileSource, Piece};
+use millpond_system::socket::More;
+use millpond_system::transport::Transport;
 
 use super::request::{OutBody, OutFraming, Prepared};
-use crate::body::{FileRegion, FileSource, Piece};
 use crate::downstream::body::Remains;
-use crate::fastcgi::record;
-use crate::http1::chunked;
-use crate::socket::{More, Socket};
+use millpond_wire::fastcgi::record;
+use millpond_wire::http1::chunked;
 
-/// What one look at the connection brought.
+/// Result of one look at the connection.
 pub enum Happened {
     /// Bytes went out.
     Sent,
@@ -35,14 +36,14 @@ pub enum Happened {
 }
 
 /// Bytes asked of the socket at once while a head is read.
-const HEAD_READ: usize = 16 * 1024;
+pub const HEAD_READ: usize = 16 * 1024;
 
 /// The request on its way out.
 pub struct Outgoing {
-    /// What is left of the head; the rest waits behind it.
+    /// Bytes of the head that are not sent yet; the rest waits behind it.
     head: Bytes,
     queue: VecDeque<Piece>,
-    /// What of a whole body is not in the queue yet: it goes out in records.
+    /// Part of a whole body that is not in the queue yet: it goes out in records.
     rest: Option<Box<Piece>>,
     /// True while the client has more of the body.
     from_client: bool,
@@ -170,9 +171,10 @@ impl Outgoing {
             && let Some(mut rest) = self.rest.take()
         {
             self.push_record(&mut rest);
-            match rest.is_empty() {
-                true => self.push_record_head(0),
-                false => self.rest = Some(rest),
+            if rest.is_empty() {
+                self.push_record_head(0)
+            } else {
+                self.rest = Some(rest)
             }
         }
     }
@@ -181,7 +183,7 @@ impl Outgoing {
     pub fn poll_talk(
         &mut self,
         cx: &mut Context<'_>,
-        socket: &Socket,
+        socket: &Transport,
         inbox: &mut BytesMut,
     ) -> Poll<Happened> {
         if let Poll::Ready(outcome) = self.poll_send(cx, socket) {
@@ -212,7 +214,11 @@ impl Outgoing {
         }
     }
 
-    fn poll_send(&mut self, cx: &mut Context<'_>, socket: &Socket) -> Poll<std::io::Result<u64>> {
+    fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        socket: &Transport,
+    ) -> Poll<std::io::Result<u64>> {
         let sent = match self.queue.front() {
             None if self.head.is_empty() => return Poll::Pending,
             None => socket.poll_send(cx, &[IoSlice::new(&self.head)], More::Nothing),

@@ -27,15 +27,16 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use millpond_semantics::range::{ContentRange, RangeSpec, first_range, parse_content_range};
+use millpond_system::body::{Body, BodyError, BodyStream, Piece};
+use millpond_system::log::error::Level;
+use millpond_wire::header::Known;
 
 use super::pass::{self, PassTarget};
-use crate::body::{Body, BodyError, BodyStream, Piece};
+use crate::failure::CLOSE_WITHOUT_ANSWER;
 use crate::failure::Failure;
-use crate::header::Known;
-use crate::log::error::{self, Level};
+use crate::log::request_error;
 use crate::request::Request;
-use crate::respond::CLOSE_WITHOUT_ANSWER;
-use crate::response::{RangeRule, Response};
+use crate::response::{CONTENT_DIGESTS, RangeRule, Response};
 
 /// nginx's `postpone_output`: what it sends no less than, if more is to come.
 const POSTPONED: u64 = 1460;
@@ -56,14 +57,14 @@ pub async fn run(
     match check(&response, start, size) {
         Ok(found) => Ok(whole(req, target, response, found, size)),
         Err(what) => {
-            error::write(req, Level::Error, format_args!("{what}"));
+            request_error::write(req, Level::Error, format_args!("{what}"));
             // nginx: an answer that is no slice is none.
             Err(Failure::Status(CLOSE_WITHOUT_ANSWER))
         }
     }
 }
 
-/// Where the client's range begins; nginx looks only at a plain first range.
+/// Position at which the client's range begins; nginx looks only at a plain first range.
 fn first_start(req: &Request) -> u64 {
     if req.field(Known::IfRange).is_some() {
         return 0;
@@ -125,6 +126,8 @@ fn whole(
     first.length = Some(place.total);
     first.ranges = RangeRule::Single;
     first.fields.remove(Known::ContentRange);
+    // Of one slice (RFC 9530 §2).
+    first.fields.remove_all(CONTENT_DIGESTS);
     // The ranges are made here, whatever the upstream says of its own.
     first.fields.remove(Known::AcceptRanges);
     let stream = SliceBody {
@@ -139,9 +142,10 @@ fn whole(
         next: None,
     };
     first.waits_for_body = true;
-    first.body = match size < POSTPONED {
-        true => Body::stream(Postponed::new(stream)),
-        false => Body::stream(stream),
+    first.body = if size < POSTPONED {
+        Body::stream(Postponed::new(stream))
+    } else {
+        Body::stream(stream)
     };
     first
 }
@@ -156,7 +160,7 @@ struct SliceBody {
     etag: Option<Bytes>,
     size: u64,
     total: u64,
-    /// What is still to be handed out.
+    /// Range of positions that is still to be handed out.
     wanted: Range<u64>,
     /// The slice that gave the head.
     first: Option<(Place, Body)>,

@@ -24,10 +24,10 @@ use bytes::Bytes;
 use md5::{Digest, Md5};
 use millpond_conf::value::{parse_duration, parse_offset};
 use millpond_conf::{Statement, Template, Word};
-use millpond_semantics::date::civil;
+use millpond_system::clock::{self, Instant};
+use millpond_system::cookie_time::cookie_time;
 
 use super::peer::Peer;
-use crate::clock::{self, Instant};
 use crate::request::Request;
 use crate::scope::build::Builder;
 
@@ -37,7 +37,7 @@ const SESSION_SIZE: u64 = 128;
 /// Bytes that a zone must have at least (nginx: eight pages).
 const ZONE_MIN: u64 = 8 * 4096;
 
-/// How long a session is remembered that is not used (nginx's number).
+/// Time for which a session is remembered that is not used (nginx's number).
 const SESSION_TIME: Duration = Duration::from_secs(600);
 
 /// The end of a cookie that never ends (nginx's text).
@@ -46,10 +46,10 @@ const FOREVER: &str = "; expires=Thu, 31-Dec-37 23:55:55 GMT; max-age=315360000"
 /// The values of `samesite`.
 const SAME_SITE: [&str; 3] = ["strict", "lax", "none"];
 
-/// How requests are bound to peers.
+/// Rule that binds requests to peers.
 #[derive(Debug)]
 pub struct Sticky {
-    /// What names the session or the peer; the first that is not empty counts.
+    /// Templates that name the session or the peer; the first that is not empty counts.
     lookup: Vec<Template>,
     by: By,
 }
@@ -79,7 +79,7 @@ enum Expires {
     Never,
 }
 
-/// How sessions are learnt.
+/// Rule by which sessions are learnt.
 #[derive(Debug)]
 struct Learning {
     create: Vec<Template>,
@@ -88,7 +88,7 @@ struct Learning {
     sessions: ArcSwap<Sessions>,
 }
 
-/// When a session is remembered.
+/// Moment at which a session is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LearntAt {
     Head,
@@ -148,8 +148,8 @@ impl Sticky {
         }
     }
 
-    /// What an answer of a peer teaches, when its head has come; nothing more is to be done where
-    /// that is enough.
+    /// Lesson that the head of a peer's answer teaches; nothing more is to be done where that is
+    /// enough.
     pub fn lesson(&self, req: &mut Request, peer: &Peer) -> Option<Lesson> {
         let By::Learning(learning) = &self.by else {
             return None;
@@ -367,24 +367,6 @@ fn is_same_site(value: &[u8]) -> bool {
         .any(|known| known.as_bytes().eq_ignore_ascii_case(value))
 }
 
-/// Netscape's form of a time, whose years have two digits up to 2037, as nginx writes it.
-pub fn cookie_time(time: i64) -> String {
-    let at = civil(time);
-    let (day, month) = (at.weekday_name(), at.month_name());
-    let (day, month) = (
-        String::from_utf8_lossy(&day),
-        String::from_utf8_lossy(&month),
-    );
-    let year = match at.year {
-        year if year > 2037 => format!("{year:04}"),
-        year => format!("{:02}", year.rem_euclid(100)),
-    };
-    format!(
-        "{day}, {:02}-{month}-{year} {:02}:{:02}:{:02} GMT",
-        at.day, at.hour, at.minute, at.second
-    )
-}
-
 fn read_learning(builder: &mut Builder, words: &[Word]) -> Result<Sticky, String> {
     let (mut create, mut lookup) = (Vec::new(), Vec::new());
     let (mut zone, mut timeout) = (None, None);
@@ -499,17 +481,6 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_of_cookies_have_short_years_until_2037() {
-        for (time, expected) in [
-            (0, "Thu, 01-Jan-70 00:00:00 GMT"),
-            (2145916555, "Thu, 31-Dec-37 23:55:55 GMT"),
-            (2147483648, "Tue, 19-Jan-2038 03:14:08 GMT"),
-        ] {
-            assert_eq!(cookie_time(time), expected);
-        }
-    }
 
     #[tokio::test(start_paused = true)]
     async fn sessions_end_and_the_oldest_makes_room() {

@@ -13,7 +13,7 @@
 //! 1. Only a 200 that came to its end, with the announced length, becomes a file; it is there from
 //!    one moment to the next, whole.
 //! 2. The task goes on when the client leaves, as long as the generation does.
-//! 3. At most `READ_AHEAD` pieces wait for a client.
+//! 3. At most `READ_AHEAD` pieces wait for a client, in the file.
 //! 4. A disk that fails ends the storing, not the answer.
 //!
 //! Sources: nginx ngx_http_upstream_store, ngx_http_proxy_merge_loc_conf.
@@ -23,50 +23,51 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use millpond_conf::Template;
 use millpond_conf::value::{ArgError, Args, FromArgs, WordError};
+use millpond_system::backlog::Backlog;
+use millpond_system::body::{Body, BodyError, BodyStream, FileRegion, FileSource, Piece};
+use millpond_system::log::error::{Level, os_error};
+use millpond_system::temp_file::{TempFile, TempFolder};
 use tokio::sync::mpsc;
 
-use crate::body::{Body, BodyError, BodyStream, Piece};
-use crate::downstream::Downstream;
 use crate::handler::path;
-use crate::header::Fields;
-use crate::log::error::{Level, connection, os_error};
+use crate::log::request_error::{self, RememberedRequest};
 use crate::request::Request;
-use crate::temp_file::{TempFile, TempFolder};
+use millpond_wire::header::Fields;
 
 /// Pieces that are written but not sent (arbitrary: enough that neither side waits for the other's
 /// wake-up).
 const READ_AHEAD: usize = 4;
 
-/// Which answers are kept as files.
+/// Settings of the answers that are kept as files.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct StorePolicy {
-    /// Whether answers with status 200 are kept as files: where `root` or `alias` says, or under
-    /// the name given, which may hold variables; a name that turns out empty keeps nothing. The
-    /// file gets the time of Last-Modified.
+    /// Keeps answers with status 200 as files: where `root` or `alias` says, or under the name
+    /// given, which may hold variables; a name that turns out empty keeps nothing. The file gets
+    /// the time of Last-Modified.
     ///
     /// # Differs from nginx
     ///
     /// The answer to a HEAD request is never kept.
     #[directive(name = "proxy_store", default = "off")]
     pub target: StoreTarget,
-    /// Who may use the files, and enter the folders that are made for them.
+    /// Rights of users to the files, and to enter the folders that are made for them.
     #[directive(name = "proxy_store_access", default = "user:rw")]
     pub access: StoreAccess,
 }
 
-/// Where answers are kept.
+/// Place where answers are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreTarget {
     /// Nowhere.
     Off,
-    /// Where the request's file would be.
+    /// The file of the request under `root` or `alias`.
     Root,
     /// Under this name.
     Name(Template),
@@ -126,16 +127,16 @@ impl FromArgs for StoreAccess {
     }
 }
 
-/// What a level says of keeping answers; `None` where it says nothing.
+/// Words of a level about keeping answers; `None` where it says nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Keeping {
-    /// As files.
+    /// Choice of keeping answers as files.
     pub files: Option<bool>,
     /// In a cache.
     pub cache: Option<bool>,
 }
 
-/// Which of the two is in force inside of these levels.
+/// Choice of the two that is in force inside of these levels.
 ///
 /// nginx: a level that has the one switches off the other, which it may have from outside.
 /// The error is for a level that has both.
@@ -163,46 +164,50 @@ pub struct Incompatible;
 
 /// An answer that may be kept.
 pub struct Answer {
-    /// Its status.
+    /// Status of the answer.
     pub status: u16,
-    /// Its length, when announced.
+    /// Length of the answer, when announced.
     pub length: Option<u64>,
-    /// Its Last-Modified, seconds.
+    /// Last-Modified of the answer, seconds.
     pub last_modified: Option<i64>,
-    /// Its body.
+    /// Body of the answer.
     pub body: Body,
+    /// Note of how much of the answer waits for the client.
+    pub backlog: Option<Backlog>,
 }
 
-/// The answer's body, which is kept as a file on its way when that is wanted and possible.
-pub fn keep(req: &mut Request, policy: &StorePolicy, folder: &TempFolder, answer: Answer) -> Body {
+/// The answer's body, which is kept as a file on its way when that is wanted and possible, and
+/// where to note how much of it waits.
+pub fn keep(
+    req: &mut Request,
+    policy: &StorePolicy,
+    folder: &TempFolder,
+    answer: Answer,
+) -> (Body, Option<Backlog>) {
     if answer.status != 200 || req.is_head() {
-        return answer.body;
+        return (answer.body, answer.backlog);
     }
     let to = match &policy.target {
-        StoreTarget::Off => return answer.body,
+        StoreTarget::Off => return (answer.body, answer.backlog),
         StoreTarget::Name(name) => req.eval(name).to_vec(),
         StoreTarget::Root => match path::map(req) {
             Ok(path) => path.bytes,
             Err(failure) => {
-                crate::log::error::failure(req, &failure);
-                return answer.body;
+                crate::log::request_error::failure(req, &failure);
+                return (answer.body, answer.backlog);
             }
         },
     };
     if to.is_empty() {
-        return answer.body;
+        return (answer.body, answer.backlog);
     }
-    let down = Rc::clone(&req.down);
     let file = match TempFile::create(folder) {
         Ok(file) => file,
         Err(error) => {
             let why = os_error(&error);
-            connection(
-                &down,
-                Level::Crit,
-                format_args!("open() of a temporary file failed ({why})"),
-            );
-            return answer.body;
+            let message = format_args!("open() of a temporary file failed ({why})");
+            request_error::write(req, Level::Crit, message);
+            return (answer.body, answer.backlog);
         }
     };
     let storing = Storing {
@@ -212,22 +217,24 @@ pub fn keep(req: &mut Request, policy: &StorePolicy, folder: &TempFolder, answer
         announced: answer.length,
         written: 0,
         last_modified: answer.last_modified,
-        down,
+        log: request_error::remember(req),
     };
     let (sender, parts) = mpsc::channel(READ_AHEAD);
     // The task belongs to the generation: a graceful shutdown waits for it.
-    let member = storing.down.generation.enter();
+    let member = req.generation().enter();
     tokio::task::spawn_local(async move {
         storing.run(answer.body, sender).await;
         drop(member);
     });
-    Body::stream(Stored {
+    let body = Body::stream(Stored {
         parts,
         trailers: None,
-    })
+    });
+    // The task does not wait for the client: what does is in the file.
+    (body, None)
 }
 
-/// What the task tells the client's side.
+/// Message of the task to the client's side.
 enum Part {
     Piece(Piece),
     Failed(BodyError),
@@ -243,17 +250,14 @@ struct Storing {
     announced: Option<u64>,
     written: u64,
     last_modified: Option<i64>,
-    down: Rc<Downstream>,
+    log: RememberedRequest,
 }
 
 impl Storing {
     async fn run(mut self, mut body: Body, client: mpsc::Sender<Part>) {
         loop {
             let part = match body.next().await {
-                Some(Ok(piece)) => {
-                    self.write(&piece);
-                    Part::Piece(piece)
-                }
+                Some(Ok(piece)) => Part::Piece(self.write(piece)),
                 Some(Err(error)) => {
                     // INVARIANT 2: a client that has gone is no reason to stop.
                     let _ = client.send(Part::Failed(error)).await;
@@ -269,8 +273,10 @@ impl Storing {
         let _ = client.send(Part::End(body.take_trailers())).await;
     }
 
-    fn write(&mut self, piece: &Piece) {
-        let Some(temp) = &self.file else { return };
+    /// Writes a piece; what the client is to be sent for it. That is what was written, which takes
+    /// no memory while the client is slow.
+    fn write(&mut self, piece: Piece) -> Piece {
+        let Some(temp) = &self.file else { return piece };
         let mut rest = piece.clone();
         while !rest.is_empty() {
             let written = rest
@@ -281,12 +287,18 @@ impl Storing {
                 // INVARIANT 4.
                 let (why, name) = (os_error(&error), temp.path().display());
                 let message = format_args!("write() \"{name}\" failed ({why})");
-                connection(&self.down, Level::Crit, message);
+                self.log.write(Level::Crit, message);
                 self.file = None;
-                return;
+                return piece;
             }
         }
-        self.written += piece.len();
+        let region = FileRegion {
+            file: FileSource::Plain(Arc::clone(&temp.file)),
+            offset: self.written,
+            len: piece.len(),
+        };
+        self.written += region.len;
+        Piece::File(region)
     }
 
     /// Moves the complete file to its place.
@@ -307,7 +319,7 @@ impl Storing {
         if let Err(error) = timed.and_then(|()| temp.move_to(&self.to, self.mode)) {
             let (why, to) = (os_error(&error), self.to.display());
             let message = format_args!("rename() \"{name}\" to \"{to}\" failed ({why})");
-            connection(&self.down, Level::Crit, message);
+            self.log.write(Level::Crit, message);
         }
     }
 }
@@ -397,7 +409,7 @@ mod tests {
     fn files_and_cache_exclude_each_other_from_level_to_level() {
         const NO: Option<bool> = None;
         let (on, off) = (Some(true), Some(false));
-        // What the levels say, outermost first, and what is in force.
+        // Words of the levels, outermost first, and the choice that is in force.
         for (levels, files, cache) in [
             (&[(NO, NO)][..], false, false),
             (&[(on, NO), (NO, NO)], true, false),

@@ -16,12 +16,12 @@ use bytes::{BufMut, BytesMut};
 
 use super::ask::Ask;
 use super::params;
-use super::protocol::Protocol;
 use super::request::{OutBody, OutFraming, Prepared};
 use crate::failure::Failure;
+use crate::protocol::Protocol;
 use crate::request::Request;
 
-/// What only uwsgi applications are asked.
+/// Settings that only uwsgi applications have.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct UwsgiPolicy {

@@ -52,7 +52,7 @@ pub const REFUSED: &[Absent] = &[
     },
 ];
 
-/// Whether a name is one that never has a value.
+/// True if a name is one that never has a value.
 pub fn is_absent(name: &str) -> bool {
     find(ABSENT, name).is_some()
 }

@@ -5,10 +5,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use millpond_system::address::Address;
+use millpond_system::clock;
+
 use super::Variable;
-use super::request::{write_millis, write_number};
-use crate::clock;
-use crate::downstream::address::Address;
+use super::number::{write_millis, write_number};
 use crate::request::Request;
 use crate::stats::connections::ConnectionCount;
 
@@ -17,22 +18,22 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "binary_remote_addr",
         doc: "The client's address as 4 or 16 bytes.",
-        write: |req, out| write_binary(&req.down.remote.borrow(), out),
+        write: |req, out| write_binary(&req.client.remote.borrow(), out),
     },
     Variable {
         name: "connection",
         doc: "The number of the connection, from 1.",
-        write: |req, out| write_number(req.down.number, out),
+        write: |req, out| write_number(req.client.connection.number, out),
     },
     Variable {
         name: "connection_requests",
         doc: "The number of requests on the connection so far, this one included.",
-        write: |req, out| write_number(u64::from(req.down.requests.get()), out),
+        write: |req, out| write_number(u64::from(req.client.number), out),
     },
     Variable {
         name: "connection_time",
         doc: "The age of the connection in seconds, with milliseconds.",
-        write: |req, out| write_millis(clock::instant() - req.down.accepted, out),
+        write: |req, out| write_millis(clock::instant() - req.client.connection.accepted, out),
     },
     Variable {
         name: "connections_active",
@@ -68,49 +69,45 @@ pub const VARIABLES: &[Variable] = &[
         name: "pipe",
         doc: "\"p\" for a request that was sent before the last one was answered, else \".\".",
         write: |req, out| {
-            out.push(if req.down.is_pipelined.get() {
-                b'p'
-            } else {
-                b'.'
-            });
+            out.push(if req.client.is_pipelined { b'p' } else { b'.' });
             true
         },
     },
     Variable {
         name: "realip_remote_addr",
         doc: "The client's address as the kernel knows it.",
-        write: |req, out| write_host(&req.down.peer, out),
+        write: |req, out| write_host(&req.client.connection.peer, out),
     },
     Variable {
         name: "realip_remote_port",
         doc: "The client's port as the kernel knows it.",
-        write: |req, out| write_port(&req.down.peer, out),
+        write: |req, out| write_port(&req.client.connection.peer, out),
     },
     Variable {
         name: "remote_addr",
         doc: "The client's address, as the realip module may have changed it.",
-        write: |req, out| write_host(&req.down.remote.borrow(), out),
+        write: |req, out| write_host(&req.client.remote.borrow(), out),
     },
     Variable {
         name: "remote_port",
         doc: "The client's port.",
-        write: |req, out| write_port(&req.down.remote.borrow(), out),
+        write: |req, out| write_port(&req.client.remote.borrow(), out),
     },
     Variable {
         name: "server_addr",
         doc: "The address that the client connected to.",
-        write: |req, out| write_host(&req.down.local, out),
+        write: |req, out| write_host(&req.client.connection.local, out),
     },
     Variable {
         name: "server_port",
         doc: "The port that the client connected to.",
-        write: |req, out| write_port(&req.down.local, out),
+        write: |req, out| write_port(&req.client.connection.local, out),
     },
 ];
 
 /// Numbers of connections at one moment.
 fn connections(req: &Request) -> ConnectionCount {
-    req.down.generation.worker.shared.connections.snapshot()
+    req.worker().shared.connections.snapshot()
 }
 
 fn write_host(address: &Address, out: &mut Vec<u8>) -> bool {
@@ -140,7 +137,7 @@ fn write_ipv4(octets: [u8; 4], out: &mut Vec<u8>) {
     out.extend_from_slice(&text[..at - 1]);
 }
 
-/// How each octet is written, with a dot behind it, and how many bytes that is.
+/// The text of each octet, with a dot behind it, and the count of its bytes.
 const OCTETS: [([u8; 4], u8); 256] = {
     let mut all = [([b'.'; 4], 2); 256];
     let mut octet = 0;

@@ -11,6 +11,7 @@
 
 pub mod absent;
 pub mod connection;
+pub mod number;
 pub mod request;
 pub mod response;
 pub mod upstream;
@@ -19,14 +20,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_conf::VarId;
+use millpond_system::log::error::Level;
+use millpond_wire::header::Known;
 
-use crate::header::Known;
-use crate::log::error::{self, Level};
+use crate::log::request_error;
 use crate::map::Lookup;
 use crate::request::{Request, Value};
 
-/// How deep variables may use one another; deeper is a cycle (nginx: 100, but its frames are
-/// small).
+/// The depth to which variables may use one another; deeper is a cycle (nginx: 100, but its frames
+/// are small).
 const MAX_LOOKUP_DEPTH: u8 = 40;
 
 /// A built-in variable.
@@ -34,7 +36,7 @@ const MAX_LOOKUP_DEPTH: u8 = 40;
 pub struct Variable {
     /// Name, without `$`.
     pub name: &'static str,
-    /// What it is, for the manual.
+    /// The variable's description, for the manual.
     pub doc: &'static str,
     /// Appends the value; false when there is none.
     pub write: fn(&Request, &mut Vec<u8>) -> bool,
@@ -45,7 +47,7 @@ pub struct Variable {
 pub struct WordVariable {
     /// Name, without `$`.
     pub name: &'static str,
-    /// What it is, for the manual.
+    /// The variable's description, for the manual.
     pub doc: &'static str,
     /// The value, if there is one.
     pub word: fn(&Request) -> Option<&'static str>,
@@ -56,7 +58,7 @@ pub struct WordVariable {
 pub struct ComposedVariable {
     /// Name, without `$`.
     pub name: &'static str,
-    /// What it is, for the manual.
+    /// The variable's description, for the manual.
     pub doc: &'static str,
     /// Appends the value; false when there is none.
     pub write: fn(&mut Request, &mut Vec<u8>) -> bool,
@@ -67,7 +69,7 @@ pub struct ComposedVariable {
 pub struct VariableFamily {
     /// Prefix, such as `http_`.
     pub prefix: &'static str,
-    /// What they are, for the manual.
+    /// The description of the family's variables, for the manual.
     pub doc: &'static str,
     /// Appends the value for the rest of the name (lower case); false when there is none.
     pub write: fn(&Request, &[u8], &mut Vec<u8>) -> bool,
@@ -125,7 +127,7 @@ pub fn families() -> impl Iterator<Item = &'static VariableFamily> {
     .flatten()
 }
 
-/// What a variable's number means.
+/// The meaning of a variable's number.
 #[derive(Clone, Debug)]
 pub enum Meaning {
     /// A built-in record.
@@ -148,17 +150,17 @@ pub enum Meaning {
     Absent,
 }
 
-/// What every variable of a configuration means.
+/// The meaning of every variable of a configuration.
 #[derive(Debug, Default)]
 pub struct VariableTable {
     meanings: Vec<Meaning>,
     names: Vec<Box<str>>,
 }
 
-/// What the configuration defines a name as.
+/// The thing that the configuration defines a name as.
 #[derive(Clone, Debug)]
 pub enum Definition {
-    /// A block that computes it.
+    /// A block that computes the variable.
     Lookup(Arc<Lookup>),
     /// `set`.
     Set,
@@ -219,7 +221,7 @@ impl VariableTable {
     }
 }
 
-/// Whether a name, in small letters, means something without being defined.
+/// True if a name, in small letters, means something without being defined.
 pub fn is_known(name: &str) -> bool {
     builtin(name).is_some()
 }
@@ -269,7 +271,8 @@ pub fn write_named(req: &mut Request, name: &str, out: &mut Vec<u8>) -> bool {
     }
 }
 
-/// Whether a variable has a value, when that can be told without a change of the request.
+/// The presence of a variable's value (true: it has one), if that can be told without a change of
+/// the request.
 pub type Plain = Option<bool>;
 
 /// Appends the value of a variable that needs no more than the request as it is; `None` for one
@@ -368,21 +371,21 @@ fn write_lookup(req: &mut Request, id: VarId, lookup: &Lookup, out: &mut Vec<u8>
 /// Evaluates what may lead to other variables; `None` when it leads back to itself.
 fn guarded<T>(req: &mut Request, id: VarId, evaluate: impl FnOnce(&mut Request) -> T) -> Option<T> {
     // A cycle is left at once: each round may branch, so that going on would take for ever.
-    if req.has_lookup_cycle {
+    if req.lookup.has_cycle {
         return None;
     }
-    if req.lookup_depth >= MAX_LOOKUP_DEPTH {
-        req.has_lookup_cycle = true;
+    if req.lookup.depth >= MAX_LOOKUP_DEPTH {
+        req.lookup.has_cycle = true;
         let name = req.conf.variables.name(id);
         let message = format_args!("cycle while evaluating variable \"{name}\"");
-        error::write(req, Level::Error, message);
+        request_error::write(req, Level::Error, message);
         return None;
     }
-    req.lookup_depth += 1;
+    req.lookup.depth += 1;
     let value = evaluate(req);
-    req.lookup_depth -= 1;
-    if req.lookup_depth == 0 {
-        req.has_lookup_cycle = false;
+    req.lookup.depth -= 1;
+    if req.lookup.depth == 0 {
+        req.lookup.has_cycle = false;
     }
     Some(value)
 }
@@ -391,6 +394,6 @@ fn warn_uninitialized(req: &Request, id: VarId) {
     if req.location.settings.rewrite.warn_uninitialized {
         let name = req.conf.variables.name(id);
         let message = format_args!("using uninitialized \"{name}\" variable");
-        error::write(req, Level::Warn, message);
+        request_error::write(req, Level::Warn, message);
     }
 }

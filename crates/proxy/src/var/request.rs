@@ -7,20 +7,21 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
+use millpond_system::chance;
+use millpond_system::clock;
+use millpond_system::log::stamp;
+use millpond_wire::header::Known;
 
-use super::{Variable, VariableFamily, response};
-use crate::chance;
-use crate::clock;
+use super::number::{write_millis, write_number};
+use super::{Variable, VariableFamily};
 use crate::downstream::body::RequestBody;
 use crate::handler::auth_basic;
-use crate::header::Known;
-use crate::log::stamp;
 use crate::request::Request;
 
 /// The nginx whose configurations are understood, for `$nginx_version`.
 const NGINX_VERSION: &str = "1.31.5";
 
-/// What the names of variables of request fields begin with.
+/// The begin of the names of variables of request fields.
 pub(super) const FIELD_PREFIX: &str = "http_";
 
 /// The name of the variable of the request's host.
@@ -170,7 +171,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "request_length",
         doc: "Bytes of the request so far: line, fields and body.",
-        write: |req, out| write_number(req.down.request_bytes.get(), out),
+        write: |req, out| write_number(req.client.request_bytes.get(), out),
     },
     Variable {
         name: "request_method",
@@ -240,9 +241,10 @@ pub const VARIABLES: &[Variable] = &[
 
 /// The value of [`HOST`].
 pub(super) fn host(req: &Request) -> &[u8] {
-    match req.host.is_empty() {
-        true => &req.server.name,
-        false => &req.host,
+    if req.host.is_empty() {
+        &req.server.name
+    } else {
+        &req.host
     }
 }
 
@@ -275,18 +277,6 @@ fn write_cache_args(req: &Request, out: &mut Vec<u8>) -> bool {
 
 fn write_found(text: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
     text.is_some_and(|text| write_text(text, out))
-}
-
-/// Appends a number in decimal.
-pub(crate) fn write_number(number: u64, out: &mut Vec<u8>) -> bool {
-    response::number(out, number, 1)
-}
-
-/// Appends seconds with three decimals.
-pub(super) fn write_millis(time: Duration, out: &mut Vec<u8>) -> bool {
-    write_number(time.as_secs(), out);
-    out.push(b'.');
-    response::number(out, u64::from(time.subsec_millis()), 3)
 }
 
 /// The field that a name with underscores for hyphens is that of.

@@ -2,9 +2,11 @@
 //!
 //! Before the answer is sent they have no value, or that of the error that is being answered.
 
+use millpond_wire::http1::Version;
+
 use super::Variable;
 use super::VariableFamily;
-use crate::http1::Version;
+use super::number::number;
 
 /// The variables.
 pub const VARIABLES: &[Variable] = &[
@@ -12,7 +14,7 @@ pub const VARIABLES: &[Variable] = &[
         name: "status",
         doc: "Status code of the answer, three digits.",
         write: |req, out| {
-            let status = match (req.sent.status, req.error_status) {
+            let status = match (req.sent.status, req.error.status) {
                 (0, 0) if req.head.version() == Version::Http09 => 9,
                 (0, status) | (status, _) => status,
             };
@@ -51,7 +53,7 @@ pub const VARIABLES: &[Variable] = &[
         name: "sent_http_connection",
         doc: "The Connection field of the answer.",
         write: |req, out| {
-            out.extend_from_slice(match (req.sent.status, req.keep_alive) {
+            out.extend_from_slice(match (req.sent.status, req.client.keeps_connection()) {
                 (101, _) => b"upgrade",
                 (_, true) => b"keep-alive",
                 (_, false) => b"close",
@@ -64,7 +66,7 @@ pub const VARIABLES: &[Variable] = &[
         doc: "The Keep-Alive field of the answer.",
         write: |req, out| {
             let seconds = req.location.settings.keep_alive.header_timeout();
-            match seconds.filter(|_| req.keep_alive) {
+            match seconds.filter(|_| req.client.keeps_connection()) {
                 Some(seconds) => {
                     out.extend_from_slice(b"timeout=");
                     number(out, seconds, 1)
@@ -105,22 +107,6 @@ pub const FAMILIES: &[VariableFamily] = &[
     },
 ];
 
-/// Appends a decimal number of at least `width` digits.
-pub(super) fn number(out: &mut Vec<u8>, mut value: u64, width: usize) -> bool {
-    let mut digits = [b'0'; 20];
-    let mut at = digits.len();
-    for digit in digits.iter_mut().rev() {
-        if value == 0 && at + width <= 20 {
-            break;
-        }
-        *digit = b'0' + (value % 10) as u8;
-        value /= 10;
-        at -= 1;
-    }
-    out.extend_from_slice(digits.get(at..).unwrap_or_default());
-    true
-}
-
 fn joined<'a>(out: &mut Vec<u8>, values: impl Iterator<Item = &'a [u8]>) -> bool {
     let mut is_found = false;
     for value in values {
@@ -131,28 +117,4 @@ fn joined<'a>(out: &mut Vec<u8>, values: impl Iterator<Item = &'a [u8]>) -> bool
         is_found = true;
     }
     is_found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_have_a_least_width() {
-        let cases = [
-            (0, 1, "0"),
-            (0, 3, "000"),
-            (9, 3, "009"),
-            (200, 3, "200"),
-            (12_345, 3, "12345"),
-        ];
-        for (value, width, expected) in cases {
-            let mut out = Vec::new();
-            number(&mut out, value, width);
-            assert_eq!(String::from_utf8(out).unwrap(), expected);
-        }
-        let mut out = Vec::new();
-        number(&mut out, u64::MAX, 1);
-        assert_eq!(out, u64::MAX.to_string().as_bytes());
-    }
 }

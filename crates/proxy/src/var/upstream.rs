@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
+use millpond_wire::header::Known;
+
 use super::{Variable, VariableFamily, WordVariable};
-use crate::header::Known;
 use crate::request::Request;
-use crate::upstream::trace::{Attempt, Freshness, asked};
+use crate::trace::{Attempt, Freshness, asked};
 
 /// The variables that are one of a few words.
 pub const WORDS: &[WordVariable] = &[
@@ -241,7 +242,7 @@ pub const VARIABLES: &[Variable] = &[
                 out.extend_from_slice(value);
                 out.extend_from_slice(b", ");
             }
-            out.extend_from_slice(req.down.remote.borrow().host_text().as_bytes());
+            out.extend_from_slice(req.client.remote.borrow().host_text().as_bytes());
             true
         },
     },
@@ -332,9 +333,10 @@ fn millis(ms: u128, out: &mut Vec<u8>) {
 
 /// A field as a peer was sent it. Applications are sent the client's, whatever they call it.
 fn sent(req: &Request, attempt: &Attempt, known: Known, out: &mut Vec<u8>) {
-    match attempt.head.is_empty() {
-        true => text(req.field(known), out),
-        false => text(asked::field(&attempt.head, known), out),
+    if attempt.head.is_empty() {
+        text(req.field(known), out)
+    } else {
+        text(asked::field(&attempt.head, known), out)
     }
 }
 

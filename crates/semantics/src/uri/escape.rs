@@ -19,20 +19,21 @@ const UNRESERVED: ByteSet = ByteSet::ALPHANUMERIC.with(b"-._~");
 /// A path: everything that a URI may hold except what would end the path.
 const URI: ByteSet = UNRESERVED.with(b"!$&'()*+,/:;=@[]");
 
-/// The same without `&`, `+` and `;`, which mean something in arguments.
+/// Bytes of arguments that stay: those of a path without `&`, `+` and `;`, which mean something in
+/// arguments.
 const ARGS: ByteSet = UNRESERVED.with(b"!$'()*,/:=@[]");
 
 /// The path without quotes, but with `?`: for an attribute of HTML.
 const HTML: ByteSet = UNRESERVED.with(b"!$&()*+,/:;=?@[]");
 
-/// What already is a URI: escapes, query and fragment stay. In nginx `}` stays and `~` does not; so
-/// here.
+/// Bytes that stay in what already is a URI: escapes, query and fragment. In nginx `}` stays and
+/// `~` does not; so here.
 const REFRESH: ByteSet = ByteSet::ALPHANUMERIC.with(b"-._!#$%&()*+,/:;=?@[]}");
 
 /// Everything but controls, spaces and percent signs.
 const MEMCACHED: ByteSet = ByteSet::EMPTY.with_range(0x21, 0x24).with_range(0x26, 0xff);
 
-/// For what place bytes are escaped; the names are nginx's.
+/// Place that bytes are escaped for; the names are nginx's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EscapeKind {
     /// A path.
@@ -50,7 +51,7 @@ pub enum EscapeKind {
 }
 
 impl EscapeKind {
-    /// The bytes that stay as they are.
+    /// Bytes that stay as they are.
     const fn plain(self) -> &'static ByteSet {
         match self {
             Self::Uri => &URI,
@@ -170,7 +171,7 @@ fn unescape_as(text: &[u8], mode: Unescape) -> Cow<'_, [u8]> {
     Cow::Owned(bytes)
 }
 
-/// What stood after a percent sign.
+/// Meaning of what stood after a percent sign.
 enum Escaped {
     /// Two digits.
     Byte(u8),

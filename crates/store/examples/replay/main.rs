@@ -1,7 +1,7 @@
 //! Replays workloads against the store and against other policies: hit ratios and bytes written.
 //!
 //! `cargo run --release -p millpond-store --example replay -- [--workload NAME] [--size BYTES]
-//! [--requests N] [--seed N] [--dir DIR]`
+//! [--policy NAME] [--requests N] [--seed N] [--dir DIR]`
 //!
 //! It fails when the store's write amplification is above 1.2.
 
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use millpond_store::Admission;
-use policy::{Lru, Policy, S3Fifo};
+use policy::{Lfu, Lru, Policy, S3Fifo};
 use store::Store;
 use workload::{Request, WORKLOADS, Workload};
 
@@ -25,6 +25,7 @@ const MOST_AMPLIFICATION: f64 = 1.2;
 struct Options {
     workload: Option<String>,
     size: Option<u64>,
+    policy: Option<String>,
     requests: Option<usize>,
     seed: u64,
     dir: PathBuf,
@@ -42,9 +43,10 @@ fn main() -> ExitCode {
             is_within &= replay(workload, &options);
         }
     }
-    match is_within {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if is_within {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 
@@ -52,6 +54,7 @@ fn options() -> Options {
     let mut options = Options {
         workload: None,
         size: None,
+        policy: None,
         requests: None,
         seed: 1,
         dir: std::env::temp_dir(),
@@ -63,6 +66,7 @@ fn options() -> Options {
         match word.as_str() {
             "--workload" => options.workload = Some(value),
             "--size" => options.size = Some(number()),
+            "--policy" => options.policy = Some(value),
             "--requests" => options.requests = Some(number() as usize),
             "--seed" => options.seed = number(),
             "--dir" => options.dir = value.into(),
@@ -72,7 +76,7 @@ fn options() -> Options {
     options
 }
 
-/// Whether the store stays within its bound.
+/// Replays a workload; true if the store stays within its bound.
 fn replay(workload: &Workload, options: &Options) -> bool {
     let count = options.requests.unwrap_or(workload.requests);
     let requests = (workload.make)(options.seed, count);
@@ -87,10 +91,16 @@ fn replay(workload: &Workload, options: &Options) -> bool {
         if options.size.is_some_and(|only| only != *size) {
             continue;
         }
+        let is_wanted = |name: &str| options.policy.as_deref().is_none_or(|only| only == name);
         for policy in policies(*size) {
-            run(policy, *size, &requests);
+            if is_wanted(&policy.name()) {
+                run(policy, *size, &requests);
+            }
         }
-        for admission in [Admission::All, Admission::SecondHit] {
+        for admission in [Admission::All, Admission::SecondHit, Admission::Trial] {
+            if !is_wanted(store::name(admission)) {
+                continue;
+            }
             is_within &= run_store((*size, admission), &requests, options);
         }
     }
@@ -102,6 +112,7 @@ fn policies(size: u64) -> Vec<Box<dyn Policy>> {
     vec![
         Box::new(S3Fifo::fifo(size)),
         Box::new(Lru::new(size)),
+        Box::new(Lfu::new(size)),
         Box::new(S3Fifo::new(size)),
         Box::new(Lru::nginx(size, "nginx, keys_zone 10m", 10)),
         Box::new(Lru::nginx(size, "nginx, keys_zone 100m", 100)),

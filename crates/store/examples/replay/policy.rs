@@ -1,4 +1,5 @@
-//! What the store is compared with: LRU, S3-FIFO, FIFO and nginx, as models that count bytes.
+//! Policies that the store is compared with: LRU, LFU, S3-FIFO, FIFO and nginx, as models that
+//! count bytes.
 //!
 //! The models have no overhead, except nginx's: whole blocks of 4 KiB for each file, and no more
 //! entries than its `keys_zone` has room for.
@@ -11,9 +12,9 @@ use crate::workload::Request;
 
 /// Something that keeps objects.
 pub(crate) trait Policy {
-    /// Its name in the table.
+    /// Name in the table.
     fn name(&self) -> String;
-    /// Whether the object was there; afterwards it is, if it is worth it.
+    /// Requests an object; true if it was there. Afterwards it is, if it is worth it.
     fn request(&mut self, request: &Request) -> bool;
     /// Bytes written for each byte that was new, if that is more than one.
     fn amplification(&self) -> Option<f64> {
@@ -86,6 +87,70 @@ impl Policy for Lru {
                 break;
             };
             if let Some((_, size)) = self.kept.remove(&oldest) {
+                self.used -= size;
+            }
+        }
+        false
+    }
+
+    fn written(&self) -> u64 {
+        self.written
+    }
+}
+
+/// Least frequently used: what was asked for least often goes first; all that was ever asked for is
+/// counted.
+pub(crate) struct Lfu {
+    limit: u64,
+    used: u64,
+    written: u64,
+    turn: u64,
+    uses: HashMap<u64, u64>,
+    kept: HashMap<u64, (u64, u64, u64)>,
+    order: BTreeMap<(u64, u64), u64>,
+}
+
+impl Lfu {
+    /// LFU of objects by bytes.
+    pub(crate) fn new(limit: u64) -> Self {
+        Self {
+            limit,
+            used: 0,
+            written: 0,
+            turn: 0,
+            uses: HashMap::new(),
+            kept: HashMap::new(),
+            order: BTreeMap::new(),
+        }
+    }
+}
+
+impl Policy for Lfu {
+    fn name(&self) -> String {
+        "LFU".to_string()
+    }
+
+    fn request(&mut self, request: &Request) -> bool {
+        self.turn += 1;
+        let uses = self.uses.entry(request.object).or_insert(0);
+        *uses += 1;
+        let place = (*uses, self.turn);
+        if let Some((uses, turn, _)) = self.kept.get_mut(&request.object) {
+            self.order.remove(&(*uses, *turn));
+            (*uses, *turn) = place;
+            self.order.insert(place, request.object);
+            return true;
+        }
+        let size = u64::from(request.size);
+        self.kept.insert(request.object, (place.0, place.1, size));
+        self.order.insert(place, request.object);
+        self.used += size;
+        self.written += size;
+        while self.used > self.limit {
+            let Some((_, rarest)) = self.order.pop_first() else {
+                break;
+            };
+            if let Some((_, _, size)) = self.kept.remove(&rarest) {
                 self.used -= size;
             }
         }

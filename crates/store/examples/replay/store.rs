@@ -11,10 +11,19 @@ use crate::hollow::HollowIo;
 use crate::policy::Policy;
 use crate::workload::Request;
 
-/// What stands in a head of an ordinary answer.
+/// Bytes of a head of an ordinary answer.
 const HEAD: usize = 320;
 /// The disk thread is waited for after so many bytes: it is faster than the origin of real life.
 const AHEAD: u64 = 1 << 20;
+
+/// The name of a zone in the table.
+pub(crate) fn name(admission: Admission) -> &'static str {
+    match admission {
+        Admission::All => "Millpond, admission=all",
+        Admission::SecondHit => "Millpond, admission=second-hit",
+        Admission::Trial => "Millpond",
+    }
+}
 
 /// A zone.
 pub(crate) struct Store {
@@ -75,10 +84,7 @@ impl Store {
 
 impl Policy for Store {
     fn name(&self) -> String {
-        match self.admission {
-            Admission::All => "Millpond".to_string(),
-            Admission::SecondHit => "Millpond, admission=second-hit".to_string(),
-        }
+        name(self.admission).to_string()
     }
 
     fn request(&mut self, request: &Request) -> bool {

@@ -1,4 +1,4 @@
-//! The two workloads, made from a seed.
+//! The workloads, made from a seed.
 //!
 //! - **web**: a million objects with log-normal sizes (median 8 KiB, mean about 25 KiB), asked for
 //!   by Zipf's law with exponent 0.9; one request in ten is for something that nobody asks for
@@ -6,6 +6,14 @@
 //! - **video**: sessions that watch slices of a mebibyte in order, one every four seconds. Every
 //!   few minutes a video comes out; how often it is begun falls with its age, and half of those
 //!   who begin leave within the first fifth.
+//! - **once**: 200,000 objects of the same sizes by Zipf's law with exponent 0.8; every second
+//!   request is for something that nobody asks for again.
+//! - **scan**: the same objects with exponent 1; five times somebody goes through all of
+//!   them in turn, which is a third of all requests.
+//! - **shift**: the same objects with exponent 1; ten times during the run other objects
+//!   become the popular ones.
+//! - **fits**: 20,000 objects that fit the zone with exponent 0.6; one request in ten is for
+//!   something that nobody asks for again, so that the zone fills.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,25 +25,25 @@ use crate::random::{Random, mixed};
 pub(crate) struct Request {
     /// Milliseconds since the beginning.
     pub(crate) at_ms: u64,
-    /// What is asked for.
+    /// Object that is asked for.
     pub(crate) object: u64,
-    /// Bytes of its body.
+    /// Bytes of the object's body.
     pub(crate) size: u32,
 }
 
 /// A workload and the zone that it is tried with.
 pub(crate) struct Workload {
-    /// Its name.
+    /// Name of the workload.
     pub(crate) name: &'static str,
     /// Sizes of the zone, in bytes.
     pub(crate) sizes: &'static [u64],
     /// Makes that many requests.
     pub(crate) make: fn(u64, usize) -> Vec<Request>,
-    /// How many requests make a representative run.
+    /// Number of requests that make a representative run.
     pub(crate) requests: usize,
 }
 
-/// Both.
+/// Workloads that can be replayed.
 pub(crate) const WORKLOADS: &[Workload] = &[
     Workload {
         name: "web",
@@ -49,7 +57,97 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         make: video,
         requests: 300_000,
     },
+    Workload {
+        name: "once",
+        sizes: &[1 << 30],
+        make: |seed, count| few(seed, count, &ONCE),
+        requests: 2_000_000,
+    },
+    Workload {
+        name: "scan",
+        sizes: &[1 << 30],
+        make: |seed, count| few(seed, count, &SCAN),
+        requests: 2_000_000,
+    },
+    Workload {
+        name: "shift",
+        sizes: &[1 << 30],
+        make: |seed, count| few(seed, count, &SHIFT),
+        requests: 2_000_000,
+    },
+    Workload {
+        name: "fits",
+        sizes: &[1 << 30],
+        make: |seed, count| few(seed, count, &FITS),
+        requests: 2_000_000,
+    },
 ];
+
+/// A workload of few objects by Zipf's law.
+struct Few {
+    objects: u64,
+    exponent: f64,
+    /// One request in so many is for something new; 0: none.
+    once: u64,
+    /// Number of passes through all objects.
+    scans: u64,
+    /// Number of times that the popularity of all objects changes.
+    shifts: u64,
+}
+
+const ONCE: Few = Few {
+    objects: 200_000,
+    exponent: 0.8,
+    once: 2,
+    scans: 0,
+    shifts: 0,
+};
+const SCAN: Few = Few {
+    exponent: 1.0,
+    once: 0,
+    scans: 5,
+    ..ONCE
+};
+const SHIFT: Few = Few {
+    exponent: 1.0,
+    once: 0,
+    shifts: 10,
+    ..ONCE
+};
+const FITS: Few = Few {
+    objects: 20_000,
+    exponent: 0.6,
+    once: 10,
+    ..ONCE
+};
+
+fn few(seed: u64, count: usize, of: &Few) -> Vec<Request> {
+    let mut random = Random::new(seed);
+    let weights = cumulated((1..=of.objects).map(|rank| (rank as f64).powf(-of.exponent)));
+    let mut new = 1 << 40;
+    let scan = count as u64 / 3 / of.scans.max(1);
+    let every = count as u64 / of.scans.max(1);
+    let one = |at: u64| {
+        let is_scan = of.scans > 0 && at % every < 2 * scan && at.is_multiple_of(2);
+        let object = if is_scan {
+            at % every / 2 % of.objects
+        } else if of.once > 0 && random.next().is_multiple_of(of.once) {
+            new += 1;
+            new
+        } else {
+            let shift = at * (of.shifts + 1) / count as u64;
+            let rank = chosen(&weights, &mut random);
+            // Ranks are spread over the objects, another way after each shift.
+            (rank * 7_919 + shift * 65_537) % of.objects
+        };
+        Request {
+            at_ms: at,
+            object,
+            size: web_size(object),
+        }
+    };
+    (0..count as u64).map(one).collect()
+}
 
 const WEB_OBJECTS: u64 = 1_000_000;
 const WEB_EXPONENT: f64 = 0.9;
@@ -133,7 +231,7 @@ fn video(seed: u64, count: usize) -> Vec<Request> {
     requests
 }
 
-/// Which video somebody begins, and at which slice it will be left.
+/// Video that somebody begins, and the slice at which it will be left.
 fn begun(now_ms: u64, random: &mut Random) -> (u64, u64) {
     let newest = CATALOGUE + now_ms / RELEASE_MS;
     // The age in releases falls off as 1/age: as many watch the newest ten as the next ninety.

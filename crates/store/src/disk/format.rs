@@ -13,24 +13,30 @@
 //!
 //! It reads and writes no files.
 
+mod live;
 mod sites;
 mod uses;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+pub(crate) use self::live::Live;
 pub(crate) use self::sites::{decode_sites, encode_site, site_len};
 pub(crate) use self::uses::{Saving, USES_BLOCK, USES_HEADER, Use, UsesBlock, UsesHeader};
 
-use crate::key::Key;
+use crate::key::{Key, Secret};
 use crate::site::Account;
 
-/// Version of everything that this file lays out.
+/// Version of everything that this file lays out, but for the superblock and the journal.
 pub(crate) const VERSION: u32 = 1;
+/// Version of the superblock.
+pub(crate) const SUPERBLOCK_VERSION: u32 = 2;
+/// The version that has no secret: anyone can find texts whose keys meet.
+const UNKEYED_VERSION: u32 = 1;
 /// Records begin at multiples of this.
 pub(crate) const ALIGN: u32 = 16;
 /// Bytes of a record header.
 pub(crate) const RECORD_HEADER: u32 = 80;
-/// What a device writes wholly or not at all.
+/// Bytes that a device writes wholly or not at all.
 pub(crate) const SECTOR: u32 = 512;
 /// Bytes of one row of an entry's slice table.
 pub(crate) const SLICE_REF: u32 = 24;
@@ -59,13 +65,18 @@ const JOURNAL_RECORD_MAGIC: u32 = u32::from_le_bytes(*b"mpJr");
 const FOOTER_MAGIC: u64 = u64::from_le_bytes(*b"mp-summy");
 const SUPERBLOCK_USED: usize = 56;
 const MEMBERSHIP_MAGIC: u64 = u64::from_le_bytes(*b"mp-membr");
-/// Where the membership stands in the superblock: in the same sector, so both are written or none.
+/// Offset of the membership in the superblock: in the same sector, so both are written or none.
 const MEMBERSHIP_AT: usize = 64;
 const MEMBERSHIP_USED: usize = 8 + 16 + 8 + 8 + 8;
-/// Where the kind stands in a summary row.
+/// Offset of the secret in the superblock, in the same sector, too.
+const SECRET_AT: usize = 112;
+const SECRET_USED: usize = 16 + 8;
+/// Offset of the kind in a summary row.
 const ROW_KIND: usize = 32;
 
 const _: () = assert!(RECORD_HEADER == 4 + 1 + 1 + 2 + 4 * 4 + KEY + 8 + 8 + 4 + 4 + 8 + 8);
+const _: () = assert!(SECRET_AT == MEMBERSHIP_AT + MEMBERSHIP_USED);
+const _: () = assert!(SECRET_AT + SECRET_USED <= SECTOR as usize);
 const _: () = assert!(SLICE_REF == 4 + 4 + 4 + 4 + 8);
 const _: () = assert!(ROW == KEY + 4 + 4 + 8 + 1 + 1 + 2 + 4);
 const _: () = assert!(FOOTER == 8 + 4 + 4 + 4 + 4 + 4 + 4 + 8 + 8 + 8 + 8);
@@ -118,7 +129,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Whether the last eight bytes of `block` are the checksum of what stands before them.
+/// True if the last eight bytes of `block` are the checksum of the bytes before them.
 fn is_sealed(block: &[u8], seed: u64) -> bool {
     block
         .split_last_chunk::<8>()
@@ -131,7 +142,7 @@ fn seal(block: &mut Vec<u8>, seed: u64) {
     block.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// Whether the zone was closed in order.
+/// End of a zone's last run: closed in order or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shutdown {
     /// Everything was written and synced.
@@ -147,15 +158,19 @@ pub(crate) struct Superblock {
     pub(crate) uuid: [u8; 16],
     /// Milliseconds since 1970.
     pub(crate) created_ms: u64,
-    /// How the last run ended.
+    /// End of the last run.
     pub(crate) shutdown: Shutdown,
     /// A segment number that was never used; also above those whose files are gone.
     pub(crate) next_segment: u32,
     /// The set of disks that this one is of; none if it never had company.
     pub(crate) membership: Option<Membership>,
+    /// Lists of the segments that there must be: the list that counts, and the one before it.
+    pub(crate) live: Vec<Live>,
+    /// The secret that the zone's keys are made with: one for all disks of a zone.
+    pub(crate) secret: Secret,
 }
 
-/// Of which set of disks a disk is, and as of when.
+/// Membership of a disk: the set that it belongs to, and as of which generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Membership {
     /// The set's own name, random.
@@ -196,7 +211,7 @@ impl Superblock {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut block = Vec::with_capacity(SUPERBLOCK as usize);
         block.extend_from_slice(&SUPERBLOCK_MAGIC.to_le_bytes());
-        block.extend_from_slice(&VERSION.to_le_bytes());
+        block.extend_from_slice(&SUPERBLOCK_VERSION.to_le_bytes());
         block.extend_from_slice(&u32::from(self.shutdown == Shutdown::Clean).to_le_bytes());
         block.extend_from_slice(&self.uuid);
         block.extend_from_slice(&self.created_ms.to_le_bytes());
@@ -207,7 +222,14 @@ impl Superblock {
             block.resize(MEMBERSHIP_AT, 0);
             block.extend_from_slice(&membership.encode());
         }
+        block.resize(SECRET_AT, 0);
+        let mut secret = self.secret.0.to_vec();
+        seal(&mut secret, seed_of(&self.uuid));
+        block.extend_from_slice(&secret);
         block.resize(SUPERBLOCK as usize, 0);
+        for live in &self.live {
+            live.encode(&self.uuid, &mut block);
+        }
         block
     }
 
@@ -218,30 +240,50 @@ impl Superblock {
             return None;
         }
         let mut fields = Fields(block);
-        if fields.u64()? != SUPERBLOCK_MAGIC || fields.u32()? != VERSION {
+        if fields.u64()? != SUPERBLOCK_MAGIC || fields.u32()? != SUPERBLOCK_VERSION {
             return None;
         }
         let shutdown = match fields.u32()? {
             1 => Shutdown::Clean,
             _ => Shutdown::Unclean,
         };
+        let uuid = fields.bytes()?;
+        let secret = file.get(SECRET_AT..SECRET_AT + SECRET_USED)?;
+        if !is_sealed(secret, seed_of(&uuid)) {
+            return None;
+        }
         Some(Self {
             shutdown,
-            uuid: fields.bytes()?,
+            uuid,
             created_ms: fields.u64()?,
             next_segment: fields.u32()?,
             membership: Membership::decode(file),
+            live: Live::decode_both(&uuid, file),
+            secret: Secret(*secret.first_chunk()?),
         })
+    }
+
+    /// True if `file` is a whole superblock of the version that has no secret.
+    pub(crate) fn is_unkeyed(file: &[u8]) -> bool {
+        let Some(block) = file.get(..SUPERBLOCK_USED).filter(|it| is_sealed(it, 0)) else {
+            return false;
+        };
+        let mut fields = Fields(block);
+        let start = (fields.u64(), fields.u32());
+        start == (Some(SUPERBLOCK_MAGIC), Some(UNKEYED_VERSION))
     }
 }
 
 /// The first bytes of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
-    /// Its number.
+    /// Number of the segment.
     pub(crate) segment: u32,
-    /// Length of its file.
+    /// Length of the segment's file.
     pub(crate) size: u32,
+    /// Number of rows of the segment's summary, once that was synced; 0: the segment may have no
+    /// summary.
+    pub(crate) rows: u32,
     /// Milliseconds since 1970.
     pub(crate) created_ms: u64,
 }
@@ -255,7 +297,7 @@ impl SegmentHeader {
         block.extend_from_slice(&self.segment.to_le_bytes());
         block.extend_from_slice(uuid);
         block.extend_from_slice(&self.size.to_le_bytes());
-        block.extend_from_slice(&[0; 4]);
+        block.extend_from_slice(&self.rows.to_le_bytes());
         block.extend_from_slice(&self.created_ms.to_le_bytes());
         block.extend_from_slice(&[0; 8]);
         seal(&mut block, seed);
@@ -273,11 +315,10 @@ impl SegmentHeader {
         if fields.bytes::<16>()? != *uuid {
             return None;
         }
-        let size = fields.u32()?;
-        fields.u32()?;
         Some(Self {
             segment,
-            size,
+            size: fields.u32()?,
+            rows: fields.u32()?,
             created_ms: fields.u64()?,
         })
     }
@@ -286,7 +327,7 @@ impl SegmentHeader {
 /// The first bytes of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JournalHeader {
-    /// Whether records of several notes may be appended.
+    /// Version of the format: it decides whether records of several notes may be appended.
     pub(crate) version: u32,
     /// Length of the file.
     pub(crate) size: u32,
@@ -377,7 +418,7 @@ impl JournalRecord {
     }
 }
 
-/// What a record says.
+/// Meaning of a record: an entry, or its removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A stored response.
@@ -407,11 +448,11 @@ impl Kind {
 /// The first bytes of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RecordHeader {
-    /// What it says.
+    /// Meaning of the record.
     pub(crate) kind: Kind,
-    /// Where it stands.
+    /// Number of the segment that the record stands in.
     pub(crate) segment: u32,
-    /// Where it stands, from the beginning of the segment's file.
+    /// Offset of the record from the beginning of the segment's file.
     pub(crate) offset: u32,
     /// Bytes from this record to the next.
     pub(crate) size: u32,
@@ -419,7 +460,7 @@ pub(crate) struct RecordHeader {
     pub(crate) head_len: u32,
     /// The key of the entry, or of a tombstone without payload.
     pub(crate) key: Key,
-    /// When the entry was stored, milliseconds since 1970.
+    /// Time when the entry was stored, milliseconds since 1970.
     pub(crate) created_ms: u64,
     /// Length of the entry's body.
     pub(crate) body_len: u64,
@@ -499,8 +540,8 @@ impl RecordHeader {
     }
 }
 
-/// Where the next record begins, if nothing stands from `tail` on: its header lies in one sector,
-/// so that a tombstone which is written over it is there or not, whenever the power fails.
+/// Offset of the next record, if nothing stands from `tail` on: its header lies in one sector, so
+/// that a tombstone which is written over it is there or not, whenever the power fails.
 pub(crate) fn record_start(tail: u32) -> u32 {
     let left = SECTOR - tail % SECTOR;
     if left < RECORD_HEADER {
@@ -515,16 +556,16 @@ pub(crate) fn payload_sum(payload: &[u8]) -> u64 {
     xxh3_64_with_seed(payload, 0)
 }
 
-/// Where a slice of a body stands.
+/// Place of a slice of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SliceRef {
-    /// Segment that holds it.
+    /// Segment that holds the slice.
     pub(crate) segment: u32,
     /// First byte in the segment's file.
     pub(crate) offset: u32,
     /// Length.
     pub(crate) len: u32,
-    /// Checksum of its bytes.
+    /// Checksum of the slice's bytes.
     pub(crate) checksum: u64,
 }
 
@@ -558,19 +599,20 @@ impl SliceRef {
 /// One line of a segment's summary: a record of that segment, as the index needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
-    /// What the record says.
+    /// Meaning of the record.
     pub(crate) kind: Kind,
     /// The entry's key, or a key of the tombstone.
     pub(crate) key: Key,
-    /// Where the record stands in the segment.
+    /// Offset of the record in the segment.
     pub(crate) offset: u32,
-    /// Its size.
+    /// Size of the record in bytes.
     pub(crate) size: u32,
     /// Length of the entry's body.
     pub(crate) body_len: u64,
-    /// Whether the body is in slices.
+    /// True if the body is in slices.
     pub(crate) is_sliced: bool,
-    /// Whose the entry is, by the numbers of the segment's table or of the process.
+    /// Site and role that the entry is charged to, by the numbers of the segment's table or of the
+    /// process.
     pub(crate) account: Account,
     /// Other segments that hold slices of the entry, each once.
     pub(crate) needs: Vec<u32>,
@@ -594,6 +636,11 @@ impl Row {
         for segment in &self.needs {
             rows.extend_from_slice(&segment.to_le_bytes());
         }
+    }
+
+    /// Offset of the record of a summary's first row; `None` if there is no row.
+    pub(crate) fn first_offset(rows: &[u8]) -> Option<u32> {
+        Fields(rows.get(KEY as usize..)?).u32()
     }
 
     /// Makes the row of the record at `offset` one of a tombstone. True if there is such a row.
@@ -628,7 +675,7 @@ impl Row {
         Some(found)
     }
 
-    /// Whether no row of a summary is cut off or of an unknown kind.
+    /// True if no row of a summary is cut off or of an unknown kind.
     pub(crate) fn are_whole(rows: &[u8]) -> bool {
         let mut rest = rows;
         while !rest.is_empty() {
@@ -669,7 +716,7 @@ impl Row {
 pub(crate) struct Footer {
     /// The segment's number.
     pub(crate) segment: u32,
-    /// Where the next record would have been written.
+    /// Offset at which the next record would have been written.
     pub(crate) tail: u32,
     /// Bytes of rows, which end where the footer begins.
     pub(crate) rows_len: u32,

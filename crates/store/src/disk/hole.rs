@@ -23,12 +23,13 @@ use std::ops::Range;
 
 use super::Disk;
 use super::format::{ALIGN, RecordHeader, record_start};
-use crate::disk::io::File;
+use crate::disk::open::SegmentFile;
 use crate::entry::Slice;
 
-/// What is read at a time around a hole: what a page cache reads, and no smaller than a sector.
+/// Bytes that are read at a time around a hole: the page of a page cache, and no smaller than a
+/// sector.
 const BLOCK: u32 = 4096;
-/// So many blocks may be refused: each may take a disk seconds.
+/// Number of blocks that may be refused: each may take a disk seconds.
 const MAX_REFUSED: usize = 16;
 
 /// The holes of a segment, and what of it is known.
@@ -39,7 +40,12 @@ pub(crate) struct Holes {
 }
 
 impl Holes {
-    /// Whether a stretch has a part of one.
+    /// Counts a stretch as a hole that was read, and may not be what was written.
+    pub(crate) fn doubt(&mut self, stretch: Range<u32>) {
+        self.refused.push(stretch);
+    }
+
+    /// True if a stretch overlaps a hole.
     pub(crate) fn touch(&self, stretch: &Range<u32>) -> bool {
         let mut refused = self.refused.iter();
         refused.any(|hole| hole.start < stretch.end && stretch.start < hole.end)
@@ -90,22 +96,21 @@ impl Disk {
     /// Reads a stretch of a segment whole, or around its holes.
     pub(crate) fn read_around(
         &self,
-        file: &File,
+        file: &SegmentFile,
         start: u32,
-        bytes: &mut [u8],
-    ) -> io::Result<(Holes, Option<io::Error>)> {
-        let error = match self.io.read_at(file, bytes, u64::from(start)) {
-            Ok(()) => return Ok((Holes::default(), None)),
+        (bytes, holes): (&mut [u8], &mut Holes),
+    ) -> io::Result<Option<io::Error>> {
+        let error = match file.read_at(bytes, u64::from(start)) {
+            Ok(()) => return Ok(None),
             Err(error) if is_of_a_sector(&error) => error,
             Err(error) => return Err(error),
         };
-        let mut holes = Holes::default();
         let mut at = start;
         let mut rest = bytes;
         while !rest.is_empty() {
             let size = (BLOCK - at % BLOCK).min(u32::try_from(rest.len()).unwrap_or(BLOCK));
             let (block, after) = rest.split_at_mut(size as usize);
-            match self.io.read_at(file, block, u64::from(at)) {
+            match file.read_at(block, u64::from(at)) {
                 Ok(()) => {}
                 Err(error) if is_of_a_sector(&error) => {
                     block.fill(0);
@@ -119,11 +124,11 @@ impl Disk {
             }
             (at, rest) = (at + size, after);
         }
-        Ok((holes, Some(error)))
+        Ok(Some(error))
     }
 }
 
-/// Whether an error is about what stands there, and not about the disk.
+/// True if an error is about one sector, and not about the disk.
 fn is_of_a_sector(error: &io::Error) -> bool {
     rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::IO)
 }

@@ -7,37 +7,62 @@
 //! It does not retry, count or log: an error goes to the caller unchanged.
 
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::num::NonZeroU64;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use std::fs::File;
 
 use bytes::Bytes;
-use rustix::fs::{Advice, FallocateFlags, FlockOperation};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 /// Buffers per `pwritev`; far below the kernel's limit of 1024, and enough for a megabyte of
 /// 16 KiB reads.
 const VECTOR_LEN: usize = 64;
 
-/// What the page cache has or has not. Larger pages are several of these.
+/// Unit in which the page cache holds bytes of files. Larger pages are several of these.
 const PAGE: u64 = 4096;
+
+/// Mode of the folders of zones: nobody but their owner looks or renames (nginx: 0700).
+const PRIVATE_FOLDER: u32 = 0o700;
+
+/// Mode of the folders above them, which the owner of a zone has to pass.
+const PARENT_FOLDER: u32 = 0o755;
+
+/// Mode of files: nobody but their owner reads or writes.
+const PRIVATE_FILE: u32 = 0o600;
 
 /// File systems in memory, as `statfs` names them: tmpfs and ramfs.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// What came of reading without waiting.
+/// File systems of which what was written a moment ago is in the page cache, and what was read is
+/// sent from there: ext2 to 4, xfs, btrfs, f2fs, bcachefs, zfs, jfs, overlay, vfat, exfat. Not
+/// FUSE, nor those on other machines: a read may go to their servers, or fail, at any time.
+const LOCAL: [u64; 10] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0xf2f5_2010,
+    0xca45_1a4e,
+    0x2fc1_2fc1,
+    0x3153_464a,
+    0x794c_7630,
+    0x4d44,
+    0x2011_bab0,
+];
+
+/// Result of reading without waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tried {
     /// The whole buffer is filled.
     Read,
-    /// Not all of it is in memory.
+    /// A part of the bytes is not in memory.
     WouldWait,
     /// The file system cannot tell.
     Unknown,
@@ -46,15 +71,15 @@ pub enum Tried {
 /// One name in a directory.
 #[derive(Clone, Debug)]
 pub struct DirEntry {
-    /// Its name, without the directory.
+    /// Name without the directory.
     pub name: OsString,
     /// Length in bytes, 0 for what is not a file.
     pub len: u64,
-    /// Whether it is a directory.
+    /// True if the name is that of a directory.
     pub is_dir: bool,
 }
 
-/// What a zone asks of a file system.
+/// Operations of a file system that a zone needs.
 pub trait DiskIo: Send + Sync {
     /// Makes a directory and its parents, durably, unless they are there.
     fn make_dir(&self, dir: &Path) -> io::Result<()>;
@@ -62,13 +87,17 @@ pub trait DiskIo: Send + Sync {
     fn make_last_dir(&self, dir: &Path) -> io::Result<()> {
         self.make_dir(dir)
     }
-    /// Whether a directory is where a file system is mounted.
+    /// True if a file system is mounted at this directory.
     fn is_mount(&self, _dir: &Path) -> bool {
         false
     }
     /// The way to one of several disks, where it is another one.
     fn for_disk(&self, _dir: &Path) -> Option<Arc<dyn DiskIo>> {
         None
+    }
+    /// True if writes through this interface change anything.
+    fn may_change(&self) -> bool {
+        true
     }
     /// Names in a directory.
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>>;
@@ -78,6 +107,10 @@ pub trait DiskIo: Send + Sync {
     fn open(&self, path: &Path) -> io::Result<File>;
     /// Takes the exclusive lock of a file; false if someone else holds it.
     fn lock(&self, file: &File) -> io::Result<bool>;
+    /// True if an open file is still the one that has this name.
+    fn is_named(&self, _file: &File, _path: &Path) -> io::Result<bool> {
+        Ok(true)
+    }
     /// Fills the whole buffer from `offset`.
     fn read_at(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<()>;
     /// Fills the whole buffer from `offset`, if that takes no time.
@@ -86,8 +119,13 @@ pub trait DiskIo: Send + Sync {
     }
     /// Lets the pages of a stretch go from memory, as if they had not been read.
     fn forget(&self, _file: &File, _stretch: Range<u64>) {}
-    /// Whether reading files in a directory may take time: false for memory.
+    /// True if reading files in a directory may take time: false for memory.
     fn may_wait(&self, _dir: &Path) -> bool {
+        true
+    }
+    /// True if the page cache keeps what it has of files in a directory for a while: not on file
+    /// systems that another process or machine serves.
+    fn is_local(&self, _dir: &Path) -> bool {
         true
     }
     /// Writes all buffers, one after the other, from `offset` on.
@@ -107,7 +145,7 @@ pub trait DiskIo: Send + Sync {
     }
     /// Bytes that an ordinary process may still allocate on the file system of `dir`.
     fn available(&self, dir: &Path) -> io::Result<u64>;
-    /// What names the file system of `dir`, where others may allocate on it, too.
+    /// Name of the file system of `dir`, where others may allocate on it, too.
     fn device(&self, _dir: &Path) -> Option<u64> {
         None
     }
@@ -123,7 +161,7 @@ impl DiskIo for RealIo {
     fn make_dir(&self, dir: &Path) -> io::Result<()> {
         let missing = dir.ancestors().take_while(|dir| !dir.exists());
         let parents: Vec<_> = missing.filter_map(Path::parent).collect();
-        fs::create_dir_all(dir)?;
+        make_private_folder(dir)?;
         // The names of new directories must outlive a power failure, as those of their files do.
         let mut parents = parents.into_iter().filter(|parent| parent.is_dir());
         parents.try_for_each(|parent| self.sync_dir(parent))
@@ -135,10 +173,7 @@ impl DiskIo for RealIo {
     }
 
     fn make_last_dir(&self, dir: &Path) -> io::Result<()> {
-        match fs::create_dir(dir) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-            _ => Ok(()),
-        }
+        make_folder(dir, PRIVATE_FOLDER)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
@@ -165,8 +200,9 @@ impl DiskIo for RealIo {
             .read(true)
             .write(true)
             .create_new(true)
-            .mode(0o600)
+            .mode(PRIVATE_FILE)
             .open(path)?;
+        keep_atime(&file);
         if let Err(error) = allocate(&file, len) {
             drop(file);
             // The first error is the one to report; an empty file that stays is removed at start.
@@ -177,7 +213,20 @@ impl DiskIo for RealIo {
     }
 
     fn open(&self, path: &Path) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).open(path)
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        keep_atime(&file);
+        Ok(file)
+    }
+
+    fn is_named(&self, file: &File, path: &Path) -> io::Result<bool> {
+        let own = file.metadata()?;
+        match fs::metadata(path) {
+            Ok(named) => Ok((named.dev(), named.ino()) == (own.dev(), own.ino())),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(false),
+                _ => Err(error),
+            },
+        }
     }
 
     fn lock(&self, file: &File) -> io::Result<bool> {
@@ -218,6 +267,11 @@ impl DiskIo for RealIo {
     fn may_wait(&self, dir: &Path) -> bool {
         let kind = rustix::fs::statfs(dir).map(|stat| stat.f_type as u64);
         !kind.is_ok_and(|kind| IN_MEMORY.contains(&kind))
+    }
+
+    fn is_local(&self, dir: &Path) -> bool {
+        let kind = rustix::fs::statfs(dir).map(|stat| stat.f_type as u64);
+        kind.is_ok_and(|kind| LOCAL.contains(&kind) || IN_MEMORY.contains(&kind))
     }
 
     fn write_at(&self, file: &File, bufs: &[Bytes], offset: u64) -> io::Result<()> {
@@ -277,6 +331,46 @@ impl DiskIo for RealIo {
         }
         bytes
     }
+}
+
+/// Makes a folder that nobody but its owner enters, unless it is there, and those above it as
+/// everybody may enter them; the umask has no say.
+pub fn make_private_folder(dir: &Path) -> io::Result<()> {
+    make_parents(dir)?;
+    make_folder(dir, PRIVATE_FOLDER)
+}
+
+/// Makes the folders above a path as everybody may enter them, unless they are there.
+pub fn make_parents(path: &Path) -> io::Result<()> {
+    let missing = path.ancestors().skip(1).take_while(|dir| !dir.exists());
+    let missing: Vec<_> = missing.filter(|dir| dir.file_name().is_some()).collect();
+    let mut outer_first = missing.into_iter().rev();
+    outer_first.try_for_each(|dir| make_folder(dir, PARENT_FOLDER))?;
+    match path.parent() {
+        Some(parent) if parent.exists() && !parent.is_dir() => Err(Errno::NOTDIR.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a folder with exactly this mode, unless it is there.
+fn make_folder(dir: &Path, mode: u32) -> io::Result<()> {
+    match DirBuilder::new().mode(mode).create(dir) {
+        // The umask can only have taken rights away.
+        Ok(()) => fs::set_permissions(dir, Permissions::from_mode(mode)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes reads of a file leave its time of access as it is. The kernel writes that time to the
+/// journal of the file system, so whoever sends a page that is in memory would wait for a disk that
+/// is stalled.
+pub(crate) fn keep_atime(file: &File) {
+    // Not when it is opened: where another user owns the file, that would fail.
+    let Ok(flags) = rustix::fs::fcntl_getfl(file) else {
+        return;
+    };
+    let _ = rustix::fs::fcntl_setfl(file, flags | OFlags::NOATIME);
 }
 
 /// Gives a file its final length, with its space allocated where the file system can do that.

@@ -4,6 +4,7 @@
 //! - `segment` – what space there is, and who holds it
 //! - `writer` – the queue and the thread behind it
 //! - `reader` – records, summaries and scans
+//! - `open` – which files of segments are open
 //! - `pool` – the threads that read; `ready` – what can be read without them
 //! - `io` – the file system as a trait; `sim` – one with faults; `power` – one that loses power;
 //!   `still` – one that stays as it is
@@ -12,11 +13,15 @@
 
 pub(crate) mod format;
 pub(crate) mod hole;
+#[cfg(test)]
+mod huge;
 pub(crate) mod io;
+pub(crate) mod open;
 pub(crate) mod pool;
 pub(crate) mod power;
 pub(crate) mod reader;
 pub(crate) mod ready;
+pub(crate) mod rows;
 pub(crate) mod segment;
 pub(crate) mod sim;
 pub(crate) mod still;
@@ -29,11 +34,13 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use hashbrown::HashMap;
 
+use crate::key::Secret;
 use crate::lock::{read, write};
 use crate::site::SiteBook;
-use format::{FOOTER, Membership, SEGMENT_HEADER};
+use format::{FOOTER, Live, Membership, SEGMENT_HEADER, SegmentHeader};
 use io::{DiskIo, File};
-use ready::{Readers, SegmentFile};
+use open::SegmentFile;
+use ready::Readers;
 use segment::Log;
 use writer::Queue;
 
@@ -41,22 +48,26 @@ use writer::Queue;
 pub(crate) struct Disk {
     /// The zone's directory.
     pub(crate) dir: PathBuf,
-    /// The way to it.
+    /// File system that the disk is used through.
     pub(crate) io: Arc<dyn DiskIo>,
-    /// Whether a file system was mounted there when it was opened.
+    /// True if a file system was mounted at the directory when the disk was opened.
     pub(crate) is_mount: bool,
     /// Seed of header checksums.
     pub(crate) seed: u64,
-    /// What ties segments to this zone.
+    /// Identity that ties segments to this zone.
     pub(crate) uuid: [u8; 16],
-    /// When the zone was made, milliseconds since 1970.
+    /// Time when the zone was made, milliseconds since 1970.
     pub(crate) created_ms: u64,
-    /// The set of disks that it is of.
+    /// Set of disks that the disk belongs to.
     pub(crate) membership: Mutex<Option<Membership>>,
+    /// Lists of the segments that there must be: the list that counts, and the one before it.
+    pub(crate) live: Mutex<Vec<Live>>,
+    /// Secret that the zone's keys are made with.
+    pub(crate) secret: Mutex<Secret>,
     /// The superblock's file, which holds the lock; `None` once closed, or if the zone has no room
     /// for files.
     pub(crate) superblock: Mutex<Option<File>>,
-    /// Whose the entries are.
+    /// Sites of the entries.
     pub(crate) book: Arc<SiteBook>,
     /// Space.
     pub(crate) log: Mutex<Log>,
@@ -64,7 +75,7 @@ pub(crate) struct Disk {
     pub(crate) has_new_names: AtomicBool,
     /// Set until what a process that died had written is on the device.
     pub(crate) has_legacy: AtomicBool,
-    /// Held while segments are synced, so that who finds none to sync knows that all are.
+    /// Held while segments are synced, so that whoever finds none to sync knows that all are.
     pub(crate) syncing: Mutex<()>,
     /// Held while segments are evicted or created, so that one thread does it for all.
     pub(crate) turning: Mutex<()>,
@@ -89,13 +100,29 @@ impl Disk {
         segments.iter().map(pin).collect()
     }
 
-    /// Puts a segment's file in the table.
-    pub(crate) fn add_file(&self, segment: u32, file: File) {
-        let file = SegmentFile::new(file, Arc::clone(&self.readers));
-        write(&self.files).insert(segment, Arc::new(file));
+    /// True if somebody besides the table has a segment's file, for the moment: new pins come while
+    /// it is in the table.
+    pub(crate) fn is_pinned(&self, segment: u32) -> bool {
+        let files = read(&self.files);
+        let file = files.get(&segment);
+        file.is_some_and(|file| Arc::strong_count(file) > 1)
     }
 
-    /// Has segments synced once more of which a write or a sync went wrong.
+    /// Puts a segment's file in the table.
+    pub(crate) fn add_file(&self, segment: u32, file: Arc<SegmentFile>) {
+        write(&self.files).insert(segment, file);
+    }
+
+    /// Opens all files that somebody besides the table has, for as long as somebody has them.
+    pub(crate) fn keep_pinned_open(&self) {
+        let files = read(&self.files);
+        for file in files.values().filter(|file| Arc::strong_count(file) > 1) {
+            // Who reads it without that is cut off, as by a disk that fails.
+            let _ = file.keep_open();
+        }
+    }
+
+    /// Marks segments of which a write went wrong, so that they are synced once more.
     pub(crate) fn sync_damaged_again(&self) {
         for segment in crate::lock::lock(&self.log).segments.values_mut() {
             segment.is_dirty |= segment.is_damaged;
@@ -108,6 +135,11 @@ impl Disk {
         u64::from(size.saturating_sub(SEGMENT_HEADER + FOOTER))
     }
 
+    /// The header of a segment of this zone.
+    pub(crate) fn segment_header(&self, block: &[u8]) -> Option<SegmentHeader> {
+        SegmentHeader::decode(block, &self.uuid, self.seed)
+    }
+
     /// The name of a segment's file.
     pub(crate) fn segment_path(&self, segment: u32) -> PathBuf {
         self.dir.join(segment_name(segment))
@@ -115,7 +147,7 @@ impl Disk {
 
     /// The name of a segment's file while it is only read.
     pub(crate) fn retired_path(&self, segment: u32) -> PathBuf {
-        self.dir.join(format!("{RETIRED}{segment:08}"))
+        self.dir.join(retired_name(segment))
     }
 }
 
@@ -123,28 +155,37 @@ impl Disk {
 pub(crate) const SUPERBLOCK_NAME: &str = "millpond.zone";
 /// The journal's file.
 pub(crate) const JOURNAL_NAME: &str = "millpond.journal";
-/// The journal's file while it is written.
+/// Name of the journal's file while the file is written.
 pub(crate) const JOURNAL_NEW_NAME: &str = "millpond.journal.new";
 /// The file of uses.
 pub(crate) const USES_NAME: &str = "millpond.uses";
 /// The file of uses while it is written.
 pub(crate) const USES_NEW_NAME: &str = "millpond.uses.new";
-/// How names of files on their way out begin.
+/// Prefix of the names of files on their way out.
 pub(crate) const RETIRED: &str = "retired-";
-/// How names of segments begin.
+/// Prefix of the names of segments.
 pub(crate) const SEGMENT: &str = "segment-";
 /// Stands in the names of files that could not be read.
 pub(crate) const SET_ASIDE: &str = ".set-aside-";
+
+/// The highest number of a segment. The one above it stands for "behind all" in the index.
+pub(crate) const LAST_SEGMENT: u32 = u32::MAX - 1;
 
 /// The file name of a segment.
 pub(crate) fn segment_name(segment: u32) -> String {
     format!("{SEGMENT}{segment:08}")
 }
 
+/// The file name of a segment that is only read.
+pub(crate) fn retired_name(segment: u32) -> String {
+    format!("{RETIRED}{segment:08}")
+}
+
 /// The segment of a file name, if it is exactly that of a segment.
 pub(crate) fn segment_number(name: &str) -> Option<u32> {
     let number = name.strip_prefix(SEGMENT)?.parse().ok()?;
-    (number > 0 && segment_name(number) == name).then_some(number)
+    let is_one = (1..=LAST_SEGMENT).contains(&number);
+    (is_one && segment_name(number) == name).then_some(number)
 }
 
 #[cfg(test)]
@@ -157,6 +198,9 @@ mod tests {
             ("segment-00000001", Some(1)),
             ("segment-123456789", Some(123_456_789)),
             ("segment-1", None),
+            ("segment-4294967294", Some(LAST_SEGMENT)),
+            ("segment-4294967295", None),
+            ("segment-4294967296", None),
             ("segment-00000000", None),
             ("segment-00000001.set-aside-1", None),
             ("segment-+0000001", None),

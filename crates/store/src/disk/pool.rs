@@ -35,16 +35,16 @@ const QUEUE: usize = 256;
 /// A read that takes so long is no ordinary one; milliseconds.
 const STALL_MS: u64 = 1000;
 
-/// With so many jobs nobody looks for itself any more. Each of them may have been looked for, so
-/// that is half of what the simplest disks take at once.
+/// Number of jobs from which on nobody looks for itself any more. Each of them may have been looked
+/// for, so that is half of what the simplest disks take at once.
 const LOOKS: usize = 16;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Whether a read may be refused.
+/// Patience of a reader: may its read be refused?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Haste {
-    /// Who wants it can do without: it is refused if the disk has too much to do.
+    /// The reader can do without: the read is refused if the disk has too much to do.
     OrNotAtAll,
     /// An answer has begun and needs it: it waits, and whoever asks bounds how many do.
     Patient,
@@ -70,7 +70,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
-    /// When the running jobs began, by thread.
+    /// Times when the running jobs began, by thread.
     running: [Option<u64>; THREADS],
     threads: usize,
     idle: usize,
@@ -91,9 +91,9 @@ impl Pool {
         }
     }
 
-    /// Has a job done.
+    /// Queues a job for a thread of the pool.
     pub(crate) fn submit(&self, haste: Haste, job: Job) -> Result<(), Busy> {
-        let now_ms = self.shared.clock.now();
+        let now_ms = self.shared.clock.steady();
         let mut state = lock(&self.shared.state);
         let has_too_much = state.jobs.len() >= QUEUE || state.is_stalled(now_ms);
         if state.is_closed || (haste == Haste::OrNotAtAll && has_too_much) {
@@ -117,7 +117,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether others may look what is in the page cache. A look may make the kernel read ahead,
+    /// True if others may look what is in the page cache. A look may make the kernel read ahead,
     /// and a disk with a full queue of its own makes who asks for that wait.
     pub(crate) fn may_look(&self) -> bool {
         self.shared.busy.load(Ordering::Acquire) < LOOKS
@@ -165,7 +165,7 @@ impl Shared {
     fn work(&self, number: usize) {
         while let Some(job) = self.next(number) {
             let _ends = Ends(self, number);
-            // What it would have read is missed by who waits for it; the hook has said why.
+            // What it would have read is missed by whoever waits for it; the hook has said why.
             let _ = catch_unwind(AssertUnwindSafe(job));
         }
     }
@@ -175,7 +175,7 @@ impl Shared {
         loop {
             if let Some(job) = state.jobs.pop_front() {
                 if let Some(running) = state.running.get_mut(number) {
-                    *running = Some(self.clock.now());
+                    *running = Some(self.clock.steady());
                 }
                 return Some(job);
             }
@@ -206,21 +206,31 @@ enum Outcome<T> {
 }
 
 impl<T: Clone + Send + 'static> Load<T> {
-    /// Has `read` done by a pool.
+    /// One whose result is brought by somebody else than a pool.
+    pub(crate) fn awaited() -> Self {
+        Self {
+            outcome: Mutex::new(Outcome::Awaited),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Brings the result; one that is there already stays.
+    pub(crate) fn finish(&self, result: T) {
+        self.end(Outcome::Done(result));
+    }
+
+    /// Starts `read` on a thread of a pool.
     pub(crate) fn start(
         (pool, haste): (&Pool, Haste),
         read: impl FnOnce() -> T + Send + 'static,
     ) -> Result<Arc<Self>, Busy> {
-        let load = Arc::new(Self {
-            outcome: Mutex::new(Outcome::Awaited),
-            changed: Notify::new(),
-        });
+        let load = Arc::new(Self::awaited());
         let ending = Ending(Arc::downgrade(&load));
         pool.submit(haste, Box::new(move || ending.with(read)))?;
         Ok(load)
     }
 
-    /// The result, if it is there.
+    /// Result of the load, if it is there.
     pub(crate) fn now(&self) -> Option<Result<T, Busy>> {
         match &*lock(&self.outcome) {
             Outcome::Awaited => None,
@@ -314,7 +324,7 @@ mod tests {
     }
 
     fn is_stalled(pool: &Pool) -> bool {
-        lock(&pool.shared.state).is_stalled(pool.clock().now())
+        lock(&pool.shared.state).is_stalled(pool.clock().steady())
     }
 
     #[tokio::test]

@@ -11,7 +11,10 @@
 //!   survived and that was never synced may be empty.
 //! - **A kill** ([`PowerIo::cut`] alone) lets nothing happen any more, but for the first sectors
 //!   of one write.
-//! - **Errors** come at the operations that the test says.
+//! - **Errors** come at the operations that the test says. A sync of a file that fails so has lost
+//!   what was not synced: of each page the durable content is back, at once or, for those that stay
+//!   in the page cache for a while, at one of the next syncs of anything; no later sync of the file
+//!   makes them durable, unless the page was written again.
 //!
 //! 1. After the cut nothing is written, created, renamed or removed through this disk.
 //! 2. What a sync has answered without an error is never taken back.
@@ -29,9 +32,9 @@ use bytes::Bytes;
 use super::io::{DirEntry, DiskIo, File, RealIo};
 use crate::lock::lock;
 
-/// What a device or a page cache writes at a time.
+/// Bytes that a device or a page cache writes at a time.
 const PAGE: u64 = 4096;
-/// What a device writes wholly or not at all.
+/// Bytes that a device writes wholly or not at all.
 const SECTOR: usize = 512;
 /// Contents of one page that may come back, besides the durable one.
 const MAX_VERSIONS: usize = 3;
@@ -48,16 +51,21 @@ pub struct PowerIo {
 #[derive(Debug)]
 struct State {
     random: u64,
-    /// Where removed files wait until their removal is durable.
+    /// Directory in which removed files wait until their removal is durable.
     graves: PathBuf,
     buried: u64,
     is_cut: bool,
-    /// Whether part of one more write reaches the file.
+    /// True if part of one more write reaches the file.
     has_gasp: bool,
-    /// What was not synced, by inode.
+    /// Unsynced writes, by inode.
     files: HashMap<u64, Unsynced>,
     /// Operations on names that were not synced, in order.
     names: Vec<NameOp>,
+    /// Pages that no sync brings to the device any more: their file, which of its pages, and what
+    /// is durable.
+    stale: Vec<(File, u64, Vec<u8>)>,
+    /// True if a page of a sync that failed was lost.
+    has_lied: bool,
     /// Writes, syncs and operations on names so far.
     operations: u64,
     failing: Option<(Range<u64>, i32)>,
@@ -84,7 +92,7 @@ enum NameOp {
     Renamed {
         from: PathBuf,
         to: PathBuf,
-        /// What `to` was before.
+        /// File that had the name `to` before.
         grave: Option<PathBuf>,
     },
 }
@@ -140,6 +148,49 @@ impl State {
         }
     }
 
+    /// Loses the pages that a failed sync of a file was to write.
+    fn lose_pages(&mut self, file: &File) -> io::Result<()> {
+        let Some(unsynced) = self.files.get_mut(&file.metadata()?.ino()) else {
+            return Ok(());
+        };
+        let pages = std::mem::take(&mut unsynced.pages);
+        for (page, versions) in pages {
+            let Some(durable) = versions.into_iter().next() else {
+                continue;
+            };
+            self.stale.push((another(file)?, page, durable));
+        }
+        self.drop_stale(2)
+    }
+
+    /// Takes the durable bytes of those pages of a stretch that no sync was to bring to the device.
+    fn take_stale(&mut self, inode: u64, range: &Range<u64>) -> io::Result<BTreeMap<u64, Vec<u8>>> {
+        let pages = range.start / PAGE..range.end.div_ceil(PAGE);
+        let mut taken = BTreeMap::new();
+        for (file, page, durable) in std::mem::take(&mut self.stale) {
+            if pages.contains(&page) && file.metadata()?.ino() == inode {
+                drop(taken.insert(page, durable));
+            } else {
+                self.stale.push((file, page, durable));
+            }
+        }
+        Ok(taken)
+    }
+
+    /// The page cache lets one in so many of the pages go that were never written.
+    fn drop_stale(&mut self, share: u64) -> io::Result<()> {
+        for (file, page, durable) in std::mem::take(&mut self.stale) {
+            match self.below(share) {
+                0 => {
+                    self.has_lied = true;
+                    file.write_all_at(&durable, page * PAGE)?;
+                }
+                _ => self.stale.push((file, page, durable)),
+            }
+        }
+        Ok(())
+    }
+
     fn grave(&mut self) -> PathBuf {
         self.buried += 1;
         self.graves.join(self.buried.to_string())
@@ -147,7 +198,9 @@ impl State {
 
     /// Remembers what stands where something is about to be written.
     fn remember(&mut self, file: &File, range: Range<u64>) -> io::Result<()> {
-        let unsynced = match self.files.entry(file.metadata()?.ino()) {
+        let inode = file.metadata()?.ino();
+        let rewritten = self.take_stale(inode, &range)?;
+        let unsynced = match self.files.entry(inode) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(entry) => entry.insert(Unsynced {
                 file: another(file)?,
@@ -157,6 +210,13 @@ impl State {
         };
         for page in range.start / PAGE..range.end.div_ceil(PAGE) {
             let versions = unsynced.pages.entry(page).or_default();
+            // A page that is written again is written back again, with all that stands on it.
+            versions.extend(
+                rewritten
+                    .get(&page)
+                    .filter(|_| versions.is_empty())
+                    .cloned(),
+            );
             if versions.len() <= MAX_VERSIONS {
                 versions.push(read_page(file, page)?);
             }
@@ -171,16 +231,17 @@ impl State {
         let end = self.below(whole.len() as u64 + 1) as usize;
         // The kernel looks whether its caller is to die between pages, not within a sector.
         let cut = (offset + end as u64) / SECTOR as u64 * SECTOR as u64;
-        let end = match end == whole.len() {
-            true => end,
-            false => cut.saturating_sub(offset) as usize,
+        let end = if end == whole.len() {
+            end
+        } else {
+            cut.saturating_sub(offset) as usize
         };
         let part = Bytes::copy_from_slice(whole.get(..end).unwrap_or_default());
         self.remember(file, offset..offset + part.len() as u64)?;
         real.write_at(file, &[part], offset)
     }
 
-    /// What is left of a page after a power failure.
+    /// Content of a page after a power failure.
     fn surviving(&mut self, versions: &[Vec<u8>], newest: &[u8]) -> Vec<u8> {
         let durable = versions.first().map_or(newest, Vec::as_slice);
         match self.below(5) {
@@ -214,6 +275,8 @@ impl PowerIo {
                 has_gasp: false,
                 files: HashMap::new(),
                 names: Vec::new(),
+                stale: Vec::new(),
+                has_lied: false,
                 operations: 0,
                 failing: None,
                 injected: 0,
@@ -223,7 +286,7 @@ impl PowerIo {
         }
     }
 
-    /// With other devices, each with a power supply of its own, for these directories.
+    /// Adds other devices, each with a power supply of its own, for these directories.
     #[must_use]
     pub fn with_disks(mut self, disks: Vec<(PathBuf, Arc<Self>)>) -> Self {
         self.disks = disks;
@@ -242,6 +305,7 @@ impl PowerIo {
     /// any more.
     pub fn lose(&self) -> io::Result<()> {
         let mut state = lock(&self.state);
+        state.drop_stale(1)?;
         let mut files: Vec<(u64, Unsynced)> = state.files.drain().collect();
         // So that one seed is one run.
         files.sort_unstable_by_key(|(inode, _)| *inode);
@@ -270,9 +334,11 @@ impl PowerIo {
             std::mem::take(&mut from.files),
             std::mem::take(&mut from.names),
         );
-        let buried = from.buried;
+        let stale = std::mem::take(&mut from.stale);
+        let (buried, has_lied) = (from.buried, from.has_lied);
         drop(from);
         let mut state = lock(&self.state);
+        (state.stale, state.has_lied) = (stale, has_lied);
         (state.files, state.names) = (files, names);
         state.buried = buried;
     }
@@ -284,17 +350,25 @@ impl PowerIo {
         state.failing = Some((now + operations.start..now + operations.end, errno));
     }
 
-    /// How many operations have failed because the test said so.
+    /// True if pages of a sync that failed were lost, or will be: maybe long after it, and under
+    /// another process, which no sync has told of it. So nobody can promise that what they held is
+    /// there; only that nothing wrong is.
+    pub fn has_lied(&self) -> bool {
+        let state = lock(&self.state);
+        state.has_lied || !state.stale.is_empty()
+    }
+
+    /// Number of operations that have failed because the test said so.
     pub fn injected(&self) -> u64 {
         lock(&self.state).injected
     }
 
-    /// How often a file was synced.
+    /// Number of syncs of files.
     pub fn syncs(&self) -> u64 {
         lock(&self.state).syncs
     }
 
-    /// How many pages were written to and not synced.
+    /// Number of pages that were written to and not synced.
     pub fn unsynced_pages(&self) -> usize {
         let state = lock(&self.state);
         state.files.values().map(|file| file.pages.len()).sum()
@@ -313,7 +387,7 @@ fn another(file: &File) -> io::Result<File> {
     File::options().read(true).write(true).open(path)
 }
 
-/// What stands on a page, cut off at the end of the file.
+/// Bytes of a page, cut off at the end of the file.
 fn read_page(file: &File, page: u64) -> io::Result<Vec<u8>> {
     let start = page * PAGE;
     let len = file.metadata()?.len().saturating_sub(start).min(PAGE);
@@ -378,7 +452,13 @@ impl DiskIo for PowerIo {
 
     fn sync(&self, file: &File) -> io::Result<()> {
         let mut state = lock(&self.state);
-        state.begin()?;
+        if let Err(error) = state.begin() {
+            if !state.is_cut {
+                state.lose_pages(file)?;
+            }
+            return Err(error);
+        }
+        state.drop_stale(4)?;
         state.files.remove(&file.metadata()?.ino());
         state.syncs += 1;
         Ok(())
@@ -554,6 +634,24 @@ mod tests {
             (Some(1), None),
         ];
         assert!(seen.iter().eq(&expected), "{seen:?}");
+    }
+
+    #[test]
+    fn sync_that_fails_loses_what_it_was_to_write_and_the_next_one_proves_nothing() {
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..40 {
+            let bench = Bench::new(seed);
+            let file = bench.create("a");
+            bench.sync(&file);
+            bench.write(&file, 1);
+            bench.io.fail(0..1, 5);
+            assert!(bench.io.sync(&file).is_err());
+            let here = std::fs::read(bench.path("a")).expect("read");
+            seen.insert((here[0], here[PAGE as usize]));
+            bench.sync(&file);
+            assert_eq!(bench.fail("a"), Some(vec![0; 24]), "{seed}");
+        }
+        assert_eq!(seen.len(), 4, "each page for itself: {seen:?}");
     }
 
     #[test]

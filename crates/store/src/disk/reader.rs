@@ -24,13 +24,13 @@ use super::format::{
 };
 use super::hole::Holes;
 use super::segment::Place;
-use crate::disk::io::{DiskIo, File};
+use crate::disk::open::SegmentFile;
 use crate::entry::{Body, Slice, Sliced, Stored, segments_of, unchecked};
 use crate::index::Slot;
 use crate::key::Key;
 use crate::site::{Account, SiteBook};
 
-/// What came of reading a record.
+/// Reason why a record was not read.
 #[derive(Debug)]
 pub(crate) enum ReadError {
     /// The segment was evicted meanwhile.
@@ -48,9 +48,7 @@ impl Disk {
         let file = self.file(place.segment).ok_or(ReadError::Gone)?;
         let mut record = vec![0; place.size as usize];
         let offset = u64::from(place.offset);
-        self.io
-            .read_at(&file, &mut record, offset)
-            .map_err(ReadError::Io)?;
+        file.read_at(&mut record, offset).map_err(ReadError::Io)?;
         self.judge_entry(slot, record)
     }
 
@@ -87,9 +85,9 @@ impl Disk {
     }
 
     /// Reads the head of an entry's record, whether or not it counts still.
-    pub(crate) fn read_head(&self, key: &Key, place: Place, file: &File) -> Option<Bytes> {
+    pub(crate) fn read_head(&self, key: &Key, place: Place, file: &SegmentFile) -> Option<Bytes> {
         let mut record = vec![0; place.size as usize];
-        let read = self.io.read_at(file, &mut record, place.offset.into());
+        let read = file.read_at(&mut record, place.offset.into());
         let header = valid_record(&record, self.seed, (place.segment, place.offset))?;
         let is_it = read.is_ok() && header.kind == Kind::Entry && header.key == *key;
         let start = RECORD_HEADER as usize + header.count as usize * SLICE_REF as usize;
@@ -97,25 +95,25 @@ impl Disk {
         (is_it && head.end <= record.len()).then(|| Bytes::from(record).slice(head))
     }
 
-    /// Whether a tombstone stands at a place.
-    pub(crate) fn is_tombstone(&self, place: Place, file: &File) -> bool {
+    /// True if a tombstone stands at a place.
+    pub(crate) fn is_tombstone(&self, place: Place, file: &SegmentFile) -> bool {
         let mut record = vec![0; place.size as usize];
-        let read = self.io.read_at(file, &mut record, place.offset.into());
+        let read = file.read_at(&mut record, place.offset.into());
         let at = (place.segment, place.offset);
         let header = valid_record(&record, self.seed, at).filter(|_| read.is_ok());
         header.is_some_and(|header| header.kind == Kind::Tombstone)
     }
 
-    /// Whether the bytes of a slice have their checksum.
-    pub(crate) fn is_slice_sound(&self, slice: &Slice, file: &File) -> io::Result<bool> {
-        is_sound(&*self.io, slice, file)
+    /// True if the bytes of a slice have their checksum.
+    pub(crate) fn is_slice_sound(&self, slice: &Slice, file: &SegmentFile) -> io::Result<bool> {
+        is_sound(slice, file)
     }
 
     /// Reads the summary of a segment: where it ends, and its rows.
     pub(crate) fn read_summary(
         &self,
         id: u32,
-        file: &File,
+        file: &SegmentFile,
         size: u32,
     ) -> io::Result<Option<Found>> {
         let Some(summary) = self.read_rows(id, file, size)? else {
@@ -133,7 +131,12 @@ impl Disk {
     }
 
     /// Reads the summary of a segment as it stands there.
-    pub(crate) fn read_rows(&self, id: u32, file: &File, size: u32) -> io::Result<Option<Summary>> {
+    pub(crate) fn read_rows(
+        &self,
+        id: u32,
+        file: &SegmentFile,
+        size: u32,
+    ) -> io::Result<Option<Summary>> {
         let Some(footer) = self.read_footer(id, file, size)? else {
             return Ok(None);
         };
@@ -141,7 +144,7 @@ impl Disk {
         let mut sites = vec![0; sites_len + footer.rows_len as usize];
         // A footer that is valid fits its segment, with all before it.
         let start = u64::from(size - footer.summary_len());
-        let is_there = is_there(self.io.read_at(file, &mut sites, start))?;
+        let is_there = is_there(file.read_at(&mut sites, start))?;
         // The table is short, or not there; then the rows are not copied.
         let rows = match sites_len {
             0 => std::mem::take(&mut sites),
@@ -160,28 +163,76 @@ impl Disk {
     pub(crate) fn read_footer(
         &self,
         id: u32,
-        file: &File,
+        file: &SegmentFile,
         size: u32,
     ) -> io::Result<Option<Footer>> {
         let mut block = [0; FOOTER as usize];
         let Some(end) = size.checked_sub(FOOTER) else {
             return Ok(None);
         };
-        let is_there = is_there(self.io.read_at(file, &mut block, u64::from(end)))?;
+        let is_there = is_there(file.read_at(&mut block, u64::from(end)))?;
         let footer = is_there.then(|| Footer::decode(&block, self.seed, id, size));
         Ok(footer.flatten())
     }
 
+    /// Finds the records of a segment whose header is damaged, and with it maybe what stands in
+    /// `damaged`; whether nothing can have stood there but what was found.
+    pub(crate) fn search(
+        &self,
+        id: u32,
+        file: &SegmentFile,
+        (size, damaged): (u32, Range<u32>),
+    ) -> io::Result<(Found, bool)> {
+        let mut holes = Holes::default();
+        holes.doubt(damaged);
+        let found = self.scan_around(id, file, (SEGMENT_HEADER..size, &mut holes))?;
+        Ok((found, holes.are_known()))
+    }
+
     /// Finds the records of a segment from `start` on.
-    pub(crate) fn scan(&self, id: u32, file: &File, range: Range<u32>) -> io::Result<Found> {
+    pub(crate) fn scan(&self, id: u32, file: &SegmentFile, range: Range<u32>) -> io::Result<Found> {
+        self.scan_around(id, file, (range, &mut Holes::default()))
+    }
+
+    /// Scans a segment without a summary as [`Disk::scan`] does; an error if it had a summary that
+    /// was synced, and not all the records are found that it told of.
+    pub(crate) fn scan_unsummed(
+        &self,
+        id: u32,
+        file: &SegmentFile,
+        range: Range<u32>,
+    ) -> io::Result<Found> {
+        let found = self.scan(id, file, range)?;
+        let mut block = [0; SEGMENT_HEADER as usize];
+        file.read_at(&mut block, 0)?;
+        let told = self.segment_header(&block).map_or(0, |header| header.rows);
+        if told == 0 || told as usize == found.rows.len() {
+            Ok(found)
+        } else {
+            Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!(
+                    "{} of {told} records of segment {id} are left",
+                    found.rows.len()
+                ),
+            ))
+        }
+    }
+
+    fn scan_around(
+        &self,
+        id: u32,
+        file: &SegmentFile,
+        (range, holes): (Range<u32>, &mut Holes),
+    ) -> io::Result<Found> {
         let start = range.start.max(SEGMENT_HEADER);
         let mut found = Found {
             tail: start,
             rows: Vec::new(),
         };
         let mut bytes = vec![0; range.end.saturating_sub(start) as usize];
-        let (mut holes, refused) = match self.read_around(file, start, &mut bytes) {
-            Ok(read) => read,
+        let refused = match self.read_around(file, start, (&mut bytes, holes)) {
+            Ok(refused) => refused,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(found),
             Err(error) => return Err(error),
         };
@@ -194,7 +245,7 @@ impl Disk {
                     holes.know_slices(id, &slices(rest, &header));
                     header
                 }
-                None => match lost_record(rest, self.seed, at, &holes) {
+                None => match lost_record(rest, self.seed, at, holes) {
                     Some(header) => {
                         found.rows.push(lost_row(&header));
                         header
@@ -255,14 +306,14 @@ impl Disk {
     }
 }
 
-/// Whether the bytes of a slice have their checksum.
-pub(crate) fn is_sound(io: &dyn DiskIo, slice: &Slice, file: &File) -> io::Result<bool> {
+/// True if the bytes of a slice have their checksum.
+pub(crate) fn is_sound(slice: &Slice, file: &SegmentFile) -> io::Result<bool> {
     let mut bytes = vec![0; slice.len as usize];
-    let is_there = is_there(io.read_at(file, &mut bytes, u64::from(slice.offset)))?;
+    let is_there = is_there(file.read_at(&mut bytes, u64::from(slice.offset)))?;
     Ok(is_there && payload_sum(&bytes) == slice.checksum)
 }
 
-/// Whether the bytes were there; a file may have been cut off.
+/// True if the bytes were there; a file may have been cut off.
 fn is_there(read: io::Result<()>) -> io::Result<bool> {
     match read {
         Ok(()) => Ok(true),
@@ -283,7 +334,7 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// What the accounts in the rows mean in this process.
+    /// Accounts of this process for those in the rows.
     pub(crate) fn accounts(&self, book: &SiteBook) -> Accounts {
         let sites = decode_sites(&self.sites);
         Accounts(sites.map(|(own, name)| (own, book.number(name))).collect())
@@ -304,10 +355,10 @@ impl Accounts {
     }
 }
 
-/// What a segment holds.
+/// Records of a segment.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// Where the next record may go.
+    /// Offset for the next record.
     pub(crate) tail: u32,
     /// Records in the order of their offsets.
     pub(crate) rows: Vec<Row>,
@@ -335,7 +386,8 @@ fn lost_record(bytes: &[u8], seed: u64, at: (u32, u32), holes: &Holes) -> Option
     (is_lost && is_entry).then_some(header)
 }
 
-/// What is left of such an entry: nothing that it has replaced is found in its place.
+/// Tombstone in place of an entry that is lost: nothing that the entry has replaced is found in its
+/// place.
 fn lost_row(header: &RecordHeader) -> Row {
     Row {
         kind: Kind::Tombstone,

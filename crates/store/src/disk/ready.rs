@@ -1,4 +1,4 @@
-//! What of a segment can be read without waiting for the disk, and having the rest read.
+//! Bytes of a segment that can be read without waiting for the disk, and loads of the others.
 //!
 //! A file is sent from the page cache by the kernel; what is not there is read from the disk, and
 //! who sends waits. So before a stretch is sent, this says how much of it is there: known from a
@@ -16,20 +16,28 @@
 //! 4. What the disk did not give is a gap in its file: entries with bytes there are not found any
 //!    more. They stay on the disk, which may give them after the next start.
 //!
+//! 5. Of a file of which a sync failed nothing is ready, and nothing is loaded (`loss`).
+//! 6. Where the page cache is another's to keep (FUSE, file systems of other machines), nothing is
+//!    believed to be there, and nothing sent from there: a thread reads a window into memory of the
+//!    process, where a bounded number of windows is kept.
+//!
 //! On a file system in memory everything is there. On one that cannot tell, nothing is until a
 //! thread of the pool has read it.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io;
-use std::ops::{Deref, Range};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use bytes::Bytes;
 use hashbrown::HashMap;
 use rustix::io::Errno;
 
-use super::io::{DiskIo, File, Tried};
+use super::io::{File, Tried};
+use super::open::{Home, OpenFile, SegmentFile};
 use super::pool::{Busy, Haste, Load, Pool};
 use super::reader::is_sound;
 use crate::clock::Clock;
@@ -38,12 +46,13 @@ use crate::health;
 use crate::lock::lock;
 use crate::volume::Inner;
 
-/// What is looked at, and read, at once: what a disk reads well in one go. Arbitrary.
+/// Bytes that are looked at, and read, at once: a stretch that a disk reads well in one go.
+/// Arbitrary.
 pub const WINDOW: u64 = 256 << 10;
-/// For how long a look holds; milliseconds. Arbitrary: far less than the kernel keeps what was
+/// Time for which a look holds; milliseconds. Arbitrary: far less than the kernel keeps what was
 /// just used, unless it is in distress.
 const FRESH_MS: u64 = 2000;
-/// What the page cache has or has not. Larger pages are several of these.
+/// Unit in which the page cache holds bytes of files. Larger pages are several of these.
 const PAGE: u64 = 4096;
 const _: () = assert!(
     WINDOW / PAGE == 64,
@@ -52,24 +61,38 @@ const _: () = assert!(
 /// Looks that a thread remembers: a gibibyte of windows, in 128 KiB. A power of two.
 const LOOKS: usize = 4096;
 
+/// Windows in memory of the process, where the page cache is not believed: 64 MiB for each disk.
+/// Arbitrary: each is sent soon after it was read.
+const MOST_KEPT: usize = 256;
+
 /// Gaps of one file that are remembered; with more of them all of it counts as one. Arbitrary: a
 /// file that has so many has more.
 const MAX_GAPS: usize = 64;
 
 /// Reading from one disk.
 pub(crate) struct Readers {
-    io: Arc<dyn DiskIo>,
+    home: Home,
     pool: Pool,
-    /// Whether reading may take time at all.
+    /// True if reading may take time at all.
     may_wait: bool,
     /// Set once the file system could not tell whether a read would wait.
     is_blind: AtomicBool,
     loads: Mutex<HashMap<Window, Weak<WindowLoad>>>,
-    /// Who is told of errors.
+    /// INVARIANT 6: windows in memory, the newest last; none where the page cache is believed.
+    kept: Option<Mutex<VecDeque<Kept>>>,
+    /// Volume that is told of errors.
     volume: OnceLock<Weak<Inner>>,
 }
 
-/// What a load of a window came to.
+/// A window in memory.
+struct Kept {
+    /// File of the window, and not its address alone, which another file may have later.
+    file: Weak<SegmentFile>,
+    start: u64,
+    bytes: Bytes,
+}
+
+/// Load of one window, and its result.
 type WindowLoad = Load<Result<(), LoadError>>;
 
 /// A stretch of a file: its identity while it is open, first byte, length.
@@ -97,12 +120,14 @@ impl From<Busy> for LoadError {
 
 impl Readers {
     /// Readers of a disk.
-    pub(crate) fn new(io: Arc<dyn DiskIo>, clock: Arc<dyn Clock>, may_wait: bool) -> Arc<Self> {
+    pub(crate) fn new(home: Home, clock: Arc<dyn Clock>) -> Arc<Self> {
+        let kept = (!home.io.is_local(&home.dir)).then(Mutex::default);
         Arc::new(Self {
-            io,
+            may_wait: home.io.may_wait(&home.dir),
+            home,
             pool: Pool::new(clock),
-            may_wait,
-            is_blind: AtomicBool::new(false),
+            is_blind: AtomicBool::new(kept.is_some()),
+            kept,
             loads: Mutex::default(),
             volume: OnceLock::new(),
         })
@@ -124,20 +149,67 @@ impl Readers {
         self.volume.get()?.upgrade()
     }
 
+    /// True if what is in the page cache is believed to stay there.
+    pub(crate) fn is_local(&self) -> bool {
+        self.kept.is_none()
+    }
+
+    /// Bytes of a file from `offset` on that are in memory of the process, at most `len`.
+    fn kept(&self, file: &Arc<SegmentFile>, offset: u64, len: u64) -> Option<Bytes> {
+        let kept = lock(self.kept.as_ref()?);
+        let mut newest_first = kept.iter().rev();
+        newest_first.find_map(|window| {
+            let is_its = std::ptr::eq(window.file.as_ptr(), Arc::as_ptr(file));
+            let at = offset.checked_sub(window.start).filter(|_| is_its)?;
+            // What is kept is at most a window.
+            let at = usize::try_from(at)
+                .ok()
+                .filter(|at| *at < window.bytes.len())?;
+            let end = window.bytes.len().min(at.saturating_add(len as usize));
+            Some(window.bytes.slice(at..end))
+        })
+    }
+
+    fn keep(&self, file: &Arc<SegmentFile>, start: u64, bytes: Bytes) {
+        let Some(kept) = &self.kept else { return };
+        let mut kept = lock(kept);
+        kept.push_back(Kept {
+            file: Arc::downgrade(file),
+            start,
+            bytes,
+        });
+        if kept.len() > MOST_KEPT {
+            kept.pop_front();
+        }
+    }
+
+    /// Directory and file system of the segments.
+    pub(crate) fn home(&self) -> &Home {
+        &self.home
+    }
+
     /// The threads.
     pub(crate) fn pool(&self) -> &Pool {
         &self.pool
     }
 
     /// Reads what can be read without waiting; false if that cannot be said of it.
-    pub(crate) fn try_read_at(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<bool> {
+    pub(crate) fn try_read_at(
+        &self,
+        file: &SegmentFile,
+        buf: &mut [u8],
+        offset: u64,
+    ) -> io::Result<bool> {
+        let Some(file) = file.open_now() else {
+            return Ok(false);
+        };
         if !self.may_wait {
-            return self.io.read_at(file, buf, offset).map(|()| true);
+            return self.home.io.read_at(&file, buf, offset).map(|()| true);
         }
         if self.is_blind.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        match self.io.try_read_at(file, buf, offset)? {
+        match self.home.io.try_read_at(&file, buf, offset)? {
             Tried::Read => Ok(true),
             Tried::WouldWait => Ok(false),
             Tried::Unknown => {
@@ -148,32 +220,36 @@ impl Readers {
     }
 }
 
-/// The file of a segment, with the way to read from its disk.
-pub(crate) struct SegmentFile {
-    file: File,
-    readers: Arc<Readers>,
-    has_gaps: AtomicBool,
-    gaps: Mutex<Vec<Range<u64>>>,
+/// Stretches of a file that the disk did not give.
+#[derive(Debug, Default)]
+pub(crate) struct Gaps {
+    are_any: AtomicBool,
+    /// Set once nobody knows what stands in the file: a sync of it failed.
+    is_lost: AtomicBool,
+    stretches: Mutex<Vec<Range<u64>>>,
 }
 
 impl SegmentFile {
-    pub(crate) fn new(file: File, readers: Arc<Readers>) -> Self {
-        Self {
-            file,
-            readers,
-            has_gaps: AtomicBool::new(false),
-            gaps: Mutex::default(),
-        }
-    }
-
-    /// Whether there is anything that the disk did not give.
+    /// True if there is anything that the disk did not give.
     pub(crate) fn has_gaps(&self) -> bool {
-        self.has_gaps.load(Ordering::Acquire)
+        self.gaps.are_any.load(Ordering::Acquire)
     }
 
-    /// Whether there is something in one of these stretches that the disk did not give.
+    /// INVARIANT 5.
+    pub(crate) fn lose(&self) {
+        self.gaps.is_lost.store(true, Ordering::Release);
+        // Entries with bytes there are not found any more.
+        self.note_gap(0..u64::MAX);
+    }
+
+    /// True if nobody knows what stands in the file.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.gaps.is_lost.load(Ordering::Acquire)
+    }
+
+    /// True if there is something in one of these stretches that the disk did not give.
     pub(crate) fn has_gap_in(&self, mut stretches: impl Iterator<Item = Range<u64>>) -> bool {
-        let gaps = lock(&self.gaps);
+        let gaps = lock(&self.gaps.stretches);
         stretches.any(|stretch| {
             let is_in = |gap: &Range<u64>| gap.start < stretch.end && stretch.start < gap.end;
             gaps.iter().any(is_in)
@@ -182,14 +258,14 @@ impl SegmentFile {
 
     /// INVARIANT 4.
     pub(crate) fn note_gap(&self, gap: Range<u64>) {
-        let mut gaps = lock(&self.gaps);
+        let mut gaps = lock(&self.gaps.stretches);
         if gaps.len() >= MAX_GAPS {
             gaps.clear();
             gaps.push(0..u64::MAX);
         } else if !gaps.contains(&gap) {
             gaps.push(gap);
         }
-        self.has_gaps.store(true, Ordering::Release);
+        self.gaps.are_any.store(true, Ordering::Release);
     }
 
     /// The disk did not give what was asked for.
@@ -197,13 +273,13 @@ impl SegmentFile {
         if is_of_disk(error) {
             self.note_gap(stretch);
         }
-        if let Some(volume) = self.readers.volume() {
+        if let Some(volume) = self.readers().volume() {
             volume.read_failed(error, health::Tried::Body);
         }
     }
 }
 
-/// Whether an error is that of a disk, and not of the process, the machine, or a socket that was
+/// True if an error is that of a disk, and not of the process, the machine, or a socket that was
 /// sent to.
 fn is_of_disk(error: &io::Error) -> bool {
     let is_known = |errno| {
@@ -221,20 +297,6 @@ fn is_of_disk(error: &io::Error) -> bool {
     };
     let is_cut = error.kind() == io::ErrorKind::UnexpectedEof;
     is_cut || Errno::from_io_error(error).is_some_and(is_known)
-}
-
-impl std::fmt::Debug for SegmentFile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.file.fmt(f)
-    }
-}
-
-impl Deref for SegmentFile {
-    type Target = File;
-
-    fn deref(&self) -> &File {
-        &self.file
-    }
 }
 
 /// A slice whose checksum was not compared yet.
@@ -267,7 +329,7 @@ impl Doubt {
         let compared = match self.zone.upgrade() {
             Some(zone) => zone.is_slice_sound(&self.stored, slice, file),
             // The directory was lent or closed: who reads on gets the rest nevertheless.
-            None => is_sound(&*file.readers.io, slice, file),
+            None => is_sound(slice, file),
         };
         match compared {
             Ok(true) => flag.store(true, Ordering::Release),
@@ -286,29 +348,19 @@ impl Doubt {
 #[derive(Clone, Debug)]
 pub struct HeldFile {
     segment: Arc<SegmentFile>,
+    /// Stays open as long as this lives, once it is known to be.
+    open: OnceLock<Arc<OpenFile>>,
     doubt: Option<Arc<Doubt>>,
-    /// The bytes that it was handed out for were not written before; milliseconds since 1970.
+    /// Earliest time at which the bytes that the file was handed out for can have been written, by
+    /// the steady clock.
     written_ms: u64,
-}
-
-impl Deref for HeldFile {
-    type Target = File;
-
-    fn deref(&self) -> &File {
-        &self.segment.file
-    }
-}
-
-impl AsFd for HeldFile {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.segment.file.as_fd()
-    }
 }
 
 impl HeldFile {
     pub(crate) fn new(segment: &Arc<SegmentFile>, doubt: Option<Arc<Doubt>>) -> Self {
         Self {
             segment: Arc::clone(segment),
+            open: OnceLock::new(),
             doubt,
             written_ms: 0,
         }
@@ -323,14 +375,61 @@ impl HeldFile {
         }
     }
 
-    /// Whether two regions of these files may be one.
+    /// True if nobody knows what stands in the file, as a sync of it failed.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.segment.is_lost()
+    }
+
+    /// The file, opened if it is not: not to be asked for before its bytes are ready, by whoever
+    /// must not wait for the disk.
+    pub fn file(&self) -> io::Result<&File> {
+        if self.open.get().is_none() {
+            // Another one that came first is the same file.
+            let _ = self.open.set(self.segment.file()?);
+        }
+        let open = self.open.get().ok_or(io::ErrorKind::NotFound)?;
+        Ok(open)
+    }
+
+    /// True if the file's bytes may be sent from the page cache.
+    pub fn is_local(&self) -> bool {
+        self.segment.readers().is_local()
+    }
+
+    /// Bytes from `offset` on, at most `len`, that are to be sent from memory: where the file is on
+    /// a file system that a read may go to the server of. They were asked for with
+    /// [`HeldFile::ready_len`].
+    pub fn in_memory(&self, offset: u64, len: u64) -> Option<Bytes> {
+        self.segment.readers().kept(&self.segment, offset, len)
+    }
+
+    /// Fills the whole buffer from `offset`.
+    pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        if let Some(bytes) = self.in_memory(offset, buf.len() as u64)
+            && bytes.len() == buf.len()
+        {
+            buf.copy_from_slice(&bytes);
+            return Ok(());
+        }
+        self.file()?.read_exact_at(buf, offset)
+    }
+
+    /// Holds the file open if it is; never waits.
+    pub fn is_open(&self) -> bool {
+        let hold = |open| {
+            let _ = self.open.set(open);
+        };
+        self.open.get().is_some() || self.segment.open_now().map(hold).is_some()
+    }
+
+    /// True if two regions of these files may be joined.
     pub(crate) fn continues(&self, other: &Self) -> bool {
         let are_trusted = self.doubt.is_none() && other.doubt.is_none();
         are_trusted && Arc::ptr_eq(&self.segment, &other.segment)
     }
 
-    /// Tells the disk what came of reading or sending some bytes, and forgets the entries that need
-    /// them; false if the error is not the disk's.
+    /// Reports to the disk an error of reading or sending some bytes, and forgets the entries that
+    /// need them; false if the error is not the disk's.
     pub fn has_refused(&self, stretch: Range<u64>, error: &io::Error) -> bool {
         let is_of_disk = is_of_disk(error);
         if is_of_disk {
@@ -339,17 +438,26 @@ impl HeldFile {
         is_of_disk
     }
 
-    /// How many of the bytes from `offset` on, up to `len`, can be read without waiting. Looks at
-    /// no more than it takes to find out; never waits.
+    /// Number of bytes from `offset` on, up to `len`, that can be read without waiting. Looks at no
+    /// more than it takes to find out; never waits.
     pub fn ready_len(&self, offset: u64, len: u64) -> u64 {
-        let readers = &self.segment.readers;
-        if self.doubt.as_ref().is_some_and(|doubt| !doubt.is_settled()) {
+        let readers = self.segment.readers();
+        let is_doubtful = self.doubt.as_ref().is_some_and(|doubt| !doubt.is_settled());
+        // INVARIANT 5.
+        if self.segment.is_lost() || is_doubtful {
+            return 0;
+        }
+        if !readers.is_local() {
+            let kept = self.in_memory(offset, len);
+            return kept.map_or(0, |bytes| bytes.len() as u64);
+        }
+        if !self.is_open() {
             return 0;
         }
         if !readers.may_wait {
             return len;
         }
-        let now_ms = readers.pool.clock().now();
+        let now_ms = readers.pool.clock().steady();
         if now_ms.wrapping_sub(self.written_ms) < FRESH_MS {
             return len;
         }
@@ -365,7 +473,7 @@ impl HeldFile {
     }
 
     fn is_ready(&self, (offset, len): (u64, u64), now_ms: u64) -> bool {
-        let readers = &self.segment.readers;
+        let readers = self.segment.readers();
         let key = self.key(offset, len);
         if was_seen(key, now_ms) {
             return true;
@@ -377,10 +485,10 @@ impl HeldFile {
         true
     }
 
-    /// Has the first window of a stretch read, by a thread of the pool.
+    /// Starts a read of the first window of a stretch, by a thread of the pool.
     pub fn load(&self, offset: u64, len: u64, haste: Haste) -> Loading {
         let (offset, len) = window(offset, len);
-        let readers = &self.segment.readers;
+        let readers = self.segment.readers();
         let key = self.key(offset, len);
         let mut loads = lock(&readers.loads);
         let running = loads.get(&key).and_then(Weak::upgrade);
@@ -424,39 +532,53 @@ pub struct Loading {
 }
 
 impl Loading {
-    /// Waits until they are there; how many they are.
+    /// Waits until the bytes are there; returns how many they are.
     pub async fn done(self) -> Result<u64, LoadError> {
         self.load?.done().await??;
         let (offset, len) = self.window;
-        let now_ms = self.file.segment.readers.pool.clock().now();
+        let now_ms = self.file.segment.readers().pool.clock().steady();
         note_seen(self.file.key(offset, len), now_ms);
         Ok(len)
     }
 }
 
-/// Reads a window into the page cache, and compares what is in doubt.
+/// Reads a window into the page cache, or to where windows are kept, and compares what is in doubt.
 fn read_window(
-    segment: &SegmentFile,
+    segment: &Arc<SegmentFile>,
     doubt: Option<&Doubt>,
     (offset, len): (u64, u64),
 ) -> Result<(), LoadError> {
+    // INVARIANT 5.
+    if segment.is_lost() {
+        return Err(LoadError::Io("what it took was never written".to_string()));
+    }
+    let readers = segment.readers();
     if let Some(doubt) = doubt.filter(|doubt| !doubt.is_settled()) {
-        return doubt.settle(segment);
+        doubt.settle(segment)?;
+        // What was compared is in the page cache by now; INVARIANT 6 wants it in memory.
+        if readers.is_local() {
+            return Ok(());
+        }
     }
     with_scratch(len, |buf| {
-        let read = segment.readers.io.read_at(segment, buf, offset);
+        let read = segment.read_at(buf, offset);
         match &read {
-            Ok(()) => segment.readers.has_read_body(),
+            Ok(()) => {
+                readers.has_read_body();
+                if !readers.is_local() {
+                    readers.keep(segment, offset, Bytes::copy_from_slice(buf));
+                }
+            }
             Err(error) => segment.refused(offset..offset + len, error),
         }
         read.map_err(|error| LoadError::Io(error.to_string()))
     })
 }
 
-/// Whether all of a stretch is in the page cache.
+/// True if all of a stretch is in the page cache.
 fn look(segment: &SegmentFile, offset: u64, len: u64) -> bool {
     with_scratch(len, |buf| {
-        let read = segment.readers.try_read_at(segment, buf, offset);
+        let read = segment.readers().try_read_at(segment, buf, offset);
         // Who reads in earnest will meet the error.
         read.unwrap_or(false)
     })
@@ -478,15 +600,15 @@ fn with_scratch<T>(len: u64, read: impl FnOnce(&mut [u8]) -> T) -> T {
     })
 }
 
-/// What a thread has seen of a window.
+/// Pages of a window that a thread has seen in the page cache.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     file: usize,
-    /// Which window of the file.
+    /// Index of the window in the file.
     index: u64,
     /// A bit for each page that was there.
     pages: u64,
-    /// When the first of them was looked at, milliseconds since 1970.
+    /// Time when the first of the pages was looked at, by the steady clock.
     at_ms: u64,
 }
 
@@ -505,14 +627,14 @@ impl Seen {
         }
     }
 
-    /// Where it stands in the table.
+    /// Position of the window in the table.
     fn place(&self) -> usize {
         let mixed =
             (self.file as u64 ^ self.index.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed >> 40) as usize % LOOKS
     }
 
-    /// Whether `other` is of the same window, and not old.
+    /// True if `other` is of the same window, and not old.
     fn is_beside(&self, other: &Self) -> bool {
         let age_ms = self.at_ms.wrapping_sub(other.at_ms);
         (self.file, self.index) == (other.file, other.index) && age_ms < FRESH_MS

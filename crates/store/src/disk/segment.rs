@@ -24,45 +24,61 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
-use hashbrown::HashSet;
+use hashbrown::HashMap;
 
 use super::format::{
     ALIGN, FOOTER, Kind, Row, SEGMENT_HEADER, SUPERBLOCK, encode_site, record_start, site_len,
 };
 use crate::admit::NotStored;
-use crate::disk::ready::SegmentFile;
+use crate::disk::LAST_SEGMENT;
+use crate::disk::open::SegmentFile;
+use crate::disk::rows::EncodedRows;
 use crate::fill::Fill;
 use crate::index::{Dependent, Dependents};
-use crate::site::{Account, SiteBook};
+use crate::live::Lost;
+use crate::site::{Account, Claim, SiteBook};
 
-/// What a directory takes of its file system while it holds few names.
+/// Bytes that a directory takes of its file system while it holds few names.
 const DIRECTORY: u64 = 4096;
-/// What each name adds: it is 24 bytes long, and blocks of a large directory are half full.
+/// Bytes that each name adds to a directory: the name is 24 bytes long, and blocks of a large
+/// directory are half full.
 const NAME: u64 = 64;
-/// What a file may need beside its data, for the list of its extents: preallocated space that is
-/// written here and there falls into many.
+/// Bytes that a file may need beside its data, for the list of its extents: preallocated space that
+/// is written here and there falls into many.
 const FILE_OVERHEAD: u64 = 4096;
 /// Files up to this have their list of extents in the inode: one for each block, at most four.
 const PLAIN_FILE: u32 = 4 * 4096;
 /// The smallest piece of a body that is worth a slice of its own at the end of a segment.
 const SMALLEST_EXTENT: u32 = 4096;
 
-const MIB: u64 = 1 << 20;
-/// The longest segment.
-pub(crate) const MAX_SEGMENT: u32 = 64 << 20;
+/// At most one byte in so many of the limit waits for readers of segments that have left. A share
+/// that a busy zone needs (what is stored in the time that a download takes), and that may be lost
+/// when all of them stall.
+const HELD_SHARE: u64 = 4;
 
-/// Where a record stands.
+const MIB: u64 = 1 << 20;
+/// The longest segment. One is read into memory to be scanned, and what is in use there is written
+/// again in one go; both is arbitrary from here on.
+pub(crate) const MAX_SEGMENT: u32 = 256 << 20;
+/// The longest one that is chosen before there are as many as `MANY`: it is written and removed as
+/// fast as any.
+const USUAL_SEGMENT: u64 = 64 * MIB;
+/// Beyond so many, segments of larger zones are longer instead of more: each costs a file, two
+/// reads at the start and some hundred bytes of memory. A zone of a terabyte has about so many.
+const MANY: u64 = 4096;
+
+/// Place of a record on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Place {
     /// Segment number, from 1.
     pub(crate) segment: u32,
-    /// From the beginning of the segment's file.
+    /// Offset from the beginning of the segment's file.
     pub(crate) offset: u32,
     /// Bytes up to the next record.
     pub(crate) size: u32,
 }
 
-/// How large segments are and how many bytes all files may have.
+/// Size of segments, and limit for the bytes of all files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// Bytes of a new segment; 0 if not even one fits.
@@ -78,26 +94,40 @@ impl Plan {
             limit.saturating_sub(DIRECTORY + SUPERBLOCK)
         });
         let automatic = match limit {
-            None => 64 * MIB,
-            Some(limit) if limit >= 64 * MIB => (limit / 64).clamp(4 * MIB, 64 * MIB),
+            None => USUAL_SEGMENT,
+            Some(limit) if limit >= 64 * MIB => {
+                let usual = (limit / 64).clamp(4 * MIB, USUAL_SEGMENT);
+                usual.max(limit / MANY)
+            }
             // Below 64 MiB sixteen segments; at least 16 KiB, so that ordinary heads fit.
             Some(limit) => (limit / 16).max(16 << 10),
         };
-        let size = wanted.unwrap_or(automatic).clamp(4096, 64 * MIB);
+        let size = wanted.unwrap_or(automatic).clamp(4096, MAX_SEGMENT.into());
         // With fewer than four segments, half of the zone would be lost at each turn.
         let size = if usable / size < 4 {
             (usable / 4).max(4096)
         } else {
             size
         };
-        let size = (size.min(64 * MIB) / 4096 * 4096) as u32;
+        let size = (size.min(MAX_SEGMENT.into()) / 4096 * 4096) as u32;
         Self {
             segment_size: if file_cost(size) <= usable { size } else { 0 },
             limit,
         }
     }
 
-    /// Whether the zone may have files at all.
+    /// Segments that fit the limit; `None` without one.
+    pub(crate) fn most_segments(&self) -> Option<u64> {
+        let usable = self.limit?.saturating_sub(DIRECTORY + SUPERBLOCK);
+        let cost = file_cost(self.segment_size);
+        Some(if self.segment_size == 0 {
+            0
+        } else {
+            usable / cost
+        })
+    }
+
+    /// True if the zone may have files at all.
     pub(crate) fn has_superblock(&self) -> bool {
         self.limit
             .is_none_or(|limit| limit >= DIRECTORY + SUPERBLOCK)
@@ -105,18 +135,23 @@ impl Plan {
 
     /// Bytes of a body that could be stored if nothing else were.
     pub(crate) fn capacity(&self) -> u64 {
-        let Some(limit) = self.limit else {
+        let Some(count) = self.most_segments() else {
             return u64::MAX;
         };
-        if self.segment_size == 0 {
+        if count == 0 {
             return 0;
         }
-        let count = limit.saturating_sub(DIRECTORY + SUPERBLOCK) / file_cost(self.segment_size);
         count * u64::from(self.segment_size - SEGMENT_HEADER - FOOTER)
     }
 }
 
-/// What a segment of `size` bytes counts against the limit.
+/// Number of segments that a zone of one disk may have by its limit; `None`: as many as the disk
+/// holds.
+pub fn most_segments(max_size: Option<u64>) -> Option<u64> {
+    Plan::new(max_size, None).most_segments()
+}
+
+/// Bytes that a segment of `size` bytes counts against the limit.
 pub(crate) fn file_cost(size: u32) -> u64 {
     let overhead = if size > PLAIN_FILE { FILE_OVERHEAD } else { 0 };
     u64::from(size) + overhead + NAME
@@ -127,50 +162,52 @@ pub(crate) fn least_extent(wanted: u32) -> u32 {
     wanted.min(SMALLEST_EXTENT).next_multiple_of(ALIGN)
 }
 
-/// Whether the rows of a segment are in the index.
+/// State of loading a segment's rows into the index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Load {
-    /// Not yet. Bytes of its summary, if it seems to have one.
+    /// Nobody has begun to read the rows. Bytes of its summary, if it seems to have one.
     Waiting(Option<u32>),
-    /// They are being read.
+    /// The rows are being read.
     Running,
-    /// The disk does not give them. Nobody knows what is in the segment, so it is neither written
-    /// to nor given a summary; nor is anything used that came before it.
+    /// The disk does not give the rows. Nobody knows what is in the segment, so it is neither
+    /// written to nor given a summary; nor is anything used that came before it.
     Unread,
-    /// They are, or there were none.
+    /// The rows are in the index, or there were none.
     #[default]
     Loaded,
 }
 
 impl Load {
-    /// Whether nobody has begun.
+    /// True if nobody has begun to read the rows.
     pub(crate) fn is_waiting(self) -> bool {
         matches!(self, Self::Waiting(_))
     }
 }
 
-/// What is known about one segment.
+/// State of one segment.
 #[derive(Debug, Default)]
 pub(crate) struct Segment {
-    /// Length of its file.
+    /// Length of the segment's file.
     pub(crate) size: u32,
-    /// Where the next record goes.
+    /// Offset for the next record.
     pub(crate) tail: u32,
-    /// Encoded summary rows, until they are on the disk.
-    pub(crate) rows: Vec<u8>,
-    /// The sites that they mean.
+    /// Summary rows of the segment, until they are on the disk and synced.
+    pub(crate) rows: EncodedRows,
+    /// Sites that the accounts in the rows mean.
     pub(crate) sites: SegmentSites,
-    /// Whether its rows are in the index.
+    /// State of loading the rows into the index.
     pub(crate) load: Load,
-    /// Whether there is no file yet.
+    /// True if there is no file yet.
     pub(crate) is_planned: bool,
-    /// Whether the rows are on the disk and no longer in memory.
+    /// True if the rows are on the disk.
     pub(crate) is_sealed: bool,
-    /// Whether a write to it or a sync of it went wrong: the zone was not closed in order.
+    /// True if a write to the segment went wrong: the zone was not closed in order.
     pub(crate) is_damaged: bool,
-    /// Whether its rows have no room: it is scanned at each start.
+    /// True if a sync of the segment failed: nobody knows what stands there (`loss`).
+    pub(crate) is_lost: bool,
+    /// True if the rows have no room: the segment is scanned at each start.
     pub(crate) is_unsealable: bool,
-    /// Whether it was written to since it was last synced.
+    /// True if the segment was written to since it was last synced.
     pub(crate) is_dirty: bool,
     /// Reservations that were not written yet.
     pub(crate) open: u32,
@@ -190,9 +227,9 @@ impl Segment {
         }
     }
 
-    /// Whether a summary says all that there is, and no write to it went wrong.
+    /// True if the summary says all that there is, and no write to the segment went wrong.
     pub(crate) fn is_whole(&self) -> bool {
-        !self.is_damaged && !self.is_unsealable && self.open == 0
+        !self.is_damaged && !self.is_lost && !self.is_unsealable && self.open == 0
     }
 
     /// Bytes between the tail and the summary that the segment would have now.
@@ -200,13 +237,13 @@ impl Segment {
         self.room_from(self.tail)
     }
 
-    /// The same, for a record and its rows.
+    /// Bytes that are left for a record and its rows.
     fn record_room(&self) -> u32 {
         self.room_from(record_start(self.tail))
     }
 
     fn room_from(&self, start: u32) -> u32 {
-        let summary = FOOTER + self.rows.len() as u32 + self.sites.len();
+        let summary = FOOTER + self.rows.len() + self.sites.len();
         self.size.saturating_sub(summary).saturating_sub(start)
     }
 }
@@ -215,7 +252,7 @@ impl Segment {
 #[derive(Debug, Default)]
 pub(crate) struct SegmentSites {
     table: Vec<u8>,
-    numbers: HashSet<u16>,
+    numbers: HashMap<u16, Claim>,
 }
 
 impl SegmentSites {
@@ -224,17 +261,18 @@ impl SegmentSites {
         &self.table
     }
 
-    /// Its bytes.
+    /// Length of the table in bytes.
     pub(crate) fn len(&self) -> u32 {
         // A site is once in it, so it has at most a mebibyte.
         self.table.len() as u32
     }
 
     /// Names the site of an account, if it has one.
-    pub(crate) fn note(&mut self, account: Account, book: &SiteBook) {
-        if account.number() != 0 && self.numbers.insert(account.number()) {
-            let name = book.name(account.number());
-            encode_site(&mut self.table, account.number(), &name);
+    pub(crate) fn note(&mut self, account: Account, book: &Arc<SiteBook>) {
+        let number = account.number();
+        if number != 0 && !self.numbers.contains_key(&number) {
+            encode_site(&mut self.table, number, &book.name(number));
+            self.numbers.insert(number, book.claim_number(account));
         }
     }
 
@@ -242,7 +280,7 @@ impl SegmentSites {
     fn missing(&self, rows: &[Row], book: &SiteBook) -> u32 {
         // Records have a row each, but for tombstones, which are nobody's.
         let accounts = rows.iter().map(|row| row.account);
-        let missing = accounts.filter(|it| !self.numbers.contains(&it.number()));
+        let missing = accounts.filter(|it| !self.numbers.contains_key(&it.number()));
         missing.map(|account| site_room(account, book)).sum()
     }
 }
@@ -258,29 +296,40 @@ pub(crate) fn site_room(account: Account, book: &SiteBook) -> u32 {
 /// A segment that left the table and is still read by someone.
 #[derive(Debug)]
 pub(crate) struct Retired {
-    /// Its number.
+    /// Number of the segment.
     pub(crate) segment: u32,
-    /// Its file; the only holder if nobody reads it any more.
+    /// File of the segment; the only holder if nobody reads it any more.
     pub(crate) file: Arc<SegmentFile>,
     /// The file's name now: that of a segment only if the disk does not let it be changed.
     pub(crate) path: PathBuf,
-    /// What it counts against the limit.
+    /// Bytes that the file counts against the limit.
     pub(crate) cost: u64,
 }
 
-/// A segment that is to go when the copies of what was in use there are on the device.
+impl Retired {
+    /// True if nobody reads the file any more: the table has no such file, so a count of one stays
+    /// one.
+    pub(crate) fn is_idle(&self) -> bool {
+        Arc::strong_count(&self.file) == 1
+    }
+}
+
+/// Segments that are to go when what was written before is on the device: the copies of what was in
+/// use there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turned {
-    /// Its number.
+    /// The number of the oldest one.
     pub(crate) segment: u32,
-    /// Whether the copies are in the kernel.
+    /// Number of the last segment; nothing lives in those behind the first.
+    pub(crate) through: u32,
+    /// True if the copies are in the kernel.
     pub(crate) is_written: bool,
 }
 
 /// Why a reservation was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// The active segment has no room for it; another one may.
+    /// The active segment has no room for the record; another one may.
     NoRoom,
     /// A segment that the entry needs is gone.
     Gone,
@@ -295,27 +344,34 @@ pub(crate) struct NoRoom;
 pub(crate) struct Log {
     /// Limits.
     pub(crate) plan: Plan,
-    /// Whose entries are.
+    /// Sites of the entries.
     book: Arc<SiteBook>,
     /// The segment that takes reservations; 0 if there is none.
     pub(crate) active: u32,
     /// Number of the next segment.
     pub(crate) next_segment: u32,
+    /// Number of the segment that loading has come to, from the newest on: those from here on do
+    /// not wait.
+    pub(crate) loading_below: u32,
     /// A segment whose entries in use were written again, until those are synced.
     pub(crate) turned: Option<Turned>,
     /// All segments in the table, by age.
     pub(crate) segments: BTreeMap<u32, Segment>,
-    /// Segments on their way out.
+    /// Segments that were lost, and are listed still.
+    pub(crate) lost: Vec<Lost>,
+    /// True if the operator was told that there are no numbers left.
+    pub(crate) has_told_end: bool,
+    /// Segments that were evicted, whose files are still there.
     pub(crate) retired: Vec<Retired>,
     /// Files that were set aside, and what they count.
     pub(crate) set_aside: Vec<(PathBuf, u64)>,
-    /// What the files of planned segments will count.
+    /// Bytes that the files of planned segments will count.
     pub(crate) planned_bytes: u64,
     /// Why the last file could not be created, until one can.
     pub(crate) refusal: Option<NotStored>,
     /// Bytes of all files.
     pub(crate) file_bytes: u64,
-    /// Those of them that are the journal and the file of uses.
+    /// Bytes that the journal and the file of uses count, which are part of `file_bytes`.
     pub(crate) journal_bytes: u64,
 }
 
@@ -327,8 +383,11 @@ impl Log {
             book,
             active: 0,
             next_segment: 1,
+            loading_below: u32::MAX,
             turned: None,
             segments: BTreeMap::new(),
+            lost: Vec::new(),
+            has_told_end: false,
             retired: Vec::new(),
             set_aside: Vec::new(),
             planned_bytes: 0,
@@ -363,7 +422,7 @@ impl Log {
         segment.open += 1;
         for row in rows.iter_mut() {
             row.offset = place.offset;
-            row.encode(&mut segment.rows);
+            segment.rows.push(row);
             segment.sites.note(row.account, &self.book);
         }
         for row in rows.iter().filter(|row| row.kind == Kind::Entry) {
@@ -423,10 +482,20 @@ impl Log {
         }
     }
 
-    /// Begins a segment whose file is still to be created, and makes it the active one.
-    pub(crate) fn plan_segment(&mut self) -> u32 {
+    /// True if there is a number for another segment.
+    pub(crate) fn has_numbers(&self) -> bool {
+        self.next_segment <= LAST_SEGMENT
+    }
+
+    /// Begins a segment whose file is still to be created, and makes it the active one; none if
+    /// there is no number for it.
+    pub(crate) fn plan_segment(&mut self) -> Option<u32> {
         let (id, size) = (self.next_segment, self.plan.segment_size);
-        self.next_segment = id.saturating_add(1);
+        if !self.has_numbers() {
+            return None;
+        }
+        // The last number is below the highest that there is.
+        self.next_segment = id + 1;
         self.planned_bytes += file_cost(size);
         let segment = Segment {
             is_planned: true,
@@ -434,7 +503,7 @@ impl Log {
         };
         self.segments.insert(id, segment);
         self.active = id;
-        id
+        Some(id)
     }
 
     /// Counts the file of a planned segment, if there is room for it: its size. The segment stays
@@ -442,9 +511,10 @@ impl Log {
     pub(crate) fn charge_planned(&mut self, id: u32) -> Option<Result<u32, NoRoom>> {
         let segment = self.segments.get(&id).filter(|it| it.is_planned)?;
         let size = segment.size;
-        Some(match self.charge(file_cost(size)) {
-            true => Ok(size),
-            false => Err(NoRoom),
+        Some(if self.charge(file_cost(size)) {
+            Ok(size)
+        } else {
+            Err(NoRoom)
         })
     }
 
@@ -452,7 +522,8 @@ impl Log {
     pub(crate) fn has_created(&mut self, id: u32) {
         self.refusal = None;
         if let Some(segment) = self.segments.get_mut(&id) {
-            segment.is_planned = false;
+            // Its header is to be synced, too.
+            (segment.is_planned, segment.is_dirty) = (false, true);
             let cost = file_cost(segment.size);
             self.planned_bytes = self.planned_bytes.saturating_sub(cost);
         }
@@ -507,7 +578,7 @@ impl Log {
         }
     }
 
-    /// Whether a record of `size` bytes with `rows_len` bytes of rows fits the active segment.
+    /// True if a record of `size` bytes with `rows_len` bytes of rows fits the active segment.
     pub(crate) fn has_room(&self, size: u32, rows_len: u32) -> bool {
         let active = self.segments.get(&self.active);
         active.is_some_and(|segment| {
@@ -550,6 +621,18 @@ impl Log {
         self.file_bytes = self.file_bytes.saturating_sub(cost);
     }
 
+    /// Bytes of segments that have left and are still read.
+    pub(crate) fn held(&self) -> u64 {
+        let held = self.retired.iter().filter(|retired| !retired.is_idle());
+        held.map(|retired| retired.cost).sum()
+    }
+
+    /// The most that may wait for readers when space is needed; at least a segment.
+    pub(crate) fn most_held(&self) -> u64 {
+        let share = self.plan.limit.unwrap_or(u64::MAX) / HELD_SHARE;
+        share.max(file_cost(self.plan.segment_size))
+    }
+
     /// Bytes above the limit.
     pub(crate) fn excess(&self) -> u64 {
         let limit = self.plan.limit.unwrap_or(u64::MAX);
@@ -577,7 +660,11 @@ mod tests {
             (Some(16 * MIB), None, MIB),
             (Some(64 * MIB), None, 4 * MIB),
             (Some(1024 * MIB), None, 16 * MIB),
-            (Some(1 << 40), None, 64 * MIB),
+            (Some(4 << 30), None, 64 * MIB),
+            (Some(256 << 30), None, 64 * MIB),
+            (Some(512 << 30), None, 128 * MIB),
+            (Some(1 << 40), None, 256 * MIB),
+            (Some(4 << 40), None, 256 * MIB),
             (Some(1 << 40), Some(MIB), MIB),
             (Some(MIB), Some(MIB), 255 << 10 & !4095),
         ];
@@ -616,7 +703,7 @@ mod tests {
         let mut log = log(4096);
         while log.reserve_record(96, &mut [row(&[])]).is_ok() {}
         let segment = &log.segments[&1];
-        assert!(segment.tail + segment.rows.len() as u32 + FOOTER <= segment.size);
+        assert!(segment.tail + segment.rows.len() + FOOTER <= segment.size);
         assert!(log.reserve_extent(4096).is_none());
     }
 

@@ -17,7 +17,7 @@ use hashbrown::HashMap;
 use super::io::{DirEntry, DiskIo, File, RealIo, Tried};
 use crate::lock::lock;
 
-/// What goes wrong.
+/// Fault that the disk has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.
@@ -26,20 +26,32 @@ pub enum Fault {
     WriteError,
     /// Every sync answers EIO; what is written stays in the page cache.
     SyncError,
+    /// Every sync of a file answers EIO, and what was written to the file since it was last synced
+    /// is gone: there are zeros in its place, as where an extent was allocated and never written.
+    SyncLoses,
     /// The device is gone: every call answers ENODEV.
     Gone,
     /// Every read answers EIO.
     ReadError,
     /// Reads of what `SimIo::damage` named answer EIO.
     BadSectors,
+    /// Reads of what `SimIo::damage` named do not return until the fault is another one.
+    StallSectors,
     /// Reads do not return until the fault is another one, but of what is written meanwhile: that
     /// is in the page cache.
     Stall,
     /// Whatever changes something (writes, syncs, names) does not return until the fault is another
     /// one.
     StallWrites,
+    /// Syncs of files do not return until the fault is another one.
+    StallSyncs,
     /// Creating a file answers ENOSPC.
     NoSpace,
+    /// Creating a file answers EMFILE.
+    NoDescriptor,
+    /// Files are made without space of their own, and writes to them answer ENOSPC: where nothing
+    /// can be allocated ahead (EOPNOTSUPP), a disk that is full says so only then.
+    NoneAhead,
     /// Writes report success and write only their first half.
     TornWrite,
     /// Writes report success and write nothing.
@@ -55,12 +67,15 @@ pub struct SimIo {
     fault: Mutex<Fault>,
     changed: Condvar,
     stalled: AtomicU64,
-    /// What was written since the fault was set: file, first byte, first byte behind.
+    /// Stretches that were written since the fault was set: file, first byte, first byte behind.
     written: Mutex<Vec<(u64, u64, u64)>>,
-    /// What cannot be read: file, first byte, first byte behind.
+    /// Stretches of each file that were written since it was synced: first byte, first byte behind.
+    unsynced: Mutex<HashMap<u64, Vec<(u64, u64)>>>,
+    /// Stretches that cannot be read: file, first byte, first byte behind.
     damaged: Mutex<Vec<(u64, u64, u64)>>,
     injected: AtomicU64,
     is_mounted: AtomicBool,
+    is_remote: AtomicBool,
     /// Other devices, by the directories that are on them.
     disks: Mutex<HashMap<PathBuf, Arc<SimIo>>>,
 }
@@ -74,9 +89,11 @@ impl SimIo {
             changed: Condvar::new(),
             stalled: AtomicU64::new(0),
             written: Mutex::default(),
+            unsynced: Mutex::default(),
             damaged: Mutex::default(),
             injected: AtomicU64::new(0),
             is_mounted: AtomicBool::new(false),
+            is_remote: AtomicBool::new(false),
             disks: Mutex::default(),
         }
     }
@@ -90,6 +107,11 @@ impl SimIo {
     /// Says whether it is a file system of its own that is mounted.
     pub fn set_mounted(&self, is_mounted: bool) {
         self.is_mounted.store(is_mounted, Ordering::SeqCst);
+    }
+
+    /// Says that another machine serves it; for zones that are opened from now on.
+    pub fn set_remote(&self) {
+        self.is_remote.store(true, Ordering::SeqCst);
     }
 
     fn present(&self) -> io::Result<&RealIo> {
@@ -106,7 +128,8 @@ impl SimIo {
         self.changed.notify_all();
     }
 
-    /// Names a stretch of a file that cannot be read while the fault is [`Fault::BadSectors`].
+    /// Names a stretch of a file that cannot be read while the fault is [`Fault::BadSectors`] or
+    /// [`Fault::StallSectors`].
     pub fn damage(&self, path: &Path, stretch: Range<u64>) -> io::Result<()> {
         let id = self.real.open(path)?.metadata()?.ino();
         lock(&self.damaged).push((id, stretch.start, stretch.end));
@@ -114,7 +137,7 @@ impl SimIo {
     }
 
     fn is_bad(&self, file: &File, offset: u64, len: u64) -> io::Result<bool> {
-        if self.fault() != Fault::BadSectors {
+        if !matches!(self.fault(), Fault::BadSectors | Fault::StallSectors) {
             return Ok(false);
         }
         let id = file.metadata()?.ino();
@@ -125,7 +148,7 @@ impl SimIo {
         Ok(damaged.iter().any(is_hit))
     }
 
-    /// How many calls do not return at the moment.
+    /// Number of calls that do not return at the moment.
     pub fn stalled(&self) -> u64 {
         self.stalled.load(Ordering::SeqCst)
     }
@@ -139,7 +162,32 @@ impl SimIo {
         Ok(())
     }
 
-    /// Whether all of a stretch was written since the fault was set.
+    fn note_unsynced(&self, file: &File, bufs: &[Bytes], offset: u64) -> io::Result<()> {
+        let len: u64 = bufs.iter().map(|buf| buf.len() as u64).sum();
+        let mut unsynced = lock(&self.unsynced);
+        let stretches = unsynced.entry(file.metadata()?.ino()).or_default();
+        match stretches.last_mut() {
+            Some((_, end)) if *end == offset => *end += len,
+            _ => stretches.push((offset, offset + len)),
+        }
+        Ok(())
+    }
+
+    /// Forgets what was not synced of a file; that is gone if the fault says so.
+    fn settle(&self, file: &File) -> io::Result<()> {
+        let id = file.metadata()?.ino();
+        let stretches = lock(&self.unsynced).remove(&id).unwrap_or_default();
+        if self.fault() != Fault::SyncLoses {
+            return Ok(());
+        }
+        for (start, end) in stretches {
+            let zeros = Bytes::from(vec![0; (end - start) as usize]);
+            self.real.write_at(file, &[zeros], start)?;
+        }
+        Err(self.inject(rustix::io::Errno::IO))
+    }
+
+    /// True if all of a stretch was written since the fault was set.
     fn was_written(&self, file: &File, offset: u64, len: u64) -> io::Result<bool> {
         let (id, mut at) = (file.metadata()?.ino(), offset);
         let written = lock(&self.written);
@@ -154,7 +202,7 @@ impl SimIo {
         Ok(true)
     }
 
-    /// Does not return while the fault is this one.
+    /// Stalls the call while the fault is this one.
     fn stall(&self, cause: Fault) {
         let mut fault = lock(&self.fault);
         if *fault != cause {
@@ -169,7 +217,7 @@ impl SimIo {
         self.stalled.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// How many calls met the fault.
+    /// Number of calls that met the fault.
     pub fn injected(&self) -> u64 {
         self.injected.load(Ordering::SeqCst)
     }
@@ -203,6 +251,10 @@ impl DiskIo for SimIo {
         self.is_mounted.load(Ordering::SeqCst)
     }
 
+    fn is_local(&self, _dir: &Path) -> bool {
+        !self.is_remote.load(Ordering::SeqCst)
+    }
+
     fn for_disk(&self, dir: &Path) -> Option<Arc<dyn DiskIo>> {
         let disk = lock(&self.disks).get(dir).map(Arc::clone)?;
         Some(disk)
@@ -214,8 +266,15 @@ impl DiskIo for SimIo {
 
     fn create(&self, path: &Path, len: u64) -> io::Result<File> {
         self.stall(Fault::StallWrites);
-        if self.fault() == Fault::NoSpace {
-            return Err(self.inject(rustix::io::Errno::NOSPC));
+        match self.fault() {
+            Fault::NoSpace => return Err(self.inject(rustix::io::Errno::NOSPC)),
+            Fault::NoDescriptor => return Err(self.inject(rustix::io::Errno::MFILE)),
+            Fault::NoneAhead => {
+                let file = self.real.create(path, 1)?;
+                file.set_len(len)?;
+                return Ok(file);
+            }
+            _ => {}
         }
         self.present()?.create(path, len)
     }
@@ -226,6 +285,10 @@ impl DiskIo for SimIo {
 
     fn lock(&self, file: &File) -> io::Result<bool> {
         self.present()?.lock(file)
+    }
+
+    fn is_named(&self, file: &File, path: &Path) -> io::Result<bool> {
+        self.present()?.is_named(file, path)
     }
 
     fn try_read_at(&self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<Tried> {
@@ -247,7 +310,11 @@ impl DiskIo for SimIo {
         if !self.was_written(file, offset, buf.len() as u64)? {
             self.stall(Fault::Stall);
         }
-        let is_bad = self.is_bad(file, offset, buf.len() as u64)?;
+        let is_bad = || self.is_bad(file, offset, buf.len() as u64);
+        if is_bad()? {
+            self.stall(Fault::StallSectors);
+        }
+        let is_bad = is_bad()?;
         if self.fault() == Fault::ReadError || is_bad {
             return Err(self.inject(rustix::io::Errno::IO));
         }
@@ -258,6 +325,8 @@ impl DiskIo for SimIo {
         self.stall(Fault::StallWrites);
         match self.fault() {
             Fault::WriteError => Err(self.inject(rustix::io::Errno::IO)),
+            // What is at the beginning of a file is made with it.
+            Fault::NoneAhead if offset > 0 => Err(self.inject(rustix::io::Errno::NOSPC)),
             Fault::LostWrite => {
                 self.injected.fetch_add(1, Ordering::SeqCst);
                 Ok(())
@@ -270,18 +339,24 @@ impl DiskIo for SimIo {
             }
             Fault::Stall => {
                 self.real.write_at(file, bufs, offset)?;
+                self.note_unsynced(file, bufs, offset)?;
                 self.note_written(file, bufs, offset)
             }
-            _ => self.present()?.write_at(file, bufs, offset),
+            _ => {
+                self.present()?.write_at(file, bufs, offset)?;
+                self.note_unsynced(file, bufs, offset)
+            }
         }
     }
 
-    fn sync(&self, _: &File) -> io::Result<()> {
+    fn sync(&self, file: &File) -> io::Result<()> {
         self.stall(Fault::StallWrites);
-        if matches!(self.fault(), Fault::WriteError | Fault::SyncError) {
+        self.stall(Fault::StallSyncs);
+        if self.fault() == Fault::SyncError {
             return Err(self.inject(rustix::io::Errno::IO));
         }
-        self.present().map(|_| ())
+        self.present()?;
+        self.settle(file)
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
@@ -296,7 +371,7 @@ impl DiskIo for SimIo {
 
     fn sync_dir(&self, _: &Path) -> io::Result<()> {
         self.stall(Fault::StallWrites);
-        if matches!(self.fault(), Fault::WriteError | Fault::SyncError) {
+        if self.fault() == Fault::SyncError {
             return Err(self.inject(rustix::io::Errno::IO));
         }
         self.present().map(|_| ())

@@ -19,10 +19,10 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use super::io::{DirEntry, DiskIo, File, RealIo};
+use super::io::{DirEntry, DiskIo, File, RealIo, keep_atime};
 use super::{JOURNAL_NAME, JOURNAL_NEW_NAME, SUPERBLOCK_NAME};
 
-/// What may change while somebody looks.
+/// Files that may be changed through a file system that stays as it is otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
     /// Nothing.
@@ -83,6 +83,10 @@ impl DiskIo for StillIo {
         self.make_dir(dir)
     }
 
+    fn may_change(&self) -> bool {
+        false
+    }
+
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
         RealIo.list(dir)
     }
@@ -99,7 +103,9 @@ impl DiskIo for StillIo {
 
     fn open(&self, path: &Path) -> io::Result<File> {
         if !self.may_touch(path) {
-            return File::open(path);
+            let file = File::open(path)?;
+            keep_atime(&file);
+            return Ok(file);
         }
         let file = RealIo.open(path)?;
         self.note_journal(&file)?;
@@ -115,23 +121,26 @@ impl DiskIo for StillIo {
     }
 
     fn write_at(&self, file: &File, bufs: &[Bytes], offset: u64) -> io::Result<()> {
-        match self.is_journal(file)? {
-            true => RealIo.write_at(file, bufs, offset),
-            false => Ok(()),
+        if self.is_journal(file)? {
+            RealIo.write_at(file, bufs, offset)
+        } else {
+            Ok(())
         }
     }
 
     fn sync(&self, file: &File) -> io::Result<()> {
-        match self.is_journal(file)? {
-            true => RealIo.sync(file),
-            false => Ok(()),
+        if self.is_journal(file)? {
+            RealIo.sync(file)
+        } else {
+            Ok(())
         }
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
-        match self.may_touch(path) {
-            true => RealIo.unlink(path),
-            false => Ok(()),
+        if self.may_touch(path) {
+            RealIo.unlink(path)
+        } else {
+            Ok(())
         }
     }
 
@@ -140,9 +149,10 @@ impl DiskIo for StillIo {
             return RealIo.rename(from, to);
         }
         // Without its superblock a zone is not known at all.
-        match from.file_name().is_some_and(|name| name == SUPERBLOCK_NAME) {
-            true => Err(io::ErrorKind::InvalidData.into()),
-            false => Ok(()),
+        if from.file_name().is_some_and(|name| name == SUPERBLOCK_NAME) {
+            Err(io::ErrorKind::InvalidData.into())
+        } else {
+            Ok(())
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::lock::lock;
 
-/// What the two threads tell each other.
+/// Requests and answers between the disk thread and the thread that syncs.
 #[derive(Debug, Default)]
 pub(crate) struct Syncer {
     state: Mutex<State>,

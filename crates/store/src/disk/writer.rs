@@ -10,7 +10,7 @@
 //! 3. A failed write takes away the entry that needed it, also from the summary of its segment: no
 //!    older version comes back in its place.
 //!
-//! Reads are made by their callers; so are tombstones of many keys, by who sweeps.
+//! Reads are made by their callers; so are tombstones of many keys, by whoever sweeps.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,13 +20,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::format::{Footer, Row, payload_sum};
+use super::format::{Footer, Row, SEGMENT_HEADER, SegmentHeader, payload_sum};
 use super::reader::Summary;
 use super::segment::{Place, SegmentSites};
 use super::syncer::{EndsSyncer, Syncer};
 use crate::admit::NotStored;
-use crate::disk::io::File;
-use crate::disk::ready::SegmentFile;
+use crate::disk::open::SegmentFile;
+use crate::disk::rows::EncodedRows;
 use crate::fill::Fill;
 use crate::health::Tried;
 use crate::key::Key;
@@ -44,24 +44,24 @@ const FLUSH_ROUNDS: u32 = 64;
 /// rest of the time.
 const SYNC_SHARE: u32 = 2;
 
-/// How long the disk thread lets records gather before it sleeps until it is told of one: small
-/// entries that come one after the other are written without a wake-up for each. (Arbitrary: they
-/// are served from memory meanwhile, and what waits to be synced waits much longer.)
+/// Time in which the disk thread lets records gather before it sleeps until it is told of one:
+/// small entries that come one after the other are written without a wake-up for each. (Arbitrary:
+/// they are served from memory meanwhile, and what waits to be synced waits much longer.)
 const GATHER: Duration = Duration::from_millis(1);
 
-/// How often it is looked whether fills still run, when the directory is lent.
+/// Pause between two looks whether fills still run, when the directory is lent.
 const SHORT_PATIENCE: Duration = Duration::from_millis(100);
 
-/// What follows a record's writing.
+/// Action that follows the writing of a record.
 #[derive(Debug)]
 pub(crate) enum Then {
     /// The entry can be read from the disk.
     Land {
-        /// Its key.
+        /// Key of the entry.
         key: Key,
-        /// The fill, if it has one, must not have failed.
+        /// Fill of the record, if it has one; a fill that failed lands nothing.
         fill: Option<Arc<Fill>>,
-        /// Where the record stands of what it has replaced, if that was known.
+        /// Place of the record that was replaced, if it was known.
         older: Option<Place>,
     },
 }
@@ -73,20 +73,20 @@ pub(crate) enum Job {
     Drain(Arc<Fill>),
     /// Write a record.
     Record {
-        /// Where.
+        /// Place of the record.
         place: Place,
-        /// Its bytes; padding may be left out.
+        /// Bytes of the record; padding may be left out.
         bufs: Vec<Bytes>,
-        /// What follows.
+        /// Action that follows the writing.
         then: Then,
     },
     /// Write a tombstone.
     Bury {
-        /// Where.
+        /// Place of the tombstone.
         place: Place,
-        /// Of this key.
+        /// Key of the entry that is buried.
         key: Key,
-        /// Where its record stands, if that is known.
+        /// Place of the entry's record, if it is known.
         old: Option<Place>,
     },
     /// Turn the record of a key into its tombstone.
@@ -123,21 +123,21 @@ pub(crate) struct Queue {
 
 struct QueueState {
     jobs: VecDeque<Job>,
-    /// How many jobs were pushed, and how many of them are done.
+    /// Number of jobs that were pushed, and of those that are done.
     pushed: u64,
     done: u64,
     is_busy: bool,
     is_closed: bool,
-    /// What the disk thread waits for, as long as it has not been told of it.
+    /// Jobs that the disk thread waits for, as long as it has not been told of one.
     awaited: Awaited,
-    /// How many wait for jobs to be done.
+    /// Number of those that wait for jobs to be done.
     flushers: u32,
 }
 
-/// What the disk thread is to be told of.
+/// Jobs that the disk thread is to be told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Awaited {
-    /// Nothing: it is busy.
+    /// No job: the thread is busy.
     Nothing,
     /// Jobs but for records: it looks by itself soon.
     Pressing,
@@ -145,7 +145,7 @@ enum Awaited {
     Any,
 }
 
-/// What the disk thread is to do next.
+/// Next action of the disk thread.
 enum Next {
     Do(Job),
     Idle,
@@ -172,13 +172,13 @@ impl Queue {
         }
     }
 
-    /// Whether `size` more bytes may wait. A single one that is larger than the limit may, alone.
+    /// True if `size` more bytes may wait. A single one that is larger than the limit may, alone.
     pub(crate) fn has_room(&self, size: u64) -> bool {
         let bytes = self.bytes();
         bytes == 0 || bytes + size <= self.limit
     }
 
-    /// Whether the disk is behind by so much that fills should not run ahead of it.
+    /// True if the disk has fallen back by so much that fills should not run ahead of it.
     pub(crate) fn is_half_full(&self) -> bool {
         self.bytes() > self.limit / 2
     }
@@ -301,7 +301,7 @@ impl Queue {
 }
 
 impl QueueState {
-    /// Whether the disk thread must be told of something; it is told once.
+    /// True if the disk thread must be told of something; it is told once.
     fn wakes(&mut self, may_gather: bool) -> bool {
         let wakes = match self.awaited {
             Awaited::Nothing => false,
@@ -338,10 +338,13 @@ impl Inner {
             };
             let named = std::thread::Builder::new().name("store-sync".to_string());
             let is_apart = named.spawn_scoped(scope, sync).is_ok();
-            self.write_until_closed(&|| match is_apart {
-                true => syncer.ask(),
-                // Without a thread of its own a sync is done here, and writes wait for it.
-                false => self.sync_and_evict(),
+            self.write_until_closed(&|| {
+                if is_apart {
+                    syncer.ask();
+                } else {
+                    // Without a thread of its own a sync is done here, and writes wait for it.
+                    self.sync_and_evict();
+                }
             });
         });
     }
@@ -350,7 +353,7 @@ impl Inner {
         let interval = self.conf.flush / SYNC_SHARE;
         let patience = (!interval.is_zero()).then_some(interval);
         let interval_ms = interval.as_millis() as u64;
-        let mut synced_ms = self.clock.now();
+        let mut synced_ms = self.clock.steady();
         loop {
             let patience_now = if self.is_shut() {
                 Some(SHORT_PATIENCE)
@@ -361,22 +364,21 @@ impl Inner {
                 Next::Do(job) => {
                     let is_asked = matches!(job, Job::Settle);
                     self.do_job(job);
-                    // A clock that was set back says nothing.
-                    let unsynced_ms = self.clock.now().checked_sub(synced_ms);
-                    let is_late = unsynced_ms.is_none_or(|unsynced| unsynced >= interval_ms);
+                    let unsynced_ms = self.clock.steady().saturating_sub(synced_ms);
+                    let is_late = unsynced_ms >= interval_ms;
                     is_asked || (is_late && patience.is_some())
                 }
                 // Nobody has anything for us any more.
                 Next::Idle if self.is_shut() && !self.has_fills() => return,
                 Next::Idle => {
-                    let unsynced_ms = self.clock.now().saturating_sub(synced_ms);
+                    let unsynced_ms = self.clock.steady().saturating_sub(synced_ms);
                     patience.is_some() && (!self.is_shut() || unsynced_ms >= interval_ms)
                 }
                 Next::Stop => return,
             };
             if is_due {
                 sync();
-                synced_ms = self.clock.now();
+                synced_ms = self.clock.steady();
             }
         }
     }
@@ -422,7 +424,7 @@ impl Inner {
                 fill.fail(why.unwrap_or(NotStored::Disk));
                 continue;
             };
-            let wrote = self.disk.io.write_at(&file, &pending.bufs, pending.offset);
+            let wrote = file.write_at(&pending.bufs, pending.offset);
             if let Err(error) = wrote {
                 self.report_write(&error);
                 fill.fail(NotStored::Disk);
@@ -430,7 +432,7 @@ impl Inner {
             }
             self.health.wrote();
             self.counters.wrote(pending.size);
-            for segment in fill.wrote(pending.size, self.clock.now()) {
+            for segment in fill.wrote(pending.size, self.clock.steady()) {
                 self.end_reservation(segment);
             }
             self.disk.queue.discharge(pending.size);
@@ -502,7 +504,7 @@ impl Inner {
             return false;
         };
         let offset = u64::from(place.offset);
-        match self.disk.io.write_at(&file, bufs, offset) {
+        match file.write_at(bufs, offset) {
             Ok(()) => {
                 self.health.wrote();
                 self.counters.wrote(u64::from(place.size));
@@ -536,7 +538,8 @@ impl Inner {
             let Some(segment) = log.segments.get(&id) else {
                 return;
             };
-            if segment.open > 0 || segment.is_sealed || segment.is_unsealable {
+            let is_shut = segment.is_sealed || segment.is_unsealable || segment.is_lost;
+            if segment.open > 0 || is_shut {
                 return;
             }
             let sites = segment.sites.table().to_vec();
@@ -549,7 +552,11 @@ impl Inner {
             self.mark_damaged(id);
             return;
         };
-        let summary = Summary { tail, sites, rows };
+        let summary = Summary {
+            tail,
+            sites,
+            rows: rows.concat(),
+        };
         if !self.write_summary(id, &file, size, summary) {
             return;
         }
@@ -560,8 +567,11 @@ impl Inner {
             // The active segment is sealed at the end only, and keeps its rows until then.
             if !is_active {
                 segment.is_sealed = true;
-                segment.rows = Vec::new();
                 segment.sites = SegmentSites::default();
+                // INVARIANT 4 of `loss`, where anybody syncs before the end.
+                if self.conf.flush.is_zero() {
+                    segment.rows = EncodedRows::default();
+                }
             }
         }
     }
@@ -578,7 +588,7 @@ impl Inner {
         may_go
     }
 
-    fn write_summary(&self, id: u32, file: &File, size: u32, summary: Summary) -> bool {
+    fn write_summary(&self, id: u32, file: &SegmentFile, size: u32, summary: Summary) -> bool {
         let footer = Footer {
             segment: id,
             tail: summary.tail,
@@ -591,7 +601,7 @@ impl Inner {
         let offset = u64::from(size - written);
         let footer = Bytes::from(footer.encode(self.disk.seed));
         let bufs = [summary.sites.into(), summary.rows.into(), footer];
-        match self.disk.io.write_at(file, &bufs, offset) {
+        match file.write_at(&bufs, offset) {
             Ok(()) => {
                 self.counters.wrote(u64::from(written));
                 true
@@ -612,7 +622,8 @@ impl Inner {
             let Some(segment) = log.segments.get_mut(&place.segment) else {
                 return;
             };
-            if Row::void(&mut segment.rows, place.offset) {
+            let is_in_memory = segment.rows.void(place.offset);
+            if is_in_memory && !segment.is_sealed {
                 return;
             }
             segment.size
@@ -633,7 +644,7 @@ impl Inner {
         self.sync_dirty()
     }
 
-    /// The same, and once more those of which a write or a sync went wrong.
+    /// Syncs all segments, and once more those of which a write went wrong.
     pub(crate) fn sync_all_segments(&self) -> bool {
         let _alone = lock(&self.disk.syncing);
         // Not before: a sync that went on meanwhile may have gone wrong.
@@ -644,6 +655,7 @@ impl Inner {
     fn sync_dirty(&self) -> bool {
         // Before the marks are looked at: `health`, invariant 1.
         let changed = self.health.take_changed();
+        let listing = self.begin_listing();
         let mut are_synced = self.sync_names();
         let dirty: Vec<u32> = {
             let mut log = lock(&self.disk.log);
@@ -662,17 +674,26 @@ impl Inner {
             let Some(file) = read(&self.disk.files).get(&id).map(Arc::clone) else {
                 continue;
             };
-            match self.disk.io.sync(&file) {
-                Ok(()) => self.health.synced(),
+            match file.sync() {
+                Ok(()) => {
+                    self.health.synced();
+                    self.forget_rows(id);
+                }
                 Err(error) => {
                     self.report_failed(&error, Tried::Sync);
-                    self.mark_damaged(id);
+                    self.note_lost(id);
                     are_synced = false;
                 }
             }
         }
-        // What a write did not bring to a segment is only known here, and what a sync did not is
-        // lost without a word at the next one.
+        // What waited to be synced may be closed by now.
+        self.disk.readers.home().open_files.trim();
+        self.drop_lost();
+        if are_synced && let Err(error) = self.end_listing(&listing) {
+            self.report(&Event::WriteFailed(error.to_string()));
+            are_synced = false;
+        }
+        // What a write did not bring to a segment is only known here.
         let is_doubtful = lock(&self.disk.log)
             .segments
             .values()
@@ -681,6 +702,38 @@ impl Inner {
             self.health.put_back(changed);
         }
         are_synced
+    }
+
+    /// A segment was synced: if it has its summary, that is on the device.
+    fn forget_rows(&self, id: u32) {
+        let rows = {
+            let mut log = lock(&self.disk.log);
+            let segment = log.segments.get_mut(&id);
+            let summed = segment.filter(|segment| segment.is_sealed && !segment.is_dirty);
+            summed.map(|segment| std::mem::take(&mut segment.rows))
+        };
+        let count = rows
+            .and_then(|rows| rows.decode())
+            .map_or(0, |rows| rows.len());
+        if let Some(file) = self.disk.file(id).filter(|_| count > 0) {
+            // A segment fits 32 bits, and so do its rows. Without the count a scan is believed.
+            match self.count_rows(id, &file, count as u32) {
+                Ok(()) => self.mark_dirty(id),
+                Err(error) => self.report_write(&error),
+            }
+        }
+    }
+
+    /// Says in the header of a segment how many rows its summary has.
+    pub(crate) fn count_rows(&self, id: u32, file: &SegmentFile, rows: u32) -> io::Result<()> {
+        let mut block = [0; SEGMENT_HEADER as usize];
+        file.read_at(&mut block, 0)?;
+        let header = self.disk.segment_header(&block);
+        let Some(header) = header.filter(|it| it.segment == id && it.rows != rows) else {
+            return Ok(());
+        };
+        let block = SegmentHeader { rows, ..header }.encode(&self.disk.uuid, self.disk.seed);
+        file.write_at(&[Bytes::from(block)], 0)
     }
 
     /// Notes that a segment is to be synced.
@@ -706,12 +759,20 @@ impl Inner {
             synced.is_ok()
         };
         let is_settled = sync_if(&disk.has_legacy, &|| io.sync_all(&disk.dir));
+        if !is_settled {
+            // Which of them it is about only their own syncs say, and only once.
+            disk.has_legacy.store(false, Ordering::Release);
+            let mut log = lock(&disk.log);
+            let segments = log.segments.values_mut();
+            segments.for_each(|segment| segment.is_dirty = true);
+        }
         sync_if(&disk.has_new_names, &|| io.sync_dir(&disk.dir)) && is_settled
     }
 
+    /// A write to a segment went wrong: its next sync says what came of the others.
     fn mark_damaged(&self, id: u32) {
         if let Some(segment) = lock(&self.disk.log).segments.get_mut(&id) {
-            segment.is_damaged = true;
+            (segment.is_damaged, segment.is_dirty) = (true, true);
         }
     }
 

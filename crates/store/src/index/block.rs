@@ -21,13 +21,13 @@ pub(super) const RUN_BITS: u32 = 8;
 /// Cells of a shard in one row.
 pub(super) const RUN: usize = 1 << RUN_BITS;
 
-/// What stands in a row for one shard.
+/// Cells that stand in a row for one shard.
 pub(super) type Run = [Words; RUN];
 
-/// What is read where there is no memory yet: empty cells. Nobody writes to them.
+/// Empty cells that are read where there is no memory yet. Nobody writes to them.
 pub(super) static NOTHING: Run = [const { [const { AtomicU64::new(0) }; 5] }; RUN];
 
-/// Where a block stands.
+/// Memory of a block.
 enum Memory {
     Mapped(MmapMut),
     /// The system maps nothing more.
@@ -76,7 +76,7 @@ impl Block {
         })
     }
 
-    /// One of its runs, in the order in which they stand; none behind the last.
+    /// Run of the block by its number; none behind the last.
     #[inline]
     pub(super) fn run(&self, number: usize) -> Option<&Run> {
         self.borrow_dependent().get(number)

@@ -44,12 +44,12 @@ impl Dependent {
         Self(key.mixed() & !PRINT | print)
     }
 
-    /// The least mixed key that it may be of.
+    /// Least mixed key that the dependent may be of.
     pub(super) fn least(self) -> u64 {
         self.0 & !PRINT
     }
 
-    /// Whether it names the record of `slot`.
+    /// True if the dependent names the record of `slot`.
     pub(super) fn is(self, slot: &Slot) -> bool {
         let Place {
             segment, offset, ..
@@ -58,13 +58,13 @@ impl Dependent {
     }
 }
 
-/// Those of one segment.
+/// Dependents of one segment.
 #[derive(Debug, Default)]
 pub(crate) struct Dependents {
     /// All but the last are full.
     pieces: Vec<Vec<Dependent>>,
     count: usize,
-    /// How many there were when they were pruned last.
+    /// Number of dependents when they were pruned last.
     pruned: usize,
 }
 
@@ -82,12 +82,12 @@ impl Dependents {
         self.pieces.push(piece);
     }
 
-    /// All of them, in the order in which they came.
+    /// Dependents in the order in which they came.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Dependent> {
         self.pieces.iter().flatten().copied()
     }
 
-    /// Whether at least half of a list that is worth it came since it was pruned.
+    /// True if at least half of a list that is worth it came since it was pruned.
     pub(crate) fn are_to_prune(&self) -> bool {
         self.count > 2 * self.pruned + FEW
     }

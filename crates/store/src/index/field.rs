@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Shards grow alike, because keys are spread evenly; so each row has room for the same positions
-//! of all, and a table grows where it stands.
+//! of all, and a table grows where it stands. While it does, it has two [`Layout`]s at once, each
+//! for a part of all keys.
 //!
 //! A reader takes the version of a shard, looks, and takes it again: if both are the same and even,
 //! nothing has changed meanwhile. If not, it asks again with the lock; so readers wait for writers
@@ -19,30 +20,42 @@
 //! 2. A shard is changed by one writer at a time, who makes the version odd before the first change
 //!    and even after the last.
 //!
+//! Memory that is touched for the first time costs its toucher the clearing of a huge page, and a
+//! virtual machine as much again and more: up to tens of milliseconds. So a thread of its own does
+//! that for the rows of the next growth, shortly before they are needed ([`Field::prepare`]).
+//!
 //! It gives no memory back to the system before it goes: what a zone needed once, it needs again.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 
 use super::block::{Block, NOTHING, RUN, Run};
+use super::layout::Layout;
 use super::rows::Rows;
-use super::slot::{Cell, Slot};
+use super::slot::{Cell, Slot, Words};
 use super::{SHARD_BITS, SHARDS};
 use crate::key::Key;
+
+/// Rows that nobody touches ahead: of three megabytes, in small pages.
+const SMALL_ROWS: usize = 1;
 
 /// The last one would end behind more cells than any memory has.
 const BLOCKS: usize = 24;
 
-/// What a reader without a lock must know of a shard. Alone on its line.
+/// State of a shard that a reader without a lock must know. Alone on its line.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Front {
     /// INVARIANT 2.
     version: AtomicU64,
-    /// Positions of its table.
-    len: AtomicUsize,
-    /// Whether older slots may still come.
+    /// Layout of the shard's table.
+    low: AtomicUsize,
+    high: AtomicUsize,
+    frontier: AtomicU64,
+    /// True if older slots may still come.
     is_loading: AtomicBool,
+    /// True if some slots have no cell.
+    has_spilled: AtomicBool,
 }
 
 impl Front {
@@ -59,9 +72,32 @@ impl Front {
         self.version.store((version | 1) + 1, Ordering::Release);
     }
 
+    /// Homes of the keys.
     #[inline]
-    pub(super) fn len(&self) -> usize {
-        self.len.load(Ordering::Relaxed)
+    pub(super) fn layout(&self) -> Layout {
+        Layout {
+            low: self.low.load(Ordering::Relaxed),
+            high: self.high.load(Ordering::Relaxed),
+            frontier: self.frontier.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Says where keys are at home from now on; within a change.
+    pub(super) fn set_layout(&self, layout: Layout) {
+        self.low.store(layout.low, Ordering::Relaxed);
+        self.high.store(layout.high, Ordering::Relaxed);
+        self.frontier.store(layout.frontier, Ordering::Relaxed);
+    }
+
+    /// True if what is not found in the cells may be among the slots that have none.
+    #[inline]
+    pub(super) fn has_spilled(&self) -> bool {
+        self.has_spilled.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether there are slots without a cell; within a change.
+    pub(super) fn set_spilled(&self, has_spilled: bool) {
+        self.has_spilled.store(has_spilled, Ordering::Relaxed);
     }
 
     #[inline]
@@ -79,19 +115,32 @@ impl Front {
 pub(crate) struct Field {
     fronts: Box<[Front; SHARDS]>,
     blocks: [OnceLock<Block>; BLOCKS],
+    /// Rows that were touched, or are being touched.
+    prepared: AtomicUsize,
+    /// Rows that were touched.
+    ready: AtomicUsize,
 }
+
+/// Cells between two that are touched: no more than a small page holds.
+const TOUCHED: usize = 4096 / size_of::<Words>();
 
 impl Field {
     /// Tables without positions, which are being loaded.
     pub(crate) fn new() -> Self {
         let front = |_| Front {
             version: AtomicU64::new(0),
-            len: AtomicUsize::new(0),
+            low: AtomicUsize::new(0),
+            high: AtomicUsize::new(0),
+            frontier: AtomicU64::new(0),
             is_loading: AtomicBool::new(true),
+            has_spilled: AtomicBool::new(false),
         };
         Self {
             fronts: Box::new(std::array::from_fn(front)),
             blocks: [const { OnceLock::new() }; BLOCKS],
+            // The first few rows are not of huge pages.
+            prepared: AtomicUsize::new(SMALL_ROWS),
+            ready: AtomicUsize::new(SMALL_ROWS),
         }
     }
 
@@ -107,7 +156,7 @@ impl Field {
         Rows::new(self, shard)
     }
 
-    /// What a row has for a shard; empty cells if there is no such row.
+    /// Cells that a row has for a shard; empty cells if there is no such row.
     #[inline]
     pub(super) fn run(&self, row: usize, shard: usize) -> &Run {
         // Counted from one, the highest bit of a row is that of its block.
@@ -120,15 +169,56 @@ impl Field {
             .unwrap_or(&NOTHING)
     }
 
-    /// Gives a shard other positions, for which there is memory then; within a change.
-    pub(super) fn resize(&self, shard: usize, len: usize) {
-        let rows = len.div_ceil(RUN);
+    /// Makes memory for so many positions of each shard, if there is none yet.
+    pub(super) fn reserve(&self, positions: usize) {
+        let rows = positions.div_ceil(RUN);
+        self.make_blocks(rows);
+        // Whoever asks for them touches them.
+        self.prepared.fetch_max(rows, Ordering::Relaxed);
+        self.ready.fetch_max(rows, Ordering::Relaxed);
+    }
+
+    fn make_blocks(&self, rows: usize) {
         // Rows up to 2^n - 2 are in the first n blocks.
         let blocks = (usize::BITS - rows.leading_zeros()) as usize;
         for (power, block) in self.blocks.iter().take(blocks).enumerate() {
             block.get_or_init(|| Block::with_rows(1 << power));
         }
-        self.front(shard).len.store(len, Ordering::Relaxed);
+    }
+
+    /// True if so many positions of each shard cost nobody more than others.
+    pub(super) fn is_ready(&self, positions: usize) -> bool {
+        self.ready.load(Ordering::Relaxed) >= positions.div_ceil(RUN)
+    }
+
+    /// Starts a thread that touches the memory of so many positions of each shard, if nobody did
+    /// yet. Where there is no such thread, or it is late, whoever puts something there waits.
+    pub(super) fn prepare(self: &Arc<Self>, positions: usize) {
+        let rows = positions.div_ceil(RUN);
+        if self.prepared.load(Ordering::Relaxed) >= rows {
+            return;
+        }
+        let before = self.prepared.fetch_max(rows, Ordering::Relaxed);
+        let field = Arc::clone(self);
+        let touch = move || {
+            field.make_blocks(rows);
+            (before..rows).for_each(|row| field.touch(row));
+            field.ready.fetch_max(rows, Ordering::Relaxed);
+        };
+        let named = std::thread::Builder::new().name("store-room".to_string());
+        drop(named.spawn(touch));
+    }
+
+    /// Writes to each page of a row, and changes nothing: others may write there meanwhile.
+    fn touch(&self, row: usize) {
+        for shard in 0..SHARDS {
+            let run = self.run(row, shard);
+            for [word, ..] in run.iter().step_by(TOUCHED) {
+                // A compiler makes a read of what adds nothing, and a read takes no memory.
+                let seen = word.load(Ordering::Relaxed);
+                let _ = word.compare_exchange(seen, seen, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Begins to look without a lock; none if the shard is being changed.
@@ -177,7 +267,13 @@ impl<'a> Look<'a> {
         self.front.is_loading()
     }
 
-    /// Whether nothing has changed since it began.
+    /// True if what was not found may be there nevertheless, for a caller that has the lock.
+    #[inline]
+    pub(super) fn has_spilled(&self) -> bool {
+        self.front.has_spilled()
+    }
+
+    /// True if nothing has changed since the look began.
     #[inline]
     pub(super) fn is_true(&self) -> bool {
         fence(Ordering::Acquire);

@@ -1,8 +1,8 @@
 //! The cells of one shard, and how a key is found among them.
 //!
-//! A key stands at its home or behind it, and what stands between is not empty and no nearer to its
-//! own home. Nearly always a look at a few cells, one behind the other, is enough; what is left
-//! goes from cell to cell.
+//! A key stands at its home or behind it, less than [`REACH`] further, and what stands between is
+//! not empty and no nearer to its own home. Nearly always a look at a few cells, one behind the
+//! other, is enough; what is left goes from cell to cell.
 //!
 //! It knows nothing of versions: who looks without a lock finds out afterwards whether what it saw
 //! was true.
@@ -10,6 +10,7 @@
 use super::SHARD_BITS;
 use super::block::{RUN, RUN_BITS, Run};
 use super::field::Field;
+use super::layout::{Layout, REACH};
 use super::slot::Cell;
 use crate::key::Key;
 
@@ -18,19 +19,26 @@ use crate::key::Key;
 /// more would be read from memory for nothing.
 const NEAR: usize = 6;
 
+/// Distance between the bits of keys that have the upper forty of their mixed bits in common.
+const NEIGHBOURS: u64 = 1 << (24 + SHARD_BITS);
+
 /// The cells of one shard.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
     field: &'a Field,
     shard: usize,
-    pub(super) len: usize,
+    layout: Layout,
 }
 
 impl<'a> Rows<'a> {
     #[inline]
     pub(super) fn new(field: &'a Field, shard: usize) -> Self {
-        let len = field.front(shard).len();
-        Self { field, shard, len }
+        let layout = field.front(shard).layout();
+        Self {
+            field,
+            shard,
+            layout,
+        }
     }
 
     /// The cell at a position; an empty one where there is none.
@@ -40,7 +48,7 @@ impl<'a> Rows<'a> {
         Cell(&self.run(position)[position % RUN])
     }
 
-    /// What stands around a position.
+    /// Cells around a position.
     #[inline]
     fn run(&self, position: usize) -> &'a Run {
         self.field.run(position >> RUN_BITS, self.shard)
@@ -48,10 +56,10 @@ impl<'a> Rows<'a> {
 
     /// All cells.
     pub(super) fn iter(self) -> impl Iterator<Item = Cell<'a>> {
-        (0..self.len).map(move |position| self.at(position))
+        (0..self.layout.positions()).map(move |position| self.at(position))
     }
 
-    /// Where a key is, and its cell.
+    /// Position of a key, and its cell.
     #[inline]
     pub(super) fn find(&self, key: &Key) -> Option<(usize, Cell<'a>)> {
         match self.find_near(key) {
@@ -60,8 +68,8 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// As [`Rows::find`], if the key stands as near to its home as most do; otherwise none, as for
-    /// one that is not there.
+    /// Finds a key as [`Rows::find`] does, if it stands as near to its home as most do; otherwise
+    /// none, as for a key that is not there.
     ///
     /// A few cells one behind the other are compared without a branch between them: a core would
     /// foresee the end wrongly more often than not, and wait for the memory before it begins with
@@ -84,13 +92,13 @@ impl<'a> Rows<'a> {
         is_there.then_some((position, cell))
     }
 
-    /// As [`Rows::find`], cell by cell.
+    /// Finds a key as [`Rows::find`] does, cell by cell.
     #[inline(never)]
     fn find_far(&self, key: &Key) -> Option<(usize, Cell<'a>)> {
         let home = self.home(key);
-        // Bounded, because without a lock there may be no end.
-        let positions = (home..self.len).chain(0..home);
-        for (distance, position) in positions.enumerate() {
+        // Bounded, also because without a lock there may be no end.
+        for distance in 0..REACH {
+            let position = home + distance;
             let cell = self.at(position);
             if cell.is_empty() {
                 return None;
@@ -106,20 +114,29 @@ impl<'a> Rows<'a> {
         None
     }
 
-    /// The cells of all keys whose mixed bits are `least` or hardly more: less than 2^32.
+    /// The cells of all keys whose mixed bits are `least` or hardly more: less than 2^24.
     pub(super) fn near_home(self, least: u64) -> impl Iterator<Item = Cell<'a>> {
-        let mut position = self.home_of(least);
-        (0..self.len).map_while(move |distance| {
+        let bits = bits_of(least);
+        let Layout { frontier, .. } = self.layout;
+        // On both sides of a frontier between them they are at home in two places.
+        let is_between = bits < frontier && frontier - bits < NEIGHBOURS;
+        let beyond = is_between.then_some(frontier);
+        let homes = std::iter::once(bits).chain(beyond);
+        homes.flat_map(move |bits| self.around(self.layout.home(bits)))
+    }
+
+    /// The cells of all keys that are at home at a position, or at the one behind it.
+    fn around(self, home: usize) -> impl Iterator<Item = Cell<'a>> {
+        (0..=REACH).map_while(move |distance| {
+            let position = home + distance;
             let cell = self.at(position);
-            let own = position;
-            position = self.next(own);
-            // So few bits less, and the home is this one or the one before.
-            let is_near = self.distance_of(&cell.key(), own) + 1 >= distance;
-            (!cell.is_empty() && is_near).then_some(cell)
+            let theirs = || self.distance_of(&cell.key(), position);
+            let is_near = || theirs().saturating_add(1) >= distance;
+            (!cell.is_empty() && is_near()).then_some(cell)
         })
     }
 
-    /// Where a key would stand if it were alone.
+    /// Position at which a key would stand if it were alone.
     #[inline]
     pub(super) fn home(&self, key: &Key) -> usize {
         self.home_of(key.mixed())
@@ -127,33 +144,24 @@ impl<'a> Rows<'a> {
 
     #[inline]
     fn home_of(&self, mixed: u64) -> usize {
-        // The high bits chose the shard; shifting them out leaves the others for the position.
-        let bits = mixed << SHARD_BITS;
-        ((u128::from(bits) * self.len as u128) >> 64) as usize
+        self.layout.home(bits_of(mixed))
     }
 
-    /// How far what stands at `position` is from its home.
+    /// Distance of what stands at `position` from its home.
     pub(super) fn distance(&self, position: usize) -> usize {
         self.distance_of(&self.at(position).key(), position)
     }
 
     #[inline]
     fn distance_of(&self, key: &Key, position: usize) -> usize {
-        let home = self.home(key);
-        if position >= home {
-            position - home
-        } else {
-            position + self.len - home
-        }
+        // What is read without a lock may be before its home; that is found out afterwards.
+        position.wrapping_sub(self.home(key))
     }
+}
 
-    /// The position behind another one.
-    #[inline]
-    pub(super) fn next(&self, position: usize) -> usize {
-        if position + 1 == self.len {
-            0
-        } else {
-            position + 1
-        }
-    }
+/// Bits of a key that say where it stands in its shard. The high bits chose the shard; shifting
+/// them out leaves the others.
+#[inline]
+pub(super) fn bits_of(mixed: u64) -> u64 {
+    mixed << SHARD_BITS
 }

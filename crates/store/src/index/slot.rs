@@ -45,11 +45,11 @@ const SLICED: u32 = 1 << 3;
 const UNSAVED: u32 = 1 << 4;
 /// Nothing is there: older records of the key do not count.
 const GRAVE: u32 = 1 << 5;
-/// It is a part of another entry.
+/// Bit of a slot whose entry is a part of another entry.
 const SLICE: u32 = 1 << 6;
 /// One use.
 const ONE_USE: u32 = 1 << 16;
-/// How often it is tried to note a use. Arbitrary: it fails when another use is noted meanwhile.
+/// Attempts to note a use. Arbitrary: it fails when another use is noted meanwhile.
 const TOUCHES: usize = 4;
 
 const _: () = assert!(size_of::<Slot>() == 40 && size_of::<Words>() == 40);
@@ -85,14 +85,14 @@ impl Slot {
         }
     }
 
-    /// What says that records of the key before `place` do not count.
+    /// Slot which says that records of the key before `place` do not count.
     pub(crate) fn grave(key: Key, place: Place) -> Self {
         let mut slot = Self::new(key, place, 0, u32::MAX);
         slot.state = GRAVE;
         slot
     }
 
-    /// Where the entry's record stands.
+    /// Place of the entry's record.
     pub(crate) fn place(&self) -> Place {
         // Both are masked to 22 bits.
         Place {
@@ -123,7 +123,7 @@ impl Slot {
         self
     }
 
-    /// Whose the entry is.
+    /// Site and role that the entry is charged to.
     pub(crate) fn account(&self) -> Account {
         let role = match self.state & SLICE {
             0 => Role::Entry,
@@ -151,51 +151,52 @@ impl Slot {
         self
     }
 
-    /// With this many uses.
+    /// Slot with this many uses.
     pub(crate) fn with_hits(mut self, hits: u16) -> Self {
         self.state = (self.state & 0xffff) | u32::from(hits) << 16;
         self
     }
 
-    /// Marks that its use is in the file of uses as it is.
+    /// Slot whose use is in the file of uses as it is.
     pub(crate) fn saved(mut self) -> Self {
         self.state &= !UNSAVED;
         self
     }
 
-    /// Whether the slices' checksums must be compared before use.
+    /// True if the slices' checksums must be compared before use.
     pub(crate) fn is_unverified(&self) -> bool {
         self.state & UNVERIFIED != 0
     }
 
-    /// Whether the record is not on the disk yet.
+    /// True if the record is not on the disk yet.
     pub(crate) fn is_in_flight(&self) -> bool {
         self.state & IN_FLIGHT != 0
     }
 
-    /// Whether the body is in slices.
+    /// True if the body is in slices.
     pub(crate) fn is_sliced(&self) -> bool {
         self.state & SLICED != 0
     }
 
-    /// How often it was used; 65535 stands for more, too. Halved when it is written again.
+    /// Number of uses; 65535 stands for more, too. Halved when it is written again.
     pub(crate) fn hits(&self) -> u16 {
         // The upper half of 32 bits.
         (self.state >> 16) as u16
     }
 
-    /// Whether it only says that older records do not count.
+    /// True if the slot only says that older records do not count.
     pub(crate) fn is_grave(&self) -> bool {
         self.state & GRAVE != 0
     }
 
-    /// Whether an entry that was not used before a second, and does not stand before a segment.
+    /// True if the slot is of an entry that was used since `oldest` and stands in the segment
+    /// `from` or behind it.
     #[inline]
     pub(crate) fn is_shown(&self, oldest: u32, from: u32) -> bool {
         self.used >= oldest && !self.is_grave() && self.segment >= from
     }
 
-    /// Whether its record stands behind that of `other` in the log.
+    /// True if the slot's record stands behind that of `other` in the log.
     pub(crate) fn is_newer_than(&self, other: &Self) -> bool {
         let order = |slot: &Self| (slot.segment, slot.extent & UNIT_MASK);
         order(self) > order(other)
@@ -225,7 +226,7 @@ impl Cell<'_> {
         self.0[0].load(Ordering::Relaxed)
     }
 
-    /// Whether nothing is here, not even a grave.
+    /// True if nothing is here, not even a grave.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         // The low half is the segment.
@@ -249,7 +250,7 @@ impl Cell<'_> {
         }
     }
 
-    /// When the entry was last used; none if it is a grave.
+    /// Time when the entry was last used; none if it is a grave.
     #[inline]
     pub(crate) fn last_used(&self) -> Option<u32> {
         let [.., usage] = self.0;

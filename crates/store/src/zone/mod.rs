@@ -10,7 +10,7 @@
 //!
 //! - `placement` – which disk a key belongs to
 //! - `set` – the disks: who is in, who is away, and since when
-//! - `tend` – giving disks up and taking them back, in a thread of its own
+//! - `maintenance` – giving disks up and taking them back, in a thread of its own
 //! - `notes` – the journal, of which each disk has a copy
 //!
 //! 1. `find` answers the newest finished entry of a key, or none.
@@ -25,11 +25,11 @@
 //!
 //! It knows nothing of HTTP: freshness, variants and statuses are the caller's.
 
+mod maintenance;
 mod notes;
 mod peeks;
 pub(crate) mod placement;
 mod set;
-mod tend;
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -46,11 +46,11 @@ use crate::cold::Look;
 use crate::disk::io::DiskIo;
 use crate::disk::still::{StillIo, Touch};
 use crate::entry::{Entry, Reading};
-use crate::gone::Gone;
 use crate::inspect::Glance;
-use crate::key::Key;
+use crate::key::{Key, Keys, Secret};
 use crate::lock::{lock, read};
 use crate::recover::{self, StoreError};
+use crate::removed_heads::RemovedHeads;
 use crate::review::{Review, Reviewed};
 use crate::site::{Departed, Held, Leave, SiteBook};
 use crate::sweep::Swept;
@@ -62,37 +62,40 @@ use placement::Placement;
 use set::{Control, Phase};
 pub use set::{DiskConf, DiskState, DiskUsage};
 
-/// How long a sweep waits for a disk; a stalled one must not keep others from being swept.
+/// Time that a sweep waits for a disk; a stalled one must not keep others from being swept.
 const SWEEP_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Who is told of events, from any thread.
+/// Function that is told of events, on any thread.
 pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// What a site holds on a disk.
+/// Counts of what a site holds on a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteHeld {
-    /// Its name; empty for entries that name no site.
+    /// Name of the site; empty for entries that name no site.
     pub site: Bytes,
     /// The directory of the disk.
     pub disk: PathBuf,
-    /// What it holds there.
+    /// Counts of what the site holds there.
     pub held: Held,
 }
 
 /// A named cache on disk. Closed when dropped.
 pub struct Zone {
-    /// Another one each time that a disk comes or goes.
+    /// Volumes and their shares, exchanged each time that a disk comes or goes.
     live: ArcSwap<Live>,
     /// The disks. Not for calls about a key.
     control: Mutex<Control>,
-    /// Held by whoever tends the disks.
-    tending: Mutex<()>,
+    /// Lock of the thread that maintains the disks.
+    maintaining: Mutex<()>,
     /// Held alone while what must not come back is handed from one volume of a disk to the next.
     moving: RwLock<()>,
     /// Held alone while the journal of a disk is brought up to date.
     noting: RwLock<()>,
-    /// How often the journal was changed.
+    /// Number of changes to the journal.
     noted: AtomicU64,
+    /// Secret of the keys, on all disks. INVARIANT 4 of `set`.
+    secret: Secret,
+    keys: Keys,
     clock: Arc<dyn Clock>,
     platform: Platform,
     this: Weak<Zone>,
@@ -139,19 +142,21 @@ impl Zone {
         clock: Arc<dyn Clock>,
         platform: Platform,
     ) -> Result<Arc<Self>, StoreError> {
-        let control = set::assemble(conf, &clock, &platform)?;
+        let (control, secret) = set::assemble(conf, (&clock, &platform), None)?;
         let zone = Arc::new_cyclic(|this| Self {
             live: ArcSwap::default(),
             control: Mutex::new(control),
-            tending: Mutex::default(),
+            maintaining: Mutex::default(),
             moving: RwLock::default(),
             noting: RwLock::default(),
             noted: AtomicU64::new(0),
+            secret,
+            keys: Keys::new(secret),
             clock,
             platform,
             this: this.clone(),
         });
-        zone.tend();
+        zone.maintain();
         Ok(zone)
     }
 
@@ -169,10 +174,16 @@ impl Zone {
         conf.min_free = 0;
         conf.inactive = Duration::MAX;
         let io: Arc<dyn DiskIo> = Arc::new(StillIo::new(touch));
-        Self::open_existing(conf, clock, Platform { io, events, sites })
+        let platform = Platform {
+            io,
+            events,
+            sites,
+            ..Platform::default()
+        };
+        Self::open_existing(conf, clock, platform)
     }
 
-    /// As [`Zone::open_on`], for a zone that must be there.
+    /// Opens a zone that must be there, as [`Zone::open_on`] does.
     pub fn open_existing(
         conf: ZoneConf,
         clock: Arc<dyn Clock>,
@@ -189,18 +200,25 @@ impl Zone {
         Self::open_on(conf, clock, platform)
     }
 
+    /// Makes the keys of the zone: another one makes others of the same texts.
+    #[inline]
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
     /// Looks an entry up and marks it used. A corrupt record is a miss, a counter and an event.
-    /// Waits for the disk.
+    /// Waits for the disk. What is not loaded yet is not found: see [`Zone::loaded`].
     pub fn find(&self, key: &Key) -> Option<Entry> {
         self.live.load().of(key)?.find(key)
     }
 
-    /// As [`Zone::find`], without waiting for the disk.
+    /// Looks an entry up as [`Zone::find`] does, without waiting for the disk.
     pub fn look(&self, key: &Key) -> Look {
         self.look_at(key, self.now_s())
     }
 
-    /// As [`Zone::look`], for who knows what time it is: seconds since 1970.
+    /// Looks an entry up as [`Zone::look`] does, for a caller that knows what time it is: seconds
+    /// since 1970.
     pub fn look_at(&self, key: &Key, now: u32) -> Look {
         match self.live.load().of(key) {
             Some(volume) => volume.look(key, now),
@@ -225,7 +243,8 @@ impl Zone {
         }
     }
 
-    /// Begins to fill an entry. Nothing is reserved before bytes come.
+    /// Begins to fill an entry. Nothing is reserved before bytes come. Refused while it is not
+    /// known what is there ([`Look::Unknown`]).
     pub fn begin(&self, key: Key, expected_len: Option<u64>) -> Result<Writer, NotStored> {
         self.at(&key, |live| match live.of(&key) {
             Some(volume) => volume.begin(key, expected_len),
@@ -258,7 +277,7 @@ impl Zone {
         }
     }
 
-    /// Does something about a key that changes it, and remembers that for disks that are away.
+    /// Changes something under a key, and remembers that for disks that are away.
     fn at<T>(&self, key: &Key, act: impl FnOnce(&Live) -> T) -> T {
         let live = self.live.load();
         if live.absent.is_empty() {
@@ -274,7 +293,8 @@ impl Zone {
     /// Removes what is inactive, makes space, and sees after disks that failed; to be called every
     /// second or so by one thread.
     pub fn sweep(&self) -> Swept {
-        self.tend_soon();
+        self.maintain_soon();
+        self.platform.sites.maintain();
         let live = self.live.load_full();
         match live.volumes.as_slice() {
             [volume] => volume.sweep(),
@@ -292,7 +312,8 @@ impl Zone {
         lock(&self.control).disks()
     }
 
-    /// What each site holds on each disk that can be used. Until all is loaded, of what is known.
+    /// Counts of what each site holds on each disk that can be used. Until all is loaded, of what
+    /// is known.
     pub fn sites(&self) -> Vec<SiteHeld> {
         let volumes = lock(&self.control).volumes();
         let on_disk = |volume: &Arc<Volume>| {
@@ -307,27 +328,38 @@ impl Zone {
         volumes.iter().flat_map(on_disk).collect()
     }
 
-    /// What happened to entries since the process began with the zone, by site; sites without any
-    /// are left out. What a disk takes with it when it fails does not count.
+    /// True if something of a site is stored, or on its way, as far as is known.
+    pub fn holds_site(&self, site: &[u8]) -> bool {
+        self.platform.sites.holds(site)
+    }
+
+    /// Keeps numbers for the sites that are to be expected ([`SiteBook::expect`]).
+    pub fn expect_sites<'a>(&self, sites: impl IntoIterator<Item = &'a [u8]>) {
+        self.platform.sites.expect(sites);
+    }
+
+    /// Counts of what happened to entries since the process began with the zone, by site; sites
+    /// without any are left out. What a disk takes with it when it fails does not count.
     pub fn departed(&self) -> Vec<(Bytes, Departed)> {
         self.platform.sites.departed()
     }
 
-    /// The same since this was called last: each entry that is gone is told once.
+    /// Takes the counts of [`Zone::departed`] since the last call: each entry that is gone is told
+    /// once.
     pub fn take_departed(&self) -> Vec<(Bytes, Departed)> {
         self.platform.sites.take_departed()
     }
 
     /// Waits until everything that is on the disk is known; false if it never will be, because the
-    /// zone was closed. Until then what is not known yet is a miss, and [`Zone::usage`] counts what
-    /// is known.
+    /// zone was closed. Until then [`Zone::look`] says so of what is not known yet, and
+    /// [`Zone::usage`] counts what is known.
     pub fn loaded(&self) -> bool {
         let live = self.live.load_full();
         let loaded = live.volumes.iter().map(|volume| volume.loaded());
         loaded.fold(!live.volumes.is_empty(), |all, one| all & one)
     }
 
-    /// Whether what is on the disks is still being loaded; see [`Zone::loaded`].
+    /// True if what is on the disks is still being loaded; see [`Zone::loaded`].
     pub fn is_loading(&self) -> bool {
         let live = self.live.load();
         live.volumes.iter().any(|it| it.inner.loading.is_running())
@@ -340,7 +372,7 @@ impl Zone {
         }
     }
 
-    /// What the index knows of a key, if `find` would look for it; marks nothing.
+    /// Facts about a key that the index knows, if `find` would look for it; marks nothing.
     pub fn glance(&self, key: &Key) -> Option<Glance> {
         self.live.load().of(key)?.glance(key)
     }
@@ -431,31 +463,33 @@ impl Zone {
         live.volumes.iter().enumerate().map(of_volume).sum()
     }
 
-    /// Entries without a body that are gone since this was called last, and may have slices; those
-    /// that left after the first slice came or [`Zone::watch_gone`]. Waits for the disk.
-    pub fn take_gone(&self) -> Gone {
+    /// Heads of removed entries without a body since the last call, which may have slices; those
+    /// that left after the first slice came or [`Zone::watch_removed`]. Waits for the disk.
+    pub fn take_removed_heads(&self) -> RemovedHeads {
         let live = self.live.load_full();
-        let mut all = Gone::default();
+        let mut all = RemovedHeads::default();
         for volume in &live.volumes {
-            let mut one = volume.inner.take_gone();
+            let mut one = volume.inner.take_removed_heads();
             all.heads.append(&mut one.heads);
             // The entries of slices may come back with a disk.
-            match one.is_partial && !live.absent.is_empty() {
-                true => volume.inner.index.holdings().gone.note_unknown(),
-                false => all.is_partial |= one.is_partial,
+            if one.is_partial && !live.absent.is_empty() {
+                volume.inner.index.holdings().removed.note_unknown();
+            } else {
+                all.is_partial |= one.is_partial;
             }
         }
         all
     }
 
-    /// From now on, entries that leave are told by [`Zone::take_gone`]; there will be slices.
-    pub fn watch_gone(&self) {
+    /// Notes that there will be slices: from now on, entries that leave are told by
+    /// [`Zone::take_removed_heads`].
+    pub fn watch_removed(&self) {
         let live = self.live.load();
         let volumes = live.volumes.iter();
-        volumes.for_each(|volume| volume.inner.index.holdings().gone.watch());
+        volumes.for_each(|volume| volume.inner.index.holdings().removed.watch());
     }
 
-    /// Whether an entry that was found is what would be found now, with the same head.
+    /// True if an entry that was found is what would be found now, with the same head.
     pub fn is_current(&self, entry: &Entry) -> bool {
         let live = self.live.load();
         let slot = live
@@ -483,12 +517,12 @@ impl Zone {
     /// weight as soon as they are opened and what must move is gone. Entries stay, as far as they
     /// fit and belong to the same disk as before. The rest counts when a disk is opened again.
     pub fn change(&self, conf: ZoneConf) {
-        let changes = lock(&self.control).change(conf, self.clock.now());
+        let changes = lock(&self.control).change(conf, self.clock.steady());
         // Not under the lock: making space takes as long as the disks do.
         for (volume, conf) in changes {
             volume.change(conf);
         }
-        self.tend_soon();
+        self.maintain_soon();
     }
 
     /// Lets the directories go, for another process to open them. Later calls find nothing, and
@@ -498,7 +532,7 @@ impl Zone {
         let ended = lock(&self.control).end(Phase::Lent);
         on_each(&ended.volumes, |volume| volume.lend());
         on_each(&ended.leaving, |volume| volume.close());
-        on_each(&ended.given_up, tend::let_go);
+        on_each(&ended.given_up, maintenance::let_go);
     }
 
     /// Opens the directories again after [`Zone::lend`]; an error leaves the zone as it is.
@@ -510,22 +544,23 @@ impl Zone {
             }
             control.conf().clone()
         };
-        let assembled = set::assemble(conf, &self.clock, &self.platform)?;
+        let surroundings = (&self.clock, &self.platform);
+        let (assembled, _) = set::assemble(conf, surroundings, Some(self.secret))?;
         // The volumes that were lent go on writing what their fills were granted.
         let lent = lock(&self.control).replace(assembled);
-        self.tend();
+        self.maintain();
         drop(lent);
         Ok(())
     }
 
     /// Waits until no disk that is due is still to be opened or given up. For tests and tools.
     pub fn wait_for_disks(&self) {
-        let tender = lock(&self.control).take_tender();
-        if let Some(tender) = tender {
+        let thread = lock(&self.control).take_maintenance_thread();
+        if let Some(thread) = thread {
             // One that panicked has left everything as it was.
-            let _ = tender.join();
+            let _ = thread.join();
         }
-        self.tend();
+        self.maintain();
     }
 
     /// Writes everything down, syncs it and lets the directories go. Later calls find nothing.
@@ -534,11 +569,11 @@ impl Zone {
         let ended = lock(&self.control).end(Phase::Closed);
         on_each(&ended.volumes, |volume| volume.close());
         on_each(&ended.leaving, |volume| volume.close());
-        on_each(&ended.given_up, tend::let_go);
+        on_each(&ended.given_up, maintenance::let_go);
     }
 }
 
-/// A volume that is being swept, whatever becomes of it.
+/// Guard of a volume that is being swept, whatever becomes of the sweep.
 struct Sweeping(Arc<Volume>);
 
 impl Drop for Sweeping {
@@ -571,7 +606,7 @@ fn sweep_each(volumes: &[Arc<Volume>]) -> Swept {
     all
 }
 
-/// Does something with all volumes at the same time: each waits for its own disk.
+/// Calls a function for all volumes at the same time: each waits for its own disk.
 fn on_each(volumes: &[Arc<Volume>], act: impl Fn(&Volume) + Sync) {
     if let [volume] = volumes {
         return act(volume);

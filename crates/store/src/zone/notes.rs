@@ -20,7 +20,8 @@ use crate::lock::read;
 use crate::volume::Volume;
 
 impl Zone {
-    /// What the journal held when the zone was opened, or taken back; to be asked for once.
+    /// Takes the content that the journal had when the zone was opened, or taken back; to be asked
+    /// for once.
     pub fn take_journal(&self) -> Journal {
         let live = self.live.load_full();
         let mut found: Vec<Journal> = live.volumes.iter().map(|it| it.take_journal()).collect();

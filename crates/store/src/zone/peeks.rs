@@ -21,13 +21,19 @@ pub struct Peeks {
 }
 
 impl Peeks {
-    /// Whether [`Zone::find`] would look for the key on the disk or in memory.
+    /// True if [`Zone::find`] would look for the key on the disk or in memory, or may when all is
+    /// loaded.
     #[inline]
     pub fn is_there(&self, key: &Key) -> bool {
-        self.last_used(key).is_some()
+        self.last_used(key).is_some() || self.is_unknown(key)
     }
 
-    /// When what [`Zone::find`] would look for was last used, in seconds since 1970.
+    fn is_unknown(&self, key: &Key) -> bool {
+        let volume = self.live.of(key);
+        volume.is_some_and(|volume| volume.is_unknown(key))
+    }
+
+    /// Time when what [`Zone::find`] would look for was last used, in seconds since 1970.
     #[inline]
     pub fn last_used(&self, key: &Key) -> Option<u32> {
         self.live.of(key)?.last_used(key, self.now)
@@ -43,12 +49,13 @@ impl Zone {
         }
     }
 
-    /// Whether `find` would look for the key on the disk or in memory; marks nothing.
+    /// True if `find` would look for the key on the disk or in memory, or may when all is loaded;
+    /// marks nothing.
     pub fn peek(&self, key: &Key) -> bool {
         self.peeks().is_there(key)
     }
 
-    /// Whether there may be something under a key: false if a look-up would certainly find nothing.
+    /// True if there may be something under a key: false if a look-up would certainly find nothing.
     /// Marks nothing, and reads no clock.
     pub fn may_hold(&self, key: &Key) -> bool {
         let live = self.live.load();

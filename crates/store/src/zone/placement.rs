@@ -31,12 +31,12 @@ fn place_of(key: &Key) -> usize {
     key.mixed() as usize % PLACES
 }
 
-/// What a disk is to a placement.
+/// Disk in a placement: its path and its weight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weighed<'a> {
-    /// Its path as configured.
+    /// Path of the disk as configured.
     pub(crate) path: &'a Path,
-    /// Its part of all keys, relative to the others.
+    /// Weight of the disk's share of all keys, relative to the others.
     pub(crate) weight: u32,
 }
 
@@ -65,19 +65,19 @@ impl Share {
         }
     }
 
-    /// Whether a key belongs to it.
+    /// True if a key belongs to this share.
     pub(crate) fn has(&self, key: &Key) -> bool {
         let place = place_of(key);
         let word = self.0.get(place / 64).copied().unwrap_or_default();
         word & (1 << (place % 64)) != 0
     }
 
-    /// What belongs to both.
+    /// Places that belong to both shares.
     pub(crate) fn and(&self, other: &Self) -> Self {
         Self(self.0.iter().zip(&other.0).map(|(a, b)| a & b).collect())
     }
 
-    /// How much of everything it is.
+    /// Part of all places that belongs to the share, from 0 to 1.
     #[cfg(test)]
     fn part(&self) -> f64 {
         let places: u32 = self.0.iter().map(|word| word.count_ones()).sum();
@@ -85,7 +85,7 @@ impl Share {
     }
 }
 
-/// Which of some disks each place belongs to.
+/// Table of the disk that each place belongs to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Placement {
     /// Empty if there is nothing to choose.
@@ -108,7 +108,7 @@ impl Placement {
         }
     }
 
-    /// Which disk a key belongs to.
+    /// Index of the disk that a key belongs to.
     pub(crate) fn of(&self, key: &Key) -> usize {
         if self.places.is_empty() {
             return 0;

@@ -17,8 +17,10 @@
 //! 2. A disk that leaves is not of the newest generation any more before its keys are given to
 //!    others; one that comes is of the newest generation only after it has got its keys.
 //! 3. The limits of all disks together are those of the zone.
+//! 4. All disks have the secret of the zone, which does not change while the zone is open: keys are
+//!    the same on each of them. What another one has under another secret is removed.
 //!
-//! It decides; what takes long is done by `tend`.
+//! This module decides; what takes long is done by `maintenance`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,11 +31,12 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::placement::Weighed;
 use crate::clock::Clock;
 use crate::disk::format::Membership;
+use crate::key::Secret;
 use crate::recover::{How, Parents, Start, StoreError};
 use crate::scrub::Scrub;
 use crate::volume::{Event, Platform, Usage, Volume, ZoneConf};
 
-/// How long a disk is left alone after it failed for the first time, and at most.
+/// Milliseconds for which a disk is left alone after it failed for the first time, and at most.
 const FIRST_WAIT_MS: u64 = 1000;
 const LONGEST_WAIT_MS: u64 = 60_000;
 
@@ -42,7 +45,7 @@ const LONGEST_WAIT_MS: u64 = 60_000;
 pub struct DiskConf {
     /// The directory; made if it is not there and its parent is.
     pub path: PathBuf,
-    /// What part of all keys it gets, relative to the others; at least 1.
+    /// Weight of the disk's share of all keys, relative to the others; at least 1.
     pub weight: u32,
 }
 
@@ -60,41 +63,43 @@ impl Usage {
         self.rewritten_bytes += other.rewritten_bytes;
         self.hasty += other.hasty;
         self.write_errors += other.write_errors;
+        self.lost_segments += other.lost_segments;
         self.read_errors += other.read_errors;
     }
 }
 
-/// How a disk is.
+/// State of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskState {
-    /// It has its share of the keys.
+    /// The disk has its share of the keys.
     Live,
-    /// The same, but its file system has no room for what its limit allows.
+    /// The disk has its share of the keys, but its file system has no room for what its limit
+    /// allows.
     Full,
-    /// It is given up, or was never there, and is tried again.
+    /// The disk is given up, or was never there, and is tried again.
     Failed,
 }
 
 /// Numbers about a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskUsage {
-    /// Its directory.
+    /// Directory of the disk.
     pub path: PathBuf,
-    /// What part of the keys it gets, relative to the others.
+    /// Weight of the disk's share of the keys, relative to the others.
     pub weight: u32,
-    /// How it is.
+    /// State of the disk.
     pub state: DiskState,
-    /// Why it was given up; empty if it was not.
+    /// Reason why the disk was given up; empty if it was not.
     pub why: String,
-    /// How often it was given up since the zone was opened.
+    /// Number of times that the disk was given up since the zone was opened.
     pub failures: u64,
-    /// What it holds, and what happened on it since it was opened last.
+    /// Counts of what the disk holds, and of what happened on it since it was opened last.
     pub usage: Usage,
-    /// How its scrub stands.
+    /// State of the disk's scrub.
     pub scrub: Scrub,
 }
 
-/// Whether the zone is in use.
+/// Phase of a zone's life: in use, lent or closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Open,
@@ -104,11 +109,11 @@ pub(super) enum Phase {
 
 /// A disk of the zone.
 pub(super) struct Member {
-    /// What its volume is set up with.
+    /// Configuration of the disk's volume.
     pub(super) conf: ZoneConf,
     pub(super) state: State,
     failures: u64,
-    /// Whether a file system was mounted there when the disk was given up: without it the directory
+    /// True if a file system was mounted there when the disk was given up: without it the directory
     /// is not the disk.
     was_mount: bool,
 }
@@ -124,9 +129,9 @@ pub(super) struct Joining {
     pub(super) volume: Arc<Volume>,
     /// The volume whose entries it comes back with, which knows what must not.
     pub(super) old: Option<Arc<Volume>>,
-    /// Whether the operator is told.
+    /// True if the operator is told.
     pub(super) is_news: bool,
-    /// Whether it may hold keys that are not its own.
+    /// True if the volume may hold keys that are not its own.
     pub(super) must_sift: bool,
 }
 
@@ -135,13 +140,13 @@ pub(super) struct Joining {
 pub(super) struct Away {
     /// The volume that was given up; it remembers what changes meanwhile.
     pub(super) old: Option<Arc<Volume>>,
-    /// How often the journal had been changed then.
+    /// Number of changes to the journal at that time.
     pub(super) noted: u64,
-    /// When it is tried again.
+    /// Time when the disk is tried again.
     due_ms: u64,
     wait_ms: u64,
     why: String,
-    /// Whether it is only the disk while a file system is mounted there.
+    /// True if the directory is only the disk while a file system is mounted there.
     pub(super) needs_mount: bool,
 }
 
@@ -175,7 +180,7 @@ impl Member {
     }
 }
 
-/// What is to be done next.
+/// Next step of the maintenance.
 pub(super) enum Step {
     /// Write the generation down on all disks.
     Stamp,
@@ -186,7 +191,7 @@ pub(super) enum Step {
     Rest,
 }
 
-/// What a zone that ends leaves behind.
+/// Volumes that a zone leaves when it ends.
 pub(super) struct Ended {
     pub(super) volumes: Vec<Arc<Volume>>,
     pub(super) leaving: Vec<Arc<Volume>>,
@@ -208,7 +213,8 @@ pub(super) struct Control {
     must_place: bool,
     /// Counts whatever changes the set from outside.
     revision: u64,
-    tender: Option<JoinHandle<()>>,
+    /// Thread that does the maintenance of the disks; none if the last one was joined.
+    maintenance: Option<JoinHandle<()>>,
     /// Counters of volumes that are gone.
     past: Usage,
 }
@@ -247,53 +253,41 @@ pub(super) fn platform_of(platform: &Platform, conf: &ZoneConf) -> Platform {
     }
 }
 
-/// Opens all disks of a zone, and empties those that are not of the newest generation.
+/// Opens all disks of a zone, and empties those that are not of the newest generation, or have
+/// another secret. A zone that was open before has one already.
 pub(super) fn assemble(
     conf: ZoneConf,
-    clock: &Arc<dyn Clock>,
-    platform: &Platform,
-) -> Result<Control, StoreError> {
+    (clock, platform): (&Arc<dyn Clock>, &Platform),
+    secret: Option<Secret>,
+) -> Result<(Control, Secret), StoreError> {
     let confs = split(&conf);
     let open = |conf: &ZoneConf, how| {
         let surroundings = (Arc::clone(clock), platform_of(platform, conf));
         Volume::open(conf.clone(), surroundings, how)
     };
-    let resume = |(number, conf): (usize, &ZoneConf)| {
-        let parents = if number == 0 {
-            Parents::Make
-        } else {
-            Parents::Need
-        };
-        open(
-            conf,
-            How {
-                start: Start::Resume,
-                parents,
-            },
-        )
-    };
-    let mut opened = open_all(&confs, &resume);
-    let is_in_use = |one: &Result<_, _>| matches!(one, Err(StoreError::InUse { .. }));
-    if let Some(position) = opened.iter().position(is_in_use) {
-        opened.swap_remove(position)?;
-    }
-    if opened.iter().all(Result::is_err) {
-        opened.swap_remove(0)?;
-    }
+    let opened = resume_all(&confs, &open, secret)?;
     let newest = newest(&opened);
+    // Some disk was opened, and has one.
+    let secret = secret.or(secret_of(&opened, newest));
+    let secret = secret.unwrap_or(Secret(platform.io.random()));
+    let empty = How {
+        start: Start::Empty,
+        parents: Parents::Need,
+        secret: Some(secret),
+    };
     let mut members = Vec::new();
     for (conf, opened) in confs.into_iter().zip(opened) {
-        let opened = match opened {
-            Ok(volume) if is_current(&volume, newest, &members) => Ok(volume),
-            Ok(volume) => {
-                volume.close();
-                // INVARIANT 1.
-                let (start, parents) = (Start::Empty, Parents::Need);
-                open(&conf, How { start, parents })
-            }
+        let kept = opened.and_then(|volume| {
+            let currency = currency(&volume, newest, &members);
+            kept(volume, currency, secret)
+        });
+        let opened = match kept {
+            Ok(Some(volume)) => Ok(volume),
+            // INVARIANT 1.
+            Ok(None) => open(&conf, empty),
             Err(error) => Err(error),
         };
-        let state = first_state(&conf, opened, (clock.now(), platform));
+        let state = first_state(&conf, opened, (clock.steady(), platform));
         let failures = u64::from(matches!(state, State::Away(_)));
         members.push(Member {
             conf,
@@ -310,7 +304,7 @@ pub(super) fn assemble(
             }
         }
     }
-    Ok(Control {
+    let control = Control {
         conf,
         phase: Phase::Open,
         members,
@@ -320,9 +314,10 @@ pub(super) fn assemble(
         must_stamp: false,
         must_place: true,
         revision: 0,
-        tender: None,
+        maintenance: None,
         past: Usage::default(),
-    })
+    };
+    Ok((control, secret))
 }
 
 fn first_state(conf: &ZoneConf, opened: Opened, (now_ms, platform): (u64, &Platform)) -> State {
@@ -342,6 +337,38 @@ fn first_state(conf: &ZoneConf, opened: Opened, (now_ms, platform): (u64, &Platf
 }
 
 type Opened = Result<Arc<Volume>, StoreError>;
+
+/// Opens all disks as they are; an error if none can be, or if somebody else has one.
+fn resume_all(
+    confs: &[ZoneConf],
+    open: &(dyn Fn(&ZoneConf, How) -> Opened + Sync),
+    secret: Option<Secret>,
+) -> Result<Vec<Opened>, StoreError> {
+    let resume = |(number, conf): (usize, &ZoneConf)| {
+        let parents = if number == 0 {
+            Parents::Make
+        } else {
+            Parents::Need
+        };
+        open(
+            conf,
+            How {
+                start: Start::Resume,
+                parents,
+                secret,
+            },
+        )
+    };
+    let mut opened = open_all(confs, &resume);
+    let is_in_use = |one: &Result<_, _>| matches!(one, Err(StoreError::InUse { .. }));
+    if let Some(position) = opened.iter().position(is_in_use) {
+        opened.swap_remove(position)?;
+    }
+    if opened.iter().all(Result::is_err) {
+        opened.swap_remove(0)?;
+    }
+    Ok(opened)
+}
 
 fn open_all(
     confs: &[ZoneConf],
@@ -369,7 +396,7 @@ fn newest(opened: &[Opened]) -> Option<Membership> {
     memberships.max_by_key(|membership| membership.generation)
 }
 
-/// What names the disks in use and their shares: equal digests, equal placements.
+/// Digest of the disks in use and their shares: equal digests, equal placements.
 fn digest(members: &[Member]) -> u64 {
     let present = members
         .iter()
@@ -385,13 +412,52 @@ fn digest(members: &[Member]) -> u64 {
     xxh3_64(&rows.concat())
 }
 
+/// The secret of the disks that keep what they hold.
+fn secret_of(opened: &[Opened], newest: Option<Membership>) -> Option<Secret> {
+    let mut found = opened.iter().flatten();
+    let leading = found.find(|it| newest.is_none() || it.inner.membership() == newest);
+    leading.map(|volume| volume.inner.secret())
+}
+
+/// Volume that goes on with what it holds and with the secret of the zone; none if it may not, and
+/// then the volume is closed. INVARIANT 4.
+fn kept(
+    volume: Arc<Volume>,
+    currency: Currency,
+    secret: Secret,
+) -> Result<Option<Arc<Volume>>, StoreError> {
+    let has_secret = volume.inner.secret() == secret;
+    if volume.inner.is_bare() {
+        if !has_secret {
+            volume.inner.adopt(secret)?;
+        }
+        return Ok(Some(volume));
+    }
+    if has_secret && currency == Currency::Newest {
+        return Ok(Some(volume));
+    }
+    volume.close();
+    Ok(None)
+}
+
 /// INVARIANT 1. Where no disk was ever in company, the first keeps what it holds.
-fn is_current(volume: &Volume, newest: Option<Membership>, before: &[Member]) -> bool {
-    let is_one_of_it = match newest {
+fn currency(volume: &Volume, newest: Option<Membership>, before: &[Member]) -> Currency {
+    let is_newest = match newest {
         Some(_) => volume.inner.membership() == newest,
         None => !before.iter().any(|member| member.volume().is_some()),
     };
-    is_one_of_it || volume.inner.is_bare()
+    if is_newest {
+        Currency::Newest
+    } else {
+        Currency::Older
+    }
+}
+
+/// Currency of a disk: is its generation the newest?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Currency {
+    Newest,
+    Older,
 }
 
 fn with_source(error: &StoreError) -> String {
@@ -421,25 +487,28 @@ impl Control {
         self.revision
     }
 
-    pub(super) fn take_tender(&mut self) -> Option<JoinHandle<()>> {
-        self.tender.take()
+    pub(super) fn take_maintenance_thread(&mut self) -> Option<JoinHandle<()>> {
+        self.maintenance.take()
     }
 
-    /// Notes who tends the disks; there is nobody if the last one has ended.
-    pub(super) fn set_tender(&mut self, tender: Option<JoinHandle<()>>) {
-        self.tender = tender;
+    /// Notes the thread that does the maintenance; there is none if the last one has ended.
+    pub(super) fn set_maintenance_thread(&mut self, thread: Option<JoinHandle<()>>) {
+        self.maintenance = thread;
     }
 
-    /// Whether there is something to do, and nobody to do it.
-    pub(super) fn wants_tender(&self, now_ms: u64) -> bool {
-        let is_tended = self.tender.as_ref().is_some_and(|it| !it.is_finished());
+    /// True if there is something to do, and nobody to do it.
+    pub(super) fn wants_maintenance(&self, now_ms: u64) -> bool {
+        let is_running = self
+            .maintenance
+            .as_ref()
+            .is_some_and(|it| !it.is_finished());
         let is_due = |member: &Member| match &member.state {
             State::Away(away) => away.due_ms <= now_ms,
             State::Live(volume) => volume.inner.health.is_failed(),
             State::Joining(_) => true,
         };
         let has_work = self.must_place || self.must_stamp || self.members.iter().any(is_due);
-        self.phase == Phase::Open && has_work && !is_tended
+        self.phase == Phase::Open && has_work && !is_running
     }
 
     /// Notes which disks were given up, and tells what they answered.
@@ -470,7 +539,7 @@ impl Control {
         parted
     }
 
-    /// What is to be done next. INVARIANT 2.
+    /// Next step of the maintenance. INVARIANT 2.
     pub(super) fn next_step(&mut self, now_ms: u64) -> Step {
         if self.phase != Phase::Open {
             return Step::Rest;
@@ -566,7 +635,7 @@ impl Control {
         }
     }
 
-    /// All disks that are open have their share.
+    /// Notes that all open disks have their share; returns the volumes that leave.
     pub(super) fn placed(&mut self) -> Vec<Arc<Volume>> {
         self.must_place = false;
         for member in &mut self.members {
@@ -640,7 +709,7 @@ impl Control {
     pub(super) fn replace(&mut self, assembled: Self) -> Self {
         let mut lent = std::mem::replace(self, assembled);
         self.revision = lent.revision + 1;
-        self.tender = lent.tender.take();
+        self.maintenance = lent.maintenance.take();
         lent
     }
 
@@ -651,8 +720,10 @@ impl Control {
             all.add_counters(&one);
             all.entries += one.entries;
             all.bytes += one.bytes;
+            all.live_bytes += one.live_bytes;
             all.memory_bytes += one.memory_bytes;
             all.index_bytes += one.index_bytes;
+            all.index_spilled += one.index_spilled;
             all.queued_bytes += one.queued_bytes;
             all.unread_segments += one.unread_segments;
         }

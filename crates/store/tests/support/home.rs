@@ -1,4 +1,4 @@
-//! Where the disks of a test are.
+//! Directories for the disks of a test.
 //!
 //! In memory, where that can be: the speed of a disk is not what these tests are about.
 

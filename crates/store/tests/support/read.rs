@@ -3,8 +3,6 @@
 //! Regions in memory are taken as they are, those of files are read where they lie. Several tests
 //! share this; it knows nothing of what the bytes should be.
 
-use std::os::unix::fs::FileExt;
-
 use millpond_store::Region;
 
 /// The bytes of some regions, one after the other.

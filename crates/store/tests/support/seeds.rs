@@ -1,4 +1,4 @@
-//! Which seeds a model runs.
+//! Seeds that a model runs.
 //!
 //! `SEED=n` runs that one alone, `SEEDS=n` so many, from 0 or from the number in `FROM`; without
 //! both a model runs its own.
@@ -14,7 +14,7 @@ pub(crate) fn seeds(own: impl IntoIterator<Item = u64>) -> Vec<u64> {
     }
 }
 
-/// Runs all of them; the first that fails is named.
+/// Runs all seeds; the first that fails is named.
 pub(crate) fn run_each<T>(
     seeds: &[u64],
     run: impl Fn(u64) -> T + std::panic::RefUnwindSafe,

@@ -37,7 +37,7 @@ impl TwoDisks {
         Self { clock, zone }
     }
 
-    /// Whether a version of a key was stored.
+    /// Stores a version of a key; true if it was stored.
     pub(crate) fn store(&self, number: u64, version: u64) -> bool {
         let Ok(mut writer) = self.zone.begin(Key::of(&number.to_le_bytes()), None) else {
             return false;
@@ -54,12 +54,12 @@ impl TwoDisks {
         Some(version.parse().expect("a number"))
     }
 
-    /// How the second disk is.
+    /// State of the second disk.
     pub(crate) fn state(&self) -> DiskState {
         self.zone.disks()[1].state
     }
 
-    /// How many entries the second disk has.
+    /// Number of entries on the second disk.
     pub(crate) fn entries(&self) -> u64 {
         self.zone.disks()[1].usage.entries
     }

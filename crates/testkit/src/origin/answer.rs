@@ -18,19 +18,19 @@ const LINE: u64 = 16;
 /// Longest wait at a gate; a gate that a failed test never opens must not hang the run.
 const GATE_WAIT: Duration = Duration::from_secs(30);
 
-/// How the end of a body is told.
+/// Framing of a body: the way in which its end is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
-    /// By Content-Length.
+    /// The body ends by Content-Length.
     #[default]
     Length,
-    /// By chunked coding, as pieces of at most 8 KiB.
+    /// The body ends by chunked coding, in pieces of at most 8 KiB.
     Chunked,
-    /// By closing the connection.
+    /// The body ends by closing the connection.
     UntilClose,
 }
 
-/// Whether Range requests are honoured.
+/// Treatment of Range requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ranges {
     /// Range is ignored, and Accept-Ranges is not sent.
@@ -38,11 +38,11 @@ pub enum Ranges {
     Ignored,
     /// A single range is answered with 206 or 416, If-Range is honoured.
     Supported,
-    /// The same, but If-Range is not looked at.
+    /// Range requests are honoured, but If-Range is not looked at.
     Unconditional,
 }
 
-/// What the origin answers.
+/// Answer of the origin.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     pub(super) status: u16,

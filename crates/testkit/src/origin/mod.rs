@@ -43,13 +43,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long `wait_for_requests` waits.
+/// Time that `wait_for_requests` waits.
 const WAIT: Duration = Duration::from_secs(10);
 
 /// A request that the origin saw.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// As written.
+    /// Method as written.
     pub method: String,
     /// Path and query, as written.
     pub target: String,
@@ -57,16 +57,16 @@ pub struct Recorded {
     pub version: String,
     /// Header fields.
     pub headers: Fields,
-    /// The body, without its transfer coding.
+    /// Body of the request, without its transfer coding.
     pub body: Vec<u8>,
-    /// When its head had been read.
+    /// Time when the request's head had been read.
     pub when: Instant,
-    /// Which connection it came on, counted from 1.
+    /// Number of the connection that the request came on, counted from 1.
     pub connection: u64,
 }
 
 impl Recorded {
-    /// The target without its query.
+    /// Target of the request without its query.
     pub fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or(&self.target)
     }
@@ -86,13 +86,13 @@ pub struct Exchange {
     pub status: u16,
     /// The version of a generated body, else 0.
     pub version: u16,
-    /// Which bytes of the body the answer is about to send; `sent` says how far it came.
+    /// Range of the body that the answer is about to send; `sent` says how far it came.
     pub range: Range<u64>,
     sent: Arc<AtomicU64>,
 }
 
 impl Exchange {
-    /// How many bytes of the body were sent.
+    /// Number of bytes of the body that were sent.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
@@ -120,7 +120,7 @@ enum Place {
     Unix(PathBuf),
 }
 
-/// How an answer is found for a request.
+/// Function that finds the answer for a request.
 type Script = Arc<dyn Fn(&Recorded) -> Answer + Send + Sync>;
 
 #[derive(Default)]
@@ -219,7 +219,7 @@ impl Origin {
         }
     }
 
-    /// What stands for `%%ORIGIN%%`: `127.0.0.1:PORT` or `unix:PATH`.
+    /// Address that `%%ORIGIN%%` stands for: `127.0.0.1:PORT` or `unix:PATH`.
     pub fn address(&self) -> String {
         match &self.place {
             Place::Tcp(port) => format!("127.0.0.1:{port}"),
@@ -251,17 +251,17 @@ impl Origin {
         lock(&self.shared.exchanges).clear();
     }
 
-    /// How many connections were accepted.
+    /// Number of connections that were accepted.
     pub fn connections(&self) -> u64 {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
-    /// How many bytes of bodies were sent.
+    /// Number of bytes of bodies that were sent.
     pub fn sent_bytes(&self) -> u64 {
         self.shared.sent.load(Ordering::Relaxed)
     }
 
-    /// What connections did wrong: requests that could not be parsed or broke off.
+    /// Faults of connections: requests that could not be parsed or broke off.
     pub fn faults(&self) -> Vec<String> {
         lock(&self.shared.faults).clone()
     }

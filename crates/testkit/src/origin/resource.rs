@@ -21,10 +21,10 @@ use std::sync::{Arc, Mutex};
 
 /// Weekdays from the first of January 2022 on.
 const WEEKDAYS: [&str; 7] = ["Sat", "Sun", "Mon", "Tue", "Wed", "Thu", "Fri"];
-/// How far versions of different values of the Vary field are apart.
+/// Distance between versions of different values of the Vary field.
 const VARIANT_STEP: u16 = 1000;
 
-/// What tells versions apart.
+/// Validator that tells versions apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validator {
     /// A strong ETag.
@@ -41,10 +41,10 @@ pub enum Validator {
     Unchanging,
 }
 
-/// When the version goes up by one.
+/// Occasion on which the version goes up by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// When the test says so.
+    /// The version goes up when the test says so.
     ByHand,
     /// At every `n`th request, which is the first to see it.
     EveryRequests(u64),
@@ -52,10 +52,10 @@ pub enum Turn {
     AfterBytes(u64),
 }
 
-/// Whether the resource is served at all.
+/// Outage of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outage {
-    /// It is.
+    /// The resource is served.
     None,
     /// Every request gets this status, with a body that says so.
     Status(u16),
@@ -63,22 +63,22 @@ pub enum Outage {
     Closes,
 }
 
-/// How a resource is served.
+/// Manners in which a resource is served.
 #[derive(Clone, Debug)]
 pub struct Manners {
     /// Length of the body.
     pub len: u64,
     /// Version of the body; at least 1.
     pub version: u16,
-    /// What tells versions apart.
+    /// Validator that tells versions apart.
     pub validator: Validator,
-    /// When the version changes by itself.
+    /// Occasion on which the version changes by itself.
     pub turn: Turn,
-    /// Whether ranges are served.
+    /// Treatment of ranges.
     pub ranges: Ranges,
-    /// What is wrong with answers to ranges.
+    /// Lie of answers to ranges.
     pub lie: Option<Lie>,
-    /// Whether the origin fails.
+    /// Failure of the origin.
     pub outage: Outage,
     /// Further fields of every answer.
     pub fields: Vec<(&'static str, String)>,
@@ -126,7 +126,7 @@ impl Manners {
         }
     }
 
-    /// When the present version was made.
+    /// Time when the present version was made.
     pub fn modified(&self) -> String {
         let day = u64::from(self.version.saturating_sub(1)) % 28;
         let weekday = WEEKDAYS.get(usize::try_from(day % 7).unwrap_or(0));

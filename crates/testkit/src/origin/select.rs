@@ -1,5 +1,5 @@
-//! What of an answer is sent, once the request's conditions and range are considered; and how an
-//! origin lies about it ([`Lie`]).
+//! Selection of the part of an answer that is sent, once the request's conditions and range are
+//! considered; and the lies that an origin tells about it ([`Lie`]).
 //!
 //! A lie is told in answers of status 206 only; everything else stays honest.
 
@@ -7,10 +7,10 @@ use super::Recorded;
 use super::answer::{Answer, Ranges};
 use std::ops::Range;
 
-/// What is wrong with an answer to a range.
+/// Lie of an answer to a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
-    /// There is no Content-Range.
+    /// The answer has no Content-Range.
     NoContentRange,
     /// Content-Range cannot be read.
     GarbledContentRange,
@@ -30,7 +30,7 @@ pub enum Lie {
     FewerUntold(u64),
 }
 
-/// What is sent of an answer.
+/// Part of an answer that is sent.
 pub(super) struct Selected {
     pub(super) status: u16,
     pub(super) range: Range<u64>,

@@ -21,14 +21,14 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long a connection may be idle; longer than any test.
+/// Time that a connection may be idle; longer than any test.
 const IDLE: Duration = Duration::from_secs(120);
 /// Largest piece that is written at once.
 const PIECE: u64 = 8 << 10;
-/// How many pieces a second a rate limit is made of.
+/// Number of pieces a second that a rate limit is made of.
 const PIECES_PER_SECOND: u64 = 20;
 
-/// Whether a connection goes on after an answer.
+/// Decision about a connection after an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum After {
     Keep,

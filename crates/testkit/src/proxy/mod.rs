@@ -13,11 +13,12 @@
 //!    says that it expects them ([`LogCheck::Off`]).
 //! 3. A start that fails says what the server said.
 
+mod built;
 mod template;
 
 use crate::deadline::Deadline;
 use crate::origin::Origin;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io;
@@ -27,15 +28,15 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, SystemTime};
 use template::Template;
 
-/// How long a start, a reload or an end may take.
+/// Time that a start, a reload or an end may take.
 const WAIT: Duration = Duration::from_secs(10);
-/// How often a start is tried when a port was taken.
+/// Attempts of a start when a port was taken.
 const START_TRIES: u32 = 5;
-/// When every file that a test gives was last modified: a date far from now, so that validators
-/// made of it are the same in every run.
+/// Time of the last modification of every file that a test gives: a date far from now, so that
+/// validators made of it are the same in every run.
 const FILE_AGE: Duration = Duration::from_secs(1_000_000_000);
 
-/// Which server.
+/// Server program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// nginx, `NGINX_BIN` or `/usr/sbin/nginx`.
@@ -52,7 +53,7 @@ impl Kind {
     }
 }
 
-/// What the end of a proxy asks of its error log.
+/// Check of the error log at the end of a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogCheck {
     /// No line of level crit, alert or emerg.
@@ -82,19 +83,32 @@ impl std::fmt::Display for ProxyError {
 impl std::error::Error for ProxyError {}
 
 /// The path of a server's binary, if it is there.
+///
+/// # Panics
+///
+/// If the binary beside the tests is older than its sources (`built`).
 pub fn binary(kind: Kind) -> Option<PathBuf> {
-    let (variable, fallback) = match kind {
-        Kind::Nginx => ("NGINX_BIN", Some(PathBuf::from("/usr/sbin/nginx"))),
-        Kind::Millpond => ("MILLPOND_BIN", beside_test_binary()),
+    let variable = match kind {
+        Kind::Nginx => "NGINX_BIN",
+        Kind::Millpond => "MILLPOND_BIN",
     };
-    let path = std::env::var_os(variable).map(PathBuf::from).or(fallback)?;
-    path.is_file().then_some(path)
+    let fallback = || match kind {
+        Kind::Nginx => Some(PathBuf::from("/usr/sbin/nginx")),
+        Kind::Millpond => built::beside_test_binary(),
+    };
+    let path = std::env::var_os(variable).map(PathBuf::from);
+    path.or_else(fallback).filter(|path| path.is_file())
 }
 
-/// `target/PROFILE/millpond`, seen from `target/PROFILE/deps/TEST`.
-fn beside_test_binary() -> Option<PathBuf> {
-    let test = std::env::current_exe().ok()?;
-    Some(test.parent()?.parent()?.join("millpond"))
+/// Copies the binary of Millpond to a path.
+///
+/// A program copies, not this process: a child that another test forks meanwhile would inherit the
+/// descriptor that is written to, and to run the copy would fail as long as that is open (ETXTBSY).
+pub fn copy_binary(to: &Path) -> Result<()> {
+    let binary = binary(Kind::Millpond).context("there is no binary")?;
+    let copied = Command::new("cp").arg(binary).arg(to).status()?;
+    ensure!(copied.success(), "cp failed");
+    Ok(())
 }
 
 /// A port of 127.0.0.1 that nobody listens on at this moment.
@@ -145,8 +159,11 @@ impl ProxyBuilder {
 
     /// Starts the server and waits until it listens.
     pub fn start(self) -> Result<Proxy> {
-        let binary = self.binary.or_else(|| binary(self.kind));
-        let binary = binary.with_context(|| format!("{:?}: no binary", self.kind))?;
+        let named = self.binary.or_else(|| binary(self.kind));
+        let binary = named.with_context(|| match self.kind {
+            Kind::Nginx => "nginx is not installed".to_owned(),
+            Kind::Millpond => "there is no binary: cargo build -p millpond".to_owned(),
+        })?;
         let dir = tempfile::Builder::new().prefix("millpond-").tempdir()?;
         let mut proxy = Proxy {
             kind: self.kind,
@@ -236,7 +253,7 @@ impl Proxy {
         self.child.as_ref().map(Child::id)
     }
 
-    /// Which server this is.
+    /// Server program of this proxy.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -265,8 +282,8 @@ impl Proxy {
         self.write_conf()
     }
 
-    /// Tells the server to read its configuration again. What it changes takes effect at once
-    /// or a little later, so poll for it.
+    /// Signals the server to read its configuration again. What it changes takes effect at once or
+    /// a little later, so poll for it.
     pub fn reload(&self) -> Result<()> {
         self.signal(Signal::HUP)
     }

@@ -94,7 +94,7 @@ impl Template {
     }
 }
 
-/// What the http context needs: no path outside of the directory is used.
+/// Lines that the http context needs: no path outside of the directory is used.
 fn http(text: &str) -> String {
     let mut lines = String::new();
     if !text.contains("access_log") {

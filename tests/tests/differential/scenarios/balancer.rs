@@ -73,7 +73,7 @@ fn headers() -> Scenario {
     scenario
 }
 
-/// What a header says holds for all requests of its connection.
+/// The statements of a header hold for all requests of its connection.
 fn behind_many() -> Scenario {
     let header = b"PROXY TCP4 192.0.2.1 192.0.2.2 123 5678\r\n";
     let request = |path: &str, end: &str| {

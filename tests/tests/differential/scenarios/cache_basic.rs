@@ -13,7 +13,15 @@ pub fn scenarios() -> Vec<Scenario> {
         convert_head_off(),
         min_uses(),
         bypassed_uses(),
-        bypass_and_no_cache(),
+        bypass_and_no_cache(
+            "cache-bypass-and-no-cache",
+            "proxy_cache_bypass $arg_by $http_x_by; proxy_no_cache $arg_no $upstream_http_x_no;",
+        ),
+        bypass_and_no_cache(
+            "cache-bypass-and-no-cache-in-two-lines",
+            "proxy_cache_bypass $arg_by; proxy_cache_bypass $http_x_by;
+             proxy_no_cache $arg_no; proxy_no_cache $upstream_http_x_no;",
+        ),
         request_fields_to_origin(),
         stored_fields(),
         framings(),
@@ -146,21 +154,16 @@ fn bypassed_uses() -> Scenario {
         .gets(&["/d", "/d", "/d?by=1", "/d"])
 }
 
-fn bypass_and_no_cache() -> Scenario {
-    let directives =
-        "proxy_cache_bypass $arg_by $http_x_by; proxy_no_cache $arg_no $upstream_http_x_no;";
-    counted(
-        Scenario::cached("cache-bypass-and-no-cache", directives),
-        "/*",
-    )
-    .answer("/marked", fresh("marked").header("X-No", "1"))
-    .gets(&[
-        "/a", "/a?by=1", "/a?by=1", "/a?by=0", "/b?no=1", "/b?no=1", "/c?no=0", "/c?no=0",
-    ])
-    .gets(&["/marked", "/marked"])
-    .get("/a")
-    .get_with("/a", "X-By", "1")
-    .get("/a")
+fn bypass_and_no_cache(id: &'static str, directives: &str) -> Scenario {
+    counted(Scenario::cached(id, directives), "/*")
+        .answer("/marked", fresh("marked").header("X-No", "1"))
+        .gets(&[
+            "/a", "/a?by=1", "/a?by=1", "/a?by=0", "/b?no=1", "/b?no=1", "/c?no=0", "/c?no=0",
+        ])
+        .gets(&["/marked", "/marked"])
+        .get("/a")
+        .get_with("/a", "X-By", "1")
+        .get("/a")
 }
 
 fn request_fields_to_origin() -> Scenario {

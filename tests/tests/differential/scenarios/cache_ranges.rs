@@ -121,8 +121,8 @@ fn conditions_on_an_entry() -> Scenario {
         .send(Request::head("/a").header("If-None-Match", "\"e\""))
 }
 
-/// What the configuration keeps out was asked for whole, without the client's conditions; what the
-/// origin keeps out is passed on as it is.
+/// An answer that the configuration keeps out was asked for whole, without the client's conditions;
+/// one that the origin keeps out is passed on as it is.
 fn conditions_on_what_is_not_stored() -> Scenario {
     let body = || Answer::new(200).offset_body(100, 1).etag("\"e\"");
     let body = || body().last_modified(MODIFIED);

@@ -1,4 +1,4 @@
-//! What happens when an entry is no longer fresh: expiry, revalidation and stale answers.
+//! Entries that are no longer fresh: expiry, revalidation and stale answers.
 
 use crate::run::Run;
 use crate::scenario::{ORIGIN, Scenario};

@@ -1,4 +1,4 @@
-//! How long an answer is fresh: `proxy_cache_valid`, Cache-Control, Expires and X-Accel-Expires.
+//! Lifetimes of answers: `proxy_cache_valid`, Cache-Control, Expires and X-Accel-Expires.
 
 use crate::scenario::{Scenario, case_name};
 use millpond_testkit::{Answer, Request};

@@ -75,7 +75,7 @@ fn vary_star() -> Scenario {
         .gets(&["/a", "/a"])
 }
 
-/// Without a time nothing would be stored anyway.
+/// An answer without a time would not be stored anyway, whatever its Vary says.
 fn vary_star_untimed() -> Scenario {
     let star = || Answer::new(200).header("Vary", "*").header("ETag", "\"a\"");
     Scenario::cached("cache-vary-star-untimed", "")

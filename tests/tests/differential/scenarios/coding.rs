@@ -1,4 +1,4 @@
-//! What changes a body on its way: gzip, gunzip, charset, sub_filter.
+//! Filters that change a body on its way: gzip, gunzip, charset, sub_filter.
 
 use crate::scenario::Scenario;
 use flate2::{Compression, write::GzEncoder};

@@ -14,7 +14,7 @@ pub fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// Where the description of a film stands.
+/// Place of the description in a film.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Description {
     Before,

@@ -1,4 +1,4 @@
-//! What an answer of the origin may ask of the proxy: `X-Accel-…` and intercepted errors.
+//! Controls that an answer of the origin has over the proxy: `X-Accel-…` and intercepted errors.
 
 use crate::scenario::Scenario;
 use millpond_testkit::{Answer, Request};
@@ -22,7 +22,7 @@ pub fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// What was answered is told afterwards.
+/// An answer is told afterwards.
 fn post_action() -> Scenario {
     Scenario::new("post-action")
         .server(
@@ -301,7 +301,7 @@ fn intercepted_without_buffers() -> Scenario {
     ])
 }
 
-/// Whether a file that an answer redirects to is served in ranges is the file's business.
+/// The file that an answer redirects to decides by itself if it is served in ranges.
 fn redirected_ranges() -> Scenario {
     let to = |path: &str, ranges: &str| {
         Answer::new(200)

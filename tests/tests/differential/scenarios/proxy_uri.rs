@@ -1,4 +1,4 @@
-//! What URI the origin is asked for: the forms of `proxy_pass`.
+//! URI that the origin is asked for: the forms of `proxy_pass`.
 
 use crate::scenario::Scenario;
 use millpond_testkit::{Answer, Request};

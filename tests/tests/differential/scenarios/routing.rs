@@ -1,4 +1,4 @@
-//! Which server and which location a request gets.
+//! Server and location that a request gets.
 
 use crate::scenario::Scenario;
 use millpond_testkit::Request;

@@ -4,8 +4,9 @@
 //! its own.
 
 use bytes::Bytes;
-use millpond_store::{Fault, ManualClock, Platform, SimIo, ZoneConf};
+use millpond_store::{Fault, ManualClock, Platform, Region, SimIo, ZoneConf};
 
+use super::super::run::Look;
 use super::*;
 use crate::head::FieldsWriter;
 
@@ -94,20 +95,97 @@ fn a_slice_that_the_disk_does_not_read_is_missing() {
     let disk = Arc::<SimIo>::default();
     let store = zone(&dir, &disk);
     let set = generation_in(Arc::clone(&store)).set;
-    let mut writer = store.begin(set.key(0), Some(SIZE)).unwrap();
+    let mut writer = store.begin(set.key(store.keys(), 0), Some(SIZE)).unwrap();
     writer.set_head(set.record_head((&Key::of(b"owner"), b""), 0));
     writer.append(vec![b'x'; SIZE as usize].into()).unwrap();
     writer.finish().unwrap();
     store.close();
     let generation = generation_in(zone(&dir, &disk));
     // What another process wrote is compared before its first use, and that takes a thread.
-    assert!(generation.store.find(&set.key(0)).is_some());
+    assert!(generation.store.find(&generation.key(0)).is_some());
     assert!(generation.source(&(0..SIZE), Purpose::Readers).is_none());
     generation.store.close();
     let generation = generation_in(zone(&dir, &disk));
     disk.set(Fault::ReadError);
     let run = claimed(generation.source(&(0..SIZE), Purpose::Readers));
     assert_eq!(span(&run), 0..SIZE);
+}
+
+/// A run of three slices, of which the first has come and is not stored.
+fn past_the_first(generation: &Generation) -> Arc<Run> {
+    let run = claimed(generation.source(&(0..3 * SIZE), Purpose::Readers));
+    for at in [0, DEEP] {
+        run.push(at, Region::Memory(vec![b'x'; DEEP as usize].into()));
+    }
+    run.advance(SIZE + 5);
+    run
+}
+
+#[test]
+fn a_run_covers_what_is_ahead_of_it_and_what_it_still_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let generation = generation(&dir);
+    let run = past_the_first(&generation);
+    let covered = |position| {
+        let source = generation.source(&(position..SIZE), Purpose::Readers);
+        matches!(source, Some(Source::Run(by)) if Arc::ptr_eq(&by, &run))
+    };
+    assert!(covered(0) && covered(DEEP + 7) && covered(SIZE + 5));
+    let seat = run.sit(0);
+    seat.move_to(DEEP);
+    // What it has passed and does not have is claimed, up to what it brings.
+    let before = claimed(generation.source(&(0..3 * SIZE), Purpose::Readers));
+    assert_eq!(span(&before), 0..SIZE);
+}
+
+#[test]
+fn a_slice_that_is_given_up_twice_stays_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let generation = generation(&dir);
+    let run = claimed(generation.source(&(0..3 * SIZE), Purpose::Readers));
+    let filling = Arc::new(Filling::new(generation.set.span(0), 0));
+    filling.push(vec![b'x'; DEEP as usize].into());
+    run.add(&filling);
+    run.give_up(&filling);
+    run.push(DEEP, Region::Memory(vec![b'y'; DEEP as usize].into()));
+    run.give_up(&filling);
+    let Look::Bytes(regions) = run.look(0..SIZE) else {
+        panic!("it has come");
+    };
+    let lens: Vec<u64> = regions.iter().map(Region::len).collect();
+    assert_eq!(lens, [DEEP, DEEP]);
+}
+
+#[test]
+fn who_was_let_go_in_a_slice_gets_the_whole_of_it_by_another_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let generation = generation(&dir);
+    let run = past_the_first(&generation);
+    // The run is in the middle of the second slice, whose beginning it does not have.
+    let own = claimed(generation.source(&(SIZE..3 * SIZE), Purpose::Readers));
+    assert_eq!(span(&own), SIZE..2 * SIZE);
+    assert!(run.brings(&(2 * SIZE..3 * SIZE)));
+}
+
+#[test]
+fn a_stored_slice_is_read_from_its_run_while_somebody_stands_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let generation = generation(&dir);
+    let run = claimed(generation.source(&(0..3 * SIZE), Purpose::Readers));
+    let seats = [run.sit(0), run.sit(SIZE)];
+    for index in 0..3 {
+        let filling = Arc::new(Filling::new(generation.set.span(index), index * SIZE));
+        filling.push(vec![b'x'; SIZE as usize].into());
+        run.add(&filling);
+        run.advance((index + 1) * SIZE);
+        run.land(&filling);
+    }
+    let is_there = |position| matches!(run.look(position..3 * SIZE), Look::Bytes(_));
+    assert_eq!([0, SIZE, 2 * SIZE].map(is_there), [true, true, false]);
+    seats[0].move_to(SIZE);
+    assert_eq!([0, SIZE].map(is_there), [false, true]);
+    drop(seats);
+    assert!(!is_there(SIZE));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::*;
 use crate::purge::tag::TagWriter;
 
-/// What the origin will say, and what it was asked.
+/// Answers that the origin will give, and requests that it got.
 #[derive(Default)]
 pub(super) struct Origin {
     pub(super) scripts: VecDeque<Script>,
@@ -47,6 +47,13 @@ impl FetchFailure for Fail {
             cause: None,
             status,
             is_shared: true,
+        }
+    }
+
+    fn unvalidated(self) -> Self {
+        Fail {
+            status: 504,
+            ..self
         }
     }
 }
@@ -121,7 +128,7 @@ impl Script {
         self.field("Cache-Control", value)
     }
 
-    /// Without any word about freshness.
+    /// Answer without any word about freshness.
     pub(super) fn silent(mut self) -> Self {
         self.fetched().fields.clear();
         self
@@ -226,9 +233,9 @@ pub(super) struct FakeExchange {
     world: Rc<World>,
     client: Client,
     is_background: bool,
-    /// What the cache called the request so far.
+    /// Label of the request so far.
     pub(super) label: Option<CacheStatus>,
-    /// What is told of the request.
+    /// Account of the request.
     pub(super) account: Account,
 }
 

@@ -302,8 +302,8 @@ fn a_zone_that_is_opened_again_obeys_its_purges() {
     }
 }
 
-/// Who has the zone takes the purges, and here nobody hears of them: so nobody joins what is being
-/// fetched here, whenever it began; who reads it already goes on.
+/// Purges are taken by the process that has the zone, and here nobody hears of them: so nobody
+/// joins what is being fetched here, whenever it began; who reads it already goes on.
 #[test]
 fn nobody_joins_a_fill_while_the_zone_is_lent() {
     run(|bench| async move {

@@ -1,4 +1,4 @@
-//! What the account of a walk says.
+//! Account of a walk.
 
 use super::origin::{failure, ok, status};
 use super::*;
@@ -118,5 +118,28 @@ fn waiters_say_what_they_got() {
         let waiter = bench.start(client("t"));
         assert_eq!(waiter.await.unwrap().told(), "lock-timeout forwarded");
         assert_eq!(leader.await.unwrap().told(), "uri-miss forwarded stored");
+    });
+}
+
+/// RFC 9211 §2.6: who waited for an answer that came whole shares it as well as who read along.
+#[test]
+fn waiters_of_a_fill_that_is_over_at_once_share_it() {
+    run(|mut bench| async move {
+        bench.policies.revalidate.conditional = true;
+        let quick = ok("1").field("ETag", "\"1\"").after(100);
+        bench.script([quick, status(304).after(100)]);
+        for (why, leads) in [
+            ("uri-miss", "uri-miss forwarded stored"),
+            ("stale", "not-modified forwarded"),
+        ] {
+            let leader = bench.start(client("k"));
+            let waiter = bench.start(client("k"));
+            assert_eq!(leader.await.unwrap().told(), leads);
+            let waiter = waiter.await.unwrap();
+            assert_eq!(waiter.text(), "HIT 1");
+            assert_eq!(waiter.told(), format!("{why} forwarded collapsed"));
+            assert_eq!(told(&bench, client("k")).await, "fresh");
+            pass_time(61 * SECOND).await;
+        }
     });
 }

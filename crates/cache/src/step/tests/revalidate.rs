@@ -87,7 +87,6 @@ fn the_304s_own_fields_count_then_the_stored_ones_then_the_configuration() {
             status(304).cc("max-age=5").field("Set-Cookie", "a=b"),
             Some(5),
         ),
-        (ok("old"), status(304).field("Vary", "*"), Some(60)),
         // # Differs from nginx: what must not be reused unasked is not made fresh.
         (ok("old"), status(304).cc("no-cache"), None),
     ];
@@ -188,7 +187,7 @@ fn a_revalidation_in_the_background_renews_too() {
 #[test]
 fn an_invalidation_covers_the_entry_and_the_fills_that_run() {
     run(|bench| async move {
-        let key = PrimaryKey::new(Bytes::from_static(b"k"));
+        let key = bench.zone.primary(Bytes::from_static(b"k"));
         bench.script([
             ok("old"),
             ok("1").after(1000).pause(1000).piece("2"),
@@ -203,4 +202,144 @@ fn an_invalidation_covers_the_entry_and_the_fills_that_run() {
         assert_eq!(asked.await.unwrap().text(), "MISS 12");
         assert_eq!(bench.get("k").await, "HIT new");
     });
+}
+
+/// RFC 9111 §4.1, under any rules: who is served is told by the Vary that was told last.
+#[test]
+fn the_vary_of_a_304_selects() {
+    for rules in [Rules::Nginx, by_rfc()] {
+        run(|bench| async move {
+            let ask = |value: &'static str| Client {
+                rules,
+                ..client("k").field("accept", value)
+            };
+            let bench = with_stale(bench, ok("A")).await;
+            bench.script([
+                status(304).field("Vary", "Accept").cc("max-age=60"),
+                ok("B").field("Vary", "Accept"),
+            ]);
+            assert_eq!(bench.send(ask("a")).await.text(), "REVALIDATED A");
+            assert_eq!(bench.send(ask("b")).await.text(), "MISS B", "{rules:?}");
+            assert_eq!(bench.send(ask("a")).await.text(), "HIT A");
+            assert_eq!(bench.send(ask("b")).await.text(), "HIT B");
+        });
+    }
+}
+
+#[test]
+fn a_304_that_varies_by_everything_leaves_nothing() {
+    for rules in [Rules::Nginx, by_rfc()] {
+        run(|bench| async move {
+            let ask = || Client {
+                rules,
+                ..client("k")
+            };
+            let bench = with_stale(bench, ok("old")).await;
+            bench.script([status(304).field("Vary", "*").after(100), ok("new")]);
+            let leader = bench.start(ask());
+            assert_eq!(bench.send(ask()).await.text(), "MISS new", "{rules:?}");
+            assert_eq!(leader.await.unwrap().text(), "REVALIDATED old");
+            assert_eq!(bench.send(ask()).await.text(), "HIT new");
+        });
+    }
+}
+
+/// A variant besides the first cannot be found by a Vary that is not that of the first.
+#[test]
+fn a_304_of_a_variant_that_tells_another_vary_begins_anew() {
+    run(|mut bench| async move {
+        bench.policies.revalidate.conditional = true;
+        let varied = |body: &str| ok(body).field("Vary", "Accept").field("ETag", "\"1\"");
+        bench.script([varied("A"), varied("B")]);
+        bench.get_with("k", "accept", "a").await;
+        bench.get_with("k", "accept", "b").await;
+        pass_time(61 * SECOND).await;
+        bench.script([
+            status(304).field("Vary", "X"),
+            ok("C").field("Vary", "X"),
+            ok("D").field("Vary", "X"),
+        ]);
+        let renewed = bench.get_with("k", "accept", "b").await;
+        assert_eq!(renewed, "REVALIDATED B");
+        assert_eq!(bench.get_with("k", "accept", "b").await, "MISS C");
+        assert_eq!(bench.get_with("k", "accept", "a").await, "HIT C");
+        assert_eq!(bench.get_with("k", "x", "1").await, "MISS D");
+    });
+}
+
+/// Names in another order and case, or none at all, change nothing.
+#[test]
+fn a_304_with_the_same_vary_leaves_the_variants() {
+    for told in ["x,  ACCEPT", "Accept, X, x"] {
+        run(|mut bench| async move {
+            bench.policies.revalidate.conditional = true;
+            let varied = |body: &str| ok(body).field("Vary", "Accept, X").field("ETag", "\"1\"");
+            bench.script([varied("A"), varied("B").cc("max-age=600")]);
+            bench.get_with("k", "accept", "a").await;
+            bench.get_with("k", "accept", "b").await;
+            pass_time(61 * SECOND).await;
+            bench.script([status(304).field("Vary", told)]);
+            assert_eq!(bench.get_with("k", "accept", "a").await, "REVALIDATED A");
+            assert_eq!(bench.get_with("k", "accept", "b").await, "HIT B", "{told}");
+            assert_eq!(bench.get_with("k", "accept", "a").await, "HIT A");
+        });
+    }
+}
+
+/// RFC 9111 §5.2.2.2: what must be validated and cannot be is answered with 504, also to those who
+/// wait; what is not stale, or not bound, with the failure as it was.
+#[test]
+fn a_failed_validation_of_what_must_be_validated_is_504() {
+    for (control, rules, expected) in [
+        ("max-age=60, must-revalidate", by_rfc(), 504),
+        ("s-maxage=60", by_rfc(), 504),
+        ("no-cache", by_rfc(), 504),
+        ("max-age=60, stale-if-error=0", by_rfc(), 502),
+        ("max-age=60, must-revalidate", Rules::Nginx, 502),
+    ] {
+        run(|bench| async move {
+            let ask = || Client {
+                rules,
+                ..client("k")
+            };
+            bench.script([ok("old").cc(control).field("ETag", "\"1\"")]);
+            assert_eq!(bench.send(ask()).await.label, "MISS");
+            pass_time(61 * SECOND).await;
+            bench.script([origin::failure(StaleCause::Error, 502).after(100)]);
+            let (leader, waiter) = (bench.start(ask()), bench.start(ask()));
+            let leader = leader.await.unwrap().text();
+            assert_eq!(leader, format!("EXPIRED failed {expected}"), "{control}");
+            let waiter = waiter.await.unwrap().text();
+            assert_eq!(waiter, format!("EXPIRED shared {expected}"), "{control}");
+        });
+    }
+}
+
+/// RFC 9110 §13.2.1: what came of one client's condition is neither stored nor shared.
+#[test]
+fn a_failed_condition_of_a_client_is_its_own() {
+    run(|mut bench| async move {
+        bench.policies.valid.times = vec![valid(&[], 60)];
+        let ask = || Client {
+            rules: by_rfc(),
+            ..client("k")
+        };
+        bench.script([status(412).after(100), ok("new")]);
+        let leader = bench.start(ask().field("if-match", "\"x\""));
+        let waiter = bench.start(ask());
+        assert_eq!(leader.await.unwrap().status, 412);
+        assert_eq!(waiter.await.unwrap().text(), "MISS new");
+        assert_eq!(bench.send(ask()).await.text(), "HIT new");
+        let unasked = || Client {
+            rules: by_rfc(),
+            ..client("other")
+        };
+        bench.script([status(412)]);
+        assert_eq!(bench.send(unasked()).await.label, "MISS");
+        assert_eq!(bench.send(unasked()).await.label, "HIT", "412 as such");
+    });
+}
+
+fn by_rfc() -> Rules {
+    Rules::Rfc9111(millpond_semantics::reuse::RequestRules::default())
 }

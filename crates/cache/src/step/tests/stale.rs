@@ -90,7 +90,7 @@ fn a_background_update_that_fails_leaves_the_entry() {
     }
 }
 
-/// As [`with_stale`], with a back-off of 2 to 5 seconds.
+/// Bench like that of [`with_stale`], with a back-off of 2 to 5 seconds.
 async fn with_backoff(mut bench: Bench, causes: &[StaleCause], cc: &str) -> Bench {
     let (min, max) = (2 * SECOND, 5 * SECOND);
     bench.policies.backoff.backoff = OffOr::On(Backoff { min, max });

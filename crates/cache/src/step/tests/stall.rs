@@ -14,7 +14,7 @@ fn run_cold<F: Future<Output = ()>>(test: impl FnOnce(Bench) -> F) {
 }
 
 impl Bench {
-    /// From now on the disk does not answer, and nothing is on its way to it.
+    /// Stalls the disk: it does not answer from now on, and nothing is on its way to it.
     fn stall(&self) {
         self.zone.store.flush();
         self.io.set(Fault::Stall);
@@ -148,8 +148,11 @@ fn sliced(bench: &Bench) -> (SliceReader<FakeExchange>, String) {
     for index in 0..3 {
         let span = set.span(index);
         let bytes = &body.as_bytes()[span.start as usize..span.end as usize];
-        let mut writer = store.begin(set.key(index), Some(SLICE)).unwrap();
-        writer.set_head(Bytes::from_static(b"slice"));
+        let mut writer = store
+            .begin(set.key(store.keys(), index), Some(SLICE))
+            .unwrap();
+        let owner = bench.walk(&client("k")).key.key;
+        writer.set_head(set.record_head((&owner, b""), index));
         writer.append(Bytes::copy_from_slice(bytes)).unwrap();
         writer.finish().unwrap();
     }
@@ -173,7 +176,7 @@ fn range(body: &str, start: usize, end: usize) -> Script {
         .field("ETag", "\"v\"")
 }
 
-/// What a reader reads next, as far as it is ready.
+/// Text that a reader reads next, as far as it is ready.
 async fn read_some(reader: &mut SliceReader<FakeExchange>, len: usize) -> String {
     let mut read = Vec::new();
     while read.len() < len {

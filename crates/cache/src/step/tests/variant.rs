@@ -209,7 +209,7 @@ fn an_expired_first_variant_that_is_filled_again_leaves_the_others() {
     });
 }
 
-/// What would be two variants with one hash.
+/// Two variants with one hash stay apart.
 #[test]
 fn a_variant_with_the_key_of_another_is_a_miss() {
     run(|bench| async move {
@@ -232,7 +232,7 @@ fn a_variant_with_the_key_of_another_is_a_miss() {
     });
 }
 
-/// What would be two keys with one hash.
+/// Two keys with one hash stay apart.
 #[test]
 fn a_waiter_does_not_join_the_fill_of_another_key() {
     run(|bench| async move {
@@ -269,7 +269,7 @@ fn a_vary_that_changes_with_every_answer_does_not_keep_a_request_for_ever() {
     });
 }
 
-/// As above, for failures that are remembered.
+/// Two keys with one hash stay apart also for failures that are remembered.
 #[test]
 fn a_failure_of_another_key_is_not_answered() {
     run(|mut bench| async move {

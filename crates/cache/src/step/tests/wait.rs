@@ -1,4 +1,4 @@
-//! Those who come while an entry is filled.
+//! Requests that come while an entry is filled.
 
 use super::origin::{failure, ok, status};
 use super::*;

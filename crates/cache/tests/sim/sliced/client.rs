@@ -4,9 +4,12 @@ use std::future::Future;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_cache::conformance::Rules;
+use millpond_cache::fill::Streaming;
+use millpond_cache::fill::pump::Reader;
 use millpond_cache::head::StoredHead;
 use millpond_cache::slice::reader::{SliceFailure, SliceReader};
 use millpond_cache::slice::{ClientWish, First, Slicing};
@@ -17,9 +20,9 @@ use millpond_store::Region;
 
 use super::origin::{Answer, respond};
 use super::{World, primary};
-use crate::scene::{Fail, drain, pass_time, read, regions};
+use crate::scene::{Fail, ReadEnd, drain, pass_time, read, regions};
 
-/// As in the proxy.
+/// Number of walks for one request, as in the proxy.
 const WALKS_MAX: usize = 4;
 
 /// A request.
@@ -34,7 +37,7 @@ pub(super) struct Client {
     pub(super) prefetch: u64,
 }
 
-/// What it asks for.
+/// Part of a body that a client asks for.
 #[derive(Clone, Debug)]
 pub(super) enum Wish {
     Head,
@@ -123,30 +126,31 @@ fn slicing(world: &World, client: &Client) -> Slicing {
     };
     Slicing {
         size: world.size,
-        first: match world.is_auto && !wish.is_range() {
-            true => First::Whole,
-            false => First::Range,
+        first: if world.is_auto && !wish.is_range() {
+            First::Whole
+        } else {
+            First::Range
         },
         client: wish,
         trust: world.trust,
     }
 }
 
-/// How a request ended.
+/// End of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It was given all that it wanted.
+    /// The client was given all that it wanted.
     Whole,
-    /// It was told that it was not.
-    Broken,
+    /// The client was told that it was not given all, and why.
+    Broken(String),
 }
 
-/// Takes a request to its end.
+/// Runs a request to its end.
 pub(super) async fn request(world: Rc<World>, client: Client) -> Outcome {
     let oldest = world.keys.borrow()[&client.key].oldest;
     let walk = Walk {
         zone: Arc::clone(&world.zone),
-        key: primary(world.seed, client.key),
+        key: primary(&world.zone, world.seed, client.key),
         policies: Arc::clone(&world.policies),
         rules: Rules::Nginx,
         slicing: Some(slicing(&world, &client)),
@@ -161,61 +165,80 @@ pub(super) async fn request(world: Rc<World>, client: Client) -> Outcome {
         let served = serve(&mut x, &walk, &mut |_| {}).await;
         world.check();
         let found = match served {
-            Err(_) => return Outcome::Broken,
+            Err(failure) => return Outcome::Broken(format!("{failure:?}")),
             Ok(Served::Passed(answer, _)) => return passed(answer).await,
             Ok(Served::Filling(streaming, reader, _)) => {
                 world.check_head(&client, &streaming.head, oldest);
-                let body = read(reader).await;
-                return whole(&world, &client, &streaming.head, body);
+                return from_fill(&x, &client, &streaming, reader).await;
             }
             Ok(Served::Entry(found, _)) => found,
         };
         world.check_head(&client, &found.head, oldest);
         if found.head.sliced.is_none() {
-            let body = Ok(regions(found.entry.regions(0..u64::MAX)));
-            return whole(&world, &client, &found.head, body);
+            let body = regions(found.entry.regions(0..u64::MAX));
+            return whole(&world, &client, &found.head, &body);
         }
         match from_slices(&x, &client, &found).await {
             Ok(outcome) => return outcome,
             Err(SliceFailure::Changed) => {}
             Err(SliceFailure::Refused) => break,
-            Err(SliceFailure::Failed { .. }) => return Outcome::Broken,
+            Err(failure) => return Outcome::Broken(format!("at first: {failure}")),
         }
     }
     match x.fetch(Ask::default()).await {
         Ok(answer) => passed(answer).await,
-        Err(_) => Outcome::Broken,
+        Err(failure) => Outcome::Broken(format!("{failure:?}")),
     }
 }
 
 async fn passed(answer: Answer) -> Outcome {
     match drain(answer).await {
         Ok(_) => Outcome::Whole,
-        Err(_) => Outcome::Broken,
+        Err(_) => Outcome::Broken("passed".to_string()),
     }
 }
 
 /// A body that is not in slices.
-fn whole(
-    world: &World,
+fn whole(world: &World, client: &Client, head: &StoredHead, body: &[u8]) -> Outcome {
+    let len = world.check_bytes(client.key, head, 0, body);
+    assert_eq!(body.len() as u64, len, "of {len} as a whole body");
+    Outcome::Whole
+}
+
+/// Reads along, and goes on by itself where it must.
+async fn from_fill(
+    x: &SimExchange,
     client: &Client,
-    head: &StoredHead,
-    body: Result<Vec<u8>, Vec<u8>>,
+    streaming: &Streaming,
+    reader: Reader,
 ) -> Outcome {
-    let (Ok(bytes) | Err(bytes)) = &body;
-    let len = world.check_bytes(client.key, head, 0, bytes);
-    assert!(
-        body.is_err() || bytes.len() as u64 == len || world.has_given_up.get(),
-        "{} of {len} as a whole body",
-        bytes.len()
-    );
-    match body {
-        Ok(_) => Outcome::Whole,
-        Err(_) => Outcome::Broken,
+    let world = &x.world;
+    let pace = || {
+        if client.is_slow {
+            world.dice.borrow_mut().ms(500)
+        } else {
+            Duration::ZERO
+        }
+    };
+    let (body, end) = read(reader, pace).await;
+    let len = world.check_bytes(client.key, &streaming.head, 0, &body);
+    match end {
+        ReadEnd::Whole => whole(world, client, &streaming.head, &body),
+        ReadEnd::Left if streaming.can_resume() => {
+            let slices = &world.zone.slices;
+            let generation = slices.ahead_of(&world.zone, streaming, len);
+            let range = body.len() as u64..len;
+            let mut rest = SliceReader::new(x.background(), &generation, range.clone());
+            match read_range(world, client, (&streaming.head, range), &mut rest).await {
+                Ok(()) => Outcome::Whole,
+                Err(failure) => Outcome::Broken(format!("resumed: {failure}")),
+            }
+        }
+        ReadEnd::Left | ReadEnd::Broken => Outcome::Broken("read along".to_string()),
     }
 }
 
-/// What a client wants of a body.
+/// Ranges of a body that a client wants.
 pub(super) fn wanted(wish: &Wish, total: u64) -> Vec<Range<u64>> {
     let whole = 0..total;
     match wish {
@@ -232,7 +255,8 @@ pub(super) fn wanted(wish: &Wish, total: u64) -> Vec<Range<u64>> {
     }
 }
 
-/// As the proxy does: the first bytes before the head, then the rest, each range by a reader.
+/// Answers as the proxy does: the first bytes before the head, then the rest, each range by a
+/// reader.
 async fn from_slices(
     x: &SimExchange,
     client: &Client,
@@ -243,6 +267,7 @@ async fn from_slices(
         panic!("an entry in slices has none");
     };
     let total = generation.set.total;
+    world.generations.borrow_mut().push(generation.set);
     let ranges = wanted(&client.wish, total);
     let Some(first) = ranges.first() else {
         return Ok(Outcome::Whole);
@@ -256,43 +281,42 @@ async fn from_slices(
     reader.narrow(first.clone());
     for range in &ranges[1..] {
         let mut next = reader.fork(range.clone());
-        if !read_range(world, client, (&found.head, first.clone()), &mut reader).await {
-            return Ok(Outcome::Broken);
+        let read = read_range(world, client, (&found.head, first.clone()), &mut reader);
+        if let Err(failure) = read.await {
+            return Ok(Outcome::Broken(failure.to_string()));
         }
         next.narrow(range.clone());
         reader = next;
     }
     let last = ranges[ranges.len() - 1].clone();
     match read_range(world, client, (&found.head, last), &mut reader).await {
-        true => Ok(Outcome::Whole),
-        false => Ok(Outcome::Broken),
+        Ok(()) => Ok(Outcome::Whole),
+        Err(failure) => Ok(Outcome::Broken(failure.to_string())),
     }
 }
 
-/// Reads a range and checks each piece; false when it broke off.
+/// Reads a range and checks each piece.
 async fn read_range(
     world: &World,
     client: &Client,
     (head, range): (&StoredHead, Range<u64>),
     reader: &mut SliceReader<SimExchange>,
-) -> bool {
+) -> Result<(), SliceFailure> {
     let mut at = range.start;
     while let Some(next) = std::future::poll_fn(|cx| reader.poll_next(cx)).await {
-        let Ok(region) = next else {
-            world.check();
-            return false;
-        };
-        let bytes = bytes_of(region);
+        world.check();
+        let bytes = bytes_of(next?);
         world.check_bytes(client.key, head, at, &bytes);
         at += bytes.len() as u64;
         world.check();
+        world.evict();
         if client.is_slow {
             let delay = world.dice.borrow_mut().ms(500);
             pass_time(delay).await;
         }
     }
     assert_eq!(at, range.end, "a range ended early, as if it were whole");
-    true
+    Ok(())
 }
 
 fn bytes_of(region: Region) -> Bytes {

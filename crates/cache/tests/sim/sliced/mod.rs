@@ -13,6 +13,8 @@
 //!    is in use.
 //! 5. What is stored at the end is exact.
 //! 6. Who asks after a purge gets nothing that was asked for before it.
+//! 7. With a healthy origin no body is cut, whatever becomes of slices in the store: they are
+//!    evicted as soon as they are there, or refused.
 
 mod client;
 mod origin;
@@ -27,14 +29,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_cache::conformance::Rules;
-use millpond_cache::head::StoredHead;
+use millpond_cache::head::{SliceSet, StoredHead};
 use millpond_cache::purge::{Mode, Target};
 use millpond_cache::slice::Trust;
 use millpond_cache::slice::generation::Held;
 use millpond_cache::step::{Ask, Policies, Purpose};
 use millpond_cache::variant::RequestFields;
 use millpond_cache::zone::{CacheZone, LookedUp, PrimaryKey};
-use millpond_store::{Fault, SimIo};
+use millpond_store::{Fault, Key, NotStored, SimIo};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
@@ -43,7 +45,7 @@ use self::origin::{Ranges, Resource, Validators, body_of};
 use crate::scene::{Dice, EPOCH, Stores, Weather, pass_time, policies, regions, run_seeds};
 
 const REQUESTS: usize = 30;
-/// In which everything must come to its end.
+/// Time in which everything must come to its end.
 const FOR_EVER: Duration = Duration::from_secs(7200);
 /// Requests to the origin that one of a client may cost, besides one for each slice: walks, their
 /// steps, and readers that are set back.
@@ -70,17 +72,18 @@ struct World {
     dice: RefCell<Dice>,
     keys: RefCell<HashMap<usize, Resource>>,
     bodies: RefCell<HashMap<Version, Bytes>>,
-    /// What was read for the cache: end by start.
+    /// Ranges that were read for the cache: end by start.
     reads: RefCell<HashMap<Version, BTreeMap<u64, u64>>>,
+    read_bytes: Cell<u64>,
     /// Slices that may be asked for, by key.
     wanted: RefCell<HashMap<usize, Vec<Range<u64>>>>,
     asks: RefCell<u64>,
     asks_max: RefCell<u64>,
-    /// What went wrong where it could not be said.
+    /// Faults that could not be reported where they happened.
     wrongs: RefCell<Vec<String>>,
+    /// Generations that are read in slices.
+    generations: RefCell<Vec<SliceSet>>,
     tasks: RefCell<Vec<JoinHandle<()>>>,
-    /// A task was given up; who reads a whole body from it is not told then.
-    has_given_up: Cell<bool>,
     policies: Arc<Policies>,
     zone: Arc<CacheZone>,
     disk: Arc<SimIo>,
@@ -101,12 +104,10 @@ impl World {
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         let mut dice = self.dice.borrow_mut();
         let patience = match dice.below(100) {
-            0..2 if !self.weather.is_calm => return self.has_given_up.set(true),
+            0..2 if !self.weather.is_calm => return,
             2..5 if !self.weather.is_calm => dice.ms(2000),
             _ => FOR_EVER,
         };
-        self.has_given_up
-            .set(self.has_given_up.get() || patience < FOR_EVER);
         let task = tokio::task::spawn_local(async move {
             let is_over = timeout(patience, task).await.is_err();
             assert!(!is_over || patience < FOR_EVER, "a task waits for ever");
@@ -138,25 +139,48 @@ impl World {
         if let Some((start, end)) = before
             && *end > span.start
             && self.weather.is_calm
+            && !self.weather.is_churned
         {
             self.wrong(format!("{key}: {span:?} was read as of {start}..{end}"));
         }
         known.insert(span.start, span.end);
+        let len = span.end - span.start;
+        self.read_bytes.set(self.read_bytes.get() + len);
         let wanted = self.wanted.borrow();
         let spans = wanted.get(&key).map_or(&[][..], Vec::as_slice);
         let is_wanted = is_covered(spans, &span);
         if self.is_strict(key) && !is_wanted {
             self.wrong(format!("{key}: {span:?} was read, and wanted {spans:?}"));
         }
+        drop(wanted);
+        drop(reads);
+        self.evict();
     }
 
-    /// Whether the cache can do what it should: nothing goes wrong, and the origin serves ranges of
+    /// Takes slices out of the store that it has just been given, and others.
+    fn evict(&self) {
+        let mut dice = self.dice.borrow_mut();
+        if !self.weather.is_churned || dice.percent(50) {
+            return;
+        }
+        let generations = self.generations.borrow();
+        for set in generations.iter() {
+            let index = dice.below(set.total.div_ceil(set.size).max(1));
+            let count = 1 + dice.below(4);
+            for index in index..index + count {
+                self.zone.store.remove(&set.key(self.zone.keys(), index));
+            }
+        }
+    }
+
+    /// True if the cache can do what it should: nothing goes wrong, and the origin serves ranges of
     /// versions that can be told apart.
     fn is_strict(&self, key: usize) -> bool {
         let resource = &self.keys.borrow()[&key];
         let is_known = matches!(resource.validators, Validators::Tag | Validators::Date)
             || resource.validators == Validators::None && self.trust == Trust::Unvalidated;
-        self.weather.is_calm && is_known && resource.ranges == Ranges::Obeyed
+        let is_calm = self.weather.is_calm && !self.weather.is_churned;
+        is_calm && is_known && resource.ranges == Ranges::Obeyed
     }
 
     fn wrong(&self, what: String) {
@@ -218,8 +242,8 @@ fn is_covered(spans: &[Range<u64>], span: &Range<u64>) -> bool {
     true
 }
 
-fn primary(seed: u64, key: usize) -> PrimaryKey {
-    PrimaryKey::new(Bytes::from(format!("sliced/{seed}/{key}")))
+fn primary(zone: &CacheZone, seed: u64, key: usize) -> PrimaryKey {
+    zone.primary(Bytes::from(format!("sliced/{seed}/{key}")))
 }
 
 fn weather(dice: &mut Dice) -> Weather {
@@ -230,6 +254,19 @@ fn weather(dice: &mut Dice) -> Weather {
         is_ageless: is_calm || dice.percent(70),
         is_tight: !is_calm && dice.percent(20),
         is_purged: !is_calm && dice.percent(40),
+        is_churned: false,
+    }
+}
+
+/// Nothing is wrong but with the store.
+fn churn(dice: &mut Dice) -> Weather {
+    Weather {
+        is_calm: true,
+        is_locked: true,
+        is_ageless: true,
+        is_tight: dice.percent(40),
+        is_purged: false,
+        is_churned: true,
     }
 }
 
@@ -261,27 +298,31 @@ fn resource(dice: &mut Dice, size: u64, trust: Trust) -> Resource {
     }
 }
 
-fn world(seed: u64, stores: &Stores) -> Rc<World> {
+fn world(seed: u64, stores: &Stores, weather: fn(&mut Dice) -> Weather) -> World {
     let mut dice = Dice(seed);
     let weather = weather(&mut dice);
-    let size = match dice.percent(20) {
-        true => (128 << 10) + dice.below(128 << 10),
-        false => 16 + dice.below(4080),
+    let size = if dice.percent(20) {
+        (128 << 10) + dice.below(128 << 10)
+    } else {
+        16 + dice.below(4080)
     };
-    let trust = match dice.percent(15) {
-        true => Trust::Unvalidated,
-        false => Trust::Validated,
+    let trust = if dice.percent(15) {
+        Trust::Unvalidated
+    } else {
+        Trust::Validated
     };
     let keys = 0..1 + dice.below(3) as usize;
     let keys = keys.map(|key| (key, resource(&mut dice, size, trust)));
     let keys = keys.collect();
-    let store = if weather.is_tight {
-        &stores.tight
-    } else {
-        &stores.roomy
+    let store = match weather {
+        Weather { is_tight: true, .. } => &stores.tight,
+        Weather {
+            is_churned: true, ..
+        } if dice.percent(30) => &stores.picky,
+        _ => &stores.roomy,
     };
     stores.disk.set(Fault::None);
-    Rc::new(World {
+    World {
         seed,
         weather,
         size,
@@ -296,16 +337,17 @@ fn world(seed: u64, stores: &Stores) -> Rc<World> {
         keys: RefCell::new(keys),
         bodies: RefCell::default(),
         reads: RefCell::default(),
+        read_bytes: Cell::default(),
         wanted: RefCell::default(),
         asks: RefCell::default(),
         asks_max: RefCell::default(),
         wrongs: RefCell::default(),
+        generations: RefCell::default(),
         tasks: RefCell::default(),
-        has_given_up: Cell::new(false),
         zone: Arc::new(CacheZone::new("sim".to_string(), Arc::clone(store))),
         disk: Arc::clone(&stores.disk),
         dice: RefCell::new(dice),
-    })
+    }
 }
 
 /// Draws a request; `places` are where the ranges before ended.
@@ -313,19 +355,22 @@ fn draw(world: &World, places: &mut HashMap<usize, u64>) -> Client {
     let mut dice = world.dice.borrow_mut();
     let keys = world.keys.borrow();
     let is_orderly = world.is_orderly && dice.percent(90);
-    let key = match is_orderly {
-        true => 0,
-        false => dice.below(keys.len() as u64) as usize,
+    let key = if is_orderly {
+        0
+    } else {
+        dice.below(keys.len() as u64) as usize
     };
     let len = keys[&key].len.max(1);
     let place = places.get(&key).copied().filter(|place| *place < len);
-    let start = match is_orderly || dice.percent(50) {
-        true => place.unwrap_or(0),
-        false => dice.below(len + 1),
+    let start = if is_orderly || dice.percent(50) {
+        place.unwrap_or(0)
+    } else {
+        dice.below(len + 1)
     };
-    let most = match dice.percent(50) && !is_orderly {
-        true => len,
-        false => len.min(2 * world.size),
+    let most = if dice.percent(50) && !is_orderly {
+        len
+    } else {
+        len.min(2 * world.size)
     };
     let end = start + 1 + dice.below(most);
     let range = match dice.below(20) {
@@ -360,7 +405,7 @@ fn draw(world: &World, places: &mut HashMap<usize, u64>) -> Client {
     }
 }
 
-/// What a request may cost: its slices, and those in advance.
+/// Notes the cost that a request may have: its slices, and those in advance.
 fn note_wanted(world: &World, client: &Client) {
     let keys = world.keys.borrow();
     let len = keys[&client.key].len;
@@ -390,7 +435,7 @@ fn purge(world: &World, key: usize) {
     if dice.percent(85) {
         return;
     }
-    let key_of = primary(world.seed, key);
+    let key_of = primary(&world.zone, world.seed, key);
     let mode = if dice.percent(30) {
         Mode::Soft
     } else {
@@ -418,8 +463,8 @@ fn purge(world: &World, key: usize) {
     }
 }
 
-async fn simulate(seed: u64, stores: &Stores) {
-    let world = world(seed, stores);
+async fn simulate(seed: u64, stores: &Stores, weather: fn(&mut Dice) -> Weather) {
+    let world = Rc::new(world(seed, stores, weather));
     let mut places = HashMap::new();
     let mut running = Vec::new();
     for _ in 0..REQUESTS {
@@ -439,7 +484,9 @@ async fn simulate(seed: u64, stores: &Stores) {
             let fault = match world.dice.borrow_mut().below(10) {
                 0..2 => Fault::NoSpace,
                 2 => Fault::WriteError,
-                3 => Fault::ReadError,
+                // Who has been told of bytes in a file finds out too late that it cannot be read.
+                3 if !world.weather.is_churned => Fault::ReadError,
+                4..6 if world.weather.is_churned => Fault::NoSpace,
                 _ => Fault::None,
             };
             world.disk.set(fault);
@@ -476,7 +523,7 @@ async fn serve_one(world: Rc<World>, client: Client, patience: Duration) {
     let is_calm = world.weather.is_calm;
     assert!(
         !is_calm || outcome == Outcome::Whole,
-        "seed {seed}: {client:?} was broken off"
+        "seed {seed}: {client:?} was broken off: {outcome:?}"
     );
 }
 
@@ -502,7 +549,10 @@ fn check_end(world: &World) {
             lookup: &|_| Vec::new(),
             spelling: Rules::Nginx.spelling(),
         };
-        let LookedUp::Found(found) = world.zone.look_up(&primary(seed, *key), &fields) else {
+        let LookedUp::Found(found) = world
+            .zone
+            .look_up(&primary(&world.zone, seed, *key), &fields)
+        else {
             continue;
         };
         let answer = number(&found.head, b"x-answer");
@@ -536,5 +586,76 @@ fn check_end(world: &World) {
 fn slices_of_one_version_each_asked_for_once() {
     let dir = tempfile::tempdir().unwrap();
     let stores = Stores::open(dir.path());
-    run_seeds(&stores, simulate);
+    run_seeds(&stores, |seed, stores| simulate(seed, stores, weather));
+}
+
+#[test]
+fn no_body_of_a_healthy_origin_is_cut_while_slices_are_evicted_or_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let stores = Stores::open(dir.path());
+    run_seeds(&stores, |seed, stores| simulate(seed, stores, churn));
+}
+
+/// Bodies of the zone that refuses, and how many slices they have: as many as one run asks for.
+const REFUSED: (usize, u64) = (4, 64);
+
+/// A zone that has taken so much that it takes nothing more that is asked for once.
+fn fill_up(zone: &Arc<millpond_store::Zone>) {
+    for number in 0_u32..100_000 {
+        let mut writer = match zone.begin(Key::of(&number.to_le_bytes()), None) {
+            Ok(writer) => writer,
+            Err(NotStored::AskedOnce) => return,
+            Err(_) => continue,
+        };
+        writer.set_head(Bytes::from_static(b"head"));
+        // One that is not taken is one of many.
+        let _ = writer.append(Bytes::from(vec![b'x'; 16 << 10]));
+        let _ = writer.finish();
+        zone.flush();
+    }
+    panic!("the zone takes everything");
+}
+
+async fn read_refused(seed: u64, stores: &Stores) {
+    let (count, slices) = REFUSED;
+    let size = 4 << 10;
+    let mut world = world(seed, stores, churn);
+    world.weather.is_churned = false;
+    world.zone = Arc::new(CacheZone::new("sim".to_string(), Arc::clone(&stores.picky)));
+    (world.size, world.is_auto, world.trust) = (size, false, Trust::Validated);
+    let resource = |_| Resource {
+        version: 1,
+        len: size * slices,
+        grows: false,
+        validators: Validators::Tag,
+        ranges: Ranges::Obeyed,
+        has_refused: false,
+        oldest: 0,
+    };
+    world.keys = RefCell::new((0..count).map(|key| (key, resource(key))).collect());
+    let world = Rc::new(world);
+    for key in 0..count {
+        let client = Client {
+            key,
+            wish: Wish::Whole,
+            is_bypassed: false,
+            is_not_stored: false,
+            is_slow: key % 2 == 0,
+            prefetch: 0,
+        };
+        note_wanted(&world, &client);
+        serve_one(Rc::clone(&world), client, FOR_EVER).await;
+    }
+    end_tasks(&world).await;
+    assert_eq!(*world.asks.borrow(), count as u64, "requests to the origin");
+    assert_eq!(world.read_bytes.get(), count as u64 * size * slices);
+    check_end(&world);
+}
+
+#[test]
+fn bodies_whose_slices_the_store_refuses_are_asked_for_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let stores = Stores::open(dir.path());
+    fill_up(&stores.picky);
+    run_seeds(&stores, read_refused);
 }

@@ -15,22 +15,23 @@ use tokio::time::Instant;
 use super::World;
 use crate::scene::{Dice, EPOCH, Fail, fail, pass_time};
 
-/// What the origin has under a key.
+/// Resource that the origin has under a key.
 pub(super) struct Resource {
     pub(super) version: u64,
     /// Length of the body of version 1.
     pub(super) len: u64,
-    /// Whether each version is longer than the one before.
+    /// True if each version is longer than the one before.
     pub(super) grows: bool,
     pub(super) validators: Validators,
     pub(super) ranges: Ranges,
-    /// It was asked for what it does not have: who waited twice for that asks for itself.
+    /// True if the origin was asked for what it does not have: who waited twice for that asks for
+    /// itself.
     pub(super) has_refused: bool,
     /// Answers that were asked for before this one were purged.
     pub(super) oldest: u64,
 }
 
-/// How answers name their version.
+/// Validators by which answers name their version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Validators {
     Tag,
@@ -39,7 +40,7 @@ pub(super) enum Validators {
     None,
 }
 
-/// What becomes of Range fields.
+/// Treatment of Range fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ranges {
     Obeyed,
@@ -50,9 +51,10 @@ pub(super) enum Ranges {
 
 impl Resource {
     pub(super) fn len_of(&self, version: u64) -> u64 {
-        match self.grows {
-            true => self.len + version - 1,
-            false => self.len,
+        if self.grows {
+            self.len + version - 1
+        } else {
+            self.len
         }
     }
 
@@ -89,7 +91,7 @@ pub(super) struct Answer {
     pub(super) fields: Vec<(&'static str, String)>,
     pieces: VecDeque<(Instant, Result<Bytes, FetchEnd>)>,
     at: u64,
-    /// Whose bytes they are, when the cache reads them.
+    /// Ledger of the cache for these bytes, when the cache reads them.
     ledger: Option<(Rc<World>, usize, u64)>,
 }
 
@@ -135,7 +137,7 @@ impl Fetched for Answer {
     }
 }
 
-/// What an answer says of the bytes that it has.
+/// Statements of an answer about the bytes that it has.
 struct Said {
     status: u16,
     start: u64,
@@ -329,7 +331,7 @@ fn lie(dice: &mut Dice, said: &mut Said, total: u64, trust: Trust) {
     }
 }
 
-/// The bytes as they come, and perhaps not to their end.
+/// Pieces of the bytes as they come, and perhaps not to their end.
 fn pieces(
     dice: &mut Dice,
     world: &World,
@@ -343,9 +345,10 @@ fn pieces(
     let mut pieces = VecDeque::new();
     let mut from = 0;
     while from < keep {
-        let most = match world.is_slow {
-            true => 1 + dice.below(16 << 10),
-            false => 1 + dice.below(1 + len / 2),
+        let most = if world.is_slow {
+            1 + dice.below(16 << 10)
+        } else {
+            1 + dice.below(1 + len / 2)
         };
         // A piece of two slices would be read for both of them where a run is cut.
         let edge = world.size - (start + from) % world.size;

@@ -24,7 +24,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use millpond_proxy::clock;
+use millpond_system::clock;
 use rusqlite::Connection;
 
 pub(super) use query::run as query;

@@ -93,7 +93,7 @@ fn answer(database: &mut Connection, query: &str, format: Format, output: Output
     printer.output.end()
 }
 
-/// Whether a query may do that.
+/// Authorizes the actions of queries that only read.
 fn may_look(context: AuthContext<'_>) -> Authorization {
     match context.action {
         AuthAction::Select
@@ -104,7 +104,7 @@ fn may_look(context: AuthContext<'_>) -> Authorization {
     }
 }
 
-/// What is wrong with a query, and where.
+/// Error about a query, with its place.
 fn wrong(error: &rusqlite::Error, query: &str) -> anyhow::Error {
     match error {
         rusqlite::Error::SqlInputError { msg, offset, .. } => {
@@ -248,9 +248,10 @@ fn joined(cells: &[Cell], widths: &[usize]) -> String {
         if !line.is_empty() {
             line.push_str("  ");
         }
-        match cell.is_number {
-            true => line.push_str(&format!("{:>width$}", cell.text)),
-            false => line.push_str(&format!("{:<width$}", cell.text)),
+        if cell.is_number {
+            line.push_str(&format!("{:>width$}", cell.text));
+        } else {
+            line.push_str(&format!("{:<width$}", cell.text));
         }
     }
     line.truncate(line.trim_end().len());
@@ -269,9 +270,10 @@ fn csv(value: &ValueRef<'_>) -> String {
 
 /// RFC 4180 section 2: what has a comma, a quote or a line's end in it stands in quotes.
 fn quoted(text: &str) -> String {
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_string(),
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_string()
     }
 }
 

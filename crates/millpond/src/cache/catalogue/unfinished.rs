@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// The mode of a new file; what the process's mask forbids is taken from it.
 const MODE: u32 = 0o666;
-/// What a shell adds to the number of a signal.
+/// Number that a shell adds to that of a signal.
 const SIGNALLED: i32 = 128;
 
 /// A file in the making; dropped, it is removed.
@@ -46,12 +46,12 @@ impl Unfinished {
         })
     }
 
-    /// Where it is.
+    /// Path of the unfinished file.
     pub(super) fn path(&self) -> &Path {
         &self.temporary
     }
 
-    /// Gives it its name, in place of what had that.
+    /// Gives the file its name, in place of what had that.
     pub(super) fn finish(self) -> Result<()> {
         let shown = self.wanted.display().to_string();
         let written = File::open(&self.temporary).and_then(|file| file.sync_all());

@@ -1,4 +1,4 @@
-//! What a purge is answered with.
+//! Answers to purges.
 //!
 //! The page of the module's forms has its words ("Successful purge", "Key : …"), which scripts look
 //! for; it names no file, because there is none.
@@ -10,21 +10,21 @@ use crate::failure::Failure;
 use crate::request::Request;
 use crate::response::Response;
 
-/// Whose answers are given.
+/// Style of the answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// Those of NGINX Plus.
+    /// Answers like those of NGINX Plus.
     Plus,
-    /// Those of the cache purge module.
+    /// Answers like those of the cache purge module.
     Module,
 }
 
-/// What came of it.
+/// Outcome of a purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It is in force.
+    /// The purge is in force.
     Purged {
-        /// Its number.
+        /// Number of the purge.
         serial: u64,
         /// For a key: whether it had an entry.
         was_there: Option<bool>,

@@ -7,24 +7,54 @@
 //! | `$variable …` | NGINX Plus: a purge where a value is neither empty nor "0" |
 //! | `off`, `on`, `METHOD`, `METHOD from address …`, `METHOD purge_all …` | the purge module, in a caching location |
 //! | `zone key` | the purge module, in a location that does nothing else |
+//!
+//! Behind each `types=…` may name what purges may reach beyond their own key, host and site.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_conf::value::{ArgError, Args, FromArgs};
 use millpond_conf::{Contexts, Span, Spanned, Template, Word};
+use millpond_system::address::Address;
+use millpond_system::network::{LowBits, Network};
 
-use crate::downstream::address::Address;
-use crate::network::{LowBits, Network};
-
-/// What `on` stands for.
+/// Method that `on` stands for.
 const USUAL_METHOD: &str = "PURGE";
 
-/// Which requests purge.
+/// Reach that a purge may have beyond its own key, host and site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wider {
+    /// Any host (`Purge-Host`).
+    Host,
+    /// Any site (`Purge-Site`).
+    Site,
+    /// Whatever has a tag, of whichever site.
+    Tag,
+    /// The whole zone.
+    All,
+}
+
+impl Wider {
+    /// All kinds.
+    pub const ALL: [Wider; 4] = [Wider::Host, Wider::Site, Wider::Tag, Wider::All];
+
+    /// Word of the reach in the configuration.
+    pub fn word(self) -> &'static str {
+        match self {
+            Wider::Host => "host",
+            Wider::Site => "site",
+            Wider::Tag => "tag",
+            Wider::All => "all",
+        }
+    }
+}
+
+/// Settings of the requests that purge.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
 pub struct PurgePolicy {
-    /// Which requests take answers out of the cache, in the forms of NGINX Plus and of the cache
+    /// Lets requests take answers out of the cache, in the forms of NGINX Plus and of the cache
     /// purge module.
     ///
     /// With variables: requests for which one of the values is neither empty nor "0". They are
@@ -38,9 +68,13 @@ pub struct PurgePolicy {
     /// With a zone and a key, in a location of its own: all requests that the location lets in.
     ///
     /// A key that ends in `*` purges all keys that begin so. Fields of the request ask for more:
-    /// purges by tag, host, site or wildcard, soft purges and dry runs; see docs/purge.md. A purge
-    /// covers all variants and slices and what is being fetched, holds from its answer on, also
-    /// after a crash, and is logged at the level `notice`.
+    /// purges by wildcard, host, site or tag, soft purges and dry runs; see docs/purge.md. A purge
+    /// stays within its own key, host and site, and is answered with 403 where it asks for more,
+    /// but for what `types=` names at the end of the line: `host` (other hosts), `site` (other
+    /// sites), `tag` (tags, of whichever site), `all` (the whole zone), with commas between.
+    ///
+    /// A purge covers all variants and slices and what is being fetched, holds from its answer on,
+    /// also after a crash, and is logged at the level `notice`.
     ///
     /// # Differs from nginx
     ///
@@ -54,12 +88,21 @@ pub struct PurgePolicy {
 pub enum Form {
     /// None.
     Off,
-    /// Those for which a value says so.
-    When(Arc<[Template]>),
-    /// Those with a method.
+    /// Requests for which a value says so are purges.
+    When(Arc<ByValue>),
+    /// Requests with a method are purges.
     Method(Arc<ByMethod>),
     /// All of a location.
     Location(Arc<PurgeLocation>),
+}
+
+/// Purges that are told by values.
+#[derive(Clone, Debug)]
+pub struct ByValue {
+    /// The values, one of which must be neither empty nor "0".
+    pub values: Vec<Template>,
+    /// Wider reaches that the purges may have.
+    pub wider: Vec<Wider>,
 }
 
 /// Purges that are told by their method.
@@ -67,12 +110,14 @@ pub enum Form {
 pub struct ByMethod {
     /// The method.
     pub method: Bytes,
-    /// What they are about.
+    /// Scope of the purges.
     pub scope: Scope,
+    /// Wider reaches that the purges may have.
+    pub wider: Vec<Wider>,
     from: Option<Vec<Network>>,
 }
 
-/// What a purge is about that asks for nothing else.
+/// Scope of a purge that asks for nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The request's key.
@@ -86,14 +131,16 @@ pub enum Scope {
 pub struct PurgeLocation {
     /// Name of the zone.
     pub zone: String,
-    /// Where it was named.
+    /// Place of the directive that named the zone.
     pub span: Span,
     /// The key.
     pub key: Template,
+    /// Wider reaches that purges may have.
+    pub wider: Vec<Wider>,
 }
 
 impl ByMethod {
-    /// Whether purges may come from an address.
+    /// True if purges may come from an address.
     pub fn allows(&self, address: &Address) -> bool {
         let Some(from) = &self.from else { return true };
         from.iter().any(|network| network.contains(address))
@@ -101,28 +148,33 @@ impl ByMethod {
 }
 
 impl FromArgs for Form {
-    const SYNTAX: &'static str =
-        "$variable … | off | on | method [purge_all] [from all | address …] | zone key";
+    const SYNTAX: &'static str = "$variable … | off | on | method [purge_all] [from all | address …] | zone key [types=kind,…]";
 
     fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
         let words = args.at_least(1)?;
+        let wider = wider(words)?;
+        let (words, wider) = match (words, wider) {
+            ([words @ .., _], Some(wider)) => (words, wider),
+            _ => (words, Vec::new()),
+        };
         let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
         match texts.as_slice() {
+            [] => Err(ArgError::Count),
             [first, ..] if first.contains('$') => {
-                let templates: Result<Vec<Template>, _> =
-                    (0..words.len()).map(|index| args.word(index)).collect();
-                Ok(Form::When(templates?.into()))
+                let values = (0..words.len()).map(|index| args.word(index));
+                let values = values.collect::<Result<_, _>>()?;
+                Ok(Form::When(Arc::new(ByValue { values, wider })))
             }
             ["off"] => Ok(Form::Off),
-            [method] => by_method(method, Scope::Key, None),
-            [method, "purge_all"] => by_method(method, Scope::Zone, None),
+            [method] => by_method(method, (Scope::Key, wider), None),
+            [method, "purge_all"] => by_method(method, (Scope::Zone, wider), None),
             [method, "from", ..] if words.len() > 2 => {
-                let from = networks(args, 2)?;
-                by_method(method, Scope::Key, from)
+                let from = networks(args, 2..words.len())?;
+                by_method(method, (Scope::Key, wider), from)
             }
             [method, "purge_all", "from", ..] if words.len() > 3 => {
-                let from = networks(args, 3)?;
-                by_method(method, Scope::Zone, from)
+                let from = networks(args, 3..words.len())?;
+                by_method(method, (Scope::Zone, wider), from)
             }
             [_, "from" | "purge_all", ..] => Err(ArgError::Count),
             ["on" | "off", _] => {
@@ -133,6 +185,7 @@ impl FromArgs for Form {
                 zone: (*zone).to_string(),
                 span: words[0].span,
                 key: args.word(1)?,
+                wider,
             }))),
             _ => Err(invalid(1, &words[1], "expected \"from\" keyword")),
         }
@@ -143,9 +196,27 @@ fn invalid(index: usize, word: &Word, why: &str) -> ArgError {
     ArgError::value(index, format!("invalid parameter \"{}\", {why}", word.text))
 }
 
-fn by_method(method: &str, scope: Scope, from: Option<Vec<Network>>) -> Result<Form, ArgError> {
+/// Reaches that the last word names, if it is the word for that.
+fn wider(words: &[Word]) -> Result<Option<Vec<Wider>>, ArgError> {
+    let Some((last, index)) = words.last().zip(words.len().checked_sub(1)) else {
+        return Ok(None);
+    };
+    let Some(kinds) = last.text.strip_prefix("types=") else {
+        return Ok(None);
+    };
+    let named = |kind: &str| Wider::ALL.into_iter().find(|wider| wider.word() == kind);
+    let wider: Option<Vec<Wider>> = kinds.split(',').map(named).collect();
+    let why = "expected \"host\", \"site\", \"tag\" or \"all\", with commas between";
+    wider.map(Some).ok_or_else(|| invalid(index, last, why))
+}
+
+fn by_method(
+    method: &str,
+    (scope, wider): (Scope, Vec<Wider>),
+    from: Option<Vec<Network>>,
+) -> Result<Form, ArgError> {
     let method = match method {
-        // As in the module, whatever stands behind it.
+        // The module, too, takes `off` whatever stands behind it.
         "off" => return Ok(Form::Off),
         "on" => USUAL_METHOD,
         method => method,
@@ -160,15 +231,17 @@ fn by_method(method: &str, scope: Scope, from: Option<Vec<Network>>) -> Result<F
     Ok(Form::Method(Arc::new(ByMethod {
         method: Bytes::copy_from_slice(method.as_bytes()),
         scope,
+        wider,
         from,
     })))
 }
 
-/// The addresses from a word on; none for `all`.
-fn networks(args: &mut Args<'_>, from: usize) -> Result<Option<Vec<Network>>, ArgError> {
+/// The addresses of some words; none for `all`.
+fn networks(args: &mut Args<'_>, which: Range<usize>) -> Result<Option<Vec<Network>>, ArgError> {
     let mut networks = Vec::new();
     let mut is_open = false;
-    for (index, word) in args.words.iter().enumerate().skip(from) {
+    let words = args.words.iter().enumerate().take(which.end);
+    for (index, word) in words.skip(which.start) {
         if word.text == "all" {
             is_open = true;
             continue;
@@ -205,7 +278,7 @@ mod tests {
     use millpond_conf::ParseContext;
 
     use super::*;
-    use crate::network::parse_address;
+    use millpond_system::network::parse_address;
 
     fn read(line: &str) -> Result<Form, ArgError> {
         let word = |text: &str| Word {
@@ -226,7 +299,7 @@ mod tests {
     fn forms_are_told_apart_by_their_words() {
         let kind = |line: &str| match read(line) {
             Ok(Form::Off) => "off".to_string(),
-            Ok(Form::When(values)) => format!("when {}", values.len()),
+            Ok(Form::When(by)) => format!("when {}", by.values.len()),
             Ok(Form::Location(location)) => format!("location {}", location.zone),
             Ok(Form::Method(by)) => {
                 let method = String::from_utf8_lossy(&by.method).into_owned();
@@ -247,6 +320,14 @@ mod tests {
             ("PURGE purge_all", "PURGE Zone false"),
             ("PURGE purge_all from ::1", "PURGE Zone true"),
             ("zone $1$is_args$args", "location zone"),
+            ("on types=all", "PURGE Key false"),
+            ("$purge types=host,site", "when 1"),
+            ("PURGE from ::1 types=tag", "PURGE Key true"),
+            ("zone $1 types=all", "location zone"),
+            ("types=all", "error"),
+            ("PURGE types=", "error"),
+            ("PURGE types=all,key", "error"),
+            ("PURGE types=all from ::1", "error"),
             ("on from", "error"),
             ("on key", "error"),
             ("PURGE from bogus", "error"),
@@ -256,6 +337,21 @@ mod tests {
         ];
         for (line, expected) in table {
             assert_eq!(kind(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn last_word_names_what_purges_may_reach() {
+        for (line, expected) in [
+            ("PURGE", &[][..]),
+            ("PURGE types=host", &[Wider::Host]),
+            ("PURGE from ::1 types=site,tag", &[Wider::Site, Wider::Tag]),
+            ("PURGE purge_all types=all", &[Wider::All]),
+        ] {
+            let Ok(Form::Method(by)) = read(line) else {
+                panic!("a method: {line}")
+            };
+            assert_eq!(by.wider, expected, "{line}");
         }
     }
 

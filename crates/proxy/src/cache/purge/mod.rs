@@ -15,6 +15,7 @@
 //! | a key that had an entry, or a purge of many | 204 | 200 with a page |
 //! | a key without an entry | 404 | 404 |
 //! | not from this address | | 403 |
+//! | beyond its own key, host and site, and not allowed | 403 | 403 |
 //! | not understood | 400 | 400 |
 //! | cannot be written down | 500, or 503 while the zone changes hands | the same |
 //!
@@ -34,28 +35,30 @@ use bytes::Bytes;
 use millpond_cache::purge::Purged;
 use millpond_cache::zone::CacheZone;
 use millpond_store::JournalError;
+use millpond_system::log::error::Level;
 
 pub(crate) use self::answer::Outcome;
 use self::answer::Style;
-use self::form::{Form, PurgeLocation, Scope};
+use self::form::{Form, PurgeLocation, Scope, Wider};
 pub(crate) use self::order::Order;
-use self::order::Own;
+use self::order::{Own, Refused};
 use super::pass::key;
 use super::site;
 use crate::failure::Failure;
-use crate::log::error::{self, Level};
+use crate::log::request_error;
+use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::response::Response;
 use crate::upstream::pass::PassTarget;
-use crate::upstream::protocol::Protocol;
 
 /// The longest part of a key in a log line; a line has room for little more.
 const LOGGED_LEN_MAX: usize = 1024;
 
 /// A purge that the configuration allows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Allowed {
     scope: Scope,
+    wider: Vec<Wider>,
     style: Style,
 }
 
@@ -78,7 +81,7 @@ pub async fn take(
     purge(req, zone, text, allowed).await.map(Some)
 }
 
-/// Whether the location may have purges at all: one comparison for most.
+/// True if the location may have purges at all: one comparison for most.
 pub fn is_due(req: &Request, protocol: Protocol) -> bool {
     let policy = &req.location.settings.pass(protocol).purge;
     !matches!(policy.form.value, Form::Off | Form::Location(_)) && req.is_clients_own()
@@ -96,37 +99,40 @@ pub async fn run_location(
     let text = req.eval(&location.key);
     let allowed = Allowed {
         scope: Scope::Key,
+        wider: location.wider.clone(),
         style: Style::Module,
     };
     purge(req, zone, text, allowed).await
 }
 
-/// Whether the request is a purge, by the words of the directive.
+/// Permission of the request, if it is a purge by the words of the directive.
 fn allowed(req: &mut Request, protocol: Protocol) -> Result<Option<Allowed>, Failure> {
     let location = Arc::clone(&req.location);
     match &location.settings.pass(protocol).purge.form.value {
         Form::Off | Form::Location(_) => Ok(None),
-        Form::When(values) => {
-            let is_purge = values.iter().any(|value| req.is_true(value));
+        Form::When(by) => {
+            let is_purge = by.values.iter().any(|value| req.is_true(value));
             Ok(is_purge.then_some(Allowed {
                 scope: Scope::Key,
+                wider: by.wider.clone(),
                 style: Style::Plus,
             }))
         }
         Form::Method(by) if by.method != req.head.method_bytes() => Ok(None),
-        Form::Method(by) if !by.allows(&req.down.remote.borrow()) => {
+        Form::Method(by) if !by.allows(&req.client.remote.borrow()) => {
             let message = format_args!("cache purge forbidden by rule");
-            error::write(req, Level::Error, message);
+            request_error::write(req, Level::Error, message);
             Err(Failure::Status(403))
         }
         Form::Method(by) => Ok(Some(Allowed {
             scope: by.scope,
+            wider: by.wider.clone(),
             style: Style::Module,
         })),
     }
 }
 
-/// What came of a purge beside the worker.
+/// Result of a purge beside the worker.
 type Done = Result<Outcome, JournalError>;
 
 async fn purge(
@@ -140,21 +146,26 @@ async fn purge(
         scope: allowed.scope,
         host: host(req),
         site: site::of(req),
+        wider: allowed.wider,
     };
     let head = std::rc::Rc::clone(&req.head);
     let field = |name: &[u8]| head.find_all(name).map(Bytes::copy_from_slice).collect();
     let order = match Order::read(own, &field) {
         Ok(order) => Arc::new(order),
         Err(why) => {
-            error::write(
+            request_error::write(
                 req,
                 Level::Error,
                 format_args!("cache purge refused: {why}"),
             );
-            return Err(Failure::Status(400));
+            let status = match why {
+                Refused::Unclear(_) => 400,
+                Refused::TooWide(_) => 403,
+            };
+            return Err(Failure::Status(status));
         }
     };
-    let now_ms = u64::try_from(crate::clock::now_ms()).unwrap_or(0);
+    let now_ms = u64::try_from(millpond_system::clock::now_ms()).unwrap_or(0);
     let (job_zone, job_order) = (Arc::clone(&zone), Arc::clone(&order));
     let job = move || carry_out(&job_zone, &job_order, now_ms);
     let done = tokio::task::spawn_blocking(job).await;
@@ -169,9 +180,10 @@ async fn purge(
 
 /// The host of a request, as entries have it.
 pub fn host(req: &Request) -> Bytes {
-    match req.host.is_empty() {
-        true => req.server.name.clone(),
-        false => req.host.clone(),
+    if req.host.is_empty() {
+        req.server.name.clone()
+    } else {
+        req.host.clone()
     }
 }
 
@@ -189,7 +201,7 @@ pub(crate) fn carry_out(zone: &CacheZone, order: &Order, now_ms: u64) -> Done {
 /// INVARIANT 1.
 fn log(req: &Request, zone: &CacheZone, order: &Order, done: &Done) {
     let (level, message) = record(zone, order, done);
-    error::write(req, level, format_args!("{message}"));
+    request_error::write(req, level, format_args!("{message}"));
 }
 
 /// The line for the record.

@@ -1,4 +1,4 @@
-//! What a purge asks for: its key, and the fields of its request that say more.
+//! Order of a purge: its key, and the fields of its request that say more.
 //!
 //! | field | meaning |
 //! |---|---|
@@ -10,12 +10,14 @@
 //! | `Purge-Host`, `Purge-Site` | the host or site; else those of the request |
 //!
 //! 1. What is not understood, or contradicts itself, is refused; nothing is purged then.
+//! 2. What reaches beyond the request's own key, host and site is refused, unless the configuration
+//!    names its kind.
 
 use bytes::Bytes;
 use millpond_cache::purge::tag;
 use millpond_cache::purge::{Mode, Target};
 
-use super::form::Scope;
+use super::form::{Scope, Wider};
 
 /// Tags of one purge (as at the large CDNs).
 const TAGS_MAX: usize = 256;
@@ -26,16 +28,35 @@ const STARS_MAX: usize = 16;
 /// Fields that name tags.
 const TAG_FIELDS: [&[u8]; 4] = [b"surrogate-key", b"cache-tag", b"xkey", b"xkey-purge"];
 
-/// What the request is about by itself.
+/// Target that the request has by itself.
 pub(super) struct Own {
     /// The text of its cache key.
     pub(super) key: Bytes,
-    /// What the configuration says.
+    /// Scope that the configuration gives.
     pub(super) scope: Scope,
-    /// Its host.
+    /// Host of the request.
     pub(super) host: Bytes,
-    /// Its site.
+    /// Site of the request.
     pub(super) site: Bytes,
+    /// Reaches beyond these that the configuration allows.
+    pub(super) wider: Vec<Wider>,
+}
+
+/// Why nothing is purged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refused {
+    /// The request is not understood.
+    #[error("{0}")]
+    Unclear(String),
+    /// The request may not reach so far.
+    #[error("\"types={}\" is not among what the directive allows", .0.word())]
+    TooWide(Wider),
+}
+
+impl From<String> for Refused {
+    fn from(why: String) -> Self {
+        Refused::Unclear(why)
+    }
 }
 
 /// A purge that is asked for.
@@ -51,54 +72,80 @@ pub(crate) type Field<'a> = &'a dyn Fn(&[u8]) -> Vec<Bytes>;
 
 impl Order {
     /// Reads what a request asks for; the error says what is wrong.
-    pub(super) fn read(own: Own, field: Field<'_>) -> Result<Order, String> {
+    pub(super) fn read(own: Own, field: Field<'_>) -> Result<Order, Refused> {
         let is_set = |name: &[u8]| {
             let mut values = field(name).into_iter();
             values.any(|value| !value.is_empty() && value.as_ref() != b"0")
         };
         let soft_tags = tags(field, &[b"xkey-softpurge"]);
         let is_soft = is_set(b"purge-soft") || is_set(b"fastly-soft-purge");
-        let mode = match is_soft || !soft_tags.is_empty() {
-            true => Mode::Soft,
-            false => Mode::Hard,
+        let mode = if is_soft || !soft_tags.is_empty() {
+            Mode::Soft
+        } else {
+            Mode::Hard
         };
         let hard_tags = tags(field, &TAG_FIELDS);
         let tags = match (hard_tags.is_empty(), soft_tags.is_empty()) {
-            (false, false) => return Err("tags to purge hard and soft in one request".to_string()),
+            (false, false) => {
+                let why = "tags to purge hard and soft in one request";
+                return Err(Refused::Unclear(why.to_string()));
+            }
             (true, _) => soft_tags,
             (false, _) => hard_tags,
         };
+        let may_reach = (own.host.clone(), own.site.clone(), own.wider.clone());
+        let scope = own.scope;
+        let target = target(own, field, tags)?;
+        // INVARIANT 2.
+        match wider_of(&target, (&may_reach.0, &may_reach.1), scope) {
+            Some(wider) if !may_reach.2.contains(&wider) => return Err(Refused::TooWide(wider)),
+            _ => {}
+        }
         Ok(Order {
-            target: target(own, field, tags)?,
+            target,
             mode,
             is_dry_run: is_set(b"purge-dry-run"),
         })
     }
 
     /// Reads what is asked for by name: `what` is the key, host or site.
-    pub(crate) fn named(what: Bytes, field: Field<'_>) -> Result<Order, String> {
+    pub(crate) fn named(what: Bytes, field: Field<'_>) -> Result<Order, Refused> {
         let own = Own {
             key: what.clone(),
             scope: Scope::Key,
             host: what.clone(),
             site: what,
+            wider: Wider::ALL.to_vec(),
         };
         Order::read(own, field)
     }
 
-    /// What it is about, in a word.
+    /// Kind of the order's target, in a word.
     pub(crate) fn kind(&self) -> &'static str {
         self.target.kind()
     }
 
-    /// What it is about, in full.
+    /// Target of the order, in full.
     pub(crate) fn what(&self) -> Bytes {
         self.target.text()
     }
 
-    /// How, in a word.
+    /// Mode of the purge, in a word.
     pub(crate) fn mode_word(&self) -> &'static str {
         self.mode.word()
+    }
+}
+
+/// Reach of a purge beyond a host and a site, and beyond what the configuration makes of each.
+fn wider_of(target: &Target, (host, site): (&[u8], &[u8]), scope: Scope) -> Option<Wider> {
+    match target {
+        Target::Host(named) => (named != host).then_some(Wider::Host),
+        Target::Site(named) => (named != site).then_some(Wider::Site),
+        Target::Tags(_) => Some(Wider::Tag),
+        Target::All => (scope != Scope::Zone).then_some(Wider::All),
+        // A key usually begins with the host, and a host may have stars in it.
+        Target::Prefix(_) | Target::Wildcard(_) => host.contains(&b'*').then_some(Wider::Host),
+        Target::Key(_) => None,
     }
 }
 
@@ -157,13 +204,14 @@ fn target(own: Own, field: Field<'_>, tags: Vec<Bytes>) -> Result<Target, String
 
 fn pattern(text: Bytes) -> Result<Bytes, String> {
     let stars = text.iter().filter(|byte| **byte == b'*').count();
-    match text.len() > PATTERN_LEN_MAX || stars > STARS_MAX {
-        true => Err(format!(
+    if text.len() > PATTERN_LEN_MAX || stars > STARS_MAX {
+        Err(format!(
             "pattern of {} bytes with {stars} stars, at most {PATTERN_LEN_MAX} and {STARS_MAX} \
              are allowed",
             text.len()
-        )),
-        false => Ok(text),
+        ))
+    } else {
+        Ok(text)
     }
 }
 
@@ -171,12 +219,21 @@ fn pattern(text: Bytes) -> Result<Bytes, String> {
 mod tests {
     use super::*;
 
-    fn read(key: &'static str, fields: &[(&str, &'static str)]) -> Result<Order, String> {
+    fn read(key: &'static str, fields: &[(&str, &'static str)]) -> Result<Order, Refused> {
+        read_within(&Wider::ALL, key, fields)
+    }
+
+    fn read_within(
+        wider: &[Wider],
+        key: &'static str,
+        fields: &[(&str, &'static str)],
+    ) -> Result<Order, Refused> {
         let own = Own {
             key: Bytes::from_static(key.as_bytes()),
             scope: Scope::Key,
             host: Bytes::from_static(b"h"),
             site: Bytes::from_static(b"s"),
+            wider: wider.to_vec(),
         };
         Order::read(own, &|name| {
             let named = fields.iter().filter(|(field, _)| field.as_bytes() == name);
@@ -184,6 +241,47 @@ mod tests {
                 .map(|(_, value)| Bytes::from_static(value.as_bytes()))
                 .collect()
         })
+    }
+
+    #[test]
+    fn purge_reaches_no_other_host_unless_that_is_allowed() {
+        type Fields = &'static [(&'static str, &'static str)];
+        let table: [(Fields, Option<Wider>); 9] = [
+            (&[], None),
+            (&[("purge-type", "prefix")], None),
+            (&[("purge-type", "host")], None),
+            (&[("purge-type", "host"), ("purge-host", "h")], None),
+            (&[("purge-type", "site"), ("purge-site", "s")], None),
+            (
+                &[("purge-type", "host"), ("purge-host", "o")],
+                Some(Wider::Host),
+            ),
+            (
+                &[("purge-type", "site"), ("purge-site", "o")],
+                Some(Wider::Site),
+            ),
+            (&[("surrogate-key", "x")], Some(Wider::Tag)),
+            (&[("purge-type", "all")], Some(Wider::All)),
+        ];
+        for (fields, needed) in table {
+            let outcome = read_within(&[], "h/a", fields);
+            match needed {
+                None => assert!(outcome.is_ok(), "{fields:?}"),
+                Some(wider) => {
+                    assert_eq!(outcome, Err(Refused::TooWide(wider)), "{fields:?}");
+                    let others = Wider::ALL.into_iter().filter(|it| *it != wider);
+                    let others: Vec<Wider> = others.collect();
+                    assert!(read_within(&others, "h/a", fields).is_err(), "{fields:?}");
+                    assert!(read_within(&[wider], "h/a", fields).is_ok(), "{fields:?}");
+                }
+            }
+        }
+        let pattern = Target::Wildcard(Bytes::from_static(b"*/a"));
+        assert_eq!(
+            wider_of(&pattern, (b"*", b"s"), Scope::Key),
+            Some(Wider::Host)
+        );
+        assert_eq!(wider_of(&Target::All, (b"h", b"s"), Scope::Zone), None);
     }
 
     #[test]
@@ -271,6 +369,7 @@ mod tests {
             scope: Scope::Zone,
             host: Bytes::new(),
             site: Bytes::new(),
+            wider: Vec::new(),
         };
         let order = Order::read(own, &|_| Vec::new()).unwrap();
         assert_eq!(order.target, Target::All);

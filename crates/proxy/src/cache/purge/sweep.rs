@@ -1,36 +1,33 @@
-//! When purged entries are removed, and slices whose entries are gone: by the thread that sweeps,
-//! a little at a time.
+//! Removal of purged entries, and of slices whose entries are gone: by the thread that sweeps, a
+//! little at a time.
 //!
 //! A sweep of purges reads the head of every entry of a zone, so after one the zone is left alone
 //! for many times as long as it took. Slices of entries that were seen to leave go at once.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millpond_cache::purge::Readers;
 use millpond_cache::zone::CacheZone;
+use millpond_system::clock;
+use millpond_system::log::error::{self, Level};
 
-use crate::clock;
-use crate::log::error::{self, Level};
-
-/// How many times as long as a sweep takes the zone is left alone after it (arbitrary: a twentieth
-/// of one core and of the disk).
+/// Factor by which the rest of a zone after a sweep is longer than the sweep (arbitrary: a
+/// twentieth of one core and of the disk).
 const REST: u64 = 20;
 
-/// The sweeps of all zones.
+/// The sweeps of one zone.
 #[derive(Debug, Default)]
 pub struct PurgeSweeps {
-    /// Before when a zone is left alone, by its name.
-    rests_until: HashMap<String, u64>,
+    /// Before when it is left alone.
+    rests_until: u64,
 }
 
 impl PurgeSweeps {
-    /// Sweeps a zone if that is due; gives up as soon as the process wants to stop.
+    /// Sweeps the zone if that is due; gives up as soon as the process wants to stop.
     pub fn run(&mut self, zone: &CacheZone, must_stop: &AtomicBool) {
         zone.sweep_orphans(Readers::Stay);
         let began = now_ms();
-        let rests_until = self.rests_until.get(&zone.name).copied().unwrap_or(0);
-        if began < rests_until {
+        if began < self.rests_until {
             return;
         }
         let is_over = || must_stop.load(Ordering::Relaxed);
@@ -41,8 +38,7 @@ impl PurgeSweeps {
         }
         let ended = now_ms();
         let rest = ended.saturating_sub(began).saturating_mul(REST);
-        let until = ended.saturating_add(rest);
-        self.rests_until.insert(zone.name.clone(), until);
+        self.rests_until = ended.saturating_add(rest);
         let swept = swept.filter(|swept| swept.removed > 0 || swept.changed > 0);
         if let Some(swept) = swept {
             error::process(

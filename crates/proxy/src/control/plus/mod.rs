@@ -28,6 +28,7 @@ mod server;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use millpond_system::clock;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -41,7 +42,7 @@ use self::report::{
 pub(super) use self::server::MEMBERS;
 pub use self::server::{BODY_MAX, Payload};
 use super::api::{Answer, Ask, Body, Verb};
-use crate::clock;
+use crate::handler::api::Foreign;
 use crate::scope::Conf;
 use crate::server::worker_count;
 use crate::stats::cache_zone::ZoneStatusCount;
@@ -54,9 +55,9 @@ use crate::worker::Shared;
 
 /// The versions that are answered.
 pub const VERSIONS: std::ops::RangeInclusive<u16> = 1..=9;
-/// Where it is described.
+/// Address where the API is described.
 const HREF: &str = "https://nginx.org/en/docs/http/ngx_http_api_module.html";
-/// What is below a version, and below `http`.
+/// Names below a version, and below `http`.
 const ROOT: [&str; 8] = [
     "nginx",
     "processes",
@@ -77,7 +78,7 @@ const HTTP: [&str; 7] = [
     "upstreams",
 ];
 
-/// What it answers from.
+/// Objects from which the API answers.
 #[derive(Clone, Debug)]
 pub struct View {
     /// The configuration.
@@ -86,13 +87,13 @@ pub struct View {
     pub shared: Arc<Shared>,
     /// The address that the request came to.
     pub address: String,
-    /// Its number.
+    /// Number that the request has in answers.
     pub request_id: String,
-    /// Who asks, for the record.
+    /// Client that asks, for the record.
     pub by: String,
 }
 
-/// What is wrong with a request.
+/// Reason why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// There is no such path.
@@ -105,18 +106,18 @@ pub enum Refusal {
     ServerId,
     /// The group is not in shared memory.
     Static(String),
-    /// What is asked for cannot be, for a reason with a code.
+    /// The thing that is asked for cannot be, for a reason with a code.
     Invalid(String, &'static str),
     /// The body is not JSON.
     Json,
     /// The body is longer than it may be.
     TooLarge,
-    /// It changes something, and that is not allowed here.
+    /// The request changes something, and that is not allowed here.
     Disabled,
-    /// It has a method that nothing here has.
+    /// The request has a method that nothing here has.
     Method,
-    /// A browser asks for the page of another site.
-    Elsewhere,
+    /// A page in a browser asks, or could.
+    Foreign(Foreign),
     /// Too many others are being answered.
     Busy,
 }
@@ -139,13 +140,25 @@ impl Refusal {
             Refusal::ServerId => (400, "invalid server id", "UpstreamBadServerId"),
             Refusal::Disabled => (405, "method disabled", "MethodDisabled"),
             Refusal::Method => (405, "method not supported", "MethodNotSupported"),
-            Refusal::Elsewhere => (403, "asked by a page of another site", "OtherSite"),
+            Refusal::Foreign(Foreign::Page) => {
+                (403, "asked by a page of another site", "OtherSite")
+            }
+            Refusal::Foreign(Foreign::Unmarked) => (
+                403,
+                "what changes something needs \"Content-Type: application/json\" or \"Millpond-Api\"",
+                "HeaderMissing",
+            ),
+            Refusal::Foreign(Foreign::Host) => (
+                403,
+                "the host is no name of the server, and not among \"hosts\"",
+                "OtherHost",
+            ),
             Refusal::Busy => (503, "too many requests to the API", "Busy"),
         };
         (status, text.to_string(), code.to_string())
     }
 
-    /// Its status, and what it says.
+    /// Status of the refusal, and its text.
     pub fn status_and_text(self) -> (u16, String) {
         let (status, text, _) = self.words();
         (status, text)
@@ -178,7 +191,7 @@ enum Found {
     One(Value),
 }
 
-/// What was done.
+/// Result of a request that was obeyed.
 enum Done {
     /// Nothing but telling.
     Told(Found),
@@ -237,7 +250,7 @@ fn one(report: &impl Serialize) -> Found {
 }
 
 fn value(report: &impl Serialize) -> Value {
-    // The same holds here.
+    // No error, for the reason given in `json`.
     serde_json::to_value(report).unwrap_or_default()
 }
 
@@ -435,6 +448,7 @@ fn connections(count: &ConnectionCount) -> Connections {
         dropped: count.dropped(),
         active: count.active.saturating_sub(count.waiting()),
         idle: count.waiting(),
+        displaced: count.displaced,
     }
 }
 

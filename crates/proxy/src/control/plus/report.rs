@@ -42,6 +42,7 @@ pub(super) struct Connections {
     pub(super) dropped: u64,
     pub(super) active: u64,
     pub(super) idle: u64,
+    pub(super) displaced: u64,
 }
 
 /// `/http/requests`.
@@ -71,7 +72,7 @@ pub(super) struct Worker {
     pub(super) http: WorkerHttp,
 }
 
-/// What a worker answers.
+/// Answer of a worker.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct WorkerHttp {
@@ -328,7 +329,7 @@ pub(super) struct Failure<'a> {
     pub(super) href: &'static str,
 }
 
-/// The same for programs and people.
+/// Reason of the failure, for programs and people.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct Why<'a> {

@@ -4,19 +4,19 @@
 //! anew (sizes, states, what is open) stays as it is.
 
 use bytes::Bytes;
+use millpond_system::clock;
+use millpond_system::log::error::{self, Level};
 
 use super::{Refusal, View, find};
-use crate::clock;
-use crate::log::error::{self, Level};
 use crate::server::worker_count;
 
 /// Begins the counters of a path anew.
 pub(super) fn reset(view: &View, path: &[&str]) -> Result<(), Refusal> {
-    // What is not there is not begun anew.
+    // A thing that is not there is not begun anew.
     find(view, path)?;
     let shared = &view.shared;
     match path {
-        // They are always zero.
+        // These counters are always zero.
         ["processes" | "ssl"] => {}
         ["connections"] => {
             let count = shared.connections.snapshot();

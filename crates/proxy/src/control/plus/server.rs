@@ -18,20 +18,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_conf::value::parse_duration;
+use millpond_system::address::Address;
+use millpond_system::log::error::{self, Level};
+use millpond_system::network;
 use serde_json::{Map, Value};
 
 use super::report::Server;
 use super::{Done, Refusal, View, value};
 use crate::control::api::Verb;
-use crate::downstream::address::Address;
-use crate::log::error::{self, Level};
 use crate::upstream::declare::ROUTE_MAX;
-use crate::upstream::group::{self, Group, Wanted};
+use crate::upstream::group::{Group, Wanted};
 use crate::upstream::peer::{Availability, Peer, PeerSettings};
 
 /// Bytes of a body.
 pub const BODY_MAX: u64 = 64 << 10;
-/// What a body may have.
+/// Members that a body may have.
 #[cfg(test)]
 pub(in crate::control) const MEMBERS: [&str; 11] = [
     "id",
@@ -49,10 +50,10 @@ pub(in crate::control) const MEMBERS: [&str; 11] = [
 /// A server that is not there.
 pub(super) const UNKNOWN: Refusal = Refusal::Name("server", "UpstreamServer");
 
-/// What came with a request.
+/// Body that came with a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// This.
+    /// Bytes of the body.
     Bytes(Bytes),
     /// More than is read.
     TooLarge,
@@ -259,7 +260,8 @@ fn apply(settings: &mut PeerSettings, name: &str, value: &Value) -> Result<(), R
     Ok(())
 }
 
-/// What a server is once it is in a state, or in it no more; who is down does not drain.
+/// Availability of a server that enters a state, or leaves it; a server that is down does not
+/// drain.
 fn to(settings: &PeerSettings, state: Availability, is_on: bool) -> Availability {
     match (settings.availability, is_on) {
         (Availability::Down, true) => Availability::Down,
@@ -305,12 +307,12 @@ fn address(text: &str) -> Result<Address, Refusal> {
         Refusal::Invalid(text, "UpstreamBadAddress")
     };
     if !text.starts_with("unix:") {
-        let (host, _) = group::split_port(text, 80).map_err(|why| bad(&why))?;
-        if group::ip_of(host).is_none() {
+        let (host, _) = network::split_port(text, 80).map_err(|why| bad(&why))?;
+        if network::ip_of(host).is_none() {
             return Err(bad("not an IP address and no \"unix:\" socket"));
         }
     }
-    let addresses = group::resolve(text, 80).map_err(|why| bad(&why))?;
+    let addresses = network::resolve(text, 80).map_err(|why| bad(&why))?;
     let first = addresses.into_iter().next();
     first.ok_or_else(|| bad("no address"))
 }

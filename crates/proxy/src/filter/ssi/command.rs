@@ -27,16 +27,16 @@ use crate::filter::fragment::{Fragment, KeptFragment, Stub};
 use crate::request::Request;
 use crate::subrequest::{Kind, Page, Target};
 
-/// What stands where a command failed, unless the page chose another text.
+/// Text in the place of a command that failed, unless the page chose another text.
 const ERROR_TEXT: &[u8] = b"[an error occurred while processing the directive]";
-/// What `echo` shows of a variable that does not exist.
+/// Text that `echo` shows of a variable that does not exist.
 const NONE: &[u8] = b"(none)";
 
 /// Something that was logged went wrong.
 #[derive(Debug)]
 pub(super) struct Fault;
 
-/// What a command puts into the page.
+/// Output of a command for the page.
 pub(super) enum Outcome {
     /// Nothing.
     Nothing,
@@ -49,14 +49,14 @@ pub(super) enum Outcome {
     Keep(Box<KeptFragment>, Vec<u8>),
 }
 
-/// When the text behind an include is read.
+/// Moment at which the text behind an include is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
     GoOn,
     Wait,
 }
 
-/// How `echo` writes a value.
+/// Encoding in which `echo` writes a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Encoding {
     None,
@@ -64,7 +64,7 @@ enum Encoding {
     Entity,
 }
 
-/// Where in a condition the text is.
+/// Place of the text within a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Condition {
     Outside,
@@ -138,7 +138,7 @@ impl Interpreter {
         }
     }
 
-    /// What is shown of text between commands.
+    /// Text between commands, as far as it is shown.
     pub(super) fn text(&mut self, text: Bytes) -> Option<Bytes> {
         if self.is_shown {
             return Some(text);
@@ -149,11 +149,12 @@ impl Interpreter {
         None
     }
 
-    /// What stands in the place of a command that failed; empty for nothing.
+    /// Text in the place of a command that failed; empty for nothing.
     pub(super) fn error_text(&self) -> Bytes {
-        match self.req.location.settings.ssi.silent_errors {
-            true => Bytes::new(),
-            false => self.error_text.clone(),
+        if self.req.location.settings.ssi.silent_errors {
+            Bytes::new()
+        } else {
+            self.error_text.clone()
         }
     }
 
@@ -173,12 +174,11 @@ impl Interpreter {
     fn try_run(&mut self, command: Command) -> Result<Outcome, Fault> {
         let name = command.name.as_slice();
         let Some(signature) = Signature::of(name) else {
-            return match self.is_shown {
-                true => {
-                    let name = name.escape_ascii();
-                    Err(self.fault(format_args!("invalid SSI command: \"{name}\"")))
-                }
-                false => Ok(Outcome::Nothing),
+            return if self.is_shown {
+                let name = name.escape_ascii();
+                Err(self.fault(format_args!("invalid SSI command: \"{name}\"")))
+            } else {
+                Ok(Outcome::Nothing)
             };
         };
         let needs = match name {

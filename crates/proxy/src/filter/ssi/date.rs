@@ -8,9 +8,9 @@
 use std::io::Write as _;
 
 use millpond_semantics::date::{CivilTime, civil};
+use millpond_system::clock;
+use millpond_system::log::stamp::offset_at;
 
-use crate::clock;
-use crate::log::stamp::offset_at;
 use crate::request::Request;
 use crate::var::Variable;
 
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn letters_are_those_of_the_c_locale() {
-        // What date(1) says of the same seconds.
+        // Output of date(1) for the same seconds.
         for (second, offset, form, expected) in [
             (
                 0,

@@ -15,9 +15,10 @@
 
 use bytes::Bytes;
 use millpond_conf::VarId;
+use millpond_system::log::error::Level;
 
 use super::command::{Fault, Interpreter};
-use crate::log::error::{self, Level};
+use crate::log::request_error;
 use crate::request::Request;
 use crate::route::regex::{Case, Regex};
 use crate::var;
@@ -27,7 +28,7 @@ const MAX_STRING: usize = 256 * 1024;
 
 /// Logs a fault of the page's text.
 pub(super) fn fault(req: &Request, message: std::fmt::Arguments<'_>) -> Fault {
-    error::write(req, Level::Error, message);
+    request_error::write(req, Level::Error, message);
     Fault
 }
 
@@ -122,7 +123,7 @@ impl Interpreter {
         Ok(path)
     }
 
-    /// Whether an expression holds.
+    /// True if an expression holds.
     pub(super) fn holds(&mut self, expression: &[u8]) -> Result<bool, Fault> {
         let is_of_left = |byte: &&u8| {
             byte.is_ascii_alphanumeric() || matches!(byte, b'$' | b'{' | b'}' | b'_' | b'"' | b'\'')
@@ -172,7 +173,11 @@ impl Interpreter {
             let message = format_args!("invalid regular expression \"{source}\": {why}");
             fault(&self.req, message)
         })?;
-        let Some(groups) = regex.groups(&subject) else {
+        let groups = regex.groups(&subject).map_err(|gave_up| {
+            request_error::write(&self.req, Level::Alert, format_args!("{gave_up}"));
+            Fault
+        })?;
+        let Some(groups) = groups else {
             return Ok(false);
         };
         let group = |number: usize| match groups.get(number).copied().flatten() {

@@ -1,4 +1,4 @@
-//! What the server-side includes of a page remember: variables, captures and blocks.
+//! Memory of the server-side includes of a page: variables, captures and blocks.
 //!
 //! The page and all its parts share them.
 //!

@@ -30,15 +30,15 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use millpond_conf::ByteSize;
+use millpond_system::body::{Body, BodyError, BodyStream, Piece};
 
 use super::fragment::{Fragment, KeptFragment};
 use super::type_set::TypeSet;
-use crate::body::{Body, BodyError, BodyStream, Piece};
-use crate::header::{Fields, Known};
 use crate::request::Request;
-use crate::response::{RangeRule, Response};
+use crate::response::{DIGESTS, RangeRule, Response};
 
 use command::{Interpreter, Outcome, Then};
+use millpond_wire::header::{Fields, Known};
 use parse::{Event, Parser};
 
 pub use date::VARIABLES;
@@ -51,11 +51,11 @@ const QUEUE_BYTES: u64 = 64 * 1024;
 /// Commands and pieces that one poll works off (arbitrary: a millisecond's worth).
 const MOST_STEPS: u32 = 256;
 
-/// How texts with server-side includes are treated.
+/// Settings of texts with server-side includes.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location)]
 pub struct SsiPolicy {
-    /// Whether commands in answers are run.
+    /// Runs the commands in answers.
     ///
     /// # Differs from nginx
     ///
@@ -67,13 +67,13 @@ pub struct SsiPolicy {
         contexts(http, server, location, if_location)
     )]
     pub enabled: bool,
-    /// Whether nothing is shown in the place of a command that failed.
+    /// Shows nothing in the place of a command that failed.
     #[directive(name = "ssi_silent_errors", default = "off")]
     pub silent_errors: bool,
     /// The media types whose commands are run, beside text/html.
     #[directive(name = "ssi_types", default = "text/html", repeat)]
     pub types: Vec<TypeSet>,
-    /// Whether the answer keeps its Last-Modified, and its ETag as a weak one.
+    /// Keeps the answer's Last-Modified, and its ETag as a weak one.
     #[directive(name = "ssi_last_modified", default = "off")]
     pub last_modified: bool,
     /// The longest value of a parameter.
@@ -86,7 +86,7 @@ pub struct SsiPolicy {
     /// A text is sent from where it was searched, in memory; the value is only checked.
     #[directive(name = "ssi_min_file_chunk", default = "1k")]
     pub min_file_chunk: ByteSize,
-    /// Whether buffers that are used again are sent at once.
+    /// Sends buffers that are used again at once.
     ///
     /// # Differs from nginx
     ///
@@ -95,7 +95,7 @@ pub struct SsiPolicy {
     pub ignore_recycled_buffers: bool,
 }
 
-/// How the commands of a body are run.
+/// Plan by which the commands of a body are run.
 pub struct Plan {
     content_type: Option<Bytes>,
 }
@@ -112,6 +112,7 @@ pub fn run(req: &Request, response: &mut Response) -> Option<Plan> {
     response.length = None;
     response.ranges = RangeRule::Refused;
     response.fields.remove(Known::AcceptRanges);
+    response.fields.remove_all(DIGESTS);
     if policy.last_modified {
         response.weaken_etag();
     } else {
@@ -148,7 +149,7 @@ enum Source {
     Ended,
 }
 
-/// What the reading of the text waits for.
+/// Events that the reading of the text waits for.
 enum Waits {
     No,
     /// Until everything in the queue was handed out.
@@ -162,7 +163,7 @@ enum Part {
     Fragment(Box<Fragment>),
 }
 
-/// How far one step came.
+/// Result of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Made,
@@ -173,7 +174,7 @@ enum Step {
 /// A text whose commands are run.
 struct SsiBody {
     source: Source,
-    /// What is left of the last piece.
+    /// Rest of the last piece.
     current: Option<Piece>,
     /// Bytes to be searched.
     input: Bytes,
@@ -199,7 +200,7 @@ impl BodyStream for SsiBody {
             match this.poll_front(cx) {
                 Poll::Ready(Some(next)) => return Poll::Ready(Some(next)),
                 _ if step == Step::Made => {}
-                // What was waited for has ended: nobody else says that there is room now.
+                // The wait has ended: nobody else says that there is room now.
                 Poll::Ready(None) if had_parts => {}
                 Poll::Ready(None) if step == Step::Ended => {
                     return match std::mem::replace(&mut this.source, Source::Ended) {
@@ -266,7 +267,7 @@ impl SsiBody {
                 Poll::Pending => return Step::Blocked,
                 Poll::Ready(Ok(text)) => {
                     if let Some(text) = text {
-                        // What does not fit was logged; the variable keeps its value.
+                        // A text that does not fit was logged; the variable keeps its value.
                         let _ = self.interpreter.set_variable(name, text);
                     }
                     self.waits = Waits::No;
@@ -340,7 +341,7 @@ impl SsiBody {
             Poll::Ready(Some(Ok(piece))) => self.current = Some(piece),
             Poll::Ready(Some(Err(error))) => self.fail(error),
             Poll::Ready(None) => {
-                self.trailers = body.take_trailers();
+                self.trailers = super::trailers_of_changed(body.take_trailers());
                 self.source = Source::Ended;
                 let held = self.parser.finish();
                 if let Some(text) = self.interpreter.text(held) {

@@ -15,7 +15,7 @@
 
 use bytes::{Buf, Bytes};
 
-/// How a command begins.
+/// Begin of a command.
 const OPENING: &[u8] = b"<!--#";
 /// The longest name of a command, and of a parameter (nginx: 32).
 const MAX_NAME: usize = 32;
@@ -30,7 +30,7 @@ pub(super) struct Command {
     pub(super) parameters: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What was found in the input.
+/// Event that was found in the input.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// Text that stays as it is.
@@ -53,7 +53,7 @@ enum State {
     Faulty(u8),
 }
 
-/// Where in a command.
+/// Place within a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Within {
     BeforeName,
@@ -75,7 +75,7 @@ enum Within {
 #[derive(Debug)]
 pub(super) struct Parser {
     state: State,
-    /// How much of [`OPENING`] the last piece ended with.
+    /// Length of the part of [`OPENING`] that the last piece ended with.
     held: usize,
     command: Command,
     max_value: usize,
@@ -159,7 +159,7 @@ impl Parser {
             input.clear();
             return None;
         }
-        // What matched has no `<`, so that it cannot be another beginning.
+        // The part that matched has no `<`, so that it cannot be another beginning.
         Some(Event::Text(self.finish()))
     }
 

@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_store::Held;
+use millpond_system::clock;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::clock;
 use crate::control::api::{self, Scene};
 use crate::control::report::ZoneReport;
 use crate::scope::Conf;
@@ -40,7 +40,7 @@ const LIMITS_MAX: usize = 500;
 /// Columns of what is said of sites, and which come first.
 const COLUMNS_MAX: usize = 4;
 const FIRST_COLUMNS: [&str; 2] = ["owner", "plan"];
-/// Letters of a word of it.
+/// Most letters of one value of the description of a site.
 const WORD_MAX: usize = 60;
 /// Peers in an event.
 const PEERS_MAX: usize = 500;
@@ -54,7 +54,7 @@ const PURGES_MAX: usize = 20;
 /// Bytes of a key or a pattern that are shown.
 const SHOWN_MAX: usize = 300;
 
-/// What entries without a site are counted for.
+/// The name that entries without a site are counted for.
 const NAMELESS: &[u8] = b"-";
 
 /// All that the page shows.
@@ -62,7 +62,7 @@ const NAMELESS: &[u8] = b"-";
 struct Event {
     #[serde(flatten)]
     totals: Totals,
-    /// When the process began, milliseconds since 1970.
+    /// The time when the process began, milliseconds since 1970.
     started: i64,
     version: &'static str,
     pid: u32,
@@ -71,7 +71,7 @@ struct Event {
     zones: Vec<ZoneReport>,
     sites: Vec<SiteRow>,
     sites_left_out: usize,
-    /// What the columns of the descriptions of sites are called.
+    /// The titles of the columns of the descriptions of sites.
     descriptions: Vec<String>,
     /// Status zones of servers, then of locations.
     status_zones: Vec<StatusZoneRow>,
@@ -83,15 +83,19 @@ struct Event {
     lost_lines: u64,
 }
 
-/// What charts are drawn of.
+/// The numbers that charts are drawn of.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Totals {
-    /// When this was, milliseconds since 1970.
+    /// The time of the numbers, milliseconds since 1970.
     pub(super) time: i64,
     /// Answers with each cache status.
     answers: Vec<Pair>,
+    /// Answers with each class of status, 1xx first.
+    classes: Vec<u64>,
+    /// Exchanges with origins that are over: answered below 500, from 500 on, without an answer.
+    ends: [u64; 3],
     connections: Connections,
-    /// What origins were asked for all sites together.
+    /// The requests to origins for all sites together.
     origin: Origin,
     times: Times,
     /// Bytes of all zones.
@@ -100,7 +104,7 @@ pub(super) struct Totals {
 
 #[cfg(test)]
 impl Totals {
-    /// Nothing, at this time.
+    /// Totals of nothing, at this time.
     pub(super) fn at(time: i64) -> Totals {
         Totals {
             time,
@@ -140,11 +144,11 @@ impl Origin {
 #[derive(Debug, Default, Serialize)]
 struct Times {
     bounds_us: &'static [u64],
-    /// Of all answers.
+    /// Times of all answers.
     first_byte: Vec<u64>,
-    /// Of those that came from the cache.
+    /// Times of the answers that came from the cache.
     cached: Vec<u64>,
-    /// Of answers of origins.
+    /// Times of the answers of origins.
     origin: Vec<u64>,
 }
 
@@ -155,14 +159,14 @@ struct SiteRow {
     bytes: u64,
     /// Answers that a cache looked at.
     asked: u64,
-    /// Those of them that came from the cache.
+    /// The requests that were answered from the cache.
     hits: u64,
     /// Bytes of bodies that were in the cache when they were asked for.
     cached: u64,
     exchanges: u64,
     received: u64,
     held: Held,
-    /// What is said of it, by the columns of the event.
+    /// The description of the site, by the columns of the event.
     description: Vec<String>,
 }
 
@@ -225,7 +229,7 @@ struct PeerRow {
     state: &'static str,
     is_backup: bool,
     weight: u32,
-    /// Connections that it is asked on now.
+    /// Connections on which the peer is asked now.
     active: u64,
     requests: u64,
     /// Answers by class of status, 1xx first.
@@ -260,7 +264,7 @@ struct FillRow {
 #[derive(Serialize)]
 struct PurgeRow {
     zone: String,
-    /// When, milliseconds since 1970.
+    /// The time of the purge, milliseconds since 1970.
     time: u64,
     kind: &'static str,
     mode: &'static str,
@@ -282,7 +286,7 @@ pub(super) fn framed(before: &str, value: &impl Serialize) -> Vec<u8> {
     text
 }
 
-/// What charts are drawn of, now.
+/// The numbers that charts are drawn of, now.
 pub(super) fn totals(conf: &Conf, shared: &Shared) -> Totals {
     let declared = conf.declared.zones.iter();
     let zones = declared.filter_map(|it| conf.zones.get(it.name.as_bytes()));
@@ -298,11 +302,14 @@ fn totals_with(shared: &Shared, origin: Origin, stored: u64) -> Totals {
     let connections = shared.connections.snapshot();
     let answers = shared.cache.snapshot();
     let answers = answers.by_status();
+    let ends = shared.times.ends();
     Totals {
         time: clock::now_ms(),
         answers: answers
             .map(|(_, count)| Pair(count.requests, count.bytes))
             .collect(),
+        classes: shared.times.responses().classes.to_vec(),
+        ends: [ends.answered, ends.refused, ends.failed],
         connections: Connections {
             accepted: connections.accepted,
             active: connections.active,
@@ -434,13 +441,14 @@ fn times(shared: &Shared) -> Times {
     }
 }
 
-/// What each site holds in all zones.
+/// The contents of all zones, summed by site.
 fn held(scene: &Scene) -> HashMap<Bytes, Held> {
     let mut sums = HashMap::<Bytes, Held>::new();
     for held in scene.zones.iter().flat_map(|it| it.zone.store.sites()) {
-        let name = match held.site.is_empty() {
-            true => Bytes::from_static(NAMELESS),
-            false => held.site,
+        let name = if held.site.is_empty() {
+            Bytes::from_static(NAMELESS)
+        } else {
+            held.site
         };
         sums.entry(name).or_default().add(&held.held);
     }

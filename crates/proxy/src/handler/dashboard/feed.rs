@@ -1,4 +1,4 @@
-//! Who looks at dashboards, and the thread that makes one event a second for all of them.
+//! The feed of dashboards: one thread makes an event a second for all who look.
 //!
 //! ```text
 //! nobody ──join──► a thread makes events ──the last one leaves──► nobody
@@ -18,10 +18,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use millpond_system::clock;
 use tokio::sync::watch;
 
 use super::event;
-use crate::clock;
 use crate::scope::Conf;
 use crate::worker::Shared;
 
@@ -30,20 +30,20 @@ pub const VIEWERS_MAX: usize = 64;
 /// Time from one event to the next.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Where the events of the process come from.
+/// The source of the events of the process.
 #[derive(Debug)]
 pub struct Feed {
     state: Mutex<State>,
     changed: Condvar,
     newest: watch::Sender<Bytes>,
-    /// When the process began, milliseconds since 1970.
+    /// The time when the process began, milliseconds since 1970.
     started_ms: i64,
 }
 
 #[derive(Debug, Default)]
 struct State {
     viewers: usize,
-    /// Whether there is a thread.
+    /// True if there is a thread.
     is_made: bool,
     conf: Option<Arc<Conf>>,
 }
@@ -60,12 +60,12 @@ impl Default for Feed {
 }
 
 impl Feed {
-    /// When the process began, milliseconds since 1970.
+    /// The time when the process began, milliseconds since 1970.
     pub fn started_ms(&self) -> i64 {
         self.started_ms
     }
 
-    /// How many look.
+    /// The count of viewers.
     pub fn viewers(&self) -> usize {
         self.state().viewers
     }
@@ -75,7 +75,7 @@ impl Feed {
     }
 }
 
-/// One who looks.
+/// A viewer of dashboards.
 pub struct Viewer {
     shared: Arc<Shared>,
     events: watch::Receiver<Bytes>,
@@ -143,7 +143,7 @@ fn make_events(shared: &Arc<Shared>) {
             feed.newest.send_replace(event::make(&conf, shared));
         }
         let now = clock::instant();
-        // What could not be made in time is not made up for.
+        // An event that could not be made in time is not made up for.
         due = (due + PERIOD).max(now);
         let patience = due.duration_since(now);
         let waited = feed

@@ -1,4 +1,4 @@
-//! What the last ten minutes were like, for a page that is opened now.
+//! History of the last ten minutes, for a page that is opened now.
 //!
 //! Where a location has `dashboard`, the process notes its totals every ten seconds, in a ring: the
 //! same counters as in an event, without those of single sites, zones and peers. A viewer is sent
@@ -13,10 +13,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use millpond_system::clock;
 use serde::Serialize;
 
 use super::event::{self, Totals};
-use crate::clock;
 use crate::scope::Conf;
 use crate::stats::STATUSES;
 use crate::worker::Shared;
@@ -30,7 +30,7 @@ const KEPT: usize = 61;
 #[derive(Debug, Default)]
 pub struct History(Mutex<VecDeque<Totals>>);
 
-/// What a viewer is sent.
+/// The text that a viewer is sent.
 #[derive(Serialize)]
 struct Told<'a> {
     started: i64,
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn the_oldest_goes_when_there_are_enough() {
         let history = History::default();
-        // Who comes before the first note is told what there is.
+        // A viewer that comes before the first note is told what there is.
         let text = String::from_utf8(history.event(1, || Totals::at(-7))).unwrap();
         assert!(text.contains("\"time\":-7"), "{text}");
         for time in 0..KEPT as i64 + 5 {

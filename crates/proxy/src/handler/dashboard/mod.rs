@@ -15,6 +15,8 @@
 //! 2. There are at most [`feed::VIEWERS_MAX`] viewers, and what one does not take in time is not
 //!    kept for it.
 //! 3. Events end when their generation closes; the page asks again, and is answered by the next.
+//! 4. They end after the time of a view, too, so that who is silent gives the place back; a page
+//!    that is there asks again.
 //!
 //! What it does not do: changing anything. Who may look is said by `allow`, `deny` and the like.
 
@@ -26,15 +28,18 @@ mod page;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
+use millpond_conf::value::parse_duration;
 use millpond_conf::{Contexts, Statement};
+use millpond_system::body::{Body, BodyError, BodyStream, Piece};
+use millpond_system::clock::{self, Instant};
+use millpond_wire::header::{Field, Known};
+use millpond_wire::http1::Method;
 
 use super::ContentHandler;
-use crate::body::{Body, BodyError, BodyStream, Piece};
 use crate::failure::Failure;
-use crate::header::{Field, Known};
-use crate::http1::Method;
 use crate::request::Request;
 use crate::response::Response;
 use crate::scope::block::{Draft, Pass, Row};
@@ -46,17 +51,18 @@ use feed::Viewer;
 pub const ROWS: &[Row] = &[Row {
     name: "dashboard",
     contexts: Contexts::LOCATION,
-    syntax: "",
+    syntax: "[view=time]",
     is_block: false,
     pass: Pass::First,
     doc: "Answers with a page that shows live what the server and its caches are doing: answers by \
           cache status, hit ratio, what origins are asked, zones and disks, sites, what is missing \
           most. It shows URLs and names of sites, so say who may look (`allow`, `deny`, \
-          `auth_basic`).",
+          `auth_basic`). After the time of a `view` (5m) the page asks again by itself, and \
+          whoever has left without a word gives the place back: there are 64.",
     apply: dashboard,
 }];
 
-/// What the query of the events is.
+/// The query of requests for events.
 const EVENTS: &[u8] = b"events";
 /// The begin of the events: after so many milliseconds a browser asks again.
 const GREETING: &[u8] = b"retry: 1000\n\n";
@@ -64,20 +70,36 @@ const GREETING: &[u8] = b"retry: 1000\n\n";
 const RETRY_AFTER: &[u8] = b"10";
 
 fn dashboard(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
-    if builder.has_arguments(statement, 0..=0) {
-        builder.declared.has_dashboard = true;
-        draft.handler = Some(ContentHandler::Dashboard);
+    if !builder.has_arguments(statement, 0..=1) {
+        return;
     }
+    let mut view = VIEW;
+    for word in &statement.args {
+        let time = word.text.strip_prefix("view=").and_then(parse_duration);
+        match time {
+            Some(time) if !time.is_zero() => view = time,
+            _ => {
+                let message = format!(
+                    "invalid parameter \"{}\" of \"dashboard\": it takes \"view=\" with a time",
+                    word.text
+                );
+                builder.error(word.span, message);
+            }
+        }
+    }
+    builder.declared.has_dashboard = true;
+    draft.handler = Some(ContentHandler::Dashboard(view));
 }
 
 /// Answers with the page or with events.
-pub fn run(req: &mut Request) -> Result<Response, Failure> {
+pub fn run(req: &mut Request, view: Duration) -> Result<Response, Failure> {
     if !matches!(req.method, Method::Get | Method::Head) {
         return Err(Failure::Status(405));
     }
-    let mut response = match req.args.as_ref() == EVENTS {
-        true => events(req)?,
-        false => page::answer(),
+    let mut response = if req.args.as_ref() == EVENTS {
+        events(req, view)?
+    } else {
+        page::answer()
     };
     let fields = &mut response.fields;
     fields.set(Known::CacheControl, Bytes::from_static(b"no-store"));
@@ -90,13 +112,13 @@ pub fn run(req: &mut Request) -> Result<Response, Failure> {
     Ok(response)
 }
 
-fn events(req: &mut Request) -> Result<Response, Failure> {
-    let generation = Rc::clone(&req.down.generation);
+fn events(req: &mut Request, view: Duration) -> Result<Response, Failure> {
+    let generation = Rc::clone(req.generation());
     let body = match req.method {
         // Nobody looks.
         Method::Head => Body::Empty,
         _ => match Viewer::join(&generation.worker.shared, &req.conf) {
-            Some(viewer) => Body::stream(Events::new(viewer, generation)),
+            Some(viewer) => Body::stream(Events::new(viewer, view, generation)),
             None => {
                 let field = (Known::RetryAfter.canonical(), RETRY_AFTER);
                 let field = Field::new(field.0.into(), Bytes::from_static(field.1));
@@ -121,6 +143,10 @@ fn events(req: &mut Request) -> Result<Response, Failure> {
     Ok(response)
 }
 
+/// The time of a view. (Arbitrary: what a client has not read stands in the kernel's buffers, and
+/// only when those are full does `send_timeout` begin, after hours of events.)
+const VIEW: Duration = Duration::from_secs(300);
+
 /// Waits for the next event; gives the viewer back, and the event if there is one.
 type Wait = Pin<Box<dyn Future<Output = (Viewer, Option<Bytes>)>>>;
 
@@ -133,15 +159,17 @@ async fn wait(mut viewer: Viewer) -> (Viewer, Option<Bytes>) {
 struct Events {
     next: Wait,
     is_greeted: bool,
+    until: Instant,
     generation: Rc<Generation>,
     member: Member,
 }
 
 impl Events {
-    fn new(viewer: Viewer, generation: Rc<Generation>) -> Self {
+    fn new(viewer: Viewer, view: Duration, generation: Rc<Generation>) -> Self {
         Events {
             next: Box::pin(wait(viewer)),
             is_greeted: false,
+            until: clock::instant() + view,
             member: generation.enter(),
             generation,
         }
@@ -153,8 +181,8 @@ impl BodyStream for Events {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Piece, BodyError>>> {
-        // INVARIANT 3.
-        if self.generation.is_closing() {
+        // INVARIANTS 3 and 4.
+        if self.generation.is_closing() || clock::instant() >= self.until {
             return Poll::Ready(None);
         }
         self.member.register(cx.waker());

@@ -92,7 +92,10 @@
   const FROM_CACHE = ["HIT", "STALE", "UPDATING", "REVALIDATED"];
   const TIMES = [["first_byte", "All answers"], ["cached", "From the cache"], ["origin", "Origins"]];
 
+  const CLASSES = [["1xx", "none"], ["2xx", "hit"], ["3xx", "updating"], ["4xx", "expired"], ["5xx", "failed"]];
+
   let last = null;             // the last event
+  let beforeLast = null;       // the time of the event before that, of the same process
   let past = null;             // the last of the notes that were there when this page was opened
   const samples = [];          // differences: {t, seconds, requests{}, bytes{}, origin…, times{}}
   const sites = new Map();     // name → {now: row, past: [[t, row]…]}
@@ -117,7 +120,11 @@
   }
   function rateOf(key, t, numbers) {
     let list = counts.get(key);
-    if (!list) counts.set(key, list = []);
+    if (!list) {
+      counts.set(key, list = []);
+      // What is new while this page looks on was nothing before.
+      if (beforeLast !== null) list.push([beforeLast, numbers.map(() => 0)]);
+    }
     if (!list.length || list[list.length - 1][0] !== t) remember(list, t, numbers, RATE);
     return rates(list);
   }
@@ -134,7 +141,8 @@
   }
   function take(event) {
     const isNew = last !== null && (last.started !== event.started || last.pid !== event.pid);
-    if (isNew) { sites.clear(); counts.clear(); }
+    if (isNew) { sites.clear(); counts.clear(); failing.clear(); }
+    beforeLast = isNew ? event.started : last?.time ?? null;
     const before = last ?? past;
     if (before !== null && (isNew || event.time > before.time)) samples.push(difference(event, before, isNew));
     while (samples.length > KEPT) samples.shift();
@@ -142,7 +150,10 @@
     for (const [name, ...row] of event.sites ?? []) {
       seen.add(name);
       let site = sites.get(name);
-      if (!site) sites.set(name, site = { name, past: [] });
+      if (!site) {
+        sites.set(name, site = { name, past: [] });
+        if (last !== null && !isNew && !last.sites_left_out) site.past.push([last.time, row.slice(0, SAID).map(() => 0)]);
+      }
       site.row = row;
       remember(site.past, event.time, row.slice(0, SAID), SPARK);
     }
@@ -162,6 +173,9 @@
     // Counters of sites, and so these, go on over a restart.
     sample.origin = more(event.origin.requests, before.origin.requests);
     sample.received = more(event.origin.received, before.origin.received);
+    const counter = (name, index) => more(event[name]?.[index] ?? 0, isNew ? 0 : before[name]?.[index] ?? 0);
+    sample.classes = Object.fromEntries(CLASSES.map(([name], index) => [name, counter("classes", index)]));
+    sample.ends = [0, 1, 2].map((index) => counter("ends", index));
     sample.connections = event.connections.active;
     sample.stored = event.stored;
     if (isNew) sample.origin = sample.received = 0;
@@ -175,13 +189,16 @@
 
   /// Puts samples together.
   function merge(list) {
-    const sum = { t: list[list.length - 1].t, seconds: 0, requests: {}, bytes: {}, origin: 0, received: 0, connections: 0, stored: 0, times: {}, isNew: false };
+    const sum = { t: list[list.length - 1].t, seconds: 0, requests: {}, bytes: {}, origin: 0, received: 0, connections: 0, stored: 0, times: {}, isNew: false,
+      classes: {}, ends: [0, 0, 0] };
     for (const sample of list) {
       sum.seconds += sample.seconds;
       for (const status in sample.requests) {
         sum.requests[status] = (sum.requests[status] ?? 0) + sample.requests[status];
         sum.bytes[status] = (sum.bytes[status] ?? 0) + sample.bytes[status];
       }
+      for (const name in sample.classes) sum.classes[name] = (sum.classes[name] ?? 0) + sample.classes[name];
+      sum.ends = sum.ends.map((count, index) => count + sample.ends[index]);
       sum.origin += sample.origin;
       sum.received += sample.received;
       sum.connections = Math.max(sum.connections, sample.connections);
@@ -193,6 +210,13 @@
     }
     return sum;
   }
+  /// The samples of the last seconds: notes from before this page are of ten each.
+  function recent(seconds) {
+    let passed = 0, at = samples.length;
+    while (at > 0 && (at === samples.length || passed + samples[at - 1].seconds <= seconds + 0.5)) passed += samples[--at].seconds;
+    return samples.slice(at);
+  }
+  const recently = () => samples.length ? merge(recent(RATE)) : null;
   const total = (numbers) => Object.values(numbers).reduce((sum, value) => sum + value, 0);
   function hitRatio(numbers) {
     const asked = total(numbers) - (numbers["-"] ?? 0);
@@ -229,13 +253,14 @@
 
   class Chart {
     /// `series`: [{name, color, of(sample)}]; `kind`: stack or lines.
-    constructor({ title, kind, series, format, most, isBytes, isLog, choice }) {
+    constructor({ title, axis, kind, series, format, most, isBytes, isLog, choice }) {
       Object.assign(this, { title, kind, series, format, most, isBytes, isLog, hidden: new Set(), at: null });
       this.title = make("h3", { text: title });
       this.svg = draw("svg", { role: "img", tabindex: "0", focusable: "true" });
       this.tip = make("div", { class: "tip", hidden: "" });
       this.legend = make("ul", { class: "legend" });
-      const top = make("div", { class: "top" }, this.title, ...(choice ? [choice] : []));
+      const axes = make("p", { class: "axis", text: `${axis} (up), time before now (across)` });
+      const top = make("div", { class: "top" }, make("div", {}, this.title, axes), ...(choice ? [choice] : []));
       this.node = make("div", { class: "chart" }, top, make("div", { class: "plot" }, this.svg, this.tip), this.legend);
       this.buttons = series.map((one) => this.legendButton(one));
       this.svg.addEventListener("pointermove", (event) => this.point(event));
@@ -306,7 +331,7 @@
       }
       this.cross = draw("line", { class: "cross", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
       this.svg.replaceChildren(...parts, this.cross);
-      const now = samples.length ? merge(samples.slice(-RATE)) : null;
+      const now = recently();
       this.series.forEach((one, index) => say(this.buttons[index], now ? this.format(one.of(now)) : ""));
       const told = this.series.map((one) => `${one.name} ${now ? this.format(one.of(now)) : "–"}`);
       mark(this.svg, "aria-label", `${this.title.textContent}, now: ${told.join(", ")}`);
@@ -422,17 +447,21 @@
       },
     })));
   const charts = {
-    requests: new Chart({ title: "Requests by cache status", kind: "stack", series: byStatus("requests"), format: perSecond }),
-    bytes: new Chart({ title: "Bytes sent by cache status", kind: "stack", series: byStatus("bytes"), format: bytesPerSecond, isBytes: true }),
-    ratio: new Chart({ title: "Hit ratio", kind: "lines", format: percent, most: 1, series: [
+    requests: new Chart({ title: "Requests by cache status", axis: "answers per second", kind: "stack", series: byStatus("requests"), format: perSecond }),
+    classes: new Chart({ title: "Answers by class of status", axis: "answers per second", kind: "stack", format: perSecond,
+      series: CLASSES.map(([name, color]) => ({ name, color, of: (sample) => (sample.classes[name] ?? 0) / sample.seconds })) }),
+    bytes: new Chart({ title: "Bytes sent by cache status", axis: "bytes per second", kind: "stack", series: byStatus("bytes"), format: bytesPerSecond, isBytes: true }),
+    ratio: new Chart({ title: "Hit ratio", axis: "part that came from the cache", kind: "lines", format: percent, most: 1, series: [
       { name: "of requests", color: "hit", of: (sample) => hitRatio(sample.requests) },
       { name: "of bytes", color: "two", of: (sample) => hitRatio(sample.bytes) },
     ] }),
-    times: new Chart({ title: "Time to the first byte", kind: "lines", isLog: true, format: time, series: timeSeries, choice: timesChoice }),
-    origin: new Chart({ title: "Requests to origins", kind: "stack", format: perSecond, series: [
-      { name: "requests", color: "miss", of: (sample) => sample.origin / sample.seconds },
+    times: new Chart({ title: "Time to the first byte", axis: "time, each line ten times the one below", kind: "lines", isLog: true, format: time, series: timeSeries, choice: timesChoice }),
+    origin: new Chart({ title: "Exchanges with origins", axis: "exchanges per second", kind: "stack", format: perSecond, series: [
+      { name: "answered", color: "hit", of: (sample) => sample.ends[0] / sample.seconds },
+      { name: "answered 5xx", color: "expired", of: (sample) => sample.ends[1] / sample.seconds },
+      { name: "failed", color: "failed", of: (sample) => sample.ends[2] / sample.seconds },
     ] }),
-    received: new Chart({ title: "Bytes from origins", kind: "stack", format: bytesPerSecond, isBytes: true, series: [
+    received: new Chart({ title: "Bytes from origins", axis: "bytes per second", kind: "stack", format: bytesPerSecond, isBytes: true, series: [
       { name: "received", color: "expired", of: (sample) => sample.received / sample.seconds },
     ] }),
   };
@@ -467,10 +496,10 @@
     }
     say(one.value, value);
     say(one.note, note);
-    sparkline(one.svg, samples.slice(-SPARK).map((sample) => of(sample) ?? 0), `var(--${color})`);
+    sparkline(one.svg, recent(SPARK).map((sample) => of(sample) ?? 0), `var(--${color})`);
   }
   function showTiles() {
-    const now = samples.length ? merge(samples.slice(-RATE)) : null;
+    const now = recently();
     const rate = (value) => now ? value / now.seconds : NaN;
     const since = {}, sinceBytes = {};
     last.statuses.forEach((status, index) => [since[status], sinceBytes[status]] = last.answers[index]);
@@ -479,6 +508,9 @@
       (sample) => hitRatio(sample.requests), "hit");
     tile("Requests", perSecond(rate(requests)), `${short(total(since))} since the start`, (sample) => total(sample.requests) / sample.seconds, "one");
     tile("Sent", bytesPerSecond(rate(sent)), `${bytes(total(sinceBytes))} since the start`, (sample) => total(sample.bytes) / sample.seconds, "two");
+    const failed = now ? now.classes["5xx"] : NaN;
+    tile("Answered 5xx", perSecond(rate(failed)), requests > 0 ? `${percent(failed / total(now.classes))} of all answers` : "no answers now",
+      (sample) => sample.classes["5xx"] / sample.seconds, "failed");
     const asked = now ? (now.origin > 0 ? `one for ${short(requests / now.origin)} requests` : "none now") : "";
     tile("To origins", perSecond(rate(now?.origin)), asked, (sample) => sample.origin / sample.seconds, "miss");
     const saved = now && sent > 0 ? `${percent(Math.max(0, 1 - now.received / sent))} of bytes saved` : "";
@@ -491,7 +523,8 @@
     tile("Connections", grouped.format(last.connections.active), `${grouped.format(last.connections.current)} with a request`,
       (sample) => sample.connections, "stale");
     const entries = (last.zones ?? []).reduce((sum, zone) => sum + zone.records, 0);
-    tile("Stored", bytes(last.stored), `${short(entries)} entries`, (sample) => sample.stored, "updating");
+    const live = (last.zones ?? []).reduce((sum, zone) => sum + zone.live_bytes, 0);
+    tile("On disk", bytes(last.stored), `${bytes(live)} live in ${short(entries)} entries`, (sample) => sample.stored, "updating");
   }
 
   // ---- tables ----------------------------------------------------------------------------------
@@ -584,7 +617,7 @@
       }
     }
     makeRow() {
-      const cells = this.columns.map((column, index) => make("td", { class: (index === 0 ? "main " : "") + (column.class ?? "") }));
+      const cells = this.columns.map((column, index) => make("td", { class: (index === 0 ? "main " : "") + (column.class ?? ""), "data-title": column.title }));
       return { node: make("tr", {}, ...cells), cells };
     }
     fill(node, row) {
@@ -723,7 +756,19 @@
     limitTable.show(limits);
   }
 
-  const PEER = { up: ["up", "good"], unavailable: ["failing", "bad"], draining: ["draining", "warn"], down: ["down", "warn"] };
+  /// Whether a peer fails now, as far as its answers tell: nginx, and so the server, never gives up on
+  /// the only one of a group. What was seen last stands until it is asked again.
+  const failing = new Map();
+  function stateOf(peer) {
+    const key = peerTable.key(peer), [asked, , errors, , failed, good] = peer.rates;
+    if (asked > 0 || failed > 0) {
+      const bad = Math.max(failed, 0) + Math.max(errors, 0);
+      failing.set(key, !(bad > 0) ? "" : good > 0 ? "some fail" : "all fail");
+    }
+    const seen = failing.get(key);
+    return peer.state === "up" && seen ? seen : peer.state;
+  }
+  const PEER = { "all fail": ["all tries fail", "bad"], "some fail": ["some tries fail", "warn"], up: ["up", "good"], unavailable: ["failing", "bad"], draining: ["draining", "warn"], down: ["down", "warn"] };
   const peerTable = new Table($("upstreams").querySelector(".scroll"), {
     caption: "Upstream peers", key: (peer) => peer.group + " " + peer.name + " " + peer.number, none: "No upstream has been asked.",
     columns: [
@@ -731,6 +776,7 @@
       { title: "Group", class: "text", text: (peer) => peer.group + (peer.is_backup ? " (backup)" : "") },
       { title: "State", class: "text", fill: (cell, peer) => badge(cell, ...PEER[peer.state] ?? [peer.state, "warn"]) },
       { title: "Requests", text: (peer) => perSecond(peer.rates[0]) },
+      { title: "Fails", text: (peer) => perSecond(peer.rates[4]) },
       { title: "Now", text: (peer) => grouped.format(peer.active) },
       { title: "4xx", text: (peer) => perSecond(peer.rates[1]) },
       { title: "5xx", text: (peer) => perSecond(peer.rates[2]) },
@@ -738,15 +784,17 @@
       { title: "To head", text: (peer) => peer.requests ? time(peer.header_us) : "–" },
       { title: "To end", text: (peer) => peer.requests ? time(peer.response_us) : "–" },
       { title: "All requests", text: (peer) => short(peer.requests) },
-      { title: "Failed", text: (peer) => short(peer.fails) },
+      { title: "All fails", text: (peer) => short(peer.fails) },
     ],
   });
   function showPeers() {
     $("upstreams").hidden = !last.upstreams;
     const peers = (last.upstreams ?? []).flatMap((group) => group.peers.map((peer, number) => ({ ...peer, group: group.name, number })));
     for (const peer of peers) {
-      const numbers = [peer.requests, peer.classes[3], peer.classes[4], peer.received];
+      const good = peer.classes.slice(0, 4).reduce((sum, count) => sum + count, 0);
+      const numbers = [peer.requests, peer.classes[3], peer.classes[4], peer.received, peer.fails, good];
       peer.rates = rateOf("peer " + peerTable.key(peer), last.time, numbers);
+      peer.state = stateOf(peer);
     }
     peerTable.show(peers);
     return peers;
@@ -821,9 +869,10 @@
   }
   function showZone(zone) {
     const card = zoneCard(zone), live = zone.live;
-    say(card.used, zone.max_size ? `${bytes(zone.bytes)} of ${bytes(zone.max_size)}` : `${bytes(zone.bytes)}, no limit`);
+    say(card.used, "files: " + (zone.max_size ? `${bytes(zone.bytes)} of ${bytes(zone.max_size)}` : `${bytes(zone.bytes)}, no limit`));
     meter(card.bar, zone.max_size ? zone.bytes / zone.max_size : 0, `zone ${zone.name}, part of its limit`).hidden = !zone.max_size;
-    const list = [["entries", short(zone.records)], ["index", bytes(zone.index_bytes)]];
+    const list = [["entries", short(zone.records)], ["live", `${bytes(zone.live_bytes)}, ${percent(ratio(zone.live_bytes, zone.bytes))} of the files`],
+      ["index", bytes(zone.index_bytes)]];
     if (live) {
       const [evicted, inactive, written, refused] = rateOf("zone " + zone.name, last.time,
         [live.evicted, live.inactive_removed, live.written_bytes, live.not_stored]);
@@ -863,6 +912,19 @@
   // ---- what needs attention --------------------------------------------------------------------
   function showAttention(peers) {
     const list = [];
+    const now = recently();
+    if (now) {
+      const [good, errors, failed] = now.ends, all = good + errors + failed;
+      const each = (count) => perSecond(count / now.seconds);
+      if (errors + failed > 0) {
+        const kind = (errors + failed) * 20 >= all ? "bad" : "warn";
+        list.push([kind, `Origins fail: ${each(failed)} exchanges without an answer, ${each(errors)} answered 5xx, of ${each(all)}`]);
+      }
+      const answers = total(now.classes), broken = now.classes["5xx"];
+      if (broken > 0) {
+        list.push([broken * 20 >= answers ? "bad" : "warn", `Clients are answered 5xx: ${each(broken)}, ${percent(broken / answers)} of all answers`]);
+      }
+    }
     for (const zone of last.zones ?? []) {
       for (const disk of zone.disks) {
         if (disk.state === "failed") list.push(["bad", `Disk ${disk.path} of zone ${zone.name} has failed${disk.why ? ": " + disk.why : ""}`]);
@@ -872,11 +934,15 @@
       if (zone.live?.write_errors) list.push(["bad", `Zone ${zone.name}: the disk refused ${short(zone.live.write_errors)} writes`]);
     }
     for (const peer of peers) {
+      if (peer.state === "all fail") list.push(["bad", `All tries with peer ${peer.name} of ${peer.group} fail`]);
+      if (peer.state === "some fail") list.push(["warn", `Some tries with peer ${peer.name} of ${peer.group} fail`]);
       if (peer.state === "unavailable") list.push(["bad", `Peer ${peer.name} of ${peer.group} is failing`]);
     }
     if (last.lost_lines) list.push(["warn", `Logs lost ${short(last.lost_lines)} lines`]);
     const box = $("attention");
     box.hidden = list.length === 0;
+    troubles = list.filter(([kind]) => kind === "bad").length;
+    mark($("state"), "data-trouble", String(troubles > 0));
     const texts = list.map(([, text]) => text).join("\n");
     if (box.dataset.texts === texts) return;
     box.dataset.texts = texts;
@@ -896,8 +962,8 @@
     showAttention(showPeers());
     showLists();
     say($("about"), `version ${last.version}, up ${span((last.time - last.started) / 1000)}`);
-    const now = samples.length ? hitRatio(merge(samples.slice(-RATE)).requests) : null;
-    document.title = (now === null ? "" : `${percent(now)} · `) + `Millpond ${location.host}`;
+    const recentRatio = hitRatio(recently()?.requests ?? {});
+    document.title = (recentRatio === null ? "" : `${percent(recentRatio)} · `) + `Millpond ${location.host}`;
     mark(document.body, "data-events", String(events));
   }
   function maybeShow() {
@@ -905,6 +971,7 @@
   }
 
   // ---- events ----------------------------------------------------------------------------------
+  let troubles = 0;
   let events = 0, source = null, heard = 0, lostAt = 0, again = null;
   const SILENT = 4000;         // milliseconds without an event after which something is said
 
@@ -922,8 +989,9 @@
       heard = performance.now();
       lostAt = 0;
       take(JSON.parse(message.data));
-      setState("live", isPaused ? "Paused" : "Live");
       maybeShow();
+      const trouble = troubles === 0 ? "" : troubles === 1 ? ", 1 problem" : `, ${troubles} problems`;
+      setState("live", (isPaused ? "Paused" : "Live") + trouble);
     };
     source.addEventListener("history", (message) => begin(JSON.parse(message.data)));
     source.onerror = () => {

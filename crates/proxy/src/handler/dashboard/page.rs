@@ -7,17 +7,17 @@
 use std::sync::OnceLock;
 
 use bytes::Bytes;
+use millpond_wire::base64;
+use millpond_wire::header::{Field, Known};
 use sha2::{Digest, Sha256};
 
-use crate::base64;
-use crate::header::{Field, Known};
 use crate::response::Response;
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// What stands in the page for the two others.
+/// The mark in the page that the style replaces.
 const STYLE_PLACE: &str = "/*style*/";
 const SCRIPT_PLACE: &str = "/*script*/";
 

@@ -15,11 +15,11 @@
 
 use bytes::Bytes;
 use flate2::Crc;
+use millpond_system::address::Address;
+use millpond_system::clock::Instant;
 
 use super::Selection;
 use super::round_robin::turn;
-use crate::clock::Instant;
-use crate::downstream::address::Address;
 use crate::upstream::group::Tier;
 use crate::upstream::peer::Peer;
 use std::net::IpAddr;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// Points of a server on a ring for each unit of its weight (nginx's number).
 const POINTS: u32 = 160;
 
-/// What `ip_hash` begins with, multiplies by and divides by (nginx's numbers).
+/// Numbers that `ip_hash` begins with, multiplies by and divides by (nginx's numbers).
 const ADDRESS_SEED: u32 = 89;
 const ADDRESS_FACTOR: u32 = 113;
 const ADDRESS_MODULUS: u32 = 6271;

@@ -8,9 +8,10 @@
 
 use std::time::Duration;
 
+use millpond_system::clock::Instant;
+
 use super::Selection;
 use super::round_robin::turn;
-use crate::clock::Instant;
 use crate::upstream::group::Tier;
 use crate::upstream::peer::{Measured, Peer};
 
@@ -20,7 +21,7 @@ const BAD_MS: u64 = 5000;
 /// Times within one step are equal, in milliseconds.
 const STEP_MS: u64 = 20;
 
-/// Which time `least_time` goes by.
+/// Time that `least_time` goes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     /// The time to the head of an answer.
@@ -29,21 +30,21 @@ pub enum Until {
     LastByte,
 }
 
-/// Whether requests without an answer yet count, too.
+/// Treatment of requests that have no answer yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unanswered {
-    /// They do not.
+    /// Requests without an answer do not count.
     Ignored,
-    /// They do.
+    /// Requests without an answer count, too.
     Counted,
 }
 
 /// Settings of `least_time`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeastTime {
-    /// Which time.
+    /// Time that is compared.
     pub until: Until,
-    /// Whether requests in flight count.
+    /// Treatment of requests in flight.
     pub unanswered: Unanswered,
 }
 
@@ -93,9 +94,10 @@ impl LeastTime {
         let halvings = if idle > limit { idle / (limit + 1) } else { 0 };
         let mut time = average.checked_shr(halvings.min(63) as u32).unwrap_or(0);
         time = time.max(peer.inflight_time(now));
-        time = match time > BAD_MS {
-            true => BAD_MS,
-            false => time + STEP_MS - time % STEP_MS,
+        time = if time > BAD_MS {
+            BAD_MS
+        } else {
+            time + STEP_MS - time % STEP_MS
         };
         time * (1 + peer.load())
     }

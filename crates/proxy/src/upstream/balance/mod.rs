@@ -25,17 +25,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_conf::Template;
+use millpond_system::clock::Instant;
 
 use self::least::LeastTime;
 use super::group::{Group, Roster, Tier};
 use super::peer::Peer;
-use crate::clock::Instant;
 use crate::request::Request;
 
 /// Misses after which a hash or a random choice gives way to the round robin (nginx's number).
 const MAX_MISSES: u32 = 20;
 
-/// How a group's peers are chosen.
+/// Method by which a group's peers are chosen.
 #[derive(Debug, Default)]
 pub enum Method {
     /// In turn, by weight.
@@ -57,17 +57,17 @@ pub enum Method {
     RandomTwo,
 }
 
-/// What a request brings to the choice.
+/// Values that a request brings to the choice.
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
-    /// What is hashed; empty where nothing is.
+    /// Value that is hashed; empty where nothing is.
     pub key: Bytes,
     /// The name of the peer that the request is bound to.
     pub bound_to: Option<Bytes>,
 }
 
 impl Wish {
-    /// Whether the choice depends on it.
+    /// True if the choice depends on the request.
     fn is_any(&self) -> bool {
         !self.key.is_empty() || self.bound_to.is_some()
     }
@@ -97,26 +97,28 @@ struct Tried {
 
 impl Tried {
     fn contains(&self, index: usize) -> bool {
-        match index < 64 {
-            true => self.first & (1 << index) != 0,
-            false => self.more.contains(&index),
+        if index < 64 {
+            self.first & (1 << index) != 0
+        } else {
+            self.more.contains(&index)
         }
     }
 
     fn add(&mut self, index: usize) {
-        match index < 64 {
-            true => self.first |= 1 << index,
-            false => self.more.push(index),
+        if index < 64 {
+            self.first |= 1 << index
+        } else {
+            self.more.push(index)
         }
     }
 }
 
 impl Method {
-    /// What is hashed for a request.
+    /// Value of a request that is hashed.
     pub(super) fn key(&self, req: &mut Request) -> Bytes {
         match self {
             Method::Hash(template) | Method::ConsistentHash(template) => req.eval(template),
-            Method::IpHash => hash::address_key(&req.down.remote.borrow()),
+            Method::IpHash => hash::address_key(&req.client.remote.borrow()),
             _ => Bytes::new(),
         }
     }
@@ -157,9 +159,10 @@ impl Selection {
         }
         let roster = Arc::clone(&self.roster);
         loop {
-            let tier = match self.is_backup {
-                false => &roster.primary,
-                true => &roster.backup,
+            let tier = if self.is_backup {
+                &roster.backup
+            } else {
+                &roster.primary
             };
             let chosen = {
                 let _turn = tier.lock();
@@ -221,7 +224,7 @@ impl Selection {
         }
     }
 
-    /// What is hashed; empty where nothing is.
+    /// Value that is hashed; empty where nothing is.
     fn key(&self) -> &[u8] {
         self.wish.as_deref().map_or(&[], |wish| &wish.key)
     }
@@ -245,7 +248,7 @@ impl Selection {
         !self.tried.contains(index) && peer.is_live(now)
     }
 
-    /// As [`Self::may`], for a place in the tier.
+    /// True if [`Self::may`] holds for the peer at a place in the tier.
     fn may_at(&self, tier: &Tier, index: usize, now: Instant) -> bool {
         let peer = tier.peers.get(index);
         peer.is_some_and(|peer| self.may(index, peer, now))

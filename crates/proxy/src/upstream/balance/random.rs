@@ -3,9 +3,10 @@
 //! A peer that cannot be asked is a miss, and another one is looked for; the round robin follows
 //! after too many of them.
 
+use millpond_system::chance;
+use millpond_system::clock::Instant;
+
 use super::Selection;
-use crate::chance;
-use crate::clock::Instant;
 use crate::upstream::group::Tier;
 
 /// A peer at random, with the chance that its weight gives it.

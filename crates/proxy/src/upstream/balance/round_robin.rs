@@ -6,8 +6,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use millpond_system::clock::Instant;
+
 use super::Selection;
-use crate::clock::Instant;
 use crate::upstream::group::Tier;
 use crate::upstream::peer::Peer;
 

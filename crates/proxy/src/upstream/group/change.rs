@@ -13,8 +13,9 @@
 
 use std::sync::{Arc, PoisonError};
 
+use millpond_system::address::Address;
+
 use super::{Group, MOST_ADDRESSES, Roster};
-use crate::downstream::address::Address;
 use crate::upstream::peer::{Peer, PeerSettings};
 
 /// Why a server is not added.
@@ -22,12 +23,12 @@ use crate::upstream::peer::{Peer, PeerSettings};
 #[error("the group has {MOST_ADDRESSES} servers")]
 pub struct Full;
 
-/// What a server is to be.
+/// Server that a group is to have.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// Where it is.
+    /// Address of the server.
     pub address: Address,
-    /// What is configured of it.
+    /// Settings of the server.
     pub settings: PeerSettings,
 }
 
@@ -65,16 +66,20 @@ impl Group {
             Ok(wanted) => wanted,
             Err(refused) => return Some(Err(refused)),
         };
-        let mut new = match wanted.address == old.address {
-            true => old.changed(wanted.settings),
-            false => Peer::new(wanted.address, wanted.settings, old.origin),
+        let mut new = if wanted.address == old.address {
+            old.changed(wanted.settings)
+        } else {
+            Peer::new(wanted.address, wanted.settings, old.origin)
         };
         new.number = number;
         let new = Arc::new(new);
         let roster = self.roster();
-        let peers = roster.peers().map(|peer| match peer.number == number {
-            true => Arc::clone(&new),
-            false => Arc::clone(peer),
+        let peers = roster.peers().map(|peer| {
+            if peer.number == number {
+                Arc::clone(&new)
+            } else {
+                Arc::clone(peer)
+            }
         });
         self.take(peers.collect());
         Some(Ok(new))

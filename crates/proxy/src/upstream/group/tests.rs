@@ -1,6 +1,6 @@
 //! Groups: whose turn it is, who rests, who stays.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::super::balance::{Selection, Wish};
 use super::*;
@@ -24,7 +24,7 @@ fn group_by(weights: &[u32], method: Method) -> Arc<Group> {
     Arc::new(Group::new("g".to_string(), peers(weights), method))
 }
 
-/// What is chosen by requests that stay.
+/// Peers that are chosen by requests that stay.
 fn picks(group: &Arc<Group>, count: usize, key: &str) -> Vec<String> {
     let pick = |_| one(group, key).settings.server.to_string();
     (0..count).map(pick).collect()
@@ -126,20 +126,4 @@ async fn addresses_that_stay_keep_their_peers() {
     assert!(names(&group).is_empty());
     let group = Arc::new(group);
     assert!(select(&group, "").pick(clock::instant()).is_none());
-}
-
-#[test]
-fn authorities_are_split_at_their_port() {
-    let cases = [
-        ("a", Ok(("a", 80))),
-        ("a:81", Ok(("a", 81))),
-        ("[::1]", Ok(("[::1]", 80))),
-        ("[::1]:82", Ok(("[::1]", 82))),
-        ("a:", Err("invalid port".to_string())),
-        ("a:0", Err("invalid port".to_string())),
-        ("a:99999", Err("invalid port".to_string())),
-    ];
-    for (text, expected) in cases {
-        assert_eq!(split_port(text, 80), expected, "{text}");
-    }
 }

@@ -42,10 +42,13 @@ fn structures_have_their_documented_sizes() {
         shutdown: Shutdown::Clean,
         next_segment: 2,
         membership: None,
+        live: Vec::new(),
+        secret: Secret([6; 16]),
     };
     let segment = SegmentHeader {
         segment: 1,
         size: 4096,
+        rows: 0,
         created_ms: 5,
     };
     let footer = Footer {
@@ -79,6 +82,8 @@ fn superblock_survives_and_no_bit_may_flip() {
             generation: 9,
             disks: 0x1234_5678,
         }),
+        live: Vec::new(),
+        secret: Secret([0xa7; 16]),
     };
     let bytes = superblock.encode();
     assert_eq!(Superblock::decode(&bytes), Some(superblock.clone()));
@@ -91,11 +96,27 @@ fn superblock_survives_and_no_bit_may_flip() {
         };
         assert_eq!(Superblock::decode(&bad), Some(alone), "bit {bit}");
     }
-    for bit in 0..SUPERBLOCK_USED * 8 {
+    for bit in (0..SUPERBLOCK_USED * 8).chain(SECRET_AT * 8..(SECRET_AT + SECRET_USED) * 8) {
         let mut bad = bytes.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
         assert_eq!(Superblock::decode(&bad), None, "bit {bit}");
     }
+}
+
+#[test]
+fn superblock_without_a_secret_is_known_as_such() {
+    let mut block = SUPERBLOCK_MAGIC.to_le_bytes().to_vec();
+    block.extend_from_slice(&UNKEYED_VERSION.to_le_bytes());
+    block.resize(SUPERBLOCK_USED - 8, 9);
+    seal(&mut block, 0);
+    block.resize(SUPERBLOCK as usize, 0);
+    assert!(Superblock::is_unkeyed(&block) && Superblock::decode(&block).is_none());
+    for bit in 0..SUPERBLOCK_USED * 8 {
+        let mut bad = block.clone();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        assert!(!Superblock::is_unkeyed(&bad), "bit {bit}");
+    }
+    assert!(!Superblock::is_unkeyed(b""));
 }
 
 #[test]

@@ -54,12 +54,12 @@ impl UsesHeader {
     }
 }
 
-/// What all blocks of one writing say.
+/// Values that all blocks of one writing have in common.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Saving {
     /// Seconds since 1970.
     pub(crate) now: u32,
-    /// How many entries the zone has.
+    /// Number of entries in the zone.
     pub(crate) entries: u64,
     /// Seed of header checksums.
     pub(crate) seed: u64,
@@ -70,13 +70,13 @@ pub(crate) struct Saving {
 pub(crate) struct UsesBlock {
     /// The segment whose entries were used; 0 if there are no rows.
     pub(crate) segment: u32,
-    /// How many rows there are.
+    /// Number of rows.
     pub(crate) count: u32,
-    /// When it was written, seconds since 1970.
+    /// Time when the block was written, seconds since 1970.
     pub(crate) saved: u32,
     /// Checksum of the rows.
     pub(crate) rows_sum: u64,
-    /// How many entries the zone had.
+    /// Number of entries that the zone had.
     pub(crate) entries: u64,
 }
 
@@ -131,14 +131,14 @@ impl UsesBlock {
     }
 }
 
-/// When and how often an entry was used.
+/// Last use of an entry, and the number of its uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Use {
-    /// Where the entry's record stands in its segment.
+    /// Offset of the entry's record in its segment.
     pub(crate) offset: u32,
     /// Seconds since 1970 of the last use.
     pub(crate) used: u32,
-    /// How often.
+    /// Number of uses.
     pub(crate) hits: u16,
 }
 

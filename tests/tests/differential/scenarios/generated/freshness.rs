@@ -3,7 +3,7 @@
 //! Each case asks three times for one answer, in a location with `proxy_cache_valid`, in one
 //! without, or in one that ignores some of the fields. X-Cache tells what was stored.
 
-use super::chance::Chance;
+use super::random::Random;
 use crate::scenario::{Scenario, case_name};
 use millpond_testkit::Answer;
 
@@ -55,27 +55,27 @@ const STATUSES: &[u16] = &[200, 200, 200, 200, 301, 404, 500];
 const CASES: usize = 90;
 
 /// The fields of one answer, in the order in which they are sent.
-fn draw(chance: &mut Chance) -> Vec<(&'static str, &'static str)> {
+fn draw(random: &mut Random) -> Vec<(&'static str, &'static str)> {
     let mut fields = Vec::new();
-    if chance.happens(25) {
-        fields.push(("X-Accel-Expires", *chance.pick(ACCEL)));
+    if random.happens(25) {
+        fields.push(("X-Accel-Expires", *random.pick(ACCEL)));
     }
-    if chance.happens(70) {
-        fields.push(("Cache-Control", *chance.pick(CACHE_CONTROL)));
+    if random.happens(70) {
+        fields.push(("Cache-Control", *random.pick(CACHE_CONTROL)));
     }
-    if chance.happens(15) {
-        fields.push(("Cache-Control", *chance.pick(CACHE_CONTROL)));
+    if random.happens(15) {
+        fields.push(("Cache-Control", *random.pick(CACHE_CONTROL)));
     }
-    if chance.happens(35) {
-        fields.push(("Expires", *chance.pick(EXPIRES)));
+    if random.happens(35) {
+        fields.push(("Expires", *random.pick(EXPIRES)));
     }
-    if chance.happens(10) {
+    if random.happens(10) {
         fields.push(("Set-Cookie", "a=1"));
     }
-    if chance.happens(10) {
-        fields.push(("Vary", *chance.pick(&["Accept", "*", ""])));
+    if random.happens(10) {
+        fields.push(("Vary", *random.pick(&["Accept", "*", ""])));
     }
-    if chance.happens(10) {
+    if random.happens(10) {
         fields.push(("Pragma", "no-cache"));
     }
     fields
@@ -94,16 +94,16 @@ pub fn fields() -> Scenario {
              location /ignore {{ {pass} {ignored} proxy_cache_valid 301 1m; }}"
         ))
         .ignore_words();
-    let mut chance = Chance::new(5);
+    let mut random = Random::new(5);
     for index in 0..CASES {
-        let status = *chance.pick(STATUSES);
+        let status = *random.pick(STATUSES);
         let mut answer = Answer::new(status).header("Location", "/x").body("body");
         let mut about = status.to_string();
-        for (name, value) in draw(&mut chance) {
+        for (name, value) in draw(&mut random) {
             answer = answer.header(name, value);
             about.push_str(&format!(" {name} {value}"));
         }
-        let path = format!("{}/{index}", chance.pick(PATHS));
+        let path = format!("{}/{index}", random.pick(PATHS));
         scenario = scenario
             .answer(&path, answer)
             .case(&case_name(index, &about))

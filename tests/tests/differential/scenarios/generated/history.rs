@@ -1,4 +1,4 @@
-//! What becomes of a key over a few requests, in locations with what was drawn of the directives of
+//! Histories of a key over a few requests, in locations with what was drawn of the directives of
 //! the cache.
 //!
 //! Each case is a key of its own. The origin's answers are drawn by case and step, so that both
@@ -6,7 +6,7 @@
 //! case may have an answer that ends before the origin's does (HEAD, a range, 304): whether that
 //! was stored when the next one comes is a matter of luck.
 
-use super::chance::Chance;
+use super::random::Random;
 use crate::scenario::{Scenario, case_name};
 use millpond_testkit::{Answer, Recorded, Request};
 
@@ -68,34 +68,35 @@ const LOCATIONS: usize = 12;
 const CASES: usize = 80;
 const STEPS: u16 = 4;
 
-fn answer(chance: &mut Chance, step: u16) -> Answer {
-    let status = *chance.pick(STATUSES);
+fn answer(random: &mut Random, step: u16) -> Answer {
+    let status = *random.pick(STATUSES);
     let mut answer = Answer::new(status);
     if status != 204 {
         answer = answer.offset_body(100, step + 1);
     }
-    if chance.happens(60) {
-        answer = answer.header("Cache-Control", chance.word(CONTROL));
+    if random.happens(60) {
+        answer = answer.header("Cache-Control", random.word(CONTROL));
     }
-    let mut fields = chance.several(FIELDS, 0, 3);
+    let mut fields = random.several(FIELDS, 0, 3);
     fields.sort_unstable();
     fields.dedup_by_key(|field| field.0);
     let fields = fields.into_iter();
     fields.fold(answer, |answer, (name, value)| answer.header(name, value))
 }
 
-fn request(chance: &mut Chance, path: &str, step: u16) -> Request {
-    let target = format!("{path}{}", chance.word(ENDS));
+fn request(random: &mut Random, path: &str, step: u16) -> Request {
+    let target = format!("{path}{}", random.word(ENDS));
     let is_last = step + 1 == STEPS;
     let methods = if is_last { LAST_METHODS } else { METHODS };
-    let request = match chance.word(methods) {
+    let request = match random.word(methods) {
         "HEAD" => Request::head(&target),
         "POST" => Request::post(&target, "body"),
         _ => Request::get(&target),
     };
-    let mut fields = match is_last {
-        true => chance.several(ASKED, 1, 3),
-        false => chance.several(VARYING, 0, 1),
+    let mut fields = if is_last {
+        random.several(ASKED, 1, 3)
+    } else {
+        random.several(VARYING, 0, 1)
     };
     fields.sort_unstable();
     fields.dedup_by_key(|field| field.0);
@@ -116,14 +117,14 @@ fn drawn(answers: &[Vec<Answer>], request: &Recorded) -> Option<Answer> {
 
 /// Histories of keys.
 pub fn of_keys() -> Scenario {
-    let mut chance = Chance::new(11);
+    let mut random = Random::new(11);
     let mut scenario = Scenario::new("histories")
         .http("proxy_cache_path %%DIR%%/cache keys_zone=zone:1m; proxy_cache_key $uri;")
         .server("add_header X-Cache $upstream_cache_status always;")
         .ignore_words();
     let mut chosen = Vec::new();
     for location in 0..LOCATIONS {
-        let mut lines = chance.several(DIRECTIVES, 1, 5);
+        let mut lines = random.several(DIRECTIVES, 1, 5);
         lines.sort_unstable();
         lines.dedup_by_key(|line| line.split(' ').next().map(str::to_owned));
         let lines = lines.join(" ");
@@ -134,12 +135,12 @@ pub fn of_keys() -> Scenario {
     }
     let mut answers = Vec::new();
     for case in 0..CASES {
-        let location = chance.below(LOCATIONS);
-        answers.push((0..STEPS).map(|step| answer(&mut chance, step)).collect());
+        let location = random.below(LOCATIONS);
+        answers.push((0..STEPS).map(|step| answer(&mut random, step)).collect());
         let path = format!("/{location}/{case}");
         scenario = scenario.case(&case_name(case, &chosen[location]));
         for step in 0..STEPS {
-            scenario = scenario.send(request(&mut chance, &path, step));
+            scenario = scenario.send(request(&mut random, &path, step));
         }
     }
     let answers: Vec<Vec<Answer>> = answers;

@@ -68,12 +68,12 @@ fn cases(mut scenario: Scenario) -> Scenario {
     scenario
 }
 
-/// With nothing in the http block.
+/// Scenarios with nothing in the http block.
 pub fn without_http() -> Scenario {
     cases(Scenario::new("inheritance"))
 }
 
-/// With directives in the http block too.
+/// Scenarios with directives in the http block too.
 pub fn with_http() -> Scenario {
     cases(Scenario::new("inheritance-from-http").http(
         "add_header X-Level http; add_header X-Http 1; proxy_set_header X-Level http;

@@ -1,9 +1,9 @@
-//! Which location a path gets, for sets of locations that were drawn.
+//! Location that a path gets, for sets of locations that were drawn.
 //!
 //! A set has prefixes, `^~`, `=`, regular expressions and some nested ones, over a small alphabet,
 //! so that they overlap. Each location names itself in its answer.
 
-use super::chance::Chance;
+use super::random::Random;
 use crate::scenario::{Scenario, case_name};
 use millpond_testkit::{Answer, Request};
 
@@ -29,30 +29,30 @@ const SETS: usize = 8;
 const TARGETS: usize = 12;
 
 /// One set of locations, none of them twice.
-fn locations(chance: &mut Chance) -> String {
+fn locations(random: &mut Random) -> String {
     let mut known: Vec<String> = Vec::new();
     let mut conf = String::new();
     for index in 0..12 {
-        let body = if chance.happens(80) {
+        let body = if random.happens(80) {
             format!("return 200 \"{index} $1\";")
         } else {
             format!("proxy_set_header X-Location {index}; proxy_pass http://%%ORIGIN%%;")
         };
-        if chance.happens(35) {
-            let regex = *chance.pick(REGEXES);
+        if random.happens(35) {
+            let regex = *random.pick(REGEXES);
             conf.push_str(&format!("location {regex} {{ {body} }}\n"));
             continue;
         }
-        let path = *chance.pick(PATHS);
-        let modifier = *chance.pick(&["", "", "", "^~ ", "= "]);
+        let path = *random.pick(PATHS);
+        let modifier = *random.pick(&["", "", "", "^~ ", "= "]);
         let name = if modifier == "= " { "=" } else { "" };
         let clash = format!("{name}{path}");
         if known.contains(&clash) {
             continue;
         }
         known.push(clash);
-        let nested = if modifier.is_empty() && chance.happens(40) {
-            let regex = *chance.pick(REGEXES);
+        let nested = if modifier.is_empty() && random.happens(40) {
+            let regex = *random.pick(REGEXES);
             format!("location {regex} {{ return 200 \"{index} nested\"; }}")
         } else {
             String::new()
@@ -66,12 +66,12 @@ fn locations(chance: &mut Chance) -> String {
 
 /// Targets on servers with sets of locations.
 pub fn choice() -> Scenario {
-    let mut chance = Chance::new(3);
+    let mut random = Random::new(3);
     let mut conf = String::new();
     for set in 0..SETS {
         conf.push_str(&format!(
             "server {{ listen 127.0.0.1:%%PORT%%; server_name s{set}.test;\n{}}}\n",
-            locations(&mut chance)
+            locations(&mut random)
         ));
     }
     let mut scenario = Scenario::new("location-choice")
@@ -83,7 +83,7 @@ pub fn choice() -> Scenario {
     for set in 0..SETS {
         for index in 0..TARGETS {
             let more = ["", "", "c", "/", ".c", "?b", "/b"];
-            let target = format!("{}{}", chance.pick(PATHS), chance.pick(&more));
+            let target = format!("{}{}", random.pick(PATHS), random.pick(&more));
             let name = case_name(set * TARGETS + index, &target);
             let request = Request::get(&target).host(&format!("s{set}.test"));
             scenario = scenario.case(&name).send(request);

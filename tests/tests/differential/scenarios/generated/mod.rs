@@ -1,14 +1,14 @@
-//! Scenarios made by chance, with seeds that never change.
+//! Scenarios made by random, with seeds that never change.
 //!
 //! Each file has a small grammar of configurations and requests and draws from it; every draw is a
 //! case of its own. The same seed gives the same cases for ever, so a case may stand in the list of
 //! departures. New draws go to the end: those before keep their numbers.
 
-mod chance;
 mod freshness;
 mod history;
 mod inheritance;
 mod location;
+mod random;
 mod range;
 mod redirect;
 mod rewrite;

@@ -3,7 +3,7 @@
 //! Each case sends one target to a server that merges slashes, to one that does not, and through
 //! `proxy_pass` with and without a path of its own.
 
-use super::chance::Chance;
+use super::random::Random;
 use crate::scenario::{Scenario, case_name};
 use millpond_testkit::{Answer, Request};
 
@@ -19,10 +19,10 @@ const QUERIES: &[&str] = &[
 
 const PATHS: usize = 70;
 
-fn target(chance: &mut Chance) -> String {
-    let segments = chance.several(SEGMENTS, 1, 5);
-    let slash = if chance.happens(30) { "/" } else { "" };
-    format!("/{}{slash}{}", segments.join("/"), chance.pick(QUERIES))
+fn target(random: &mut Random) -> String {
+    let segments = random.several(SEGMENTS, 1, 5);
+    let slash = if random.happens(30) { "/" } else { "" };
+    format!("/{}{slash}{}", segments.join("/"), random.pick(QUERIES))
 }
 
 fn server(name: &str, directives: &str) -> String {
@@ -52,9 +52,9 @@ pub fn paths() -> Scenario {
         ),
     ];
     let mut scenario = echoing(Scenario::new("uri").http(&conf.concat()));
-    let mut chance = Chance::new(1);
+    let mut random = Random::new(1);
     for index in 0..PATHS {
-        let target = target(&mut chance);
+        let target = target(&mut random);
         scenario = scenario.case(&case_name(index, &target));
         for host in ["on.test", "off.test", "pass.test", "path.test"] {
             scenario = scenario.send(Request::get(&target).host(host));
@@ -86,9 +86,9 @@ pub fn replaced_paths() -> Scenario {
         ),
     ];
     let mut scenario = echoing(Scenario::new("uri-replaced").http(&conf.concat()));
-    let mut chance = Chance::new(2);
+    let mut random = Random::new(2);
     for index in 0..PATHS {
-        let target = target(&mut chance);
+        let target = target(&mut random);
         scenario = scenario.case(&case_name(index, &target));
         // A variable goes out as it is: what must be escaped would break the request's line.
         let hosts: &[&str] = if target.contains('%') {

@@ -3,7 +3,7 @@
 //! The origin says by which fields an answer varies, and what it saw in them; some answers change
 //! what they vary by. Each case is a sequence of requests for a path of its own.
 
-use super::chance::Chance;
+use super::random::Random;
 use crate::scenario::{Scenario, case_name};
 use millpond_testkit::{Answer, Recorded, Request};
 
@@ -45,21 +45,21 @@ fn answer(request: &Recorded) -> Answer {
 }
 
 /// Requests of one case, for one path.
-fn requests(chance: &mut Chance, path: &str) -> Vec<Request> {
-    let count = 4 + chance.below(5);
+fn requests(random: &mut Random, path: &str) -> Vec<Request> {
+    let count = 4 + random.below(5);
     let mut requests = Vec::new();
     for _ in 0..count {
         let mut request = Request::get(path);
-        if chance.happens(70) {
-            request = request.header("X-A", chance.word(X_A));
+        if random.happens(70) {
+            request = request.header("X-A", random.word(X_A));
         }
-        if chance.happens(50) {
-            request = request.header("X-B", chance.word(X_B));
+        if random.happens(50) {
+            request = request.header("X-B", random.word(X_B));
         }
-        if chance.happens(30) {
-            request = request.header("Accept-Encoding", chance.word(ENCODINGS));
+        if random.happens(30) {
+            request = request.header("Accept-Encoding", random.word(ENCODINGS));
         }
-        if chance.happens(15) {
+        if random.happens(15) {
             request = request.header("Cookie", "a=1");
         }
         requests.push(request);
@@ -70,12 +70,12 @@ fn requests(chance: &mut Chance, path: &str) -> Vec<Request> {
 /// Sequences of requests.
 pub fn sequences() -> Scenario {
     let mut scenario = Scenario::cached("vary-sequences", "").computed("/*", answer);
-    let mut chance = Chance::new(6);
+    let mut random = Random::new(6);
     for index in 0..CASES {
-        let place = chance.below(VARIES.len());
+        let place = random.below(VARIES.len());
         let path = format!("/{index}/{place}");
         scenario = scenario.case(&case_name(index, VARIES[place]));
-        for request in requests(&mut chance, &path) {
+        for request in requests(&mut random, &path) {
             scenario = scenario.send(request);
         }
     }

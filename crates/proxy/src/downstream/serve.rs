@@ -1,0 +1,254 @@
+//! One exchange with a client, whatever wire it is on: from a request's head to the end of its
+//! answer.
+//!
+//! What is usual waits for nothing: the answer comes from memory, and the socket takes it whole.
+//! Then the exchange is one walk through plain functions. What has to be waited for goes on in a
+//! future of its own, on the heap, so that an idle connection keeps no room for it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::body::RequestBody;
+use super::client::Client;
+use super::http1;
+use super::send::SendError;
+use crate::failure::CLOSE_WITHOUT_ANSWER;
+use crate::failure::ClientGone;
+use crate::handler::post_action;
+use crate::phase;
+use crate::request::{self, Place, Request};
+use crate::respond::{self, Begun};
+use crate::response::Response;
+use crate::route::listen::Listen;
+use crate::route::target;
+use crate::stats::status_zone::{self, Visit};
+use millpond_system::clock::Instant;
+use millpond_wire::http1::request::{self as request_head, RequestHead};
+
+/// A head that has come.
+pub struct Came {
+    /// The head.
+    pub head: Rc<RequestHead>,
+    /// The time of its first byte.
+    pub started: Instant,
+    /// The time when all of it was there.
+    pub at: Instant,
+    /// True when it was sent before the answer to the request before it.
+    pub is_pipelined: bool,
+}
+
+/// How an exchange ended, as far as the connection is concerned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The answer was sent whole.
+    Answered,
+    /// So was the answer to a head that was refused.
+    Refused,
+    /// The connection is of no more use: it failed, or was a tunnel.
+    Spent,
+}
+
+/// Why a head is not answered as it asks.
+pub(crate) struct Refusal {
+    /// The status to answer with.
+    status: u16,
+    /// The reason, for the log.
+    why: String,
+    /// True when a target that is none is worse.
+    yields_to_target: bool,
+}
+
+impl From<request_head::Refusal> for Refusal {
+    fn from(why: request_head::Refusal) -> Self {
+        Refusal {
+            status: why.status(),
+            why: why.to_string(),
+            // nginx: the server that the request is for refuses it.
+            yields_to_target: why == request_head::Refusal::TraceNotAllowed,
+        }
+    }
+}
+
+impl From<(u16, String)> for Refusal {
+    fn from((status, why): (u16, String)) -> Self {
+        Refusal {
+            status,
+            why,
+            yields_to_target: false,
+        }
+    }
+}
+
+/// An exchange that has ended; the request is there until it is dropped.
+pub(crate) struct Served {
+    place: Option<Place>,
+    /// How it ended.
+    pub(crate) end: End,
+}
+
+impl Served {
+    /// The request that was answered.
+    pub(crate) fn request(&self) -> Option<&Request> {
+        self.place.as_deref().and_then(Option::as_ref)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.place.take().into_iter().for_each(request::give_back);
+    }
+}
+
+/// Answers a request whose head is in order.
+pub(crate) async fn serve(
+    client: Rc<Client>,
+    listen: &Listen,
+    came: Came,
+    body: RequestBody,
+) -> Served {
+    let mut place = request::take_place();
+    let req = begin(&mut place, client, listen, came);
+    req.body = body;
+    let end = match find_server(req, listen) {
+        Ok(()) => answer(req).await,
+        Err(refusal) => Box::pin(answer_refused(req, listen, refusal.into())).await,
+    };
+    Served {
+        place: Some(place),
+        end,
+    }
+}
+
+/// Answers a request whose head is not in order, or could not be understood.
+pub(crate) async fn refuse(
+    client: Rc<Client>,
+    listen: &Listen,
+    came: Came,
+    refusal: Refusal,
+) -> Served {
+    let mut place = request::take_place();
+    let req = begin(&mut place, client, listen, came);
+    let end = answer_refused(req, listen, refusal).await;
+    Served {
+        place: Some(place),
+        end,
+    }
+}
+
+async fn answer(req: &mut Request) -> End {
+    let visit = Visit::begin(req);
+    let mut response = phase::answer(req).await;
+    let sent = match respond::begin(req, &mut response) {
+        Begun::Ended(sent) => sent,
+        Begun::Waits(rest) => Box::pin(respond::go_on(req, &mut response, rest)).await,
+    };
+    let end = match (&sent, response.tunnel.take()) {
+        (Err(_), _) => End::Spent,
+        (Ok(()), None) => End::Answered,
+        (Ok(()), Some(tunnel)) => {
+            Box::pin(http1::tunnel::run(tunnel, req)).await;
+            End::Spent
+        }
+    };
+    conclude(req, &sent, visit);
+    post_action::run(req);
+    end
+}
+
+/// Answers a request with a refusal.
+async fn answer_refused(req: &mut Request, listen: &Listen, refusal: Refusal) -> End {
+    // A target that is none is refused by the default server.
+    let found = find_server(req, listen);
+    let refusal = match found {
+        Err(worse) if refusal.yields_to_target => worse.into(),
+        _ => refusal,
+    };
+    let visit = Visit::begin(req);
+    crate::log::request_error::refused(req, &refusal.why);
+    req.client.end_connection();
+    // The bytes behind a refused head cannot be told apart from a body.
+    req.client.forget_body();
+    let mut response = phase::answer_refused(req, refusal.status).await;
+    let sent = send(req, &mut response).await;
+    conclude(req, &sent, visit);
+    match sent {
+        Ok(()) => End::Refused,
+        Err(_) => End::Spent,
+    }
+}
+
+async fn send(req: &mut Request, response: &mut Response) -> Result<(), SendError> {
+    match respond::begin(req, response) {
+        Begun::Ended(sent) => sent,
+        Begun::Waits(rest) => respond::go_on(req, response, rest).await,
+    }
+}
+
+/// The request of a head, for the default server as yet.
+fn begin<'a>(
+    place: &'a mut Place,
+    client: Rc<Client>,
+    listen: &Listen,
+    came: Came,
+) -> &'a mut Request {
+    let conf = Rc::clone(&client.connection.generation.conf);
+    let server = Arc::clone(listen.names.default_server());
+    place.insert(Request::new(conf, client, came, server))
+}
+
+/// Logs and counts a request whose answer was sent, or could not be.
+fn conclude(req: &mut Request, sent: &Result<(), SendError>, visit: Option<Visit>) {
+    crate::log::access::write(req);
+    status_zone::ended(req, visit);
+    if let Err(error) = sent
+        && is_for_reset(req, error)
+    {
+        reset(req);
+    }
+}
+
+/// Logs a request whose head did not come whole. nginx: 408 when it took too long, else 400;
+/// neither is sent.
+pub(super) fn record_broken(client: Rc<Client>, listen: &Listen, came: Came, gone: &ClientGone) {
+    let mut place = request::take_place();
+    let req = begin(&mut place, client, listen, came);
+    req.sent.status = match gone {
+        ClientGone::TimedOut | ClientGone::Displaced => 408,
+        ClientGone::Closed | ClientGone::Io(_) => 400,
+    };
+    let visit = Visit::begin(req);
+    crate::log::request_error::refused(req, &gone.to_string());
+    crate::log::access::write(req);
+    status_zone::ended(req, visit);
+    if let ClientGone::TimedOut = gone {
+        reset(req);
+    }
+    request::give_back(place);
+}
+
+/// Has the connection closed with a reset, if that is wanted.
+fn reset(req: &Request) {
+    if req.location.settings.keep_alive.reset_timed_out {
+        req.client.reset();
+    }
+}
+
+/// Whether an answer was not sent because of the time that its client took, or on purpose.
+fn is_for_reset(req: &Request, error: &SendError) -> bool {
+    match error {
+        SendError::Client(ClientGone::TimedOut) => true,
+        _ => matches!(req.sent.status, CLOSE_WITHOUT_ANSWER | 408) && req.sent.head_bytes == 0,
+    }
+}
+
+/// Takes the target apart and finds the server that it is for.
+pub(crate) fn find_server(req: &mut Request, listen: &Listen) -> Result<(), (u16, String)> {
+    target::apply(req)?;
+    let server = listen.names.find(req);
+    // The request began with the default server.
+    if !Arc::ptr_eq(server, &req.server) {
+        req.server = Arc::clone(server);
+        req.location = Arc::clone(&server.location);
+    }
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! Answers on a stream of a connection that carries several at once.
+//!
+//! Pieces go out as there is room for them: a stream whose client is slow holds one piece and
+//! leaves the rest with its source. Files are read into memory, by threads of their disks where
+//! they must be waited for.
+//!
+//! Invariants:
+//! 1. A body of known length that ends early, or any error of the body, resets the stream, so that
+//!    the client sees the failure.
+
+use std::rc::Rc;
+
+use millpond_system::body::BodyError;
+use millpond_system::clock;
+use millpond_system::timer::Timer;
+
+use super::client::Client;
+use super::send::{AnswerHead, BodyKind, Outgoing, SendError, SentBytes, rate_allowance};
+use super::wire::Stream;
+use crate::cache::loaded;
+use crate::failure::ClientGone;
+
+/// An answer whose head is on its way.
+pub struct Unsent {
+    head_len: u64,
+    body: BodyKind,
+}
+
+/// Begins an answer.
+pub(crate) fn begin(stream: &Rc<dyn Stream>, head: &AnswerHead<'_>) -> Unsent {
+    Unsent {
+        head_len: stream.begin(head),
+        body: head.body,
+    }
+}
+
+/// Sends the body; `sent` is kept up to date, so that it is right after an error too.
+pub(crate) async fn send(
+    client: &Client,
+    stream: &dyn Stream,
+    unsent: Unsent,
+    answer: Outgoing<'_>,
+    sent: &mut SentBytes,
+) -> Result<(), SendError> {
+    sent.head = unsent.head_len;
+    let outcome = send_body(client, stream, unsent.body, answer, sent).await;
+    if outcome.is_err() {
+        // INVARIANT 1.
+        stream.reset();
+    }
+    outcome
+}
+
+async fn send_body(
+    client: &Client,
+    stream: &dyn Stream,
+    kind: BodyKind,
+    answer: Outgoing<'_>,
+    sent: &mut SentBytes,
+) -> Result<(), SendError> {
+    let limits = answer.limits;
+    let timer = Timer::new();
+    let started = (limits.rate > 0).then(clock::instant);
+    let mut missing = match kind {
+        BodyKind::None => 0,
+        BodyKind::Length(length) => length,
+        BodyKind::Unknown => u64::MAX,
+    };
+    let mut body = loaded::read(std::mem::take(answer.body), limits.timeout);
+    while missing > 0 {
+        if let Some(backlog) = &answer.backlog {
+            backlog.set(0);
+        }
+        let mut piece = match body.next().await {
+            Some(Ok(mut piece)) => piece.split_to(missing),
+            Some(Err(error)) => return Err(error.into()),
+            None if kind == BodyKind::Unknown => break,
+            None => return Err(BodyError::UpstreamTruncated.into()),
+        };
+        missing -= piece.len();
+        while !piece.is_empty() {
+            let allowance = match started {
+                Some(started) => rate_allowance(client, limits, started, sent).await?,
+                None => u64::MAX,
+            };
+            let has_room = std::future::poll_fn(|cx| stream.poll_room(cx));
+            let room = match timer.guard_for(limits.timeout, has_room).await {
+                Ok(room) => room?,
+                Err(_) => return Err(ClientGone::TimedOut.into()),
+            };
+            let mut part = piece.split_to(allowance.min(room as u64));
+            sent.body += part.len();
+            // It is in memory: nothing is read here.
+            stream.push(part.take_memory()?);
+        }
+    }
+    let trailers = match kind {
+        BodyKind::Unknown => (answer.trailers)(body.take_trailers()),
+        BodyKind::None | BodyKind::Length(_) => None,
+    };
+    stream.end(trailers.as_ref());
+    let all_sent = std::future::poll_fn(|cx| stream.poll_sent(cx));
+    match timer.guard_for(limits.timeout, all_sent).await {
+        Ok(outcome) => Ok(outcome?),
+        Err(_) => Err(ClientGone::TimedOut.into()),
+    }
+}
+
+#[cfg(test)]
+mod pipes;
+#[cfg(test)]
+mod tests;

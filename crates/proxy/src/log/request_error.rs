@@ -1,0 +1,129 @@
+//! Lines of the error logs about requests and connections: what failed, and who asked for what.
+//!
+//! The logs of a request are those of its location, then those of the main level, then those of
+//! the process. The end of its lines names the client, the server, the request line, the peer that
+//! was asked last, and the fields Host and Referer, in nginx's order and words.
+//!
+//! The logs themselves, their levels and how a line is written are in `error.rs`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use millpond_system::log::error::{self, ErrorLog, Level, write_line};
+
+use crate::downstream::connection::Connection;
+use crate::downstream::send::SendError;
+use crate::failure::Failure;
+use crate::request::Request;
+use crate::scope::{Conf, Location};
+
+/// Logs an event of a request at a level.
+pub fn write(req: &Request, level: Level, message: fmt::Arguments<'_>) {
+    let number = Some(req.client.connection.number);
+    with_logs(&req.location, &req.conf, level, |logs| {
+        write_line(logs, level, number, format_args!("{message}{}", Asker(req)));
+    });
+}
+
+/// What lines about a request need when the request itself is out of reach.
+pub struct RememberedRequest {
+    location: Arc<Location>,
+    conf: Arc<Conf>,
+    number: u64,
+    asker: String,
+}
+
+/// Remembers a request as it is now.
+pub fn remember(req: &Request) -> RememberedRequest {
+    RememberedRequest {
+        location: Arc::clone(&req.location),
+        conf: Arc::clone(&req.conf),
+        number: req.client.connection.number,
+        asker: Asker(req).to_string(),
+    }
+}
+
+impl RememberedRequest {
+    /// Logs an event of the request.
+    pub fn write(&self, level: Level, message: fmt::Arguments<'_>) {
+        with_logs(&self.location, &self.conf, level, |logs| {
+            let message = format_args!("{message}{}", self.asker);
+            write_line(logs, level, Some(self.number), message);
+        });
+    }
+}
+
+/// The logs of a location, unless none of them wants the level.
+fn with_logs(location: &Location, conf: &Conf, level: Level, write: impl FnOnce(&[ErrorLog])) {
+    let own = &location.settings.error_log.logs;
+    let main = &conf.main.log.logs;
+    let by_conf = if own.is_empty() { main } else { own };
+    error::with_logs(by_conf, level, write);
+}
+
+/// Logs an event of a connection between two requests.
+pub fn connection(of: &Connection, level: Level, message: fmt::Arguments<'_>) {
+    let main = &of.generation.conf.main.log.logs;
+    let asker = format_args!(
+        "{message}, client: {}, server: {}",
+        of.peer.host_text(),
+        of.local
+    );
+    error::with_logs(main, level, |logs| {
+        write_line(logs, level, Some(of.number), asker);
+    });
+}
+
+/// Logs a failure of a request at its level.
+pub fn failure(req: &Request, failure: &Failure) {
+    if let Some(level) = failure.level() {
+        write(req, level, format_args!("{failure}"));
+    }
+}
+
+/// Logs a refused head.
+pub fn refused(req: &Request, why: &str) {
+    let what = "while reading client request headers";
+    write(req, Level::Info, format_args!("{why} {what}"));
+}
+
+/// Logs an answer that was not sent whole.
+pub fn send_failed(req: &Request, error: &SendError) {
+    let level = match error {
+        SendError::Client(_) => Level::Info,
+        _ => Level::Error,
+    };
+    write(req, level, format_args!("{error} while sending to client"));
+}
+
+/// Who asked, and for what: the end of a request's line.
+struct Asker<'a>(&'a Request);
+
+impl fmt::Display for Asker<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let req = self.0;
+        let text = |bytes| String::from_utf8_lossy(bytes);
+        write!(f, ", client: {}", req.client.remote.borrow().host_text())?;
+        write!(f, ", server: {}", text(&req.server.name))?;
+        let line = req.head.line();
+        if !line.is_empty() {
+            write!(f, ", request: \"{}\"", text(line))?;
+        }
+        if req.is_subrequest() {
+            write!(f, ", subrequest: \"{}\"", text(&req.uri))?;
+        }
+        // A line that is written while the trace is changed goes without it.
+        if let Ok(trace) = req.upstream.try_borrow()
+            && let Some(attempt) = trace.attempts.last()
+        {
+            write!(f, ", upstream: \"{attempt}\"")?;
+        }
+        if let Some(host) = req.field(millpond_wire::header::Known::Host) {
+            write!(f, ", host: \"{}\"", text(host))?;
+        }
+        if let Some(referrer) = req.field(millpond_wire::header::Known::Referer) {
+            write!(f, ", referrer: \"{}\"", text(referrer))?;
+        }
+        Ok(())
+    }
+}

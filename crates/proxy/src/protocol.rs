@@ -1,0 +1,57 @@
+//! The protocols that upstreams speak, by name.
+//!
+//! A protocol has the directives that begin with its prefix, and a scheme that stands before the
+//! addresses of its peers in the error log. It is plain data: the settings that a location has for
+//! each protocol are in `upstream/pass_settings.rs`, the requests in a file each beside it.
+
+/// How an upstream is spoken to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1: `proxy_pass`.
+    #[default]
+    Http,
+    /// FastCGI: `fastcgi_pass`.
+    FastCgi,
+    /// SCGI: `scgi_pass`.
+    Scgi,
+    /// uwsgi: `uwsgi_pass`.
+    Uwsgi,
+    /// memcached: `memcached_pass`.
+    Memcached,
+}
+
+impl Protocol {
+    /// All of them.
+    pub const ALL: [Protocol; 5] = [
+        Protocol::Http,
+        Protocol::FastCgi,
+        Protocol::Scgi,
+        Protocol::Uwsgi,
+        Protocol::Memcached,
+    ];
+
+    /// What its directives begin with, without the underscore.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Protocol::Http => "proxy",
+            Protocol::FastCgi => "fastcgi",
+            Protocol::Scgi => "scgi",
+            Protocol::Uwsgi => "uwsgi",
+            Protocol::Memcached => "memcached",
+        }
+    }
+
+    /// The scheme that stands before an upstream's address in the error log.
+    pub fn scheme(self) -> &'static str {
+        match self {
+            Protocol::Http => "http",
+            other => other.prefix(),
+        }
+    }
+
+    /// The protocol that a directive belongs to by its name.
+    pub fn of_directive(name: &str) -> Option<Protocol> {
+        let (prefix, _) = name.split_once('_')?;
+        Self::ALL.into_iter().find(|it| it.prefix() == prefix)
+    }
+}

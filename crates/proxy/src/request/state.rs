@@ -1,0 +1,90 @@
+//! Groups of a request's state that belong together, and begin anew or are copied as wholes.
+//!
+//! ```text
+//! PathState     from the head, changed by rewrites and redirects
+//! ErrorState    from an error to its page
+//! LookupState   during one evaluation
+//! ```
+
+use std::cell::Cell;
+
+/// How often a request may be redirected inside the server before it is a loop (nginx: 10).
+const MAX_CHANGES: u8 = 10;
+
+/// Fate of a request's path on its way through the server.
+#[derive(Clone, Copy, Debug)]
+pub struct PathState {
+    /// Internal redirects left.
+    pub changes_left: u8,
+    /// True when the path differs from what the client asked (rewritten), so that `proxy_pass`
+    /// sends the rewritten form.
+    pub is_changed: bool,
+    /// True when a rewrite of the location changed the path, so that the location is looked up
+    /// again.
+    pub is_changed_in_location: bool,
+    /// True when `try_files` found a file for the alias of a location with a regular expression.
+    pub adds_to_alias: bool,
+    /// True when the path that the client sent had escapes: it is escaped again where it goes on.
+    pub is_quoted: bool,
+    /// True when the path that the client sent had escapes or plus signs: captures from it are
+    /// escaped where they go into a query.
+    pub has_escapes: bool,
+    /// True once a rewrite ended with `break`: the path need not begin with the location's name any
+    /// more, so that nothing is cut from it (nginx: `valid_location` is off).
+    pub has_left_prefix: bool,
+}
+
+impl Default for PathState {
+    fn default() -> Self {
+        PathState {
+            changes_left: MAX_CHANGES,
+            is_changed: false,
+            is_changed_in_location: false,
+            adds_to_alias: false,
+            is_quoted: false,
+            has_escapes: false,
+            has_left_prefix: false,
+        }
+    }
+}
+
+impl PathState {
+    /// The state of a copy that evaluates variables: it looks for no location.
+    pub fn of_fork(self) -> Self {
+        PathState {
+            is_changed_in_location: false,
+            ..self
+        }
+    }
+
+    /// The state of a subrequest, whose path the server wrote.
+    pub fn of_subrequest(self) -> Self {
+        PathState {
+            is_changed: true,
+            is_quoted: self.is_quoted,
+            ..PathState::default()
+        }
+    }
+}
+
+/// The error that a request is answered with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ErrorState {
+    /// Status chosen by `error_page … =CODE`, or the error that is being answered; 0: none.
+    pub status: u16,
+    /// True once an error page was chosen, so that a second error is answered plainly.
+    pub had_page: bool,
+}
+
+/// State of the evaluation of a value that is made of others.
+#[derive(Debug, Default)]
+pub struct LookupState {
+    /// Blocks that compute variables and are being evaluated, one inside the other.
+    pub depth: u8,
+    /// True while a cycle of such blocks is being left.
+    pub has_cycle: bool,
+    /// True from when a regular expression gave up until
+    /// [`Request::heed_expressions`](super::Request::heed_expressions) says so. A cell: some that
+    /// are matched have only a look at the request.
+    pub expression_gave_up: Cell<bool>,
+}

@@ -1,0 +1,183 @@
+//! Settings that a location has for upstreams of each protocol.
+//!
+//! What `proxy_X` says of an HTTP upstream, `fastcgi_X`, `scgi_X`, `uwsgi_X` and `memcached_X` say
+//! of theirs: one group of families, which a location holds once for each protocol. What only one
+//! protocol has (`proxy_set_header`, `fastcgi_index`) is a family of its own beside the groups.
+
+use std::path::Path;
+
+use millpond_cache::admit::AdmissionPolicy;
+use millpond_cache::bypass::BypassPolicy;
+use millpond_cache::conformance::{Conformance, ConformancePolicy};
+use millpond_cache::disk_timeout::DiskPolicy;
+use millpond_cache::fill::lock::LockPolicy;
+use millpond_cache::hit_for_pass::HitForPassPolicy;
+use millpond_cache::ignore::IgnorePolicy;
+use millpond_cache::key::KeyPolicy;
+use millpond_cache::max_variants::MaxVariantsPolicy;
+use millpond_cache::method::MethodPolicy;
+use millpond_cache::purge::tag::TagPolicy;
+use millpond_cache::range::RangePolicy;
+use millpond_cache::refresh_backoff::BackoffPolicy;
+use millpond_cache::revalidate::RevalidatePolicy;
+use millpond_cache::targeted::TargetedPolicy;
+use millpond_cache::use_stale::StalePolicy;
+use millpond_cache::valid::ValidPolicy;
+use millpond_cache::zone::ZonePolicy;
+use millpond_conf::{Family, FamilyGroup, OffOr, ParseContext, Span};
+use millpond_system::temp_file::TempFolders;
+use millpond_wire::http1::request::Reading;
+
+use crate::cache::purge::form::PurgePolicy;
+
+use super::answer::AnswerPolicy;
+use super::buffer::BufferPolicy;
+use super::connect::{ConnectPolicy, Owner};
+use super::exchange::ExchangePolicy;
+use super::next::NextPolicy;
+use super::params::ParamPolicy;
+use super::request::RequestPolicy;
+use super::store::{self, Keeping, StorePolicy, StoreTarget};
+use crate::cache::status_header::StatusHeaderPolicy;
+use crate::protocol::Protocol;
+use crate::scope::location::LocationSettings;
+
+/// What a location says of upstreams of one protocol.
+#[derive(Clone, Debug, FamilyGroup)]
+#[only("memcached", connect, exchange, next)]
+pub struct PassSettings {
+    /// Settings of how answers flow through.
+    pub buffer: BufferPolicy,
+    /// Connections to peers.
+    pub connect: ConnectPolicy,
+    /// Time and size of exchanges.
+    pub exchange: ExchangePolicy,
+    /// Other peers.
+    pub next: NextPolicy,
+    /// Settings of the parameters that applications are told.
+    pub param: ParamPolicy,
+    /// Settings of the request that upstreams are asked.
+    pub request: RequestPolicy,
+    /// Settings of which parts of an answer clients get.
+    pub answer: AnswerPolicy,
+    /// Answers that are kept as files.
+    pub store: StorePolicy,
+    /// The zone.
+    pub zone: ZonePolicy,
+    /// Rules that the cache follows.
+    pub conformance: ConformancePolicy,
+    /// The cache key.
+    pub key: KeyPolicy,
+    /// Methods.
+    pub method: MethodPolicy,
+    /// Times of freshness.
+    pub valid: ValidPolicy,
+    /// Waiting for fills.
+    pub lock: LockPolicy,
+    /// Waiting for disks.
+    pub disk: DiskPolicy,
+    /// Keys that nobody waits for.
+    pub hit_for_pass: HitForPassPolicy,
+    /// Limit of the variants of a cache key.
+    pub max_variants: MaxVariantsPolicy,
+    /// Stale answers.
+    pub stale: StalePolicy,
+    /// Updates of stale entries.
+    pub revalidate: RevalidatePolicy,
+    /// Updates that fail.
+    pub backoff: BackoffPolicy,
+    /// Ranges of missing entries.
+    pub range: RangePolicy,
+    /// Popularity.
+    pub admission: AdmissionPolicy,
+    /// Rules for requests that are not looked up, and answers that are not stored.
+    pub bypass: BypassPolicy,
+    /// Tags that entries can be purged by.
+    pub tag: TagPolicy,
+    /// Rules for the requests that purge.
+    pub purge: PurgePolicy,
+    /// Fields of answers that are not obeyed.
+    pub ignore: IgnorePolicy,
+    /// Fields of answers that are obeyed instead of Cache-Control.
+    pub targeted: TargetedPolicy,
+    /// Fields that tell clients what the cache did.
+    pub status_header: StatusHeaderPolicy,
+}
+
+impl PassSettings {
+    /// Switches off one of storing and caching where a level has the other; the error is for one
+    /// that has both, with the place of the cache.
+    pub fn settle_store<'a>(
+        &mut self,
+        outer_to_inner: impl Iterator<Item = &'a PassSettingsRaw>,
+        protocol: Protocol,
+        cx: &mut ParseContext,
+    ) -> Result<(), Span> {
+        let prefix = protocol.prefix();
+        let mut place = None;
+        let levels = outer_to_inner.map(|raw| {
+            let span_of = |name| Self::span_of(raw, prefix, &format!("{prefix}_{name}"));
+            let files = StorePolicy::resolve(&[&raw.store], cx).target;
+            let cache = ZonePolicy::resolve(&[&raw.zone], cx).zone;
+            place = span_of("cache");
+            Keeping {
+                files: span_of("store").map(|_| files != StoreTarget::Off),
+                cache: place.map(|_| cache.on().is_some()),
+            }
+        });
+        let Ok(keeping) = store::settle(levels) else {
+            return Err(place.unwrap_or(Span::NONE));
+        };
+        if keeping.files != Some(true) {
+            self.store.target = StoreTarget::Off;
+        }
+        if keeping.cache != Some(true) {
+            self.zone.zone = OffOr::Off;
+        }
+        Ok(())
+    }
+}
+
+impl LocationSettings {
+    /// Settings for upstreams of a protocol.
+    pub fn pass(&self, protocol: Protocol) -> &PassSettings {
+        match protocol {
+            Protocol::Http => &self.proxy,
+            Protocol::FastCgi => &self.fastcgi,
+            Protocol::Scgi => &self.scgi,
+            Protocol::Uwsgi => &self.uwsgi,
+            Protocol::Memcached => &self.memcached,
+        }
+    }
+
+    /// Notes the folders of temporary files that requests of a location may need.
+    pub fn note_temp_folders(&self, folders: &mut TempFolders, prefix: &Path) {
+        folders.note_bodies(&self.body.temp_path, prefix);
+        for protocol in Protocol::ALL {
+            let pass = self.pass(protocol);
+            if pass.store.target != StoreTarget::Off {
+                folders.note_answers(&pass.buffer.temp_path);
+            }
+        }
+    }
+
+    /// True when connections to peers may come from addresses that are not this machine's.
+    pub fn has_foreign_source(&self) -> bool {
+        let is_foreign = |protocol| {
+            let bind = self.pass(protocol).connect.bind.on();
+            bind.is_some_and(|bind| bind.owner == Owner::Anybody)
+        };
+        Protocol::ALL.into_iter().any(is_foreign)
+    }
+
+    /// Way in which requests are read, fit for answers of every protocol.
+    pub fn reading(&self) -> Reading {
+        let rules = |protocol| self.pass(protocol).conformance.rules;
+        let mut protocols = Protocol::ALL.into_iter();
+        if protocols.any(|protocol| rules(protocol) == Conformance::Rfc9111) {
+            Reading::ByRfc
+        } else {
+            Reading::AsNginx
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! A connection's transport: the way of its bytes, for clients and upstreams alike.
+//!
+//! Plain bytes are the one way there is. Whoever sends asks [`Transport::sends_files`]: a transport
+//! that changes bytes on their way has no use for `sendfile`.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{BorrowedFd, RawFd};
+use std::task::{Context, Poll};
+
+use bytes::BytesMut;
+
+use crate::body::FileRegion;
+use crate::socket::{More, Socket};
+
+/// The way of a connection's bytes.
+pub enum Transport {
+    /// The bytes as they are.
+    Plain(Socket),
+}
+
+impl Transport {
+    /// True if bodies go out of files without a copy in this process; where they cannot, they are
+    /// read into memory first.
+    pub fn sends_files(&self) -> bool {
+        match self {
+            Transport::Plain(_) => true,
+        }
+    }
+
+    /// Reads into the spare capacity of `buf`, which has some; 0 at the peer's end.
+    pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<usize>> {
+        match self {
+            Transport::Plain(socket) => socket.poll_recv(cx, buf),
+        }
+    }
+
+    /// Reads into `room`, which is not empty; 0 at the peer's end.
+    pub fn poll_recv_into(&self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Transport::Plain(socket) => socket.poll_recv_into(cx, room),
+        }
+    }
+
+    /// Sends as much of `slices` as is taken.
+    pub fn poll_send(
+        &self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+        more: More,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Transport::Plain(socket) => socket.poll_send(cx, slices, more),
+        }
+    }
+
+    /// Sends bytes of a file; returns how many. Only where [`Transport::sends_files`].
+    pub fn poll_sendfile(
+        &self,
+        cx: &mut Context<'_>,
+        region: &FileRegion,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Transport::Plain(socket) => socket.poll_sendfile(cx, region),
+        }
+    }
+
+    /// Sends as many of the bytes as are taken now; returns how many.
+    pub fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Transport::Plain(socket) => socket.try_send(bytes),
+        }
+    }
+
+    /// As [`Self::try_send`], for bytes that stand in two places.
+    pub fn try_send_both(&self, first: &[u8], second: &[u8]) -> io::Result<usize> {
+        match self {
+            Transport::Plain(socket) => socket.try_send_both(first, second),
+        }
+    }
+
+    /// True when the peer has closed its side and nothing is left to read; never waits.
+    pub fn is_closed_by_peer(&self) -> bool {
+        match self {
+            Transport::Plain(socket) => socket.is_closed_by_peer(),
+        }
+    }
+
+    /// True when the peer has sent something that was not read; never waits.
+    pub fn has_unread(&self) -> bool {
+        match self {
+            Transport::Plain(socket) => socket.has_unread(),
+        }
+    }
+
+    /// The first bytes that were received and not read, left in their place; see [`Socket::peek`].
+    pub fn peek<'b>(&self, buf: &'b mut [u8]) -> io::Result<&'b [u8]> {
+        match self {
+            Transport::Plain(socket) => socket.peek(buf),
+        }
+    }
+
+    /// True when something was received, or the peer has closed its side, as far as the event loop
+    /// has heard by now.
+    pub fn has_heard(&self) -> bool {
+        match self {
+            Transport::Plain(socket) => socket.has_heard(),
+        }
+    }
+
+    /// Waits until the peer closes its side or sends something.
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Transport::Plain(socket) => socket.poll_readable(cx),
+        }
+    }
+
+    /// Ends the sending side: the peer sees the end of the stream.
+    pub fn shutdown_write(&self) {
+        match self {
+            Transport::Plain(socket) => socket.shutdown_write(),
+        }
+    }
+
+    /// Makes the close a reset.
+    pub fn reset_on_close(&self) {
+        match self {
+            Transport::Plain(socket) => socket.reset_on_close(),
+        }
+    }
+
+    /// The descriptor's number, for logs.
+    pub fn raw(&self) -> RawFd {
+        match self {
+            Transport::Plain(socket) => socket.raw(),
+        }
+    }
+
+    /// The descriptor, for socket options.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Transport::Plain(socket) => socket.as_fd(),
+        }
+    }
+}

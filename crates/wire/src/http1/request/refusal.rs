@@ -1,0 +1,85 @@
+//! Why requests are refused, and with which status.
+//!
+//! 1. Every refusal has one status, and it is the one that nginx answers with.
+//!
+//! Error pages and the level of the log are not decided here.
+
+use crate::header::Known;
+
+/// Why a request is refused. The text is what the error log says at level `info`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The method has other bytes than capital letters, `_` and `-`.
+    #[error("client sent invalid method")]
+    InvalidMethod,
+    /// The rest of the request line is malformed.
+    #[error("client sent invalid request")]
+    InvalidRequest,
+    /// The major version is 2 or more.
+    #[error("client sent invalid version")]
+    VersionNotSupported,
+    /// A request without a version whose method is not GET.
+    #[error("client sent invalid method in HTTP/0.9 request")]
+    InvalidMethodHttp09,
+    /// The host of an absolute URI is malformed.
+    #[error("client sent invalid host in request line")]
+    InvalidHostInLine,
+    /// The request line does not fit the limits.
+    #[error("client sent too long URI")]
+    UriTooLong,
+    /// A field line, or all of them together, do not fit the limits.
+    #[error("client sent too long header line")]
+    HeaderTooLarge,
+    /// The request has more fields than allowed.
+    #[error("client sent too many header lines")]
+    TooManyFields,
+    /// A field line is malformed.
+    #[error("client sent invalid header line")]
+    InvalidField,
+    /// A field that must be unique came twice.
+    #[error("client sent duplicate header line: \"{}\"", .0.canonical())]
+    DuplicateField(Known),
+    /// The Host field is malformed.
+    #[error("client sent invalid host header")]
+    InvalidHost,
+    /// An HTTP/1.1 request without a Host field.
+    #[error("client sent HTTP/1.1 request without \"Host\" header")]
+    MissingHost,
+    /// The Content-Length field is not a number.
+    #[error("client sent invalid \"Content-Length\" header")]
+    InvalidLength,
+    /// Transfer-Encoding in a version that does not know it.
+    #[error("client sent HTTP/1.0 request with \"Transfer-Encoding\" header")]
+    EncodingInHttp10,
+    /// Content-Length and Transfer-Encoding together.
+    #[error("client sent \"Content-Length\" and \"Transfer-Encoding\" headers at the same time")]
+    LengthAndEncoding,
+    /// A Transfer-Encoding other than exactly `chunked`.
+    #[error("client sent unknown \"Transfer-Encoding\"")]
+    UnknownEncoding,
+    /// The request is CONNECT where it is not served.
+    #[error("client sent CONNECT method")]
+    ConnectNotAllowed,
+    /// CONNECT with a body.
+    #[error("client sent CONNECT request with body")]
+    ConnectWithBody,
+    /// TRACE, which is served nowhere.
+    #[error("client sent TRACE method")]
+    TraceNotAllowed,
+}
+
+impl Refusal {
+    /// The status for variables and error pages; 494 goes out as 400 (see
+    /// [`crate::http1::encode::wire_status`]).
+    #[must_use]
+    pub fn status(self) -> u16 {
+        match self {
+            Refusal::VersionNotSupported => 505,
+            Refusal::UriTooLong => 414,
+            Refusal::HeaderTooLarge | Refusal::TooManyFields => 494,
+            Refusal::UnknownEncoding => 501,
+            Refusal::ConnectNotAllowed | Refusal::TraceNotAllowed => 405,
+            _ => 400,
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Bytes of the protocols on the wire, without I/O: heads, fields, hosts, targets and the framing
+//! of bodies.
+//!
+//! ```text
+//! header ──► http1 ──► memcached
+//!            fastcgi             base64
+//! ```
+//!
+//! Bytes go in, heads and pieces of bodies come out, and the other way round. [`header`] are the
+//! fields that every protocol shares; [`http1`], [`fastcgi`] and [`memcached`] are a protocol each.
+//!
+//! Invariants:
+//! 1. No input panics: every byte may come from a stranger.
+//! 2. What comes out does not depend on how the input was cut into pieces.
+//! 3. Nothing here reads a clock, a file, a socket or a setting; what is held is bounded by limits
+//!    that the caller gives.
+//!
+//! What it does not do: meaning (`millpond-semantics` has that), connections, and any decision that
+//! needs a configuration.
+
+pub mod base64;
+pub mod block;
+pub mod fastcgi;
+pub mod header;
+pub mod http1;
+pub mod memcached;
+pub mod spare;
