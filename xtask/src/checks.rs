@@ -10,9 +10,8 @@
 //! 4. Tests of behaviour get the binary's path in `MILLPOND_BIN`, and it is built before they run.
 
 use crate::tally::Tally;
-use crate::{documents, foreign, fuzz, hit_cost, packages, seeds, tidy, workspace};
+use crate::{documents, foreign, fuzz, hit_cost, packages, rust_tests, seeds, tidy, workspace};
 use anyhow::{Context, Result, bail};
-use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -72,40 +71,11 @@ pub(crate) fn build_quick_binary() -> Command {
 
 /// Runs every Rust test.
 fn tests() -> Result<Tally> {
-    let mut command = workspace::cargo(&["test", "--workspace", "--no-fail-fast"]);
-    command.env("MILLPOND_BIN", workspace::binary());
-    run_tests(command)
-}
-
-/// Runs tests; the output is shown as it comes and summed.
-pub(crate) fn run_tests(mut command: Command) -> Result<Tally> {
-    let notes = std::env::temp_dir().join(format!("millpond-skipped-{}", std::process::id()));
-    let mut child = command
-        .env("MILLPOND_SKIPPED", &notes)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cargo test does not start")?;
-    let stdout = child.stdout.take().context("cargo test has no output")?;
-    let mut output = String::new();
-    for line in BufReader::new(stdout).split(b'\n') {
-        let bytes = line?;
-        let line = String::from_utf8_lossy(&bytes);
-        println!("{line}");
-        if line.trim_start().starts_with("test result:") {
-            output.push_str(&line);
-            output.push('\n');
-        }
-    }
-    let success = child.wait()?.success();
-    let mut tally = Tally::of_test_output(&output, success);
-    // Nobody writes it if nothing was skipped.
-    let notes = std::fs::read_to_string(&notes)
-        .and_then(|text| std::fs::remove_file(&notes).map(|()| text))
-        .unwrap_or_default();
-    notes.lines().for_each(|note| println!("skipped: {note}"));
-    tally.skip(&notes);
-    Ok(tally)
+    rust_tests::run_twice_if_few_fail(|| {
+        let mut command = workspace::cargo(&["test", "--workspace", "--no-fail-fast"]);
+        command.env("MILLPOND_BIN", workspace::binary());
+        command
+    })
 }
 
 /// Runs one command that either holds or does not.

@@ -20,6 +20,7 @@ mod hit_cost;
 mod machine;
 mod packages;
 mod quick;
+mod rust_tests;
 mod seeds;
 mod store_bench;
 mod tally;
@@ -93,6 +94,9 @@ fn main() -> ExitCode {
         Ok(tally) => {
             if tally.skipped > 0 {
                 println!("{} skipped, as named above", tally.skipped);
+            }
+            if tally.unstable > 0 {
+                println!("{} unstable, as named above", tally.unstable);
             }
             // What only prints something has no checks, and its output is for a file.
             if tally != tally::Tally::default() {

@@ -9,7 +9,7 @@
 //! Does not replace `cargo xtask test`, which runs everything.
 
 use crate::tally::Tally;
-use crate::{checks, workspace};
+use crate::{checks, rust_tests, workspace};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::fs;
@@ -289,7 +289,7 @@ fn run_area(name: &str) -> Result<Tally> {
         bail!("the binary does not build");
     }
     for krate in &units {
-        tally += checks::run_tests(unit_tests(krate))?;
+        tally += rust_tests::run(unit_tests(krate))?;
     }
     if !tests.is_empty() {
         let mut command = workspace::cargo(&["test", "-p", "millpond-tests", "--no-fail-fast"]);
@@ -298,7 +298,7 @@ fn run_area(name: &str) -> Result<Tally> {
         for test in &tests {
             command.args(["--test", test]);
         }
-        tally += checks::run_tests(command)?;
+        tally += rust_tests::run(command)?;
     }
     println!("{name} took {} s", start.elapsed().as_secs());
     Ok(tally)

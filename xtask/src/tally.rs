@@ -18,6 +18,8 @@ pub(crate) struct Tally {
     pub(crate) failed: u64,
     /// The checks that could not run here.
     pub(crate) skipped: u64,
+    /// Those of the passed that failed among others and passed alone.
+    pub(crate) unstable: u64,
 }
 
 impl Tally {
@@ -30,6 +32,7 @@ impl Tally {
         passed: 0,
         failed: 0,
         skipped: 1,
+        unstable: 0,
     };
 
     /// A tally of checks that ran.
@@ -38,6 +41,7 @@ impl Tally {
             passed,
             failed,
             skipped: 0,
+            unstable: 0,
         }
     }
 
@@ -70,16 +74,19 @@ impl AddAssign for Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
+        self.unstable += other.unstable;
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} passed, {} failed", self.passed, self.failed)?;
-        match self.skipped {
-            0 => Ok(()),
-            skipped => write!(f, ", {skipped} skipped"),
+        for (count, word) in [(self.skipped, "skipped"), (self.unstable, "unstable")] {
+            if count > 0 {
+                write!(f, ", {count} {word}")?;
+            }
         }
+        Ok(())
     }
 }
 
