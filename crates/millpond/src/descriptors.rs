@@ -9,8 +9,8 @@
 
 use millpond_proxy::cache::zones::most_segments;
 use millpond_proxy::descriptors::{MOST_SEGMENT_FILES, SEGMENT_SHARE, others};
-use millpond_proxy::scope::Conf;
 use millpond_proxy::server::worker_count;
+use millpond_proxy::settings::Conf;
 use millpond_system::log::error::{self, Level, os_error};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -5,8 +5,8 @@
 //! turns out wrong, because more files are sent at once than was thought, idle connections are
 //! closed for them (`reserve.rs`).
 
-use crate::scope::Conf;
 use crate::server::worker_count;
+use crate::settings::Conf;
 
 /// Files of segments have at most one descriptor in so many: the others are for connections, of
 /// clients and to upstreams.

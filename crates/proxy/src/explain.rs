@@ -39,7 +39,7 @@ use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::route::listen::{Binding, Listen};
 use crate::route::location::{AfterPrefix, LocationKind};
-use crate::scope::Conf;
+use crate::settings::Conf;
 use crate::upstream::by_rfc;
 use crate::upstream::http;
 use crate::upstream::pass::{self, PassTarget};
@@ -405,7 +405,7 @@ fn server_reason(req: &Request, listen: &Listen) -> String {
         .find(|name| !req.host.is_empty() && name.matches(&req.host) == Ok(true));
     match matched {
         Some(name) => {
-            let name = crate::scope::listen::first_name(std::slice::from_ref(name));
+            let name = crate::directives::listen::first_name(std::slice::from_ref(name));
             format!("server_name {} matches \"{host}\"", text(&name))
         }
         None if Arc::ptr_eq(&req.server, listen.names.default_server()) => {

@@ -43,8 +43,8 @@ use crate::handler::dashboard::history;
 use crate::handler::limit_zone;
 use crate::pid::PidHolder;
 use crate::reload::{self, ConfSource};
-use crate::scope::Conf;
-use crate::scope::main::WorkerCount;
+use crate::settings::Conf;
+use crate::settings::main::WorkerCount;
 use crate::worker::Shared;
 
 use predecessor::Predecessor;

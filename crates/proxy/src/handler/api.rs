@@ -124,7 +124,7 @@ fn row(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
         let message = "\"api\" must stand in a location that is found by a prefix";
         return builder.error(statement.span, message);
     }
-    draft.handler = Some(ContentHandler::Api(Arc::new(policy)));
+    draft.put(ContentHandler::Api(Arc::new(policy)));
 }
 
 /// Names between commas, without ports; none if there is none, or an empty one.

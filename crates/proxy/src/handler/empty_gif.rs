@@ -42,7 +42,7 @@ const PICTURE: &[u8] = b"GIF89a\
 
 fn empty_gif(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     if builder.has_arguments(statement, 0..=0) {
-        draft.handler = Some(ContentHandler::EmptyGif);
+        draft.put(ContentHandler::EmptyGif);
     }
 }
 

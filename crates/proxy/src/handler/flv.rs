@@ -34,7 +34,7 @@ const HEAD: &[u8] = b"FLV\x01\x05\0\0\0\x09\0\0\0\0";
 
 fn flv(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     if builder.has_arguments(statement, 0..=0) {
-        draft.handler = Some(ContentHandler::Flv);
+        draft.put(ContentHandler::Flv);
     }
 }
 

@@ -82,7 +82,7 @@ fn apply(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
             builder.error(word.span, message);
         }
     }
-    draft.handler = Some(ContentHandler::Metrics(page));
+    draft.put(ContentHandler::Metrics(page));
 }
 
 /// Answers with the page.

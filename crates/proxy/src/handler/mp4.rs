@@ -61,7 +61,7 @@ pub struct Mp4Policy {
 
 fn mp4(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     if builder.has_arguments(statement, 0..=0) {
-        draft.handler = Some(ContentHandler::Mp4);
+        draft.put(ContentHandler::Mp4);
     }
 }
 

@@ -28,7 +28,7 @@ pub const ROWS: &[Row] = &[Row {
 
 fn stub_status(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     if builder.has_arguments(statement, 0..=1) {
-        draft.handler = Some(ContentHandler::StubStatus);
+        draft.put(ContentHandler::StubStatus);
     }
 }
 

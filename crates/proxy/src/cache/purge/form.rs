@@ -10,6 +10,10 @@
 //!
 //! Behind each `types=…` may name what purges may reach beyond their own key, host and site.
 
+use crate::cache::zones::ZonesUsed;
+use crate::handler::ContentHandler;
+use crate::protocol::Protocol;
+use crate::settings::level::Closing;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -270,6 +274,37 @@ impl PurgePolicy {
             Form::Location(location) => Ok(Some(location)),
             _ => Ok(None),
         }
+    }
+}
+
+/// `proxy_cache_purge zone key` makes the location one that does nothing else.
+pub fn close(level: &mut Closing<'_>) {
+    for protocol in Protocol::ALL {
+        let prefix = protocol.prefix();
+        let purge = &level.settings.pass(protocol).purge;
+        let (name, span) = (format!("{prefix}_cache_purge"), purge.form.span);
+        let location = match purge.location(level.draft.context) {
+            Ok(Some(location)) if level.own_span(&name).is_some() => Arc::clone(location),
+            Ok(_) => continue,
+            Err(why) => {
+                level.builder.error(span, format!("\"{name}\" {why}"));
+                continue;
+            }
+        };
+        let other = if level.draft.has::<ContentHandler>() {
+            Some(format!("{prefix}_pass"))
+        } else {
+            Some(format!("{prefix}_cache")).filter(|name| level.own_span(name).is_some())
+        };
+        if let Some(other) = other {
+            let message = format!("\"{name}\" directive is incompatible with \"{other}\"");
+            level.builder.error(span, message);
+            continue;
+        }
+        let used = level.builder.of::<ZonesUsed>();
+        used.by_purges
+            .push((protocol, location.zone.clone(), location.span));
+        level.draft.put(ContentHandler::Purge(location));
     }
 }
 

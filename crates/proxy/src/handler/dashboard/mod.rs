@@ -44,6 +44,7 @@ use crate::request::Request;
 use crate::response::Response;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
+use crate::settings::declared::Declared;
 use crate::worker::{Generation, Member};
 use feed::Viewer;
 
@@ -87,8 +88,8 @@ fn dashboard(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
             }
         }
     }
-    builder.declared.has_dashboard = true;
-    draft.handler = Some(ContentHandler::Dashboard(view));
+    builder.of::<Declared>().has_dashboard = true;
+    draft.put(ContentHandler::Dashboard(view));
 }
 
 /// Answers with the page or with events.
