@@ -32,8 +32,8 @@ use crate::cache::exchange::PassExchange;
 use crate::cache::site;
 use crate::downstream::serve::find_server;
 use crate::failure::Failure;
-use crate::handler::ContentHandler;
 use crate::handler::access::{self, Foreseen};
+use crate::handler::{ContentHandler, Explained};
 use crate::phase::{self, Phase};
 use crate::protocol::Protocol;
 use crate::request::Request;
@@ -475,13 +475,12 @@ fn answered(req: &mut Request, failure: &Failure) -> End {
 fn end(req: &mut Request) -> End {
     match req.location.handler.clone() {
         Some(ContentHandler::Pass(target)) => End::Passed(Box::new(passed(req, &target))),
-        Some(ContentHandler::Purge(location)) => End::Purges(location.zone.clone()),
-        Some(ContentHandler::Api(_)) => End::Itself("api"),
-        Some(ContentHandler::Dashboard(_)) => End::Itself("dashboard"),
-        Some(ContentHandler::Metrics(_)) => End::Itself("metrics"),
-        Some(ContentHandler::StubStatus) => End::Itself("stub_status"),
-        Some(ContentHandler::EmptyGif) => End::Itself("empty_gif"),
-        Some(ContentHandler::Flv | ContentHandler::Mp4) | None => End::Files(text(&req.uri)),
+        Some(ContentHandler::Own(handler)) => match handler.explain() {
+            Explained::Itself(directive) => End::Itself(directive),
+            Explained::Purges(zone) => End::Purges(zone),
+            Explained::Files => End::Files(text(&req.uri)),
+        },
+        None => End::Files(text(&req.uri)),
     }
 }
 

@@ -304,6 +304,11 @@ pub enum Begun<'a> {
 }
 
 impl<'a> Begun<'a> {
+    /// An answer that was not waited for.
+    pub fn answer(response: Response) -> Self {
+        Begun::Done(Flow::Respond(Box::new(response)))
+    }
+
     /// A handler that waits: its time is not that of the request's head any more.
     pub fn waits<F>(req: &'a mut Request, begin: impl FnOnce(&'a mut Request) -> F) -> Self
     where

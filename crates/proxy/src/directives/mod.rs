@@ -68,8 +68,11 @@ pub fn build(tree: &Tree, cx: ParseContext) -> (Option<Conf>, ParseContext) {
 /// Obeys a line that has no row.
 fn setting(builder: &mut Builder, statement: &Statement, context: Contexts) {
     let (levels, cx) = builder.with_cx::<Levels>();
-    let applied = levels.apply(statement, context, cx);
-    if !matches!(applied, Applied::Unknown) {
+    if levels.apply(statement, context, cx) == Applied::Done {
+        return;
+    }
+    let line = (statement, context);
+    if levels.apply_own(table::HOOKS.families, line, cx) == Applied::Done {
         return;
     }
     let (main, cx) = builder.with_cx::<MainSettingsRaw>();
@@ -203,6 +206,8 @@ pub fn all_directives() -> &'static [millpond_conf::Directive] {
         let mut all = LocationSettings::directives();
         all.extend(ServerSettings::directives());
         all.extend(MainSettings::directives());
+        let own = table::HOOKS.families.iter();
+        all.extend(own.flat_map(|family| (family.directives)()));
         all
     });
     &ALL

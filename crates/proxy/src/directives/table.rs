@@ -38,6 +38,7 @@ const ROWS: &[&[Row]] = &[
 
 /// Hooks of families, in the order in which they run.
 pub const HOOKS: Hooks = Hooks {
+    families: &[handler::mp4::FAMILY],
     check: &[upstream::redirect::check, upstream::cookie::check],
     close: &[
         upstream::pass_settings::close,
@@ -45,6 +46,7 @@ pub const HOOKS: Hooks = Hooks {
         handler::path::close,
         cache::purge::form::close,
         // The handler of the block is known from here on.
+        handler::close,
         rewrite::close,
         handler::access::close,
         upstream::pass::close,

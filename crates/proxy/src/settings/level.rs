@@ -11,12 +11,13 @@
 //! 2. Hooks run in the order of their table: one that gives a block its handler stands before those
 //!    that ask for it.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_conf::source::Span;
 use millpond_conf::tree::Statement;
-use millpond_conf::{Applied, Contexts, ParseContext, Scope};
+use millpond_conf::{Applied, Contexts, Directive, Family, ParseContext, Scope};
 
 use super::Location;
 use super::location::{LocationSettings, LocationSettingsRaw};
@@ -29,6 +30,7 @@ use crate::rewrite::Script;
 use crate::route::location::{LocationKind, LocationTree};
 use crate::scope::block::Draft;
 use crate::scope::build::Builder;
+use crate::scope::slots::Slots;
 use crate::stats::status_zone::StatusZone;
 
 /// Raw settings of one block.
@@ -37,6 +39,8 @@ pub struct Level {
     /// The lines of families of locations.
     pub location: LocationSettingsRaw,
     server: ServerSettingsRaw,
+    /// The lines of families that have a slot of their own.
+    own: Slots,
     /// The path of a location, which an alias replaces; none for a regular expression.
     pub path: Option<Bytes>,
 }
@@ -51,9 +55,40 @@ pub type Check = fn(&mut Builder, &LocationSettingsRaw, &Draft);
 /// A hook that settles a block at its end.
 pub type Close = fn(&mut Closing<'_>);
 
+/// A family with a slot of its own: it stands in no table of settings, and a hook asks for what it
+/// says ([`Closing::own`]).
+#[derive(Clone, Copy)]
+pub struct OwnFamily {
+    /// The records of its directives.
+    pub directives: fn() -> Vec<Directive>,
+    apply: fn(&mut Slots, &Statement, Contexts, &mut ParseContext) -> Applied,
+}
+
+impl OwnFamily {
+    /// The record of a family.
+    pub const fn of<F>() -> OwnFamily
+    where
+        F: Family,
+        F::Raw: Any,
+    {
+        OwnFamily {
+            directives: || F::directives(PROTOCOL),
+            apply: |slots, statement, context, cx| {
+                F::apply(slots.of(), PROTOCOL, statement, context, cx)
+            },
+        }
+    }
+}
+
+/// The protocol that directives are named after which are there once for each of them; those of
+/// other families do not ask.
+const PROTOCOL: &str = "proxy";
+
 /// The hooks of all families.
 #[derive(Clone, Copy)]
 pub struct Hooks {
+    /// Families with a slot of their own.
+    pub families: &'static [OwnFamily],
     /// Checks of the lines of a block, the http block among them.
     pub check: &'static [Check],
     /// Ends of servers, locations, and blocks inside of them.
@@ -75,6 +110,17 @@ pub struct Closing<'a> {
 }
 
 impl Closing<'_> {
+    /// The settings of a family with a slot of its own, merged.
+    pub fn own<F>(&mut self) -> F
+    where
+        F: Family,
+        F::Raw: Any,
+    {
+        let levels = self.levels.iter();
+        let raws: Vec<&F::Raw> = levels.filter_map(|level| level.own.get()).collect();
+        F::resolve(&raws, &mut self.builder.cx)
+    }
+
     /// The place of a directive among the lines of the block itself.
     pub fn own_span(&self, name: &str) -> Option<Span> {
         LocationSettings::span_of(&self.levels.last()?.location, name)
@@ -109,6 +155,24 @@ impl Levels {
             Applied::Unknown => ServerSettings::apply(&mut level.server, statement, context, cx),
             done => done,
         }
+    }
+
+    /// Obeys a setting of the innermost block, of one of the families with slots of their own.
+    pub fn apply_own(
+        &mut self,
+        families: &[OwnFamily],
+        (statement, context): (&Statement, Contexts),
+        cx: &mut ParseContext,
+    ) -> Applied {
+        let Some(level) = self.0.last_mut() else {
+            return Applied::Unknown;
+        };
+        let mut applied = families
+            .iter()
+            .map(|it| (it.apply)(&mut level.own, statement, context, cx));
+        applied
+            .find(|applied| *applied == Applied::Done)
+            .unwrap_or(Applied::Unknown)
     }
 
     /// Settings of a server, merged.

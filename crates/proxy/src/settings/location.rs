@@ -43,7 +43,6 @@ use crate::handler::limit_conn::LimitConnPolicy;
 use crate::handler::limit_req::LimitReqPolicy;
 use crate::handler::mime::TypesPolicy;
 use crate::handler::mirror::MirrorPolicy;
-use crate::handler::mp4::Mp4Policy;
 use crate::handler::open_file::OpenFilePolicy;
 use crate::handler::path::RootPolicy;
 use crate::handler::post_action::PostActionPolicy;
@@ -130,8 +129,6 @@ pub struct LocationSettings {
     pub symlinks: SymlinkPolicy,
     /// Policy of answering with files.
     pub static_files: StaticPolicy,
-    /// Parts of films.
-    pub mp4: Mp4Policy,
     /// The files that stand for a folder.
     pub index: IndexPolicy,
     /// The choice by chance of the file that stands for a folder.

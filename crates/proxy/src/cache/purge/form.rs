@@ -11,8 +11,11 @@
 //! Behind each `types=…` may name what purges may reach beyond their own key, host and site.
 
 use crate::cache::zones::ZonesUsed;
-use crate::handler::ContentHandler;
+use crate::failure::Failure;
+use crate::handler::{ContentHandler, Explained, Handler};
+use crate::phase::{Begun, Flow};
 use crate::protocol::Protocol;
+use crate::request::Request;
 use crate::settings::level::Closing;
 use std::ops::Range;
 use std::sync::Arc;
@@ -277,6 +280,24 @@ impl PurgePolicy {
     }
 }
 
+/// A location that does nothing else but to purge.
+#[derive(Debug)]
+struct Purging(Arc<PurgeLocation>);
+
+impl Handler for Purging {
+    fn begin<'a>(&self, req: &'a mut Request) -> Result<Begun<'a>, Failure> {
+        let location = Arc::clone(&self.0);
+        Ok(Begun::waits(req, async move |req| {
+            let response = super::run_location(req, &location).await?;
+            Ok(Flow::Respond(Box::new(response)))
+        }))
+    }
+
+    fn explain(&self) -> Explained {
+        Explained::Purges(self.0.zone.clone())
+    }
+}
+
 /// `proxy_cache_purge zone key` makes the location one that does nothing else.
 pub fn close(level: &mut Closing<'_>) {
     for protocol in Protocol::ALL {
@@ -304,7 +325,7 @@ pub fn close(level: &mut Closing<'_>) {
         let used = level.builder.of::<ZonesUsed>();
         used.by_purges
             .push((protocol, location.zone.clone(), location.span));
-        level.draft.put(ContentHandler::Purge(location));
+        level.draft.put(ContentHandler::own(Purging(location)));
     }
 }
 
