@@ -88,6 +88,16 @@ pub struct ProcessPolicy {
     pub shutdown_timeout: Option<Duration>,
 }
 
+impl ProcessPolicy {
+    /// The count of threads that serve the configuration.
+    pub fn worker_count(&self) -> usize {
+        match self.workers {
+            WorkerCount::Count(count) => count,
+            WorkerCount::Auto => std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}
+
 /// Settings of the socket on which the process is asked and told things.
 #[derive(Clone, Debug, Family)]
 #[family(main)]
