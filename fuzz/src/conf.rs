@@ -2,7 +2,7 @@
 //! place, and reading a text twice gives the same.
 
 use millpond_conf::{Diagnostics, LoadOptions, ParseContext, Style, load_text};
-use millpond_proxy::scope;
+use millpond_proxy::directives;
 
 /// Reads a text as a configuration and builds it.
 pub fn run(data: &[u8]) {
@@ -36,7 +36,7 @@ fn build(text: &[u8]) {
     let mut again = Diagnostics::new();
     load_text("fuzz.conf", text, &options, &mut again);
     assert_eq!(again.has_errors(), !is_well_formed);
-    let (conf, cx) = scope::build(&tree, cx);
+    let (conf, cx) = directives::build(&tree, cx);
     if is_well_formed {
         assert_eq!(conf.is_none(), cx.diagnostics.has_errors());
     }

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use millpond_conf::{LoadOptions, ParseContext, Part, Span, Template, load_text};
+use millpond_proxy::directives;
 use millpond_proxy::request::Request;
 use millpond_proxy::route::target;
-use millpond_proxy::scope::{self, Conf};
+use millpond_proxy::settings::Conf;
 use millpond_system::address::Address;
 use millpond_wire::http1::request::{Limits, Progress, RequestHead, RequestParser};
 use tokio::runtime::Runtime;
@@ -50,7 +51,7 @@ pub fn run(data: &[u8]) {
         &LoadOptions::default(),
         &mut cx.diagnostics,
     );
-    let (Some(conf), _) = scope::build(&tree, cx) else {
+    let (Some(conf), _) = directives::build(&tree, cx) else {
         panic!("the configuration of the target is wrong");
     };
     RUNTIME.with_borrow_mut(|runtime| {

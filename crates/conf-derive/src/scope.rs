@@ -5,12 +5,13 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
-use syn::{DeriveInput, Field, Ident, LitStr, Result, Type};
+use syn::{DeriveInput, Field, Ident, LitStr, Result, Type, Visibility};
 
 use crate::field::{attributes, fields};
 
 struct FamilyField<'a> {
     ident: &'a Ident,
+    visibility: &'a Visibility,
     ty: &'a Type,
     protocol: String,
 }
@@ -27,6 +28,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let (name, vis) = (&input.ident, &input.vis);
     let raw = format_ident!("{name}Raw");
     let idents: Vec<_> = families.iter().map(|family| family.ident).collect();
+    let visibilities = families.iter().map(|family| family.visibility);
     let types: Vec<_> = families.iter().map(|family| family.ty).collect();
     let protocols: Vec<_> = families.iter().map(|family| &family.protocol).collect();
     let indices = 0..families.len();
@@ -41,7 +43,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     Ok(quote! {
         #[doc(hidden)]
         #[derive(Default)]
-        #vis struct #raw { #(#idents: <#types as ::millpond_conf::Family>::Raw,)* }
+        #vis struct #raw { #(#visibilities #idents: <#types as ::millpond_conf::Family>::Raw,)* }
 
         impl ::millpond_conf::Scope for #name {
             type Raw = #raw;
@@ -137,6 +139,7 @@ fn read(field: &Field) -> Result<Option<FamilyField<'_>>> {
     let family = field.ident.as_ref().filter(|_| !skip);
     Ok(family.map(|ident| FamilyField {
         ident,
+        visibility: &field.vis,
         ty: &field.ty,
         protocol,
     }))

@@ -9,8 +9,7 @@
 
 use millpond_proxy::cache::zones::most_segments;
 use millpond_proxy::descriptors::{MOST_SEGMENT_FILES, SEGMENT_SHARE, others};
-use millpond_proxy::scope::Conf;
-use millpond_proxy::server::worker_count;
+use millpond_proxy::settings::Conf;
 use millpond_system::log::error::{self, Level, os_error};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -77,7 +76,7 @@ impl Need {
             .map(|count| count.unwrap_or(MOST_SEGMENT_FILES))
             .sum();
         Self {
-            workers: worker_count(conf) as u64,
+            workers: conf.main.process.worker_count() as u64,
             connections: u64::from(conf.main.connections.connections),
             segments: segments.min(MOST_SEGMENT_FILES),
             others: others(conf),

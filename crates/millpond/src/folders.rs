@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use millpond_proxy::control::Wanted;
-use millpond_proxy::scope::Conf;
+use millpond_proxy::settings::Conf;
 use millpond_system::log::error::os_error;
 use rustix::fs::{Access, FileType, access, stat};
 use rustix::io::Errno;

@@ -13,8 +13,8 @@ use anyhow::Result;
 use millpond_conf::source::Sources;
 use millpond_conf::{Diagnostics, Severity};
 use millpond_proxy::reload::Reading;
-use millpond_proxy::scope::Conf;
 use millpond_proxy::server::Server;
+use millpond_proxy::settings::Conf;
 use millpond_system::log::error::{self, Level};
 use millpond_system::log::file;
 

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use millpond_proxy::scope;
+use millpond_proxy::directives;
 
 use crate::arguments::{Arguments, CONF_PATH, ERROR_LOG, PREFIX};
 
@@ -127,7 +127,7 @@ fn configure_arguments() -> String {
         " --prefix={PREFIX} --conf-path={CONF_PATH} --error-log-path={ERROR_LOG} --with-threads"
     );
     for (name, built, directive) in MODULES {
-        let word = match (built, scope::is_implemented(directive)) {
+        let word = match (built, directives::is_implemented(directive)) {
             (Built::OnDemand, true) => "with",
             (Built::ByDefault, false) => "without",
             (Built::OnDemand, false) | (Built::ByDefault, true) => continue,
@@ -178,7 +178,7 @@ mod tests {
         // A program that looks for "slice" must not find it in a denial.
         let text = configure_arguments();
         for (name, built, directive) in MODULES {
-            let expected = match (built, scope::is_implemented(directive)) {
+            let expected = match (built, directives::is_implemented(directive)) {
                 (Built::OnDemand, true) => text.contains(&format!("--with-{name}")),
                 (Built::ByDefault, false) => text.contains(&format!("--without-{name}")),
                 _ => !text.contains(name),
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn every_module_is_known_by_a_directive_of_nginx() {
-        let names = include_str!("../../proxy/src/scope/nginx-directives.txt");
+        let names = include_str!("../../proxy/src/directives/nginx-directives.txt");
         for (name, _, directive) in MODULES {
             assert!(
                 names.lines().any(|line| line == *directive),

@@ -5,8 +5,7 @@
 //! turns out wrong, because more files are sent at once than was thought, idle connections are
 //! closed for them (`reserve.rs`).
 
-use crate::scope::Conf;
-use crate::server::worker_count;
+use crate::settings::Conf;
 
 /// Files of segments have at most one descriptor in so many: the others are for connections, of
 /// clients and to upstreams.
@@ -38,7 +37,7 @@ pub fn segment_files(count: u64) -> usize {
 pub fn others(conf: &Conf) -> u64 {
     let zones = &conf.declared.zones;
     let folders: u64 = zones.iter().map(|zone| zone.paths().count() as u64).sum();
-    OTHERS + worker_count(conf) as u64 * EACH_WORKER + folders * EACH_FOLDER
+    OTHERS + conf.main.process.worker_count() as u64 * EACH_WORKER + folders * EACH_FOLDER
 }
 
 /// Number of descriptors, of so many, that are for connections.

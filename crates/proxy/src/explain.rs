@@ -32,14 +32,14 @@ use crate::cache::exchange::PassExchange;
 use crate::cache::site;
 use crate::downstream::serve::find_server;
 use crate::failure::Failure;
-use crate::handler::ContentHandler;
 use crate::handler::access::{self, Foreseen};
+use crate::handler::{ContentHandler, Explained};
 use crate::phase::{self, Phase};
 use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::route::listen::{Binding, Listen};
 use crate::route::location::{AfterPrefix, LocationKind};
-use crate::scope::Conf;
+use crate::settings::Conf;
 use crate::upstream::by_rfc;
 use crate::upstream::http;
 use crate::upstream::pass::{self, PassTarget};
@@ -405,7 +405,7 @@ fn server_reason(req: &Request, listen: &Listen) -> String {
         .find(|name| !req.host.is_empty() && name.matches(&req.host) == Ok(true));
     match matched {
         Some(name) => {
-            let name = crate::scope::listen::first_name(std::slice::from_ref(name));
+            let name = crate::directives::listen::first_name(std::slice::from_ref(name));
             format!("server_name {} matches \"{host}\"", text(&name))
         }
         None if Arc::ptr_eq(&req.server, listen.names.default_server()) => {
@@ -475,13 +475,12 @@ fn answered(req: &mut Request, failure: &Failure) -> End {
 fn end(req: &mut Request) -> End {
     match req.location.handler.clone() {
         Some(ContentHandler::Pass(target)) => End::Passed(Box::new(passed(req, &target))),
-        Some(ContentHandler::Purge(location)) => End::Purges(location.zone.clone()),
-        Some(ContentHandler::Api(_)) => End::Itself("api"),
-        Some(ContentHandler::Dashboard(_)) => End::Itself("dashboard"),
-        Some(ContentHandler::Metrics(_)) => End::Itself("metrics"),
-        Some(ContentHandler::StubStatus) => End::Itself("stub_status"),
-        Some(ContentHandler::EmptyGif) => End::Itself("empty_gif"),
-        Some(ContentHandler::Flv | ContentHandler::Mp4) | None => End::Files(text(&req.uri)),
+        Some(ContentHandler::Own(handler)) => match handler.explain() {
+            Explained::Itself(directive) => End::Itself(directive),
+            Explained::Purges(zone) => End::Purges(zone),
+            Explained::Files => End::Files(text(&req.uri)),
+        },
+        None => End::Files(text(&req.uri)),
     }
 }
 

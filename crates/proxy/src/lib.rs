@@ -6,12 +6,13 @@
 //!                                        └──► upstream (pass, cache)
 //! ```
 //!
-//! `phase.rs` is the map of a request; `scope/` builds the configuration it runs on.
+//! `phase.rs` is the map of a request; `directives/` builds the configuration it runs on.
 
 pub mod cache;
 pub mod conditional;
 pub mod control;
 pub mod descriptors;
+pub mod directives;
 pub mod downstream;
 pub mod explain;
 pub mod failure;
@@ -34,6 +35,7 @@ pub mod root_process;
 pub mod route;
 pub mod scope;
 pub mod server;
+pub mod settings;
 pub mod stats;
 pub mod subrequest;
 pub mod trace;

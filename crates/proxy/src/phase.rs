@@ -28,7 +28,7 @@ use crate::request::Request;
 use crate::response::{Response, Source};
 use crate::rewrite::{self, Script};
 use crate::route::location::LocationKind;
-use crate::scope::location::LocationSettings;
+use crate::settings::level::{Closing, Due};
 use millpond_wire::header::Known;
 
 /// The phases, in running order.
@@ -99,48 +99,41 @@ const HANDLERS: &[(Phase, Handler)] = &[
     (Phase::Content, Handler::Content),
 ];
 
-/// The handlers that may have something to do for requests of a location: a bit for each, by the
-/// handler's place in the row of all. The others are passed over.
-#[derive(Clone, Copy, Debug)]
-pub struct Due(u16);
+/// Notes the handlers that are due for a block, by its settings and what it has declared.
+pub fn close(level: &mut Closing<'_>) {
+    let places = HANDLERS.iter().enumerate();
+    let due = places.filter(|(_, (_, handler))| is_due(*handler, level));
+    let due = due.fold(Due::default(), |due, (place, _)| due.with(place));
+    level.draft.put(due);
+}
 
-impl Due {
-    /// The handlers due for a location of this kind with these settings.
-    pub fn of(
-        (kind, settings): (&LocationKind, &LocationSettings),
-        script: &Script,
-        try_files: Option<&handler::try_files::TryFiles>,
-    ) -> Due {
+fn is_due(handler: Handler, level: &Closing<'_>) -> bool {
+    let settings = &*level.settings;
+    let has_script = || level.draft.get().is_some_and(|it: &Script| !it.is_empty());
+    match handler {
+        // INVARIANT 3: the location is that of the server.
+        Handler::ServerRewrite | Handler::Rewrite => has_script(),
         // An `if` block inside of a location is entered by the location's script.
-        let is_block = matches!(kind, LocationKind::Unnamed);
-        let is_due = |handler: Handler| match handler {
-            // INVARIANT 3: the location is that of the server.
-            Handler::ServerRewrite | Handler::Rewrite => !script.is_empty(),
-            Handler::PostRewrite => is_block || !script.is_empty(),
-            Handler::RealIp => !settings.real_ip.from.is_empty(),
-            Handler::LimitReq => !settings.limit_req.limits.is_empty(),
-            Handler::LimitConn => !settings.limit_conn.limits.is_empty(),
-            Handler::Access => handler::access::has_gate(settings),
-            Handler::TryFiles => try_files.is_some(),
-            Handler::Mirror => handler::mirror::has_mirrors(settings),
-            // The work of these is no matter of the location alone.
-            Handler::StartRealIp | Handler::FindLocation | Handler::Content => true,
-        };
-        let places = HANDLERS.iter().enumerate();
-        let due = places.filter(|(_, (_, handler))| is_due(*handler));
-        Due(due.fold(0, |bits, (place, _)| bits | 1 << place))
-    }
-
-    /// The first one from a place on, with its place.
-    fn next(self, from: usize) -> Option<(usize, Phase, Handler)> {
-        // There are fewer handlers than bits, so a place can be shifted by.
-        let place = (u32::from(self.0) >> from).trailing_zeros() as usize + from;
-        let (phase, handler) = HANDLERS.get(place)?;
-        Some((place, *phase, *handler))
+        Handler::PostRewrite => matches!(level.kind, LocationKind::Unnamed) || has_script(),
+        Handler::RealIp => !settings.real_ip.from.is_empty(),
+        Handler::LimitReq => !settings.limit_req.limits.is_empty(),
+        Handler::LimitConn => !settings.limit_conn.limits.is_empty(),
+        Handler::Access => handler::access::has_gate(settings),
+        Handler::TryFiles => level.draft.has::<handler::try_files::TryFiles>(),
+        Handler::Mirror => handler::mirror::has_mirrors(settings),
+        // The work of these is no matter of the location alone.
+        Handler::StartRealIp | Handler::FindLocation | Handler::Content => true,
     }
 }
 
-const _: () = assert!(HANDLERS.len() <= u16::BITS as usize);
+/// The first handler that is due from a place on, with its place.
+fn next_due(due: Due, from: usize) -> Option<(usize, Phase, Handler)> {
+    let place = due.next(from);
+    let (phase, handler) = HANDLERS.get(place)?;
+    Some((place, *phase, *handler))
+}
+
+const _: () = assert!(HANDLERS.len() <= Due::BITS);
 
 /// Runs a routed request to its answer, error pages included.
 pub async fn answer(req: &mut Request) -> Box<Response> {
@@ -270,7 +263,7 @@ async fn run(req: &mut Request, start: Phase) -> Result<Box<Response>, Failure> 
     req.heed_expressions()?;
     // Every jump back spends one of the request's redirects, so this loop ends. A handler may have
     // changed the location.
-    while let Some((place, phase, handler)) = req.location.due.next(at) {
+    while let Some((place, phase, handler)) = next_due(req.location.due, at) {
         let flow = match begin_handler(req, handler) {
             Ok(Begun::Done(flow)) => Ok(flow),
             Ok(Begun::Waits(rest)) => rest.await,
@@ -311,6 +304,11 @@ pub enum Begun<'a> {
 }
 
 impl<'a> Begun<'a> {
+    /// An answer that was not waited for.
+    pub fn answer(response: Response) -> Self {
+        Begun::Done(Flow::Respond(Box::new(response)))
+    }
+
     /// A handler that waits: its time is not that of the request's head any more.
     pub fn waits<F>(req: &'a mut Request, begin: impl FnOnce(&'a mut Request) -> F) -> Self
     where

@@ -13,6 +13,8 @@
 //! 2. All mistakes of a configuration are logged, not only the first.
 //! 3. A reload that changes nothing is counted as such; metrics tell it.
 
+pub mod salvage;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,9 +27,10 @@ use millpond_system::log::file;
 use millpond_system::root_helper;
 
 use crate::control::Wanted;
+use crate::directives;
 use crate::lint;
-use crate::scope::{self, Conf};
 use crate::server::{Process, Server};
+use crate::settings::Conf;
 
 /// The source of the configuration.
 #[derive(Clone, Debug)]
@@ -63,7 +66,7 @@ impl ConfSource {
         let mut cx = self.context();
         let tree = self.load(&mut cx.diagnostics);
         require_events(&tree, &mut cx.diagnostics);
-        let (conf, cx) = scope::build(&tree, cx);
+        let (conf, cx) = directives::build(&tree, cx);
         Reading {
             conf,
             sources: tree.sources,

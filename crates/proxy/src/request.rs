@@ -39,7 +39,7 @@ use crate::handler::limit_conn::Held;
 use crate::log::request_error;
 use crate::provenance::Shares;
 use crate::route::regex::GaveUp;
-use crate::scope::{Conf, Location, Server};
+use crate::settings::{Conf, Location, Server};
 use crate::subrequest::{Kind, Role};
 use crate::trace::{self, UpstreamTrace};
 use crate::var;

@@ -32,7 +32,7 @@ use crate::control::{ControlSocket, Wanted};
 use crate::downstream::listener;
 use crate::pid::{PidError, PidFile};
 use crate::reload::ConfSource;
-use crate::scope::Conf;
+use crate::settings::Conf;
 use crate::stats::ledger;
 
 /// Paths of logs and sockets that are remembered from earlier configurations. Arbitrary: beyond

@@ -43,8 +43,7 @@ use crate::handler::dashboard::history;
 use crate::handler::limit_zone;
 use crate::pid::PidHolder;
 use crate::reload::{self, ConfSource};
-use crate::scope::Conf;
-use crate::scope::main::WorkerCount;
+use crate::settings::Conf;
 use crate::worker::Shared;
 
 use predecessor::Predecessor;
@@ -127,7 +126,7 @@ impl Server {
     ) -> Result<Server, Vec<BindError>> {
         let conf = Arc::new(conf);
         let mut sockets = Sockets::inherit(inherited);
-        let opened = sockets.open(&conf.bindings, worker_count(&conf))?;
+        let opened = sockets.open(&conf.bindings, conf.main.process.worker_count())?;
         // The predecessor still listens on what we do not.
         sockets.adopt(opened, &conf.bindings, SocketFiles::Shared);
         Ok(Server {
@@ -195,7 +194,7 @@ impl Server {
             shared.ledger.keep(conf, &shared.sites, disks);
         }
         error::process(Level::Notice, format_args!("start worker threads"));
-        self.grow(worker_count(&self.conf))
+        self.grow(self.conf.main.process.worker_count())
             .map_err(StartError::Thread)?;
         self.serve();
         self.serve_control();
@@ -253,7 +252,7 @@ impl Server {
     pub fn change(&mut self, mut conf: Conf) -> Result<(), Vec<StartError>> {
         limit_zone::inherit(&mut conf.declared, &self.conf.declared)
             .map_err(|error| vec![StartError::Limit(error)])?;
-        let count = worker_count(&conf);
+        let count = conf.main.process.worker_count();
         let opened = self.sockets.open(&conf.bindings, count);
         let opened = opened.map_err(|errors| Vec::from_iter(errors.into_iter().map(Into::into)))?;
         let zones = self.shared.zones.open(&mut conf, &self.shared.sites);
@@ -482,13 +481,5 @@ impl Server {
 fn put_back(pid_file: &mut PidHolder) {
     if let Err(failure) = pid_file.put_back() {
         error::process(Level::Alert, format_args!("{failure}"));
-    }
-}
-
-/// The count of threads that serve a configuration.
-pub fn worker_count(conf: &Conf) -> usize {
-    match conf.main.process.workers {
-        WorkerCount::Count(count) => count,
-        WorkerCount::Auto => std::thread::available_parallelism().map_or(1, usize::from),
     }
 }

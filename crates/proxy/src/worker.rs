@@ -29,8 +29,7 @@ use crate::handler::dashboard::feed::Feed;
 use crate::handler::dashboard::history::History;
 use crate::handler::hash_places::HashPlaces;
 use crate::handler::open_file::OpenFiles;
-use crate::scope::Conf;
-use crate::server::worker_count;
+use crate::settings::Conf;
 use crate::stats::CacheCounters;
 use crate::stats::cache_zone::CacheZones;
 use crate::stats::connections::ConnectionCounters;
@@ -113,7 +112,7 @@ impl Descriptors {
         let count = self.0.get();
         let connections = count.map(|count| descriptors::connections(conf, *count));
         let wanted = conf.main.connections.connections;
-        quota::share(wanted, worker_count(conf), connections)
+        quota::share(wanted, conf.main.process.worker_count(), connections)
     }
 }
 

@@ -20,8 +20,8 @@ use millpond_proxy::control::query::Parameters;
 use millpond_proxy::control::report::{Line, ProblemReport, ServerReport};
 use millpond_proxy::control::rest::{Purpose, Rest, RestError, ZonePath};
 use millpond_proxy::reload::ConfSource;
-use millpond_proxy::scope::Conf;
-use millpond_proxy::scope::salvage::salvage;
+use millpond_proxy::reload::salvage::salvage;
+use millpond_proxy::settings::Conf;
 use serde::de::DeserializeOwned;
 
 use super::client;

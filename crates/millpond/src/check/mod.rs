@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use millpond_proxy::reload::ConfSource;
-use millpond_proxy::scope::salvage::salvage;
+use millpond_proxy::reload::salvage::salvage;
 use millpond_system::log::error::{ErrorLog, Level};
 use millpond_system::log::file::LogFile;
 

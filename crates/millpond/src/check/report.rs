@@ -15,8 +15,8 @@ use millpond_conf::source::{Sources, Span};
 use millpond_conf::tree::Statement;
 use millpond_conf::{Diagnostic, Diagnostics, Severity};
 use millpond_proxy::lint;
+use millpond_proxy::reload::salvage::Salvage;
 use millpond_proxy::scope::code::UNRESOLVED_HOST;
-use millpond_proxy::scope::salvage::Salvage;
 
 /// Place of a finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use millpond_proxy::directives::manual::{self, Entry, OWN_MODULE, Standing};
 use millpond_proxy::metrics::{Metric, Names};
-use millpond_proxy::scope::manual::{self, Entry, OWN_MODULE, Standing};
 
 /// The text of a document.
 pub(super) fn document(name: &str) -> Option<String> {

@@ -12,9 +12,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use millpond_conf::Contexts;
 use millpond_conf::source::{Sources, Span};
 use millpond_conf::tree::Statement;
+use millpond_proxy::directives::all_directives;
 use millpond_proxy::explain::{self, Caching, End, Explanation, Passed, Question};
-use millpond_proxy::scope::build::all_directives;
-use millpond_proxy::scope::salvage::{Salvage, salvage};
+use millpond_proxy::reload::salvage::{Salvage, salvage};
 use millpond_system::clock;
 
 use super::judgement;

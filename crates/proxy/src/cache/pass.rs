@@ -39,7 +39,7 @@ use crate::protocol::Protocol;
 use crate::provenance::{Provenance, Whence};
 use crate::request::{Request, with_scratch};
 use crate::response::Response;
-use crate::scope::Location;
+use crate::settings::Location;
 use crate::trace::Freshness;
 use crate::upstream::answer::{self, AnswerHead, Stored};
 use crate::upstream::by_rfc;

@@ -16,7 +16,7 @@ use millpond_conf::{OffOr, Template};
 
 use crate::request::{Request, with_scratch};
 use crate::route::name::ServerName;
-use crate::scope::Conf;
+use crate::settings::Conf;
 use crate::stats::site::{Counting, SITES_MAX, SiteId};
 use crate::stats::site_names::Claim;
 use crate::var::ComposedVariable;

@@ -21,7 +21,7 @@ use crate::handler::ContentHandler;
 use crate::provenance::{Provenance, Whence};
 use crate::request::Request;
 use crate::response::{RangeRule, Response, Source};
-use crate::scope::Location;
+use crate::settings::Location;
 use crate::upstream::pass::PassTarget;
 
 /// INVARIANT 2: the fields whose place in an answer depends on the request.

@@ -32,10 +32,13 @@ use super::sweep::Sweepers;
 use crate::failure::Failure;
 use crate::protocol::Protocol;
 use crate::request::Request;
-use crate::scope::Conf;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
-use crate::scope::location::LocationSettings;
+use crate::scope::code;
+use crate::settings::Conf;
+use crate::settings::declared::Declared;
+use crate::settings::level::Closing;
+use crate::settings::location::LocationSettings;
 use crate::stats::site::Sites;
 use crate::stats::table::Number;
 
@@ -86,7 +89,7 @@ fn cache_path(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) 
         Ok(zone) => zone,
         Err(error) => return error.report(statement, ZonePath::SYNTAX, &mut builder.cx),
     };
-    let zones = &builder.declared.zones;
+    let zones = &builder.of::<Declared>().zones;
     let mut used: HashSet<&PathBuf> = zones.iter().flat_map(ZonePath::paths).collect();
     if let Some(path) = zone.paths().find(|path| !used.insert(path)) {
         let message = format!("the cache path \"{}\" is used twice", path.display());
@@ -96,7 +99,43 @@ fn cache_path(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) 
         let message = format!("duplicate zone \"{}\"", zone.name);
         return builder.error(statement.span, message);
     }
-    builder.declared.zones.push(zone);
+    builder.of::<Declared>().zones.push(zone);
+}
+
+/// The zones that locations name, with the places; they may be declared behind their use.
+#[derive(Default)]
+pub(super) struct ZonesUsed {
+    by_caches: Vec<(Protocol, String, Span)>,
+    pub(super) by_purges: Vec<(Protocol, String, Span)>,
+}
+
+/// Makes the caches of a location.
+pub fn close(level: &mut Closing<'_>) {
+    let settings = &*level.settings;
+    let caches = Protocol::ALL.into_iter();
+    let caches: Vec<LocationCache> = caches
+        .filter_map(|protocol| LocationCache::of(settings, protocol))
+        .collect();
+    let named = caches.iter().filter_map(|used| {
+        let name = String::from_utf8_lossy(used.zone.as_literal()?).into_owned();
+        Some((used.protocol, name, used.span))
+    });
+    level.builder.of::<ZonesUsed>().by_caches.extend(named);
+    level.draft.put(caches);
+}
+
+/// Zones that are named must be declared; each place is reported once.
+pub fn check_uses(builder: &mut Builder) {
+    let mut reported = HashSet::new();
+    let used: ZonesUsed = builder.take();
+    for (protocol, name, span) in used.by_caches.into_iter().chain(used.by_purges) {
+        let mut known = builder.of::<Declared>().zones.iter();
+        if !known.any(|zone| zone.name == name) && reported.insert(span) {
+            let prefix = protocol.prefix();
+            let message = format!("\"{prefix}_cache\" zone \"{name}\" is unknown");
+            builder.coded(span, code::UNKNOWN_ZONE, message);
+        }
+    }
 }
 
 /// Caching of a location; made once when its settings are merged.

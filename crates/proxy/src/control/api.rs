@@ -52,7 +52,7 @@ use super::report::{
 };
 use super::why;
 use crate::cache::purge::{self, Outcome};
-use crate::scope::Conf;
+use crate::settings::Conf;
 use crate::stats::CacheSnapshot;
 use crate::stats::site::SiteCount;
 use crate::worker::Shared;

@@ -44,15 +44,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use millpond_conf::value::{FromWord, WordError};
-use millpond_conf::{Family, OffOr, ParseContext, Word};
+use millpond_conf::OffOr;
 use tokio::net::UnixListener;
 use tokio::task::AbortHandle;
 
 pub use socket::{ControlError, ControlSocket};
 
-use crate::scope::Conf;
 use crate::server::sockets::{Inherited, SocketFiles};
+use crate::settings::Conf;
+use crate::settings::main::SocketPath;
 use crate::worker::Shared;
 use api::{Scene, SceneZone, ServerFacts, Standing};
 
@@ -63,35 +63,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 /// Ending of the pid file's name, and the one that takes its place.
 const PID_ENDING: &str = "pid";
 const ENDING: &str = "control";
-
-/// Settings of the socket on which the process is asked and told things.
-#[derive(Clone, Debug, Family)]
-#[family(main)]
-pub struct ControlPolicy {
-    /// The Unix socket on which the process answers `millpond cache` and speaks HTTP with JSON, or
-    /// `off`. Without the directive it stands beside the pid file: `/run/millpond.control` for
-    /// `/run/millpond.pid`. Only the user of the process and root can use it.
-    #[directive(name = "control")]
-    pub socket: Option<OffOr<SocketPath>>,
-}
-
-/// `unix:` and a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SocketPath(pub PathBuf);
-
-impl FromWord for SocketPath {
-    const SYNTAX: &'static str = "unix:path";
-
-    fn from_word(word: &Word, cx: &mut ParseContext) -> Result<Self, WordError> {
-        match word.text.strip_prefix("unix:") {
-            Some("") | None => Err(WordError::Message(format!(
-                "\"control\" must be \"off\" or \"unix:\" with a path, not \"{}\"",
-                word.text
-            ))),
-            Some(path) => Ok(SocketPath(cx.prefix.join(path))),
-        }
-    }
-}
 
 /// Place that a configuration wants for the socket.
 #[derive(Clone, Debug, PartialEq, Eq)]

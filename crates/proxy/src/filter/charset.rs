@@ -36,6 +36,8 @@ use crate::request::{Request, Value};
 use crate::response::{DIGESTS, RangeRule, Response};
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
+use crate::settings::declared::Declared;
+use crate::settings::level::Closing;
 
 /// The rows of this file.
 pub const ROWS: &[Row] = &[Row {
@@ -115,6 +117,16 @@ impl Charset {
                 _ => None,
             },
         }
+    }
+}
+
+/// Notes the sets of a block, and checks that they can be converted into one another.
+pub fn close(level: &mut Closing<'_>) {
+    let policy = &level.settings.charset;
+    let maps = &mut level.builder.of::<Declared>().charset_maps;
+    maps.note(policy);
+    if let Err(message) = policy.check(maps) {
+        level.builder.error(level.span(), message);
     }
 }
 
@@ -226,7 +238,7 @@ fn declare(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
     } else if one.eq_ignore_ascii_case("utf-8") {
         "\"charset_map\" with \"utf-8\" charset should be given in the second column".to_owned()
     } else if builder
-        .declared
+        .of::<Declared>()
         .charset_maps
         .find(one.as_bytes(), other.as_bytes())
         .is_some()
@@ -239,8 +251,14 @@ fn declare(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
         } else {
             byte_tables(builder, lines)
         };
-        builder.declared.charset_maps.insert(one, other, there);
-        builder.declared.charset_maps.insert(other, one, back);
+        builder
+            .of::<Declared>()
+            .charset_maps
+            .insert(one, other, there);
+        builder
+            .of::<Declared>()
+            .charset_maps
+            .insert(other, one, back);
         return;
     };
     builder.error(statement.span, message);

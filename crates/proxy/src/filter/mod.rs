@@ -44,7 +44,7 @@ use crate::cache::provenance;
 use crate::conditional::{Refusal, not_modified, range};
 use crate::request::Request;
 use crate::response::{DIGESTS, Response, Source};
-use crate::scope::location::LocationSettings;
+use crate::settings::location::LocationSettings;
 use crate::upstream::by_rfc;
 
 /// A filter of texts; dispatched by one `match` in [`change_text`].

@@ -34,6 +34,7 @@ use millpond_wire::header::{Fields, Known};
 use super::type_set::TypeSet;
 use crate::request::Request;
 use crate::response::{DIGESTS, RangeRule, Response};
+use crate::settings::level::Closing;
 
 /// The most strings of a block (nginx: 255).
 const MOST_PAIRS: usize = 255;
@@ -83,16 +84,15 @@ impl FromArgs for Pair {
     }
 }
 
-impl SubPolicy {
-    /// Checks that there are not too many strings.
-    pub fn check(&self) -> Result<(), String> {
-        if self.pairs.len() > MOST_PAIRS {
-            Err(format!("number of search patterns exceeds {MOST_PAIRS}"))
-        } else {
-            Ok(())
-        }
+/// Checks that there are not too many strings.
+pub fn close(level: &mut Closing<'_>) {
+    if level.settings.sub.pairs.len() > MOST_PAIRS {
+        let message = format!("number of search patterns exceeds {MOST_PAIRS}");
+        level.builder.error(level.span(), message);
     }
+}
 
+impl SubPolicy {
     /// The search for strings that are the same for all requests, made ready.
     pub fn search(&self) -> Option<Arc<Search>> {
         let strings: Option<Vec<_>> = self

@@ -21,16 +21,18 @@ use millpond_wire::header::Known;
 use millpond_wire::http1::Method;
 
 use super::auth_basic::Checked;
-use super::{auth_basic, auth_request};
+use super::{ContentHandler, auth_basic, auth_request};
 use crate::failure::Failure;
 use crate::log::request_error;
 use crate::phase::Flow;
 use crate::request::Request;
 use crate::route::location::LocationKind;
-use crate::scope::Location;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
-use crate::scope::location::LocationSettings;
+use crate::settings::Location;
+use crate::settings::level::{self, Closing};
+use crate::settings::location::LocationSettings;
+use crate::stats::status_zone::StatusZone;
 
 /// Rows of this file.
 pub const ROWS: &[Row] = &[Row {
@@ -364,21 +366,35 @@ fn limit_except(builder: &mut Builder, statement: &Statement, draft: &mut Draft)
     if allowed.contains(&Method::Get) {
         allowed.push(Method::Head);
     }
-    let inner = Draft {
-        context: Contexts::LIMIT_EXCEPT,
-        span: Some(statement.span),
+    let mut inner = Draft {
         name: draft.name.clone(),
         is_internal: draft.is_internal,
-        status_zone: draft.status_zone.clone(),
-        ..Draft::default()
+        ..Draft::new(Contexts::LIMIT_EXCEPT, statement.span)
     };
-    let mut location = builder.nested(statement, inner, LocationKind::Unnamed);
+    StatusZone::pass_on(draft, &mut inner);
+    let mut location = level::nested(builder, statement, inner, LocationKind::Unnamed);
     location.is_limit = true;
     let location = Arc::new(location);
-    if draft.limit_except.is_some() {
+    if draft.has::<LimitExcept>() {
         builder.error(statement.span, "\"limit_except\" directive is duplicate");
     }
-    draft.limit_except = Some(LimitExcept { allowed, location });
+    draft.put(LimitExcept { allowed, location });
+}
+
+/// Gives other methods the handler of the location around the block, unless it has its own.
+pub fn close(level: &mut Closing<'_>) {
+    let Some(handler) = level.draft.get::<ContentHandler>().cloned() else {
+        return;
+    };
+    let Some(mut limit) = level.draft.take::<LimitExcept>() else {
+        return;
+    };
+    if let Some(location) = Arc::get_mut(&mut limit.location)
+        && location.handler.is_none()
+    {
+        location.handler = Some(handler);
+    }
+    level.draft.put(limit);
 }
 
 #[cfg(test)]

@@ -37,13 +37,14 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::foreign::Foreign;
-use super::ContentHandler;
+use super::{ContentHandler, Explained, Handler};
 use crate::control::api::{self, Answer, Ask, MakeLines, Verb};
 use crate::control::lines::{Pieces, Sink};
 use crate::control::plus::{self, BODY_MAX, Payload, Refusal, View};
 use crate::control::{query, report, scene};
 use crate::downstream::body::{self, RequestBody};
 use crate::failure::Failure;
+use crate::phase::{self, Flow};
 use crate::request::Request;
 use crate::response::Response;
 use crate::scope::block::{Draft, Pass, Row};
@@ -124,7 +125,7 @@ fn row(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
         let message = "\"api\" must stand in a location that is found by a prefix";
         return builder.error(statement.span, message);
     }
-    draft.handler = Some(ContentHandler::Api(Arc::new(policy)));
+    draft.put(ContentHandler::own(ApiHandler(Arc::new(policy))));
 }
 
 /// Names between commas, without ports; none if there is none, or an empty one.
@@ -133,8 +134,26 @@ fn names(list: &str) -> Option<Vec<String>> {
     names.iter().all(|name| !name.is_empty()).then_some(names)
 }
 
+/// The answers of an API.
+#[derive(Debug)]
+struct ApiHandler(Arc<ApiPolicy>);
+
+impl Handler for ApiHandler {
+    fn begin<'a>(&self, req: &'a mut Request) -> Result<phase::Begun<'a>, Failure> {
+        let policy = Arc::clone(&self.0);
+        Ok(phase::Begun::waits(req, async move |req| {
+            let response = run(req, &policy).await?;
+            Ok(Flow::Respond(Box::new(response)))
+        }))
+    }
+
+    fn explain(&self) -> Explained {
+        Explained::Itself("api")
+    }
+}
+
 /// Answers a request.
-pub async fn run(req: &mut Request, policy: &ApiPolicy) -> Result<Response, Failure> {
+async fn run(req: &mut Request, policy: &ApiPolicy) -> Result<Response, Failure> {
     let Some(segments) = segments(req) else {
         return Err(Failure::Status(404));
     };

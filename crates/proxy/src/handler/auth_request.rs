@@ -20,6 +20,7 @@ use crate::log::request_error;
 use crate::request::Request;
 use crate::response::Response;
 use crate::rewrite::set::{self, Variable};
+use crate::settings::level::Closing;
 use crate::subrequest::{self, Kind, Target};
 
 /// The address that is asked if requests are let in.
@@ -59,11 +60,14 @@ impl FromArgs for AuthSet {
     }
 }
 
-impl AuthRequestPolicy {
-    /// The variables that are set, and that the configuration must know.
-    pub(crate) fn variables(&self) -> impl Iterator<Item = Variable> + '_ {
-        self.sets.iter().map(|set| set.variable)
-    }
+/// Makes the variables that are set known to the configuration.
+pub fn close(level: &mut Closing<'_>) {
+    let sets = level.settings.auth_request.sets.iter();
+    let stored = sets.filter_map(|set| match set.variable {
+        Variable::Stored(id) => Some(id),
+        Variable::Args | Variable::LimitRate => None,
+    });
+    level.builder.stored.extend(stored);
 }
 
 /// Asks where a location wants that.

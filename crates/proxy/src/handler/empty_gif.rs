@@ -8,8 +8,9 @@ use millpond_conf::{Contexts, Statement};
 use millpond_wire::header::Known;
 use millpond_wire::http1::Method;
 
-use super::ContentHandler;
+use super::{ContentHandler, Explained, Handler};
 use crate::failure::Failure;
+use crate::phase::Begun;
 use crate::request::Request;
 use crate::response::Response;
 use crate::scope::block::{Draft, Pass, Row};
@@ -42,12 +43,26 @@ const PICTURE: &[u8] = b"GIF89a\
 
 fn empty_gif(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     if builder.has_arguments(statement, 0..=0) {
-        draft.handler = Some(ContentHandler::EmptyGif);
+        draft.put(ContentHandler::own(EmptyGif));
+    }
+}
+
+/// The picture.
+#[derive(Debug)]
+struct EmptyGif;
+
+impl Handler for EmptyGif {
+    fn begin<'a>(&self, req: &'a mut Request) -> Result<Begun<'a>, Failure> {
+        run(req).map(Begun::answer)
+    }
+
+    fn explain(&self) -> Explained {
+        Explained::Itself("empty_gif")
     }
 }
 
 /// Answers with the picture.
-pub fn run(req: &mut Request) -> Result<Response, Failure> {
+fn run(req: &mut Request) -> Result<Response, Failure> {
     if !matches!(req.method, Method::Get | Method::Head) {
         return Err(Failure::Status(405));
     }

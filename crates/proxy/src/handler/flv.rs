@@ -9,8 +9,9 @@
 use bytes::Bytes;
 use millpond_conf::{Contexts, Statement};
 
-use super::{ContentHandler, static_file};
+use super::{ContentHandler, Explained, Handler, part_or_files, static_file};
 use crate::failure::Failure;
+use crate::phase::Begun;
 use crate::request::Request;
 use crate::response::Response;
 use crate::scope::block::{Draft, Pass, Row};
@@ -34,12 +35,27 @@ const HEAD: &[u8] = b"FLV\x01\x05\0\0\0\x09\0\0\0\0";
 
 fn flv(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     if builder.has_arguments(statement, 0..=0) {
-        draft.handler = Some(ContentHandler::Flv);
+        draft.put(ContentHandler::own(Flv));
+    }
+}
+
+/// Files, and what is left of them from an offset on.
+#[derive(Debug)]
+struct Flv;
+
+impl Handler for Flv {
+    fn begin<'a>(&self, req: &'a mut Request) -> Result<Begun<'a>, Failure> {
+        let part = run(req)?;
+        part_or_files(req, part)
+    }
+
+    fn explain(&self) -> Explained {
+        Explained::Files
     }
 }
 
 /// Answers with the file or the rest of it; `None` for what is no file.
-pub fn run(req: &mut Request) -> Result<Option<Response>, Failure> {
+fn run(req: &mut Request) -> Result<Option<Response>, Failure> {
     let Some(file) = static_file::open_only(req)? else {
         return Ok(None);
     };

@@ -21,6 +21,7 @@ use crate::phase::Flow;
 use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
+use crate::settings::declared::Declared;
 use crate::stats::limit::{LimitTally, Outcome};
 use crate::var::WordVariable;
 
@@ -122,7 +123,7 @@ fn limit_conn_zone(builder: &mut Builder, statement: &Statement, _draft: &mut Dr
     let Some(zone) = read_zone(builder, statement) else {
         return;
     };
-    let zones = &mut builder.declared.limit_conn;
+    let zones = &mut builder.of::<Declared>().limit_conn;
     if zones.iter().any(|other| other.name == zone.name) {
         let message = format!(
             "limit_conn_zone \"{}\" is already bound to a key",

@@ -31,6 +31,7 @@ use crate::phase::Flow;
 use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
+use crate::settings::declared::Declared;
 use crate::stats::limit::{LimitTally, Outcome};
 use crate::var::WordVariable;
 
@@ -191,7 +192,7 @@ fn limit_req_zone(builder: &mut Builder, statement: &Statement, _draft: &mut Dra
         };
         rate = parsed;
     }
-    let zones = &mut builder.declared.limit_req;
+    let zones = &mut builder.of::<Declared>().limit_req;
     if zones.iter().any(|other| other.name == zone.name) {
         let message = format!("limit_req_zone \"{}\" is already bound to a key", zone.name);
         builder.error(statement.span, message);

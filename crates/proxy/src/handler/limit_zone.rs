@@ -15,11 +15,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use millpond_conf::value::parse_offset;
-use millpond_conf::{Statement, Template, Word};
+use millpond_conf::{Span, Statement, Template, Word};
 
 use crate::scope::build::Builder;
-use crate::scope::declared::Declared;
-use crate::scope::location::LocationSettings;
+use crate::settings::declared::Declared;
+use crate::settings::level::Closing;
 
 /// The smallest zone that nginx takes: eight pages.
 const MIN_ZONE_SIZE: u64 = 8 * 4096;
@@ -250,8 +250,13 @@ fn parse_zone(word: &Word, text: &str) -> Result<(String, usize), String> {
     Ok((name.to_string(), size))
 }
 
+/// Zones that limits name, with the directive's name and place.
+#[derive(Default)]
+struct ZonesUsed(Vec<(&'static str, String, Span)>);
+
 /// Remembers the zones that the limits of a block name.
-pub fn note_uses(builder: &mut Builder, settings: &LocationSettings) {
+pub fn close(level: &mut Closing<'_>) {
+    let settings = &*level.settings;
     let requests = settings.limit_req.limits.iter();
     let requests = requests.map(|limit| ("limit_req", &limit.value.zone, limit.span));
     let connections = settings.limit_conn.limits.iter();
@@ -261,20 +266,22 @@ pub fn note_uses(builder: &mut Builder, settings: &LocationSettings) {
         let used = (directive, zone.clone(), span);
         let is_new = seen.insert((directive, zone));
         // Blocks inside have the limits of those around them.
-        if builder.limit_zones_used.contains(&used) {
+        if level.builder.of::<ZonesUsed>().0.contains(&used) {
             continue;
         }
         if !is_new {
-            builder.error(span, format!("\"{directive}\" directive is duplicate"));
+            let message = format!("\"{directive}\" directive is duplicate");
+            level.builder.error(span, message);
         }
-        builder.limit_zones_used.push(used);
+        level.builder.of::<ZonesUsed>().0.push(used);
     }
 }
 
 /// Reports the zones that nobody declared; they may stand behind their use.
 pub fn check_uses(builder: &mut Builder) {
-    for (directive, zone, span) in std::mem::take(&mut builder.limit_zones_used) {
-        let declared = &builder.declared;
+    let ZonesUsed(used) = builder.take();
+    for (directive, zone, span) in used {
+        let declared = builder.of::<Declared>();
         let is_known = match directive {
             "limit_req" => declared.limit_req.iter().any(|known| known.name() == zone),
             _ => declared.limit_conn.iter().any(|known| known.name() == zone),

@@ -15,11 +15,12 @@ use millpond_wire::header::Known;
 use millpond_wire::http1::Method;
 use tokio::sync::Semaphore;
 
-use super::ContentHandler;
+use super::{ContentHandler, Explained, Handler};
 use crate::failure::Failure;
 use crate::metrics::facts::Facts;
 use crate::metrics::text::Format;
 use crate::metrics::{self, Names};
+use crate::phase::{Begun, Flow};
 use crate::request::Request;
 use crate::response::Response;
 use crate::scope::block::{Draft, Pass, Row};
@@ -82,11 +83,25 @@ fn apply(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
             builder.error(word.span, message);
         }
     }
-    draft.handler = Some(ContentHandler::Metrics(page));
+    draft.put(ContentHandler::own(page));
+}
+
+impl Handler for MetricsPage {
+    fn begin<'a>(&self, req: &'a mut Request) -> Result<Begun<'a>, Failure> {
+        let page = *self;
+        Ok(Begun::waits(req, async move |req| {
+            let response = run(req, page).await?;
+            Ok(Flow::Respond(Box::new(response)))
+        }))
+    }
+
+    fn explain(&self) -> Explained {
+        Explained::Itself("metrics")
+    }
 }
 
 /// Answers with the page.
-pub async fn run(req: &mut Request, page: MetricsPage) -> Result<Response, Failure> {
+async fn run(req: &mut Request, page: MetricsPage) -> Result<Response, Failure> {
     if !matches!(req.method, Method::Get | Method::Head) {
         return Err(Failure::Status(405));
     }

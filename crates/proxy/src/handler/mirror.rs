@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use crate::log::request_error;
 use crate::phase::Flow;
 use crate::request::Request;
-use crate::scope::location::LocationSettings;
+use crate::settings::location::LocationSettings;
 use crate::subrequest::{self, Kind, Target};
 
 /// Copies that one worker runs at a time (arbitrary: what a mirror that answers at all keeps up

@@ -38,21 +38,21 @@ pub mod static_file;
 pub mod stub_status;
 pub mod try_files;
 
+use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use millpond_semantics::uri::safe_uri;
 use millpond_wire::http1::Method;
 use millpond_wire::http1::request::Refusal;
 
-use crate::cache::purge::{self, form::PurgeLocation};
 use crate::downstream::body;
 use crate::failure::Failure;
 use crate::phase::{self, Begun, Flow};
 use crate::request::Request;
 use crate::response::Response;
 use crate::route::location::{Captured, Found};
+use crate::settings::level::Closing;
 use crate::upstream::by_rfc;
 use crate::upstream::pass;
 
@@ -61,22 +61,52 @@ use crate::upstream::pass;
 pub enum ContentHandler {
     /// `proxy_pass` and its like.
     Pass(Arc<pass::PassTarget>),
-    /// `proxy_cache_purge zone key`.
-    Purge(Arc<PurgeLocation>),
-    /// `metrics`.
-    Metrics(metrics::MetricsPage),
-    /// `stub_status`.
-    StubStatus,
-    /// `empty_gif`.
-    EmptyGif,
-    /// `flv`.
-    Flv,
-    /// `mp4`.
-    Mp4,
-    /// `api`.
-    Api(Arc<api::ApiPolicy>),
-    /// `dashboard`, with the time of a view.
-    Dashboard(Duration),
+    /// Any other, by its record.
+    Own(Arc<dyn Handler>),
+}
+
+/// The record of a handler: how it runs, and how it is explained. The row of its directive puts it
+/// into the draft of the location.
+pub trait Handler: Debug + Send + Sync {
+    /// The answer, or what waits for it.
+    fn begin<'a>(&self, req: &'a mut Request) -> Result<Begun<'a>, Failure>;
+
+    /// The kind of answers that the handler makes.
+    fn explain(&self) -> Explained;
+
+    /// Takes over settings of its own when the block that names the handler is closed.
+    fn settle(&mut self, _level: &mut Closing<'_>) {}
+}
+
+/// The kind of answers that a handler makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Explained {
+    /// Answers that this directive makes.
+    Itself(&'static str),
+    /// Files, or parts of them.
+    Files,
+    /// Purges of the zone.
+    Purges(String),
+}
+
+impl ContentHandler {
+    /// A handler by its record.
+    pub fn own(handler: impl Handler + 'static) -> Self {
+        ContentHandler::Own(Arc::new(handler))
+    }
+}
+
+/// Gives the handler that a block names its settings.
+pub fn close(level: &mut Closing<'_>) {
+    let Some(mut handler) = level.draft.take::<ContentHandler>() else {
+        return;
+    };
+    if let ContentHandler::Own(record) = &mut handler
+        && let Some(record) = Arc::get_mut(record)
+    {
+        record.settle(level);
+    }
+    level.draft.put(handler);
 }
 
 /// Finds the location of the path and refuses what it does not allow.
@@ -146,46 +176,19 @@ pub fn content(req: &mut Request) -> Result<Begun<'_>, Failure> {
         return Err(Failure::Internal("no upstream configuration".to_string()));
     }
     let location = Arc::clone(&req.location);
-    let response = match &location.handler {
-        Some(ContentHandler::Pass(target)) => return pass::begin(req, &location, target),
-        Some(ContentHandler::Purge(location)) => {
-            let location = Arc::clone(location);
-            return Ok(Begun::waits(req, async move |req| {
-                let response = purge::run_location(req, &location).await?;
-                Ok(Flow::Respond(Box::new(response)))
-            }));
-        }
-        Some(ContentHandler::Metrics(page)) => {
-            let page = *page;
-            return Ok(Begun::waits(req, async move |req| {
-                let response = metrics::run(req, page).await?;
-                Ok(Flow::Respond(Box::new(response)))
-            }));
-        }
-        Some(ContentHandler::Api(policy)) => {
-            let policy = Arc::clone(policy);
-            return Ok(Begun::waits(req, async move |req| {
-                let response = api::run(req, &policy).await?;
-                Ok(Flow::Respond(Box::new(response)))
-            }));
-        }
-        Some(ContentHandler::StubStatus) => stub_status::run(req)?,
-        Some(ContentHandler::EmptyGif) => empty_gif::run(req)?,
-        Some(ContentHandler::Dashboard(view)) => {
-            let view = *view;
-            dashboard::run(req, view)?
-        }
-        Some(ContentHandler::Flv) => match flv::run(req)? {
-            Some(response) => response,
-            None => return run_files(req).map(Begun::Done),
-        },
-        Some(ContentHandler::Mp4) => match mp4::run(req)? {
-            Some(response) => response,
-            None => return run_files(req).map(Begun::Done),
-        },
-        None => return run_files(req).map(Begun::Done),
-    };
-    Ok(Begun::Done(Flow::Respond(Box::new(response))))
+    match &location.handler {
+        Some(ContentHandler::Pass(target)) => pass::begin(req, &location, target),
+        Some(ContentHandler::Own(handler)) => handler.begin(req),
+        None => run_files(req).map(Begun::Done),
+    }
+}
+
+/// Responds with a part of a file, or goes on as if nothing were said of files.
+fn part_or_files(req: &mut Request, response: Option<Response>) -> Result<Begun<'_>, Failure> {
+    match response {
+        Some(response) => Ok(Begun::answer(response)),
+        None => run_files(req).map(Begun::Done),
+    }
 }
 
 /// Answers with a file, or goes on with what stands for a folder.

@@ -8,19 +8,21 @@
 //! Source: nginx ngx_http_mp4_module.
 
 use bytes::Bytes;
-use millpond_conf::{ByteSize, Contexts, Statement};
+use millpond_conf::{ByteSize, Contexts, Family, Statement};
 use millpond_mp4::{Begin, Error, Film, Part, Wish};
 use millpond_system::body::{BodyError, FileRegion, FileSource};
 use millpond_system::log::error::Level;
 
 use super::open_file::OpenFile;
-use super::{ContentHandler, static_file};
+use super::{ContentHandler, Explained, Handler, part_or_files, static_file};
 use crate::failure::Failure;
 use crate::log::request_error;
+use crate::phase::Begun;
 use crate::request::Request;
 use crate::response::{RangeRule, Response};
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
+use crate::settings::level::{Closing, OwnFamily};
 use crate::var::request::argument;
 
 /// The row.
@@ -38,8 +40,11 @@ pub const ROWS: &[Row] = &[Row {
     apply: mp4,
 }];
 
+/// The settings of this file.
+pub const FAMILY: OwnFamily = OwnFamily::of::<Mp4Policy>();
+
 /// The way in which films are read.
-#[derive(Clone, Debug, millpond_conf::Family)]
+#[derive(Clone, Debug, Family)]
 #[family(http, server, location)]
 pub struct Mp4Policy {
     /// The memory for reading a film, at first.
@@ -61,19 +66,42 @@ pub struct Mp4Policy {
 
 fn mp4(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     if builder.has_arguments(statement, 0..=0) {
-        draft.handler = Some(ContentHandler::Mp4);
+        // Those that hold where nothing is said, until the block is closed.
+        let policy = Mp4Policy::resolve(&[], &mut builder.cx);
+        draft.put(ContentHandler::own(Mp4 { policy }));
+    }
+}
+
+/// Films, and parts of them.
+#[derive(Debug)]
+struct Mp4 {
+    policy: Mp4Policy,
+}
+
+impl Handler for Mp4 {
+    fn begin<'a>(&self, req: &'a mut Request) -> Result<Begun<'a>, Failure> {
+        let part = run(req, &self.policy)?;
+        part_or_files(req, part)
+    }
+
+    fn explain(&self) -> Explained {
+        Explained::Files
+    }
+
+    fn settle(&mut self, level: &mut Closing<'_>) {
+        self.policy = level.own();
     }
 }
 
 /// Answers with the film or a part of it; `None` for what is no file.
-pub fn run(req: &mut Request) -> Result<Option<Response>, Failure> {
+fn run(req: &mut Request, policy: &Mp4Policy) -> Result<Option<Response>, Failure> {
     let Some(file) = static_file::open_only(req)? else {
         return Ok(None);
     };
-    let Some(wish) = wish(req) else {
+    let Some(wish) = wish(req, policy) else {
         return static_file::answer(req, &file).map(Some);
     };
-    let mut response = match cut(req, &file, &wish)? {
+    let mut response = match cut(req, &file, (&wish, policy))? {
         Some(part) => static_file::answer_part(req, &file, (part.head, part.data))?,
         None => static_file::answer(req, &file)?,
     };
@@ -81,8 +109,11 @@ pub fn run(req: &mut Request) -> Result<Option<Response>, Failure> {
     Ok(Some(response))
 }
 
-fn cut(req: &Request, file: &OpenFile, wish: &Wish) -> Result<Option<Part>, Failure> {
-    let policy = &req.location.settings.mp4;
+fn cut(
+    req: &Request,
+    file: &OpenFile,
+    (wish, policy): (&Wish, &Mp4Policy),
+) -> Result<Option<Part>, Failure> {
     let most = policy.max_buffer_size.as_usize();
     let film = Film {
         len: file.len,
@@ -105,8 +136,8 @@ fn read(file: &OpenFile, offset: u64, len: u64) -> Result<Bytes, BodyError> {
 }
 
 /// The part that is asked for; `None` for the whole film.
-fn wish(req: &Request) -> Option<Wish> {
-    let begin = if req.location.settings.mp4.start_key_frame {
+fn wish(req: &Request, policy: &Mp4Policy) -> Option<Wish> {
+    let begin = if policy.start_key_frame {
         Begin::KeyFrame
     } else {
         Begin::Frame

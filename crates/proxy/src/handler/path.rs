@@ -29,6 +29,8 @@ use millpond_conf::{
 
 use crate::failure::Failure;
 use crate::request::Request;
+use crate::route::location::LocationKind;
+use crate::settings::level::Closing;
 use crate::var::ComposedVariable;
 
 /// The directives as they are written.
@@ -227,6 +229,20 @@ impl RootPolicy {
     /// The way in which paths are mapped.
     pub fn mapping(&self) -> &Mapping {
         &self.mapping
+    }
+}
+
+/// Says which path an alias stands for, that of the block which has it.
+pub fn close(level: &mut Closing<'_>) {
+    let Some(number) = level.settings.root.alias_level() else {
+        return;
+    };
+    let path = level.levels.get(number).and_then(|it| it.path.clone());
+    level.settings.root.bind_alias(path);
+    let is_own = number + 1 == level.levels.len();
+    if is_own && matches!(level.kind, LocationKind::Named) {
+        let message = "the \"alias\" directive cannot be used inside the named location";
+        level.builder.error(level.span(), message);
     }
 }
 

@@ -18,6 +18,7 @@ use millpond_system::address::Address;
 use millpond_system::network::{LowBits, Network, Recursive, forwarded, look_up};
 
 use crate::request::Request;
+use crate::settings::{Uses, level::Closing};
 use millpond_wire::header::Known;
 
 /// The proxies whose word is taken for the client's address.
@@ -34,6 +35,11 @@ pub struct RealIpPolicy {
     /// Passes over the addresses of trusted proxies in the field.
     #[directive(name = "real_ip_recursive", default = "off")]
     pub recursive: bool,
+}
+
+/// Notes that clients' addresses may be replaced.
+pub fn close(level: &mut Closing<'_>) {
+    level.builder.of::<Uses>().real_ip |= !level.settings.real_ip.from.is_empty();
 }
 
 /// Trusted addresses that one argument stands for.

@@ -17,6 +17,7 @@ use crate::request::Request;
 use crate::route::host_table::{BadPattern, HostTable};
 use crate::route::name::ServerName;
 use crate::route::regex::{Case, GaveUp, Regex};
+use crate::settings::level::Closing;
 use crate::var::Variable;
 
 /// The longest host that is looked at (nginx's bound).
@@ -52,6 +53,15 @@ impl RefererPolicy {
         } else {
             self.valid.iter().find_map(|valid| valid.place)
         }
+    }
+}
+
+/// nginx: `none` and `blocked` alone name no valid place, and every request would pass.
+pub fn close(level: &mut Closing<'_>) {
+    if let Some(span) = level.settings.referer.lacks_places() {
+        let message = "the \"none\" or \"blocked\" referers are specified in the \
+                       \"valid_referers\" directive without any valid referer";
+        level.error_once(span, message);
     }
 }
 

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use millpond_conf::{Contexts, Statement};
 use millpond_wire::http1::Method;
 
-use super::ContentHandler;
+use super::{ContentHandler, Explained, Handler};
 use crate::failure::Failure;
+use crate::phase::Begun;
 use crate::request::Request;
 use crate::response::Response;
 use crate::scope::block::{Draft, Pass, Row};
@@ -28,12 +29,26 @@ pub const ROWS: &[Row] = &[Row {
 
 fn stub_status(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     if builder.has_arguments(statement, 0..=1) {
-        draft.handler = Some(ContentHandler::StubStatus);
+        draft.put(ContentHandler::own(StubStatus));
+    }
+}
+
+/// The numbers of connections and requests.
+#[derive(Debug)]
+struct StubStatus;
+
+impl Handler for StubStatus {
+    fn begin<'a>(&self, req: &'a mut Request) -> Result<Begun<'a>, Failure> {
+        run(req).map(Begun::answer)
+    }
+
+    fn explain(&self) -> Explained {
+        Explained::Itself("stub_status")
     }
 }
 
 /// Answers with the numbers.
-pub fn run(req: &mut Request) -> Result<Response, Failure> {
+fn run(req: &mut Request) -> Result<Response, Failure> {
     if !matches!(req.method, Method::Get | Method::Head) {
         return Err(Failure::Status(405));
     }

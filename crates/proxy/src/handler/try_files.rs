@@ -58,11 +58,13 @@ enum Fallback {
 }
 
 fn declare(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
-    if draft.try_files.is_some() {
+    if draft.has::<TryFiles>() {
         builder.error(statement.span, "\"try_files\" directive is duplicate");
         return;
     }
-    draft.try_files = compile(builder, statement);
+    if let Some(files) = compile(builder, statement) {
+        draft.put(files);
+    }
 }
 
 /// Compiles the arguments; a mistake is reported and `None`.

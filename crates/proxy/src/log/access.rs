@@ -6,14 +6,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use millpond_conf::{ArgError, Args, Family, FromArgs, OffOr, ParseContext};
+use millpond_conf::{ArgError, Args, Family, FromArgs, OffOr};
 use millpond_system::log::buffer;
 use millpond_system::log::named::{self, NamedFiles};
 use millpond_system::log::turn;
 
-use super::format::{COMBINED, Logs};
+use super::format::COMBINED;
 use super::line::{self, RequestLog};
 use crate::request::Request;
+use crate::settings::declared::Declared;
+use crate::settings::level::Closing;
 
 /// The log of requests whose blocks name none.
 pub const DEFAULT_PATH: &str = "/var/log/millpond/access.log";
@@ -58,13 +60,15 @@ impl FromArgs for AccessLog {
 }
 
 /// Finds the formats of a block's logs and gives it the default log if it has none.
-pub fn complete(policy: &mut AccessLogPolicy, logs: &mut Logs, cx: &mut ParseContext) {
+pub fn close(level: &mut Closing<'_>) {
+    let policy = &mut level.settings.access_log;
     if policy.logs.is_empty() {
         let log = RequestLog::optional(Path::new(DEFAULT_PATH), DIRECTIVE, COMBINED);
         policy.logs.push(OffOr::On(AccessLog(log)));
     }
     let found = policy.logs.iter().filter_map(OffOr::on);
-    line::complete(found.map(|AccessLog(log)| log), logs, cx);
+    let (declared, cx) = level.builder.with_cx::<Declared>();
+    line::complete(found.map(|AccessLog(log)| log), &mut declared.logs, cx);
 }
 
 /// Writes the request's lines.

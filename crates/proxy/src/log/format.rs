@@ -23,6 +23,7 @@ use millpond_system::log::buffer::Buffering;
 use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
+use crate::settings::declared::Declared;
 use crate::var;
 
 /// The name of the format that is there without being declared.
@@ -173,7 +174,7 @@ fn log_format(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) 
         }
     }
     let format = Arc::new(LogFormat { parts, escape });
-    let formats = &mut builder.declared.logs.formats;
+    let formats = &mut builder.of::<Declared>().logs.formats;
     let is_known = formats.contains_key(&name.text) || name.text == COMBINED;
     formats.insert(name.text.clone(), format);
     if is_known {

@@ -15,7 +15,7 @@ use crate::downstream::connection::Connection;
 use crate::downstream::send::SendError;
 use crate::failure::Failure;
 use crate::request::Request;
-use crate::scope::{Conf, Location};
+use crate::settings::{Conf, Location};
 
 /// Logs an event of a request at a level.
 pub fn write(req: &Request, level: Level, message: fmt::Arguments<'_>) {

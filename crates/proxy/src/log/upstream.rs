@@ -22,12 +22,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use millpond_conf::{ArgError, Args, Family, FromArgs, OffOr, ParseContext};
+use millpond_conf::{ArgError, Args, Family, FromArgs, OffOr};
 use millpond_wire::header::Fields;
 
-use super::format::{Logs, UPSTREAM};
+use super::format::UPSTREAM;
 use super::line::{self, RequestLog};
 use crate::request::Request;
+use crate::settings::declared::Declared;
+use crate::settings::level::Closing;
 use crate::trace::UpstreamTrace;
 
 /// Settings of the logs of exchanges with upstreams.
@@ -59,9 +61,15 @@ impl FromArgs for UpstreamLog {
 }
 
 /// Finds the formats of a block's logs.
-pub fn complete(policy: &UpstreamLogPolicy, logs: &mut Logs, cx: &mut ParseContext) {
-    let found = policy.logs.iter().filter_map(OffOr::on);
-    line::complete(found.map(|UpstreamLog(log)| log), logs, cx);
+pub fn close(level: &mut Closing<'_>) {
+    let found = level
+        .settings
+        .upstream_log
+        .logs
+        .iter()
+        .filter_map(OffOr::on);
+    let (declared, cx) = level.builder.with_cx::<Declared>();
+    line::complete(found.map(|UpstreamLog(log)| log), &mut declared.logs, cx);
 }
 
 /// An exchange that is logged when this is dropped.

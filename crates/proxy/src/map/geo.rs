@@ -39,7 +39,7 @@ use crate::request::{Request, Value};
 use crate::rewrite::variable_name;
 use crate::scope::block::Draft;
 use crate::scope::build::Builder;
-use crate::var::Definition;
+use crate::var::{self, Definition};
 use millpond_wire::header::Known;
 
 /// The address that stands for no address.
@@ -126,7 +126,7 @@ pub(super) fn geo(builder: &mut Builder, statement: &Statement, _draft: &mut Dra
         lines.add(builder, line);
     }
     let lookup = Arc::new(Lookup::Geo(lines.geo));
-    builder.define(id, Definition::Lookup(lookup));
+    var::define(builder, id, Definition::Lookup(lookup));
 }
 
 /// The lines of a block while they are read.

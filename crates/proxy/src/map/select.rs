@@ -25,7 +25,7 @@ use crate::route::host_table::{BadPattern, HostTable};
 use crate::route::regex::{Case, Regex};
 use crate::scope::block::Draft;
 use crate::scope::build::Builder;
-use crate::var::Definition;
+use crate::var::{self, Definition};
 
 /// A compiled `map`.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ pub(super) fn map(builder: &mut Builder, statement: &Statement, _draft: &mut Dra
         lines.add(builder, line);
     }
     let lookup = Arc::new(Lookup::Map(lines.map));
-    builder.define(id, Definition::Lookup(lookup));
+    var::define(builder, id, Definition::Lookup(lookup));
 }
 
 fn is_switch(line: &Statement, name: &str) -> bool {
@@ -142,7 +142,7 @@ impl Lines {
                 Some(source) => (source, Case::Insensitive),
                 None => (source, Case::Sensitive),
             };
-            if let Some(regex) = builder.regex(source, case, key.span) {
+            if let Some(regex) = Regex::compile(builder, source, case, key.span) {
                 self.map.regexes.push((regex, value));
             }
             return;

@@ -14,7 +14,7 @@ use crate::request::Request;
 use crate::rewrite::variable_name;
 use crate::scope::block::Draft;
 use crate::scope::build::Builder;
-use crate::var::Definition;
+use crate::var::{self, Definition};
 
 /// The whole of all values, in hundredths of a percent.
 const WHOLE: u32 = 10_000;
@@ -46,7 +46,7 @@ pub(super) fn split_clients(builder: &mut Builder, statement: &Statement, _draft
     let id = variable_name(builder, name);
     if let Some(id) = id {
         // Known from here on, so that a mistake in the block is told once.
-        builder.define(id, Definition::Stored);
+        var::define(builder, id, Definition::Stored);
     }
     let body = statement.body.as_deref().unwrap_or_default();
     let mut shares = Vec::new();
@@ -71,7 +71,7 @@ pub(super) fn split_clients(builder: &mut Builder, statement: &Statement, _draft
     };
     if let (Some(source), Some(id)) = (source, id) {
         let lookup = Arc::new(Lookup::SplitClients(SplitClients { source, parts }));
-        builder.define(id, Definition::Lookup(lookup));
+        var::define(builder, id, Definition::Lookup(lookup));
     }
 }
 

@@ -14,7 +14,7 @@ use millpond_system::{clock, log};
 
 use super::process::{self, ProcessFacts};
 use crate::cache::site::UNNAMED;
-use crate::scope::Conf;
+use crate::settings::Conf;
 use crate::stats::cache_zone::ZoneStatusCount;
 use crate::stats::connections::ConnectionCount;
 use crate::stats::limit::LimitCount;

@@ -9,8 +9,9 @@ use millpond_system::clock;
 use super::facts::{Facts, top_sites};
 use super::text::Format;
 use super::{Kind, Names, render};
+use crate::directives;
 use crate::provenance::Shares;
-use crate::scope::{self, Conf};
+use crate::settings::Conf;
 use crate::stats::Label;
 use crate::stats::place::Place;
 use crate::stats::site::{Answered, Sites};
@@ -62,7 +63,7 @@ fn conf() -> Conf {
     let mut cx = ParseContext::new("/prefix", "/conf");
     let options = LoadOptions::default();
     let tree = load_text("x.conf", text, &options, &mut cx.diagnostics);
-    let (conf, cx) = scope::build(&tree, cx);
+    let (conf, cx) = directives::build(&tree, cx);
     let mistakes = cx.diagnostics.iter().map(|it| &it.message);
     conf.unwrap_or_else(|| panic!("{:?}", Vec::from_iter(mistakes)))
 }

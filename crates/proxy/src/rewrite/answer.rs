@@ -7,8 +7,8 @@ use bytes::Bytes;
 use millpond_conf::{Statement, Template};
 use millpond_wire::header::Known;
 
-use super::Step;
 use super::replace::is_absolute;
+use super::{Script, Step};
 use crate::failure::Failure;
 use crate::handler::mime;
 use crate::phase::Flow;
@@ -56,10 +56,8 @@ pub(super) fn return_directive(builder: &mut Builder, statement: &Statement, dra
         }
     };
     if let Some(text) = text {
-        draft
-            .script
-            .steps
-            .push(Step::Return(Answer { status, text }));
+        let script = draft.of::<Script>();
+        script.steps.push(Step::Return(Answer { status, text }));
     }
 }
 

@@ -166,7 +166,7 @@ fn parse_variable(builder: &mut Builder, words: &[Word]) -> Option<Condition> {
             } else {
                 Case::Sensitive
             };
-            let regex = builder.regex(&value.text, case, value.span)?;
+            let regex = Regex::compile(builder, &value.text, case, value.span)?;
             Some(Condition::Matches {
                 variable,
                 regex,

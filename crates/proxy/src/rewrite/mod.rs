@@ -41,9 +41,11 @@ use crate::log::request_error;
 use crate::phase::Flow;
 use crate::request::Request;
 use crate::route::location::LocationKind;
-use crate::scope::Location;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
+use crate::settings::Location;
+use crate::settings::level::{self, Closing};
+use crate::stats::status_zone::StatusZone;
 use crate::var;
 
 use condition::Condition;
@@ -162,7 +164,7 @@ impl Script {
     }
 
     /// Gives the locations of `if` blocks that have no handler of their own the one around them.
-    pub fn inherit_handler(&mut self, handler: Option<&ContentHandler>) {
+    fn inherit_handler(&mut self, handler: Option<&ContentHandler>) {
         let Some(handler) = handler else { return };
         for step in &mut self.steps {
             if let Step::If {
@@ -176,6 +178,13 @@ impl Script {
             }
         }
     }
+}
+
+/// Gives `if` blocks the handler of the location around them.
+pub fn close(level: &mut Closing<'_>) {
+    let handler = level.draft.get::<ContentHandler>().cloned();
+    let script = level.draft.of::<Script>();
+    script.inherit_handler(handler.as_ref());
 }
 
 /// Runs a block's script.
@@ -227,32 +236,34 @@ fn enter(req: &mut Request, location: &Arc<Location>) {
 fn if_block(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     let condition = condition::parse(builder, statement);
     let is_in_location = draft.context == Contexts::LOCATION;
-    let inner = Draft {
-        context: if is_in_location {
-            Contexts::IF_LOCATION
-        } else {
-            Contexts::IF_SERVER
-        },
-        span: Some(statement.span),
-        name: draft.name.clone(),
-        status_zone: draft.status_zone.clone().filter(|_| is_in_location),
-        ..Draft::default()
+    let context = if is_in_location {
+        Contexts::IF_LOCATION
+    } else {
+        Contexts::IF_SERVER
     };
-    let mut location = builder.nested(statement, inner, LocationKind::Unnamed);
+    let mut inner = Draft {
+        name: draft.name.clone(),
+        ..Draft::new(context, statement.span)
+    };
+    if is_in_location {
+        StatusZone::pass_on(draft, &mut inner);
+    }
+    let mut location = level::nested(builder, statement, inner, LocationKind::Unnamed);
     let Some(condition) = condition else { return };
     let steps = std::mem::take(&mut location.script.steps);
     location.is_internal |= draft.is_internal;
-    draft.script.steps.push(Step::If {
+    let script = draft.of::<Script>();
+    script.steps.push(Step::If {
         condition,
         location: is_in_location.then(|| Arc::new(location)),
         skip: steps.len(),
     });
-    draft.script.steps.extend(steps);
+    script.steps.extend(steps);
 }
 
 fn break_directive(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     if builder.has_arguments(statement, 0..=0) {
-        draft.script.steps.push(Step::Break);
+        draft.of::<Script>().steps.push(Step::Break);
     }
 }
 

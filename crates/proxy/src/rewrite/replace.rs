@@ -11,7 +11,7 @@ use millpond_conf::{Statement, Template, Word};
 use millpond_semantics::uri::unescape_redirect;
 use millpond_wire::header::Known;
 
-use super::{CaptureForm, Next, Step, eval, eval_into, text, trace};
+use super::{CaptureForm, Next, Script, Step, eval, eval_into, text, trace};
 use crate::failure::Failure;
 use crate::request::{Captures, Request};
 use crate::route::regex::{Case, Regex};
@@ -61,7 +61,7 @@ pub(super) fn rewrite(builder: &mut Builder, statement: &Statement, draft: &mut 
         builder.error(replacement.span, "empty replacement");
         return;
     }
-    let compiled = builder.regex(&regex.text, Case::Sensitive, regex.span);
+    let compiled = Regex::compile(builder, &regex.text, Case::Sensitive, regex.span);
     let then = match flags.first() {
         None => Then::Continue,
         Some(flag) => match flag.text.as_str() {
@@ -98,7 +98,7 @@ pub(super) fn rewrite(builder: &mut Builder, statement: &Statement, draft: &mut 
         Some(args) => args,
         None => None,
     };
-    draft.script.steps.push(Step::Replace(Replace {
+    draft.of::<Script>().steps.push(Step::Replace(Replace {
         regex,
         path,
         args,

@@ -8,12 +8,12 @@ use millpond_conf::value::parse_offset;
 use millpond_conf::{Statement, Template, VarId};
 use millpond_system::log::error::Level;
 
-use super::{CaptureForm, Step, eval, text};
+use super::{CaptureForm, Script, Step, eval, text};
 use crate::log::request_error;
 use crate::request::{Request, Value};
 use crate::scope::block::Draft;
 use crate::scope::build::Builder;
-use crate::var::{self, Definition};
+use crate::var;
 
 /// Variables of families that are records of their own in nginx, so that it refuses to set them.
 const FIXED_MEMBERS: &[&str] = &[
@@ -96,7 +96,10 @@ pub(super) fn set(builder: &mut Builder, statement: &Statement, draft: &mut Draf
     let variable = variable(builder, name);
     let value = builder.template(value);
     if let (Some(variable), Some(value)) = (variable, value) {
-        draft.script.steps.push(Step::Set(Set { variable, value }));
+        draft
+            .of::<Script>()
+            .steps
+            .push(Step::Set(Set { variable, value }));
     }
 }
 
@@ -104,7 +107,7 @@ fn variable(builder: &mut Builder, word: &millpond_conf::Word) -> Option<Variabl
     let id = variable_name(builder, word)?;
     let variable = Variable::of(builder.cx.variables.name(id), id);
     if let Variable::Stored(id) = variable {
-        builder.define_set(id);
+        var::define_set(builder, id);
     }
     Some(variable)
 }
@@ -136,16 +139,6 @@ pub(crate) fn checked_name(text: &str) -> Result<String, String> {
         Err(format!("the duplicate \"{lower}\" variable"))
     } else {
         Ok(lower)
-    }
-}
-
-impl Builder {
-    /// Makes a variable one that `set` writes, unless a block computes it already.
-    fn define_set(&mut self, id: VarId) {
-        let is_computed = matches!(self.defined.get(&id), Some(Definition::Lookup(_)));
-        if !is_computed {
-            self.define(id, Definition::Set);
-        }
     }
 }
 

@@ -17,7 +17,7 @@ use hashbrown::HashMap;
 
 use super::regex::{GaveUp, Regex};
 use crate::request::Captures;
-use crate::scope::Location;
+use crate::settings::Location;
 
 /// The kind of a location, which says how its name is compared with paths.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::host_table::HostTable;
 use super::regex::{GaveUp, Regex};
 use crate::request::Request;
-use crate::scope::Server;
+use crate::settings::Server;
 
 /// One argument of `server_name`.
 #[derive(Clone, Debug)]

@@ -18,12 +18,14 @@
 
 pub mod shared;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use millpond_conf::VarId;
+use millpond_conf::{Span, VarId};
 
 use crate::request::{Captures, Request, Value};
+use crate::scope::build::Builder;
+use crate::scope::code;
 
 /// The treatment of letters in both cases: as different, or as the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +77,33 @@ impl std::fmt::Debug for Regex {
 }
 
 impl Regex {
+    /// Compiles an expression of the configuration; named groups become variables. A bad one is
+    /// reported and `None`.
+    pub fn compile(
+        builder: &mut Builder,
+        source: &str,
+        case: Case,
+        span: Span,
+    ) -> Option<Arc<Regex>> {
+        let mut names = Vec::new();
+        let cx = &mut builder.cx;
+        let compiled = Regex::new(source, case, |name| {
+            let id = cx.variables.intern(name, span);
+            names.push(id);
+            id
+        });
+        builder.stored.extend(names);
+        match compiled {
+            Ok(regex) => Some(Arc::new(regex)),
+            Err(error) => {
+                let message = format!("invalid regular expression \"{source}\"");
+                let diagnostic = builder.cx.diagnostics.push_error(span, message);
+                diagnostic.code(code::INVALID_REGEX).help(error);
+                None
+            }
+        }
+    }
+
     /// Compiles an expression; the error is the engine's own explanation.
     ///
     /// `intern` gives the variable of a named group.

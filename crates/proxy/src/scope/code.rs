@@ -1,9 +1,9 @@
 //! Codes of the findings of this crate, besides those of the configuration language.
 //!
-//! The lints have a code each, in `lint/`; [`all`] has everything that can be explained.
+//! The lints have a code each, in `lint/`; `directives/codes.rs` has everything that can be
+//! explained.
 
 use millpond_conf::Code;
-use millpond_conf::code;
 
 /// Nobody defines the variable.
 pub const UNKNOWN_VARIABLE: Code = Code {
@@ -45,36 +45,3 @@ pub const ALL: &[Code] = &[
     UNRESOLVED_HOST,
     CONFLICTING_NAME,
 ];
-
-/// Every code that a finding may have.
-pub fn all() -> impl Iterator<Item = &'static Code> {
-    let lints = crate::lint::LINTS.iter().map(|lint| &lint.code);
-    code::ALL.iter().chain(ALL).chain(lints)
-}
-
-/// The code of a name, written short or in full.
-pub fn find(name: &str) -> Option<&'static Code> {
-    let name = name.strip_prefix(code::PREFIX).unwrap_or(name);
-    all().find(|code| code.name == name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_code_is_found_by_its_name_alone() {
-        for code in all() {
-            assert_eq!(
-                find(code.name).map(|it| it.doc),
-                Some(code.doc),
-                "{}",
-                code.name
-            );
-            assert!(code.doc.ends_with('.'), "{}", code.name);
-        }
-        let full = format!("{}unknown_zone", code::PREFIX);
-        assert_eq!(find(&full), Some(&UNKNOWN_ZONE));
-        assert_eq!(find("no_such_code"), None);
-    }
-}

@@ -1,163 +1,18 @@
-//! Meaning of a configuration: the snapshot that requests run on, and the building of it from a
-//! tree.
+//! The walk over the blocks of a configuration, without any directive of its own.
 //!
-//! [`Conf`] is built whole ([`build()`]) and never changed; a reload builds another. The settings
-//! of a location are the merged families listed in [`location::LocationSettings`]; those of a
-//! server and of the process in their own scopes.
+//! ```text
+//! statement ─► row of the tables? ─► its function
+//!          └─► the setting of a family, or a mistake (`Tables::setting`)
+//! ```
 //!
-//! Invariants:
-//! 1. Building opens, resolves and starts nothing but what nginx resolves at start (names of peers
-//!    and listeners).
-//! 2. All mistakes of a tree are reported together, each with its place.
+//! What a directive declares is kept in [`slots::Slots`]: those of the [`build::Builder`] last as
+//! long as the walk, those of a [`block::Draft`] as long as its block. A slot belongs to whoever
+//! has its type, so that the walk knows none of them.
+//!
+//! Invariant: nothing of this module names a family, a handler or a variable. The tables are handed
+//! in from `directives`.
 
 pub mod block;
 pub mod build;
 pub mod code;
-pub mod declared;
-pub mod listen;
-pub mod location;
-pub mod main;
-pub mod manual;
-pub mod no_effect;
-pub mod refused;
-pub mod salvage;
-pub mod server;
-pub mod unknown;
-pub mod upstream_lines;
-
-use std::sync::Arc;
-
-use bytes::Bytes;
-use millpond_conf::source::Span;
-
-use crate::cache::zones::{LocationCache, Zones};
-use crate::handler::ContentHandler;
-use crate::handler::access::LimitExcept;
-use crate::protocol::Protocol;
-use crate::rewrite::Script;
-use crate::route::listen::Binding;
-use crate::route::location::{LocationKind, LocationTree};
-use crate::route::name::ServerName;
-use crate::var::VariableTable;
-
-use location::LocationSettings;
-use main::MainSettings;
-use millpond_wire::http1::request::Reading;
-use server::ServerSettings;
-
-pub use build::build;
-
-/// A configuration, ready to serve.
-#[derive(Debug)]
-pub struct Conf {
-    /// Settings of the process.
-    pub main: MainSettings,
-    /// Sockets to listen on, with the servers behind them.
-    pub bindings: Vec<Arc<Binding>>,
-    /// The meaning of each variable.
-    pub variables: VariableTable,
-    /// Open cache zones.
-    pub zones: Zones,
-    /// True when `$cache_hits` is used anywhere.
-    pub uses_cache_hits: bool,
-    /// True when `$cache_age` or `$cache_ttl` is used anywhere.
-    pub uses_freshness: bool,
-    /// True when `$proxy_host` or `$proxy_port` is used anywhere.
-    pub uses_proxy_host: bool,
-    /// True when `set_real_ip_from` stands anywhere.
-    pub uses_real_ip: bool,
-    /// True when connections to peers may come from addresses of others (`proxy_bind …
-    /// transparent`) anywhere.
-    pub uses_foreign_sources: bool,
-    /// The rules by which fields of requests are read: RFC 9110's where any location follows RFC
-    /// 9111, since the location of a request shows only when the fields were read.
-    pub reading: Reading,
-    /// True when `$slice_range` is used anywhere, so that `slice` acts.
-    pub uses_slices: bool,
-    /// True when a `$upstream_http_…` or `$upstream_cookie_…` variable is used anywhere.
-    pub uses_upstream_fields: bool,
-    /// The things that the http block declares by name.
-    pub declared: declared::Declared,
-}
-
-/// A virtual server.
-#[derive(Debug)]
-pub struct Server {
-    /// All names, in the order of the file.
-    pub names: Vec<ServerName>,
-    /// The first name, for `$server_name` and redirects; empty when there is none.
-    pub name: Bytes,
-    /// The number of the site of that name, once it is known.
-    pub site: crate::cache::site::SiteMemo,
-    /// The zone in which the server's requests are counted.
-    pub status_zone: Option<crate::stats::status_zone::StatusZone>,
-    /// Settings that only servers have.
-    pub settings: ServerSettings,
-    /// The server's own settings, script and locations.
-    pub location: Arc<Location>,
-    /// The place of the server's block in the configuration.
-    pub span: Span,
-}
-
-/// A location, a server's own level, or an `if` block.
-#[derive(Debug)]
-pub struct Location {
-    /// The path or name it is found by.
-    pub name: Bytes,
-    /// The kind of the location, which says how its name is compared.
-    pub kind: LocationKind,
-    /// Merged settings.
-    pub settings: LocationSettings,
-    /// The caches of the location, one for each protocol that has a zone there.
-    pub caches: Vec<LocationCache>,
-    /// The strings that are replaced in its answers, when they are the same for all requests.
-    pub search: Option<Arc<crate::filter::sub::Search>>,
-    /// True if a filter may change the text of the location's answers.
-    pub changes_text: bool,
-    /// The rewrite directives of the location.
-    pub script: Script,
-    /// Locations inside.
-    pub children: LocationTree,
-    /// The content handler of the location.
-    pub handler: Option<ContentHandler>,
-    /// The zone in which requests that end here are counted.
-    pub status_zone: Option<crate::stats::status_zone::StatusZone>,
-    /// The handlers of phases that may have something to do for the location's requests.
-    pub due: crate::phase::Due,
-    /// The files that the location tries first.
-    pub try_files: Option<crate::handler::try_files::TryFiles>,
-    /// Methods and the settings of all others.
-    pub limit_except: Option<LimitExcept>,
-    /// True for `internal` locations.
-    pub is_internal: bool,
-    /// True for a server's own level.
-    pub is_server: bool,
-    /// True for the block of a `limit_except`.
-    pub is_limit: bool,
-    /// The place of the location's block in the configuration.
-    pub span: Span,
-}
-
-/// True for a directive that has an effect here, lines inside `upstream` included.
-pub fn is_implemented(name: &str) -> bool {
-    block::find(name).is_some()
-        || upstream_lines::find(name).is_some()
-        || build::all_directives().iter().any(|it| it.name == name)
-}
-
-impl Location {
-    /// The cache of answers of a protocol's upstreams; none where they are not cached.
-    pub fn cache(&self, protocol: Protocol) -> Option<&LocationCache> {
-        self.caches.iter().find(|cache| cache.protocol == protocol)
-    }
-
-    /// True for a server's own level, where no location was found.
-    pub fn is_server_level(&self) -> bool {
-        self.is_server
-    }
-
-    /// True when the path without the last slash is redirected here (nginx: handlers that proxy).
-    pub fn redirects_slashless(&self) -> bool {
-        self.name.ends_with(b"/") && matches!(self.handler, Some(ContentHandler::Pass(_)))
-    }
-}
+pub mod slots;

@@ -33,7 +33,7 @@ use tokio::task::{AbortHandle, spawn_local};
 use super::sockets::Listening;
 use crate::downstream::listener;
 use crate::log::access;
-use crate::scope::Conf;
+use crate::settings::Conf;
 use crate::upstream::{keepalive, refresh};
 use crate::worker::{Generation, Shared, Worker};
 

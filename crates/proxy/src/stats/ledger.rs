@@ -43,9 +43,10 @@ use super::place::{Place, SHARDS};
 use super::site::{CELLS, SITES_MAX, Sites};
 use super::site_names::Claim;
 use crate::cache::open_zones::ZoneDisks;
-use crate::scope::Conf;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
+use crate::settings::Conf;
+use crate::settings::declared::Declared;
 
 /// Between a change and its writing (arbitrary: short for bills, long for a disk).
 const PAUSE: Duration = Duration::from_millis(100);
@@ -84,7 +85,7 @@ fn cache_site_counters(builder: &mut Builder, statement: &Statement, _draft: &mu
         let message = "invalid number of arguments in \"cache_site_counters\" directive";
         return builder.error(statement.span, message);
     };
-    if builder.declared.site_counters.is_some() {
+    if builder.of::<Declared>().site_counters.is_some() {
         let message = "\"cache_site_counters\" directive is duplicate";
         return builder.error(statement.span, message);
     }
@@ -92,7 +93,7 @@ fn cache_site_counters(builder: &mut Builder, statement: &Statement, _draft: &mu
         "off" => OffOr::Off,
         path => OffOr::On(builder.cx.prefix.join(path)),
     };
-    builder.declared.site_counters = Some(place);
+    builder.of::<Declared>().site_counters = Some(place);
 }
 
 /// The ledger of a process.

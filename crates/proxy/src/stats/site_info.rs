@@ -27,9 +27,10 @@ use millpond_system::log::error::{self, Level};
 use serde_json::{Map, Value};
 use toml_edit::{Document, Item, Table};
 
-use crate::scope::Conf;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
+use crate::settings::Conf;
+use crate::settings::declared::Declared;
 
 /// Bytes of a file (arbitrary: a kilobyte for each of the sites that are told apart).
 const FILE_MAX: u64 = 4 << 20;
@@ -54,11 +55,12 @@ fn cache_site_info(builder: &mut Builder, statement: &Statement, _draft: &mut Dr
         let message = "invalid number of arguments in \"cache_site_info\" directive";
         return builder.error(statement.span, message);
     };
-    if builder.declared.site_info.is_some() {
+    if builder.of::<Declared>().site_info.is_some() {
         let message = "\"cache_site_info\" directive is duplicate";
         return builder.error(statement.span, message);
     }
-    builder.declared.site_info = Some(builder.cx.prefix.join(&word.text));
+    let path = builder.cx.prefix.join(&word.text);
+    builder.of::<Declared>().site_info = Some(path);
 }
 
 /// Words about a site.

@@ -26,6 +26,7 @@ use super::table::{NAMES_MAX, Number, Table};
 use crate::request::Request;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
+use crate::settings::declared::Declared;
 use crate::worker::Worker;
 
 /// The row.
@@ -51,12 +52,12 @@ fn status_zone(builder: &mut Builder, statement: &Statement, draft: &mut Draft) 
     let Some(word) = statement.args.first() else {
         return;
     };
-    if draft.has_status_zone {
+    if draft.has::<Named>() {
         builder.error(statement.span, "\"status_zone\" directive is duplicate");
         return;
     }
-    draft.has_status_zone = true;
-    draft.status_zone = None;
+    draft.put(Named);
+    draft.take::<StatusZone>();
     let is_server = draft.context == Contexts::SERVER;
     if word.text == "off" && !is_server {
         return;
@@ -66,7 +67,7 @@ fn status_zone(builder: &mut Builder, statement: &Statement, draft: &mut Draft) 
         return;
     }
     let name = Bytes::from(word.text.clone());
-    let declared = &mut builder.declared.status_zones;
+    let declared = &mut builder.of::<Declared>().status_zones;
     let names = if is_server {
         &mut declared.servers
     } else {
@@ -79,8 +80,11 @@ fn status_zone(builder: &mut Builder, statement: &Statement, draft: &mut Draft) 
     if names.len() >= NAMES_MAX {
         builder.error(word.span, format!("more than {NAMES_MAX} status zones"));
     }
-    draft.status_zone = Some(StatusZone::new(name));
+    draft.put(StatusZone::new(name));
 }
+
+/// A mark of the block that names `status_zone` itself.
+struct Named;
 
 /// The names of a configuration, each once, in the order of the file.
 #[derive(Clone, Debug, Default)]
@@ -104,6 +108,13 @@ impl StatusZone {
         StatusZone {
             name,
             number: OnceLock::new(),
+        }
+    }
+
+    /// Gives a block inside of another one the zone of that.
+    pub fn pass_on(outer: &Draft, inner: &mut Draft) {
+        if let Some(zone) = outer.get::<StatusZone>() {
+            inner.put(zone.clone());
         }
     }
 

@@ -29,7 +29,7 @@ use crate::protocol::Protocol;
 use crate::provenance::{Provenance, Whence};
 use crate::request::Request;
 use crate::response::{RangeRule, Response, Source, Tunnel};
-use crate::scope::Location;
+use crate::settings::Location;
 use crate::upstream::by_rfc;
 
 /// Settings of which parts of an upstream's answer the client sees.

@@ -27,7 +27,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket as RawSocket, Type};
 use super::group::Group;
 use super::keepalive;
 use super::peer::Peer;
-use crate::scope::Location;
+use crate::settings::Location;
 
 /// The local address of connections to peers.
 #[derive(Clone, Debug)]

@@ -14,7 +14,9 @@ use millpond_conf::{Template, Word};
 use super::redirect::{check_off, regex_of, replace_match};
 use crate::request::Request;
 use crate::route::regex::{Case, Regex};
+use crate::scope::block::Draft;
 use crate::scope::build::Builder;
+use crate::settings::location::LocationSettingsRaw;
 
 /// Pattern that an attribute's value, or a cookie's name, is compared with.
 #[derive(Clone, Debug)]
@@ -197,7 +199,8 @@ pub struct CookiePolicy {
 }
 
 /// Refuses what the rules of a block cannot mean.
-pub fn check(builder: &mut Builder, raw: &CookiePolicyRaw) {
+pub fn check(builder: &mut Builder, lines: &LocationSettingsRaw, _draft: &Draft) {
+    let raw = &lines.pass_cookie;
     let is_off = |rule: &CookieRule| matches!(rule, CookieRule::Off);
     check_off(builder, "proxy_cookie_domain", &raw.domains, |rule| {
         is_off(&rule.0)

@@ -26,7 +26,8 @@ use super::peer::{Availability, Peer, PeerSettings};
 use super::sticky::Sticky;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
-use crate::scope::{refused, unknown};
+use crate::settings::declared::Declared;
+use crate::settings::location::LocationSettings;
 
 /// Rows of this file.
 pub const ROWS: &[Row] = &[Row {
@@ -70,7 +71,7 @@ fn upstream(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
     let Some(name) = statement.args.first() else {
         return;
     };
-    let mut known = builder.declared.upstreams.iter();
+    let mut known = builder.of::<Declared>().upstreams.iter();
     if known.any(|group| group.name == name.text) {
         builder.error(name.span, format!("duplicate upstream \"{}\"", name.text));
         return;
@@ -187,7 +188,7 @@ impl Reading<'_, '_> {
                 .error(line.span, "\"sticky\" directive is duplicate");
         }
         let read = Sticky::read(self.builder, line).and_then(|sticky| {
-            let mut others = self.builder.declared.upstreams.iter();
+            let mut others = self.builder.of::<Declared>().upstreams.iter();
             let user = others.find(|group| {
                 let theirs = group.sticky.as_ref().and_then(Sticky::zone);
                 theirs.is_some() && theirs == sticky.zone()
@@ -229,7 +230,7 @@ impl Reading<'_, '_> {
             }
             told = Some(bytes);
         }
-        let zones = &mut self.builder.upstream_zones;
+        let zones = &mut self.builder.of::<Zones>().0;
         zones.push((name.clone(), told, line.span));
         self.zone = Some(name);
     }
@@ -294,8 +295,8 @@ impl Reading<'_, '_> {
         group.zone = self.zone;
         group.named = self.named;
         let group = Arc::new(group);
-        builder.declared.upstreams.push(Arc::clone(&group));
-        builder.resolving.push(Resolving {
+        builder.of::<Declared>().upstreams.push(Arc::clone(&group));
+        builder.of::<Vec<Resolving>>().push(Resolving {
             group,
             span,
             resolver: self.resolver,
@@ -314,8 +315,9 @@ pub struct Resolving {
 }
 
 /// Gives the groups their resolvers: their own, else the one of the http block.
-pub fn settle(builder: &mut Builder, policy: &millpond_system::resolve::policy::ResolverPolicy) {
-    for resolving in std::mem::take(&mut builder.resolving) {
+pub fn settle(builder: &mut Builder, settings: &LocationSettings) {
+    let policy = &settings.resolver;
+    for resolving in builder.take::<Vec<Resolving>>() {
         let outer = policy.servers.as_ref().map(|servers| &servers.0);
         let timeout = resolving.timeout.unwrap_or(policy.timeout);
         match resolving.resolver.as_ref().or(outer) {
@@ -338,9 +340,13 @@ pub fn settle(builder: &mut Builder, policy: &millpond_system::resolve::policy::
     }
 }
 
+/// Zones of groups, with their sizes if they are told, and places.
+#[derive(Default)]
+struct Zones(Vec<(String, Option<u64>, Span)>);
+
 /// Refuses zones of groups without a size, or with two.
-pub fn check_zones(builder: &mut Builder) {
-    let zones = std::mem::take(&mut builder.upstream_zones);
+pub fn check_zones(builder: &mut Builder, _settings: &LocationSettings) {
+    let Zones(zones) = builder.take();
     let mut declared = HashMap::new();
     for (name, size, _) in &zones {
         if let Some(size) = size {
@@ -363,8 +369,9 @@ pub fn check_zones(builder: &mut Builder) {
 /// A line that a group does not have: refused by name, or a mistake.
 fn unclaimed(builder: &mut Builder, line: &Statement) {
     let name = &line.name.text;
+    let tables = builder.tables;
     let diagnostics = &mut builder.cx.diagnostics;
-    match refused::find(name) {
+    match (tables.refusal)(name) {
         Some(reason) => {
             let message = format!("directive \"{name}\" is not supported");
             diagnostics.push_error(line.name.span, message).help(reason);
@@ -372,7 +379,7 @@ fn unclaimed(builder: &mut Builder, line: &Statement) {
         None => {
             let error =
                 diagnostics.push_error(line.name.span, format!("unknown directive \"{name}\""));
-            if let Some(help) = unknown::help_of_module(name) {
+            if let Some(help) = (tables.foreign)(name) {
                 error.help(help);
             } else if line.args.is_empty() {
                 error.help(format!(

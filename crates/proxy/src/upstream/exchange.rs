@@ -54,7 +54,7 @@ use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
 use crate::log::request_error;
 use crate::protocol::Protocol;
 use crate::request::Request;
-use crate::scope::location::LocationSettings;
+use crate::settings::location::LocationSettings;
 use crate::trace::{Attempt, UpstreamTrace};
 use crate::upstream::by_rfc;
 

@@ -21,7 +21,7 @@ use millpond_wire::memcached::ValueBody;
 use super::memcached::KeyedHead;
 use super::request::Prepared;
 use crate::protocol::Protocol;
-use crate::scope::location::LocationSettings;
+use crate::settings::location::LocationSettings;
 
 /// Interim answers that may come before a final one (arbitrary: far more than any honest
 /// peer sends).

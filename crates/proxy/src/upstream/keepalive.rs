@@ -41,7 +41,7 @@ use super::connect::{Connection, Source};
 use super::group::Group;
 use super::peer::Peer;
 use super::send::HEAD_READ;
-use crate::scope::Location;
+use crate::settings::Location;
 use crate::worker::Worker;
 
 /// Time between two looks at idle connections: so long an origin that closed one waits for our end

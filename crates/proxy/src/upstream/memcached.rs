@@ -31,6 +31,7 @@ use crate::log::request_error;
 use crate::phase::Begun;
 use crate::request::Request;
 use crate::response::Response;
+use crate::settings::level::Closing;
 use crate::upstream::pass_settings::PassSettings;
 
 /// The variable with the key that is asked for.
@@ -95,6 +96,12 @@ impl MemcachedPolicy {
         settings.answer.intercept_errors = true;
         settings.answer.force_ranges = true;
     }
+}
+
+/// Settles what memcached's settings say of its upstreams' own.
+pub fn close(level: &mut Closing<'_>) {
+    let settings = &mut *level.settings;
+    settings.memcached_server.settle(&mut settings.memcached);
 }
 
 /// Encodes the request.

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millpond_conf::{Contexts, Span, Statement, Template};
+use millpond_conf::{Contexts, OffOr, Scope, Span, Statement, Template};
 use millpond_system::address::Address;
 use millpond_system::network;
 use millpond_wire::http1::Method;
@@ -24,6 +24,7 @@ use super::group::Group;
 use super::max_forwards;
 use super::memcached;
 use super::peer::{Peer, PeerSettings};
+use super::redirect::PassPlace;
 use super::slice;
 use crate::cache::status_header::{self, Told};
 use crate::cache::{self, invalidate, post};
@@ -33,10 +34,12 @@ use crate::phase::{Begun, Flow};
 use crate::protocol::Protocol;
 use crate::request::Request;
 use crate::response::Response;
-use crate::scope::Location;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
-use crate::scope::declared::Declared;
+use crate::settings::Location;
+use crate::settings::declared::Declared;
+use crate::settings::level::Closing;
+use crate::settings::location::LocationSettings;
 use millpond_cache::method::CacheMethod;
 use millpond_cache::reason::Note;
 use millpond_cache::slice::SliceSize;
@@ -188,7 +191,7 @@ fn pass(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
         let message = format!("invalid number of arguments in \"{name}\" directive");
         return builder.error(statement.span, message);
     };
-    if draft.handler.is_some() {
+    if draft.has::<ContentHandler>() {
         return builder.error(statement.span, format!("\"{name}\" directive is duplicate"));
     }
     let template = match Template::parse(&url.text, url.span, &mut builder.cx.variables) {
@@ -227,8 +230,10 @@ fn pass(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
         location_prefix,
         default_redirect,
     };
-    draft.pass_span = Some(statement.span).filter(|_| protocol == Protocol::Http);
-    draft.handler = Some(ContentHandler::Pass(Arc::new(target)));
+    if protocol == Protocol::Http {
+        draft.put(PassPlace(statement.span));
+    }
+    draft.put(ContentHandler::Pass(Arc::new(target)));
 }
 
 fn fixed(
@@ -252,11 +257,12 @@ fn fixed(
         );
         return None;
     }
-    let resolved = check_port(protocol, &parts.authority, &builder.declared)
-        .and_then(|()| resolve(&parts.authority, &builder.declared));
+    let declared = builder.of::<Declared>();
+    let resolved = check_port(protocol, &parts.authority, declared)
+        .and_then(|()| resolve(&parts.authority, declared));
     match resolved {
         Ok((group, host, port)) => {
-            share(&group, &mut builder.declared);
+            share(&group, declared);
             let path = parts.path.map(absolute_path);
             Some(Resolved {
                 group,
@@ -278,6 +284,25 @@ fn absolute_path(path: &str) -> Bytes {
         return Bytes::from(format!("/{path}"));
     }
     Bytes::copy_from_slice(path.as_bytes())
+}
+
+/// A key of an application's cache has no default: nginx warns, and keeps one answer for all.
+pub fn close(level: &mut Closing<'_>) {
+    let Some(ContentHandler::Pass(target)) = level.draft.get() else {
+        return;
+    };
+    let protocol = target.protocol;
+    let OffOr::On(zone) = &level.settings.pass(protocol).zone.zone else {
+        return;
+    };
+    let prefix = protocol.prefix();
+    let name = format!("{prefix}_cache_key");
+    let mut levels = level.levels.iter();
+    let is_set = levels.any(|level| LocationSettings::span_of(&level.location, &name).is_some());
+    if protocol != Protocol::Http && !is_set {
+        let message = format!("no \"{name}\" for \"{prefix}_cache\"");
+        level.builder.error(zone.span, message);
+    }
 }
 
 /// Keeps the group of a host for the next location that passes to it.

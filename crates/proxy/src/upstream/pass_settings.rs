@@ -40,7 +40,8 @@ use super::request::RequestPolicy;
 use super::store::{self, Keeping, StorePolicy, StoreTarget};
 use crate::cache::status_header::StatusHeaderPolicy;
 use crate::protocol::Protocol;
-use crate::scope::location::LocationSettings;
+use crate::settings::location::LocationSettings;
+use crate::settings::{Uses, declared::Declared, level::Closing};
 
 /// What a location says of upstreams of one protocol.
 #[derive(Clone, Debug, FamilyGroup)]
@@ -136,6 +137,48 @@ impl PassSettings {
         }
         Ok(())
     }
+}
+
+/// Settles storing and caching, and notes what upstreams need of the process.
+pub fn close(level: &mut Closing<'_>) {
+    for (protocol, span) in settle_stores(level) {
+        let prefix = protocol.prefix();
+        let message =
+            format!("\"{prefix}_cache\" directive is incompatible with \"{prefix}_store\"");
+        level.error_once(span, message);
+    }
+    let (declared, cx) = level.builder.with_cx::<Declared>();
+    let settings = &*level.settings;
+    settings.note_temp_folders(&mut declared.temp_folders, &cx.prefix);
+    let uses = level.builder.of::<Uses>();
+    uses.foreign_sources |= settings.has_foreign_source();
+    uses.reading = uses.reading.max(settings.reading());
+}
+
+/// Switches off one of storing and caching where a level has the other; returns the protocols for
+/// which one has both, with the place of the cache.
+fn settle_stores(level: &mut Closing<'_>) -> Vec<(Protocol, Span)> {
+    let mut faults = Vec::new();
+    for protocol in Protocol::ALL {
+        let levels = level.levels.iter().map(|level| match protocol {
+            Protocol::Http => &level.location.proxy,
+            Protocol::FastCgi => &level.location.fastcgi,
+            Protocol::Scgi => &level.location.scgi,
+            Protocol::Uwsgi => &level.location.uwsgi,
+            Protocol::Memcached => &level.location.memcached,
+        });
+        let settings = match protocol {
+            Protocol::Http => &mut level.settings.proxy,
+            Protocol::FastCgi => &mut level.settings.fastcgi,
+            Protocol::Scgi => &mut level.settings.scgi,
+            Protocol::Uwsgi => &mut level.settings.uwsgi,
+            Protocol::Memcached => &mut level.settings.memcached,
+        };
+        let cx = &mut level.builder.cx;
+        let fault = settings.settle_store(levels, protocol, cx).err();
+        faults.extend(fault.map(|span| (protocol, span)));
+    }
+    faults
 }
 
 impl LocationSettings {

@@ -46,7 +46,7 @@ use crate::failure::{UpstreamFailure, UpstreamKind};
 use crate::log::request_error::RememberedRequest;
 use crate::protocol::Protocol;
 use crate::response::Switched;
-use crate::scope::Location;
+use crate::settings::Location;
 use crate::trace::{Attempt, UpstreamTrace};
 use crate::worker::Generation;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_conf::value::{ArgError, Args, FromArgs};
-use millpond_conf::{Spanned, Template};
+use millpond_conf::{Span, Spanned, Template};
 
 use super::pass::PassTarget;
 use crate::handler::ContentHandler;
@@ -15,6 +15,10 @@ use crate::request::Request;
 use crate::route::regex::{Case, Regex};
 use crate::scope::block::Draft;
 use crate::scope::build::Builder;
+use crate::settings::location::LocationSettingsRaw;
+
+/// The place of `proxy_pass` in a block.
+pub struct PassPlace(pub Span);
 
 /// One `proxy_redirect`.
 #[derive(Clone, Debug)]
@@ -78,7 +82,8 @@ pub struct PassRedirectPolicy {
 }
 
 /// Refuses what the rules of a block cannot mean.
-pub fn check(builder: &mut Builder, raw: &PassRedirectPolicyRaw, draft: &Draft) {
+pub fn check(builder: &mut Builder, lines: &LocationSettingsRaw, draft: &Draft) {
+    let raw = &lines.pass_redirect;
     let is_off = |rule: &RedirectRule| matches!(rule, RedirectRule::Off);
     check_off(builder, "proxy_redirect", &raw.rules, is_off);
     let Some(rule) = raw
@@ -90,9 +95,9 @@ pub fn check(builder: &mut Builder, raw: &PassRedirectPolicyRaw, draft: &Draft) 
     };
     // nginx: it is made from what stands before it. Of two files nobody can tell which is first.
     let pass = draft
-        .pass_span
-        .filter(|pass| pass.file != rule.span.file || pass.start < rule.span.start);
-    let has_variables = match &draft.handler {
+        .get()
+        .filter(|PassPlace(pass)| pass.file != rule.span.file || pass.start < rule.span.start);
+    let has_variables = match draft.get() {
         Some(ContentHandler::Pass(target)) => target.fixed().is_none(),
         _ => false,
     };

@@ -13,7 +13,7 @@ use millpond_system::resolve::{ResolveError, Resolver, service};
 use tokio::task::{AbortHandle, spawn_local};
 
 use super::group::{Group, NamedServer};
-use crate::scope::Conf;
+use crate::settings::Conf;
 
 /// The least time between two questions for one name (nginx's number).
 const LEAST_PAUSE: Duration = Duration::from_secs(1);

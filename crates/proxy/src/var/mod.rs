@@ -16,6 +16,7 @@ pub mod request;
 pub mod response;
 pub mod upstream;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -26,6 +27,7 @@ use millpond_wire::header::Known;
 use crate::log::request_error;
 use crate::map::Lookup;
 use crate::request::{Request, Value};
+use crate::scope::build::Builder;
 
 /// The depth to which variables may use one another; deeper is a cycle (nginx: 100, but its frames
 /// are small).
@@ -166,6 +168,37 @@ pub enum Definition {
     Set,
     /// A named capture.
     Stored,
+}
+
+/// The names that blocks and `set` define.
+#[derive(Debug, Default)]
+struct Definitions(HashMap<VarId, Definition>);
+
+/// Defines a variable of the configuration.
+pub fn define(builder: &mut Builder, id: VarId, definition: Definition) {
+    builder.of::<Definitions>().0.insert(id, definition);
+}
+
+/// Makes a variable one that `set` writes, unless a block computes it already.
+pub fn define_set(builder: &mut Builder, id: VarId) {
+    let known = &mut builder.of::<Definitions>().0;
+    if !matches!(known.get(&id), Some(Definition::Lookup(_))) {
+        known.insert(id, Definition::Set);
+    }
+}
+
+/// The thing that the configuration defines a variable as.
+pub fn definition(builder: &Builder, id: VarId) -> Option<Definition> {
+    let known = builder.get().and_then(|Definitions(known)| known.get(&id));
+    let stored = || Some(Definition::Stored).filter(|_| builder.stored.contains(&id));
+    known.cloned().or_else(stored)
+}
+
+/// All variables that the configuration defines.
+pub fn defined(builder: &Builder) -> impl Iterator<Item = VarId> {
+    let known: Option<&Definitions> = builder.get();
+    let known = known.into_iter().flat_map(|known| known.0.keys());
+    known.chain(&builder.stored).copied()
 }
 
 impl VariableTable {

@@ -43,8 +43,7 @@ pub(super) use self::server::MEMBERS;
 pub use self::server::{BODY_MAX, Payload};
 use super::api::{Answer, Ask, Body, Verb};
 use crate::handler::api::Foreign;
-use crate::scope::Conf;
-use crate::server::worker_count;
+use crate::settings::Conf;
 use crate::stats::cache_zone::ZoneStatusCount;
 use crate::stats::connections::ConnectionCount;
 use crate::stats::limit::LimitTally;
@@ -460,7 +459,7 @@ fn requests(count: &ConnectionCount) -> Requests {
 }
 
 fn workers(view: &View) -> Vec<Worker> {
-    let workers = 0..worker_count(&view.conf);
+    let workers = 0..view.conf.main.process.worker_count();
     let worker = |id| {
         let count = view.shared.connections.of_worker(id);
         let count = view.shared.resets.with(|bases| bases.worker(id, &count));

@@ -8,7 +8,6 @@ use millpond_system::clock;
 use millpond_system::log::error::{self, Level};
 
 use super::{Refusal, View, find};
-use crate::server::worker_count;
 
 /// Begins the counters of a path anew.
 pub(super) fn reset(view: &View, path: &[&str]) -> Result<(), Refusal> {
@@ -26,7 +25,7 @@ pub(super) fn reset(view: &View, path: &[&str]) -> Result<(), Refusal> {
             let count = shared.connections.snapshot();
             shared.resets.with(|bases| bases.requests = count);
         }
-        ["workers"] => (0..worker_count(&view.conf)).for_each(|id| worker(view, id)),
+        ["workers"] => (0..view.conf.main.process.worker_count()).for_each(|id| worker(view, id)),
         ["workers", id] => worker(view, id.parse().map_err(|_| Refusal::Path)?),
         ["http", kind, name] => named(view, kind, name)?,
         _ => return Err(Refusal::Method),

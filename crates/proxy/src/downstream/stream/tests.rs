@@ -9,7 +9,7 @@ use millpond_conf::{LoadOptions, ParseContext, load_text};
 use millpond_testkit::{Answer as Answered, Framing, Gate, Origin};
 
 use super::pipes::{Answer, Caller};
-use crate::scope;
+use crate::directives;
 use crate::worker::{Generation, Shared, Worker};
 
 const CONF: &str = r#"events {} http {
@@ -58,7 +58,7 @@ impl Bench {
         let mut cx = ParseContext::new(home, home);
         let options = LoadOptions::default();
         let tree = load_text("x.conf", text.as_str(), &options, &mut cx.diagnostics);
-        let (conf, cx) = scope::build(&tree, cx);
+        let (conf, cx) = directives::build(&tree, cx);
         let mistakes = cx.diagnostics.iter().map(|it| &it.message);
         let mut conf = conf.unwrap_or_else(|| panic!("{:?}", Vec::from_iter(mistakes)));
         let shared = Arc::new(Shared::default());

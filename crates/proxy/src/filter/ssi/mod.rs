@@ -36,6 +36,7 @@ use super::fragment::{Fragment, KeptFragment};
 use super::type_set::TypeSet;
 use crate::request::Request;
 use crate::response::{DIGESTS, RangeRule, Response};
+use crate::settings::{Uses, level::Closing};
 
 use command::{Interpreter, Outcome, Then};
 use millpond_wire::header::{Fields, Known};
@@ -93,6 +94,11 @@ pub struct SsiPolicy {
     /// Nothing is held back; the value is only checked.
     #[directive(name = "ssi_ignore_recycled_buffers", default = "off")]
     pub ignore_recycled_buffers: bool,
+}
+
+/// Notes that texts may ask for any variable.
+pub fn close(level: &mut Closing<'_>) {
+    level.builder.of::<Uses>().ssi |= level.settings.ssi.enabled;
 }
 
 /// Plan by which the commands of a body are run.

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::control::api::{self, Scene};
 use crate::control::report::ZoneReport;
-use crate::scope::Conf;
+use crate::settings::Conf;
 use crate::stats::limit::{LimitTally, Outcome};
 use crate::stats::site::SiteCount;
 use crate::stats::site_info::Words;

@@ -22,7 +22,7 @@ use millpond_system::clock;
 use tokio::sync::watch;
 
 use super::event;
-use crate::scope::Conf;
+use crate::settings::Conf;
 use crate::worker::Shared;
 
 /// Viewers at once (arbitrary: a team, with some windows each).

@@ -17,7 +17,7 @@ use millpond_system::clock;
 use serde::Serialize;
 
 use super::event::{self, Totals};
-use crate::scope::Conf;
+use crate::settings::Conf;
 use crate::stats::STATUSES;
 use crate::worker::Shared;
 

@@ -38,12 +38,14 @@ use millpond_system::clock::{self, Instant};
 use millpond_wire::header::{Field, Known};
 use millpond_wire::http1::Method;
 
-use super::ContentHandler;
+use super::{ContentHandler, Explained, Handler};
 use crate::failure::Failure;
+use crate::phase::Begun;
 use crate::request::Request;
 use crate::response::Response;
 use crate::scope::block::{Draft, Pass, Row};
 use crate::scope::build::Builder;
+use crate::settings::declared::Declared;
 use crate::worker::{Generation, Member};
 use feed::Viewer;
 
@@ -87,12 +89,26 @@ fn dashboard(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
             }
         }
     }
-    builder.declared.has_dashboard = true;
-    draft.handler = Some(ContentHandler::Dashboard(view));
+    builder.of::<Declared>().has_dashboard = true;
+    draft.put(ContentHandler::own(Dashboard(view)));
+}
+
+/// The page, with the time of a view.
+#[derive(Debug)]
+struct Dashboard(Duration);
+
+impl Handler for Dashboard {
+    fn begin<'a>(&self, req: &'a mut Request) -> Result<Begun<'a>, Failure> {
+        run(req, self.0).map(Begun::answer)
+    }
+
+    fn explain(&self) -> Explained {
+        Explained::Itself("dashboard")
+    }
 }
 
 /// Answers with the page or with events.
-pub fn run(req: &mut Request, view: Duration) -> Result<Response, Failure> {
+fn run(req: &mut Request, view: Duration) -> Result<Response, Failure> {
     if !matches!(req.method, Method::Get | Method::Head) {
         return Err(Failure::Status(405));
     }

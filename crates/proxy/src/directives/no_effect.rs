@@ -360,7 +360,7 @@ pub fn find(name: &str) -> Option<&'static NoEffect> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scope::{is_implemented, refused};
+    use crate::directives::{is_implemented, refused};
 
     /// The names of all directives of nginx 1.31.5 and its modules, one in a line.
     const NGINX: &str = include_str!("nginx-directives.txt");

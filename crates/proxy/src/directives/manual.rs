@@ -9,7 +9,7 @@
 
 use millpond_conf::Contexts;
 
-use super::{block, build, no_effect, refused, upstream_lines};
+use super::{all_directives, no_effect, refused, table, upstream_lines};
 use crate::upstream::memcached;
 use crate::var;
 
@@ -140,7 +140,7 @@ fn order(entry: &Entry) -> (u8, &str, u32) {
 }
 
 fn working_directives() -> Vec<Entry> {
-    let fields = build::all_directives().iter().map(|directive| {
+    let fields = all_directives().iter().map(|directive| {
         let form = Form::of(directive.block);
         let name = &*directive.name;
         Entry {
@@ -151,7 +151,7 @@ fn working_directives() -> Vec<Entry> {
             ..Entry::working(name, &directive.doc, directive.syntax, form)
         }
     });
-    let rows = block::rows().map(|row| Entry {
+    let rows = table::rows().map(|row| Entry {
         contexts: row.contexts,
         ..Entry::working(row.name, row.doc, row.syntax, Form::of(row.is_block))
     });

@@ -24,10 +24,10 @@ use millpond_conf::source::Span;
 use millpond_conf::tree::{Statement, Tree, Word};
 use millpond_conf::{Diagnostic, Diagnostics, ParseContext, Severity, one_line};
 
-use super::Conf;
-use super::build::build;
-use super::code::UNRESOLVED_HOST;
-use crate::reload::ConfSource;
+use super::ConfSource;
+use crate::directives::build;
+use crate::scope::code::UNRESOLVED_HOST;
+use crate::settings::Conf;
 
 /// The count of times that the rest is built. Mistakes that hide others are few deep.
 pub const ROUNDS: usize = 12;

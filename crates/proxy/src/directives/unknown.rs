@@ -5,8 +5,8 @@
 
 use millpond_conf::suggest;
 
-use super::block;
-use super::build::all_directives;
+use super::all_directives;
+use super::table;
 
 /// A module, and the directives that it is known by.
 #[derive(Debug)]
@@ -293,7 +293,7 @@ pub fn help_of_module(name: &str) -> Option<String> {
 pub fn help(name: &str) -> Option<String> {
     let nearest = || {
         let directives = all_directives().iter().map(|directive| &*directive.name);
-        let names = directives.chain(block::rows().map(|row| row.name));
+        let names = directives.chain(table::rows().map(|row| row.name));
         let nearest = suggest(name, names)?;
         Some(format!("did you mean \"{nearest}\"?"))
     };
@@ -312,7 +312,7 @@ fn is_match(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scope::is_implemented;
+    use crate::directives::is_implemented;
 
     const NGINX: &str = include_str!("nginx-directives.txt");
 
@@ -363,7 +363,7 @@ mod tests {
     fn no_directive_that_is_known_is_taken_for_one_of_a_module() {
         let known = NGINX.lines().map(str::to_string);
         let ours = all_directives().iter().map(|it| it.name.to_string());
-        let blocks = block::rows().map(|row| row.name.to_string());
+        let blocks = table::rows().map(|row| row.name.to_string());
         let all = known.chain(ours).chain(blocks);
         let taken: Vec<String> = all.filter(|name| module_of(name).is_some()).collect();
         assert!(taken.is_empty(), "{taken:?}");

@@ -17,12 +17,13 @@ use millpond_conf::{Contexts, ParseContext};
 use millpond_system::address::Address;
 use millpond_system::network;
 
-use super::Server;
-use super::block::{Draft, Pass, Row};
-use super::build::Builder;
 use crate::route::listen::{Binding, Listen, ListenOptions};
 use crate::route::name::{ServerName, ServerNames};
-use crate::route::regex::Case;
+use crate::route::regex::{Case, Regex};
+use crate::scope::block::{Draft, Pass, Row};
+use crate::scope::build::Builder;
+use crate::scope::code;
+use crate::settings::Server;
 
 /// Rows of this file.
 pub const ROWS: &[Row] = &[
@@ -59,6 +60,14 @@ pub struct ListenArgs {
     span: Span,
 }
 
+/// Addresses that a server listens on.
+#[derive(Default)]
+pub(super) struct Listens(pub(super) Vec<ListenArgs>);
+
+/// Names of a server.
+#[derive(Default)]
+pub(super) struct Names(pub(super) Vec<ServerName>);
+
 fn listen(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
     let Some((first, parameters)) = statement.args.split_first() else {
         builder.error(
@@ -94,7 +103,7 @@ fn listen(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
         }
     }
     for address in addresses {
-        draft.listens.push(ListenArgs {
+        draft.of::<Listens>().0.push(ListenArgs {
             address,
             ..args.clone()
         });
@@ -269,7 +278,7 @@ fn server_name(builder: &mut Builder, statement: &Statement, draft: &mut Draft) 
                 builder.error(word.span, format!("empty regex in server name \"{text}\""));
                 continue;
             }
-            match builder.regex(source, Case::Insensitive, word.span) {
+            match Regex::compile(builder, source, Case::Insensitive, word.span) {
                 Some(regex) => ServerName::Regex(regex),
                 None => continue,
             }
@@ -282,7 +291,7 @@ fn server_name(builder: &mut Builder, statement: &Statement, draft: &mut Draft) 
                 }
             }
         };
-        draft.server_names.push(name);
+        draft.of::<Names>().0.push(name);
     }
 }
 
@@ -441,7 +450,7 @@ impl Group {
                         self.address
                     );
                     let warning = cx.diagnostics.push_warning(server.span, message);
-                    warning.code(super::code::CONFLICTING_NAME);
+                    warning.code(code::CONFLICTING_NAME);
                 }
             }
         }

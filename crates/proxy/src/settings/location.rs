@@ -1,26 +1,23 @@
 //! The families whose directives stand in http, server and location blocks.
 //!
 //! A table: each family is declared where it is obeyed, and inherited by `derive(Scope)` from the
-//! block around it. What two families decide together is settled at the end.
+//! block around it.
 
 use millpond_cache::args::ArgsPolicy;
 use millpond_cache::site::SitePolicy;
 use millpond_cache::slice::SlicePolicy;
-use millpond_conf::{ParseContext, Scope, Span};
+use millpond_conf::Scope;
 use millpond_system::log::error::ErrorLogPolicy;
 use millpond_system::resolve::policy::ResolverPolicy;
 
-use super::block::Draft;
-use super::build::Builder;
-use crate::protocol::Protocol;
 use crate::upstream::cdn_loop::CdnLoopPolicy;
-use crate::upstream::cookie::{self, CookiePolicy};
+use crate::upstream::cookie::CookiePolicy;
 use crate::upstream::fastcgi::FastCgiPolicy;
 use crate::upstream::hints::EarlyHintsPolicy;
 use crate::upstream::http::HttpPolicy;
 use crate::upstream::memcached::MemcachedPolicy;
 use crate::upstream::pass_settings::PassSettings;
-use crate::upstream::redirect::{self, PassRedirectPolicy};
+use crate::upstream::redirect::PassRedirectPolicy;
 use crate::upstream::uwsgi::UwsgiPolicy;
 
 use crate::downstream::body::BodyPolicy;
@@ -46,7 +43,6 @@ use crate::handler::limit_conn::LimitConnPolicy;
 use crate::handler::limit_req::LimitReqPolicy;
 use crate::handler::mime::TypesPolicy;
 use crate::handler::mirror::MirrorPolicy;
-use crate::handler::mp4::Mp4Policy;
 use crate::handler::open_file::OpenFilePolicy;
 use crate::handler::path::RootPolicy;
 use crate::handler::post_action::PostActionPolicy;
@@ -133,8 +129,6 @@ pub struct LocationSettings {
     pub symlinks: SymlinkPolicy,
     /// Policy of answering with files.
     pub static_files: StaticPolicy,
-    /// Parts of films.
-    pub mp4: Mp4Policy,
     /// The files that stand for a folder.
     pub index: IndexPolicy,
     /// The choice by chance of the file that stands for a folder.
@@ -183,43 +177,4 @@ pub struct LocationSettings {
     pub gunzip: GunzipPolicy,
     /// Names and passwords.
     pub auth_basic: AuthBasicPolicy,
-}
-
-impl LocationSettings {
-    /// Switches off one of storing and caching where a level has the other; returns the protocols
-    /// for which one has both, with the place of the cache.
-    pub fn settle_stores(
-        &mut self,
-        outer_to_inner: &[&LocationSettingsRaw],
-        cx: &mut ParseContext,
-    ) -> Vec<(Protocol, Span)> {
-        let mut faults = Vec::new();
-        for protocol in Protocol::ALL {
-            let levels = outer_to_inner.iter().map(|raw| match protocol {
-                Protocol::Http => &raw.proxy,
-                Protocol::FastCgi => &raw.fastcgi,
-                Protocol::Scgi => &raw.scgi,
-                Protocol::Uwsgi => &raw.uwsgi,
-                Protocol::Memcached => &raw.memcached,
-            });
-            let settings = match protocol {
-                Protocol::Http => &mut self.proxy,
-                Protocol::FastCgi => &mut self.fastcgi,
-                Protocol::Scgi => &mut self.scgi,
-                Protocol::Uwsgi => &mut self.uwsgi,
-                Protocol::Memcached => &mut self.memcached,
-            };
-            let fault = settings.settle_store(levels, protocol, cx).err();
-            faults.extend(fault.map(|span| (protocol, span)));
-        }
-        faults
-    }
-}
-
-impl LocationSettingsRaw {
-    /// Checks the lines of a block that are read together.
-    pub fn check_rules(&self, builder: &mut Builder, draft: &Draft) {
-        redirect::check(builder, &self.pass_redirect, draft);
-        cookie::check(builder, &self.pass_cookie);
-    }
 }

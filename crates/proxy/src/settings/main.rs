@@ -1,15 +1,16 @@
-//! `daemon`, `master_process`, `worker_processes`, `pid`, `user` and their like: the process.
+//! `daemon`, `master_process`, `worker_processes`, `pid`, `user`, `control` and their like: the
+//! process.
 //!
-//! They are obeyed by the program (`millpond/src/start.rs`) and by `server.rs`; here they are only
-//! declared.
+//! They are obeyed by the program (`millpond/src/start.rs`), by `server.rs` and by `control`; here
+//! they are only declared.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use millpond_conf::{Family, Scope};
+use millpond_conf::value::{FromWord, WordError};
+use millpond_conf::{Family, OffOr, ParseContext, Scope, Word};
 use millpond_system::log::error::ProcessLogPolicy;
 use millpond_system::quota::ConnectionPolicy;
-
-use crate::control::ControlPolicy;
 
 /// The number of worker threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +86,45 @@ pub struct ProcessPolicy {
     /// The time after which a graceful shutdown closes the connections that are left.
     #[directive(name = "worker_shutdown_timeout")]
     pub shutdown_timeout: Option<Duration>,
+}
+
+impl ProcessPolicy {
+    /// The count of threads that serve the configuration.
+    pub fn worker_count(&self) -> usize {
+        match self.workers {
+            WorkerCount::Count(count) => count,
+            WorkerCount::Auto => std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}
+
+/// Settings of the socket on which the process is asked and told things.
+#[derive(Clone, Debug, Family)]
+#[family(main)]
+pub struct ControlPolicy {
+    /// The Unix socket on which the process answers `millpond cache` and speaks HTTP with JSON, or
+    /// `off`. Without the directive it stands beside the pid file: `/run/millpond.control` for
+    /// `/run/millpond.pid`. Only the user of the process and root can use it.
+    #[directive(name = "control")]
+    pub socket: Option<OffOr<SocketPath>>,
+}
+
+/// `unix:` and a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketPath(pub PathBuf);
+
+impl FromWord for SocketPath {
+    const SYNTAX: &'static str = "unix:path";
+
+    fn from_word(word: &Word, cx: &mut ParseContext) -> Result<Self, WordError> {
+        match word.text.strip_prefix("unix:") {
+            Some("") | None => Err(WordError::Message(format!(
+                "\"control\" must be \"off\" or \"unix:\" with a path, not \"{}\"",
+                word.text
+            ))),
+            Some(path) => Ok(SocketPath(cx.prefix.join(path))),
+        }
+    }
 }
 
 /// Settings of the process.

@@ -1,0 +1,291 @@
+//! Levels of the walk: the raw settings of the blocks around a line, and the end of a block.
+//!
+//! A family that has to do more than to read its lines brings a hook: a function that is in the
+//! table of `directives/table.rs` and gets the level at its end ([`Closing`]). There it checks what
+//! its lines mean together, settles what another family changes, and puts what requests need into
+//! the slots of the draft. [`close`] runs the hooks and makes the [`Location`].
+//!
+//! Invariants:
+//! 1. [`Levels`] holds the raw settings of the enclosing blocks, outermost first, while a block is
+//!    walked.
+//! 2. Hooks run in the order of their table: one that gives a block its handler stands before those
+//!    that ask for it.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millpond_conf::source::Span;
+use millpond_conf::tree::Statement;
+use millpond_conf::{Applied, Contexts, Directive, Family, ParseContext, Scope};
+
+use super::Location;
+use super::location::{LocationSettings, LocationSettingsRaw};
+use super::server::{ServerSettings, ServerSettingsRaw};
+use crate::cache::zones::LocationCache;
+use crate::handler::ContentHandler;
+use crate::handler::access::LimitExcept;
+use crate::handler::try_files::TryFiles;
+use crate::rewrite::Script;
+use crate::route::location::{LocationKind, LocationTree};
+use crate::scope::block::Draft;
+use crate::scope::build::Builder;
+use crate::scope::slots::Slots;
+use crate::stats::status_zone::StatusZone;
+
+/// Raw settings of one block.
+#[derive(Default)]
+pub struct Level {
+    /// The lines of families of locations.
+    pub location: LocationSettingsRaw,
+    server: ServerSettingsRaw,
+    /// The lines of families that have a slot of their own.
+    own: Slots,
+    /// The path of a location, which an alias replaces; none for a regular expression.
+    pub path: Option<Bytes>,
+}
+
+/// The blocks around a line, outermost first.
+#[derive(Default)]
+pub struct Levels(pub Vec<Level>);
+
+/// A hook that checks the lines of one block by themselves.
+pub type Check = fn(&mut Builder, &LocationSettingsRaw, &Draft);
+
+/// A hook that settles a block at its end.
+pub type Close = fn(&mut Closing<'_>);
+
+/// A family with a slot of its own: it stands in no table of settings, and a hook asks for what it
+/// says ([`Closing::own`]).
+#[derive(Clone, Copy)]
+pub struct OwnFamily {
+    /// The records of its directives.
+    pub directives: fn() -> Vec<Directive>,
+    apply: fn(&mut Slots, &Statement, Contexts, &mut ParseContext) -> Applied,
+}
+
+impl OwnFamily {
+    /// The record of a family.
+    pub const fn of<F>() -> OwnFamily
+    where
+        F: Family,
+        F::Raw: Any,
+    {
+        OwnFamily {
+            directives: || F::directives(PROTOCOL),
+            apply: |slots, statement, context, cx| {
+                F::apply(slots.of(), PROTOCOL, statement, context, cx)
+            },
+        }
+    }
+}
+
+/// The protocol that directives are named after which are there once for each of them; those of
+/// other families do not ask.
+const PROTOCOL: &str = "proxy";
+
+/// The hooks of all families.
+#[derive(Clone, Copy)]
+pub struct Hooks {
+    /// Families with a slot of their own.
+    pub families: &'static [OwnFamily],
+    /// Checks of the lines of a block, the http block among them.
+    pub check: &'static [Check],
+    /// Ends of servers, locations, and blocks inside of them.
+    pub close: &'static [Close],
+}
+
+/// A block at its end.
+pub struct Closing<'a> {
+    /// The state of the walk.
+    pub builder: &'a mut Builder,
+    /// The things that lines of the block have declared.
+    pub draft: &'a mut Draft,
+    /// The merged settings.
+    pub settings: &'a mut LocationSettings,
+    /// The block and those around it, outermost first; not empty.
+    pub levels: &'a [Level],
+    /// The kind of the location.
+    pub kind: &'a LocationKind,
+}
+
+impl Closing<'_> {
+    /// The settings of a family with a slot of its own, merged.
+    pub fn own<F>(&mut self) -> F
+    where
+        F: Family,
+        F::Raw: Any,
+    {
+        let levels = self.levels.iter();
+        let raws: Vec<&F::Raw> = levels.filter_map(|level| level.own.get()).collect();
+        F::resolve(&raws, &mut self.builder.cx)
+    }
+
+    /// The place of a directive among the lines of the block itself.
+    pub fn own_span(&self, name: &str) -> Option<Span> {
+        LocationSettings::span_of(&self.levels.last()?.location, name)
+    }
+
+    /// Reports a mistake at a place, once: blocks inside of the one that has it find it again.
+    pub fn error_once(&mut self, span: Span, message: impl Into<String>) {
+        let known = &self.builder.cx.diagnostics;
+        if !known.iter().any(|it| it.span == Some(span)) {
+            self.builder.error(span, message);
+        }
+    }
+
+    /// The place of the block.
+    pub fn span(&self) -> Span {
+        self.draft.span.unwrap_or(Span::NONE)
+    }
+}
+
+impl Levels {
+    /// Obeys the setting of a family of the innermost block.
+    pub fn apply(
+        &mut self,
+        statement: &Statement,
+        context: Contexts,
+        cx: &mut ParseContext,
+    ) -> Applied {
+        let Some(level) = self.0.last_mut() else {
+            return Applied::Unknown;
+        };
+        match LocationSettings::apply(&mut level.location, statement, context, cx) {
+            Applied::Unknown => ServerSettings::apply(&mut level.server, statement, context, cx),
+            done => done,
+        }
+    }
+
+    /// Obeys a setting of the innermost block, of one of the families with slots of their own.
+    pub fn apply_own(
+        &mut self,
+        families: &[OwnFamily],
+        (statement, context): (&Statement, Contexts),
+        cx: &mut ParseContext,
+    ) -> Applied {
+        let Some(level) = self.0.last_mut() else {
+            return Applied::Unknown;
+        };
+        let mut applied = families
+            .iter()
+            .map(|it| (it.apply)(&mut level.own, statement, context, cx));
+        applied
+            .find(|applied| *applied == Applied::Done)
+            .unwrap_or(Applied::Unknown)
+    }
+
+    /// Settings of a server, merged.
+    pub fn server(&self, cx: &mut ParseContext) -> ServerSettings {
+        let raws: Vec<&ServerSettingsRaw> = self.0.iter().map(|level| &level.server).collect();
+        ServerSettings::resolve(&raws, cx)
+    }
+
+    /// Settings of the innermost block, merged.
+    pub fn location(&self, cx: &mut ParseContext) -> LocationSettings {
+        let raws: Vec<&LocationSettingsRaw> = self.0.iter().map(|level| &level.location).collect();
+        LocationSettings::resolve(&raws, cx)
+    }
+}
+
+/// Walks a block inside a server into a location of its own.
+pub fn nested(
+    builder: &mut Builder,
+    statement: &Statement,
+    mut draft: Draft,
+    kind: LocationKind,
+) -> Location {
+    let path = match &kind {
+        LocationKind::Regex(_) => None,
+        _ => Some(Bytes::from(draft.name.clone())),
+    };
+    builder.of::<Levels>().0.push(Level {
+        path,
+        ..Level::default()
+    });
+    builder.walk(statement.body.as_deref().unwrap_or_default(), &mut draft);
+    close(builder, draft, kind)
+}
+
+/// Merges the settings of the innermost level, runs the hooks and leaves it.
+pub fn close(builder: &mut Builder, mut draft: Draft, kind: LocationKind) -> Location {
+    let mut levels: Levels = builder.take();
+    let mut settings = levels.location(&mut builder.cx);
+    if let Some(level) = levels.0.last() {
+        check(builder, &level.location, &draft);
+    }
+    let mut closing = Closing {
+        builder,
+        draft: &mut draft,
+        settings: &mut settings,
+        levels: &levels.0,
+        kind: &kind,
+    };
+    let hooks = closing
+        .builder
+        .get::<Hooks>()
+        .map_or(&[][..], |it| it.close);
+    for hook in hooks {
+        hook(&mut closing);
+    }
+    levels.0.pop();
+    builder.put(levels);
+    location(draft, kind, settings)
+}
+
+/// Runs the checks of the lines of one block.
+pub fn check(builder: &mut Builder, lines: &LocationSettingsRaw, draft: &Draft) {
+    let hooks = builder.get::<Hooks>().map_or(&[][..], |it| it.check);
+    for hook in hooks {
+        hook(builder, lines, draft);
+    }
+}
+
+/// Takes out of the draft what requests need.
+fn location(mut draft: Draft, kind: LocationKind, settings: LocationSettings) -> Location {
+    let Children(children) = draft.take().unwrap_or_default();
+    Location {
+        due: draft.take::<Due>().unwrap_or_default(),
+        caches: draft.take::<Vec<LocationCache>>().unwrap_or_default(),
+        search: settings.sub.search(),
+        changes_text: crate::filter::changes_text(&settings),
+        kind,
+        settings,
+        script: draft.take::<Script>().unwrap_or_default(),
+        children: LocationTree::build(children),
+        handler: draft.take::<ContentHandler>(),
+        status_zone: draft.take::<StatusZone>(),
+        try_files: draft.take::<TryFiles>(),
+        limit_except: draft.take::<LimitExcept>(),
+        is_internal: draft.is_internal,
+        is_server: false,
+        is_limit: false,
+        span: draft.span.unwrap_or(Span::NONE),
+        name: Bytes::from(draft.name.into_bytes()),
+    }
+}
+
+/// The handlers of phases that may have something to do for requests of a location: a bit for each,
+/// by the handler's place in the row of all. The others are passed over.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Due(u16);
+
+impl Due {
+    /// The most handlers that there can be.
+    pub const BITS: usize = u16::BITS as usize;
+
+    /// The same with one more, by its place, which is less than [`Self::BITS`].
+    pub fn with(self, place: usize) -> Due {
+        Due(self.0 | 1 << place)
+    }
+
+    /// The place of the first one from a place on; one that is in no row when there is none.
+    pub fn next(self, from: usize) -> usize {
+        // There are fewer handlers than bits, so a place can be shifted by.
+        (u32::from(self.0) >> from).trailing_zeros() as usize + from
+    }
+}
+
+/// Locations inside of a block.
+#[derive(Default)]
+pub struct Children(pub Vec<Arc<Location>>);
