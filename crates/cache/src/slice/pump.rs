@@ -10,8 +10,10 @@
 //! 2. Whatever way the task ends, also dropped, its run is ended.
 //! 3. Memory is bounded: the store's write window, and the run's own (`crate::window`).
 //! 4. What is not stored is brought only while somebody reads it, or may be about to.
+//! 5. A run is cut only when all that has come of it was read: it is slow, and not its worker.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -201,7 +203,10 @@ async fn pump<X: Exchange>(
     run: &Run,
 ) -> RunEnd {
     let mut fate = Fate::default();
-    let end = bring(&mut fetched, generation, run, &mut fate).await;
+    let end = {
+        let brought = std::pin::pin!(bring(&mut fetched, generation, run, &mut fate));
+        heed_wishes(brought, generation, run).await
+    };
     fetched.note_outcome(&Outcome {
         entry: fate.are_stored.then_some(*generation.owner()),
         clients: Clients::InAll(run.readers()),
@@ -210,6 +215,27 @@ async fn pump<X: Exchange>(
         generation.note_unstored((why, fetched.status()), x.now());
     }
     end
+}
+
+/// Brings the bytes, and cuts the run as readers wish. INVARIANT 5.
+async fn heed_wishes(
+    mut brought: Pin<&mut impl Future<Output = RunEnd>>,
+    generation: &Generation,
+    run: &Run,
+) -> RunEnd {
+    loop {
+        tokio::select! {
+            biased;
+            end = &mut brought => return end,
+            () = run.wished() => {}
+        }
+        tokio::select! {
+            biased;
+            end = &mut brought => return end,
+            // Sockets are looked at before this task's next turn.
+            () = tokio::task::yield_now() => generation.cut_as_wished(run),
+        }
+    }
 }
 
 async fn bring<F: Fetched>(
