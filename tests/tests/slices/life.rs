@@ -10,7 +10,7 @@ fn workers_share_what_is_fetched() -> Result<()> {
     let gate = Gate::new();
     let mut manners = Manners::of(LEN);
     manners.head_gate = Some(gate.clone());
-    let lines = format!("{ALONE} proxy_cache_lock on;");
+    let lines = format!("{ALONE} {LOCKED}");
     let bench = Bench::with_workers(4, &lines, manners)?;
     let mut asked = Vec::new();
     for turn in 0..40 {
@@ -82,7 +82,7 @@ fn readers_that_come_and_go_are_served() -> Result<()> {
     let mut manners = Manners::of(LEN);
     // Slow enough that readers meet what is on its way.
     manners.rate = Some(8 << 20);
-    let bench = Bench::with_workers(2, &format!("{ALONE} proxy_cache_lock on;"), manners)?;
+    let bench = Bench::with_workers(2, &format!("{ALONE} {LOCKED}"), manners)?;
     std::thread::scope(|scope| {
         for reader in 0..8 {
             let bench = &bench;
