@@ -13,6 +13,7 @@
 //! 5. A run is cut only when all that has come of it was read: it is slow, and not its worker.
 
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -27,8 +28,8 @@ use crate::fill::pump::has_room;
 use crate::reason::Reason;
 use crate::step::{self, Ask, Clients, Exchange, FetchEnd, FetchFailure, Fetched, Outcome};
 
-/// Ends a run in whatever way its task ends.
-struct Driven {
+/// A claimed run, which is ended in whatever way its task ends.
+pub(crate) struct Driven {
     generation: Arc<Generation>,
     run: Arc<Run>,
     end: RunEnd,
@@ -41,6 +42,17 @@ impl Drop for Driven {
 }
 
 impl Driven {
+    /// Claims a run for bytes that arrive already; `None` if somebody else brings the first of
+    /// them, or they are held.
+    pub(crate) fn adopt(
+        generation: &Arc<Generation>,
+        span: Range<u64>,
+        purpose: Purpose,
+    ) -> Option<Driven> {
+        let run = generation.adopt(span, purpose)?;
+        Some(Driven::new(generation, &run))
+    }
+
     fn new(generation: &Arc<Generation>, run: &Arc<Run>) -> Self {
         Driven {
             generation: Arc::clone(generation),
@@ -75,13 +87,12 @@ pub fn drive<X: Exchange>(
 }
 
 /// Brings a run whose answer is there already, and the gap before it, if it leaves one.
-pub fn adopt<X: Exchange>(
+pub(crate) fn adopt<X: Exchange>(
     mut x: X,
-    generation: Arc<Generation>,
-    (run, fetched): (Arc<Run>, X::Fetched),
+    mut driven: Driven,
+    fetched: X::Fetched,
 ) -> impl Future<Output = ()> {
-    // INVARIANT 2: the task may be dropped before it begins.
-    let mut driven = Driven::new(&generation, &run);
+    let (generation, run) = (Arc::clone(&driven.generation), Arc::clone(&driven.run));
     async move {
         driven.end = pump(&x, fetched, &generation, &run).await;
         drop(driven);

@@ -146,9 +146,12 @@ impl Scene {
         let generation = generation(&dir);
         let x = Keeping::default();
         let (origin, queue) = mpsc::unbounded_channel();
-        let run = generation.adopt(0..SLICES * SIZE, Purpose::Cache).unwrap();
-        let answered = (Arc::clone(&run), Queued(queue));
-        let driver = pump::adopt(x.background(), Arc::clone(&generation), answered);
+        let whole = 0..SLICES * SIZE;
+        let driven = pump::Driven::adopt(&generation, whole.clone(), Purpose::Cache).unwrap();
+        let Some(Source::Run(run)) = generation.source(&whole, Purpose::Readers) else {
+            panic!("nobody brings it");
+        };
+        let driver = pump::adopt(x.background(), driven, Queued(queue));
         Scene {
             _dir: dir,
             run,
