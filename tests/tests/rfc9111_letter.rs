@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use millpond_testkit::{Answer, Client, Kind, Origin, Proxy, Request, Response};
+use millpond_testkit::{Answer, Client, Gate, Kind, Origin, Proxy, Request, Response};
 
 const CONF: &str = "
     proxy_cache_path %%DIR%%/cache keys_zone=z:1m max_size=16m;
@@ -198,6 +198,24 @@ fn if_range_is_compared_strongly() -> Result<()> {
         }
         assert_eq!(label(&bench.get(path)?), "HIT", "{path}");
     }
+    Ok(())
+}
+
+/// §3.3: a range of what is being stored is served however much of it has come with the head.
+#[test]
+fn a_range_is_cut_from_a_body_that_is_still_coming() -> Result<()> {
+    let bench = bench()?;
+    let gate = Gate::new();
+    let body = control("max-age=100").body("0123456789");
+    bench.origin.route("/a", body.hold_body_at(3, &gate));
+    for _ in 0..2 {
+        let part = bench.get_with("/a", "Range", "bytes=1-2")?;
+        assert_eq!((part.status, part.text().as_str()), (206, "12"));
+    }
+    gate.open();
+    let part = bench.get_with("/a", "Range", "bytes=5-8")?;
+    assert_eq!((part.status, part.text().as_str()), (206, "5678"));
+    assert_eq!(bench.origin.requests().len(), 1);
     Ok(())
 }
 

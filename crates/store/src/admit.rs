@@ -118,6 +118,11 @@ pub struct Writer {
 }
 
 impl Writer {
+    /// Key that the entry will be stored under.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
     pub(crate) fn new(inner: Arc<Inner>, key: Key, expected_len: Option<u64>) -> Self {
         let now = inner.clock.steady();
         let fill = Arc::new(Fill::new(inner.weak(), now, expected_len));

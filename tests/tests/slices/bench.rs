@@ -22,6 +22,9 @@ const MOMENT: Duration = Duration::from_millis(100);
 
 /// The directive alone.
 pub(crate) const ALONE: &str = "slice 64k;";
+/// Waiting for the fill of another request, however slow the machine is.
+pub(crate) const LOCKED: &str =
+    "proxy_cache_lock on; proxy_cache_lock_timeout 60s; proxy_cache_lock_age 60s;";
 /// The directive alone, with large slices.
 pub(crate) const LARGE: &str = "slice 1m;";
 /// nginx's form.

@@ -129,10 +129,8 @@ fn auto_takes_a_range_in_slices() -> Result<()> {
 /// beginning.
 #[test]
 fn auto_lets_nobody_wait_for_bytes_that_he_does_not_want() -> Result<()> {
-    let (bench, gate) = gated(
-        "slice auto; proxy_cache_lock on;",
-        LARGE_SLICE..2 * LARGE_SLICE,
-    )?;
+    let lines = format!("slice auto; {LOCKED}");
+    let (bench, gate) = gated(&lines, LARGE_SLICE..2 * LARGE_SLICE)?;
     let mut whole = bench.client.connect()?;
     whole.send_raw(&Request::get("/film").encode())?;
     bench.origin.wait_for_requests(1)?;

@@ -190,7 +190,7 @@ fn a_background_update_brings_the_new_version() -> Result<()> {
 /// Requests for a stale entry revalidate it once, whichever slices they want.
 #[test]
 fn many_requests_for_stale_slices_revalidate_once() -> Result<()> {
-    let bench = two_slices("proxy_cache_revalidate on; proxy_cache_lock on;")?;
+    let bench = two_slices(&format!("proxy_cache_revalidate on; {LOCKED}"))?;
     let gate = Gate::new();
     bench.film.change(|manners| {
         manners.head_gate = Some(gate.clone());

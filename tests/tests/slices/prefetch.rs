@@ -75,7 +75,7 @@ fn nothing_is_fetched_beyond_the_end() -> Result<()> {
 /// A prefetch never takes a byte that another request is fetching.
 #[test]
 fn what_is_fetched_in_advance_is_fetched_once() -> Result<()> {
-    let bench = Bench::new(&format!("{ALONE} slice_prefetch 16; proxy_cache_lock on;"))?;
+    let bench = Bench::new(&format!("{ALONE} slice_prefetch 16; {LOCKED}"))?;
     let slices = LEN / SLICE;
     std::thread::scope(|scope| {
         for _ in 0..3 {

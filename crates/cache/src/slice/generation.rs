@@ -326,12 +326,11 @@ impl Generation {
         position.saturating_sub(run.progress().0) > self.set.size.max(DEEP)
     }
 
-    /// Lets somebody else bring the slice that holds a byte, and what follows it in the run.
-    pub fn cut(&self, run: &Run, position: u64) {
-        let start = self.set.span(self.set.index_of(position)).start;
+    /// Fulfils the wish of a reader that the run be cut, if there is one and the run is still slow.
+    pub(crate) fn cut_as_wished(&self, run: &Run) {
         // So that nobody claims meanwhile.
         let _state = self.state();
-        run.cut(start);
+        run.cut_as_wished();
     }
 
     /// Range that a run from `position` on may ask for: its slice, and those that follow and are

@@ -10,8 +10,11 @@
 //! 2. Whatever way the task ends, also dropped, its run is ended.
 //! 3. Memory is bounded: the store's write window, and the run's own (`crate::window`).
 //! 4. What is not stored is brought only while somebody reads it, or may be about to.
+//! 5. A run is cut only when all that has come of it was read: it is slow, and not its worker.
 
 use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -25,8 +28,8 @@ use crate::fill::pump::has_room;
 use crate::reason::Reason;
 use crate::step::{self, Ask, Clients, Exchange, FetchEnd, FetchFailure, Fetched, Outcome};
 
-/// Ends a run in whatever way its task ends.
-struct Driven {
+/// A claimed run, which is ended in whatever way its task ends.
+pub(crate) struct Driven {
     generation: Arc<Generation>,
     run: Arc<Run>,
     end: RunEnd,
@@ -39,6 +42,17 @@ impl Drop for Driven {
 }
 
 impl Driven {
+    /// Claims a run for bytes that arrive already; `None` if somebody else brings the first of
+    /// them, or they are held.
+    pub(crate) fn adopt(
+        generation: &Arc<Generation>,
+        span: Range<u64>,
+        purpose: Purpose,
+    ) -> Option<Driven> {
+        let run = generation.adopt(span, purpose)?;
+        Some(Driven::new(generation, &run))
+    }
+
     fn new(generation: &Arc<Generation>, run: &Arc<Run>) -> Self {
         Driven {
             generation: Arc::clone(generation),
@@ -73,13 +87,12 @@ pub fn drive<X: Exchange>(
 }
 
 /// Brings a run whose answer is there already, and the gap before it, if it leaves one.
-pub fn adopt<X: Exchange>(
+pub(crate) fn adopt<X: Exchange>(
     mut x: X,
-    generation: Arc<Generation>,
-    (run, fetched): (Arc<Run>, X::Fetched),
+    mut driven: Driven,
+    fetched: X::Fetched,
 ) -> impl Future<Output = ()> {
-    // INVARIANT 2: the task may be dropped before it begins.
-    let mut driven = Driven::new(&generation, &run);
+    let (generation, run) = (Arc::clone(&driven.generation), Arc::clone(&driven.run));
     async move {
         driven.end = pump(&x, fetched, &generation, &run).await;
         drop(driven);
@@ -201,7 +214,10 @@ async fn pump<X: Exchange>(
     run: &Run,
 ) -> RunEnd {
     let mut fate = Fate::default();
-    let end = bring(&mut fetched, generation, run, &mut fate).await;
+    let end = {
+        let brought = std::pin::pin!(bring(&mut fetched, generation, run, &mut fate));
+        heed_wishes(brought, generation, run).await
+    };
     fetched.note_outcome(&Outcome {
         entry: fate.are_stored.then_some(*generation.owner()),
         clients: Clients::InAll(run.readers()),
@@ -210,6 +226,27 @@ async fn pump<X: Exchange>(
         generation.note_unstored((why, fetched.status()), x.now());
     }
     end
+}
+
+/// Brings the bytes, and cuts the run as readers wish. INVARIANT 5.
+async fn heed_wishes(
+    mut brought: Pin<&mut impl Future<Output = RunEnd>>,
+    generation: &Generation,
+    run: &Run,
+) -> RunEnd {
+    loop {
+        tokio::select! {
+            biased;
+            end = &mut brought => return end,
+            () = run.wished() => {}
+        }
+        tokio::select! {
+            biased;
+            end = &mut brought => return end,
+            // Sockets are looked at before this task's next turn.
+            () = tokio::task::yield_now() => generation.cut_as_wished(run),
+        }
+    }
 }
 
 async fn bring<F: Fetched>(

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! What is held is handed out at once, while nothing that is missing is waited for. A run that is
-//! far away is given a moment: it is cut only if it is not on its way, since what its origin has
-//! sent already would come twice.
+//! far away is given a moment, from its answer on: if it does not come near, the reader wishes that
+//! it be cut, and waits until whoever drives it has found that nothing of it is there (`run.rs`).
 //!
 //! A look-up that brings nothing is followed by another only when something has happened: the run
 //! that was waited for has come nearer, or the other tasks of the thread have had their turn.
@@ -33,7 +33,7 @@ use tokio::time::Instant;
 use super::filling::Filling;
 use super::generation::{Attendance, Generation, Held, Source};
 use super::pump;
-use super::run::{Look, Purpose, Run, RunEnd, Seat};
+use super::run::{LOOKS_MAX, Look, Purpose, Run, RunEnd, Seat, Wish};
 use crate::clock;
 use crate::disk_timeout::{Disk, DiskPolicy};
 use crate::reason::{Brought, FillRole};
@@ -49,8 +49,6 @@ const BREAKS_MAX: u8 = 32;
 /// Interval at which a run that is far away is looked at (arbitrary: soon enough for people, late
 /// enough for an origin that is near).
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// Number of further looks within which the run must arrive (arbitrary: half a second).
-const LOOKS_MAX: u64 = 10;
 /// Time that a reader waits for the disk if it is not told.
 const DISK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Slices that are looked at to tell whether all that is wanted is at hand.
@@ -127,32 +125,39 @@ struct Reading {
 
 /// Watches a run that is far away.
 struct Watch {
-    /// Progress of the run when the timer was set.
-    at: u64,
+    /// Progress of the run when the timer was set, and whether the origin had begun to answer.
+    seen: (u64, bool),
+    /// Number of looks in a row that found the run where it was.
+    stood_still: u64,
     timer: Pin<Box<tokio::time::Sleep>>,
 }
 
 impl Watch {
     fn new(run: &Run) -> Self {
         Watch {
-            at: run.progress().0,
+            seen: run.progress(),
+            stood_still: 0,
             timer: Box::pin(clock::timer(LOOK_INTERVAL)),
         }
     }
 
-    /// Ready if the run is so slow that it should be cut; looks now and then, and else is pending.
-    fn poll_slow(&mut self, cx: &mut Context<'_>, run: &Run, position: u64) -> Poll<()> {
-        loop {
-            ready!(self.timer.as_mut().poll(cx));
-            let (at, is_answered) = run.progress();
-            let left = position.saturating_sub(at);
-            let looks_left = left.checked_div(at.saturating_sub(self.at));
-            // Until it is answered, another request would be no faster.
-            if is_answered && looks_left.is_none_or(|looks| looks > LOOKS_MAX) {
-                return Poll::Ready(());
+    /// Looks now and then; the progress one look before, if the run may be too slow.
+    fn poll(&mut self, cx: &mut Context<'_>, run: &Run) -> Option<u64> {
+        let mut slow_from = None;
+        while self.timer.as_mut().poll(cx).is_ready() {
+            let (seen_at, was_answered) = self.seen;
+            let mut next = Watch::new(run);
+            if next.seen == self.seen && was_answered {
+                next.stood_still = self.stood_still + 1;
             }
-            *self = Watch::new(run);
+            // Until it is answered, another request would be no faster; nor is one to an origin
+            // that is busy for a moment.
+            if was_answered && (next.stood_still == 0 || next.stood_still >= LOOKS_MAX) {
+                slow_from = Some(seen_at);
+            }
+            *self = next;
         }
+        slow_from
     }
 }
 
@@ -284,10 +289,7 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            if self.cuts(cx) {
-                self.waiting = None;
-                self.at = At::Unknown;
-            }
+            self.watch(cx);
             if let Some(waiting) = &mut self.waiting {
                 ready!(waiting.as_mut().poll(cx));
                 self.waiting = None;
@@ -315,8 +317,8 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
         Poll::Ready(Ok(()))
     }
 
-    /// True if the run that is waited for was cut, because it is too slow.
-    fn cuts(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Watches the run that is waited for, and wishes that it be cut if it is too slow.
+    fn watch(&mut self, cx: &mut Context<'_>) {
         let position = self.wanted.start;
         let At::Run {
             seat,
@@ -324,13 +326,16 @@ impl<X: Exchange<Background = X> + 'static> SliceReader<X> {
             ..
         } = &mut self.at
         else {
-            return false;
+            return;
         };
-        if watch.poll_slow(cx, seat.run(), position).is_pending() {
-            return false;
+        if let Some(seen_at) = watch.poll(cx, seat.run()) {
+            let set = &self.attendance.generation().set;
+            seat.run().wish_cut(Wish {
+                slice: set.span(set.index_of(position)).start,
+                position,
+                seen_at,
+            });
         }
-        self.attendance.generation().cut(seat.run(), position);
-        true
     }
 
     fn take(&mut self, regions: Vec<Region>) {
@@ -622,3 +627,6 @@ fn cut(region: Region, left: u64) -> Region {
         },
     }
 }
+
+#[cfg(test)]
+mod tests;

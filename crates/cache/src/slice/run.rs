@@ -10,6 +10,10 @@
 //! was stored is read from here as long as somebody stands in it, since the store may have evicted
 //! it already, and what the store did not take is in a window of memory (`crate::window`).
 //!
+//! A reader far behind a slow run wishes that the run be cut; who drives the run fulfils the wish
+//! at a moment when it has read all that has come (`pump.rs`), since what the origin has sent
+//! already would come twice.
+//!
 //! Invariants:
 //! 1. A run covers what is ahead of it and what it still has, and nothing else.
 //! 2. Who sits before a byte that is ahead is given it, unless the run ends or is cut before it.
@@ -30,6 +34,9 @@ use crate::window::{self, Laggards, Room, SeatId, Window, WindowMemory};
 /// Time that a run whose window is full waits for somebody who reads it (arbitrary: who reads the
 /// slices before it comes within that, or hardly at all).
 const FIRST_READER: Duration = Duration::from_secs(1);
+/// Number of looks within which a run must arrive, at its pace since the last one, and for which it
+/// may stand still (arbitrary: half a second).
+pub(super) const LOOKS_MAX: u64 = 10;
 
 /// Purpose of a run, which decides how long it goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +58,8 @@ pub struct Run {
     changed: Notify,
     /// A seat was taken, left, or has moved.
     moved: Notify,
+    /// A reader wishes that the run be cut.
+    wished: Notify,
     /// Number of bodies that were read from the run.
     readers: AtomicU32,
 }
@@ -68,8 +77,21 @@ struct RunState {
     ended: Option<RunEnd>,
     /// The origin has begun to answer.
     is_answered: bool,
+    /// The wish of the reader who is nearest.
+    wish: Option<Wish>,
     /// Changes whenever something else does.
     version: u64,
+}
+
+/// A reader's wish that another run bring its slice, since this one is too slow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    /// The first byte of the slice.
+    pub(super) slice: u64,
+    /// The byte that the reader wants first.
+    pub(super) position: u64,
+    /// Progress of the run one look before.
+    pub(super) seen_at: u64,
 }
 
 #[derive(Debug)]
@@ -127,10 +149,12 @@ impl Run {
                 window: Window::new(windows.clone(), Laggards::Resume),
                 ended: None,
                 is_answered: false,
+                wish: None,
                 version: 0,
             }),
             changed: Notify::new(),
             moved: Notify::new(),
+            wished: Notify::new(),
             readers: AtomicU32::new(0),
         }
     }
@@ -172,12 +196,36 @@ impl Run {
         span.start < state.end && state.at < span.end
     }
 
-    /// Lets another run bring what begins at `start`, unless that is being filled already.
-    pub(super) fn cut(&self, start: u64) {
+    /// Wishes that the run be cut, if it is as slow as it looked.
+    pub(super) fn wish_cut(&self, wish: Wish) {
         let mut state = self.state();
-        if start > state.at && start > self.start {
-            state.end = state.end.min(start);
+        let is_nearest = |other: Wish| wish.position <= other.position;
+        if !state.is_due(&wish) || !state.wish.is_none_or(is_nearest) {
+            return;
         }
+        state.wish = Some(wish);
+        drop(state);
+        self.wished.notify_one();
+    }
+
+    /// Waits for a wish.
+    pub(super) async fn wished(&self) {
+        self.wished.notified().await;
+    }
+
+    /// Lets another run bring the slice of the wish and what follows it, if the run is still slow.
+    pub(super) fn cut_as_wished(&self) {
+        let mut state = self.state();
+        let Some(wish) = state.wish.take() else {
+            return;
+        };
+        if !state.is_due(&wish) {
+            return;
+        }
+        state.end = wish.slice;
+        state.version += 1;
+        drop(state);
+        self.changed.notify_waiters();
     }
 
     /// The next byte to come, and whether the origin has begun to answer.
@@ -306,6 +354,15 @@ impl Run {
 }
 
 impl RunState {
+    /// True if the run will not come to a reader soon, and what it wants is still ahead and is not
+    /// being filled.
+    fn is_due(&self, wish: &Wish) -> bool {
+        let left = wish.position.saturating_sub(self.at);
+        let looks_left = left.checked_div(self.at.saturating_sub(wish.seen_at));
+        let is_slow = looks_left.is_none_or(|looks| looks > LOOKS_MAX);
+        is_slow && wish.slice > self.at && wish.slice < self.end
+    }
+
     fn has(&self, position: u64) -> bool {
         let first = position..position.saturating_add(1);
         self.window.has(position) || !self.arriving(&first).is_empty()

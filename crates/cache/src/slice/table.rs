@@ -16,7 +16,7 @@ use super::SIZE_AHEAD;
 use super::generation::{self, Generation, Shared};
 use crate::clock;
 use crate::fill::Streaming;
-use crate::head::SliceSet;
+use crate::head::{SliceSet, StoredHead};
 use crate::key_mark::KeyMark;
 use crate::why::LastUnstored;
 use crate::window::WindowMemory;
@@ -38,7 +38,7 @@ const ORDERLY: u64 = 2;
 #[derive(Debug, Default)]
 pub struct Slices {
     shared: Shared,
-    open: Mutex<HashMap<[u8; 16], Weak<Generation>>>,
+    open: Mutex<Open>,
     orders: Mutex<HashMap<[u8; 16], Order>>,
     /// Treatment of keys whose answers cannot be kept in slices, and its end.
     unsliced: Mutex<HashMap<KeyMark, (Habit, Instant)>>,
@@ -48,6 +48,8 @@ pub struct Slices {
     /// True if there may be others.
     is_unknown: AtomicBool,
 }
+
+type Open = HashMap<[u8; 16], Weak<Generation>>;
 
 /// Treatment of requests for answers that cannot be kept in slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,19 +94,32 @@ impl Slices {
         if let Some(known) = open.get(&set.generation).and_then(Weak::upgrade) {
             return Some(known);
         }
-        // Each that is alive has somebody who uses it: the dead are no more than once as many.
-        if open.len() >= open.capacity() {
-            open.retain(|_, generation| generation.strong_count() > 0);
-        }
         let generation = generation::of_entry(store, found)?;
         let generation = Arc::new(generation.sharing(&self.shared));
-        open.insert(set.generation, Arc::downgrade(&generation));
+        insert(&mut open, &generation);
         drop(open);
         // In this order: an entry that leaves from now on is told.
         store.watch_removed();
         if !store.is_current(&found.entry) {
             self.note_leaving(found.key, set);
         }
+        Some(generation)
+    }
+
+    /// The generation of an entry that is about to be put into the zone: what is claimed of it
+    /// before that, nobody who finds the entry asks for.
+    pub(crate) fn begin(
+        &self,
+        store: &Arc<Zone>,
+        owner: Key,
+        head: &StoredHead,
+    ) -> Option<Arc<Generation>> {
+        let set = head.sliced?;
+        // Before the entry can leave, so that it is told.
+        store.watch_removed();
+        let made = Generation::new(Arc::clone(store), owner, head, set);
+        let generation = Arc::new(made.sharing(&self.shared));
+        insert(&mut lock(&self.open), &generation);
         Some(generation)
     }
 
@@ -133,7 +148,7 @@ impl Slices {
             let generation = Generation::new(store, owner, &streaming.head, set);
             let generation = generation.sharing(&self.shared);
             let generation = Arc::new(generation.wanted_first());
-            lock(&self.open).insert(set.generation, Arc::downgrade(&generation));
+            insert(&mut lock(&self.open), &generation);
             self.note_leaving(owner, set);
             generation
         };
@@ -204,6 +219,14 @@ impl Slices {
         let (habit, until) = unsliced.get(mark)?;
         (clock::now() <= *until).then_some(*habit)
     }
+}
+
+fn insert(open: &mut Open, generation: &Arc<Generation>) {
+    // Each that is alive has somebody who uses it: the dead are no more than once as many.
+    if open.len() >= open.capacity() {
+        open.retain(|_, generation| generation.strong_count() > 0);
+    }
+    open.insert(generation.set.generation, Arc::downgrade(generation));
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -10,10 +10,15 @@
 //! ```
 //!
 //! What cannot be kept in slices is remembered for a minute, so that it is asked for once.
+//!
+//! Invariant: the slices that arrive are claimed before anybody can find the entry, or find it
+//! fresh. Who did before that would ask for them, too.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use millpond_semantics::range::RangeSpec;
-use millpond_store::Key;
+use millpond_store::{Entry, Key};
 
 use super::fetch::{Fetch, Place, Stale, fill, unstored, writer_for};
 use super::freshen::renew;
@@ -23,13 +28,13 @@ use crate::fill::FillEnd;
 use crate::head::{SliceSet, StoredHead};
 use crate::reason::{Brought, Note, Reason};
 use crate::slice::answer::{Asked, Judged, judge};
-use crate::slice::pump::{self, Answer, adopt};
+use crate::slice::generation::Generation;
+use crate::slice::pump::{self, Answer, Driven, adopt};
 use crate::slice::run::Purpose;
 use crate::slice::table::Habit;
 use crate::slice::version::Validator;
 use crate::slice::{ClientWish, DEEP, First, RUN_BYTES, RUN_SLICES, SLICES_MAX, Slicing};
 use crate::variant::VariantKey;
-use crate::zone::FoundEntry;
 
 /// Range of the body that a fetch asks for; `None` for the whole.
 pub(super) fn asked(walk: &Walk, key: &Key, stale: Option<&Stale>) -> Option<Asked> {
@@ -251,27 +256,32 @@ fn keep<X: Exchange>(
     (place, stale): (Place, Stale),
     (fetched, got): (X::Fetched, Got),
 ) -> Step<X> {
+    // The invariant.
+    let generation = walk.zone.slices.open(&walk.zone.store, &stale.found);
+    let run = generation.and_then(|generation| claim(&generation, got));
     let seen = Whole::of(&fetched, 200);
     let step = renew(x, walk, place.lead, stale.found, (&seen, place.status));
-    if let Step::Done(Served::Entry(found, _)) = &step {
+    if let Step::Done(Served::Entry(..)) = &step {
         x.note(Note::Brought(Brought::Range(got.start, got.end)));
-        bring(x, walk, found, (fetched, got));
+        bring(x, run, fetched);
     }
     step
 }
 
-/// Keeps bytes that arrive as slices of an entry.
-fn bring<X: Exchange>(x: &X, walk: &Walk, found: &FoundEntry, (fetched, got): (X::Fetched, Got)) {
-    let Some(generation) = walk.zone.slices.open(&walk.zone.store, found) else {
-        return;
-    };
+/// Claims the slices of bytes that arrive.
+fn claim(generation: &Arc<Generation>, got: Got) -> Option<Driven> {
     let purpose = if got.end - got.start > RUN_BYTES {
         Purpose::Readers
     } else {
         Purpose::Cache
     };
-    if let Some(run) = generation.adopt(got.start..got.end, purpose) {
-        x.spawn(adopt(x.background(), generation, (run, fetched)));
+    Driven::adopt(generation, got.start..got.end, purpose)
+}
+
+/// Keeps bytes that arrive as the slices that were claimed for them, if they were.
+fn bring<X: Exchange>(x: &X, run: Option<Driven>, fetched: X::Fetched) {
+    if let Some(run) = run {
+        x.spawn(adopt(x.background(), run, fetched));
     }
 }
 
@@ -291,15 +301,14 @@ fn begin<X: Exchange>(
         total: got.total,
         size: slicing.size,
     });
-    match publish(walk, &place, &mut head) {
-        Ok(entry) => {
+    match publish(walk, &place, &mut head, got) {
+        Ok((entry, run)) => {
             x.note(Note::Stored);
             x.note(Note::Brought(Brought::All));
             walk.zone.backoffs.forget(&walk.mark(place.lead.key()));
-            let found = found(entry, head);
-            bring(x, walk, &found, (fetched, got));
+            bring(x, run, fetched);
             place.lead.end(FillEnd::Complete);
-            Step::Done(Served::Entry(found, place.status))
+            Step::Done(Served::Entry(found(entry, head), place.status))
         }
         Err(why) => {
             x.note(Note::Because(why));
@@ -308,17 +317,22 @@ fn begin<X: Exchange>(
     }
 }
 
+/// Puts an entry in slices into the zone, of which the bytes that have been claimed arrive.
 fn publish(
     walk: &Walk,
     place: &Place,
     head: &mut StoredHead,
-) -> Result<millpond_store::Entry, Reason> {
+    got: Got,
+) -> Result<(Entry, Option<Driven>), Reason> {
     let writer = place_writer(walk, place, head, Some(0))?;
-    if place.lead.may_store() {
-        Ok(writer.finish()?)
-    } else {
-        Err(Reason::Superseded)
+    if !place.lead.may_store() {
+        return Err(Reason::Superseded);
     }
+    // The invariant.
+    let (slices, store) = (&walk.zone.slices, &walk.zone.store);
+    let generation = slices.begin(store, *writer.key(), head);
+    let run = generation.and_then(|generation| claim(&generation, got));
+    Ok((writer.finish()?, run))
 }
 
 /// A writer for the place of an answer, with this head.

@@ -12,6 +12,7 @@ mod origin;
 mod purge;
 mod reason;
 mod revalidate;
+mod slice;
 mod stale;
 mod stall;
 mod variant;
@@ -52,12 +53,16 @@ struct Bench {
     world: Rc<World>,
 }
 
+type Listener = Box<dyn Fn(Note)>;
+
 /// World that exchanges see.
 struct World {
     origin: RefCell<Origin>,
     began: Instant,
     /// Called once, when the time is asked for: between look-up and entering a fill.
     between: Cell<Option<Box<dyn FnOnce()>>>,
+    /// Called with whatever is noted.
+    noted: RefCell<Option<Listener>>,
 }
 
 impl World {
@@ -207,6 +212,7 @@ impl Bench {
                 origin: RefCell::default(),
                 began: Instant::now(),
                 between: Cell::default(),
+                noted: RefCell::default(),
             }),
         }
     }

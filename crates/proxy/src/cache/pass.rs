@@ -581,7 +581,8 @@ fn from_fill(
 ) -> Box<Response> {
     note(req, status);
     let mut response = from_head(req, target, &streaming.head, Stored::Filling);
-    if by_rfc::is_on(req, target) && status == CacheStatus::Hit {
+    if by_rfc::is_on(req, target) {
+        // Also for the client that it was fetched for: the same answer has ranges if it is whole.
         by_rfc::tell_age(&mut response, &streaming.head, status);
         response.ranges = response.ranges.for_stream();
     }

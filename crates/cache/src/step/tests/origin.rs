@@ -299,6 +299,9 @@ impl Exchange for FakeExchange {
 
     fn note(&mut self, note: Note) {
         self.account.note(note);
+        if let Some(noted) = &*self.world.noted.borrow() {
+            noted(note);
+        }
     }
 
     async fn fetch(&mut self, ask: Ask) -> Result<FakeFetched, Fail> {
