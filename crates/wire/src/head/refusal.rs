@@ -4,6 +4,9 @@
 //!
 //! Error pages and the level of the log are not decided here.
 
+use std::rc::Rc;
+
+use super::RequestHead;
 use crate::header::Known;
 
 /// Why a request is refused. The text is what the error log says at level `info`.
@@ -81,5 +84,23 @@ impl Refusal {
             Refusal::ConnectNotAllowed | Refusal::TraceNotAllowed => 405,
             _ => 400,
         }
+    }
+}
+
+/// A refused request: why, and all that was read of it, for logs and error pages.
+#[derive(Debug)]
+pub struct Refused {
+    /// Why.
+    pub why: Refusal,
+    /// The part of the head that was understood before the fault. Its request line is whatever came
+    /// up to the first line end; its version is `Http11` unless another one was read.
+    pub head: Rc<RequestHead>,
+}
+
+impl Refused {
+    /// The status to answer with.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        self.why.status()
     }
 }

@@ -1,0 +1,5 @@
+//! HTTP/2 without I/O.
+//!
+//! x
+
+pub mod hpack;
