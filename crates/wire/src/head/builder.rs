@@ -8,14 +8,18 @@
 //!
 //! Names and values were judged before: which bytes may stand in them depends on the protocol.
 
+use std::cell::Cell;
+use std::num::NonZeroU32;
+use std::ops::Range;
 use std::rc::Rc;
 
 use bytes::Bytes;
 
 use super::limits::{InvalidNames, Limits, Reading, Underscores};
-use super::place::{FieldLine, NameKind, Span};
+use super::place::{Extent, FieldLine, NameKind, Span};
 use super::request::{HostPlace, Parts, RequestHead};
 use super::{Host, Refusal};
+use crate::block::Block;
 use crate::header::{Known, KnownSet};
 use crate::spare::Spares;
 
@@ -105,5 +109,121 @@ impl Parts {
         self.present.insert(known);
         self.spans.push(span);
         Ok(())
+    }
+}
+
+/// Bytes of the block that heads are cut from (arbitrary: some dozen of them). A request that takes
+/// long keeps the block of its head.
+const HEADS_BLOCK: usize = 8 * 1024;
+/// Bytes of memory that are kept for the next head (arbitrary: nearly all fit).
+const TEXT_KEPT: usize = 16 * 1024;
+
+thread_local! {
+    static HEADS: Block = Block::new(HEADS_BLOCK);
+    /// Memory for the text of the head that is made next.
+    static TEXT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// A head that is put together of parts, for protocols that do not have it as one text.
+#[derive(Debug)]
+pub(crate) struct HeadBuilder {
+    draft: Rc<RequestHead>,
+    text: Vec<u8>,
+}
+
+impl HeadBuilder {
+    /// A head without parts.
+    pub(crate) fn new() -> Self {
+        HeadBuilder {
+            draft: new_draft(),
+            text: TEXT.take(),
+        }
+    }
+
+    /// The places of the parts.
+    #[inline]
+    pub(crate) fn parts(&mut self) -> &mut Parts {
+        // Nobody else has it, so nothing is copied.
+        &mut Rc::make_mut(&mut self.draft).parts
+    }
+
+    /// The places of the parts, to be read.
+    pub(crate) fn placed(&self) -> &Parts {
+        &self.draft.parts
+    }
+
+    /// Adds bytes.
+    #[inline]
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Extent {
+        let start = self.text.len();
+        self.text.extend_from_slice(bytes);
+        self.extent(start)
+    }
+
+    /// Adds bytes again that are there already.
+    pub(crate) fn push_again(&mut self, part: Extent) -> Extent {
+        let start = self.text.len();
+        let range = part.start as usize..part.end as usize;
+        if range.end <= start {
+            self.text.extend_from_within(range);
+        }
+        self.extent(start)
+    }
+
+    /// The part that begins at an offset and ends where the bytes end.
+    pub(crate) fn extent(&self, start: usize) -> Extent {
+        // The bounds of heads are far below 4 GiB.
+        Extent {
+            start: start as u32,
+            end: self.text.len() as u32,
+        }
+    }
+
+    /// Bytes that were added.
+    pub(crate) fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// The bytes of a part.
+    pub(crate) fn text(&self, part: Extent) -> &[u8] {
+        part.of(&self.text)
+    }
+
+    /// The value of a field.
+    pub(crate) fn value(&self, span: &Span) -> &[u8] {
+        span.value(&self.text)
+    }
+
+    /// Adds a field whose name begins at `start`, and whose value is at `value`, counted from there.
+    ///
+    /// # Errors
+    /// See [`Parts::add_field`].
+    #[inline]
+    pub(crate) fn add_field(
+        &mut self,
+        start: usize,
+        (name_len, value): (usize, Range<usize>),
+        (known, kind): (Known, NameKind),
+        limits: &Limits,
+    ) -> Result<(), Refusal> {
+        let line = FieldLine {
+            name_len,
+            kind,
+            value,
+        };
+        let text = self.text.get(start..).unwrap_or_default();
+        let parts = &mut Rc::make_mut(&mut self.draft).parts;
+        parts.add_field(text, (start, &line, known), limits)
+    }
+
+    /// The head, which took so many bytes on the wire.
+    pub(crate) fn finish(mut self, wire_len: usize) -> Rc<RequestHead> {
+        let draft = Rc::make_mut(&mut self.draft);
+        draft.buf = HEADS.with(|block| block.cut(&self.text));
+        draft.parts.wire_len = u32::try_from(wire_len).ok().and_then(NonZeroU32::new);
+        self.text.clear();
+        self.text.shrink_to(TEXT_KEPT);
+        TEXT.set(self.text);
+        self.draft
     }
 }

@@ -66,6 +66,45 @@ pub enum Refusal {
     /// CONNECT with a body.
     #[error("client sent CONNECT request with body")]
     ConnectWithBody,
+    /// A pseudo field behind a field (HTTP/2).
+    #[error("client sent out of order pseudo-headers")]
+    LatePseudo,
+    /// A pseudo field that is not known (HTTP/2).
+    #[error("client sent unknown pseudo-header")]
+    UnknownPseudo,
+    /// A pseudo field that came twice (HTTP/2).
+    #[error("client sent duplicate :{0} header")]
+    DuplicatePseudo(&'static str),
+    /// A pseudo field without a value (HTTP/2).
+    #[error("client sent empty :{0} header")]
+    EmptyPseudo(&'static str),
+    /// A pseudo field whose value it cannot have (HTTP/2).
+    #[error("client sent invalid :{0} header")]
+    InvalidPseudo(&'static str),
+    /// A pseudo field that is missing (HTTP/2).
+    #[error("client sent no :{0} header")]
+    MissingPseudo(&'static str),
+    /// Neither of the fields that say the host (HTTP/2).
+    #[error("client sent neither \":authority\" nor \"Host\" header")]
+    NoAuthority,
+    /// Two hosts (HTTP/2).
+    #[error("client sent \":authority\" and \"Host\" headers with different values")]
+    TwoHosts,
+    /// A name that no field has (HTTP/2).
+    #[error("client sent invalid header name")]
+    InvalidName,
+    /// A value that no field has (HTTP/2).
+    #[error("client sent header with invalid value")]
+    InvalidValue,
+    /// A field that is about an HTTP/1 connection (HTTP/2).
+    #[error("client sent \"{}\" header", .0.canonical())]
+    ConnectionField(Known),
+    /// A TE field with another word than `trailers` (HTTP/2).
+    #[error("client sent invalid \"TE\" header")]
+    InvalidTe,
+    /// A body that ended before it began (HTTP/2).
+    #[error("client prematurely closed stream")]
+    PrematureEnd,
     /// TRACE, which is served nowhere.
     #[error("client sent TRACE method")]
     TraceNotAllowed,
