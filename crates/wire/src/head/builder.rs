@@ -10,7 +10,6 @@
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
-use std::ops::Range;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -65,28 +64,18 @@ pub fn give_back(mut head: Rc<RequestHead>) {
 
 impl Parts {
     /// Keeps a field, unless its name is to be ignored.
+    ///
+    /// # Errors
+    /// A field too many, one that must be unique, or a Host that is none.
+    #[inline]
     pub(crate) fn add_field(
         &mut self,
         line: &[u8],
         (start, parsed, known): (usize, &FieldLine, Known),
         limits: &Limits,
     ) -> Result<(), Refusal> {
-        let is_valid = match parsed.kind {
-            NameKind::Plain => true,
-            NameKind::Underscored => limits.underscores == Underscores::Allow,
-            NameKind::Odd => false,
-        };
-        if !is_valid && limits.invalid == InvalidNames::Ignore {
+        if !is_kept(parsed.kind, limits) {
             return Ok(());
-        }
-        if self.spans.len() >= limits.fields {
-            return Err(Refusal::TooManyFields);
-        }
-        if UNIQUE.contains(known) && self.present.contains(known) {
-            if limits.reading == Reading::AsNginx || !LISTS.contains(known) {
-                return Err(Refusal::DuplicateField(known));
-            }
-            self.repeated = Some(known);
         }
         let trimmed;
         let parsed = match limits.reading {
@@ -96,20 +85,47 @@ impl Parts {
                 &trimmed
             }
         };
+        let span = Span::new(start, parsed, known).ok_or(Refusal::HeaderTooLarge)?;
+        let value = line.get(parsed.value.clone()).unwrap_or_default();
+        self.add_span(span, value, limits)
+    }
+
+    /// Keeps a field by its place.
+    #[inline]
+    fn add_span(&mut self, span: Span, value: &[u8], limits: &Limits) -> Result<(), Refusal> {
+        let known = span.known;
+        if self.spans.len() >= limits.fields {
+            return Err(Refusal::TooManyFields);
+        }
+        if UNIQUE.contains(known) && self.present.contains(known) {
+            if limits.reading == Reading::AsNginx || !LISTS.contains(known) {
+                return Err(Refusal::DuplicateField(known));
+            }
+            self.repeated = Some(known);
+        }
         if known == Known::Host {
-            let host = Host::parse(line.get(parsed.value.clone()).unwrap_or_default());
-            let host = host.ok_or(Refusal::InvalidHost)?;
+            let host = Host::parse(value).ok_or(Refusal::InvalidHost)?;
             self.host = HostPlace {
                 name_len: u32::try_from(host.name.len()).map_err(|_| Refusal::HeaderTooLarge)?,
                 port: host.port,
                 has_capitals: host.has_capitals,
             };
         }
-        let span = Span::new(start, parsed, known).ok_or(Refusal::HeaderTooLarge)?;
         self.present.insert(known);
         self.spans.push(span);
         Ok(())
     }
+}
+
+/// True if a field with such a name is not to be ignored.
+#[inline]
+fn is_kept(kind: NameKind, limits: &Limits) -> bool {
+    let is_valid = match kind {
+        NameKind::Plain => true,
+        NameKind::Underscored => limits.underscores == Underscores::Allow,
+        NameKind::Odd => false,
+    };
+    is_valid || limits.invalid != InvalidNames::Ignore
 }
 
 /// Bytes of the block that heads are cut from (arbitrary: some dozen of them). A request that takes
@@ -140,18 +156,36 @@ impl HeadBuilder {
         }
     }
 
+    /// The head, to be added to.
+    pub(crate) fn open(&mut self) -> OpenHead<'_> {
+        OpenHead {
+            // Nobody else has it, so nothing is copied.
+            parts: &mut Rc::make_mut(&mut self.draft).parts,
+            text: &mut self.text,
+        }
+    }
+
+    /// The head, which took so many bytes on the wire.
+    pub(crate) fn finish(mut self, wire_len: usize) -> Rc<RequestHead> {
+        let draft = Rc::make_mut(&mut self.draft);
+        draft.buf = HEADS.with(|block| block.cut(&self.text));
+        draft.parts.wire_len = u32::try_from(wire_len).ok().and_then(NonZeroU32::new);
+        self.text.clear();
+        self.text.shrink_to(TEXT_KEPT);
+        TEXT.set(self.text);
+        self.draft
+    }
+}
+
+/// A head that is added to.
+#[derive(Debug)]
+pub(crate) struct OpenHead<'a> {
     /// The places of the parts.
-    #[inline]
-    pub(crate) fn parts(&mut self) -> &mut Parts {
-        // Nobody else has it, so nothing is copied.
-        &mut Rc::make_mut(&mut self.draft).parts
-    }
+    pub(crate) parts: &'a mut Parts,
+    text: &'a mut Vec<u8>,
+}
 
-    /// The places of the parts, to be read.
-    pub(crate) fn placed(&self) -> &Parts {
-        &self.draft.parts
-    }
-
+impl OpenHead<'_> {
     /// Adds bytes.
     #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Extent {
@@ -171,6 +205,7 @@ impl HeadBuilder {
     }
 
     /// The part that begins at an offset and ends where the bytes end.
+    #[inline]
     pub(crate) fn extent(&self, start: usize) -> Extent {
         // The bounds of heads are far below 4 GiB.
         Extent {
@@ -186,44 +221,50 @@ impl HeadBuilder {
 
     /// The bytes of a part.
     pub(crate) fn text(&self, part: Extent) -> &[u8] {
-        part.of(&self.text)
+        part.of(self.text)
     }
 
     /// The value of a field.
     pub(crate) fn value(&self, span: &Span) -> &[u8] {
-        span.value(&self.text)
+        span.value(self.text)
     }
 
-    /// Adds a field whose name begins at `start`, and whose value is at `value`, counted from there.
+    /// Adds a field, unless its name is to be ignored.
     ///
     /// # Errors
     /// See [`Parts::add_field`].
     #[inline]
     pub(crate) fn add_field(
         &mut self,
-        start: usize,
-        (name_len, value): (usize, Range<usize>),
         (known, kind): (Known, NameKind),
+        (name, value): (&[u8], &[u8]),
         limits: &Limits,
     ) -> Result<(), Refusal> {
-        let line = FieldLine {
-            name_len,
-            kind,
-            value,
-        };
-        let text = self.text.get(start..).unwrap_or_default();
-        let parts = &mut Rc::make_mut(&mut self.draft).parts;
-        parts.add_field(text, (start, &line, known), limits)
+        if !is_kept(kind, limits) {
+            return Ok(());
+        }
+        let start = self.text.len();
+        self.text.reserve(name.len() + value.len());
+        self.text.extend_from_slice(name);
+        let value_start = self.text.len();
+        self.text.extend_from_slice(value);
+        let span = Span::between((start, value_start, self.text.len()), known);
+        let span = span.ok_or(Refusal::HeaderTooLarge)?;
+        self.parts.add_span(span, value, limits)
     }
 
-    /// The head, which took so many bytes on the wire.
-    pub(crate) fn finish(mut self, wire_len: usize) -> Rc<RequestHead> {
-        let draft = Rc::make_mut(&mut self.draft);
-        draft.buf = HEADS.with(|block| block.cut(&self.text));
-        draft.parts.wire_len = u32::try_from(wire_len).ok().and_then(NonZeroU32::new);
-        self.text.clear();
-        self.text.shrink_to(TEXT_KEPT);
-        TEXT.set(self.text);
-        self.draft
+    /// Adds a field whose name and value are there already, the value behind the name.
+    ///
+    /// # Errors
+    /// See [`Parts::add_field`].
+    pub(crate) fn add_placed(
+        &mut self,
+        known: Known,
+        (name, value): (Extent, Extent),
+        limits: &Limits,
+    ) -> Result<(), Refusal> {
+        let span = Span::of(name, value, known).ok_or(Refusal::HeaderTooLarge)?;
+        let value = value.of(self.text);
+        self.parts.add_span(span, value, limits)
     }
 }

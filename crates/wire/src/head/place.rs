@@ -58,6 +58,35 @@ impl Span {
         })
     }
 
+    /// Places a field whose name and value stand one behind the other: the offsets of both, and of
+    /// the end. `None` as for [`Span::new`].
+    #[inline]
+    pub(crate) fn between(
+        (name_start, value_start, end): (usize, usize, usize),
+        known: Known,
+    ) -> Option<Self> {
+        Some(Self {
+            name_start: u32::try_from(name_start).ok()?,
+            value_start: u32::try_from(value_start).ok()?,
+            value_len: u32::try_from(end - value_start).ok()?,
+            name_len: u16::try_from(value_start - name_start).ok()?,
+            known,
+            is_usual: false,
+        })
+    }
+
+    /// Places a field by its parts. `None` for a name of 64 KiB.
+    pub(crate) fn of(name: Extent, value: Extent, known: Known) -> Option<Self> {
+        Some(Self {
+            name_start: name.start,
+            value_start: value.start,
+            value_len: value.end - value.start,
+            name_len: u16::try_from(name.end - name.start).ok()?,
+            known,
+            is_usual: false,
+        })
+    }
+
     /// The same place of a name that is known to be spelled as usual.
     pub(crate) fn spelled_as_usual(self) -> Self {
         Self {

@@ -15,8 +15,12 @@ use bytes::{Buf, Bytes, BytesMut};
 /// Bytes from which on a piece is not copied (arbitrary: where a copy begins to cost more than a
 /// piece of its own does).
 const SPLICED: usize = 2048;
-/// Bytes that a block has room for at least (arbitrary: dozens of heads of answers).
-const BLOCK: usize = 4096;
+/// Bytes of the first block (arbitrary: dozens of heads of answers), and of those behind one that
+/// was filled (a record of TLS).
+const BLOCKS: [usize; 2] = [4096, 16 * 1024];
+
+/// Bytes that there is room for when something is to be written (arbitrary: most heads fit).
+const ROOM: usize = 512;
 
 /// Bytes that are to be written.
 #[derive(Debug, Default)]
@@ -25,6 +29,8 @@ pub struct Output {
     block: BytesMut,
     /// Bytes of the pieces.
     cut: usize,
+    /// True if a block was filled.
+    is_busy: bool,
 }
 
 impl Output {
@@ -44,16 +50,33 @@ impl Output {
     /// The block, to be written to.
     #[inline]
     pub(crate) fn block(&mut self) -> &mut BytesMut {
-        if self.block.capacity() - self.block.len() < 64 {
-            self.block.reserve(BLOCK);
-        }
+        self.make_room(ROOM);
         &mut self.block
+    }
+
+    /// Begins a new block where the old one has no room for so many bytes, so that nothing that is
+    /// written moves.
+    #[inline]
+    fn make_room(&mut self, len: usize) {
+        if self.block.capacity() - self.block.len() < len {
+            self.begin_block(len);
+        }
+    }
+
+    #[cold]
+    fn begin_block(&mut self, len: usize) {
+        self.is_busy |= !self.block.is_empty();
+        self.cut_block();
+        let [first, later] = BLOCKS;
+        let size = if self.is_busy { later } else { first };
+        self.block.reserve(size.max(len));
     }
 
     /// Adds a piece of a body. INVARIANT 1.
     #[inline]
     pub(crate) fn push(&mut self, piece: Bytes) {
         if piece.len() < SPLICED {
+            self.make_room(piece.len());
             return self.block.extend_from_slice(&piece);
         }
         self.cut_block();

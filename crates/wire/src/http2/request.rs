@@ -12,19 +12,15 @@
 //!
 //! Sources: RFC 9113 §8; RFC 8441; nginx for the order of checks, their words and their answers.
 
-use std::rc::Rc;
-
 use smallvec::SmallVec;
 
 use super::hpack::decode::{Decoded, Sink};
 use super::hpack::encode::OF_CONNECTIONS;
 use super::hpack::name::Class;
 use super::message::BodyLength;
-use crate::head::builder::HeadBuilder;
+use crate::head::builder::OpenHead;
 use crate::head::place::{Extent, NameKind};
-use crate::head::{
-    Connect, Limits, Method, Refusal, Refused, RequestHead, Version, content_length,
-};
+use crate::head::{Connect, Limits, Method, Refusal, Version, content_length};
 use crate::header::{Known, KnownSet};
 use crate::seek;
 
@@ -82,19 +78,18 @@ struct Pseudo {
 #[derive(Debug)]
 pub(crate) struct RequestReader<'a> {
     rules: &'a Rules,
-    head: HeadBuilder,
+    head: OpenHead<'a>,
     pseudo: Pseudo,
     has_line: bool,
-    /// Crumbs of the Cookie field: where each one's name begins, and its value.
-    crumbs: SmallVec<[(u32, Extent); 4]>,
+    /// Names and values of the crumbs of the Cookie field.
+    crumbs: SmallVec<[(Extent, Extent); 4]>,
     refusal: Option<Refusal>,
 }
 
 impl<'a> RequestReader<'a> {
     /// A reader of one request.
-    pub(crate) fn new(rules: &'a Rules) -> Self {
-        let mut head = HeadBuilder::new();
-        head.parts().version = Version::Http2;
+    pub(crate) fn new(rules: &'a Rules, head: OpenHead<'a>) -> Self {
+        head.parts.version = Version::Http2;
         RequestReader {
             rules,
             head,
@@ -105,23 +100,15 @@ impl<'a> RequestReader<'a> {
         }
     }
 
-    /// The head, which took so many bytes, and the length of its body.
-    pub(crate) fn finish(
-        mut self,
-        ends: Ends,
-        wire_len: usize,
-    ) -> Result<(Rc<RequestHead>, BodyLength), Refused> {
-        let outcome = match self.refusal {
+    /// The length of the body, or why the request is refused.
+    pub(crate) fn finish(mut self, ends: Ends) -> Result<BodyLength, Refusal> {
+        match self.refusal {
             Some(why) => Err(why),
             None => self.check(ends),
-        };
-        let head = self.head.finish(wire_len);
-        match outcome {
-            Ok(body) => Ok((head, body)),
-            Err(why) => Err(Refused { why, head }),
         }
     }
 
+    #[inline]
     fn add(&mut self, field: Decoded<'_>) -> Result<(), Refusal> {
         let (known, kind) = match field.class {
             Class::Field(known) => (known, NameKind::Plain),
@@ -136,17 +123,15 @@ impl<'a> RequestReader<'a> {
         if !self.has_line {
             self.make_line()?;
         }
-        let start = self.head.len();
-        let name = self.head.push(field.name);
-        let value = self.head.push(field.value);
         if known == Known::Cookie {
-            self.crumbs.push((name.start, value));
+            let name = self.head.push(field.name);
+            let value = self.head.push(field.value);
+            self.crumbs.push((name, value));
             return Ok(());
         }
-        let name_len = field.name.len();
-        let places = (name_len, name_len..name_len + field.value.len());
-        let limits = &self.rules.limits;
-        self.head.add_field(start, places, (known, kind), limits)
+        let texts = (field.name, field.value);
+        self.head
+            .add_field((known, kind), texts, &self.rules.limits)
     }
 
     fn add_pseudo(&mut self, field: Decoded<'_>) -> Result<(), Refusal> {
@@ -181,7 +166,7 @@ impl<'a> RequestReader<'a> {
         *place = Some(self.head.push(field.value));
         if field.class == Class::Method {
             // Known before anything can fail: an answer to HEAD has no body.
-            self.head.parts().method = Method::of(field.value);
+            self.head.parts.method = Method::of(field.value);
         }
         Ok(())
     }
@@ -190,7 +175,7 @@ impl<'a> RequestReader<'a> {
     fn make_line(&mut self) -> Result<(), Refusal> {
         let method = self.pseudo.method;
         let method = method.ok_or(Refusal::MissingPseudo("method"))?;
-        let target = if self.head.placed().method == Method::Connect {
+        let target = if self.head.parts.method == Method::Connect {
             self.connect_target()?
         } else if self.pseudo.protocol.is_some() {
             // RFC 8441 §4: only with CONNECT.
@@ -208,7 +193,7 @@ impl<'a> RequestReader<'a> {
         let protocol = self.head.push(PROTOCOL);
         let line = self.head.extent(start);
         let (scheme, connect_protocol) = (self.pseudo.scheme, self.pseudo.protocol);
-        let parts = self.head.parts();
+        let parts = &mut *self.head.parts;
         parts.line = line;
         parts.method_bytes = method;
         parts.target = target;
@@ -257,7 +242,7 @@ impl<'a> RequestReader<'a> {
         self.check_connection_fields()?;
         self.add_host()?;
         let body = self.body_length(ends)?;
-        let parts = self.head.placed();
+        let parts = &*self.head.parts;
         match parts.method {
             Method::Connect if !parts.connect_protocol.is_empty() => {}
             Method::Connect if self.rules.connect == Connect::Refuse => {
@@ -271,21 +256,17 @@ impl<'a> RequestReader<'a> {
 
     /// RFC 9113 §8.2.3: crumbs are one field, joined by a semicolon and a space.
     fn add_cookie(&mut self) -> Result<(), Refusal> {
-        let (start, value) = match self.crumbs.as_slice() {
+        let places = match self.crumbs.as_slice() {
             [] => return Ok(()),
-            [(start, value)] => (*start as usize, *value),
+            [crumb] => *crumb,
             _ => self.join_crumbs(),
         };
-        let name_len = b"cookie".len();
-        let from = value.start as usize - start;
-        let places = (name_len, from..value.end as usize - start);
-        let class = (Known::Cookie, NameKind::Plain);
         self.head
-            .add_field(start, places, class, &self.rules.limits)
+            .add_placed(Known::Cookie, places, &self.rules.limits)
     }
 
-    /// Writes the field of several crumbs; gives the offset of its name, and its value.
-    fn join_crumbs(&mut self) -> (usize, Extent) {
+    /// Writes the field of several crumbs; gives the places of its name and its value.
+    fn join_crumbs(&mut self) -> (Extent, Extent) {
         let name = self.head.push(b"cookie");
         let start = self.head.len();
         for (index, (_, crumb)) in std::mem::take(&mut self.crumbs).into_iter().enumerate() {
@@ -294,13 +275,13 @@ impl<'a> RequestReader<'a> {
             }
             self.head.push_again(crumb);
         }
-        (name.start as usize, self.head.extent(start))
+        (name, self.head.extent(start))
     }
 
     /// RFC 9113 §8.2.2: no fields of HTTP/1 connections, and no TE but `trailers`.
     fn check_connection_fields(&self) -> Result<(), Refusal> {
         const WATCHED: KnownSet = OF_CONNECTIONS.or(KnownSet::of(&[Known::Te]));
-        let parts = self.head.placed();
+        let parts = &*self.head.parts;
         if parts.present.and(WATCHED).is_empty() {
             return Ok(());
         }
@@ -322,8 +303,12 @@ impl<'a> RequestReader<'a> {
 
     /// RFC 9113 §8.3.1: `:authority` is the host; nginx: a Host field beside it is the same.
     fn add_host(&mut self) -> Result<(), Refusal> {
-        let host = self.head.placed();
-        let host = host.spans.iter().find(|span| span.known == Known::Host);
+        let host = self
+            .head
+            .parts
+            .spans
+            .iter()
+            .find(|span| span.known == Known::Host);
         match (self.pseudo.authority, host) {
             (None, None) => Err(Refusal::NoAuthority),
             (None, Some(_)) => Ok(()),
@@ -336,17 +321,13 @@ impl<'a> RequestReader<'a> {
             }
             (Some(authority), None) => {
                 let name = self.head.push(b"host");
-                let value = self.head.push_again(authority);
-                let (start, name_len) = (name.start as usize, b"host".len());
-                let places = (name_len, name_len..value.end as usize - start);
                 // nginx does not count it.
                 let limits = Limits {
                     fields: usize::MAX,
                     ..self.rules.limits
                 };
-                let class = (Known::Host, NameKind::Plain);
                 self.head
-                    .add_field(start, places, class, &limits)
+                    .add_placed(Known::Host, (name, authority), &limits)
                     .map_err(|_| Refusal::InvalidPseudo("authority"))
             }
         }
@@ -354,7 +335,7 @@ impl<'a> RequestReader<'a> {
 
     /// RFC 9113 §8.1.1: a length is that of the bytes to come.
     fn body_length(&self, ends: Ends) -> Result<BodyLength, Refusal> {
-        let spans = &self.head.placed().spans;
+        let spans = &self.head.parts.spans;
         let length = spans.iter().find(|span| span.known == Known::ContentLength);
         let Some(length) = length else {
             return Ok(match ends {

@@ -8,7 +8,8 @@
 use std::time::Duration;
 
 use super::{Config, Connection, Life, Role};
-use crate::head::content_length;
+use crate::head::builder::HeadBuilder;
+use crate::head::{Refused, content_length};
 use crate::header::Known;
 use crate::http2::code::{Code, Fault};
 use crate::http2::event::Event;
@@ -236,19 +237,17 @@ impl Connection {
 
     fn read_request(&mut self, (id, ends): (u32, Ends), block: &[u8]) -> Result<(), Fault> {
         let bounds = self.bounds();
-        let mut reader = RequestReader::new(&self.config.rules);
+        let mut builder = HeadBuilder::new();
+        let mut reader = RequestReader::new(&self.config.rules, builder.open());
         let outcome = self.decoder.decode(block, bounds, &mut reader);
         outcome.map_err(Fault::Block)?;
-        let outcome = reader.finish(ends, block.len());
+        let outcome = reader.finish(ends);
+        let head = builder.finish(block.len());
         let inbound = match (&outcome, ends) {
             (_, Ends::WithHead) => Inbound::Ended,
-            (Ok((_, BodyLength::Known(length))), _) => Inbound::Body(Some(*length)),
+            (Ok(BodyLength::Known(length)), _) => Inbound::Body(Some(*length)),
             (Ok(_), _) => Inbound::Body(None),
             (Err(_), _) => Inbound::Discard,
-        };
-        let head = match &outcome {
-            Ok((head, _)) => head,
-            Err(refused) => &refused.head,
         };
         let wish = head.find(b"priority").and_then(Priority::parse);
         // RFC 9218 §7: a frame that came before counts more than the field.
@@ -262,14 +261,14 @@ impl Connection {
             priority,
         });
         self.tell(match outcome {
-            Ok((head, body)) => Event::Request {
+            Ok(body) => Event::Request {
                 stream: id,
                 head,
                 body,
             },
-            Err(refused) => Event::Refused {
+            Err(why) => Event::Refused {
                 stream: id,
-                refused,
+                refused: Refused { why, head },
             },
         });
         Ok(())

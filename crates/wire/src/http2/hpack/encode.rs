@@ -17,11 +17,10 @@
 use bytes::{BufMut, BytesMut};
 use millpond_semantics::decimal::{Backwards, DIGITS};
 
-use super::name::Class;
+use super::name::{Class, is_good_value};
 use super::table::{self, Facts, Name, Table};
 use super::{huffman, integer, static_table};
 use crate::header::{Fields, Known, KnownSet};
-use crate::seek;
 
 /// Fields of answers and requests whose values repeat on a connection.
 const REPEATING: KnownSet = KnownSet::of(&[
@@ -67,6 +66,37 @@ const CHANGING: KnownSet = KnownSet::of(&[
 
 /// Fields whose values no proxy behind may index either.
 const SECRET: KnownSet = KnownSet::of(&[Known::Authorization, Known::ProxyAuthorization]);
+
+/// The treatment of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Policy {
+    Repeating,
+    Changing,
+    Secret,
+    Unknown,
+}
+
+/// The treatment of each known name.
+static POLICIES: [Policy; 128] = policies();
+
+const fn policies() -> [Policy; 128] {
+    let mut policies = [Policy::Unknown; 128];
+    let mut at = 0;
+    while at < Known::ALL.len() {
+        let known = Known::ALL[at];
+        policies[known as usize] = if REPEATING.contains(known) {
+            Policy::Repeating
+        } else if CHANGING.contains(known) {
+            Policy::Changing
+        } else if SECRET.contains(known) {
+            Policy::Secret
+        } else {
+            Policy::Unknown
+        };
+        at += 1;
+    }
+    policies
+}
 
 /// Fields that are about an HTTP/1 connection (RFC 9113 §8.2.2).
 pub(crate) const OF_CONNECTIONS: KnownSet = KnownSet::of(&[
@@ -243,26 +273,20 @@ impl Encoder {
 
     #[inline]
     fn write(&mut self, out: &mut BytesMut, known: Known, (name, value): (&[u8], &[u8])) {
-        let trimmed = value.trim_ascii();
-        if !seek::is_one_line(trimmed) {
-            return self.write_mended(out, known, (name, trimmed));
+        if !is_good_value(value) {
+            return self.write_mended(out, known, (name, value));
         }
         let field = Field {
             list: list_of(known, name),
             place: static_table::place(known, name),
             name,
-            value: trimmed,
+            value,
         };
-        if known == Known::AcceptEncoding && trimmed == b"gzip, deflate" {
-            integer::write(out, 0x80, 7, field.place);
-        } else if REPEATING.contains(known) {
-            self.write_repeating(out, field, Class::Field(known));
-        } else if SECRET.contains(known) {
-            self.write_literal(out, field, 0x10);
-        } else if CHANGING.contains(known) {
-            self.write_literal(out, field, 0);
-        } else {
-            self.write_on_second_sight(out, field, known);
+        match POLICIES[known as usize & 127] {
+            Policy::Repeating => self.write_repeating(out, field, Class::Field(known)),
+            Policy::Changing => self.write_literal(out, field, 0),
+            Policy::Secret => self.write_literal(out, field, 0x10),
+            Policy::Unknown => self.write_on_second_sight(out, field, known),
         }
     }
 
@@ -271,11 +295,12 @@ impl Encoder {
     fn write_mended(&mut self, out: &mut BytesMut, known: Known, (name, value): (&[u8], &[u8])) {
         let mut mended = std::mem::take(&mut self.value);
         mended.clear();
-        mended.extend(value.iter().map(|byte| match byte {
+        mended.extend(value.trim_ascii().iter().map(|byte| match byte {
             b'\0' | b'\r' | b'\n' => b' ',
             byte => *byte,
         }));
-        self.write(out, known, (name, &mended));
+        // What was a line end beside white space is white space now.
+        self.write(out, known, (name, mended.trim_ascii()));
         self.value = mended;
     }
 
@@ -347,8 +372,8 @@ impl Encoder {
             let Some(entry) = self.table.get(index) else {
                 break;
             };
-            // A list may have other names of the same number.
-            if self.table.name(entry) == field.name {
+            // The lists of names that are not known have several.
+            if field.list < LISTS / 2 - 1 || self.table.name(entry) == field.name {
                 if self.table.value(entry) == field.value {
                     return Found::Field(index);
                 }

@@ -1,8 +1,11 @@
 //! Requests as RFC 9113 §8 and nginx's tests have them.
 
+use std::rc::Rc;
+
 use super::super::hpack::name::is_good_value;
 use super::*;
-use crate::head::{Framing, InvalidNames, Underscores};
+use crate::head::builder::HeadBuilder;
+use crate::head::{Framing, InvalidNames, Refused, RequestHead, Underscores};
 
 type Pair<'a> = (&'a str, &'a str);
 
@@ -16,7 +19,8 @@ fn read_by(
     ends: Ends,
     fields: &[Pair],
 ) -> Result<(Rc<RequestHead>, BodyLength), Refused> {
-    let mut reader = RequestReader::new(rules);
+    let mut builder = HeadBuilder::new();
+    let mut reader = RequestReader::new(rules, builder.open());
     for (name, value) in fields {
         reader.take(Decoded {
             class: Class::of(name.as_bytes()),
@@ -25,7 +29,12 @@ fn read_by(
             is_good: is_good_value(value.as_bytes()),
         });
     }
-    reader.finish(ends, 77)
+    let outcome = reader.finish(ends);
+    let head = builder.finish(77);
+    match outcome {
+        Ok(body) => Ok((head, body)),
+        Err(why) => Err(Refused { why, head }),
+    }
 }
 
 fn read(fields: &[Pair]) -> Result<(Rc<RequestHead>, BodyLength), Refused> {
