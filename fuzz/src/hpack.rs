@@ -1,5 +1,5 @@
-//! Blocks of HPACK: bounds are kept; what is decoded and encoded again is decoded alike; texts of the
-//! Huffman code are coded as they were.
+//! Blocks of HPACK: bounds are kept; what is decoded and encoded again is decoded alike; texts of
+//! the Huffman code are coded as they were.
 
 use bytes::{Bytes, BytesMut};
 use millpond_wire::header::{Field, Fields};

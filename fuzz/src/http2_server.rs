@@ -1,5 +1,5 @@
-//! A server of HTTP/2: what comes out does not depend on how the input was cut, and what is held and
-//! written is bounded.
+//! A server of HTTP/2: what comes out does not depend on how the input was cut, and what is held
+//! and written is bounded.
 
 use std::time::Duration;
 

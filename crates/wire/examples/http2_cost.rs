@@ -2,11 +2,11 @@
 //!
 //! `cargo run --release -p millpond-wire --example http2_cost`
 //!
-//! A client of the same engine sends so many requests at once, with the fields of a browser; the server
-//! reads them, answers each with 200 and a body, and all that is to be written is given out. Only the
-//! server is measured. Each row is the best of seven rounds, so that what else the machine does
-//! matters little. With a number, the first row alone is run so many times: for callgrind, which counts
-//! instructions (`--toggle-collect='*serve*'`).
+//! A client of the same engine sends so many requests at once, with the fields of a browser; the
+//! server reads them, answers each with 200 and a body, and all that is to be written is given out.
+//! Only the server is measured. Each row is the best of seven rounds, so that what else the machine
+//! does matters little. With a number, the first row alone is run so many times: for callgrind,
+//! which counts instructions (`--toggle-collect='*serve*'`).
 //!
 //! 1. Nothing here is a test; the numbers are for comparing before and after a change.
 
@@ -109,7 +109,7 @@ impl Bench {
         }
     }
 
-    /// So many requests at once, and their answers.
+    /// Sends so many requests at once, and takes their answers.
     fn exchange(&mut self, streams: usize) {
         for _ in 0..streams {
             self.paths += 1;

@@ -248,8 +248,8 @@ impl OpenHead<'_> {
         self.text.extend_from_slice(name);
         let value_start = self.text.len();
         self.text.extend_from_slice(value);
-        let span = Span::between((start, value_start, self.text.len()), known);
-        let span = span.ok_or(Refusal::HeaderTooLarge)?;
+        let places = (start, value_start, self.text.len());
+        let span = Span::between(places, known).ok_or(Refusal::HeaderTooLarge)?;
         self.parts.add_span(span, value, limits)
     }
 

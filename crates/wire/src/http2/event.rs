@@ -1,6 +1,7 @@
 //! Events of a connection: what its owner is told, in the order in which it happened.
 //!
-//! 1. Of a stream the head comes first, then bytes, then its end; behind [`Event::Gone`] comes nothing.
+//! 1. Of a stream the head comes first, then bytes, then its end; behind [`Event::Gone`] comes
+//!    nothing.
 //! 2. Every stream that was told of is [released](super::Connection::release) by its owner, once.
 
 use std::rc::Rc;
@@ -17,7 +18,7 @@ use crate::header::Fields;
 pub enum Gone {
     /// The peer has reset it.
     ByPeer(Code),
-    /// It was reset for a fault of the peer.
+    /// We have reset it for a fault of the peer.
     ByFault(Fault),
     /// The peer goes away, and has not looked at it.
     Unprocessed,

@@ -1,11 +1,12 @@
 //! Flow control (RFC 9113 §5.2, §6.9): the room that each end gives the other.
 //!
 //! ```text
-//! SendWindow      room ──take──► less     ◄──grow── WINDOW_UPDATE     ◄──shift── new initial window
-//! ReceiveWindow   room ──take──► less     ◄── update ── bytes that were consumed
+//! SendWindow      room ──take──► less     ◄──grow── WINDOW_UPDATE     ◄──shift── new initial
+//! window ReceiveWindow   room ──take──► less     ◄── update ── bytes that were consumed
 //! ```
 //!
-//! 1. A window for sending never grows beyond 2^31-1; it may be below zero, and nothing is sent then.
+//! 1. A window for sending never grows beyond 2^31-1; it may be below zero, and nothing is sent
+//!    then.
 //! 2. A window for receiving plus what is held of its bytes is no more than its target, once the
 //!    peer has used up what it was given before.
 

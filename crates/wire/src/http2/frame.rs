@@ -1,4 +1,5 @@
-//! Frames (RFC 9113 §4, §6; PRIORITY_UPDATE of RFC 9218 §7.1): their heads, and the small ones whole.
+//! Frames (RFC 9113 §4, §6; PRIORITY_UPDATE of RFC 9218 §7.1): their heads, and the small ones
+//! whole.
 //!
 //! ```text
 //! 0  length     3 bytes, of the payload

@@ -1,7 +1,8 @@
 //! Bounds of what a peer may make us do, and of what is held for it.
 //!
-//! Work that costs a peer little is paid from allowances ([`Allowance`]): so much at once, and so much a
-//! second. Which is what an honest client needs many times over, and what a flood has used up soon.
+//! Work that costs a peer little is paid from allowances ([`Allowance`]): so much at once, and so
+//! much a second. Which is what an honest client needs many times over, and what a flood has used
+//! up soon.
 //!
 //! | bound | of | nginx |
 //! |---|---|---|

@@ -20,7 +20,7 @@ use crate::header::{Fields, Known};
 pub enum BodyLength {
     /// There is no body.
     None,
-    /// So many bytes.
+    /// The body has so many bytes.
     Known(u64),
     /// As many as come.
     Unknown,

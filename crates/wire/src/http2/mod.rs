@@ -1,5 +1,5 @@
-//! HTTP/2 without I/O: bytes go in, events come out; calls go in, bytes come out. One machine for both
-//! ends of a connection.
+//! HTTP/2 without I/O: bytes go in, events come out; calls go in, bytes come out. One machine for
+//! both ends of a connection.
 //!
 //! ```text
 //! bytes ─► Connection::next_event ─► Event            frame, hpack, request, message
@@ -9,7 +9,8 @@
 //! 1. No input panics, loops, or is held beyond the bounds of [`limits`] and [`Config`].
 //! 2. What comes out does not depend on how the input was cut into pieces.
 //! 3. Neither window is exceeded, at either level; nothing is sent that RFC 9113 lets nobody send.
-//! 4. After a fault of the connection nothing more is read; what is to be written tells the peer why.
+//! 4. After a fault of the connection nothing more is read; what is to be written tells the peer
+//!    why.
 //!
 //! Where the RFC leaves a choice, the answer is nginx's (its `src/http/v2`): malformed requests are
 //! answered by 400, a stream that goes back in number ends the connection. Priorities are those of

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! 1. A piece of a body that is [`SPLICED`] bytes or longer is not copied.
-//! 2. What was given out by [`Output::slices`] stays until [`Output::advance`] says that it is written.
+//! 2. What was given out by [`Output::slices`] stays until [`Output::advance`] says that it is
+//!    written.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;

@@ -4,10 +4,10 @@
 //! :method :scheme :path :authority ─► "GET /a HTTP/2.0" (as logs have it)   then the fields
 //! ```
 //!
-//! 1. A head that comes out has a method, a path, a scheme and a Host field that is well-formed, or it
-//!    is a CONNECT.
-//! 2. A fault of a request is the request's alone: it is answered by 400, as nginx does, and RFC 9113
-//!    §8.1.1 lets a server do.
+//! 1. A head that comes out has a method, a path, a scheme and a Host field that is well-formed, or
+//!    it is a CONNECT.
+//! 2. A fault of a request is the request's alone: it is answered by 400, as nginx does, and RFC
+//!    9113 §8.1.1 lets a server do.
 //! 3. Of several faults the one that comes first counts.
 //!
 //! Sources: RFC 9113 §8; RFC 8441; nginx for the order of checks, their words and their answers.

@@ -1,7 +1,7 @@
 //! Settings (RFC 9113 §6.5): what an end tells of itself, and what it obeys.
 //!
-//! 1. A value that a setting cannot have is an error of the connection (§6.5.2); a setting that is not
-//!    known is ignored.
+//! 1. A value that a setting cannot have is an error of the connection (§6.5.2); a setting that is
+//!    not known is ignored.
 //! 2. Of a setting that comes twice in a frame the last value counts (§6.5.3).
 //!
 //! What a change leads to is the connection's business.

@@ -8,8 +8,9 @@
 //! open = neither has ended; half-closed = one has; closed = both have, or the stream was reset
 //! ```
 //!
-//! `Ending` is an end that was said and not written. A stream that is closed stays in its table until
-//! its owner has released it: its exchange still runs, and counts as one of those that may be at once.
+//! `Ending` is an end that was said and not written. A stream that is closed stays in its table
+//! until its owner has released it: its exchange still runs, and counts as one of those that may be
+//! at once.
 //!
 //! 1. Numbers only grow, so the table is in order by itself.
 //! 2. The memory of a stream that is gone is that of the next one.
@@ -67,7 +68,6 @@ pub(crate) enum Owner {
 /// A stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    pub(crate) id: u32,
     pub(crate) inbound: Inbound,
     pub(crate) outbound: Outbound,
     pub(crate) reset: Option<Reset>,
@@ -189,7 +189,6 @@ impl Streams {
     pub(crate) fn insert(&mut self, opening: Opening) {
         debug_assert!(self.order.last().is_none_or(|(last, _)| *last < opening.id));
         let queue = |queue| Stream {
-            id: opening.id,
             inbound: opening.inbound,
             outbound: opening.outbound,
             reset: None,
@@ -249,7 +248,8 @@ mod tests {
             id,
             inbound: Inbound::Body(None),
             outbound: Outbound::Head,
-            send: SendWindow::new(10),
+            // A window that tells which one it is.
+            send: SendWindow::new(if id == 1 { 10 } else { id }),
             receive: ReceiveWindow::new(10),
             priority: Priority::default(),
         }
@@ -299,7 +299,8 @@ mod tests {
                 streams.remove(round | 1);
             }
             for id in streams.ids().collect::<Vec<_>>() {
-                assert_eq!(streams.get(id).unwrap().id, id);
+                let window = if id == 1 { 10 } else { id };
+                assert_eq!(streams.get(id).unwrap().send, SendWindow::new(window));
             }
             assert!(streams.get(2 * round + 2).is_none());
         }

@@ -1,8 +1,8 @@
-//! Blocks of fields (RFC 9113 §4.3, §6.2, §6.10): requests, answers, trailers, and those that are read
-//! for their effect on the table only.
+//! Blocks of fields (RFC 9113 §4.3, §6.2, §6.10): requests, answers, trailers, and those that are
+//! read for their effect on the table only.
 //!
-//! 1. What a block is for is decided by its first frame, before its bytes are there; the block is read
-//!    in any case, so that both tables stay alike.
+//! 1. What a block is for is decided by its first frame, before its bytes are there; the block is
+//!    read in any case, so that both tables stay alike.
 //! 2. A block has no more bytes and frames than [`Block::reserve`] and [`Block::go_on`] let pass.
 
 use std::time::Duration;
@@ -328,8 +328,8 @@ impl Connection {
         let Some(stream) = self.streams.get_mut(id) else {
             return Ok(());
         };
-        let length = fields.get(Known::ContentLength);
-        let length = length.and_then(|value| content_length(value));
+        let said = fields.get(Known::ContentLength);
+        let length = said.and_then(|value| content_length(value));
         if fields.get_all(Known::ContentLength).nth(1).is_some() {
             return self.break_stream(id, Fault::Malformed, now);
         }

@@ -286,7 +286,8 @@ impl Connection {
         }
     }
 
-    /// Resets a stream. Its owner is told nothing: it is who resets it, or it has never heard of it.
+    /// Resets a stream. Its owner is told nothing: it is who resets it, or it has never heard of
+    /// it.
     pub fn reset(&mut self, id: u32, code: Code) {
         let stream = self.streams.get(id);
         if stream.is_some_and(|stream| stream.is_closed()) {

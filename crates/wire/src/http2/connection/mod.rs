@@ -5,14 +5,15 @@
 //!    └──────────┴──────────┴──► Failed (GOAWAY with a code; nothing is read any more)
 //! ```
 //!
-//! Its owner reads bytes into a buffer and calls [`Connection::next_event`] until it says that there is
-//! no more; does what the events say; calls [`Connection::produce`], and writes what
-//! [`Connection::output`] has. [`receive`] reads frames, [`block`] blocks of fields, [`control`] what
-//! is about the connection as a whole, [`send`] writes.
+//! Its owner reads bytes into a buffer and calls [`Connection::next_event`] until it says that
+//! there is no more; does what the events say; calls [`Connection::produce`], and writes what
+//! [`Connection::output`] has. [`receive`] reads frames, [`block`] blocks of fields, [`control`]
+//! what is about the connection as a whole, [`send`] writes.
 //!
-//! 1. A stream is in the table from its head until its owner has released it and both ends have ended it.
-//! 2. A stream is known to the scheduler exactly while it has something to send, its own window has room
-//!    for it, and the connection's window is not what it waits for.
+//! 1. A stream is in the table from its head until its owner has released it and both ends have
+//!    ended it.
+//! 2. A stream is known to the scheduler exactly while it has something to send, its own window has
+//!    room for it, and the connection's window is not what it waits for.
 //! 3. Bytes that came are room for the peer again only when they were consumed, or thrown away.
 
 use std::collections::VecDeque;
@@ -238,7 +239,7 @@ impl Connection {
         }
     }
 
-    /// What is to be written.
+    /// The bytes that are to be written.
     #[must_use]
     pub fn output(&mut self) -> &mut Output {
         &mut self.output
@@ -269,8 +270,8 @@ impl Connection {
         self.reading != Reading::Head || self.block.stream().is_some()
     }
 
-    /// True if nothing is to come or to go any more: the connection can be closed once its output is
-    /// written.
+    /// True if nothing is to come or to go any more: the connection can be closed once its output
+    /// is written.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         match self.life {

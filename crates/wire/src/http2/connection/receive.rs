@@ -7,10 +7,10 @@
 //!             └────┴─► Skip{…}      padding, and what is not wanted
 //! ```
 //!
-//! 1. Of a frame no more is left in the buffer than its head and what stands before its data: a small
-//!    frame has [`SMALL`] bytes at most.
-//! 2. What a frame of DATA takes from the connection's window is taken before anything else is looked
-//!    at, and given back for whatever is not given out.
+//! 1. Of a frame no more is left in the buffer than its head and what stands before its data: a
+//!    small frame has [`SMALL`] bytes at most.
+//! 2. What a frame of DATA takes from the connection's window is taken before anything else is
+//!    looked at, and given back for whatever is not given out.
 
 use std::time::Duration;
 
@@ -69,8 +69,8 @@ pub(super) enum Step {
 }
 
 impl Connection {
-    /// The next thing that has happened; takes from `input` what it has read. None when all is read:
-    /// then what is left is the begin of a frame, and is to be given again with what follows.
+    /// The next thing that has happened; takes from `input` what it has read. None when all is
+    /// read: then what is left is the begin of a frame, and is to be given again with what follows.
     ///
     /// `now` is the time since the connection's begin; seconds are enough.
     pub fn next_event(&mut self, input: &mut BytesMut, now: Duration) -> Option<Event> {

@@ -1,11 +1,12 @@
-//! What goes out: heads at once, bodies when it is their turn.
+//! Heads and bodies that go out: heads at once, bodies when it is their turn.
 //!
 //! ```text
 //! send_answer, send_interim, open ─► block of fields ─► output
 //! push, finish ─► queue of the stream ─► scheduler ─► produce: one DATA frame a turn ─► output
 //! ```
 //!
-//! 1. A frame of DATA has no more bytes than both windows, the peer's longest frame and `chunk_len` let.
+//! 1. A frame of DATA has no more bytes than both windows, the peer's longest frame and `chunk_len`
+//!    let.
 //! 2. Calls for a stream that is gone do nothing: its owner has been told, or will be.
 //! 3. Blocks of fields stand in the output in the order in which they were compressed.
 
@@ -30,7 +31,7 @@ pub enum End {
     Later,
 }
 
-/// What a request asks for.
+/// The target of a request, and its method.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestLine<'a> {
     /// The method.
@@ -73,8 +74,8 @@ impl HeadWriter<'_> {
 }
 
 impl Connection {
-    /// Sends the head of an answer, whose fields `write` adds; returns the bytes that it took, which
-    /// are none for a stream that is gone.
+    /// Sends the head of an answer, whose fields `write` adds; returns the bytes that it took,
+    /// which are none for a stream that is gone.
     pub fn send_answer(
         &mut self,
         id: u32,
@@ -116,7 +117,8 @@ impl Connection {
         }
     }
 
-    /// True if a request may be sent now: the peer bears one more stream, and neither end goes away.
+    /// True if a request may be sent now: the peer bears one more stream, and neither end goes
+    /// away.
     #[must_use]
     pub fn may_open(&self) -> bool {
         self.role == Role::Client
@@ -206,7 +208,7 @@ impl Connection {
         room
     }
 
-    /// Tells an owner that waits for room that there is some.
+    /// Says to an owner that waits for room that there is some.
     pub(super) fn offer_room(&mut self, id: u32) {
         let most = self.config.send_buffer;
         if let Some(stream) = self.streams.get_mut(id)
@@ -285,8 +287,8 @@ impl Connection {
         }
     }
 
-    /// Writes bodies to the output, in the order of their priorities, until it has `budget` bytes or
-    /// there is nothing that may be sent.
+    /// Writes bodies to the output, in the order of their priorities, until it has `budget` bytes
+    /// or there is nothing that may be sent.
     pub fn produce(&mut self, budget: usize) {
         while self.output.len() < budget
             && let Some(id) = self.scheduler.pick()
@@ -316,10 +318,9 @@ impl Connection {
             return self.end_outbound(id);
         }
         // INVARIANT 1.
-        let most = self.config.chunk_len.max(1);
-        let most = most.min(self.peer.max_frame_len as usize);
-        let most = most.min(self.send.room()).min(stream.send.room());
-        let len = stream.queued.min(most);
+        let longest = (self.peer.max_frame_len as usize).min(self.config.chunk_len.max(1));
+        let window = self.send.room().min(stream.send.room());
+        let len = stream.queued.min(longest).min(window);
         let is_last = len == stream.queued && matches!(stream.outbound, Outbound::Ending(None));
         let flags = if is_last { END_STREAM } else { 0 };
         stream.send.take(len);
@@ -337,7 +338,7 @@ impl Connection {
         self.offer_room(id);
     }
 
-    /// Tells that all of a message is written.
+    /// Notes that all of a message is written.
     fn end_outbound(&mut self, id: u32) {
         // An exchange that was useful.
         self.allowances.resets.earn(1);

@@ -241,8 +241,8 @@ impl Played {
                 if *it == stream && *why == fault)
         };
         assert!(events.iter().any(is_gone), "{events:?}");
-        let reset = frames.iter().find(|frame| frame.kind == Kind::RstStream);
-        let reset = reset.expect("a reset");
+        let mut resets = frames.iter().filter(|frame| frame.kind == Kind::RstStream);
+        let reset = resets.next().expect("a reset");
         assert_eq!((reset.stream, reset.code()), (stream, fault.code()));
         // The connection goes on.
         self.send(6, 0, 0, &[7; 8]);

@@ -22,7 +22,7 @@ pub struct Bounds {
     pub list: usize,
 }
 
-/// Why a block cannot be read. The text is for the log.
+/// The reason why a block cannot be read. The text is for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadBlock {
     /// The block ends within a field.

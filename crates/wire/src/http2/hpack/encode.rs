@@ -5,10 +5,10 @@
 //! a secret ─► literal that nobody may index      any other ─► literal
 //! ```
 //!
-//! Fields that repeat from answer to answer (Server, Date, Content-Type …) go into the dynamic table
-//! at once, other ones when they come a second time; what is new in each answer (ETag, Location …)
-//! never does. Each entry names the one before it of the same name, so that a look-up tries a few
-//! entries and searches nothing.
+//! Fields that repeat from answer to answer (Server, Date, Content-Type …) go into the dynamic
+//! table at once, other ones when they come a second time; what is new in each answer (ETag,
+//! Location …) never does. Each entry names the one before it of the same name, so that a look-up
+//! tries a few entries and searches nothing.
 //!
 //! 1. What goes out is one field of the same name and value, in small letters, without line ends.
 //! 2. The table is no larger than the peer allows, nor than its default size.
@@ -429,12 +429,12 @@ fn mark_of(field: Field<'_>) -> u16 {
     const PRIME: u64 = 0x0100_0000_01b3;
     let (words, rest) = field.value.as_chunks::<8>();
     let start = 0xcbf2_9ce4_8422_2325 ^ field.list as u64;
-    let sum = words.iter().fold(start, |sum, word| {
+    let of_words = words.iter().fold(start, |sum, word| {
         (sum ^ u64::from_le_bytes(*word))
             .wrapping_mul(PRIME)
             .rotate_left(29)
     });
-    let sum = rest.iter().fold(sum, |sum, byte| {
+    let sum = rest.iter().fold(of_words, |sum, byte| {
         (sum ^ u64::from(*byte)).wrapping_mul(PRIME)
     });
     (sum >> 40) as u16 | 1

@@ -9,12 +9,12 @@ use bytes::{BufMut, BytesMut};
 /// Most bytes of an integer, its prefix included (nginx: the same; enough for two million).
 const MOST_BYTES: usize = 4;
 
-/// Why there is no integer.
+/// The reason why there is no integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadInteger {
     /// The block ends within it.
     Truncated,
-    /// It has too many bytes.
+    /// The integer has too many bytes.
     TooLong,
 }
 

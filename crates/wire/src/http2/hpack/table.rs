@@ -100,11 +100,6 @@ impl Table {
         self.max
     }
 
-    /// The number of entries.
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
     /// The number of the newest entry.
     pub(crate) fn newest(&self) -> u32 {
         self.newest
@@ -215,7 +210,7 @@ mod tests {
 
     fn texts(table: &Table) -> Vec<(String, String)> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        (0..table.len())
+        (0..table.entries.len())
             .map(|index| {
                 let entry = table.get(index).unwrap();
                 (text(table.name(entry)), text(table.value(entry)))

@@ -36,8 +36,8 @@ fn requests_go_out_with_a_body_and_trailers() {
     assert_eq!(data_of(&frames, 3), b"body");
     assert_eq!((frames[3].kind, frames[3].flags), (Kind::Headers, 5));
     for frame in &frames[..2] {
-        let fields = played.fields(&frame.payload);
-        let fields: Vec<_> = fields.iter().map(|(a, b)| (&**a, &**b)).collect();
+        let read = played.fields(&frame.payload);
+        let fields: Vec<_> = read.iter().map(|(a, b)| (&**a, &**b)).collect();
         let expected = [
             (":method", "GET"),
             (":scheme", "https"),

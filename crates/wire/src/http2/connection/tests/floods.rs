@@ -117,8 +117,8 @@ fn new_streams_in_one_read_are_bounded() {
         }
     }
     assert_eq!(served, 6);
-    let refused = played.frames();
-    let refused = refused.iter().filter(|frame| frame.kind == Kind::RstStream);
+    let frames = played.frames();
+    let refused = frames.iter().filter(|frame| frame.kind == Kind::RstStream);
     assert_eq!(refused.count(), 4);
     played.ask(101, End::WithHead);
     assert!(
@@ -226,7 +226,7 @@ fn faulty_streams_are_too_many_some_time() {
     assert!(matches!(fault, Fault::Flood("faulty streams")), "{fault}");
 }
 
-/// What waits to be written stops the reading.
+/// Output that waits stops the reading.
 #[test]
 fn nothing_is_read_while_too_much_waits() {
     let mut played = Played::server(Config::default());

@@ -225,8 +225,8 @@ fn late_frames_of_a_stream_that_ended_are_told_apart() {
     played.assert_fails(Fault::ClosedStream);
 }
 
-/// RFC 9113 §5.1: what comes for a stream that we have reset is ignored, read for its effects on the
-/// table and the window only.
+/// RFC 9113 §5.1: what comes for a stream that we have reset is ignored, read for its effects on
+/// the table and the window only.
 #[test]
 fn late_frames_of_a_stream_that_we_reset_are_ignored() {
     for is_released in [false, true] {
@@ -443,7 +443,7 @@ fn window_updates_of_nothing_and_beyond_the_most_are_refused() {
     assert!(update(0, (1 << 31) | 1).turn().1.is_empty());
 }
 
-/// What comes out does not depend on how the input was cut.
+/// The events do not depend on how the input was cut.
 #[test]
 fn frames_are_read_alike_however_they_are_cut() {
     let mut recorded = Played::server(Config::default());

@@ -1,8 +1,8 @@
 //! A connection against itself: two engines, pipes between them, and a script of random steps.
 //!
-//! Every byte of every body arrives, in order; no window is exceeded (the other engine would say so);
-//! and what is held stays within its bounds. A second test changes bytes on their way: nothing panics,
-//! loops or grows.
+//! Every byte of every body arrives, in order; no window is exceeded (the other engine would say
+//! so); and what is held stays within its bounds. A second test changes bytes on their way: nothing
+//! panics, loops or grows.
 
 use std::collections::BTreeMap;
 
@@ -103,8 +103,8 @@ impl Side {
 
     /// Pushes as much as there is room for, up to so many bytes, to one of the streams.
     fn push(&mut self, which: usize, len: usize) {
-        let open = self.lanes.iter_mut().filter(|(_, lane)| !lane.is_finished);
-        let mut open: Vec<_> = open.collect();
+        let lanes = self.lanes.iter_mut();
+        let mut open: Vec<_> = lanes.filter(|(_, lane)| !lane.is_finished).collect();
         if open.is_empty() {
             return;
         }

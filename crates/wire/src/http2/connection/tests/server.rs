@@ -537,7 +537,8 @@ fn a_head_that_does_not_come_is_given_up() {
     );
 }
 
-/// RFC 9113 §6.8: the end in two steps; streams behind the last one are ignored, their blocks are not.
+/// RFC 9113 §6.8: the end in two steps; streams behind the last one are ignored, their blocks are
+/// not.
 #[test]
 fn a_connection_ends_when_its_streams_do() {
     let mut played = Played::server(Config::default());
