@@ -26,7 +26,7 @@ pub fn run(data: &[u8]) {
     assert_eq!(whole, cut, "pieces decide what is served");
 }
 
-/// What a server tells of an input.
+/// The events of a server.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Told {
     heads: Vec<(u32, Vec<u8>)>,

@@ -94,8 +94,8 @@ impl Output {
 
     /// Fills in what is to be written first; returns how many were filled in.
     pub fn slices<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
-        let all = self.pieces.iter().map(|piece| &piece[..]);
-        let all = all.chain((!self.block.is_empty()).then_some(&self.block[..]));
+        let block = (!self.block.is_empty()).then_some(&self.block[..]);
+        let all = self.pieces.iter().map(|piece| &piece[..]).chain(block);
         let mut count = 0;
         for (place, bytes) in into.iter_mut().zip(all) {
             *place = IoSlice::new(bytes);

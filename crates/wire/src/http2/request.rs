@@ -173,18 +173,16 @@ impl<'a> RequestReader<'a> {
 
     /// Writes the request line, once all pseudo fields are there.
     fn make_line(&mut self) -> Result<(), Refusal> {
-        let method = self.pseudo.method;
-        let method = method.ok_or(Refusal::MissingPseudo("method"))?;
+        let pseudo = &self.pseudo;
+        let method = pseudo.method.ok_or(Refusal::MissingPseudo("method"))?;
         let target = if self.head.parts.method == Method::Connect {
             self.connect_target()?
         } else if self.pseudo.protocol.is_some() {
             // RFC 8441 §4: only with CONNECT.
             return Err(Refusal::UnknownPseudo);
         } else {
-            let scheme = self.pseudo.scheme;
-            scheme.ok_or(Refusal::MissingPseudo("scheme"))?;
-            let path = self.pseudo.path;
-            path.ok_or(Refusal::MissingPseudo("path"))?
+            pseudo.scheme.ok_or(Refusal::MissingPseudo("scheme"))?;
+            pseudo.path.ok_or(Refusal::MissingPseudo("path"))?
         };
         let start = self.head.len();
         let method = self.head.push_again(method);

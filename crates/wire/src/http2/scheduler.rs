@@ -3,7 +3,7 @@
 //! ```text
 //! urgency 0 ─► 1 ─► … ─► 7      a more urgent stream goes before all less urgent ones
 //! of one urgency:  those that take turns, in a ring
-//!                  those that come whole, the oldest first; together they have one place in the ring
+//!                  those that come whole, the oldest first; all of them have one place in it
 //! ```
 //!
 //! A stream is in here while it has something to send and may send it. Who is picked leaves; the
@@ -43,10 +43,8 @@ impl Lane {
     fn pick(&mut self) -> Option<u32> {
         let is_turn = self.is_turn_of_whole || self.ring.is_empty();
         self.is_turn_of_whole = !self.is_turn_of_whole;
-        match is_turn {
-            true => self.whole.pop().or_else(|| self.ring.pop_front()),
-            false => self.ring.pop_front(),
-        }
+        let whole = if is_turn { self.whole.pop() } else { None };
+        whole.or_else(|| self.ring.pop_front())
     }
 
     fn remove(&mut self, stream: u32) -> bool {

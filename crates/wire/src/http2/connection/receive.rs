@@ -120,7 +120,10 @@ impl Connection {
                     0 => Reading::Head,
                     left => Reading::Skip(left),
                 };
-                Ok(more_unless(self.reading == Reading::Head))
+                Ok(match self.reading {
+                    Reading::Head => Step::Done,
+                    _ => Step::NeedMore,
+                })
             }
         }
     }
@@ -533,8 +536,4 @@ impl Payload {
             Payload::Long(bytes) => bytes,
         }
     }
-}
-
-fn more_unless(is_done: bool) -> Step {
-    if is_done { Step::Done } else { Step::NeedMore }
 }

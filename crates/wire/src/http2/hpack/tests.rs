@@ -286,14 +286,12 @@ fn fields_go_out_as_http2_wants_them() {
     ]);
     let block = encode(&mut Encoder::new(), &list);
     let read = decode(&mut Decoder::new(), &block, BOUNDS).unwrap();
-    let expected = [
+    let expected = pairs(&[
         ("x-upper", "a  b"),
         ("xyz", "1"),
-        ("etag", " "),
+        ("etag", ""),
         ("vary", "*"),
-    ];
-    let mut expected = pairs(&expected);
-    expected[2].1.clear();
+    ]);
     assert_eq!(read, expected);
 }
 
