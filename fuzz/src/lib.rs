@@ -18,6 +18,8 @@ pub mod cache_control;
 pub mod chunked;
 pub mod conf;
 pub mod fastcgi;
+pub mod hpack;
+pub mod http2_server;
 pub mod memcached;
 pub mod mp4;
 pub mod pieces;

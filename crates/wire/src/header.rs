@@ -311,7 +311,7 @@ impl KnownSet {
 
     /// True if the name is in the set.
     #[must_use]
-    pub fn contains(self, known: Known) -> bool {
+    pub const fn contains(self, known: Known) -> bool {
         let (half, bit) = Self::place(known);
         self.0[half] & bit != 0
     }

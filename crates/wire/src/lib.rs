@@ -2,12 +2,14 @@
 //! of bodies.
 //!
 //! ```text
-//! header ──► http1 ──► memcached
-//!            fastcgi             base64
+//! header ──► head ──► http1 ──► memcached
+//!                     http2     fastcgi       base64
 //! ```
 //!
 //! Bytes go in, heads and pieces of bodies come out, and the other way round. [`header`] are the
-//! fields that every protocol shares; [`http1`], [`fastcgi`] and [`memcached`] are a protocol each.
+//! fields that every protocol shares; [`head`] is the head of a
+//! request, the same for all versions of HTTP; [`http1`], [`http2`], [`fastcgi`] and [`memcached`]
+//! are a protocol each.
 //!
 //! Invariants:
 //! 1. No input panics: every byte may come from a stranger.
@@ -21,7 +23,10 @@
 pub mod base64;
 pub mod block;
 pub mod fastcgi;
+pub mod head;
 pub mod header;
 pub mod http1;
+pub mod http2;
 pub mod memcached;
+mod seek;
 pub mod spare;

@@ -25,7 +25,8 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use smallvec::SmallVec;
 
-use super::line::{self, LineScanner, NameKind, Span};
+use super::line::{self, LineScanner};
+use crate::head::place::{NameKind, Span};
 use crate::header::{Fields, Known};
 
 /// Longest extension of one chunk, in bytes; arbitrarily. They are skipped.

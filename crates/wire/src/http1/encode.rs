@@ -13,8 +13,9 @@
 use bytes::{BufMut, BytesMut};
 use millpond_semantics::decimal::{Backwards, DIGITS};
 
-use super::{Version, seek};
+use super::Version;
 use crate::header::{Field, Fields, Known};
+use crate::seek;
 
 /// Space that is reserved at least for a head, in bytes: most fit without growing.
 const USUAL_HEAD: usize = 512;
@@ -150,7 +151,7 @@ pub fn write_request_line(out: &mut BytesMut, method: &[u8], target: &[u8], vers
     // Nobody asks upstreams in HTTP/0.9.
     out.put_slice(match version {
         Version::Http09 | Version::Http10 => b" HTTP/1.0\r\n",
-        Version::Http11 => b" HTTP/1.1\r\n",
+        Version::Http11 | Version::Http2 => b" HTTP/1.1\r\n",
     });
 }
 

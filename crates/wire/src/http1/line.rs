@@ -5,10 +5,9 @@
 //! one place alone says what is refused.
 //!
 //! 1. [`LineScanner`] looks for the end of a line in each byte once, however often it is asked.
-//! 2. A [`Span`] points into the bytes it was parsed from; it stays right while they grow.
-//! 3. A field line that parses has a name without controls and space, and a value without NUL,
+//! 2. A field line that parses has a name without controls and space, and a value without NUL,
 //!    CR and LF.
-//! 4. A field that `read_usual_field` reads is what [`parse_field_line`] makes of its line.
+//! 3. A field that `read_usual_field` reads is what [`parse_field_line`] makes of its line.
 //!
 //! It does not decide which names are good enough; [`NameKind`] tells the caller.
 //!
@@ -16,10 +15,9 @@
 
 use std::ops::Range;
 
-use bytes::Bytes;
-
-use super::seek;
-use crate::header::{Field, Known};
+use crate::head::place::{FieldLine, NameKind, Span};
+use crate::header::Known;
+use crate::seek;
 
 /// Finds the ends of lines in a buffer that grows.
 #[derive(Debug, Default)]
@@ -71,120 +69,6 @@ pub(super) fn without_end(line: &[u8]) -> &[u8] {
 /// True if a line ends in CR LF.
 pub(super) fn ends_in_crlf(line: &[u8]) -> bool {
     line.ends_with(b"\r\n")
-}
-
-/// The place of a field in the bytes of a head. Sixteen bytes, since every request carries an array
-/// of them.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
-    name_start: u32,
-    value_start: u32,
-    value_len: u32,
-    name_len: u16,
-    pub(super) known: Known,
-    /// True if the name is known to be spelled as usual.
-    is_usual: bool,
-}
-
-const _: () = assert!(size_of::<Span>() == 16);
-
-impl Span {
-    /// Places a parsed line that begins at `start`; `None` if it is beyond what a span holds
-    /// (a head of 4 GiB, a name of 64 KiB).
-    pub(super) fn new(start: usize, line: &FieldLine, known: Known) -> Option<Self> {
-        Some(Self {
-            name_start: u32::try_from(start).ok()?,
-            value_start: u32::try_from(start.checked_add(line.value.start)?).ok()?,
-            value_len: u32::try_from(line.value.len()).ok()?,
-            name_len: u16::try_from(line.name_len).ok()?,
-            known,
-            is_usual: false,
-        })
-    }
-
-    /// Places a line that [`read_usual_field`] has read.
-    pub(super) fn usual(start: usize, usual: &UsualField) -> Option<Self> {
-        let span = Self::new(start, &usual.line, usual.known)?;
-        Some(Self {
-            is_usual: usual.is_usual,
-            ..span
-        })
-    }
-
-    /// The name in `buf`.
-    pub(super) fn name<'a>(&self, buf: &'a [u8]) -> &'a [u8] {
-        let start = self.name_start as usize;
-        buf.get(start..start + usize::from(self.name_len))
-            .unwrap_or_default()
-    }
-
-    /// The value in `buf`.
-    pub(super) fn value<'a>(&self, buf: &'a [u8]) -> &'a [u8] {
-        let start = self.value_start as usize;
-        buf.get(start..start + self.value_len as usize)
-            .unwrap_or_default()
-    }
-
-    /// The field as an owned one that shares `buf`.
-    #[inline]
-    pub(super) fn to_field(self, buf: &Bytes) -> Field {
-        let canonical = self.known.canonical().as_bytes();
-        Field {
-            known: self.known,
-            name: if self.is_usual || self.name(buf) == canonical {
-                Bytes::from_static(canonical)
-            } else {
-                buf.slice_ref(self.name(buf))
-            },
-            value: self.shared_value(buf),
-        }
-    }
-
-    fn shared_value(&self, buf: &Bytes) -> Bytes {
-        let start = self.value_start as usize;
-        let end = start + self.value_len as usize;
-        if end <= buf.len() {
-            buf.slice(start..end)
-        } else {
-            Bytes::new()
-        }
-    }
-}
-
-/// The kind of characters that a name is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NameKind {
-    /// Letters, digits and hyphens.
-    Plain,
-    /// The name has underscores besides.
-    Underscored,
-    /// The name has other bytes besides.
-    Odd,
-}
-
-/// A field line: the name is its first `name_len` bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct FieldLine {
-    pub(super) name_len: usize,
-    pub(super) kind: NameKind,
-    pub(super) value: Range<usize>,
-}
-
-impl FieldLine {
-    /// The line as it stands in `text`, its value without tabs and spaces around it.
-    pub(super) fn trimmed(&self, text: &[u8]) -> FieldLine {
-        let value = text.get(self.value.clone()).unwrap_or_default();
-        let is_text = |byte: &u8| !matches!(byte, b' ' | b'\t');
-        let first = value.iter().position(is_text).unwrap_or(value.len());
-        let after = value
-            .iter()
-            .rposition(is_text)
-            .map_or(first, |last| last + 1);
-        FieldLine {
-            value: self.value.start + first..self.value.start + after,
-            ..self.clone()
-        }
-    }
 }
 
 /// A field line that cannot be read; where, counted from its begin.
@@ -247,6 +131,18 @@ pub(super) struct UsualField {
     pub(super) len: usize,
 }
 
+impl UsualField {
+    /// The place of the field when its line begins at `start`; see [`Span::new`].
+    pub(super) fn place(&self, start: usize) -> Option<Span> {
+        let span = Span::new(start, &self.line, self.known)?;
+        Some(if self.is_usual {
+            span.spelled_as_usual()
+        } else {
+            span
+        })
+    }
+}
+
 /// The end of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineEnd {
@@ -260,7 +156,7 @@ pub(super) enum LineEnd {
 const KNOWN_NAME: usize = 32;
 
 /// Reads the field line that `rest` begins with and that ends within it; `None` when it is not as
-/// usual, or not whole. INVARIANT 4.
+/// usual, or not whole. INVARIANT 3.
 #[inline]
 pub(super) fn read_usual_field(rest: &[u8]) -> Option<UsualField> {
     let begin = rest.get(..KNOWN_NAME).unwrap_or(rest);
@@ -344,7 +240,10 @@ fn trim_spaces(line: &[u8], start: usize) -> Result<Range<usize>, BadLine> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
+    use crate::header::Field;
 
     #[test]
     fn lines_are_found_however_the_bytes_come() {
@@ -421,7 +320,7 @@ mod tests {
         for name in ["Host", "host", "HOST", "ETag", "Etag", "X-Own"] {
             let text = Bytes::from(format!("{name}: b\r\n"));
             let usual = read_usual_field(&text).unwrap();
-            let field = Span::usual(0, &usual).unwrap().to_field(&text);
+            let field = usual.place(0).unwrap().to_field(&text);
             assert_eq!(field, Field::new(name.into(), "b".into()), "{name}");
             assert_eq!(usual.is_usual, matches!(name, "Host" | "ETag"), "{name}");
         }

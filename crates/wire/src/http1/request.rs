@@ -31,135 +31,23 @@
 
 use std::rc::Rc;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 
 use super::Version;
-use super::host::Host;
-use super::line::{self, BadLine, FieldLine, LineScanner, NameKind, Span};
-use crate::header::{Known, KnownSet};
-use crate::spare::Spares;
+use super::line::{self, BadLine, LineScanner};
+use crate::head::place::Extent;
+use crate::head::request::Parts;
+use crate::header::Known;
 
-mod head;
-mod refusal;
 mod target;
 
-pub use head::{FieldRef, Framing, RequestHead};
-pub use refusal::Refusal;
+pub use crate::head::{
+    Connect, FieldRef, Framing, InvalidNames, Limits, Reading, Refusal, Refused, RequestHead,
+    Underscores, give_back,
+};
 
-use head::{Extent, HostPlace, Parts};
+use crate::head::builder::new_draft;
 use target::UsualLine;
-
-/// Fields that a request may have once only. Two of them would leave it to each reader which one
-/// counts. (nginx refuses the same.)
-const UNIQUE: KnownSet = KnownSet::of(&[
-    Known::Host,
-    Known::IfModifiedSince,
-    Known::IfUnmodifiedSince,
-    Known::IfMatch,
-    Known::IfNoneMatch,
-    Known::IfRange,
-    Known::ContentLength,
-    Known::ContentRange,
-    Known::TransferEncoding,
-    Known::Expect,
-    Known::Authorization,
-    Known::ProxyAuthorization,
-]);
-
-/// The fields of [`UNIQUE`] that are lists.
-const LISTS: KnownSet = KnownSet::of(&[Known::IfMatch, Known::IfNoneMatch]);
-
-/// The treatment of field names with underscores (`underscores_in_headers`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Underscores {
-    /// Names with underscores are ordinary names.
-    Allow,
-    /// Names with underscores are invalid names.
-    Ignore,
-}
-
-/// The treatment of fields with invalid names (`ignore_invalid_headers`): names with anything but
-/// letters, digits, hyphens and allowed underscores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InvalidNames {
-    /// Such fields are dropped, as if they had not been sent.
-    Ignore,
-    /// Such fields are kept like others.
-    Keep,
-}
-
-/// Bounds of a request head, and what is let through.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Bytes of the first buffer (`client_header_buffer_size`).
-    pub first: usize,
-    /// Bytes of each further buffer: the longest line, line end included
-    /// (the size in `large_client_header_buffers`).
-    pub line: usize,
-    /// Bytes of all further buffers together (number times size in the same directive).
-    pub total: usize,
-    /// The most fields that a request may have (`max_headers`).
-    pub fields: usize,
-    /// The treatment of names with underscores.
-    pub underscores: Underscores,
-    /// The treatment of fields with invalid names.
-    pub invalid: InvalidNames,
-    /// The rules by which values and lists are read: nginx's or the RFC's.
-    pub reading: Reading,
-}
-
-/// The rules by which values and lists of fields are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reading {
-    /// The rules of nginx: a tab is a part of a value, and a list of entity tags stands in one
-    /// line.
-    AsNginx,
-    /// White space around a value is no part of it (RFC 9110 §5.5), and a list may stand in several
-    /// lines (§5.3); whoever obeys nginx's rules refuses such a list then.
-    ByRfc,
-}
-
-/// nginx's defaults.
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            first: 1024,
-            line: 8 * 1024,
-            total: 4 * 8 * 1024,
-            fields: 1000,
-            underscores: Underscores::Ignore,
-            invalid: InvalidNames::Ignore,
-            reading: Reading::AsNginx,
-        }
-    }
-}
-
-/// The choice to serve CONNECT here or to refuse it (`allow_connect`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Connect {
-    /// CONNECT is answered by 405.
-    Refuse,
-    /// CONNECT is let through, in HTTP/1.1 and without a body.
-    Allow,
-}
-
-/// A refused request: why, and all that was read of it, for logs and error pages.
-#[derive(Debug)]
-pub struct Refused {
-    /// Why.
-    pub why: Refusal,
-    /// The part of the head that was understood before the fault. Its request line is whatever came
-    /// up to the first line end; its version is `Http11` unless another one was read.
-    pub head: Rc<RequestHead>,
-}
-
-impl Refused {
-    /// The status to answer with.
-    #[must_use]
-    pub fn status(&self) -> u16 {
-        self.why.status()
-    }
-}
 
 /// The result of one call of the parser.
 #[derive(Debug)]
@@ -216,26 +104,6 @@ enum Stage {
 enum Step {
     More,
     End,
-}
-
-thread_local! {
-    /// Empty heads, whose memory is that of requests that have ended.
-    static SPARES: Spares<Rc<RequestHead>> = const { Spares::new() };
-}
-
-/// An empty head.
-fn new_draft() -> Rc<RequestHead> {
-    SPARES.with(Spares::take).unwrap_or_default()
-}
-
-/// Keeps the memory of the head of a request that has ended, unless others hold it.
-pub fn give_back(mut head: Rc<RequestHead>) {
-    if let Some(ended) = Rc::get_mut(&mut head) {
-        ended.parts.clear();
-        // It may be long until a draft has bytes of its own.
-        ended.buf = Bytes::new();
-        SPARES.with(|it| it.keep(head));
-    }
 }
 
 /// Reads one request after another from a connection's buffer.
@@ -342,7 +210,7 @@ impl RequestParser {
                 return Ok(Step::More);
             };
             self.take_usual(field.len, limits)?;
-            handle_field(rest, (start, &field.line, field.known), limits, parts)?;
+            parts.add_field(rest, (start, &field.line, field.known), limits)?;
             start += field.len;
         }
     }
@@ -384,7 +252,7 @@ impl RequestParser {
                 let parsed =
                     line::parse_field_line(line).map_err(|BadLine| Refusal::InvalidField)?;
                 let known = Known::of(line.get(..parsed.name_len).unwrap_or_default());
-                handle_field(line, (start, &parsed, known), limits, parts)?;
+                parts.add_field(line, (start, &parsed, known), limits)?;
                 Ok(Step::More)
             }
         }
@@ -442,53 +310,6 @@ impl RequestParser {
     fn restart(&mut self) -> Rc<RequestHead> {
         std::mem::take(self).draft.unwrap_or_default()
     }
-}
-
-/// Keeps a field, unless its name is to be ignored.
-fn handle_field(
-    line: &[u8],
-    (start, parsed, known): (usize, &FieldLine, Known),
-    limits: &Limits,
-    parts: &mut Parts,
-) -> Result<(), Refusal> {
-    let is_valid = match parsed.kind {
-        NameKind::Plain => true,
-        NameKind::Underscored => limits.underscores == Underscores::Allow,
-        NameKind::Odd => false,
-    };
-    if !is_valid && limits.invalid == InvalidNames::Ignore {
-        return Ok(());
-    }
-    if parts.spans.len() >= limits.fields {
-        return Err(Refusal::TooManyFields);
-    }
-    if UNIQUE.contains(known) && parts.present.contains(known) {
-        if limits.reading == Reading::AsNginx || !LISTS.contains(known) {
-            return Err(Refusal::DuplicateField(known));
-        }
-        parts.repeated = Some(known);
-    }
-    let trimmed;
-    let parsed = match limits.reading {
-        Reading::AsNginx => parsed,
-        Reading::ByRfc => {
-            trimmed = parsed.trimmed(line);
-            &trimmed
-        }
-    };
-    if known == Known::Host {
-        let host = Host::parse(line.get(parsed.value.clone()).unwrap_or_default());
-        let host = host.ok_or(Refusal::InvalidHost)?;
-        parts.host = HostPlace {
-            name_len: u32::try_from(host.name.len()).map_err(|_| Refusal::HeaderTooLarge)?,
-            port: host.port,
-            has_capitals: host.has_capitals,
-        };
-    }
-    let span = Span::new(start, parsed, known).ok_or(Refusal::HeaderTooLarge)?;
-    parts.present.insert(known);
-    parts.spans.push(span);
-    Ok(())
 }
 
 /// Drops the CR and LF before a request line (RFC 9112 §2.2).

@@ -25,8 +25,9 @@ use std::ops::Range;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::line::{self, LineEnd, LineScanner, NameKind, Span};
+use super::line::{self, LineEnd, LineScanner};
 use super::{Method, Version, content_length};
+use crate::head::place::{NameKind, Span};
 use crate::header::{Fields, Known, list_has};
 
 /// Longest begin of a status line, up to the end of the status: `HTTP/1.1 200` is 12 bytes, and
@@ -318,7 +319,7 @@ impl ResponseParser {
             let is_status_line = usual.line.kind == NameKind::Odd && text.starts_with(STATUS_LINE);
             let is_taken_so =
                 usual.end == LineEnd::CrLf && start + usual.len <= max && !is_status_line;
-            let span = Span::usual(start, &usual);
+            let span = usual.place(start);
             let Some(span) = span.filter(|_| is_taken_so) else {
                 return;
             };

@@ -21,8 +21,10 @@
 
 use std::ops::Range;
 
-use super::{Extent, Host, Parts, Refusal};
-use crate::http1::{Method, Version, seek};
+use super::{Extent, Parts, Refusal};
+use crate::head::Host;
+use crate::http1::{Method, Version};
+use crate::seek;
 
 /// True if a byte may stand in a method.
 pub(super) fn is_method_byte(byte: u8) -> bool {

@@ -4,6 +4,9 @@
 //!
 //! Error pages and the level of the log are not decided here.
 
+use std::rc::Rc;
+
+use super::RequestHead;
 use crate::header::Known;
 
 /// Why a request is refused. The text is what the error log says at level `info`.
@@ -63,6 +66,45 @@ pub enum Refusal {
     /// CONNECT with a body.
     #[error("client sent CONNECT request with body")]
     ConnectWithBody,
+    /// A pseudo field behind a field (HTTP/2).
+    #[error("client sent out of order pseudo-headers")]
+    LatePseudo,
+    /// A pseudo field that is not known (HTTP/2).
+    #[error("client sent unknown pseudo-header")]
+    UnknownPseudo,
+    /// A pseudo field that came twice (HTTP/2).
+    #[error("client sent duplicate :{0} header")]
+    DuplicatePseudo(&'static str),
+    /// A pseudo field without a value (HTTP/2).
+    #[error("client sent empty :{0} header")]
+    EmptyPseudo(&'static str),
+    /// A pseudo field whose value it cannot have (HTTP/2).
+    #[error("client sent invalid :{0} header")]
+    InvalidPseudo(&'static str),
+    /// A pseudo field that is missing (HTTP/2).
+    #[error("client sent no :{0} header")]
+    MissingPseudo(&'static str),
+    /// Neither of the fields that say the host (HTTP/2).
+    #[error("client sent neither \":authority\" nor \"Host\" header")]
+    NoAuthority,
+    /// Two hosts (HTTP/2).
+    #[error("client sent \":authority\" and \"Host\" headers with different values")]
+    TwoHosts,
+    /// A name that no field has (HTTP/2).
+    #[error("client sent invalid header name")]
+    InvalidName,
+    /// A value that no field has (HTTP/2).
+    #[error("client sent header with invalid value")]
+    InvalidValue,
+    /// A field that is about an HTTP/1 connection (HTTP/2).
+    #[error("client sent \"{}\" header", .0.canonical())]
+    ConnectionField(Known),
+    /// A TE field with another word than `trailers` (HTTP/2).
+    #[error("client sent invalid \"TE\" header")]
+    InvalidTe,
+    /// A body that ended before it began (HTTP/2).
+    #[error("client prematurely closed stream")]
+    PrematureEnd,
     /// TRACE, which is served nowhere.
     #[error("client sent TRACE method")]
     TraceNotAllowed,
@@ -81,5 +123,23 @@ impl Refusal {
             Refusal::ConnectNotAllowed | Refusal::TraceNotAllowed => 405,
             _ => 400,
         }
+    }
+}
+
+/// A refused request: why, and all that was read of it, for logs and error pages.
+#[derive(Debug)]
+pub struct Refused {
+    /// Why.
+    pub why: Refusal,
+    /// The part of the head that was understood before the fault. Its request line is whatever came
+    /// up to the first line end; its version is `Http11` unless another one was read.
+    pub head: Rc<RequestHead>,
+}
+
+impl Refused {
+    /// The status to answer with.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        self.why.status()
     }
 }

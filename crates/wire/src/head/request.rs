@@ -9,14 +9,14 @@
 //!
 //! Sources: RFC 9112 §6.3 and §9.3; RFC 9110 §7.6.1, §10.1.1; nginx for the words in Connection.
 
+use std::num::NonZeroU32;
+
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::{Connect, Refusal};
+use super::place::{Extent, Span};
+use super::{Connect, Host, Method, Refusal, Version, content_length};
 use crate::header::{Fields, Known, KnownSet, is_underscored, list_has};
-use crate::http1::host::Host;
-use crate::http1::line::Span;
-use crate::http1::{Method, Version, content_length};
 
 /// The framing of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,51 +29,41 @@ pub enum Framing {
     Chunked,
 }
 
-/// A range of bytes of the head. Short, since a head carries several.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Extent {
-    pub(super) start: u32,
-    pub(super) end: u32,
-}
-
-impl Extent {
-    fn of<'a>(&self, buf: &'a [u8]) -> &'a [u8] {
-        buf.get(self.start as usize..self.end as usize)
-            .unwrap_or_default()
-    }
-}
-
 /// The name at the begin of the value of the Host field, and the port.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct HostPlace {
-    pub(super) name_len: u32,
-    pub(super) port: Option<u16>,
-    pub(super) has_capitals: bool,
+pub(crate) struct HostPlace {
+    pub(crate) name_len: u32,
+    pub(crate) port: Option<u16>,
+    pub(crate) has_capitals: bool,
 }
 
 /// The parts of a head, by place.
 #[derive(Clone, Debug)]
-pub(super) struct Parts {
-    pub(super) method: Method,
-    pub(super) version: Version,
-    pub(super) line: Extent,
-    pub(super) method_bytes: Extent,
-    pub(super) target: Extent,
-    pub(super) scheme: Extent,
-    pub(super) authority: Extent,
-    pub(super) uri: Extent,
-    pub(super) protocol: Extent,
-    pub(super) present: KnownSet,
+pub(crate) struct Parts {
+    pub(crate) method: Method,
+    pub(crate) version: Version,
+    pub(crate) line: Extent,
+    pub(crate) method_bytes: Extent,
+    pub(crate) target: Extent,
+    pub(crate) scheme: Extent,
+    pub(crate) authority: Extent,
+    pub(crate) uri: Extent,
+    pub(crate) protocol: Extent,
+    pub(crate) present: KnownSet,
     /// A list that came in several lines, which nginx refuses.
-    pub(super) repeated: Option<Known>,
+    pub(crate) repeated: Option<Known>,
     /// The host of the Host field: the length of its name, its port, and if it has capitals.
-    pub(super) host: HostPlace,
-    pub(super) spans: SmallVec<[Span; 16]>,
+    pub(crate) host: HostPlace,
+    /// The protocol that a CONNECT is for (RFC 8441).
+    pub(crate) connect_protocol: Extent,
+    /// Bytes that the head took on the wire, if these are not its own bytes.
+    pub(crate) wire_len: Option<NonZeroU32>,
+    pub(crate) spans: SmallVec<[Span; 16]>,
 }
 
 impl Parts {
     /// Forgets the head. The room for fields is kept where it is.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.method = Method::Other;
         self.version = Version::Http11;
         self.line = Extent::default();
@@ -86,6 +76,8 @@ impl Parts {
         self.present = KnownSet::default();
         self.repeated = None;
         self.host = HostPlace::default();
+        self.connect_protocol = Extent::default();
+        self.wire_len = None;
         self.spans.clear();
     }
 }
@@ -105,6 +97,8 @@ impl Default for Parts {
             present: KnownSet::default(),
             repeated: None,
             host: HostPlace::default(),
+            connect_protocol: Extent::default(),
+            wire_len: None,
             spans: SmallVec::new(),
         }
     }
@@ -113,8 +107,8 @@ impl Default for Parts {
 /// The head of a request.
 #[derive(Clone, Debug, Default)]
 pub struct RequestHead {
-    pub(super) buf: Bytes,
-    pub(super) parts: Parts,
+    pub(crate) buf: Bytes,
+    pub(crate) parts: Parts,
 }
 
 /// One field of a request.
@@ -167,7 +161,7 @@ impl RequestHead {
     #[must_use]
     pub fn uri(&self) -> &[u8] {
         match self.parts.uri.of(&self.buf) {
-            [] if self.parts.target.start == self.parts.target.end => b"",
+            [] if self.parts.target.is_empty() => b"",
             [] => b"/",
             uri => uri,
         }
@@ -227,10 +221,17 @@ impl RequestHead {
         self.parts.line.of(&self.buf)
     }
 
-    /// Bytes of the whole head, line ends included.
+    /// The protocol that an extended CONNECT is for (RFC 8441); empty for all others.
+    #[must_use]
+    pub fn connect_protocol(&self) -> &[u8] {
+        self.parts.connect_protocol.of(&self.buf)
+    }
+
+    /// Bytes of the whole head on the wire: line ends included, or fields as they were compressed.
     #[must_use]
     pub fn head_len(&self) -> usize {
-        self.buf.len()
+        let wire_len = self.parts.wire_len.map(|len| len.get() as usize);
+        wire_len.unwrap_or(self.buf.len())
     }
 
     /// All bytes of the head.
@@ -383,7 +384,7 @@ impl RequestHead {
         let framing = self.framing()?;
         match self.parts.method {
             Method::Connect => {
-                if connect == Connect::Refuse || self.parts.version != Version::Http11 {
+                if connect == Connect::Refuse || self.parts.version < Version::Http11 {
                     return Err(Refusal::ConnectNotAllowed);
                 }
                 if framing != Framing::None {
@@ -402,7 +403,7 @@ impl RequestHead {
     /// the last field that has one of them counts.
     #[must_use]
     pub fn keep_alive_wanted(&self) -> bool {
-        let mut wanted = self.parts.version == Version::Http11;
+        let mut wanted = self.parts.version >= Version::Http11;
         for value in self.get_all(Known::Connection) {
             if contains_word(value, b"close") {
                 wanted = false;
@@ -416,7 +417,7 @@ impl RequestHead {
     /// True if the client waits for a `100 Continue` before it sends the body.
     #[must_use]
     pub fn expects_continue(&self) -> bool {
-        self.parts.version == Version::Http11
+        self.parts.version >= Version::Http11
             && self
                 .get(Known::Expect)
                 .is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))

@@ -47,7 +47,7 @@ fn find(text: &[u8], marks: impl Fn(u64) -> u64, is_wanted: impl Fn(u8) -> bool)
 
 /// The index of the first NUL, CR or LF, else the length: the end of a value.
 #[inline]
-pub(super) fn end_of_value(text: &[u8]) -> usize {
+pub(crate) fn end_of_value(text: &[u8]) -> usize {
     let mut at = low_byte(text);
     // Up to CR there are few other bytes, and none but the tab is usual in a value.
     while let Some((byte, rest)) = text.get(at..).and_then(<[u8]>::split_first)
@@ -93,7 +93,7 @@ fn whole_blocks(text: &[u8]) -> usize {
 
 /// True if there is neither NUL nor CR nor LF.
 #[inline]
-pub(super) fn is_one_line(text: &[u8]) -> bool {
+pub(crate) fn is_one_line(text: &[u8]) -> bool {
     // Words such as those that tell of a cache are shorter than what can be looked at together.
     if text.len() <= 8 {
         !text
@@ -106,13 +106,13 @@ pub(super) fn is_one_line(text: &[u8]) -> bool {
 
 /// The index of the first colon, else the length.
 #[inline]
-pub(super) fn colon(text: &[u8]) -> usize {
+pub(crate) fn colon(text: &[u8]) -> usize {
     find(text, |word| marks_equal(word, b':'), |byte| byte == b':')
 }
 
 /// The index of the first space, control or DEL, else the length: the end of a request's target.
 #[inline]
-pub(super) fn end_of_target(text: &[u8]) -> usize {
+pub(crate) fn end_of_target(text: &[u8]) -> usize {
     find(
         text,
         |word| marks_below(word, b' ' + 1) | marks_equal(word, 0x7f),

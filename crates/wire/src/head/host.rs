@@ -16,7 +16,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::seek;
+use crate::seek;
 
 /// A host that was found to be well-formed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,143 @@
+//! Bounds of what a peer may make us do, and of what is held for it.
+//!
+//! Work that costs a peer little is paid from allowances ([`Allowance`]): so much at once, and so
+//! much a second. Which is what an honest client needs many times over, and what a flood has used
+//! up soon.
+//!
+//! | bound | of | nginx |
+//! |---|---|---|
+//! | `max_concurrent_streams` | streams that are open, or whose exchange still runs | the same |
+//! | [`STREAMS_PER_READ`] times that | new streams in one read | the same |
+//! | [`REFUSED_MOST`] | streams that were refused on a connection | the same |
+//! | [`OVERHEAD_MOST`] | bytes that carried nothing, beyond seven eighths | the same |
+//! | `resets` | streams that the peer resets | by the two above |
+//! | `faults` | streams that we reset for the peer's faults | none |
+//! | `control` | SETTINGS, PING, frames of unknown kinds | by bytes only |
+//! | `priorities` | PRIORITY, PRIORITY_UPDATE | the same |
+//! | `small_data` | DATA of less than [`SMALL_DATA`] bytes | by bytes only |
+//! | [`CONTINUATIONS_MOST`] | CONTINUATION frames of a block | by bytes only |
+//! | `window_updates` | WINDOW_UPDATE | by bytes only |
+//! | [`ACKS_MOST`] | acknowledgements that the peer does not read | none |
+//! | [`OUTPUT_MOST`] | bytes that wait for the peer, beyond which nothing is read | none |
+
+use std::time::Duration;
+
+/// New streams of one read, in times of those that may be at once (nginx: 2).
+pub(crate) const STREAMS_PER_READ: u32 = 2;
+/// Streams that may be refused, unless more may be at once (nginx: 100).
+pub(crate) const REFUSED_MOST: u32 = 100;
+/// Bytes that may carry nothing (nginx: 1 MiB).
+pub(crate) const OVERHEAD_MOST: u64 = 1 << 20;
+/// DATA of fewer bytes than this is small (arbitrary: a frame's head and as much again).
+pub(crate) const SMALL_DATA: u32 = 16;
+/// CONTINUATION frames of one block (arbitrary: a block of 64 KiB in the smallest frames that
+/// anybody makes on purpose).
+pub(crate) const CONTINUATIONS_MOST: u32 = 64;
+/// Acknowledgements that wait at once (arbitrary: 17 KiB of them).
+pub(crate) const ACKS_MOST: u32 = 1000;
+/// Bytes of output beyond which no input is read (arbitrary: the heads of a few hundred answers).
+pub(crate) const OUTPUT_MOST: usize = 256 * 1024;
+/// Bytes of a SETTINGS frame (arbitrary: a hundred settings, of which a dozen are known).
+pub(crate) const SETTINGS_LEN_MOST: u32 = 600;
+/// Bytes of a PRIORITY_UPDATE frame (arbitrary: a dozen times what is said in one).
+pub(crate) const PRIORITY_UPDATE_LEN_MOST: u32 = 256;
+/// Streams that we reset and whose late frames are known (arbitrary: a window of the network).
+pub(crate) const RESETS_REMEMBERED: usize = 256;
+/// Priorities of streams that are to come (RFC 9218 §7.1; arbitrary).
+pub(crate) const EARLY_PRIORITIES: usize = 32;
+
+/// An allowance of something: so many at once, so many a second.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowance {
+    left: u32,
+    most: u32,
+    per_second: u32,
+    since: Duration,
+}
+
+impl Allowance {
+    /// An allowance that is whole.
+    #[must_use]
+    pub fn new(most: u32, per_second: u32) -> Self {
+        Allowance {
+            left: most,
+            most,
+            per_second,
+            since: Duration::ZERO,
+        }
+    }
+
+    /// Spends one at a time since the connection's begin; false if none is left.
+    #[must_use]
+    pub fn spend(&mut self, now: Duration) -> bool {
+        let seconds = now.saturating_sub(self.since).as_secs();
+        if seconds > 0 {
+            let more = u64::from(self.per_second).saturating_mul(seconds);
+            let left = u64::from(self.left).saturating_add(more);
+            self.left = u32::try_from(left).unwrap_or(u32::MAX).min(self.most);
+            self.since += Duration::from_secs(seconds);
+        }
+        let has_one = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        has_one
+    }
+
+    /// Adds some for work that was useful.
+    pub fn earn(&mut self, more: u32) {
+        self.left = self.left.saturating_add(more).min(self.most);
+    }
+}
+
+/// The allowances of a connection. The numbers are arbitrary, and many times what browsers, load
+/// generators and gRPC need.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowances {
+    /// A page that is left resets all its streams at once.
+    pub(crate) resets: Allowance,
+    pub(crate) faults: Allowance,
+    /// gRPC asks for a sign of life with each window of data.
+    pub(crate) control: Allowance,
+    /// As in nginx: so many for each new stream.
+    pub(crate) priorities: Allowance,
+    pub(crate) small_data: Allowance,
+    pub(crate) window_updates: Allowance,
+}
+
+impl Allowances {
+    pub(crate) fn new(max_concurrent_streams: u32) -> Self {
+        let streams = max_concurrent_streams.max(REFUSED_MOST);
+        Allowances {
+            resets: Allowance::new(streams.saturating_mul(2), streams),
+            faults: Allowance::new(streams, 10),
+            control: Allowance::new(1000, 100),
+            priorities: Allowance::new(streams.saturating_mul(10), 0),
+            small_data: Allowance::new(10_000, 1000),
+            window_updates: Allowance::new(100_000, 50_000),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_allowance_is_spent_and_comes_again_with_time() {
+        let at = Duration::from_millis;
+        let mut allowance = Allowance::new(3, 2);
+        let spent =
+            |allowance: &mut Allowance, now| (0..10).take_while(|_| allowance.spend(now)).count();
+        assert_eq!(spent(&mut allowance, at(0)), 3);
+        assert_eq!(spent(&mut allowance, at(999)), 0);
+        assert_eq!(spent(&mut allowance, at(1000)), 2);
+        assert_eq!(spent(&mut allowance, at(1999)), 0);
+        assert_eq!(spent(&mut allowance, at(2500)), 2);
+        assert_eq!(spent(&mut allowance, at(3_600_000)), 3);
+        allowance.earn(2);
+        assert_eq!(
+            spent(&mut allowance, at(0)),
+            2,
+            "time that goes back is no time"
+        );
+    }
+}
