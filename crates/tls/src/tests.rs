@@ -1,0 +1,4 @@
+//! A server and a client of this crate, with nothing but memory between them.
+
+mod agree;
+mod pair;
