@@ -29,7 +29,7 @@ use crate::suite::Ciphers;
 use crate::verifier::NotedServer;
 use crate::version::Versions;
 
-/// What a context is made of.
+/// Settings that a context is made of.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
     /// `proxy_ssl_verify`: it decides about the upstream's certificate.
@@ -46,9 +46,9 @@ pub struct ClientSettings {
     pub sni: Sni,
     /// `proxy_ssl_session_reuse`; none is off.
     pub sessions: Option<Arc<ClientSessions>>,
-    /// The longest plaintext of a record.
+    /// The longest plaintext of a record; at least [`crate::FRAGMENT_MIN`].
     pub fragment: usize,
-    /// Where secrets of connections are written for a debugger.
+    /// A log of the connections' secrets, for a debugger.
     pub key_log: Option<Arc<dyn KeyLog>>,
     /// The time.
     pub time: Arc<dyn TimeProvider>,
@@ -126,7 +126,7 @@ impl ClientContext {
         config.key_log = key_log.unwrap_or_else(|| Arc::new(NoKeyLog {}));
         Ok(Self {
             config: Arc::new(config),
-            fragment: settings.fragment.clamp(1, FRAGMENT_MAX),
+            fragment: crate::fragment(settings.fragment),
         })
     }
 

@@ -19,7 +19,7 @@ use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, EncryptError, ReadEarlyData, UnbufferedStatus,
     WriteTraffic,
 };
-use rustls::{CommonState, HandshakeKind, ProtocolVersion};
+use rustls::{CommonState, HandshakeKind, ProtocolVersion, SignatureScheme};
 
 use crate::error::Error;
 use crate::hello::ClientHello;
@@ -37,6 +37,9 @@ const RECORD_BEFORE: usize = 64;
 pub(crate) trait Side {
     type Data;
 
+    /// The schemes of the server's and the client's signature, of our own and the peer's.
+    fn sigalgs(learned: &Learned) -> [Option<SignatureScheme>; 2];
+
     fn process<'c, 'i>(&'c mut self, records: &'i mut [u8])
     -> UnbufferedStatus<'c, 'i, Self::Data>;
 
@@ -47,6 +50,10 @@ pub(crate) trait Side {
 
 impl Side for UnbufferedServerConnection {
     type Data = ServerConnectionData;
+
+    fn sigalgs(learned: &Learned) -> [Option<SignatureScheme>; 2] {
+        [learned.sigalg, learned.peer_sigalg]
+    }
 
     fn process<'c, 'i>(
         &'c mut self,
@@ -71,6 +78,10 @@ impl Side for UnbufferedServerConnection {
 
 impl Side for UnbufferedClientConnection {
     type Data = ClientConnectionData;
+
+    fn sigalgs(learned: &Learned) -> [Option<SignatureScheme>; 2] {
+        [learned.peer_sigalg, learned.sigalg]
+    }
 
     fn process<'c, 'i>(
         &'c mut self,
@@ -103,7 +114,7 @@ pub(crate) struct Engine<S> {
     hello: Option<Box<ClientHello>>,
 }
 
-/// What a connection begins with, beside rustls's own.
+/// Facts that a connection begins with, beside rustls's own.
 #[derive(Default)]
 pub(crate) struct Beginning {
     /// The longest plaintext of a record.
@@ -300,9 +311,10 @@ impl<S: Side> Session for Engine<S> {
     }
 
     fn ending(&self) -> Ending {
-        match self.is_closed_by_peer {
-            true => Ending::Closed,
-            false => Ending::Truncated,
+        if self.is_closed_by_peer {
+            Ending::Closed
+        } else {
+            Ending::Truncated
         }
     }
 
@@ -310,6 +322,9 @@ impl<S: Side> Session for Engine<S> {
         let common = self.side.common();
         let is_resumed = common.handshake_kind() == Some(HandshakeKind::Resumed);
         let found = self.learned.found.as_ref().filter(|_| is_resumed);
+        // A client of TLS 1.3 learns an identifier by the ticket, after the handshake.
+        let is_told = common.protocol_version() == Some(ProtocolVersion::TLSv1_2);
+        let [sigalg, client_sigalg] = S::sigalgs(&self.learned);
         Facts {
             protocol: common.protocol_version().and_then(version_name),
             cipher: common
@@ -320,11 +335,11 @@ impl<S: Side> Session for Engine<S> {
                 .and_then(|group| group::name(u16::from(group.name()))),
             alpn: common.alpn_protocol(),
             server_name: self.server_name.as_deref(),
-            sigalg: self.learned.sigalg.and_then(scheme::name),
-            client_sigalg: self.learned.peer_sigalg.and_then(scheme::name),
+            sigalg: sigalg.and_then(scheme::name),
+            client_sigalg: client_sigalg.and_then(scheme::name),
             session_id: match found {
                 Some((id, _)) => Some(id),
-                None => self.learned.made.as_ref(),
+                None => self.learned.made.as_ref().filter(|_| is_told),
             },
             is_resumed,
             is_early: self.has_early_data && self.is_handshaking(),

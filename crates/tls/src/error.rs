@@ -1,4 +1,4 @@
-//! Why a connection failed, in the words of OpenSSL, as nginx logs them.
+//! Reasons for which connections fail, in the words of OpenSSL, as nginx logs them.
 //!
 //! The text follows "SSL_do_handshake() failed": `(SSL: error:0A0000C1:SSL routines::no shared
 //! cipher)`. The number is OpenSSL's: 0x0A000000 (its library of TLS) and the reason. A reason from
@@ -19,7 +19,7 @@ const LIBRARY: u32 = 0x0A00_0000;
 /// The reason of the first alert: what the peer sent is added to it.
 const ALERT_REASONS: u32 = 1000;
 
-/// Why a connection failed.
+/// The reason for which a connection failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     reason: u32,
@@ -28,7 +28,7 @@ pub struct Error {
     fault: Fault,
 }
 
-/// Whose mistake it was, and so how it is logged.
+/// The side that made the mistake, and so the level at which it is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The peer's: nginx logs it at `info` for clients and at `err` for upstreams.
@@ -81,7 +81,7 @@ impl Error {
         }
     }
 
-    /// Whose mistake it was.
+    /// The side that made the mistake.
     pub fn fault(&self) -> Fault {
         self.fault
     }
@@ -165,7 +165,7 @@ fn of_peer(why: &PeerIncompatible) -> Error {
         Why::NoKxGroupsInCommon | Why::NamedGroupsExtensionRequired => {
             Error::peer(101, "no suitable key share")
         }
-        Why::KeyShareExtensionRequired => Error::peer(258, "missing key share"),
+        Why::KeyShareExtensionRequired => Error::peer(101, "no suitable key share"),
         Why::NoSignatureSchemesInCommon | Why::NoCertificateRequestSignatureSchemesInCommon => {
             Error::peer(118, "no suitable signature algorithm")
         }
@@ -194,7 +194,7 @@ fn of_misbehaviour(why: &PeerMisbehaved) -> Error {
         Why::TooManyRenegotiationRequests => Error::peer(182, "no renegotiation"),
         Why::TooManyEmptyFragments => Error::peer(298, "record too small"),
         Why::TooMuchEarlyDataReceived => Error::peer(164, "too much early data"),
-        Why::MissingKeyShare => Error::peer(258, "missing key share"),
+        Why::MissingKeyShare => Error::peer(101, "no suitable key share"),
         Why::MessageInterleavedWithHandshakeMessage | Why::KeyEpochWithPendingFragment => {
             Error::peer(293, "mixed handshake and non handshake data")
         }

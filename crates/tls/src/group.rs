@@ -62,8 +62,8 @@ static SUPPORTED: &[&dyn SupportedKxGroup] = &[
     kx_group::MLKEM1024,
 ];
 
-/// How many of [`SUPPORTED`] are offered and taken if nothing is said: those with two kinds of
-/// security or wide use.
+/// The count of [`SUPPORTED`] groups that are offered and taken if nothing is said: those in wide
+/// use.
 const DEFAULT_COUNT: usize = 5;
 
 /// A list of groups, as `ssl_ecdh_curve` has it.
@@ -73,7 +73,7 @@ pub struct Groups {
     dropped: Vec<String>,
 }
 
-/// Why a list of groups is none.
+/// The reason for which a list of groups is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GroupsError {
     /// A word that no group has for its name.
@@ -147,4 +147,51 @@ pub(crate) fn name(number: u16) -> Option<&'static str> {
         .iter()
         .find(|group| group.number == number)
         .map(|group| group.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(groups: &Groups) -> Vec<&'static str> {
+        let numbers = groups.groups.iter().map(|group| u16::from(group.name()));
+        numbers.filter_map(name).collect()
+    }
+
+    #[test]
+    fn lists_are_read_by_any_name() {
+        for (list, expected, dropped) in [
+            ("X25519:prime256v1", &["X25519", "prime256v1"][..], &[][..]),
+            ("x25519:P-256:secp256r1", &["X25519", "prime256v1"], &[]),
+            (
+                "secp521r1:P-384:X448",
+                &["secp384r1"],
+                &["secp521r1", "X448"],
+            ),
+            ("?nothing:X25519", &["X25519"], &["nothing"]),
+            ("?*X25519MLKEM768 / X25519", &["X25519MLKEM768"], &[]),
+        ] {
+            let list = list.replace(' ', "");
+            let groups = Groups::parse(&list).unwrap();
+            assert_eq!(&names(&groups)[..expected.len()], expected, "{list}");
+            assert_eq!(groups.dropped(), dropped, "{list}");
+        }
+    }
+
+    #[test]
+    fn default_begins_with_both_kinds_of_security() {
+        assert_eq!(names(&Groups::default())[..2], ["X25519MLKEM768", "X25519"]);
+    }
+
+    #[test]
+    fn lists_without_a_group_of_ours_are_refused() {
+        for list in ["", "secp521r1", "ffdhe2048:X448"] {
+            assert_eq!(
+                Groups::parse(list).unwrap_err(),
+                GroupsError::Empty(list.to_owned())
+            );
+        }
+        let unknown = GroupsError::Unknown("nothing".to_owned());
+        assert_eq!(Groups::parse("X25519:nothing").unwrap_err(), unknown);
+    }
 }

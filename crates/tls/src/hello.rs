@@ -27,7 +27,7 @@ const MESSAGE_HEAD: usize = 4;
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 
-/// What a client offered.
+/// Everything that a client asks for and offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientHello {
     server_name: Option<Box<str>>,
@@ -38,7 +38,7 @@ pub struct ClientHello {
     versions: Vec<u16>,
 }
 
-/// What the first bytes of a connection are.
+/// The first bytes of a connection, as far as they were read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reading {
     /// More is needed.
@@ -128,9 +128,6 @@ fn first_message(bytes: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         }
         rest = &behind[len..];
     }
-    if let Some(first) = bytes.first().filter(|_| bytes.len() < RECORD_HEAD) {
-        check_first(*first)?;
-    }
     if bytes.len() > HELLO_MAX {
         return Err(Error::peer(152, "excessive message size"));
     }
@@ -151,28 +148,17 @@ fn cut_message(message: &[u8]) -> Result<Option<Vec<u8>>, Error> {
     Ok(body.get(..len).map(<[u8]>::to_vec))
 }
 
+/// Says what a connection is that does not begin with TLS, in OpenSSL's sequence.
 fn check_record(head: &[u8; RECORD_HEAD]) -> Result<(), Error> {
     const METHODS: [&[u8; RECORD_HEAD]; 4] = [b"GET /", b"POST ", b"HEAD ", b"PUT /"];
-    if METHODS.contains(&head) {
-        return Err(Error::peer(156, "http request"));
-    }
-    if head == b"CONNE" {
-        return Err(Error::peer(155, "https proxy request"));
-    }
-    check_first(head[0])?;
-    if head[0] == HANDSHAKE && head[1] != 3 {
-        return Err(Error::peer(267, "wrong version number"));
-    }
-    Ok(())
-}
-
-/// An alert that came first is rustls's to read, or its to refuse.
-fn check_first(first: u8) -> Result<(), Error> {
-    match first {
-        HANDSHAKE => Ok(()),
-        b'A'..=b'Z' | b'a'..=b'z' => Err(Error::peer(267, "wrong version number")),
-        0x80.. => Err(Error::peer(258, "unsupported protocol")),
-        _ => Err(Error::peer(245, "unexpected record")),
+    let is_ssl2 = head[0] & 0x80 != 0 && head[2] == CLIENT_HELLO;
+    match head {
+        _ if is_ssl2 => Err(Error::peer(258, "unsupported protocol")),
+        [HANDSHAKE, 3, ..] => Ok(()),
+        [_, 3, ..] => Err(Error::peer(244, "unexpected message")),
+        _ if METHODS.contains(&head) => Err(Error::peer(156, "http request")),
+        b"CONNE" => Err(Error::peer(155, "https proxy request")),
+        _ => Err(Error::peer(267, "wrong version number")),
     }
 }
 

@@ -52,11 +52,17 @@ pub use version::Versions;
 /// The longest plaintext of a record (RFC 8446 §5.1).
 pub const FRAGMENT_MAX: usize = 16 * 1024;
 
+/// The shortest plaintext of a full record: rustls cuts no message smaller.
+pub const FRAGMENT_MIN: usize = 32;
+
+/// The length that records get, of that which settings have.
+fn fragment(wanted: usize) -> usize {
+    wanted.clamp(FRAGMENT_MIN, FRAGMENT_MAX)
+}
+
 /// The size of messages that rustls cuts handshakes into, for records of so much plaintext.
-fn message_size(fragment: usize) -> Option<usize> {
+fn message_size(wanted: usize) -> Option<usize> {
     /// Bytes that rustls takes away for a record's head.
     const HEAD: usize = 5;
-    /// The least that rustls takes.
-    const LEAST: usize = 32;
-    Some((fragment + HEAD).clamp(LEAST, FRAGMENT_MAX + HEAD))
+    Some(fragment(wanted) + HEAD)
 }

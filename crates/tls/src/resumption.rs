@@ -12,8 +12,8 @@
 //! | 27 | n | what a verifier noted |
 //! | 27 + n | | rustls's value |
 //!
-//! A [`SessionCache`] keeps it under an identifier, [`Tickets`] seal it. Both write and read it; what
-//! does not fit is no session.
+//! A [`SessionCache`] keeps it under an identifier, [`Tickets`] seal it. Both write and read it;
+//! what does not fit is no session.
 //!
 //! 1. A session resumes only where the context is the one that made it, and not beyond the timeout.
 //! 2. Where early data is taken, a session is found at most once.
@@ -55,7 +55,7 @@ pub enum CacheMode {
     Cache(Arc<SessionCache>),
 }
 
-/// What servers and contexts share of resuming.
+/// Conditions under which a context resumes sessions.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub context: ContextId,
@@ -64,7 +64,7 @@ pub(crate) struct Rules {
     pub use_count: UseCount,
 }
 
-/// How often a session of the cache may be resumed.
+/// The number of times that a session of the cache may be resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UseCount {
     Any,

@@ -27,7 +27,8 @@ thread_local! {
     static CURRENT: RefCell<Option<Learned>> = const { RefCell::new(None) };
 }
 
-/// What was learned of a connection beside what rustls keeps, and what its helpers must know.
+/// Facts that were learned of a connection beside those that rustls keeps, and facts that its
+/// helpers must know.
 #[derive(Default, Debug)]
 pub(crate) struct Learned {
     pub sigalg: Option<SignatureScheme>,

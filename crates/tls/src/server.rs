@@ -55,7 +55,7 @@ const EARLY_DATA_MAX: u32 = 16 * 1024;
 /// sessions that are kept. About 4,000 of them.
 const EARLY_CACHE_BYTES: usize = 1024 * 1024;
 
-/// What a context is made of.
+/// Settings that a context is made of.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
     /// Certificates, of which the first is sent that the client can verify.
@@ -72,7 +72,7 @@ pub struct ServerSettings {
     pub alpn: Vec<Vec<u8>>,
     /// `ssl_verify_client`; none asks for no certificate.
     pub verifier: Option<Arc<dyn ClientCertVerifier>>,
-    /// What else must be equal for a session to be resumed: the settings of verification.
+    /// Bytes that must be equal, too, for a session to be resumed: the settings of verification.
     pub session_context: Vec<u8>,
     /// `ssl_session_cache`.
     pub cache: CacheMode,
@@ -82,21 +82,21 @@ pub struct ServerSettings {
     pub ticket_count: usize,
     /// `ssl_session_timeout`.
     pub session_timeout: Duration,
-    /// `ssl_buffer_size`: the longest plaintext of a record.
+    /// `ssl_buffer_size`: the longest plaintext of a record; at least [`crate::FRAGMENT_MIN`].
     pub fragment: usize,
     /// `ssl_certificate_compression`.
     pub compression: Compression,
     /// `ssl_early_data`.
     pub early_data: EarlyData,
-    /// What clients offered is kept for variables.
+    /// Keeping what clients offered, for variables.
     pub offers: Offers,
-    /// Where secrets of connections are written for a debugger.
+    /// A log of the connections' secrets, for a debugger.
     pub key_log: Option<Arc<dyn KeyLog>>,
     /// The time.
     pub time: Arc<dyn TimeProvider>,
 }
 
-/// Whose order of cipher suites counts.
+/// The side whose order of cipher suites counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preference {
     /// The client's.
@@ -126,7 +126,7 @@ pub enum EarlyData {
     Accept,
 }
 
-/// What clients offered.
+/// Keeping of what clients offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offers {
     /// Forgotten when the context is chosen.
@@ -219,7 +219,7 @@ impl ServerContext {
         apply(settings, &mut config);
         Ok(Self {
             config: Arc::new(config),
-            fragment: settings.fragment.clamp(1, FRAGMENT_MAX),
+            fragment: crate::fragment(settings.fragment),
             offers: settings.offers,
         })
     }
@@ -290,7 +290,7 @@ pub struct Acceptor {
     bytes: Vec<u8>,
 }
 
-/// What was made of the first bytes.
+/// The state of a connection whose first bytes have come.
 #[derive(Debug)]
 pub enum Accepting {
     /// More are needed.
@@ -316,19 +316,22 @@ impl Acceptor {
                 hello,
             })),
             Err(error) => {
-                put_alert(alert_of(&error), out);
+                if let Some(alert) = alert_of(&error) {
+                    put_alert(alert, out);
+                }
                 Err(error)
             }
         }
     }
 }
 
-/// The alert that goes with what cannot be read.
-fn alert_of(error: &Error) -> u8 {
+/// The alert that goes with what cannot be read; none to who does not speak TLS.
+fn alert_of(error: &Error) -> Option<u8> {
     match error.reason() {
-        "unexpected message" | "unexpected record" => 10,
-        "excessive message size" => 47,
-        _ => 70,
+        "unexpected message" => Some(10),
+        "excessive message size" => Some(47),
+        "unsupported protocol" => Some(70),
+        _ => None,
     }
 }
 
@@ -345,7 +348,7 @@ pub struct Accepted {
 }
 
 impl Accepted {
-    /// What the client asks for and offers.
+    /// The client's message.
     pub fn hello(&self) -> &ClientHello {
         &self.hello
     }

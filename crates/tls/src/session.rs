@@ -49,7 +49,7 @@ pub trait Session {
     /// True if plaintext may go out: after the handshake, or as the answer to early data.
     fn may_send(&self) -> bool;
 
-    /// How the peer's bytes ended: when the socket has come to its end, this tells a close from
+    /// The end of the peer's bytes: when the socket has come to its end, this tells a close from
     /// bytes that were cut off.
     fn ending(&self) -> Ending;
 
@@ -68,7 +68,7 @@ pub struct Received {
     pub plain_len: usize,
 }
 
-/// How the peer's bytes ended.
+/// The end of the peer's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The peer has said that no more comes.
@@ -103,8 +103,8 @@ pub struct Facts<'s> {
     pub is_early: bool,
     /// The peer's certificates, its own first; those of the first handshake if resumed.
     pub peer_certificates: &'s [CertificateDer<'static>],
-    /// What a verifier noted ([`crate::note`]) in this handshake, or in that which made the session.
+    /// The verifier's note ([`crate::note`]) of this handshake, or of that which made the session.
     pub note: &'s [u8],
-    /// What the client offered, if the context keeps it.
+    /// The client's first message, if the context keeps it.
     pub hello: Option<&'s ClientHello>,
 }

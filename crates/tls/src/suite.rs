@@ -215,7 +215,7 @@ pub struct Ciphers {
     unknown: Vec<String>,
 }
 
-/// Why a list of cipher suites is none.
+/// The reason for which a list of cipher suites is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CiphersError {
     /// No suite that exists here is left.
@@ -358,8 +358,8 @@ impl State {
                 self.spare = [removed, std::mem::take(&mut self.spare)].concat();
             }
             Some(_) => {
-                self.active = split(&self.active, &is_named).1;
-                self.spare = split(&self.spare, &is_named).1;
+                self.active = split(&self.active, is_named).1;
+                self.spare = split(&self.spare, is_named).1;
             }
         }
     }
@@ -376,10 +376,11 @@ impl State {
                 .sort_by_key(|suite| std::cmp::Reverse(suite.cipher.bits()));
             return Ok(());
         }
-        let level = command.strip_prefix("SECLEVEL=");
-        let level = level.and_then(|level| level.parse::<usize>().ok());
-        let bits = level.and_then(|level| LEVEL_BITS.get(level));
-        let bits = *bits.ok_or(CiphersError::Command)?;
+        let bits = command
+            .strip_prefix("SECLEVEL=")
+            .and_then(|level| level.parse::<usize>().ok())
+            .and_then(|level| LEVEL_BITS.get(level).copied())
+            .ok_or(CiphersError::Command)?;
         self.active.retain(|suite| suite.cipher.bits() >= bits);
         self.spare.retain(|suite| suite.cipher.bits() >= bits);
         Ok(())
@@ -393,7 +394,7 @@ impl State {
         }
     }
 
-    /// What is to be removed need not exist.
+    /// Keeps a word that nobody knows, unless it says what is to go.
     fn note_unknown(&mut self, sign: Option<char>, name: &str) {
         if sign.is_none() {
             self.unknown.push(name.to_owned());
@@ -466,5 +467,128 @@ pub(crate) fn takes_key(suite: &SupportedCipherSuite, kind: SignatureAlgorithm) 
         None => true,
         Some(Auth::Rsa) => kind == SignatureAlgorithm::RSA,
         Some(Auth::Ecdsa) => kind != SignatureAlgorithm::RSA,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The list as the names of keys and ciphers.
+    fn short(list: &str) -> String {
+        let ciphers = Ciphers::parse(list).unwrap();
+        let names = ciphers.names();
+        let short = names.iter().filter_map(|name| {
+            let (auth, cipher) = name.strip_prefix("ECDHE-")?.split_once('-')?;
+            Some(format!("{}{}", &auth[..1], &cipher[..6]))
+        });
+        short.collect::<Vec<_>>().join(" ")
+    }
+
+    /// The right column is what `openssl ciphers` of 3.0 prints for the left.
+    #[test]
+    fn lists_mean_what_openssl_makes_of_them() {
+        const ALL: &str = "EAES256 RAES256 ECHACHA RCHACHA EAES128 RAES128";
+        for (list, expected) in [
+            ("HIGH:!aNULL:!MD5", ALL),
+            ("DEFAULT", ALL),
+            ("ALL:!DHE:!kRSA", ALL),
+            ("TLSv1.2", ALL),
+            ("EECDH+AESGCM:EDH+AESGCM", "EAES256 RAES256 EAES128 RAES128"),
+            (
+                "AES128:ALL",
+                "EAES128 RAES128 EAES256 RAES256 ECHACHA RCHACHA",
+            ),
+            (
+                "EECDH+AESGCM:EECDH+CHACHA20",
+                "EAES256 RAES256 EAES128 RAES128 ECHACHA RCHACHA",
+            ),
+            (
+                "ALL:+AES256",
+                "ECHACHA RCHACHA EAES128 RAES128 EAES256 RAES256",
+            ),
+            (
+                "ALL:-aRSA:ALL",
+                "EAES256 ECHACHA EAES128 RAES256 RCHACHA RAES128",
+            ),
+            ("AES128:AES256:CHACHA20:@STRENGTH", ALL),
+            ("SUITEB128", "EAES128 EAES256"),
+            ("ECDH+AESGCM", "EAES256 RAES256 EAES128 RAES128"),
+            (
+                "ALL:-AES:AES128:ALL",
+                "ECHACHA RCHACHA EAES128 RAES128 EAES256 RAES256",
+            ),
+            (
+                "CHACHA20:-CHACHA20:ALL",
+                "ECHACHA RCHACHA EAES256 RAES256 EAES128 RAES128",
+            ),
+            ("aRSA !CHACHA20,!AES128", "RAES256"),
+            ("!AES:ALL:AES", "ECHACHA RCHACHA"),
+            ("HIGH:@SECLEVEL=2", ALL),
+        ] {
+            assert_eq!(short(list), expected, "{list}");
+        }
+    }
+
+    #[test]
+    fn levels_remove_what_is_too_weak() {
+        assert_eq!(short("ALL:@SECLEVEL=4"), "EAES256 RAES256 ECHACHA RCHACHA");
+    }
+
+    #[test]
+    fn lists_without_a_suite_of_ours_are_refused() {
+        for list in [
+            "",
+            "AES128-SHA",
+            "kRSA",
+            "RC4:3DES",
+            "nonsense",
+            "ALL:!ALL",
+            "SHA256",
+        ] {
+            assert_eq!(
+                Ciphers::parse(list).unwrap_err(),
+                CiphersError::NoMatch,
+                "{list}"
+            );
+        }
+        for list in ["ALL:@SECLEVEL=6", "ALL:@SECLEVEL=", "ALL:@WHAT"] {
+            assert_eq!(
+                Ciphers::parse(list).unwrap_err(),
+                CiphersError::Command,
+                "{list}"
+            );
+        }
+    }
+
+    #[test]
+    fn suites_that_were_named_and_do_not_exist_here_are_reported() {
+        let list = "ECDHE-RSA-AES128-GCM-SHA256:DHE-RSA-AES256-SHA:AES128-SHA:kEDH+AESGCM:XX:!YY";
+        let ciphers = Ciphers::parse(list).unwrap();
+        assert_eq!(ciphers.dropped(), ["DHE-RSA-AES256-SHA", "AES128-SHA"]);
+        assert_eq!(ciphers.unknown(), ["XX"]);
+    }
+
+    #[test]
+    fn suites_of_tls_13_have_a_list_of_their_own() {
+        let ciphers = Ciphers::parse("AES128+aRSA").unwrap();
+        let list = "TLS_AES_128_GCM_SHA256:TLS_AES_128_CCM_SHA256:TLS_AES_256_GCM_SHA384";
+        let ciphers = ciphers.with_ciphersuites(list).unwrap();
+        let names = [
+            "TLS_AES_128_GCM_SHA256",
+            "TLS_AES_256_GCM_SHA384",
+            "ECDHE-RSA-AES128-GCM-SHA256",
+        ];
+        assert_eq!(ciphers.names(), names);
+        assert_eq!(ciphers.dropped(), ["TLS_AES_128_CCM_SHA256"]);
+        let wrong = Ciphers::default().with_ciphersuites("TLS_NULL");
+        assert!(matches!(wrong, Err(CiphersError::Unsupported(_))));
+    }
+
+    #[test]
+    fn names_are_sorted_by_number() {
+        assert!(names::NAMES.is_sorted_by(|one, next| one.0 < next.0));
+        assert_eq!(name(0xc02f), Some("ECDHE-RSA-AES128-GCM-SHA256"));
+        assert_eq!(name(0x0a0a), None);
     }
 }

@@ -1,4 +1,6 @@
 //! Verifiers that note the scheme of a signature before they let another verify it.
+//!
+//! They decide nothing: whoever made the context has given the one that does.
 
 use std::sync::Arc;
 

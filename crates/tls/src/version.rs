@@ -8,20 +8,15 @@ use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
 static BOTH: &[&SupportedProtocolVersion] = &[&TLS12, &TLS13];
 
 /// The versions that are spoken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Versions {
     /// TLS 1.2 alone.
     Tls12,
     /// TLS 1.3 alone.
     Tls13,
     /// Both.
+    #[default]
     Both,
-}
-
-impl Default for Versions {
-    fn default() -> Self {
-        Self::Both
-    }
 }
 
 impl Versions {

@@ -1,8 +1,8 @@
-//! `ssl_session_cache`: sessions in memory, shared by all threads, and by all servers that name the
-//! same zone, over reloads.
+//! `ssl_session_cache`: sessions in memory, shared by all threads, and by all servers that name
+//! the same zone, over reloads.
 //!
-//! Sessions stand in shards by their identifier, each under a lock of its own, in the order in which
-//! they came. A shard that is full forgets its oldest.
+//! Sessions stand in shards by their identifier, each under a lock of its own, in the order in
+//! which they came. A shard that is full forgets its oldest.
 //!
 //! 1. No more than the given bytes are kept, each session counted with what its place takes.
 //! 2. A session is not found after its timeout, which its context decides; what is behind it is
@@ -16,7 +16,7 @@ use crate::scope::SessionId;
 /// Locks: more than there are workers on most machines, so that they seldom meet.
 const SHARDS: usize = 16;
 
-/// What a session takes beside its value: its places in the table and in the sequence.
+/// Bytes of a session beside its value: its places in the table and in the sequence.
 const PLACE_BYTES: usize = 128;
 
 /// Sessions at the front of the sequence that are looked at in passing.

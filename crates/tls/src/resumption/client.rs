@@ -1,7 +1,7 @@
 //! `proxy_ssl_session_reuse`: sessions with upstreams, to be resumed on the next connection.
 //!
-//! They are kept under a key that the caller gives to each connection, as rustls only knows the name
-//! that was asked for: peers with one name may be different machines, and contexts different
+//! They are kept under a key that the caller gives to each connection, as rustls only knows the
+//! name that was asked for: peers with one name may be different machines, and contexts different
 //! settings.
 //!
 //! 1. No more keys are kept than [`KEYS_MAX`], nor more tickets of one than [`TICKETS_EACH`].
@@ -47,6 +47,17 @@ impl ClientSessions {
     /// Peers of whom something is kept.
     pub fn count(&self) -> usize {
         self.lock().sessions.len()
+    }
+
+    /// Keeps nothing of as many peers as there may be.
+    #[cfg(test)]
+    pub(crate) fn fill_for_test(&self) {
+        for number in 0..KEYS_MAX {
+            let key: Arc<[u8]> = number.to_be_bytes().into();
+            let mut peers = self.lock();
+            peers.sequence.push_back(Arc::clone(&key));
+            peers.sessions.insert(key, Peer::default());
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Peers> {

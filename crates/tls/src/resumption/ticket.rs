@@ -73,8 +73,8 @@ impl TicketKey {
     }
 
     fn seal(&self, session: &[u8]) -> Option<Vec<u8>> {
-        let key = UnboundCipherKey::new(self.cipher, &self.secret).ok()?;
-        let key = PaddedBlockEncryptingKey::cbc_pkcs7(key).ok()?;
+        let unbound = UnboundCipherKey::new(self.cipher, &self.secret).ok()?;
+        let key = PaddedBlockEncryptingKey::cbc_pkcs7(unbound).ok()?;
         let mut sealed = session.to_vec();
         let context = key.encrypt(&mut sealed).ok()?;
         let DecryptionContext::Iv128(iv) = context else {
@@ -94,8 +94,8 @@ impl TicketKey {
         hmac::verify(&self.code, sealed, code).ok()?;
         let (_, rest) = sealed.split_at_checked(NAME_LEN)?;
         let (iv, sealed) = rest.split_first_chunk::<IV_LEN>()?;
-        let key = UnboundCipherKey::new(self.cipher, &self.secret).ok()?;
-        let key = PaddedBlockDecryptingKey::cbc_pkcs7(key).ok()?;
+        let unbound = UnboundCipherKey::new(self.cipher, &self.secret).ok()?;
+        let key = PaddedBlockDecryptingKey::cbc_pkcs7(unbound).ok()?;
         let context = DecryptionContext::Iv128(FixedLength::from(*iv));
         let mut session = sealed.to_vec();
         let opened = key.decrypt(&mut session, context).ok()?;
@@ -144,7 +144,7 @@ impl Tickets {
     }
 
     /// Seals a session at a time, in seconds.
-    pub(super) fn seal(&self, session: &[u8], now: u64) -> Option<Vec<u8>> {
+    pub(crate) fn seal(&self, session: &[u8], now: u64) -> Option<Vec<u8>> {
         match &self.keys {
             Keys::Given(keys) => keys.first()?.seal(session),
             Keys::Random { lifetime, current } => {
@@ -156,7 +156,7 @@ impl Tickets {
     }
 
     /// Opens a ticket at a time, in seconds.
-    pub(super) fn open(&self, ticket: &[u8], now: u64) -> Option<Vec<u8>> {
+    pub(crate) fn open(&self, ticket: &[u8], now: u64) -> Option<Vec<u8>> {
         let name = ticket.first_chunk::<NAME_LEN>()?;
         let has_name = |key: &&TicketKey| key.name == *name;
         match &self.keys {

@@ -1,4 +1,6 @@
 //! Both ends of a connection, and the certificates that they need.
+//!
+//! Bytes are carried by hand, so that a test can change, cut and withhold them.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -102,9 +104,9 @@ pub(super) fn target(name: &str) -> Target {
 pub(super) struct Pair {
     pub client: Box<dyn Session>,
     pub server: Box<dyn Session>,
-    /// What the client has got.
+    /// Plaintext that the client has got.
     pub at_client: BytesMut,
-    /// What the server has got.
+    /// Plaintext that the server has got.
     pub at_server: BytesMut,
 }
 
