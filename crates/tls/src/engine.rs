@@ -107,6 +107,7 @@ pub(crate) struct Engine<S> {
     fragment: usize,
     failure: Option<Error>,
     may_send: bool,
+    has_closed: bool,
     has_early_data: bool,
     is_closed_by_peer: bool,
     learned: Learned,
@@ -132,6 +133,7 @@ impl<S: Side> Engine<S> {
             fragment: beginning.fragment,
             failure: None,
             may_send: false,
+            has_closed: false,
             has_early_data: false,
             is_closed_by_peer: false,
             learned: beginning.learned,
@@ -172,7 +174,7 @@ impl<S: Side> Engine<S> {
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
                 Ok(ConnectionState::PeerClosed) => self.is_closed_by_peer = true,
                 Ok(ConnectionState::WriteTraffic(_)) => {
-                    self.may_send = true;
+                    self.may_send = !self.has_closed;
                     return Ok(used + discard);
                 }
                 Ok(_) => return Ok(used + discard),
@@ -232,12 +234,19 @@ impl<S: Side> Engine<S> {
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
                 Ok(ConnectionState::WriteTraffic(mut traffic)) => break write(&mut traffic, out),
                 Ok(ConnectionState::PeerClosed) => self.is_closed_by_peer = true,
-                Ok(_) => break Ok(()),
+                Ok(_) => break Err(Error::ours("the session is closed")),
                 Err(error) => break Err(error.into()),
             }
         };
         self.kept = kept;
         result
+    }
+
+    /// True if rustls has answered something of TLS 1.2 behind the handshake: it does so only to
+    /// warn that it does not renegotiate, and would go on; nginx ends the connection.
+    fn has_refused(&self, answer_len: usize) -> bool {
+        let version = self.side.common().protocol_version();
+        answer_len > 0 && version == Some(ProtocolVersion::TLSv1_2)
     }
 
     fn fail(&mut self, error: Error) -> Error {
@@ -263,12 +272,15 @@ impl<S: Side> Session for Engine<S> {
     ) -> Result<Received, Error> {
         self.check()?;
         let (was_handshaking, was_closed) = (self.is_handshaking(), self.is_closed_by_peer);
-        let plain_before = plain.len();
+        let (plain_before, out_before) = (plain.len(), out.len());
         let mut learned = std::mem::take(&mut self.learned);
         let result = scope::with(&mut learned, || self.work_on_all(records, plain, out));
         self.learned = learned;
         if let Err(error) = result {
             return Err(self.fail(error.into()));
+        }
+        if !was_handshaking && self.has_refused(out.len() - out_before) {
+            return Err(self.fail(Error::peer(182, "no renegotiation")));
         }
         Ok(Received {
             is_handshake_done: was_handshaking && !self.is_handshaking(),
@@ -291,9 +303,10 @@ impl<S: Side> Session for Engine<S> {
     }
 
     fn close(&mut self, out: &mut BytesMut) {
-        if self.failure.is_some() {
+        if !self.may_send() {
             return;
         }
+        (self.has_closed, self.may_send) = (true, false);
         // An end that cannot be said is one that cannot be said.
         let _ = self.write(out, |traffic, out| {
             grow_until(RECORD_BEFORE + RECORD_OVERHEAD, out, |room| {

@@ -50,10 +50,18 @@ pub enum Reading {
 impl ClientHello {
     /// Reads the message in the first bytes of a connection.
     pub fn read(bytes: &[u8]) -> Result<Reading, Error> {
-        let Some(message) = first_message(bytes)? else {
-            return Ok(Reading::Partial);
-        };
-        Ok(Reading::Whole(Box::new(parse(&message))))
+        Ok(match first_message(bytes)? {
+            First::Needs(_) => Reading::Partial,
+            First::Whole(message) => Reading::Whole(Box::new(parse(&message))),
+        })
+    }
+
+    /// The count of bytes from which on it makes sense to read again, if more are needed.
+    pub(crate) fn needed(bytes: &[u8]) -> usize {
+        match first_message(bytes) {
+            Ok(First::Needs(count)) => count,
+            _ => 0,
+        }
     }
 
     /// The name that the client asks for, in lower case.
@@ -111,27 +119,37 @@ fn join(numbers: &[u16], name: impl Fn(u16) -> String) -> String {
     names.join(":")
 }
 
-/// The first handshake message without its head, if it has come whole.
-fn first_message(bytes: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+/// The first handshake message, or the bytes that it lacks.
+enum First {
+    /// No less than these bytes, counted from the connection's first.
+    Needs(usize),
+    /// Without its head.
+    Whole(Vec<u8>),
+}
+
+fn first_message(bytes: &[u8]) -> Result<First, Error> {
     let mut message = Vec::new();
     let mut rest = bytes;
     while let Some((head, behind)) = rest.split_first_chunk::<RECORD_HEAD>() {
         check_record(head)?;
         let len = usize::from(u16::from_be_bytes([head[3], head[4]]));
-        let is_whole = behind.len() >= len;
-        message.extend_from_slice(&behind[..len.min(behind.len())]);
+        let Some((record, next)) = behind.split_at_checked(len) else {
+            return within_bound(bytes, len - behind.len());
+        };
+        message.extend_from_slice(record);
         if let Some(whole) = cut_message(&message)? {
-            return Ok(Some(whole));
+            return Ok(First::Whole(whole));
         }
-        if !is_whole {
-            break;
-        }
-        rest = &behind[len..];
+        rest = next;
     }
+    within_bound(bytes, RECORD_HEAD - rest.len())
+}
+
+fn within_bound(bytes: &[u8], missing: usize) -> Result<First, Error> {
     if bytes.len() > HELLO_MAX {
         return Err(Error::peer(152, "excessive message size"));
     }
-    Ok(None)
+    Ok(First::Needs(bytes.len() + missing))
 }
 
 fn cut_message(message: &[u8]) -> Result<Option<Vec<u8>>, Error> {

@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use rustls::server::{ProducesTickets, StoresServerSessions};
 use rustls::time_provider::TimeProvider;
+use zeroize::Zeroizing;
 
 pub use cache::SessionCache;
 pub use client::ClientSessions;
@@ -37,7 +38,7 @@ use crate::scope::{self, SESSION_ID_LEN, SessionId};
 const LAYOUT: u8 = 1;
 const HEAD_LEN: usize = 27;
 
-/// The longest note that is kept with a session.
+/// The longest note that is kept with a session; one with a longer note is not resumed.
 const NOTE_MAX: usize = 1024;
 
 /// The context of a session: the digest of what it depends on.
@@ -77,12 +78,15 @@ impl Rules {
         self.time.current_time().map(|time| time.as_secs())
     }
 
-    fn wrap(&self, value: &[u8]) -> Option<Vec<u8>> {
+    fn wrap(&self, value: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let made_at = self.now()?;
-        let note: Box<[u8]> = scope::ask(|learned| Some(learned.current_note().into()))
-            .filter(|note: &Box<[u8]>| note.len() <= NOTE_MAX)
-            .unwrap_or_default();
-        let mut wrapped = Vec::with_capacity(HEAD_LEN + note.len() + value.len());
+        let note: Box<[u8]> =
+            scope::ask(|learned| Some(learned.current_note().into())).unwrap_or_default();
+        if note.len() > NOTE_MAX {
+            return None;
+        }
+        let len = HEAD_LEN + note.len() + value.len();
+        let mut wrapped = Zeroizing::new(Vec::with_capacity(len));
         wrapped.push(LAYOUT);
         wrapped.extend_from_slice(&self.context);
         wrapped.extend_from_slice(&made_at.to_be_bytes());

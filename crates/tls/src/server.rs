@@ -288,6 +288,8 @@ impl ResolvesServerCert for Resolver {
 #[derive(Debug, Default)]
 pub struct Acceptor {
     bytes: Vec<u8>,
+    /// The count of bytes below which there is nothing new to read.
+    needed: usize,
 }
 
 /// The state of a connection whose first bytes have come.
@@ -309,8 +311,14 @@ impl Acceptor {
     /// closed.
     pub fn accept(mut self, bytes: &[u8], out: &mut BytesMut) -> Result<Accepting, Error> {
         self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() < self.needed {
+            return Ok(Accepting::Partial(self));
+        }
         match ClientHello::read(&self.bytes) {
-            Ok(Reading::Partial) => Ok(Accepting::Partial(self)),
+            Ok(Reading::Partial) => {
+                self.needed = ClientHello::needed(&self.bytes);
+                Ok(Accepting::Partial(self))
+            }
             Ok(Reading::Whole(hello)) => Ok(Accepting::Whole(Accepted {
                 bytes: self.bytes,
                 hello,

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! 1. A session keeps nothing between calls but the beginning of a record or message that has not
-//!    come whole. All other buffers are the caller's.
+//!    come whole. All other buffers are the caller's. An idle one takes about 4 KiB, keys included
+//!    (`cargo run -p millpond-tls --example idle_bytes`).
 //! 2. What stands in `out` goes to the peer, in order and whole; also after an error, when it is
 //!    the alert.
 //! 3. After an error each call that could go on returns it again.
@@ -46,7 +47,8 @@ pub trait Session {
     /// True until both sides have finished the handshake.
     fn is_handshaking(&self) -> bool;
 
-    /// True if plaintext may go out: after the handshake, or as the answer to early data.
+    /// True if plaintext may go out: after the handshake or as the answer to early data, and before
+    /// [`Session::close`].
     fn may_send(&self) -> bool;
 
     /// The end of the peer's bytes: when the socket has come to its end, this tells a close from

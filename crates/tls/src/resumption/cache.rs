@@ -9,7 +9,10 @@
 //!    forgotten when there is need of room, or in passing.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use zeroize::Zeroizing;
 
 use crate::scope::SessionId;
 
@@ -23,13 +26,12 @@ const PLACE_BYTES: usize = 128;
 const SWEPT_EACH: usize = 2;
 
 /// Sessions in memory.
-#[derive(Debug)]
 pub struct SessionCache {
     shards: [Mutex<Shard>; SHARDS],
     shard_bytes: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Shard {
     sessions: HashMap<SessionId, Entry>,
     /// In the order in which they came.
@@ -38,9 +40,9 @@ struct Shard {
     next: u64,
 }
 
-#[derive(Debug)]
+/// A session, whose value has the secret of its connections.
 struct Entry {
-    value: Vec<u8>,
+    value: Zeroizing<Vec<u8>>,
     until: u64,
     number: u64,
 }
@@ -66,7 +68,7 @@ impl SessionCache {
     }
 
     /// Keeps a session until a time, given the time that it is.
-    pub(super) fn put(&self, id: SessionId, value: Vec<u8>, (now, until): (u64, u64)) {
+    pub(super) fn put(&self, id: SessionId, value: Zeroizing<Vec<u8>>, (now, until): (u64, u64)) {
         let mut shard = self.shard(&id);
         let bytes = value.len() + PLACE_BYTES;
         if bytes > self.shard_bytes {
@@ -80,14 +82,14 @@ impl SessionCache {
         shard.insert(id, value, until);
     }
 
-    pub(super) fn get(&self, id: &SessionId) -> Option<Vec<u8>> {
+    pub(super) fn get(&self, id: &SessionId) -> Option<Zeroizing<Vec<u8>>> {
         self.shard(id)
             .sessions
             .get(id)
             .map(|entry| entry.value.clone())
     }
 
-    pub(super) fn take(&self, id: &SessionId) -> Option<Vec<u8>> {
+    pub(super) fn take(&self, id: &SessionId) -> Option<Zeroizing<Vec<u8>>> {
         self.shard(id).remove(id)
     }
 
@@ -96,12 +98,18 @@ impl SessionCache {
     }
 }
 
+impl fmt::Debug for SessionCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionCache")
+    }
+}
+
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shard {
-    fn insert(&mut self, id: SessionId, value: Vec<u8>, until: u64) {
+    fn insert(&mut self, id: SessionId, value: Zeroizing<Vec<u8>>, until: u64) {
         let number = self.next;
         self.next += 1;
         self.bytes += value.len() + PLACE_BYTES;
@@ -114,7 +122,7 @@ impl Shard {
         self.sessions.insert(id, entry);
     }
 
-    fn remove(&mut self, id: &SessionId) -> Option<Vec<u8>> {
+    fn remove(&mut self, id: &SessionId) -> Option<Zeroizing<Vec<u8>>> {
         let entry = self.sessions.remove(id)?;
         self.sequence.remove(&entry.number);
         self.bytes -= entry.value.len() + PLACE_BYTES;
@@ -158,7 +166,7 @@ mod tests {
     fn no_more_is_kept_than_bytes_were_given() {
         let cache = SessionCache::new(SHARDS * 10 * (PLACE_BYTES + 100));
         for number in 0..1000 {
-            cache.put(id(number), vec![0; 100], (0, 300));
+            cache.put(id(number), vec![0; 100].into(), (0, 300));
             assert!(cache.bytes() <= 10 * (PLACE_BYTES + 100));
         }
         assert_eq!(cache.count(), 10);
@@ -170,7 +178,7 @@ mod tests {
     fn taken_sessions_leave_nothing() {
         let cache = SessionCache::new(1 << 20);
         for number in 0..1000 {
-            cache.put(id(number), vec![0; 100], (0, 300));
+            cache.put(id(number), vec![0; 100].into(), (0, 300));
             assert!(cache.take(&id(number)).is_some());
             assert!(cache.take(&id(number)).is_none());
         }
@@ -180,10 +188,10 @@ mod tests {
     #[test]
     fn sessions_past_their_time_are_forgotten_in_passing() {
         let cache = SessionCache::new(1 << 20);
-        cache.put(id(1), vec![0; 100], (0, 300));
-        cache.put(id(2), vec![0; 100], (299, 599));
+        cache.put(id(1), vec![0; 100].into(), (0, 300));
+        cache.put(id(2), vec![0; 100].into(), (299, 599));
         assert_eq!(cache.count(), 2);
-        cache.put(id(3), vec![0; 100], (300, 600));
+        cache.put(id(3), vec![0; 100].into(), (300, 600));
         assert!(cache.get(&id(1)).is_none());
         assert_eq!(cache.count(), 2);
     }

@@ -113,7 +113,7 @@ enum Keys {
     Given(Vec<TicketKey>),
     Random {
         lifetime: Duration,
-        current: RwLock<Rotation>,
+        current: Box<RwLock<Rotation>>,
     },
 }
 
@@ -138,7 +138,7 @@ impl Tickets {
         Self {
             keys: Keys::Random {
                 lifetime,
-                current: RwLock::default(),
+                current: Box::default(),
             },
         }
     }

@@ -209,6 +209,77 @@ fn record_that_was_changed_ends_the_connection() {
     }
 }
 
+/// The first flight of rustls's own client, of TLS 1.2 with AES-128, whose keys can be had.
+fn open_client() -> rustls::ClientConnection {
+    let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+    provider.cipher_suites =
+        vec![rustls::crypto::aws_lc_rs::cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256];
+    let mut config = rustls::ClientConfig::builder_with_provider(provider.into())
+        .with_protocol_versions(&[&rustls::version::TLS12])
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(std::sync::Arc::new(Trusting))
+        .with_no_client_auth();
+    config.enable_secret_extraction = true;
+    rustls::ClientConnection::new(config.into(), "a".try_into().unwrap()).unwrap()
+}
+
+/// A record of the handshake in TLS 1.2 by AES-128-GCM (RFC 5288 §3).
+fn handshake_record(client: rustls::ClientConnection, message: &[u8]) -> Vec<u8> {
+    use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+    let (number, secrets) = client.dangerous_extract_secrets().unwrap().tx;
+    let rustls::ConnectionTrafficSecrets::Aes128Gcm { key, iv } = secrets else {
+        panic!("the suite that was asked for");
+    };
+    let key = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, key.as_ref()).unwrap());
+    let mut nonce = [9; 12];
+    nonce[..4].copy_from_slice(&iv.as_ref()[..4]);
+    let len = u16::try_from(message.len()).unwrap();
+    let mut aad = number.to_be_bytes().to_vec();
+    aad.extend_from_slice(&[22, 3, 3]);
+    aad.extend_from_slice(&len.to_be_bytes());
+    let mut sealed = message.to_vec();
+    let nonce_of = Nonce::assume_unique_for_key(nonce);
+    key.seal_in_place_append_tag(nonce_of, Aad::from(aad), &mut sealed)
+        .unwrap();
+    let mut record = vec![22, 3, 3];
+    record.extend_from_slice(&(len + 24).to_be_bytes());
+    record.extend_from_slice(&nonce[4..]);
+    record.extend_from_slice(&sealed);
+    record
+}
+
+#[test]
+fn client_that_renegotiates_is_parted_with() {
+    let mut settings = ServerSettings::new(vec![identity(Kind::Ecdsa, "a")]);
+    settings.versions = Versions::Tls12;
+    let mut client = open_client();
+    let mut hello = Vec::new();
+    client.write_tls(&mut hello).unwrap();
+    let (mut plain, mut out) = (BytesMut::new(), BytesMut::new());
+    let Ok(Accepting::Whole(accepted)) = Acceptor::new().accept(&hello, &mut out) else {
+        panic!("a whole message");
+    };
+    let chosen = accepted.choose(&server(&settings), &mut plain, &mut out);
+    let mut session = chosen.unwrap().0;
+    while session.is_handshaking() || !out.is_empty() {
+        client.read_tls(&mut &out.split()[..]).unwrap();
+        client.process_new_packets().unwrap();
+        let mut flight = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut flight).unwrap();
+        }
+        session.receive(&mut flight, &mut plain, &mut out).unwrap();
+    }
+    // The first message again, without the head of its record.
+    let mut record = handshake_record(client, &hello[5..]);
+    let received = session.receive(&mut record, &mut plain, &mut out);
+    let error = received.unwrap_err();
+    assert_eq!(error.reason(), "no renegotiation");
+    assert_eq!(error.fault(), Fault::Peer);
+    assert!(!out.is_empty(), "the client is told");
+}
+
 /// A generator of numbers, by xorshift.
 struct Numbers(u64);
 
