@@ -19,13 +19,15 @@ use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, EncryptError, ReadEarlyData, UnbufferedStatus,
     WriteTraffic,
 };
-use rustls::{CommonState, HandshakeKind, ProtocolVersion, SignatureScheme};
+use rustls::{CommonState, HandshakeKind, PeerIncompatible, ProtocolVersion, SignatureScheme};
 
 use crate::error::Error;
 use crate::hello::ClientHello;
 use crate::scope::{self, Learned};
 use crate::session::{Ending, Facts, Received, Session};
 use crate::{group, scheme, suite};
+
+const TLSV12: ProtocolVersion = ProtocolVersion::TLSv1_2;
 
 /// The most that a record adds to its plaintext: head, nonce, type, tag.
 const RECORD_OVERHEAD: usize = 5 + 8 + 1 + 16;
@@ -242,11 +244,21 @@ impl<S: Side> Engine<S> {
         result
     }
 
+    /// Names an error; a group that is lacking makes suites of TLS 1.2 unusable, as OpenSSL sees
+    /// it.
+    fn in_words(&self, error: rustls::Error) -> Error {
+        let no_group = rustls::Error::from(PeerIncompatible::NoKxGroupsInCommon);
+        if error == no_group && self.side.common().protocol_version() == Some(TLSV12) {
+            return Error::peer(193, "no shared cipher");
+        }
+        error.into()
+    }
+
     /// True if rustls has answered something of TLS 1.2 behind the handshake: it does so only to
     /// warn that it does not renegotiate, and would go on; nginx ends the connection.
     fn has_refused(&self, answer_len: usize) -> bool {
         let version = self.side.common().protocol_version();
-        answer_len > 0 && version == Some(ProtocolVersion::TLSv1_2)
+        answer_len > 0 && version == Some(TLSV12)
     }
 
     fn fail(&mut self, error: Error) -> Error {
@@ -277,7 +289,8 @@ impl<S: Side> Session for Engine<S> {
         let result = scope::with(&mut learned, || self.work_on_all(records, plain, out));
         self.learned = learned;
         if let Err(error) = result {
-            return Err(self.fail(error.into()));
+            let error = self.in_words(error);
+            return Err(self.fail(error));
         }
         if !was_handshaking && self.has_refused(out.len() - out_before) {
             return Err(self.fail(Error::peer(182, "no renegotiation")));
@@ -336,7 +349,7 @@ impl<S: Side> Session for Engine<S> {
         let is_resumed = common.handshake_kind() == Some(HandshakeKind::Resumed);
         let found = self.learned.found.as_ref().filter(|_| is_resumed);
         // A client of TLS 1.3 learns an identifier by the ticket, after the handshake.
-        let is_told = common.protocol_version() == Some(ProtocolVersion::TLSv1_2);
+        let is_told = common.protocol_version() == Some(TLSV12);
         let [sigalg, client_sigalg] = S::sigalgs(&self.learned);
         Facts {
             protocol: common.protocol_version().and_then(version_name),

@@ -94,6 +94,13 @@ impl ClientHello {
         &self.versions
     }
 
+    /// True if all versions are older than TLS 1.2: of such a message rustls only says that it
+    /// lacks what those versions have not.
+    pub(crate) fn is_outdated(&self) -> bool {
+        const TLS12: u16 = 0x0303;
+        !self.versions.is_empty() && self.versions.iter().all(|version| *version < TLS12)
+    }
+
     /// The cipher suites as `$ssl_ciphers` prints them.
     pub fn suites_text(&self) -> String {
         join(&self.suites, |number| {

@@ -215,3 +215,53 @@ fn id_of(ticket: &[u8]) -> SessionId {
     id.copy_from_slice(digest.as_ref());
     id
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scope::Learned;
+    use rustls::time_provider::DefaultTimeProvider;
+
+    fn rules(context: u8) -> Rules {
+        Rules {
+            context: [context; 16],
+            timeout: Duration::from_secs(300),
+            time: Arc::new(DefaultTimeProvider),
+            use_count: UseCount::Any,
+        }
+    }
+
+    fn wrapped(note: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        let mut learned = Learned {
+            note: note.into(),
+            ..Learned::default()
+        };
+        scope::with(&mut learned, || rules(1).wrap(b"value"))
+    }
+
+    #[test]
+    fn note_stands_beside_the_value_or_there_is_no_session() {
+        for len in [0, 1, NOTE_MAX] {
+            let note = vec![7; len];
+            let session = wrapped(&note).unwrap();
+            let (found, value) = rules(1).unwrap(&session).unwrap();
+            assert_eq!((&found[..], &value[..]), (&note[..], &b"value"[..]));
+        }
+        assert!(wrapped(&[7; NOTE_MAX + 1]).is_none());
+    }
+
+    #[test]
+    fn bytes_that_do_not_fit_are_no_session() {
+        let session = wrapped(b"note").unwrap();
+        assert!(rules(2).unwrap(&session).is_none(), "another context");
+        for end in 0..HEAD_LEN + 4 {
+            assert!(rules(1).unwrap(&session[..end]).is_none(), "{end} bytes");
+        }
+        let mut layout = session.clone();
+        layout[0] = 2;
+        assert!(rules(1).unwrap(&layout).is_none(), "another layout");
+        let mut future = session.clone();
+        future[17] = 1;
+        assert!(rules(1).unwrap(&future).is_none(), "made in the future");
+    }
+}

@@ -48,6 +48,9 @@ use crate::{FRAGMENT_MAX, scope, suite};
 /// The alert that OpenSSL sends for `ssl_reject_handshake`: unrecognized_name.
 pub const UNRECOGNIZED_NAME: u8 = 112;
 
+/// The alert for clients of other versions.
+const PROTOCOL_VERSION: u8 = 70;
+
 /// Early data of a connection that is taken, in bytes: OpenSSL's default is one record, too.
 const EARLY_DATA_MAX: u32 = 16 * 1024;
 
@@ -338,7 +341,7 @@ fn alert_of(error: &Error) -> Option<u8> {
     match error.reason() {
         "unexpected message" => Some(10),
         "excessive message size" => Some(47),
-        "unsupported protocol" => Some(70),
+        "unsupported protocol" => Some(PROTOCOL_VERSION),
         _ => None,
     }
 }
@@ -368,6 +371,10 @@ impl Accepted {
         plain: &mut BytesMut,
         out: &mut BytesMut,
     ) -> Result<(Box<dyn Session>, Received), Error> {
+        if self.hello.is_outdated() {
+            put_alert(PROTOCOL_VERSION, out);
+            return Err(Error::peer(258, "unsupported protocol"));
+        }
         let connection = UnbufferedServerConnection::new(Arc::clone(&context.config))?;
         let server_name = self.hello.server_name().map(Arc::from);
         let beginning = Beginning {

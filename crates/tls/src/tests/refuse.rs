@@ -108,6 +108,25 @@ fn ends_that_have_nothing_in_common_part_with_openssls_words() {
     asking.versions = Versions::Both;
     let parted = failed(&groups, &asking);
     assert_eq!(parted.server.unwrap().reason(), "no suitable key share");
+    asking.versions = Versions::Tls12;
+    let parted = failed(&groups, &asking);
+    assert_eq!(parted.server.unwrap().reason(), "no shared cipher");
+}
+
+#[test]
+fn client_of_tls_11_is_told_its_version() {
+    let mut hello = vec![22, 3, 1, 0, 45, 1, 0, 0, 41, 3, 2];
+    hello.extend_from_slice(&[7; 32]);
+    hello.extend_from_slice(&[0, 0, 2, 0, 47, 1, 0]);
+    let (mut plain, mut out) = (BytesMut::new(), BytesMut::new());
+    let Ok(Accepting::Whole(accepted)) = Acceptor::new().accept(&hello, &mut out) else {
+        panic!("a whole message");
+    };
+    assert_eq!(accepted.hello().versions(), [0x0302]);
+    let context = server(&ServerSettings::new(vec![identity(Kind::Ecdsa, "a")]));
+    let error = accepted.choose(&context, &mut plain, &mut out).err();
+    assert_eq!(error.unwrap().reason(), "unsupported protocol");
+    assert_eq!(out[..], [21, 3, 3, 0, 2, 2, 70]);
 }
 
 /// Refuses every certificate.
