@@ -30,4 +30,5 @@ pub mod store_blocks;
 pub mod store_zone;
 pub mod stored_head;
 pub mod template;
+pub mod tls_server;
 pub mod uri;

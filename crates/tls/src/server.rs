@@ -1,0 +1,396 @@
+//! The side of clients: the first message, the context that it chooses, and what follows.
+//!
+//! ```text
+//! Acceptor ──accept(bytes)──► Accepted ──choose(context)──► Session
+//!    │                           │
+//!    │ error                     │ reject(alert)
+//!    ▼                           ▼
+//!  alert in `out`              alert in `out`
+//! ```
+//!
+//! Between `accept` and `choose` any time may pass: a certificate can be loaded meanwhile. Bytes
+//! that come then are left in the socket, or given to the session afterwards.
+//!
+//! 1. A context is made once and serves any number of connections on any threads.
+//! 2. A session resumes only in a context with equal certificates and equal
+//!    [`ServerSettings::session_context`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::digest;
+use bytes::BytesMut;
+use rustls::crypto::{CryptoProvider, aws_lc_rs as provider};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{
+    ClientHello as TlsHello, NoClientAuth, ResolvesServerCert, UnbufferedServerConnection,
+};
+use rustls::sign::CertifiedKey;
+use rustls::time_provider::{DefaultTimeProvider, TimeProvider};
+use rustls::{
+    CipherSuite, KeyLog, NoKeyLog, ServerConfig, SignatureAlgorithm, SupportedCipherSuite,
+};
+
+use crate::engine::{Beginning, Engine};
+use crate::error::Error;
+use crate::group::Groups;
+use crate::hello::{ClientHello, Reading};
+use crate::identity::Identity;
+use crate::resumption::{
+    CacheMode, ContextCache, ContextId, ContextTickets, Rules, SessionCache, Tickets, UseCount,
+};
+use crate::session::{Received, Session};
+use crate::suite::Ciphers;
+use crate::verifier::NotedClient;
+use crate::version::Versions;
+use crate::{FRAGMENT_MAX, scope, suite};
+
+/// The alert that OpenSSL sends for `ssl_reject_handshake`: unrecognized_name.
+pub const UNRECOGNIZED_NAME: u8 = 112;
+
+/// The alert for clients of other versions.
+const PROTOCOL_VERSION: u8 = 70;
+
+/// Early data of a connection that is taken, in bytes: OpenSSL's default is one record, too.
+const EARLY_DATA_MAX: u32 = 16 * 1024;
+
+/// Sessions of a context that takes early data and names no cache: rustls takes it only from
+/// sessions that are kept. About 4,000 of them.
+const EARLY_CACHE_BYTES: usize = 1024 * 1024;
+
+/// Settings that a context is made of.
+#[derive(Clone, Debug)]
+pub struct ServerSettings {
+    /// Certificates, of which the first is sent that the client can verify.
+    pub identities: Vec<Arc<Identity>>,
+    /// `ssl_protocols`.
+    pub versions: Versions,
+    /// `ssl_ciphers`, and the command `Ciphersuites`.
+    pub ciphers: Ciphers,
+    /// `ssl_ecdh_curve`.
+    pub groups: Groups,
+    /// `ssl_prefer_server_ciphers`.
+    pub preference: Preference,
+    /// Protocols inside, most preferred first; if empty, none is agreed.
+    pub alpn: Vec<Vec<u8>>,
+    /// `ssl_verify_client`; none asks for no certificate.
+    pub verifier: Option<Arc<dyn ClientCertVerifier>>,
+    /// Bytes that must be equal, too, for a session to be resumed: the settings of verification.
+    pub session_context: Vec<u8>,
+    /// `ssl_session_cache`.
+    pub cache: CacheMode,
+    /// `ssl_session_tickets`; none is off.
+    pub tickets: Option<Arc<Tickets>>,
+    /// Tickets that a client of TLS 1.3 gets.
+    pub ticket_count: usize,
+    /// `ssl_session_timeout`.
+    pub session_timeout: Duration,
+    /// `ssl_buffer_size`: the longest plaintext of a record; at least [`crate::FRAGMENT_MIN`].
+    pub fragment: usize,
+    /// `ssl_certificate_compression`.
+    pub compression: Compression,
+    /// `ssl_early_data`.
+    pub early_data: EarlyData,
+    /// Keeping what clients offered, for variables.
+    pub offers: Offers,
+    /// A log of the connections' secrets, for a debugger.
+    pub key_log: Option<Arc<dyn KeyLog>>,
+    /// The time.
+    pub time: Arc<dyn TimeProvider>,
+}
+
+/// The side whose order of cipher suites counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Preference {
+    /// The client's.
+    #[default]
+    Client,
+    /// Ours.
+    Server,
+}
+
+/// Compression of certificates (RFC 8879), by zlib.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Certificates go out as they are.
+    #[default]
+    Off,
+    /// Certificates are compressed for clients that ask for it.
+    Zlib,
+}
+
+/// Data of a client in its first flight (RFC 8446 §2.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EarlyData {
+    /// Refused.
+    #[default]
+    Refuse,
+    /// Taken from sessions that are kept, each once; there are no tickets then.
+    Accept,
+}
+
+/// Keeping of what clients offered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Offers {
+    /// Forgotten when the context is chosen.
+    #[default]
+    Forget,
+    /// Kept as long as the connection.
+    Keep,
+}
+
+impl ServerSettings {
+    /// Settings with nginx's defaults.
+    pub fn new(identities: Vec<Arc<Identity>>) -> Self {
+        Self {
+            identities,
+            versions: Versions::default(),
+            ciphers: Ciphers::default(),
+            groups: Groups::default(),
+            preference: Preference::default(),
+            alpn: Vec::new(),
+            verifier: None,
+            session_context: Vec::new(),
+            cache: CacheMode::default(),
+            tickets: None,
+            ticket_count: 2,
+            session_timeout: Duration::from_secs(300),
+            fragment: FRAGMENT_MAX,
+            compression: Compression::default(),
+            early_data: EarlyData::default(),
+            offers: Offers::default(),
+            key_log: None,
+            time: Arc::new(DefaultTimeProvider),
+        }
+    }
+
+    fn context_id(&self) -> ContextId {
+        let mut digest = digest::Context::new(&digest::SHA256);
+        for identity in &self.identities {
+            for certificate in identity.chain() {
+                digest.update(&certificate.len().to_be_bytes());
+                digest.update(&certificate);
+            }
+            digest.update(&[0; 8]);
+        }
+        digest.update(&self.session_context);
+        let digest = digest.finish();
+        let first = digest.as_ref().first_chunk();
+        first.copied().unwrap_or_default()
+    }
+
+    fn rules(&self) -> Rules {
+        Rules {
+            context: self.context_id(),
+            timeout: self.session_timeout,
+            time: Arc::clone(&self.time),
+            use_count: match self.early_data {
+                EarlyData::Refuse => UseCount::Any,
+                EarlyData::Accept => UseCount::Once,
+            },
+        }
+    }
+}
+
+/// Everything that serves connections of one configuration.
+#[derive(Clone, Debug)]
+pub struct ServerContext {
+    config: Arc<ServerConfig>,
+    fragment: usize,
+    offers: Offers,
+}
+
+impl ServerContext {
+    /// Makes a context.
+    pub fn new(settings: &ServerSettings) -> Result<Self, Error> {
+        let suites = settings.versions.filter(settings.ciphers.suites());
+        let provider = CryptoProvider {
+            cipher_suites: suites.clone(),
+            kx_groups: settings.groups.groups.clone(),
+            ..provider::default_provider()
+        };
+        let verifier: Arc<dyn ClientCertVerifier> = match &settings.verifier {
+            Some(verifier) => Arc::new(NotedClient(Arc::clone(verifier))),
+            None => Arc::new(NoClientAuth),
+        };
+        let identities = settings.identities.clone();
+        let mut config =
+            ServerConfig::builder_with_details(Arc::new(provider), Arc::clone(&settings.time))
+                .with_protocol_versions(settings.versions.supported())?
+                .with_client_cert_verifier(verifier)
+                .with_cert_resolver(Arc::new(Resolver { identities, suites }));
+        apply(settings, &mut config);
+        Ok(Self {
+            config: Arc::new(config),
+            fragment: crate::fragment(settings.fragment),
+            offers: settings.offers,
+        })
+    }
+}
+
+fn apply(settings: &ServerSettings, config: &mut ServerConfig) {
+    config.ignore_client_order = settings.preference == Preference::Server;
+    config.alpn_protocols = settings.alpn.clone();
+    config.max_fragment_size = crate::message_size(settings.fragment);
+    config.send_tls13_tickets = settings.ticket_count;
+    if settings.compression == Compression::Off {
+        config.cert_compressors = Vec::new();
+    }
+    // What clients send compressed would have to be bounded; OpenSSL does not ask for it either.
+    config.cert_decompressors = Vec::new();
+    let key_log = settings.key_log.clone();
+    config.key_log = key_log.unwrap_or_else(|| Arc::new(NoKeyLog {}));
+    let rules = settings.rules();
+    let (mut mode, mut tickets) = (settings.cache.clone(), settings.tickets.clone());
+    if settings.early_data == EarlyData::Accept {
+        config.max_early_data_size = EARLY_DATA_MAX;
+        config.send_half_rtt_data = true;
+        if tickets.take().is_some() && !matches!(mode, CacheMode::Cache(_)) {
+            mode = CacheMode::Cache(Arc::new(SessionCache::new(EARLY_CACHE_BYTES)));
+        }
+    }
+    config.ticketer = Arc::new(ContextTickets {
+        tickets,
+        rules: rules.clone(),
+    });
+    config.session_storage = Arc::new(ContextCache { mode, rules });
+}
+
+/// The certificates of a context.
+#[derive(Debug)]
+struct Resolver {
+    identities: Vec<Arc<Identity>>,
+    suites: Vec<SupportedCipherSuite>,
+}
+
+impl Resolver {
+    /// True if both sides have a suite that takes keys of this kind; those of TLS 1.3 take all.
+    fn has_suite(&self, offered: &[CipherSuite], kind: SignatureAlgorithm) -> bool {
+        self.suites
+            .iter()
+            .any(|suite| offered.contains(&suite.suite()) && suite::takes_key(suite, kind))
+    }
+}
+
+impl ResolvesServerCert for Resolver {
+    /// The first whose key can sign what the client can verify, with a suite that both have.
+    fn resolve(&self, hello: TlsHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let schemes = hello.signature_schemes();
+        let fits = |identity: &&Arc<Identity>| {
+            identity.can_sign(schemes)
+                && self.has_suite(hello.cipher_suites(), identity.algorithm())
+        };
+        let chosen = self.identities.iter().find(fits);
+        chosen
+            .or(self.identities.first())
+            .map(|identity| identity.current())
+    }
+}
+
+/// A connection whose first message has not come whole.
+#[derive(Debug, Default)]
+pub struct Acceptor {
+    bytes: Vec<u8>,
+    /// The count of bytes below which there is nothing new to read.
+    needed: usize,
+}
+
+/// The state of a connection whose first bytes have come.
+#[derive(Debug)]
+pub enum Accepting {
+    /// More are needed.
+    Partial(Acceptor),
+    /// The message is whole.
+    Whole(Accepted),
+}
+
+impl Acceptor {
+    /// A connection of which nothing has come.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes bytes of the socket. After an error, `out` is to be sent and the connection to be
+    /// closed.
+    pub fn accept(mut self, bytes: &[u8], out: &mut BytesMut) -> Result<Accepting, Error> {
+        self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() < self.needed {
+            return Ok(Accepting::Partial(self));
+        }
+        match ClientHello::read(&self.bytes) {
+            Ok(Reading::Partial) => {
+                self.needed = ClientHello::needed(&self.bytes);
+                Ok(Accepting::Partial(self))
+            }
+            Ok(Reading::Whole(hello)) => Ok(Accepting::Whole(Accepted {
+                bytes: self.bytes,
+                hello,
+            })),
+            Err(error) => {
+                if let Some(alert) = alert_of(&error) {
+                    put_alert(alert, out);
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// The alert that goes with what cannot be read; none to who does not speak TLS.
+fn alert_of(error: &Error) -> Option<u8> {
+    match error.reason() {
+        "unexpected message" => Some(10),
+        "excessive message size" => Some(47),
+        "unsupported protocol" => Some(PROTOCOL_VERSION),
+        _ => None,
+    }
+}
+
+/// Appends a fatal alert that is not encrypted.
+fn put_alert(alert: u8, out: &mut BytesMut) {
+    out.extend_from_slice(&[21, 3, 3, 0, 2, 2, alert]);
+}
+
+/// A connection whose first message has come, and which waits for its context.
+#[derive(Debug)]
+pub struct Accepted {
+    bytes: Vec<u8>,
+    hello: Box<ClientHello>,
+}
+
+impl Accepted {
+    /// The client's message.
+    pub fn hello(&self) -> &ClientHello {
+        &self.hello
+    }
+
+    /// Serves the connection by a context: appends early data to `plain` and the answer to `out`.
+    pub fn choose(
+        mut self,
+        context: &ServerContext,
+        plain: &mut BytesMut,
+        out: &mut BytesMut,
+    ) -> Result<(Box<dyn Session>, Received), Error> {
+        if self.hello.is_outdated() {
+            put_alert(PROTOCOL_VERSION, out);
+            return Err(Error::peer(258, "unsupported protocol"));
+        }
+        let connection = UnbufferedServerConnection::new(Arc::clone(&context.config))?;
+        let server_name = self.hello.server_name().map(Arc::from);
+        let beginning = Beginning {
+            fragment: context.fragment,
+            learned: scope::Learned::default(),
+            server_name,
+            hello: (context.offers == Offers::Keep).then_some(self.hello),
+        };
+        let mut session: Box<dyn Session> = Box::new(Engine::new(connection, beginning));
+        let received = session.receive(&mut self.bytes, plain, out)?;
+        Ok((session, received))
+    }
+
+    /// Refuses the connection by an alert, as [`UNRECOGNIZED_NAME`].
+    pub fn reject(self, alert: u8, out: &mut BytesMut) -> Error {
+        put_alert(alert, out);
+        Error::peer(234, "callback failed")
+    }
+}
