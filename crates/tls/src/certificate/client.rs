@@ -36,7 +36,9 @@ impl ClientVerifier {
                 .and_then(|authority| authority.subject_name().to_der())
                 .map(DistinguishedName::from);
             if let Ok(subject) = subject
-                && !subjects.iter().any(|known| known.as_ref() == subject.as_ref())
+                && !subjects
+                    .iter()
+                    .any(|known| known.as_ref() == subject.as_ref())
             {
                 subjects.push(subject);
             }

@@ -139,7 +139,10 @@ impl Certificate {
             return Vec::new();
         };
         let name = |name: &openssl::x509::GeneralNameRef| {
-            let host = || name.dnsname().map(|host| AlternativeName::Host(host.to_owned()));
+            let host = || {
+                name.dnsname()
+                    .map(|host| AlternativeName::Host(host.to_owned()))
+            };
             name.ipaddress()
                 .and_then(address)
                 .map(AlternativeName::Address)
@@ -151,7 +154,15 @@ impl Certificate {
 
 /// An address of four or sixteen bytes.
 fn address(bytes: &[u8]) -> Option<IpAddr> {
-    let four = || <[u8; 4]>::try_from(bytes).map(Ipv4Addr::from).map(IpAddr::from);
-    let sixteen = |_| <[u8; 16]>::try_from(bytes).map(Ipv6Addr::from).map(IpAddr::from);
+    let four = || {
+        <[u8; 4]>::try_from(bytes)
+            .map(Ipv4Addr::from)
+            .map(IpAddr::from)
+    };
+    let sixteen = |_| {
+        <[u8; 16]>::try_from(bytes)
+            .map(Ipv6Addr::from)
+            .map(IpAddr::from)
+    };
     four().or_else(sixteen).ok()
 }

@@ -123,8 +123,8 @@ pub fn stored_key(bytes: &[u8], passwords: &[Password]) -> Result<Key, Failure> 
     let plain = PKey::private_key_from_der(bytes).ok();
     let tried = passwords.iter().filter(|password| !password.contains(&0));
     let decrypted = || {
-        let mut keys = tried
-            .map(|password| PKey::private_key_from_pkcs8_passphrase(bytes, password));
+        let mut keys =
+            tried.map(|password| PKey::private_key_from_pkcs8_passphrase(bytes, password));
         keys.find_map(Result::ok)
     };
     let is_encrypted = plain.is_none();
@@ -137,10 +137,7 @@ pub fn stored_key(bytes: &[u8], passwords: &[Password]) -> Result<Key, Failure> 
 /// A chain and its key for rustls, if they belong together and the key can sign.
 ///
 /// The failure is written with [`Failure::of_key`].
-pub fn certified(
-    chain: Vec<CertificateDer<'static>>,
-    key: &Key,
-) -> Result<CertifiedKey, Failure> {
+pub fn certified(chain: Vec<CertificateDer<'static>>, key: &Key) -> Result<CertifiedKey, Failure> {
     let of_openssl = |stack| Failure::openssl(USE_KEY, &stack);
     let leaf = chain.first().ok_or_else(|| Failure::plain(USE_KEY))?;
     let public = X509::from_der(leaf)
@@ -176,6 +173,5 @@ fn is_encrypted(block: &Block<'_>) -> bool {
         let mut lines = block.body.split(|byte| *byte == b'\n');
         lines.any(|line| line.starts_with(b"Proc-Type: 4,ENCRYPTED"))
     };
-    block.label == b"ENCRYPTED PRIVATE KEY"
-        || (block.label.ends_with(b" PRIVATE KEY") && says_so())
+    block.label == b"ENCRYPTED PRIVATE KEY" || (block.label.ends_with(b" PRIVATE KEY") && says_so())
 }

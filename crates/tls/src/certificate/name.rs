@@ -139,7 +139,11 @@ fn to_utf8(value: &[u8], width: usize) -> Option<Vec<u8>> {
     }
     let text: Option<String> = value
         .chunks(width)
-        .map(|bytes| bytes.iter().fold(0, |code, byte| code << 8 | u32::from(*byte)))
+        .map(|bytes| {
+            bytes
+                .iter()
+                .fold(0, |code, byte| code << 8 | u32::from(*byte))
+        })
         .map(char::from_u32)
         .collect();
     text.map(String::into_bytes)

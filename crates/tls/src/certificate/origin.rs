@@ -34,6 +34,16 @@ pub enum OriginRefused {
     Name(String),
 }
 
+/// The reason for which the verifier ended a handshake, if it was the one that did.
+pub fn refusal(error: &Error) -> Option<&OriginRefused> {
+    match error {
+        Error::InvalidCertificate(CertificateError::Other(OtherError(error))) => {
+            error.downcast_ref()
+        }
+        _ => None,
+    }
+}
+
 impl OriginVerifier {
     /// A verifier that judges chains and names.
     pub fn new(trust: Arc<Trust>) -> Self {
@@ -80,9 +90,8 @@ impl ServerCertVerifier for OriginVerifier {
             .chain(intermediates)
             .cloned()
             .collect();
-        self.check(&chain, &server_name.to_str()).map_err(|refused| {
-            CertificateError::Other(OtherError(Arc::new(refused)))
-        })?;
+        self.check(&chain, &server_name.to_str())
+            .map_err(|refused| CertificateError::Other(OtherError(Arc::new(refused))))?;
         Ok(ServerCertVerified::assertion())
     }
 

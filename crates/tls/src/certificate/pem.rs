@@ -32,7 +32,9 @@ impl<'a> Blocks<'a> {
             return None;
         }
         let end = self.rest.iter().position(|byte| *byte == b'\n');
-        let (line, rest) = self.rest.split_at(end.map_or(self.rest.len(), |end| end + 1));
+        let (line, rest) = self
+            .rest
+            .split_at(end.map_or(self.rest.len(), |end| end + 1));
         self.rest = rest;
         Some(line)
     }

@@ -148,8 +148,14 @@ impl Trust {
         for other in others {
             sent.push(X509::from_der(other)?)?;
         }
-        let Some(first) = verify(&self.whole, &leaf, sent)? else {
+        let Some(mut first) = verify(&self.whole, &leaf, sent)? else {
             return Ok(None);
+        };
+        first.fault = match first.fault.code {
+            code::CHAIN_TOO_LONG => self.missing_anchor(&first, others)?,
+            // Rules behind a trusted certificate, and authorities, are asked for again by use.
+            code::REJECTED | code::NO_AUTHORITY => Fault::PURPOSE,
+            _ => first.fault,
         };
         let mut last = first.fault;
         let stage = Stage::of(last.code);
@@ -166,12 +172,34 @@ impl Trust {
         }
     }
 
+    /// The error of a chain that was left unfinished because it became too long: it ends nowhere.
+    fn missing_anchor(
+        &self,
+        seen: &Seen,
+        sent: &[CertificateDer<'_>],
+    ) -> Result<Fault, ErrorStack> {
+        let nobody = X509StoreBuilder::new()?.build();
+        let rest = seen.chain.iter().skip(1).cloned().collect();
+        let (Some(leaf), Some(top)) = (seen.chain.first(), seen.chain.last()) else {
+            return Ok(seen.fault);
+        };
+        let found = verify(&nobody, leaf, stack(rest)?)?.map_or(seen.fault, |seen| seen.fault);
+        let top = top.to_der()?;
+        let was_sent = seen.chain.len() == 1 || sent.iter().any(|sent| sent.as_ref() == top);
+        Ok(match found.code == code::NO_LOCAL_ISSUER && !was_sent {
+            true => Fault::NO_ISSUER,
+            false => found,
+        })
+    }
+
     /// The last error about revocations, if a look did not get there.
     fn later_revocation(&self, stage: Stage, seen: &Seen) -> Result<Option<Fault>, ErrorStack> {
         let Some(issuers) = &self.issuers else {
             return Ok(None);
         };
         let start = match (stage, seen.fault.code) {
+            // No list is needed for who signed itself.
+            (_, code::SELF_SIGNED_LEAF) => return Ok(None),
             // Nobody signs lists for those who trust nobody of the chain.
             (Stage::Trust, _) => return Ok(Some(Fault::NO_REVOCATIONS)),
             (Stage::Validity, _) => return Ok(None),
@@ -350,9 +378,8 @@ fn load_into(
     text: &[u8],
     load: impl FnOnce(&mut X509LookupRef<File>, &str) -> Result<(), ErrorStack>,
 ) -> Result<(), Failure> {
-    let of_system = |error: rustix::io::Errno| {
-        Failure::because("memfd_create() failed", error.to_string())
-    };
+    let of_system =
+        |error: rustix::io::Errno| Failure::because("memfd_create() failed", error.to_string());
     let file = rustix::fs::memfd_create("authorities", MemfdFlags::CLOEXEC).map_err(of_system)?;
     let mut left = text;
     while !left.is_empty() {

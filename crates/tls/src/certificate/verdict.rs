@@ -20,9 +20,10 @@ pub(crate) mod code {
     pub(crate) const NO_LOCAL_ISSUER: i32 = 20;
     pub(crate) const LEAF_SIGNATURE: i32 = 21;
     pub(crate) const REVOKED: i32 = 23;
+    pub(crate) const CHAIN_TOO_LONG: i32 = 22;
     pub(crate) const UNTRUSTED: i32 = 27;
-    pub(crate) const HOST_MISMATCH: i32 = 62;
-    pub(crate) const ADDRESS_MISMATCH: i32 = 64;
+    pub(crate) const REJECTED: i32 = 28;
+    pub(crate) const NO_AUTHORITY: i32 = 79;
 }
 
 /// An error of the verifier.
@@ -35,6 +36,11 @@ pub struct Fault {
 }
 
 impl Fault {
+    /// The issuer of a certificate that is trusted, but not by itself, is unknown.
+    pub(crate) const NO_ISSUER: Self = Self {
+        code: code::NO_ISSUER,
+        text: "unable to get issuer certificate",
+    };
     /// No list of revocations is there for a certificate.
     pub(crate) const NO_REVOCATIONS: Self = Self {
         code: code::NO_REVOCATIONS,
@@ -44,6 +50,11 @@ impl Fault {
     pub(crate) const LEAF_SIGNATURE: Self = Self {
         code: code::LEAF_SIGNATURE,
         text: "unable to verify the first certificate",
+    };
+    /// A trusted certificate has rules that do not let it be used for this.
+    pub(crate) const PURPOSE: Self = Self {
+        code: 26,
+        text: "unsuitable certificate purpose",
     };
     /// The library gave no verdict.
     pub(crate) const UNSPECIFIED: Self = Self {

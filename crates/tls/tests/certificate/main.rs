@@ -1,0 +1,12 @@
+//! Certificates: loading, facts, verdicts and handshakes, against what OpenSSL itself says.
+//!
+//! `kit` makes certificates, `oracle` asks libssl as nginx does, and the command line.
+
+mod chains;
+mod facts;
+mod handshake;
+mod hosts;
+mod kit;
+mod loading;
+mod mutated;
+mod oracle;
