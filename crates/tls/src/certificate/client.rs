@@ -104,8 +104,9 @@ pub(crate) fn readable(
     others: &[CertificateDer<'_>],
 ) -> Result<(), Error> {
     let mut all = std::iter::once(leaf).chain(others);
-    match all.all(|certificate| X509::from_der(certificate).is_ok()) {
-        true => Ok(()),
-        false => Err(CertificateError::BadEncoding.into()),
+    if all.all(|certificate| X509::from_der(certificate).is_ok()) {
+        Ok(())
+    } else {
+        Err(CertificateError::BadEncoding.into())
     }
 }

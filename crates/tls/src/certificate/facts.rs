@@ -53,11 +53,10 @@ impl Certificate {
         let mut text = String::with_capacity(pem.len() * 3 / 2);
         for byte in pem.bytes() {
             // nginx: NGX_ESCAPE_URI_COMPONENT leaves what RFC 3986 §2.3 calls unreserved.
-            match byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-                true => text.push(char::from(byte)),
-                false => {
-                    let _ = write!(text, "%{byte:02X}");
-                }
+            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                text.push(char::from(byte));
+            } else {
+                let _ = write!(text, "%{byte:02X}");
             }
         }
         text

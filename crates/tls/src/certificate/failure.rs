@@ -44,9 +44,8 @@ impl Failure {
     /// A file that cannot be opened, by the error of the system.
     pub fn open(path: &str, error: &io::Error) -> Self {
         let number = error.raw_os_error().unwrap_or(0);
-        let text = rustix::io::Errno::from_raw_os_error(number);
-        let text = io::Error::from(text).to_string();
-        let text = text.split(" (os error").next().unwrap_or_default();
+        let words = io::Error::from_raw_os_error(number).to_string();
+        let text = words.split(" (os error").next().unwrap_or_default();
         let system = 0x8000_0000_u32 | u32::try_from(number).unwrap_or(0);
         let second = match error.kind() {
             io::ErrorKind::NotFound => "error:10000080:BIO routines::no such file",

@@ -18,7 +18,7 @@ use openssl::x509::verify::{X509VerifyFlags, X509VerifyParam};
 use openssl::x509::{X509, X509StoreContext};
 use rustls::pki_types::CertificateDer;
 
-/// Whether a certificate is good for a name; a name that is empty never is.
+/// The question if a certificate is good for a name; a name that is empty never is.
 pub fn is_good_for(certificate: &CertificateDer<'_>, name: &str) -> bool {
     if name.is_empty() || name.contains('\0') {
         return false;
@@ -33,7 +33,7 @@ pub fn is_good_for(certificate: &CertificateDer<'_>, name: &str) -> bool {
     is_address || passes(&certificate, |param| param.set_host(name)).unwrap_or(false)
 }
 
-/// Whether a certificate passes a question that a parameter of the verifier asks.
+/// The answer of a certificate to what a parameter of the verifier asks.
 fn passes(
     certificate: &X509,
     ask: impl FnOnce(&mut X509VerifyParam) -> Result<(), ErrorStack>,

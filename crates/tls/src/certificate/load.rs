@@ -70,9 +70,10 @@ pub fn authorities(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Failure>
         .filter(|block| block.label == TRUSTED || CERTIFICATE.contains(&block.label))
         .map(|block| certificate(&block, READ_TRUSTED))
         .collect::<Result<_, _>>()?;
-    match authorities.is_empty() {
-        true => Err(Failure::no_block(READ_TRUSTED, "TRUSTED CERTIFICATE")),
-        false => Ok(authorities),
+    if authorities.is_empty() {
+        Err(Failure::no_block(READ_TRUSTED, "TRUSTED CERTIFICATE"))
+    } else {
+        Ok(authorities)
     }
 }
 
@@ -151,9 +152,12 @@ pub fn certified(chain: Vec<CertificateDer<'static>>, key: &Key) -> Result<Certi
         let cause = "error:05800074:x509 certificate routines::key values mismatch";
         return Err(Failure::because(USE_KEY, cause));
     }
-    let der = key.key.private_key_to_pkcs8().map_err(of_openssl)?;
-    let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(der));
-    match any_supported_type(&der) {
+    let secret = key
+        .key
+        .private_key_to_pkcs8()
+        .map(|der| PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(der)))
+        .map_err(of_openssl)?;
+    match any_supported_type(&secret) {
         Ok(signing) => Ok(CertifiedKey::new(chain, signing)),
         Err(error) => Err(Failure::because(USE_KEY, error.to_string())),
     }
@@ -167,7 +171,7 @@ fn certificate(block: &Block<'_>, step: &'static str) -> Result<CertificateDer<'
         .map_err(|stack| Failure::openssl(step, &stack))
 }
 
-/// Whether a block is a key that needs a password.
+/// A block that is a key and needs a password.
 fn is_encrypted(block: &Block<'_>) -> bool {
     let says_so = || {
         let mut lines = block.body.split(|byte| *byte == b'\n');

@@ -120,7 +120,17 @@ fn write_value(text: &mut String, part: &Part) -> Option<()> {
     };
     let last = bytes.len().saturating_sub(1);
     for (at, byte) in bytes.iter().enumerate() {
-        write_escaped(text, *byte, at == 0, at == last);
+        // A space is special at both ends, a `#` at the first.
+        let is_special = match byte {
+            b'"' | b'+' | b',' | b';' | b'<' | b'>' | b'\\' => true,
+            b' ' => at == 0 || at == last,
+            b'#' => at == 0,
+            _ => false,
+        };
+        if is_special {
+            text.push('\\');
+        }
+        write_byte(text, *byte);
     }
     Some(())
 }
@@ -149,21 +159,12 @@ fn to_utf8(value: &[u8], width: usize) -> Option<Vec<u8>> {
     text.map(String::into_bytes)
 }
 
-/// Writes a byte of UTF-8, escaped as OpenSSL does for RFC 2253.
-fn write_escaped(text: &mut String, byte: u8, is_first: bool, is_last: bool) {
-    let is_special = match byte {
-        b'"' | b'+' | b',' | b';' | b'<' | b'>' | b'\\' => true,
-        b' ' => is_first || is_last,
-        b'#' => is_first,
-        _ => false,
-    };
-    if is_special {
-        text.push('\\');
+/// Writes a byte of UTF-8, in hexadecimal digits if it is not printable.
+fn write_byte(text: &mut String, byte: u8) {
+    if (b' '..=b'~').contains(&byte) {
         text.push(char::from(byte));
-    } else if byte < 0x20 || byte > 0x7e {
-        let _ = write!(text, "\\{byte:02X}");
     } else {
-        text.push(char::from(byte));
+        let _ = write!(text, "\\{byte:02X}");
     }
 }
 

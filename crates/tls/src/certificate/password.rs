@@ -46,8 +46,12 @@ mod tests {
             (b"\n\r\n", &[b""]),
         ] {
             let found = passwords(text).unwrap();
-            let found: Vec<&[u8]> = found.iter().map(|password| &password[..]).collect();
-            assert_eq!(found, expected);
+            assert!(
+                found
+                    .iter()
+                    .map(|password| &password[..])
+                    .eq(expected.iter().copied())
+            );
         }
     }
 

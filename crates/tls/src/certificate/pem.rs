@@ -77,9 +77,10 @@ impl Block<'_> {
     pub(crate) fn relabelled(&self, label: &str) -> Vec<u8> {
         let begin = format!("-----BEGIN {label}-----\n");
         // An end that does not fit its beginning stays one.
-        let end = match label_of(self.end, b"-----END ") == Some(self.label) {
-            true => format!("-----END {label}-----\n").into_bytes(),
-            false => self.end.to_vec(),
+        let end = if label_of(self.end, b"-----END ") == Some(self.label) {
+            format!("-----END {label}-----\n").into_bytes()
+        } else {
+            self.end.to_vec()
         };
         [begin.as_bytes(), self.body, &end].concat()
     }

@@ -1,4 +1,4 @@
-//! Judgement of chains: certificates that are trusted, lists of revocations, and OpenSSL's verifier.
+//! Judgement of chains: what is trusted, what is revoked, and OpenSSL's verifier.
 //!
 //! The verifier stops at the first error. nginx has a callback that lets it go on, and takes the
 //! last error; the safe binding has no such callback. So after an error the chain is looked at
@@ -99,23 +99,23 @@ impl Trust {
         for text in anchors.revocations {
             load::revocations(text)?;
         }
-        let revoked = match anchors.revocations.is_empty() {
-            true => X509VerifyFlags::empty(),
-            false => X509VerifyFlags::CRL_CHECK | X509VerifyFlags::CRL_CHECK_ALL,
+        let revoked = if anchors.revocations.is_empty() {
+            X509VerifyFlags::empty()
+        } else {
+            X509VerifyFlags::CRL_CHECK | X509VerifyFlags::CRL_CHECK_ALL
         };
         let whole = store(anchors, &param(rules, revoked)?, Some(rules.peer))?;
-        let issuers = match anchors.revocations.is_empty() {
-            true => None,
-            false => {
-                let rules = Rules {
-                    depth: MAX_DEPTH,
-                    ..rules
-                };
-                let flags =
-                    revoked | X509VerifyFlags::IGNORE_CRITICAL | X509VerifyFlags::NO_CHECK_TIME;
-                Some(store(anchors, &param(rules, flags)?, None)?)
-            }
+        let of_issuers = || {
+            let flags = X509VerifyFlags::IGNORE_CRITICAL | X509VerifyFlags::NO_CHECK_TIME;
+            let any_depth = Rules {
+                depth: MAX_DEPTH,
+                ..rules
+            };
+            store(anchors, &param(any_depth, revoked | flags)?, None)
         };
+        let issuers = (!anchors.revocations.is_empty())
+            .then(of_issuers)
+            .transpose()?;
         Ok(Self {
             whole,
             issuers,
@@ -186,9 +186,10 @@ impl Trust {
         let found = verify(&nobody, leaf, stack(rest)?)?.map_or(seen.fault, |seen| seen.fault);
         let top = top.to_der()?;
         let was_sent = seen.chain.len() == 1 || sent.iter().any(|sent| sent.as_ref() == top);
-        Ok(match found.code == code::NO_LOCAL_ISSUER && !was_sent {
-            true => Fault::NO_ISSUER,
-            false => found,
+        Ok(if found.code == code::NO_LOCAL_ISSUER && !was_sent {
+            Fault::NO_ISSUER
+        } else {
+            found
         })
     }
 

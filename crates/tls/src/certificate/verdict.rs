@@ -70,7 +70,7 @@ impl Fault {
         }
     }
 
-    /// Whether the chain is refused only because nobody who is trusted stands behind it: what
+    /// An error that is there only because nobody who is trusted stands behind it: what
     /// `optional_no_ca` lets through (`ngx_ssl_verify_error_optional`).
     pub fn is_about_trust(self) -> bool {
         matches!(

@@ -9,7 +9,7 @@ use openssl::rsa::Rsa;
 use openssl::x509::X509;
 use openssl::x509::extension::KeyUsage;
 
-use crate::kit::{Make, Party, bundle, sent};
+use crate::kit::{Make, Party, Weight, bundle, sent};
 use crate::oracle::{Question, file, last_error, openssl, verify};
 
 /// Shows that a chain has this verdict here, in nginx, and on the command line.
@@ -128,9 +128,10 @@ fn depth_counts_those_between() {
                 ..asked(&root_pem, chain)
             };
             // OpenSSL stops to build and has no issuer then.
-            let text = match between <= depth {
-                true => SUCCESS,
-                false => "FAILED:unable to get local issuer certificate",
+            let text = if between <= depth {
+                SUCCESS
+            } else {
+                "FAILED:unable to get local issuer certificate"
             };
             assert_verdict(question, text);
         }
@@ -218,7 +219,7 @@ fn uses_and_constraints_are_obeyed() {
 
     let strange = Make::new("strange")
         .by(&root)
-        .raw("1.3.6.1.4.1.99999.1", true, &[5, 0])
+        .raw("1.3.6.1.4.1.99999.1", Weight::Critical, &[5, 0])
         .make();
     let text = "FAILED:unhandled critical extension";
     assert_verdict(asked(&root.pem(), &[&strange]), text);
@@ -250,7 +251,7 @@ fn names_outside_of_constraints_are_refused() {
     .concat();
     let middle = Make::root("middle")
         .by(&root)
-        .raw("2.5.29.30", true, &permitted)
+        .raw("2.5.29.30", Weight::Critical, &permitted)
         .make();
     let inside = Make::new("a")
         .by(&middle)

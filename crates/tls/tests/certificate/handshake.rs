@@ -81,15 +81,15 @@ impl Sides {
         let server = ServerConfig::builder_with_protocol_versions(&versions)
             .with_client_cert_verifier(self.clients.clone())
             .with_cert_resolver(resolver);
-        let client = ClientConfig::builder_with_protocol_versions(&versions)
+        let verified = ClientConfig::builder_with_protocol_versions(&versions)
             .dangerous()
             .with_custom_certificate_verifier(self.origin.clone());
         let client = match &self.client {
-            None => client.with_no_client_auth(),
+            None => verified.with_no_client_auth(),
             Some(party) => {
                 let resolver: Arc<dyn ResolvesClientCert> =
                     Arc::new(SingleCertAndKey::from(certificate(party)));
-                client.with_client_cert_resolver(resolver)
+                verified.with_client_cert_resolver(resolver)
             }
         };
         let name = name.try_into().unwrap();
@@ -150,9 +150,10 @@ fn certificates_of_old_and_of_authorities_are_taken() {
 /// The same certificate for another key.
 fn keyed(root: &Party, like: &Party, key: &PKey<openssl::pkey::Private>) -> Party {
     let is_v1 = like.certificate.version() == 0;
-    let make = match is_v1 {
-        true => Make::new("client").v1(),
-        false => Make::root("client"),
+    let make = if is_v1 {
+        Make::new("client").v1()
+    } else {
+        Make::root("client")
     };
     let mut certificate = make.by(root);
     // The signature is the root's, whatever the key is.

@@ -4,10 +4,10 @@ use millpond_tls::certificate::host::is_good_for;
 use openssl::nid::Nid;
 use openssl::x509::X509Name;
 
-use crate::kit::{Make, Party};
+use crate::kit::{Make, Party, Weight};
 use crate::oracle::{file, openssl};
 
-/// Whether `openssl x509` finds the name good; `option` is `-checkhost` or `-checkip`.
+/// The opinion of `openssl x509` on a name; `option` is `-checkhost` or `-checkip`.
 fn command_line(party: &Party, option: &str, name: &str) -> bool {
     let pem = file(&party.pem());
     let path = pem.path().to_str().unwrap();
@@ -81,7 +81,7 @@ fn addresses_fit_addresses() {
 fn a_certificate_may_be_over_and_strange_and_still_has_names() {
     let party = Make::new("old.test")
         .days(-9, -2)
-        .raw("1.3.6.1.4.1.99999.1", true, &[5, 0])
+        .raw("1.3.6.1.4.1.99999.1", Weight::Critical, &[5, 0])
         .make();
     assert!(is_good_for(&party.der(), "old.test"));
     let v1 = Make::new("old.test").v1().make();

@@ -20,7 +20,7 @@ pub(crate) struct Party {
     pub(crate) key: PKey<Private>,
 }
 
-/// What a certificate shall be.
+/// A certificate to be made.
 pub(crate) struct Make<'a> {
     name: &'a str,
     issuer: Option<&'a Party>,
@@ -30,6 +30,13 @@ pub(crate) struct Make<'a> {
     key: PKey<Private>,
     extensions: Vec<X509Extension>,
     digest: MessageDigest,
+}
+
+/// An extension that must be understood, or need not be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Weight {
+    Critical,
+    Plain,
 }
 
 /// Seconds since 1970.
@@ -93,9 +100,10 @@ impl<'a> Make<'a> {
     }
 
     /// An extension by its object, with its DER.
-    pub(crate) fn raw(self, object: &str, is_critical: bool, der: &[u8]) -> Self {
+    pub(crate) fn raw(self, object: &str, weight: Weight, der: &[u8]) -> Self {
         let object = Asn1Object::from_str(object).unwrap();
         let content = Asn1OctetString::new_from_bytes(der).unwrap();
+        let is_critical = weight == Weight::Critical;
         self.extension(X509Extension::new_from_der(&object, is_critical, &content).unwrap())
     }
 
@@ -127,7 +135,7 @@ impl<'a> Make<'a> {
             content.extend(bytes);
         }
         let der = [&[0x30, u8::try_from(content.len()).unwrap()], &content[..]].concat();
-        self.raw("2.5.29.17", false, &der)
+        self.raw("2.5.29.17", Weight::Plain, &der)
     }
 
     /// X.509 version 1: no extensions.

@@ -13,7 +13,7 @@ use openssl::symm::Cipher;
 use crate::kit::{Make, Party, bundle, ec_key};
 use crate::oracle::{file, openssl};
 
-/// What `openssl` makes of a key.
+/// A key or certificate as `openssl` converts it.
 fn converted(key: &[u8], arguments: &[&str]) -> Vec<u8> {
     let plain = file(key);
     let path = plain.path().to_str().unwrap();
@@ -138,8 +138,8 @@ fn chains_are_read_in_order() {
     let text = bundle(&[&leaf, &root]);
     assert_eq!(chain(&text).unwrap(), [leaf.der(), root.der()]);
     assert_eq!(authorities(&text).unwrap(), [leaf.der(), root.der()]);
-    let old = String::from_utf8(leaf.pem()).unwrap();
-    let old = old.replace("CERTIFICATE", "X509 CERTIFICATE");
+    let new = String::from_utf8(leaf.pem()).unwrap();
+    let old = new.replace("CERTIFICATE", "X509 CERTIFICATE");
     assert_eq!(chain(old.as_bytes()).unwrap(), [leaf.der()]);
     // A key between certificates, and words around.
     let text = [b"words\n".to_vec(), leaf.pem(), leaf.key_pem(), root.pem()].concat();

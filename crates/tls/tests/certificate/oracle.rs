@@ -13,9 +13,9 @@ use openssl::x509::store::{X509Lookup, X509StoreBuilder};
 use openssl::x509::verify::X509VerifyFlags;
 use tempfile::NamedTempFile;
 
-use crate::kit::{Make, Party};
+use crate::kit::{Make, Party, bundle};
 
-/// What a side is configured with.
+/// A chain, and the configuration that judges it.
 #[derive(Clone, Copy)]
 pub(crate) struct Question<'a> {
     pub(crate) authorities: &'a [u8],
@@ -90,6 +90,10 @@ fn client(chain: &[&Party]) -> SslContext {
     context.build()
 }
 
+fn path(file: &NamedTempFile) -> &str {
+    file.path().to_str().unwrap()
+}
+
 /// Runs `openssl` and gives its output, or what it said about its failure.
 pub(crate) fn openssl(arguments: &[&str], files: &[&Path]) -> Result<String, String> {
     let output = Command::new("openssl")
@@ -98,9 +102,10 @@ pub(crate) fn openssl(arguments: &[&str], files: &[&Path]) -> Result<String, Str
         .output()
         .unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    match output.status.success() {
-        true => Ok(text(output.stdout)),
-        false => Err(text(output.stderr) + &text(output.stdout)),
+    if output.status.success() {
+        Ok(text(output.stdout))
+    } else {
+        Err(text(output.stderr) + &text(output.stdout))
     }
 }
 
@@ -108,14 +113,10 @@ pub(crate) fn openssl(arguments: &[&str], files: &[&Path]) -> Result<String, Str
 pub(crate) fn verify(question: Question<'_>) -> Result<String, String> {
     let (leaf, others) = question.chain.split_first().unwrap();
     let leaf = file(&leaf.pem());
-    let untrusted: Vec<u8> = others.iter().flat_map(|party| party.pem()).collect();
-    let untrusted = file(&untrusted);
+    let untrusted = file(&bundle(others));
     let authorities = file(question.authorities);
     let revocations = file(question.revocations.unwrap_or_default());
     let depth = question.depth.to_string();
-    let path = |file: &NamedTempFile| file.path().to_str().unwrap().to_owned();
-    let (authorities, untrusted, revocations) =
-        (path(&authorities), path(&untrusted), path(&revocations));
     let mut arguments = vec![
         "verify",
         "-purpose",
@@ -123,13 +124,18 @@ pub(crate) fn verify(question: Question<'_>) -> Result<String, String> {
         "-no-CApath",
         "-no-CAstore",
     ];
-    arguments.extend(["-CAfile", &authorities, "-verify_depth", &depth]);
+    arguments.extend(["-CAfile", path(&authorities), "-verify_depth", &depth]);
     arguments.extend(["-auth_level", "2"]);
     if !others.is_empty() {
-        arguments.extend(["-untrusted", &untrusted]);
+        arguments.extend(["-untrusted", path(&untrusted)]);
     }
     if question.revocations.is_some() {
-        arguments.extend(["-crl_check", "-crl_check_all", "-CRLfile", &revocations]);
+        arguments.extend([
+            "-crl_check",
+            "-crl_check_all",
+            "-CRLfile",
+            path(&revocations),
+        ]);
     }
     openssl(&arguments, &[leaf.path()])
 }
