@@ -2,6 +2,8 @@
 //!
 //! `kit` makes certificates, `oracle` asks libssl as nginx does, and the command line.
 
+#![allow(clippy::unwrap_used, reason = "a panic is the report")]
+
 mod chains;
 mod facts;
 mod handshake;
