@@ -15,6 +15,7 @@
 //!    input is longer than a few kilobytes, so that anything worse than linear shows.
 
 pub mod cache_control;
+pub mod certificate;
 pub mod chunked;
 pub mod conf;
 pub mod fastcgi;

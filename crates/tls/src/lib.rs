@@ -12,10 +12,12 @@
 //!
 //! 1. No bytes of a peer make anything here panic.
 //! 2. An idle session keeps no buffers.
-//! 3. Nothing here opens files, asks the system for the time, or waits.
+//! 3. Nothing here opens files or waits. Only the judgement of chains asks the system for the time.
 //!
-//! Certificates come as DER with a key that signs, verifiers as rustls's traits.
+//! Handshakes take certificates as DER with a key that signs, and verifiers as rustls's traits;
+//! [`certificate`] reads both from texts, and judges chains by OpenSSL's verifier (decision 0011).
 
+pub mod certificate;
 mod client;
 mod engine;
 mod error;
@@ -40,6 +42,7 @@ pub use group::{Groups, GroupsError};
 pub use hello::{ClientHello, HELLO_MAX, Reading};
 pub use identity::Identity;
 pub use resumption::{CacheMode, ClientSessions, SessionCache, TicketKey, TicketKeyError, Tickets};
+pub use rustls::pki_types::CertificateDer;
 pub use scope::{SESSION_ID_LEN, SessionId, note, server_name};
 pub use server::{
     Accepted, Accepting, Acceptor, Compression, EarlyData, Offers, Preference, ServerContext,
