@@ -15,6 +15,7 @@ use std::process::{Command, Stdio};
 /// Package and what needs it.
 const PACKAGES: &[(&str, &str)] = &[
     ("gcc", "building C parts of dependencies"),
+    ("make", "building OpenSSL"),
     ("g++", "building libFuzzer, for the fuzz targets"),
     ("curl", "checks by hand and in examples"),
     ("sqlite3", "the test of exported databases"),
@@ -22,7 +23,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("chromium", "the dashboard's tests"),
     ("ffmpeg", "the foreign suite"),
     ("memcached", "the foreign suite"),
-    ("perl", "the foreign suite"),
+    ("perl", "building OpenSSL; the foreign suite"),
     ("libio-socket-ssl-perl", "the foreign suite"),
     ("libnet-ssleay-perl", "the foreign suite"),
     ("libcryptx-perl", "the foreign suite"),

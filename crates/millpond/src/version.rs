@@ -112,6 +112,12 @@ pub(crate) fn text(arguments: &Arguments) -> Option<String> {
     if arguments.show.configure {
         // Writing into a String never fails.
         let _ = writeln!(out, "nginx version: nginx/{NGINX_VERSION} (compatible)");
+        let chains = millpond_tls::certificate::library();
+        let _ = writeln!(
+            out,
+            "built with {chains} for certificates, rustls for handshakes"
+        );
+        let _ = writeln!(out, "TLS SNI support enabled");
         let _ = writeln!(out, "configure arguments:{}", configure_arguments());
     }
     Some(out)

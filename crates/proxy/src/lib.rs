@@ -38,6 +38,7 @@ pub mod server;
 pub mod settings;
 pub mod stats;
 pub mod subrequest;
+pub mod tls;
 pub mod trace;
 pub mod upstream;
 pub mod var;

@@ -49,6 +49,15 @@ impl Protocol {
         }
     }
 
+    /// The scheme of encrypted connections.
+    pub fn encrypted_scheme(self) -> &'static str {
+        match self {
+            Protocol::Http => "https",
+            Protocol::Uwsgi => "suwsgi",
+            other => other.scheme(),
+        }
+    }
+
     /// The protocol that a directive belongs to by its name.
     pub fn of_directive(name: &str) -> Option<Protocol> {
         let (prefix, _) = name.split_once('_')?;

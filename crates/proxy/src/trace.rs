@@ -76,6 +76,8 @@ pub struct Attempt {
     pub peer: Arc<str>,
     /// Protocol in which the peer is spoken to.
     pub protocol: Protocol,
+    /// True if what it is told is encrypted.
+    pub is_encrypted: bool,
     /// Why it was asked.
     pub why: Why,
     /// The head that it was sent, if it speaks HTTP.
@@ -111,7 +113,12 @@ pub struct Attempt {
 /// other protocols the peer alone.
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", self.protocol.scheme(), self.peer)?;
+        let scheme = if self.is_encrypted {
+            self.protocol.encrypted_scheme()
+        } else {
+            self.protocol.scheme()
+        };
+        write!(f, "{scheme}://{}", self.peer)?;
         if self.peer.starts_with("unix:") {
             f.write_str(":")?;
         }

@@ -33,4 +33,5 @@ pub mod side_task;
 pub mod socket;
 pub mod temp_file;
 pub mod timer;
+pub mod tls_socket;
 pub mod transport;

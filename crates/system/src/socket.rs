@@ -79,6 +79,12 @@ impl Socket {
         })
     }
 
+    /// Reads what is there now into `room`, which is not empty; 0 at the peer's end.
+    pub fn try_recv_into(&self, room: &mut [u8]) -> io::Result<usize> {
+        let (count, _) = rustix::net::recv(self.fd.as_fd(), &mut *room, RecvFlags::DONTWAIT)?;
+        Ok(count)
+    }
+
     /// Reads into the spare capacity of `buf`; 0 at the peer's end.
     pub async fn recv(&self, buf: &mut BytesMut) -> io::Result<usize> {
         std::future::poll_fn(|cx| self.poll_recv(cx, buf)).await

@@ -1,7 +1,7 @@
 //! A connection's transport: the way of its bytes, for clients and upstreams alike.
 //!
-//! Plain bytes are the one way there is. Whoever sends asks [`Transport::sends_files`]: a transport
-//! that changes bytes on their way has no use for `sendfile`.
+//! The bytes go as they are, or encrypted. Whoever sends asks [`Transport::sends_files`]: a
+//! transport that changes bytes on their way has no use for `sendfile`.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{BorrowedFd, RawFd};
@@ -11,11 +11,14 @@ use bytes::BytesMut;
 
 use crate::body::FileRegion;
 use crate::socket::{More, Socket};
+use crate::tls_socket::TlsSocket;
 
 /// The way of a connection's bytes.
 pub enum Transport {
     /// The bytes as they are.
     Plain(Socket),
+    /// TLS, or what may become it.
+    Tls(Box<TlsSocket>),
 }
 
 impl Transport {
@@ -24,6 +27,7 @@ impl Transport {
     pub fn sends_files(&self) -> bool {
         match self {
             Transport::Plain(_) => true,
+            Transport::Tls(socket) => !socket.is_encrypted(),
         }
     }
 
@@ -31,6 +35,7 @@ impl Transport {
     pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<usize>> {
         match self {
             Transport::Plain(socket) => socket.poll_recv(cx, buf),
+            Transport::Tls(socket) => socket.poll_recv(cx, buf),
         }
     }
 
@@ -38,6 +43,7 @@ impl Transport {
     pub fn poll_recv_into(&self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
         match self {
             Transport::Plain(socket) => socket.poll_recv_into(cx, room),
+            Transport::Tls(socket) => socket.poll_recv_into(cx, room),
         }
     }
 
@@ -50,10 +56,12 @@ impl Transport {
     ) -> Poll<io::Result<usize>> {
         match self {
             Transport::Plain(socket) => socket.poll_send(cx, slices, more),
+            Transport::Tls(socket) => socket.poll_send(cx, slices, more),
         }
     }
 
-    /// Sends bytes of a file; returns how many. Only where [`Transport::sends_files`].
+    /// Sends bytes of a file; returns how many. Where the transport does not send files
+    /// ([`Transport::sends_files`]), they are read first, and the disk is waited for.
     pub fn poll_sendfile(
         &self,
         cx: &mut Context<'_>,
@@ -61,6 +69,7 @@ impl Transport {
     ) -> Poll<io::Result<usize>> {
         match self {
             Transport::Plain(socket) => socket.poll_sendfile(cx, region),
+            Transport::Tls(socket) => socket.poll_sendfile(cx, region),
         }
     }
 
@@ -68,6 +77,7 @@ impl Transport {
     pub fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Transport::Plain(socket) => socket.try_send(bytes),
+            Transport::Tls(socket) => socket.try_send(bytes, &[]),
         }
     }
 
@@ -75,6 +85,32 @@ impl Transport {
     pub fn try_send_both(&self, first: &[u8], second: &[u8]) -> io::Result<usize> {
         match self {
             Transport::Plain(socket) => socket.try_send_both(first, second),
+            Transport::Tls(socket) => socket.try_send(first, second),
+        }
+    }
+
+    /// Sends as many of the bytes as are taken now, and all of them later if the transport has
+    /// begun with them; returns how many are none of the caller's any more.
+    pub fn offer(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Transport::Plain(socket) => socket.try_send(bytes),
+            Transport::Tls(socket) => socket.offer(bytes),
+        }
+    }
+
+    /// True when the peer's bytes ended in a way that lets something be missing.
+    pub fn is_truncated(&self) -> bool {
+        match self {
+            Transport::Plain(_) => false,
+            Transport::Tls(socket) => socket.is_truncated(),
+        }
+    }
+
+    /// The socket with its session, if it has or may get one.
+    pub fn tls(&self) -> Option<&TlsSocket> {
+        match self {
+            Transport::Plain(_) => None,
+            Transport::Tls(socket) => Some(socket),
         }
     }
 
@@ -82,6 +118,7 @@ impl Transport {
     pub fn is_closed_by_peer(&self) -> bool {
         match self {
             Transport::Plain(socket) => socket.is_closed_by_peer(),
+            Transport::Tls(socket) => socket.is_closed_by_peer(),
         }
     }
 
@@ -89,6 +126,7 @@ impl Transport {
     pub fn has_unread(&self) -> bool {
         match self {
             Transport::Plain(socket) => socket.has_unread(),
+            Transport::Tls(socket) => socket.has_unread(),
         }
     }
 
@@ -96,6 +134,7 @@ impl Transport {
     pub fn peek<'b>(&self, buf: &'b mut [u8]) -> io::Result<&'b [u8]> {
         match self {
             Transport::Plain(socket) => socket.peek(buf),
+            Transport::Tls(socket) => socket.peek(buf),
         }
     }
 
@@ -104,6 +143,7 @@ impl Transport {
     pub fn has_heard(&self) -> bool {
         match self {
             Transport::Plain(socket) => socket.has_heard(),
+            Transport::Tls(socket) => socket.has_heard(),
         }
     }
 
@@ -111,6 +151,7 @@ impl Transport {
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Transport::Plain(socket) => socket.poll_readable(cx),
+            Transport::Tls(socket) => socket.poll_readable(cx),
         }
     }
 
@@ -118,6 +159,7 @@ impl Transport {
     pub fn shutdown_write(&self) {
         match self {
             Transport::Plain(socket) => socket.shutdown_write(),
+            Transport::Tls(socket) => socket.shutdown_write(),
         }
     }
 
@@ -125,6 +167,7 @@ impl Transport {
     pub fn reset_on_close(&self) {
         match self {
             Transport::Plain(socket) => socket.reset_on_close(),
+            Transport::Tls(socket) => socket.reset_on_close(),
         }
     }
 
@@ -132,6 +175,7 @@ impl Transport {
     pub fn raw(&self) -> RawFd {
         match self {
             Transport::Plain(socket) => socket.raw(),
+            Transport::Tls(socket) => socket.socket().raw(),
         }
     }
 
@@ -139,6 +183,7 @@ impl Transport {
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Transport::Plain(socket) => socket.as_fd(),
+            Transport::Tls(socket) => socket.socket().as_fd(),
         }
     }
 }

@@ -45,6 +45,8 @@ const DISKS: &[&str] = &[
     "crates/system/src/log/",
     "crates/proxy/src/downstream/listener.rs",
     "crates/proxy/src/pid.rs",
+    // Certificates and keys, while a configuration is read.
+    "crates/proxy/src/tls/files.rs",
     // Logs, sockets and counters in folders of root's.
     "crates/system/src/root_helper/",
     "crates/proxy/src/root_process.rs",

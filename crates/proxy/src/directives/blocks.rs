@@ -131,6 +131,7 @@ fn server(builder: &mut Builder, statement: &Statement, _draft: &mut Draft) {
         names,
         status_zone,
         settings,
+        encryption: std::sync::OnceLock::new(),
         location: Arc::new(location),
         span: statement.span,
     };

@@ -57,6 +57,7 @@ pub struct ListenArgs {
     has_options: bool,
     is_default: bool,
     has_proxy_protocol: bool,
+    is_encrypted: bool,
     span: Span,
 }
 
@@ -95,6 +96,7 @@ fn listen(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
         has_options: false,
         is_default: false,
         has_proxy_protocol: false,
+        is_encrypted: false,
         span: statement.span,
     };
     for parameter in parameters {
@@ -137,6 +139,11 @@ fn apply_parameter(args: &mut ListenArgs, parameter: &Word) -> Result<(), String
             args.has_proxy_protocol = true;
             return Ok(());
         }
+        // nginx: so does this.
+        ("ssl", None) => {
+            args.is_encrypted = true;
+            return Ok(());
+        }
         ("bind", None) => {}
         ("reuseport", None) => args.options.reuse_port = true,
         ("backlog", Some(value)) => {
@@ -153,7 +160,7 @@ fn apply_parameter(args: &mut ListenArgs, parameter: &Word) -> Result<(), String
         }
         // Hints to a kernel; answers are the same without them.
         ("deferred", None) | ("fastopen" | "setfib" | "accept_filter", Some(_)) => {}
-        ("ssl" | "http2" | "quic" | "spdy", None) => {
+        ("http2" | "quic" | "spdy", None) => {
             return Err(format!(
                 "the \"{name}\" parameter of \"listen\" is not supported"
             ));
@@ -355,6 +362,7 @@ pub fn bindings(cx: &mut ParseContext, servers: &[(Arc<Server>, Vec<ListenArgs>)
                     has_options: false,
                     is_default: false,
                     has_proxy_protocol: false,
+                    is_encrypted: false,
                     span: server.span,
                 },
             );
@@ -385,6 +393,7 @@ struct Group {
     has_default: bool,
     has_options: bool,
     has_proxy_protocol: bool,
+    is_encrypted: bool,
     servers: Vec<Arc<Server>>,
 }
 
@@ -408,6 +417,7 @@ fn join(cx: &mut ParseContext, groups: &mut Groups, server: &Arc<Server>, args: 
             has_default: args.is_default,
             has_options: args.has_options,
             has_proxy_protocol: args.has_proxy_protocol,
+            is_encrypted: args.is_encrypted,
             servers: vec![Arc::clone(server)],
         });
         return;
@@ -428,6 +438,7 @@ fn join(cx: &mut ParseContext, groups: &mut Groups, server: &Arc<Server>, args: 
     }
     // nginx: one line that has it is enough.
     group.has_proxy_protocol |= args.has_proxy_protocol;
+    group.is_encrypted |= args.is_encrypted;
     group.servers.push(Arc::clone(server));
 }
 
@@ -458,6 +469,7 @@ impl Group {
             address: self.address,
             options: self.options,
             has_proxy_protocol: self.has_proxy_protocol,
+            is_encrypted: self.is_encrypted,
             names,
         }
     }

@@ -18,9 +18,6 @@ pub struct NoEffect {
     pub reason: &'static str,
 }
 
-/// Why settings of TLS for clients may stand anywhere: a listener that would use them is a mistake.
-const NO_TLS_LISTENER: &str = "no listener speaks TLS; one that is to is refused";
-
 /// The table.
 pub const NO_EFFECT: &[NoEffect] = &[
     NoEffect {
@@ -316,35 +313,34 @@ pub const NO_EFFECT: &[NoEffect] = &[
     NoEffect {
         names: "ssl_engine",
         contexts: Contexts::MAIN,
-        reason: NO_TLS_LISTENER,
+        reason: "keys in engines of OpenSSL cannot be used; a key that is in one is refused",
     },
     NoEffect {
-        names: "ssl_certificate ssl_certificate_key ssl_certificate_cache ssl_ech_file \
-                ssl_password_file ssl_certificate_compression ssl_dhparam ssl_ecdh_curve \
-                ssl_protocols ssl_ciphers ssl_buffer_size ssl_verify_client ssl_verify_depth \
-                ssl_client_certificate ssl_trusted_certificate ssl_prefer_server_ciphers \
-                ssl_session_cache ssl_session_tickets ssl_session_ticket_key \
-                ssl_session_timeout ssl_crl ssl_ocsp ssl_ocsp_responder ssl_ocsp_cache \
-                ssl_stapling ssl_stapling_file ssl_stapling_responder ssl_stapling_verify \
-                ssl_early_data ssl_conf_command ssl_reject_handshake",
+        names: "ssl_dhparam",
         contexts: Contexts::HTTP.union(Contexts::SERVER),
-        reason: NO_TLS_LISTENER,
+        reason: "there are no suites with DHE",
     },
     NoEffect {
-        names: "proxy_ssl_session_reuse proxy_ssl_protocols proxy_ssl_ciphers proxy_ssl_name \
-                proxy_ssl_server_name proxy_ssl_verify proxy_ssl_verify_depth \
-                proxy_ssl_trusted_certificate proxy_ssl_crl proxy_ssl_certificate \
-                proxy_ssl_certificate_key proxy_ssl_certificate_cache proxy_ssl_password_file \
-                proxy_ssl_conf_command \
-                uwsgi_ssl_session_reuse uwsgi_ssl_protocols uwsgi_ssl_ciphers uwsgi_ssl_name \
-                uwsgi_ssl_server_name uwsgi_ssl_verify uwsgi_ssl_verify_depth \
-                uwsgi_ssl_trusted_certificate uwsgi_ssl_crl uwsgi_ssl_certificate \
-                uwsgi_ssl_certificate_key uwsgi_ssl_certificate_cache uwsgi_ssl_password_file \
-                uwsgi_ssl_conf_command",
+        names: "ssl_certificate_cache",
+        contexts: Contexts::HTTP.union(Contexts::SERVER),
+        reason: "certificates are read with the configuration",
+    },
+    NoEffect {
+        names: "proxy_ssl_certificate_cache uwsgi_ssl_certificate_cache",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
-        reason: "no upstream is spoken to over TLS; an address with https or suwsgi is refused",
+        reason: "certificates are read with the configuration",
+    },
+    NoEffect {
+        names: "ssl_ech_file",
+        contexts: Contexts::HTTP.union(Contexts::SERVER),
+        reason: "names in handshakes are not encrypted (ECH)",
+    },
+    NoEffect {
+        names: "ssl_stapling_responder ssl_stapling_verify",
+        contexts: Contexts::HTTP.union(Contexts::SERVER),
+        reason: "no responder is asked; an answer is stapled from \"ssl_stapling_file\" only",
     },
 ];
 

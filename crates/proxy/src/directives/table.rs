@@ -7,7 +7,7 @@ use crate::scope::block::Row;
 use crate::scope::build::Builder;
 use crate::settings::level::Hooks;
 use crate::settings::location::LocationSettings;
-use crate::{cache, filter, handler, log, map, phase, rewrite, stats, upstream};
+use crate::{cache, filter, handler, log, map, phase, rewrite, stats, tls, upstream};
 
 /// Directives that are no plain setting.
 const ROWS: &[&[Row]] = &[
@@ -50,6 +50,7 @@ pub const HOOKS: Hooks = Hooks {
         rewrite::close,
         handler::access::close,
         upstream::pass::close,
+        tls::origins::close,
         handler::referer::close,
         log::access::close,
         log::upstream::close,

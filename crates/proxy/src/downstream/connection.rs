@@ -4,6 +4,7 @@
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use millpond_system::address::Address;
@@ -11,6 +12,9 @@ use millpond_system::clock::Instant;
 use millpond_system::quota::Waiting;
 
 use super::proxy_protocol::Told;
+use crate::route::listen::Listen;
+use crate::settings::Server;
+use crate::tls::agreed::Agreed;
 use crate::worker::Generation;
 
 /// A client's connection.
@@ -21,6 +25,8 @@ pub struct Connection {
     pub local: Address,
     /// The header of the PROXY protocol, if a balancer sent one.
     pub told: OnceCell<Box<Told>>,
+    /// The agreement of the handshake, once its bytes are encrypted.
+    pub tls: OnceCell<Box<Agreed>>,
     /// Number of the connection, counted from 1 over all workers (`$connection`).
     pub number: u64,
     /// Time of its accept.
@@ -47,12 +53,31 @@ impl Connection {
             peer,
             local,
             told: OnceCell::new(),
+            tls: OnceCell::new(),
             number,
             accepted,
             requests: Cell::new(0),
             waiting: Cell::default(),
             is_displaced: Cell::new(false),
             generation,
+        }
+    }
+
+    /// True when its bytes are encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.tls.get().is_some()
+    }
+
+    /// The scheme of URLs that lead here.
+    pub fn scheme(&self) -> &'static str {
+        if self.is_encrypted() { "https" } else { "http" }
+    }
+
+    /// The server that speaks until a request names another one.
+    pub(super) fn first_server<'a>(&'a self, listen: &'a Listen) -> &'a Arc<Server> {
+        match self.tls.get() {
+            Some(agreed) => &agreed.server,
+            None => listen.names.default_server(),
         }
     }
 

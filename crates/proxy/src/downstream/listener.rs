@@ -20,6 +20,7 @@ use millpond_system::quota::{Seat, Shortage, Side};
 use millpond_system::reserve::is_shortage_error;
 use millpond_system::root_helper;
 use millpond_system::socket::Socket;
+use millpond_system::tls_socket::TlsSocket;
 use millpond_system::transport::Transport;
 use socket2::{Domain, Protocol, SockAddr, Socket as RawSocket, Type};
 use tokio::io::unix::AsyncFd;
@@ -215,7 +216,12 @@ fn start(
     let member = generation.enter();
     let slot = member.slot();
     let known = Rc::downgrade(&made);
-    let http1 = Rc::new(Http1::new(made, Transport::Plain(socket), Some(seat)));
+    let transport = if binding.is_encrypted() {
+        Transport::Tls(Box::new(TlsSocket::new(socket)))
+    } else {
+        Transport::Plain(socket)
+    };
+    let http1 = Rc::new(Http1::new(made, transport, Some(seat)));
     let task = tokio::task::spawn_local(http1::serve(http1, Arc::clone(binding), member));
     generation.adopt(slot, (task.abort_handle(), known));
 }

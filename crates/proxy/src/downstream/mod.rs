@@ -15,6 +15,7 @@
 pub mod body;
 pub mod client;
 pub mod connection;
+mod encryption;
 pub mod http1;
 pub mod listener;
 pub mod policy;

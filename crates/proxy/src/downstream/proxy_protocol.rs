@@ -144,7 +144,11 @@ pub(super) async fn read(http1: &Http1, listen: &Listen, member: &Member) -> boo
             Header::Partial => {}
         }
         let left = deadline.saturating_duration_since(clock::instant());
-        match http1.timer.guard_for(left, more(http1, member)).await {
+        match http1
+            .timer
+            .guard_for(left, more(http1, member, BINARY_MAX))
+            .await
+        {
             Ok(Ok(0)) | Err(_) => return false,
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
@@ -156,17 +160,18 @@ pub(super) async fn read(http1: &Http1, listen: &Listen, member: &Member) -> boo
     }
 }
 
-/// Reads on; 0 at the end, also when the generation closes before a byte was there.
-async fn more(http1: &Http1, member: &Member) -> io::Result<usize> {
+/// Reads on, at least `size` bytes within reason; 0 at the end, also when the generation closes
+/// before a byte was there.
+pub(super) async fn more(http1: &Http1, member: &Member, size: usize) -> io::Result<usize> {
     std::future::poll_fn(|cx| {
         if !http1.inbox.borrow().is_empty() {
             let mut inbox = http1.inbox.borrow_mut();
             if inbox.capacity() == inbox.len() {
-                inbox.reserve(BINARY_MAX);
+                inbox.reserve(size);
             }
             return http1.transport.poll_recv(cx, &mut inbox);
         }
-        let read = http1.poll_arrival(cx, BINARY_MAX);
+        let read = http1.poll_arrival(cx, size);
         if read.is_pending() {
             if http1.connection.generation.is_closing() {
                 return Poll::Ready(Ok(0));

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::body::RequestBody;
 use super::client::Client;
+use super::encryption;
 use super::http1;
 use super::send::SendError;
 use crate::failure::CLOSE_WITHOUT_ANSWER;
@@ -109,7 +110,12 @@ pub(crate) async fn serve(
     let mut place = request::take_place();
     let req = begin(&mut place, client, listen, came);
     req.body = body;
-    let end = match find_server(req, listen) {
+    let found = find_server(req, listen);
+    let checked = match found {
+        Ok(()) if listen.is_encrypted => encryption::check(req),
+        found => found,
+    };
+    let end = match checked {
         Ok(()) => answer(req).await,
         Err(refusal) => Box::pin(answer_refused(req, listen, refusal.into())).await,
     };
@@ -192,7 +198,7 @@ fn begin<'a>(
     came: Came,
 ) -> &'a mut Request {
     let conf = Rc::clone(&client.connection.generation.conf);
-    let server = Arc::clone(listen.names.default_server());
+    let server = Arc::clone(client.connection.first_server(listen));
     place.insert(Request::new(conf, client, came, server))
 }
 

@@ -67,10 +67,13 @@ pub fn location(req: &Request, target: Bytes) -> Bytes {
         return target;
     }
     let mut text = Vec::with_capacity(target.len() + 64);
-    text.extend_from_slice(b"http://");
+    let connection = &req.client.connection;
+    text.extend_from_slice(connection.scheme().as_bytes());
+    text.extend_from_slice(b"://");
     push_host(req, policy, &mut text);
-    let port = req.client.connection.local.port();
-    if policy.port && !matches!(port, 0 | 80) {
+    let port = connection.local.port();
+    let usual = if connection.is_encrypted() { 443 } else { 80 };
+    if policy.port && port != 0 && port != usual {
         text.push(b':');
         text.extend_from_slice(port.to_string().as_bytes());
     }

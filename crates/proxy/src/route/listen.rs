@@ -48,6 +48,8 @@ pub struct Listen {
     pub options: ListenOptions,
     /// True if connections begin with a header of the PROXY protocol.
     pub has_proxy_protocol: bool,
+    /// True if connections are encrypted.
+    pub is_encrypted: bool,
     /// Servers by name, and the default.
     pub names: ServerNames,
 }
@@ -67,6 +69,11 @@ pub struct Binding {
 }
 
 impl Binding {
+    /// True if connections may have to be encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.listens.iter().any(|listen| listen.is_encrypted)
+    }
+
     /// The listen that a connection to `local` belongs to.
     pub fn listen_for(&self, local: &Address) -> Option<&Arc<Listen>> {
         self.listens

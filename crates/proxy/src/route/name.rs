@@ -102,6 +102,20 @@ impl ServerNames {
         }
     }
 
+    /// The server for a host in lower case, before there is a request.
+    pub fn of_host(&self, host: &[u8]) -> Option<&Arc<Server>> {
+        if host.is_empty() {
+            return None;
+        }
+        let by_name = || self.hosts.find(host);
+        let by_regex = || {
+            let mut regexes = self.regexes.iter();
+            let found = regexes.find(|(regex, _)| regex.is_match(host).unwrap_or(false));
+            found.map(|(_, server)| server)
+        };
+        by_name().or_else(by_regex)
+    }
+
     /// The server for the request's host; a regular expression sets its captures.
     pub fn find(&self, req: &mut Request) -> &Arc<Server> {
         if !self.has_others {

@@ -101,6 +101,8 @@ pub struct Server {
     pub status_zone: Option<crate::stats::status_zone::StatusZone>,
     /// Settings that only servers have.
     pub settings: ServerSettings,
+    /// Its encryption, where one of its addresses is encrypted.
+    pub encryption: std::sync::OnceLock<crate::tls::contexts::Encryption>,
     /// The server's own settings, script and locations.
     pub location: Arc<Location>,
     /// The place of the server's block in the configuration.

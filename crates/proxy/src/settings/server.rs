@@ -6,10 +6,13 @@
 use millpond_conf::Scope;
 
 use crate::downstream::policy::HeadPolicy;
+use crate::tls::settings::SslPolicy;
 
 /// Settings of a server.
 #[derive(Clone, Debug, Scope)]
 pub struct ServerSettings {
     /// Policy of reading request heads.
     pub head: HeadPolicy,
+    /// Encryption of clients' connections.
+    pub ssl: SslPolicy,
 }

@@ -24,9 +24,11 @@ use nix::sys::socket::{setsockopt, sockopt};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, Socket as RawSocket, Type};
 
+use super::encryption::{EncryptError, Encryption, encrypt};
 use super::group::Group;
 use super::keepalive;
 use super::peer::Peer;
+use crate::failure::{UpstreamFailure, UpstreamKind};
 use crate::settings::Location;
 
 /// The local address of connections to peers.
@@ -117,6 +119,15 @@ impl Source {
     }
 }
 
+/// The way in which a connection is made; an idle one serves requests that want the same.
+#[derive(Clone, Copy)]
+pub struct Way<'a> {
+    /// The local address that it comes from, if one is asked for.
+    pub source: Option<Source>,
+    /// Its encryption.
+    pub encryption: Option<&'a Encryption>,
+}
+
 /// Settings of connections to peers.
 #[derive(Clone, Debug, millpond_conf::Family)]
 #[family(http, server, location, protocols)]
@@ -161,6 +172,8 @@ pub struct Connection {
     pub location: usize,
     /// Place of the connection among the worker's connections.
     pub seat: Option<Seat>,
+    /// Its encryption.
+    pub encryption: Option<Encryption>,
     /// Requests sent on it.
     pub requests: u32,
     /// Instant from which the connection is too old to be kept.
@@ -193,6 +206,9 @@ pub enum ConnectError {
     /// The peer's answer, or that of a router.
     #[error("connect() failed ({reason})", reason = os_error(.0))]
     Late(io::Error),
+    /// The handshake.
+    #[error(transparent)]
+    Encrypt(#[from] EncryptError),
 }
 
 impl ConnectError {
@@ -211,6 +227,33 @@ impl ConnectError {
             ConnectError::AtOnce(..) => Level::Crit,
             ConnectError::Late(error) if is_of(error, &LATE_ERRORS) => Level::Error,
             ConnectError::Late(_) => Level::Alert,
+            ConnectError::Encrypt(error) => error.level(),
+        }
+    }
+}
+
+impl From<ConnectError> for UpstreamFailure {
+    fn from(error: ConnectError) -> Self {
+        let kind = match error {
+            ConnectError::TimedOut | ConnectError::Encrypt(EncryptError::TimedOut) => {
+                UpstreamKind::Timeout
+            }
+            ConnectError::AtOnce(..) | ConnectError::Late(_) | ConnectError::Encrypt(_) => {
+                UpstreamKind::Error
+            }
+            ConnectError::NoSeat(_)
+            | ConnectError::Socket(_)
+            | ConnectError::Transparent(..)
+            | ConnectError::Bind(..) => UpstreamKind::NoSocket,
+        };
+        let doing = match error {
+            ConnectError::Encrypt(_) => "SSL handshaking",
+            _ => "connecting",
+        };
+        UpstreamFailure {
+            kind,
+            level: error.level(),
+            message: format!("{error} while {doing} to upstream"),
         }
     }
 }
@@ -257,7 +300,7 @@ pub async fn connect(
     peer: &Arc<Peer>,
     location: &Arc<Location>,
     policy: &ConnectPolicy,
-    source: Option<Source>,
+    Way { source, encryption }: Way<'_>,
 ) -> Result<Box<Connection>, ConnectError> {
     let socket = start(&peer.address, policy, source)?;
     let timer = Timer::new();
@@ -267,8 +310,12 @@ pub async fn connect(
         Ok(Err(error)) => return Err(ConnectError::Late(error)),
         Ok(Ok(())) => {}
     }
+    let socket = match encryption {
+        None => Transport::Plain(socket),
+        Some(by) => Box::pin(encrypt(socket, peer, by, (&timer, policy.timeout))).await?,
+    };
     Ok(Box::new(Connection {
-        socket: Transport::Plain(socket),
+        socket,
         inbox: BytesMut::new(),
         timer,
         group: Arc::clone(group),
@@ -276,6 +323,7 @@ pub async fn connect(
         source,
         location: Arc::as_ptr(location) as usize,
         seat: None,
+        encryption: encryption.cloned(),
         requests: 0,
         young_until: keepalive::end_of(now, group.keep_alive.time),
         idle_until: now,

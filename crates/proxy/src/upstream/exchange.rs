@@ -36,7 +36,7 @@ use millpond_wire::http1::response::ResponseHead;
 use super::ask::Ask;
 use super::balance::Selection;
 use super::broken::Broken;
-use super::connect::{self, ConnectError, Connection, Source};
+use super::connect::{self, ConnectError, Connection, Source, Way};
 use super::ended::Ended;
 use super::group::Group;
 use super::head::{BodyPlan, Coding, HeadReader, HeadStep, Switching};
@@ -167,8 +167,7 @@ async fn fetch_with(
     if request::must_read_body(req, target.protocol) {
         Box::pin(body::read_all(req)).await?;
     }
-    let prepared = request::prepare(req, target, resolved, ask)?;
-    begin_trace(req, resolved);
+    let prepared = prepare(req, (target, resolved), ask)?;
     let location = Arc::clone(&req.location);
     let settings = location.settings.pass(target.protocol);
     let group = &resolved.group;
@@ -256,6 +255,18 @@ fn learnt(
         fetched.body.learn_at_end(lesson);
     }
     fetched
+}
+
+/// Makes the request that a peer is sent, and begins its trace.
+fn prepare(
+    req: &mut Request,
+    (target, resolved): (&PassTarget, &Resolved),
+    ask: &Ask,
+) -> Result<Prepared, Failure> {
+    let mut prepared = request::prepare(req, target, resolved, ask)?;
+    prepared.encryption = target.encryption(req, resolved)?;
+    begin_trace(req, resolved);
+    Ok(prepared)
 }
 
 fn begin_trace(req: &Request, resolved: &Resolved) {
@@ -407,6 +418,7 @@ impl Try<'_> {
         let attempt = Attempt {
             peer: Arc::clone(&self.peer.name),
             protocol: self.protocol,
+            is_encrypted: self.prepared.encryption.is_some(),
             why: self.ask.why(self.req.is_background),
             head: self.prepared.asked_head(self.protocol),
             range: self.ask.range.clone(),
@@ -423,7 +435,7 @@ impl Try<'_> {
         let source = self.source();
         let idle = self.req.worker().idle_peers.take(
             (self.group, self.peer),
-            (&self.req.location, source),
+            (&self.req.location, self.way(source)),
             self.started,
         );
         if let Some(connection) = idle {
@@ -454,11 +466,12 @@ impl Try<'_> {
         let policy = &self.pass.connect;
         let worker = Rc::clone(self.req.worker());
         let Some(seat) = worker.seat(Side::Upstream).await else {
-            return Err(self.connect_failed(ConnectError::NoSeat(worker.quota.most())));
+            return Err(ConnectError::NoSeat(worker.quota.most()).into());
         };
         let mut rounds = ROUNDS;
         loop {
-            match connect::connect(self.group, self.peer, &location, policy, source).await {
+            match connect::connect(self.group, self.peer, &location, policy, self.way(source)).await
+            {
                 Ok(mut connection) => {
                     connection.seat = Some(seat);
                     return Ok(connection);
@@ -470,8 +483,16 @@ impl Try<'_> {
                 {
                     rounds -= 1;
                 }
-                Err(error) => return Err(self.connect_failed(error)),
+                Err(error) => return Err(error.into()),
             }
+        }
+    }
+
+    /// The way that the request's connection is made.
+    fn way(&self, source: Option<Source>) -> Way<'_> {
+        Way {
+            source,
+            encryption: self.prepared.encryption.as_deref(),
         }
     }
 
@@ -499,22 +520,6 @@ impl Try<'_> {
         let mut trace = self.req.upstream.borrow_mut();
         if let Some(attempt) = trace.attempts.last_mut() {
             attempt.connect = Some(now - self.started);
-        }
-    }
-
-    fn connect_failed(&self, error: ConnectError) -> UpstreamFailure {
-        let kind = match error {
-            ConnectError::TimedOut => UpstreamKind::Timeout,
-            ConnectError::AtOnce(..) | ConnectError::Late(_) => UpstreamKind::Error,
-            ConnectError::NoSeat(_)
-            | ConnectError::Socket(_)
-            | ConnectError::Transparent(..)
-            | ConnectError::Bind(..) => UpstreamKind::NoSocket,
-        };
-        UpstreamFailure {
-            kind,
-            level: error.level(),
-            message: format!("{error} while connecting to upstream"),
         }
     }
 
@@ -582,9 +587,10 @@ impl Try<'_> {
         let text = StderrMessage(message);
         let doing = "while reading response header from upstream";
         request_error::write(self.req, Level::Error, format_args!("{text} {doing}"));
-        match self.settings.fastcgi_app.catches(message) {
-            true => Err(Broken::invalid("FastCGI application sent a caught error")),
-            false => Ok(()),
+        if self.settings.fastcgi_app.catches(message) {
+            Err(Broken::invalid("FastCGI application sent a caught error"))
+        } else {
+            Ok(())
         }
     }
 

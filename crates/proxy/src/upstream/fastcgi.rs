@@ -137,6 +137,7 @@ pub fn encode(req: &mut Request, ask: &Ask, body: OutBody) -> Prepared {
     record::write_begin(&mut head, location.settings.fastcgi_app.after_answer());
     record::write_stream(&mut head, record::Sent::Params, &params);
     Prepared {
+        encryption: None,
         head: head.freeze(),
         body,
         framing: OutFraming::Stdin,

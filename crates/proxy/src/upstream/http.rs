@@ -122,6 +122,7 @@ pub fn encode(
         _ => OutFraming::Plain,
     };
     Ok(Prepared {
+        encryption: None,
         head,
         body,
         framing,

@@ -37,7 +37,7 @@ use millpond_system::log::error::{self, Level};
 use millpond_system::transport::Transport;
 use tokio::sync::Notify;
 
-use super::connect::{Connection, Source};
+use super::connect::{Connection, Way};
 use super::group::Group;
 use super::peer::Peer;
 use super::send::HEAD_READ;
@@ -171,12 +171,13 @@ impl IdlePeers {
     pub fn take(
         &self,
         (group, peer): (&Arc<Group>, &Arc<Peer>),
-        (location, source): (&Arc<Location>, Option<Source>),
+        (location, way): (&Arc<Location>, Way<'_>),
         now: Instant,
     ) -> Option<Box<Connection>> {
         let is_usable = |connection: &Connection| {
             connection.peer.address == peer.address
-                && connection.source == source
+                && connection.source == way.source
+                && connection.encryption.as_ref() == way.encryption
                 && (group.keep_alive.sharing == Sharing::All
                     || connection.location == Arc::as_ptr(location) as usize)
         };
@@ -340,6 +341,7 @@ mod tests {
             source: None,
             location: 0,
             seat: None,
+            encryption: None,
             requests: 1,
             young_until: end_of(now, Duration::MAX),
             idle_until: end_of(now, Duration::MAX),

@@ -112,6 +112,7 @@ pub fn encode(req: &mut Request, target: &PassTarget) -> Result<Prepared, Failur
         return Err(Failure::Internal(message));
     };
     Ok(Prepared {
+        encryption: None,
         head: memcached::request(&escape(&key, EscapeKind::Memcached)),
         body: OutBody::None,
         framing: OutFraming::Plain,

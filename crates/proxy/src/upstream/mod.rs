@@ -16,6 +16,7 @@ pub mod cdn_loop;
 pub mod connect;
 pub mod cookie;
 pub mod declare;
+pub mod encryption;
 pub mod ended;
 pub mod exchange;
 pub mod fastcgi;

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use millpond_conf::{Contexts, OffOr, Scope, Span, Statement, Template};
@@ -19,6 +19,7 @@ use super::ask::Ask;
 use super::balance::Method as Balance;
 use super::by_rfc;
 use super::cdn_loop;
+use super::encryption::{self, Encryption};
 use super::exchange::{self, Fetched};
 use super::group::Group;
 use super::max_forwards;
@@ -40,6 +41,7 @@ use crate::settings::Location;
 use crate::settings::declared::Declared;
 use crate::settings::level::Closing;
 use crate::settings::location::LocationSettings;
+use crate::tls::origins::Origin;
 use millpond_cache::method::CacheMethod;
 use millpond_cache::reason::Note;
 use millpond_cache::slice::SliceSize;
@@ -109,6 +111,8 @@ pub struct PassTarget {
     /// Text that `proxy_redirect default` replaces, and its replacement; none when the URL has
     /// variables.
     default_redirect: Option<(Bytes, Bytes)>,
+    /// The context of encrypted connections, where some may have to be.
+    origin: OnceLock<Arc<Origin>>,
 }
 
 #[derive(Debug)]
@@ -128,23 +132,33 @@ pub struct Resolved {
     pub port: u16,
     /// The path of the URL; `None` when it has none.
     pub path: Option<Bytes>,
+    /// True if connections to the peers are encrypted.
+    pub is_encrypted: bool,
 }
 
 /// A URL taken apart.
 struct Url<'a> {
     authority: Cow<'a, str>,
     path: Option<&'a str>,
+    is_encrypted: bool,
+}
+
+impl Url<'_> {
+    /// The port of hosts that name none.
+    fn usual_port(&self) -> u16 {
+        if self.is_encrypted { 443 } else { 80 }
+    }
 }
 
 /// Takes an address apart as its protocol writes it.
 fn split_address(protocol: Protocol, text: &str) -> Result<Url<'_>, String> {
-    let authority = match protocol {
+    let (authority, is_encrypted) = match protocol {
         Protocol::Http => return split_url(text),
-        Protocol::Uwsgi if text.starts_with("suwsgi://") => {
-            return Err("suwsgi protocol requires SSL support, which is not there yet".to_string());
-        }
-        Protocol::Uwsgi => text.strip_prefix("uwsgi://").unwrap_or(text),
-        Protocol::FastCgi | Protocol::Scgi | Protocol::Memcached => text,
+        Protocol::Uwsgi => match text.strip_prefix("suwsgi://") {
+            Some(authority) => (authority, true),
+            None => (text.strip_prefix("uwsgi://").unwrap_or(text), false),
+        },
+        Protocol::FastCgi | Protocol::Scgi | Protocol::Memcached => (text, false),
     };
     if authority.is_empty() {
         return Err("no host in upstream".to_string());
@@ -152,16 +166,19 @@ fn split_address(protocol: Protocol, text: &str) -> Result<Url<'_>, String> {
     Ok(Url {
         authority: Cow::Borrowed(authority),
         path: None,
+        is_encrypted,
     })
 }
 
 fn split_url(url: &str) -> Result<Url<'_>, String> {
-    if url.len() >= 8 && url.as_bytes()[..8].eq_ignore_ascii_case(b"https://") {
-        return Err("https protocol requires SSL support, which is not there yet".to_string());
-    }
-    let rest = match url.get(..7) {
-        Some(scheme) if scheme.eq_ignore_ascii_case("http://") => url.get(7..).unwrap_or_default(),
-        _ => return Err("invalid URL prefix".to_string()),
+    let after = |scheme: &str| {
+        let (begin, rest) = url.split_at_checked(scheme.len())?;
+        begin.eq_ignore_ascii_case(scheme).then_some(rest)
+    };
+    let (rest, is_encrypted) = match (after("http://"), after("https://")) {
+        (Some(rest), _) => (rest, false),
+        (None, Some(rest)) => (rest, true),
+        (None, None) => return Err("invalid URL prefix".to_string()),
     };
     if let Some(socket) = rest.strip_prefix("unix:") {
         let (path, uri) = match socket.split_once(':') {
@@ -171,6 +188,7 @@ fn split_url(url: &str) -> Result<Url<'_>, String> {
         return Ok(Url {
             authority: Cow::Owned(format!("unix:{path}")),
             path: uri,
+            is_encrypted,
         });
     }
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -181,6 +199,7 @@ fn split_url(url: &str) -> Result<Url<'_>, String> {
     Ok(Url {
         authority: Cow::Borrowed(authority),
         path: (!path.is_empty()).then_some(path),
+        is_encrypted,
     })
 }
 
@@ -229,6 +248,7 @@ fn pass(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
         key: key.and_then(Result::ok),
         location_prefix,
         default_redirect,
+        origin: OnceLock::new(),
     };
     if protocol == Protocol::Http {
         draft.put(PassPlace(statement.span));
@@ -258,8 +278,8 @@ fn fixed(
         return None;
     }
     let declared = builder.of::<Declared>();
-    let resolved = check_port(protocol, &parts.authority, declared)
-        .and_then(|()| resolve(&parts.authority, declared));
+    let resolved =
+        check_port(protocol, &parts.authority, declared).and_then(|()| resolve(&parts, declared));
     match resolved {
         Ok((group, host, port)) => {
             share(&group, declared);
@@ -269,6 +289,7 @@ fn fixed(
                 host: Arc::from(host),
                 port,
                 path,
+                is_encrypted: parts.is_encrypted,
             })
         }
         Err(why) => {
@@ -340,16 +361,17 @@ pub struct Host {
 }
 
 impl Host {
-    fn of(authority: &str) -> Result<Host, String> {
+    fn of(url: &Url<'_>) -> Result<Host, String> {
+        let (authority, usual) = (&*url.authority, url.usual_port());
         if authority.starts_with("unix:") {
             return Ok(Host {
                 field: "localhost".to_string(),
                 name: authority.to_string(),
-                port: 80,
+                port: usual,
             });
         }
-        let (name, port) = network::split_port(authority, 80)?;
-        let field = if port == 80 { name } else { authority };
+        let (name, port) = network::split_port(authority, usual)?;
+        let field = if port == usual { name } else { authority };
         Ok(Host {
             field: field.to_string(),
             name: name.to_string(),
@@ -374,28 +396,29 @@ impl Host {
 }
 
 /// The group of a name: a declared one, or one that another location passes to.
-fn known(authority: &str, declared: &Declared) -> Result<(Option<Arc<Group>>, Host), String> {
+fn known(url: &Url<'_>, declared: &Declared) -> Result<(Option<Arc<Group>>, Host), String> {
+    let authority = &*url.authority;
     if let Some(group) = find(&declared.upstreams, authority) {
         let host = Host {
             field: authority.to_string(),
             name: authority.to_string(),
-            port: 80,
+            port: url.usual_port(),
         };
         return Ok((Some(Arc::clone(group)), host));
     }
-    let host = Host::of(authority)?;
+    let host = Host::of(url)?;
     let group = find(&declared.implicit, &host.group_name());
     Ok((group.cloned(), host))
 }
 
 /// The known group of a name, or one of the addresses of a host.
-fn resolve(authority: &str, declared: &Declared) -> Result<(Arc<Group>, String, u16), String> {
-    let (group, host) = known(authority, declared)?;
+fn resolve(url: &Url<'_>, declared: &Declared) -> Result<(Arc<Group>, String, u16), String> {
+    let (group, host) = known(url, declared)?;
     if let Some(group) = group {
         return Ok((group, host.field, host.port));
     }
-    let settings = PeerSettings::new(authority);
-    let addresses = network::resolve(authority, 80)?.into_iter();
+    let settings = PeerSettings::new(&url.authority);
+    let addresses = network::resolve(&url.authority, url.usual_port())?.into_iter();
     let peer = |address| Peer::new(address, settings.clone(), None);
     let peers = addresses.map(peer).collect();
     let group = Group::new(host.group_name(), peers, Balance::RoundRobin);
@@ -440,6 +463,44 @@ impl PassTarget {
         }
     }
 
+    /// True if connections may have to be encrypted.
+    pub fn may_encrypt(&self) -> bool {
+        match &self.to {
+            To::Fixed(resolved) => resolved.is_encrypted,
+            To::Variable(_) => matches!(self.protocol, Protocol::Http | Protocol::Uwsgi),
+        }
+    }
+
+    /// Sets the context of its encrypted connections.
+    pub fn set_origin(&self, origin: Arc<Origin>) {
+        // The first one stays: a target belongs to one location.
+        let _ = self.origin.set(origin);
+    }
+
+    /// The encryption of a request's connection to an upstream, if it is to be encrypted.
+    pub fn encryption(
+        &self,
+        req: &mut Request,
+        resolved: &Resolved,
+    ) -> Result<Option<Box<Encryption>>, Failure> {
+        if !resolved.is_encrypted {
+            return Ok(None);
+        }
+        let Some(origin) = self.origin.get() else {
+            let why = "no context for an encrypted connection";
+            return Err(Failure::Internal(why.to_string()));
+        };
+        let location = Arc::clone(&req.location);
+        let name = match &location.settings.pass(self.protocol).ssl.name {
+            Some(name) => String::from_utf8_lossy(&req.eval(name)).into_owned(),
+            None => resolved.host.to_string(),
+        };
+        Ok(Some(Box::new(Encryption {
+            origin: Arc::clone(origin),
+            name: Arc::from(encryption::bare_name(&name)),
+        })))
+    }
+
     /// Text that `proxy_redirect default` replaces, and its replacement.
     pub fn default_redirect(&self) -> Option<&(Bytes, Bytes)> {
         self.default_redirect.as_ref()
@@ -468,7 +529,7 @@ impl PassTarget {
             .map_err(|why| Failure::Internal(format!("{why} in \"{url}\"")))?;
         let declared = &req.conf.declared;
         let found = check_port(self.protocol, &parts.authority, declared)
-            .and_then(|()| known(&parts.authority, declared));
+            .and_then(|()| known(&parts, declared));
         let (group, host) = found.map_err(|why| {
             Failure::Internal(format!("{why} in upstream \"{}\"", parts.authority))
         })?;
@@ -480,6 +541,7 @@ impl PassTarget {
             host: Arc::from(host.field.as_str()),
             port: host.port,
             path: parts.path.map(absolute_path),
+            is_encrypted: parts.is_encrypted,
         };
         Ok((resolved, is_unknown.then_some(host)))
     }

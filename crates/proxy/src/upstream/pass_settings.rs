@@ -42,6 +42,7 @@ use crate::cache::status_header::StatusHeaderPolicy;
 use crate::protocol::Protocol;
 use crate::settings::location::LocationSettings;
 use crate::settings::{Uses, declared::Declared, level::Closing};
+use crate::tls::settings::OriginSslPolicy;
 
 /// What a location says of upstreams of one protocol.
 #[derive(Clone, Debug, FamilyGroup)]
@@ -51,6 +52,8 @@ pub struct PassSettings {
     pub buffer: BufferPolicy,
     /// Connections to peers.
     pub connect: ConnectPolicy,
+    /// Encryption of connections to peers.
+    pub ssl: OriginSslPolicy,
     /// Time and size of exchanges.
     pub exchange: ExchangePolicy,
     /// Other peers.

@@ -433,6 +433,13 @@ impl UpstreamBody {
         }
     }
 
+    /// True when an encrypted connection ended without the peer's word: RFC 9112 §9.8 takes a body
+    /// that only this ends for incomplete.
+    fn is_cut_off(&self) -> bool {
+        let connection = self.connection.as_ref();
+        connection.is_some_and(|connection| connection.socket.is_truncated())
+    }
+
     /// True when nothing that matters is to come: silence and a closed connection are its end.
     fn is_whole(&self) -> bool {
         matches!(&self.state, State::Records(body) if body.is_whole())
@@ -613,7 +620,9 @@ impl BodyStream for UpstreamBody {
                     }
                     return this.fail(BodyError::UpstreamTimedOut);
                 }
-                Poll::Ready(Ok(0)) if matches!(this.state, State::UntilClose) => {
+                Poll::Ready(Ok(0))
+                    if matches!(this.state, State::UntilClose) && !this.is_cut_off() =>
+                {
                     return this.close();
                 }
                 Poll::Ready(Ok(0) | Err(_)) if this.is_whole() => return this.close(),

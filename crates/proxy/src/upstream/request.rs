@@ -14,6 +14,7 @@ use millpond_wire::header::Known;
 use millpond_wire::http1::Method;
 
 use super::ask::Ask;
+use super::encryption::Encryption;
 use super::http::{self, UpstreamVersion};
 use super::pass::{PassTarget, Resolved};
 use super::{fastcgi, memcached, scgi, uwsgi};
@@ -99,6 +100,8 @@ pub struct Prepared {
     pub framing: OutFraming,
     /// The method sent.
     pub method: Method,
+    /// Encryption of the connection that it is to go out on.
+    pub encryption: Option<Box<Encryption>>,
 }
 
 /// The block that a worker writes the heads of requests to upstreams into, one behind the other. It

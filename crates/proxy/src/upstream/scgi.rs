@@ -29,6 +29,7 @@ pub fn encode(req: &mut Request, ask: &Ask, body: OutBody) -> Prepared {
     head.put_slice(&pairs);
     head.put_slice(b",");
     Prepared {
+        encryption: None,
         head: head.freeze(),
         body,
         framing: OutFraming::Plain,

@@ -61,6 +61,7 @@ pub fn encode(req: &mut Request, ask: &Ask, body: OutBody) -> Result<Prepared, F
     head.put_u8(policy.modifier2 as u8);
     head.put_slice(&pairs);
     Ok(Prepared {
+        encryption: None,
         head: head.freeze(),
         body,
         framing: OutFraming::Plain,

@@ -87,6 +87,7 @@ pub fn builtins() -> impl Iterator<Item = &'static Variable> {
         upstream::VARIABLES,
         crate::cache::provenance::VARIABLES,
         crate::downstream::proxy_protocol::VARIABLES,
+        crate::tls::variables::VARIABLES,
         crate::upstream::fastcgi::VARIABLES,
         crate::filter::gzip::VARIABLES,
         crate::filter::ssi::VARIABLES,

@@ -89,7 +89,12 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "https",
         doc: "\"on\" on a TLS connection, else empty.",
-        write: |_, _| true,
+        write: |req, out| {
+            if req.client.connection.is_encrypted() {
+                out.extend_from_slice(b"on");
+            }
+            true
+        },
     },
     Variable {
         name: "is_args",
@@ -202,7 +207,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "scheme",
         doc: "\"http\" or \"https\".",
-        write: |_, out| write_text(b"http", out),
+        write: |req, out| write_text(req.client.connection.scheme().as_bytes(), out),
     },
     Variable {
         name: "server_name",

@@ -31,3 +31,8 @@ pub mod password;
 pub mod source;
 pub mod trust;
 pub mod verdict;
+
+/// Name and version of the library that reads certificates and judges chains.
+pub fn library() -> &'static str {
+    openssl::version::version()
+}

@@ -7,18 +7,18 @@
 //! | bound | of | nginx |
 //! |---|---|---|
 //! | `max_concurrent_streams` | streams that are open, or whose exchange still runs | the same |
-//! | [`STREAMS_PER_READ`] times that | new streams in one read | the same |
-//! | [`REFUSED_MOST`] | streams that were refused on a connection | the same |
-//! | [`OVERHEAD_MOST`] | bytes that carried nothing, beyond seven eighths | the same |
+//! | `STREAMS_PER_READ` times that | new streams in one read | the same |
+//! | `REFUSED_MOST` | streams that were refused on a connection | the same |
+//! | `OVERHEAD_MOST` | bytes that carried nothing, beyond seven eighths | the same |
 //! | `resets` | streams that the peer resets | by the two above |
 //! | `faults` | streams that we reset for the peer's faults | none |
 //! | `control` | SETTINGS, PING, frames of unknown kinds | by bytes only |
 //! | `priorities` | PRIORITY, PRIORITY_UPDATE | the same |
-//! | `small_data` | DATA of less than [`SMALL_DATA`] bytes | by bytes only |
-//! | [`CONTINUATIONS_MOST`] | CONTINUATION frames of a block | by bytes only |
+//! | `small_data` | DATA of less than `SMALL_DATA` bytes | by bytes only |
+//! | `CONTINUATIONS_MOST` | CONTINUATION frames of a block | by bytes only |
 //! | `window_updates` | WINDOW_UPDATE | by bytes only |
-//! | [`ACKS_MOST`] | acknowledgements that the peer does not read | none |
-//! | [`OUTPUT_MOST`] | bytes that wait for the peer, beyond which nothing is read | none |
+//! | `ACKS_MOST` | acknowledgements that the peer does not read | none |
+//! | `OUTPUT_MOST` | bytes that wait for the peer, beyond which nothing is read | none |
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 //! pieces  [block: heads, short data][long][block: a frame's head][long] …   block (not yet cut)
 //! ```
 //!
-//! 1. A piece of a body that is [`SPLICED`] bytes or longer is not copied.
+//! 1. A piece of a body that is `SPLICED` bytes or longer is not copied.
 //! 2. What was given out by [`Output::slices`] stays until [`Output::advance`] says that it is
 //!    written.
 

@@ -96,7 +96,7 @@ pub(super) async fn read_head(
     let mut arrivals = Arrivals {
         http1,
         connection,
-        policy: &listen.names.default_server().settings.head,
+        policy: &http1.connection.first_server(listen).settings.head,
         parser,
         counters: worker.shared.connections.shard(worker.index),
         member,

@@ -5,7 +5,6 @@
 //!    finished in time, or the connection is of no use.
 
 use std::io::IoSlice;
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -30,11 +29,7 @@ impl Http1 {
         encode::write_status(&mut text, status);
         encode::write_fields(&mut text, fields);
         encode::end_head(&mut text);
-        let first = std::future::poll_fn(|cx| {
-            let slices = [IoSlice::new(&text)];
-            Poll::Ready(self.transport.poll_send(cx, &slices, More::Nothing))
-        });
-        let Poll::Ready(Ok(count)) = first.await else {
+        let Ok(count @ 1..) = self.transport.offer(&text) else {
             return;
         };
         let rest = text.get(count..).unwrap_or_default();

@@ -46,6 +46,7 @@ use self::body::Incoming;
 use self::keep_alive::After;
 use super::client::Client;
 use super::connection::Connection;
+use super::encryption;
 use super::proxy_protocol;
 use super::serve::{self, Came, Refusal, Served};
 use super::wire::Wire;
@@ -206,6 +207,9 @@ pub async fn serve(http1: Rc<Http1>, binding: Arc<Binding>, member: Member) {
     {
         return;
     }
+    if listen.is_encrypted && !Box::pin(encryption::begin(&http1, &listen, &member)).await {
+        return;
+    }
     let mut turns = Turns {
         http1: &http1,
         listen: &listen,
@@ -213,7 +217,7 @@ pub async fn serve(http1: Rc<Http1>, binding: Arc<Binding>, member: Member) {
     };
     let mut parser = RequestParser::default();
     let mut idle = Idle {
-        timeout: listen.names.default_server().settings.head.timeout,
+        timeout: http1.connection.first_server(&listen).settings.head.timeout,
         min_timeout: Duration::ZERO,
         since: None,
     };

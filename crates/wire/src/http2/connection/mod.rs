@@ -7,8 +7,8 @@
 //!
 //! Its owner reads bytes into a buffer and calls [`Connection::next_event`] until it says that
 //! there is no more; does what the events say; calls [`Connection::produce`], and writes what
-//! [`Connection::output`] has. [`receive`] reads frames, [`block`] blocks of fields, [`control`]
-//! what is about the connection as a whole, [`send`] writes.
+//! [`Connection::output`] has. `receive` reads frames, `block` blocks of fields, `control`
+//! what is about the connection as a whole, `send` writes.
 //!
 //! 1. A stream is in the table from its head until its owner has released it and both ends have
 //!    ended it.

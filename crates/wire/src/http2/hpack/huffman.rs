@@ -1,7 +1,7 @@
 //! The Huffman code of HPACK (RFC 7541 §5.2, appendix B).
 //!
 //! The code is canonical: the lengths of the codes say them all, so the tables are computed from
-//! [`LENGTHS`]. Most texts are read two symbols at a time, by the twelve bits that come next:
+//! `LENGTHS`. Most texts are read two symbols at a time, by the twelve bits that come next:
 //!
 //! ```text
 //! PAIRS[next 12 bits] = first symbol | second | bits of the first | bits of both | count

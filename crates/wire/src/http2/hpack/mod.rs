@@ -5,7 +5,7 @@
 //! fields ─► encode::Encoder ──► block
 //! ```
 //!
-//! Each direction of a connection has a dynamic table of its own ([`table::Table`]); both ends
+//! Each direction of a connection has a dynamic table of its own (`table::Table`); both ends
 //! change theirs alike, so every block must be read, also one that nobody wants.
 //!
 //! 1. No input makes a decoder panic, loop, or keep more than its bounds allow.

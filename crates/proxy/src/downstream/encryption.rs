@@ -1,0 +1,231 @@
+//! The handshake of a client's connection, and whether its requests may be answered.
+//!
+//! ```text
+//! first byte ──► neither a handshake's nor SSLv2's: plain HTTP, whose requests are refused (497)
+//!    ▼
+//! ClientHello ──name──► server ──► refused by `ssl_reject_handshake`: alert, closed
+//!    ▼
+//! handshake ──► what was agreed stays with the connection
+//! ```
+//!
+//! Requests that come on it must be for the server that the handshake was for wherever a client's
+//! certificate matters: 421 else.
+
+use std::io;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::BytesMut;
+use millpond_system::clock::{self, Instant};
+use millpond_system::log::error::Level;
+use millpond_system::quota::Waiting;
+use millpond_system::tls_socket::{HandshakeError, TlsSocket};
+use millpond_tls::certificate::verdict::Refusal;
+use millpond_tls::{Accepted, Accepting, Acceptor, ClientHello, Error, Fault, UNRECOGNIZED_NAME};
+
+use super::connection::Connection;
+use super::http1::Http1;
+use super::proxy_protocol;
+use crate::log::request_error;
+use crate::request::Request;
+use crate::route::listen::Listen;
+use crate::settings::Server;
+use crate::tls::agreed::Agreed;
+use crate::worker::Member;
+
+/// Bytes asked of a client that has not said hello.
+const HELLO: usize = 2 * 1024;
+
+/// The end of a handshake that did not lead to an encrypted connection.
+enum Failure {
+    /// The time is over.
+    TimedOut,
+    /// Nothing came, and it is to be closed.
+    Quiet,
+    /// The handshake.
+    Handshake(HandshakeError),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Handshake(error.into())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Failure::Handshake(error.into())
+    }
+}
+
+/// Makes an encrypted connection of one that was accepted, unless the client speaks plainly; false
+/// when it is to be closed.
+pub(super) async fn begin(http1: &Http1, listen: &Listen, member: &Member) -> bool {
+    let policy = &listen.names.default_server().settings.head;
+    let now = clock::instant();
+    let deadline = now + policy.timeout;
+    http1.connection.waiting.set(Waiting::Idle(now));
+    match handshake(http1, listen, (member, deadline)).await {
+        Ok(()) => true,
+        Err(failure) => {
+            log(&http1.connection, &failure);
+            false
+        }
+    }
+}
+
+async fn handshake(
+    http1: &Http1,
+    listen: &Listen,
+    (member, deadline): (&Member, Instant),
+) -> Result<(), Failure> {
+    let Some(tls) = http1.transport.tls() else {
+        return Ok(());
+    };
+    let Some(accepted) = read_hello(http1, tls, (member, deadline)).await? else {
+        return Ok(());
+    };
+    http1
+        .connection
+        .waiting
+        .set(Waiting::Head(clock::instant()));
+    let server = Arc::clone(choose(listen, accepted.hello()));
+    begin_session(tls, listen, &server, accepted)?;
+    let connection = &http1.connection;
+    let done = std::future::poll_fn(|cx| {
+        if connection.is_displaced.get() {
+            connection.count_displaced();
+            return Poll::Ready(Err(Failure::Quiet));
+        }
+        member.register(cx.waker());
+        tls.poll_handshake(cx).map_err(Failure::Handshake)
+    });
+    let left = deadline.saturating_duration_since(clock::instant());
+    match http1.timer.guard_for(left, done).await {
+        Err(_) => return Err(Failure::TimedOut),
+        Ok(outcome) => outcome?,
+    }
+    let agreed = tls.with_facts(|facts| Box::new(Agreed::of(&facts, server)));
+    // The cell is empty: a connection has one handshake.
+    let _ = agreed.map(|agreed| http1.connection.tls.set(agreed));
+    Ok(())
+}
+
+/// Reads what a client begins with; none if that is plain HTTP.
+async fn read_hello(
+    http1: &Http1,
+    tls: &TlsSocket,
+    (member, deadline): (&Member, Instant),
+) -> Result<Option<Accepted>, Failure> {
+    let mut acceptor = Acceptor::new();
+    let mut has_begun = false;
+    loop {
+        let came = std::mem::take(&mut *http1.inbox.borrow_mut());
+        match came.first() {
+            Some(0x16 | 0x80..) => has_begun = true,
+            Some(_) if !has_begun => {
+                *http1.inbox.borrow_mut() = came;
+                return Ok(None);
+            }
+            _ => {}
+        }
+        let mut alert = BytesMut::new();
+        acceptor = match acceptor.accept(&came, &mut alert) {
+            Ok(Accepting::Partial(acceptor)) => acceptor,
+            Ok(Accepting::Whole(accepted)) => return Ok(Some(accepted)),
+            Err(error) => {
+                tls.refuse(&alert);
+                return Err(error.into());
+            }
+        };
+        let left = deadline.saturating_duration_since(clock::instant());
+        let read = proxy_protocol::more(http1, member, HELLO);
+        match http1.timer.guard_for(left, read).await {
+            Ok(Ok(0)) if has_begun => return Err(Failure::Handshake(HandshakeError::Closed)),
+            Ok(Ok(0)) => return Err(Failure::Quiet),
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => return Err(error.into()),
+            Err(_) => return Err(Failure::TimedOut),
+        }
+    }
+}
+
+/// Has the context of a server, or that of the default one, answer the first message.
+fn begin_session(
+    tls: &TlsSocket,
+    listen: &Listen,
+    server: &Server,
+    accepted: Accepted,
+) -> Result<(), Error> {
+    let (mut plain, mut told) = (BytesMut::new(), BytesMut::new());
+    let own = server.encryption.get();
+    let begun = match own.and_then(|own| own.context_or(listen.names.default_server())) {
+        Some(context) => accepted.choose(context, &mut plain, &mut told),
+        None => Err(accepted.reject(UNRECOGNIZED_NAME, &mut told)),
+    };
+    match begun {
+        Ok((session, _)) => {
+            tls.begin(session, plain, told);
+            Ok(())
+        }
+        Err(error) => {
+            tls.refuse(&told);
+            Err(error)
+        }
+    }
+}
+
+/// The server that a hello asks for, or the default one.
+fn choose<'l>(listen: &'l Listen, hello: &ClientHello) -> &'l Arc<Server> {
+    let name = hello.server_name();
+    let named = name.and_then(|name| listen.names.of_host(name.as_bytes()));
+    named.unwrap_or_else(|| listen.names.default_server())
+}
+
+/// nginx: what clients do wrong, and what networks do, interests few.
+fn log(connection: &Connection, failure: &Failure) {
+    let (level, message) = match failure {
+        Failure::Quiet => return,
+        Failure::TimedOut => (
+            Level::Info,
+            String::from("client timed out (110: Connection timed out)"),
+        ),
+        Failure::Handshake(HandshakeError::Tls(error)) => {
+            let level = match error.fault() {
+                Fault::Peer => Level::Info,
+                Fault::Ours => Level::Crit,
+            };
+            (level, format!("SSL_do_handshake() failed {error}"))
+        }
+        Failure::Handshake(error) => (Level::Info, error.to_string()),
+    };
+    request_error::connection(
+        connection,
+        level,
+        format_args!("{message} while SSL handshaking"),
+    );
+}
+
+/// Refuses a request that its connection does not entitle to an answer.
+pub(super) fn check(req: &Request) -> Result<(), (u16, String)> {
+    let Some(agreed) = req.client.connection.tls.get() else {
+        return Err((
+            497,
+            String::from("client sent plain HTTP request to HTTPS port"),
+        ));
+    };
+    let demand = req.server.settings.ssl.demand();
+    if demand.is_none() {
+        return Ok(());
+    }
+    if !Arc::ptr_eq(&agreed.server, &req.server) {
+        let why = "client attempted to request the server name different from the one that was \
+                   negotiated";
+        return Err((421, String::from(why)));
+    }
+    match demand.and_then(|demand| agreed.verdict.refusal(demand)) {
+        None => Ok(()),
+        Some(refusal @ Refusal::BadCertificate(_)) => Err((495, refusal.to_string())),
+        Some(refusal @ Refusal::NoCertificate) => Err((496, refusal.to_string())),
+    }
+}

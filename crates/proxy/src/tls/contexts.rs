@@ -1,0 +1,435 @@
+//! Contexts of servers: what `ssl_…` lines mean to the handshakes of clients.
+//!
+//! They are made when the configuration has been read to its end, for the servers of encrypted
+//! addresses; elsewhere the lines mean nothing, and their files are not read.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use millpond_conf::{ParseContext, Span};
+use millpond_tls::certificate::client::ClientVerifier;
+use millpond_tls::certificate::failure::Thing;
+use millpond_tls::certificate::load;
+use millpond_tls::certificate::trust::{Anchors, Peer, Rules, Trust};
+use millpond_tls::{
+    CacheMode, Ciphers, Compression, EarlyData, Groups, Offers, Preference, ServerContext,
+    ServerSettings, SessionCache, TicketKey, Tickets, Versions,
+};
+
+use super::files::{Files, Mistake, report};
+use super::settings::{ConfCommand, FileName, ProtocolVersion, SslPolicy, VerifyClient};
+use crate::route::listen::{Binding, Listen};
+use crate::scope::build::Builder;
+use crate::settings::Server;
+use millpond_conf::Flags;
+
+/// Encryption of a server's connections.
+#[derive(Debug)]
+pub struct Encryption {
+    context: Option<Arc<ServerContext>>,
+    rejects: bool,
+    /// Judge of clients' certificates.
+    pub verifier: Option<Arc<ClientVerifier>>,
+}
+
+impl Encryption {
+    /// The server's context, or that of the default server of its address; none where handshakes
+    /// are refused.
+    pub fn context_or<'a>(&'a self, default: &'a Server) -> Option<&'a ServerContext> {
+        if self.rejects {
+            return None;
+        }
+        let of_default = || default.encryption.get()?.context.as_deref();
+        self.context.as_deref().or_else(of_default)
+    }
+}
+
+/// Makes the contexts of all servers with encrypted addresses.
+pub fn prepare(builder: &mut Builder, bindings: &[Binding]) {
+    let listens = bindings.iter().flat_map(|binding| &binding.listens);
+    let mut zones = Zones::default();
+    for listen in listens.filter(|listen| listen.is_encrypted) {
+        for server in listen.names.servers() {
+            if server.encryption.get().is_some() {
+                continue;
+            }
+            let (files, cx) = builder.with_cx::<Files>();
+            let outcome = encryption(&server.settings.ssl, (files, &mut zones), cx);
+            let made = outcome.unwrap_or_else(|mistake| {
+                report(cx, mistake);
+                Encryption {
+                    context: None,
+                    rejects: true,
+                    verifier: None,
+                }
+            });
+            // Nobody else sets it.
+            let _ = server.encryption.set(made);
+        }
+        check_certificates(listen, &mut builder.cx);
+    }
+}
+
+/// nginx: the default server has a certificate, or it refuses handshakes and all others have one or
+/// do so, too.
+fn check_certificates(listen: &Listen, cx: &mut ParseContext) {
+    let is_bare = |server: &Server| {
+        let own = server.encryption.get();
+        own.is_some_and(|own| own.context.is_none() && !own.rejects)
+    };
+    let default = listen.names.default_server();
+    let rejects = default.encryption.get().is_some_and(|own| own.rejects);
+    let mut servers = listen.names.servers();
+    let wanting = if rejects {
+        servers.find(|server| is_bare(server))
+    } else {
+        Some(default).filter(|server| is_bare(server))
+    };
+    if let Some(server) = wanting {
+        let message = "no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive";
+        report(cx, (server.span, message.to_owned()));
+    }
+}
+
+fn encryption(
+    policy: &SslPolicy,
+    (files, zones): (&mut Files, &mut Zones),
+    cx: &mut ParseContext,
+) -> Result<Encryption, Mistake> {
+    let mut made = Encryption {
+        context: None,
+        rejects: policy.rejects,
+        verifier: None,
+    };
+    if policy.certificates.is_empty() {
+        return Ok(made);
+    }
+    let mut identities = Vec::new();
+    let passwords = files.passwords(policy.password_file.as_ref())?;
+    for (index, certificate) in policy.certificates.iter().enumerate() {
+        let Some(key) = policy.keys.get(index) else {
+            let name = String::from_utf8_lossy(certificate.literal().unwrap_or_default());
+            let message =
+                format!("no \"ssl_certificate_key\" is defined for certificate \"{name}\"");
+            return Err((certificate.span, message));
+        };
+        identities.push(files.identity(certificate, key, &passwords)?);
+    }
+    if let (true, Some(file)) = (policy.staples, &policy.staple_file) {
+        let answer = files.text(file, Thing::Certificate)?;
+        let first = identities.first();
+        first
+            .into_iter()
+            .for_each(|first| first.set_staple(answer.to_vec()));
+    }
+    let mut settings = ServerSettings::new(identities);
+    agree(policy, &mut settings, cx)?;
+    if policy.demand().is_some() {
+        let verifier = verifier(policy, files, &mut settings.session_context)?;
+        settings.verifier = Some(Arc::clone(&verifier) as Arc<_>);
+        made.verifier = Some(verifier);
+    }
+    resume(policy, &mut settings, (files, zones))?;
+    let span = policy.certificates.first().map_or(Span::NONE, |it| it.span);
+    let context = ServerContext::new(&settings).map_err(|error| (span, error.to_string()))?;
+    made.context = Some(Arc::new(context));
+    Ok(made)
+}
+
+/// Sets the bounds of an agreement.
+fn agree(
+    policy: &SslPolicy,
+    settings: &mut ServerSettings,
+    cx: &mut ParseContext,
+) -> Result<(), Mistake> {
+    let span = policy.ciphers.span;
+    settings.versions = versions(policy.protocols, ("ssl_protocols", span), cx)?;
+    settings.ciphers = ciphers(&policy.ciphers.value, ("ssl_ciphers", span), cx)?;
+    let curves = &policy.curves;
+    settings.groups = Groups::parse(&curves.value)
+        .map_err(|why| (curves.span, format!("invalid \"ssl_ecdh_curve\": {why}")))?;
+    if !settings.groups.dropped().is_empty() {
+        let names = settings.groups.dropped().join(", ");
+        let message = format!("\"ssl_ecdh_curve\" names groups that are not there: {names}");
+        warn(cx, curves.span, message);
+    }
+    settings.preference = if policy.prefers_own_ciphers {
+        Preference::Server
+    } else {
+        Preference::Client
+    };
+    settings.compression = if policy.compresses {
+        Compression::Zlib
+    } else {
+        Compression::Off
+    };
+    settings.early_data = if policy.early_data {
+        EarlyData::Accept
+    } else {
+        EarlyData::Refuse
+    };
+    settings.offers = Offers::Keep;
+    settings.fragment = policy.buffer_size.as_usize();
+    settings.alpn = vec![
+        b"http/1.1".to_vec(),
+        b"http/1.0".to_vec(),
+        b"http/0.9".to_vec(),
+    ];
+    for command in &policy.commands {
+        obey(command, settings)?;
+    }
+    Ok(())
+}
+
+/// The versions of a list of words.
+pub(super) fn versions(
+    words: Flags<ProtocolVersion>,
+    (name, span): (&str, Span),
+    cx: &mut ParseContext,
+) -> Result<Versions, Mistake> {
+    let old = [
+        ProtocolVersion::Ssl2,
+        ProtocolVersion::Ssl3,
+        ProtocolVersion::Tls10,
+        ProtocolVersion::Tls11,
+    ];
+    if old.into_iter().any(|word| words.contains(word)) {
+        let message = format!(
+            "\"{name}\": versions below TLSv1.2 are not spoken; clients that have no other are \
+             refused"
+        );
+        warn(cx, span, message);
+    }
+    let has = |word| words.contains(word);
+    match (has(ProtocolVersion::Tls12), has(ProtocolVersion::Tls13)) {
+        (true, true) => Ok(Versions::Both),
+        (true, false) => Ok(Versions::Tls12),
+        (false, true) => Ok(Versions::Tls13),
+        (false, false) => Err((span, format!("\"{name}\" names no version that is spoken"))),
+    }
+}
+
+/// The suites of a list of OpenSSL's.
+pub(super) fn ciphers(
+    list: &str,
+    (name, span): (&str, Span),
+    cx: &mut ParseContext,
+) -> Result<Ciphers, Mistake> {
+    let ciphers = Ciphers::parse(list).map_err(|why| {
+        let message = format!("SSL_CTX_set_cipher_list(\"{list}\") failed ({why})");
+        (span, message)
+    })?;
+    if !ciphers.dropped().is_empty() {
+        let names = ciphers.dropped().join(", ");
+        let message = format!("\"{name}\" names suites that are not there: {names}");
+        warn(cx, span, message);
+    }
+    Ok(ciphers)
+}
+
+/// Warns, once for each place.
+fn warn(cx: &mut ParseContext, span: Span, message: String) {
+    let is_known = cx
+        .diagnostics
+        .iter()
+        .any(|known| known.span == Some(span) && known.message == message);
+    if !is_known {
+        cx.diagnostics.push_warning(span, message);
+    }
+}
+
+/// A command of OpenSSL's configuration.
+fn obey(command: &ConfCommand, settings: &mut ServerSettings) -> Result<(), Mistake> {
+    let (name, value) = (command.name.as_str(), command.value.as_str());
+    let bad = |why: String| (command.span, format!("\"ssl_conf_command {name}\": {why}"));
+    match name {
+        "Ciphersuites" => {
+            let ciphers = settings.ciphers.clone();
+            settings.ciphers = ciphers
+                .with_ciphersuites(value)
+                .map_err(|why| bad(why.to_string()))?;
+        }
+        "CipherString" => {
+            settings.ciphers = Ciphers::parse(value).map_err(|why| bad(why.to_string()))?;
+        }
+        "Groups" | "Curves" => {
+            settings.groups = Groups::parse(value).map_err(|why| bad(why.to_string()))?;
+        }
+        "NumTickets" => {
+            settings.ticket_count = value
+                .parse()
+                .map_err(|_| bad("invalid number".to_owned()))?;
+        }
+        "Options" => return options(value, settings).map_err(bad),
+        _ => return Err(bad("the command is not supported".to_owned())),
+    }
+    Ok(())
+}
+
+fn options(value: &str, settings: &mut ServerSettings) -> Result<(), String> {
+    for word in value.split(',') {
+        let (is_on, word) = match word.strip_prefix('-') {
+            Some(word) => (false, word),
+            None => (true, word),
+        };
+        match word {
+            "ServerPreference" => {
+                settings.preference = if is_on {
+                    Preference::Server
+                } else {
+                    Preference::Client
+                };
+            }
+            "SessionTicket" if !is_on => settings.tickets = None,
+            // What these ask for is so, or cannot be otherwise.
+            "SessionTicket" | "PrioritizeChaCha" | "KTLS" | "NoRenegotiation" => {}
+            _ => return Err(format!("the option \"{word}\" is not supported")),
+        }
+    }
+    Ok(())
+}
+
+/// Judges clients' certificates; sessions depend on what it judges by.
+fn verifier(
+    policy: &SslPolicy,
+    files: &mut Files,
+    session_context: &mut Vec<u8>,
+) -> Result<Arc<ClientVerifier>, Mistake> {
+    let named = [&policy.client_authorities, &policy.trusted];
+    let has_authorities = named.iter().any(|file| file.is_some());
+    if !has_authorities && policy.verify_client != VerifyClient::OptionalNoCa {
+        let span = policy.certificates.first().map_or(Span::NONE, |it| it.span);
+        let message = "no ssl_client_certificate or ssl_trusted_certificate for ssl_verify_client";
+        return Err((span, message.to_owned()));
+    }
+    let mut read = |file: &Option<FileName>, thing| match file {
+        Some(file) => files.text(file, thing).map(Some),
+        None => Ok(None),
+    };
+    let told = read(&policy.client_authorities, Thing::Certificate)?;
+    let trusted = read(&policy.trusted, Thing::Certificate)?;
+    let revoked = read(&policy.revoked, Thing::Revocations)?;
+    let authorities: Vec<&[u8]> = [&told, &trusted]
+        .into_iter()
+        .flatten()
+        .map(|it| &**it)
+        .collect();
+    let revocations: Vec<&[u8]> = revoked.iter().map(|it| &**it).collect();
+    let anchors = Anchors {
+        authorities: &authorities,
+        revocations: &revocations,
+    };
+    let rules = Rules {
+        peer: Peer::Client,
+        depth: policy.verify_depth,
+        time: None,
+    };
+    let span = policy
+        .client_authorities
+        .as_ref()
+        .map_or(Span::NONE, |it| it.span);
+    let failed = |why: millpond_tls::certificate::failure::Failure| (span, why.to_string());
+    let trust = Trust::new(anchors, rules).map_err(failed)?;
+    session_context.push(policy.verify_client as u8);
+    session_context.extend_from_slice(&policy.verify_depth.to_be_bytes());
+    for text in authorities.iter().chain(&revocations) {
+        session_context.extend_from_slice(text);
+    }
+    let shown = told
+        .map(|text| load::authorities(&text))
+        .transpose()
+        .map_err(failed)?;
+    let verifier = ClientVerifier::new(Arc::new(trust), &shown.unwrap_or_default());
+    Ok(Arc::new(verifier))
+}
+
+/// Sessions, kept here or by clients.
+fn resume(
+    policy: &SslPolicy,
+    settings: &mut ServerSettings,
+    (files, zones): (&mut Files, &mut Zones),
+) -> Result<(), Mistake> {
+    let caches = &policy.session_cache;
+    settings.session_timeout = policy.session_timeout;
+    settings.cache = match (&caches.value.shared, caches.value.builtin) {
+        (Some((name, size)), _) => {
+            let zone = zones.get(name, *size).map_err(|why| (caches.span, why))?;
+            CacheMode::Cache(zone)
+        }
+        (None, Some(sessions)) => {
+            let bytes = usize::try_from(sessions.saturating_mul(SESSION)).unwrap_or(usize::MAX);
+            CacheMode::Cache(Arc::new(SessionCache::new(bytes)))
+        }
+        (None, None) if caches.value.is_told => CacheMode::None,
+        (None, None) => CacheMode::Off,
+    };
+    let refuses_tickets = policy.commands.iter().any(|command| {
+        command.name == "Options" && command.value.split(',').any(|it| it == "-SessionTicket")
+    });
+    if !policy.tickets || refuses_tickets {
+        settings.tickets = None;
+        return Ok(());
+    }
+    let mut keys = Vec::new();
+    for file in &policy.ticket_keys {
+        let bytes = files.text(file, Thing::Key)?;
+        let key = TicketKey::from_bytes(&bytes).map_err(|why| (file.span, why.to_string()))?;
+        keys.push(key);
+    }
+    settings.tickets = Some(if keys.is_empty() {
+        random_tickets(policy.session_timeout)
+    } else {
+        Arc::new(Tickets::with_keys(keys))
+    });
+    Ok(())
+}
+
+/// Bytes of a session, about.
+const SESSION: u64 = 256;
+
+/// The zones of one configuration.
+#[derive(Default)]
+struct Zones(HashMap<String, (u64, Arc<SessionCache>)>);
+
+/// Zones with their sizes; they live as long as a configuration that names them.
+type KnownZones = HashMap<String, (u64, Weak<SessionCache>)>;
+
+/// The zones of the process: a reload finds the sessions that are kept.
+static ZONES: LazyLock<Mutex<KnownZones>> = LazyLock::new(Mutex::default);
+
+/// Keys of tickets that no file has, by the time for which they encrypt: what a client got from one
+/// configuration is good for the next.
+static TICKETS: LazyLock<Mutex<HashMap<Duration, Arc<Tickets>>>> = LazyLock::new(Mutex::default);
+
+fn random_tickets(lifetime: Duration) -> Arc<Tickets> {
+    let mut known = TICKETS.lock().unwrap_or_else(PoisonError::into_inner);
+    let tickets = known.entry(lifetime);
+    Arc::clone(tickets.or_insert_with(|| Arc::new(Tickets::rotating(lifetime))))
+}
+
+impl Zones {
+    fn get(&mut self, name: &str, size: Option<u64>) -> Result<Arc<SessionCache>, String> {
+        if let Some((known, zone)) = self.0.get(name) {
+            return match size {
+                Some(size) if size != *known => Err(format!(
+                    "the size {size} of shared memory zone \"{name}\" conflicts with already \
+                     declared size {known}"
+                )),
+                _ => Ok(Arc::clone(zone)),
+            };
+        }
+        let size = size.unwrap_or_default();
+        let mut known = ZONES.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = known.get(name).filter(|(kept, _)| *kept == size);
+        let zone = kept
+            .and_then(|(_, zone)| zone.upgrade())
+            .unwrap_or_else(|| {
+                let bytes = usize::try_from(size).unwrap_or(usize::MAX);
+                Arc::new(SessionCache::new(bytes))
+            });
+        known.insert(name.to_owned(), (size, Arc::downgrade(&zone)));
+        self.0.insert(name.to_owned(), (size, Arc::clone(&zone)));
+        Ok(zone)
+    }
+}

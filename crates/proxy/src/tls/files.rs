@@ -1,0 +1,143 @@
+//! Files of certificates, keys and lists, read while a configuration is.
+//!
+//! Each file is read once for a configuration, however many servers and locations name it: one that
+//! is a pipe has its bytes only once.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use millpond_conf::{ParseContext, Span};
+use millpond_tls::Identity;
+use millpond_tls::certificate::failure::{Failure, Thing};
+use millpond_tls::certificate::load;
+use millpond_tls::certificate::password::{self, Password};
+use millpond_tls::certificate::source::Source;
+
+use super::settings::FileName;
+
+/// The largest file that is read.
+const MAX_FILE: u64 = 16 * 1024 * 1024;
+
+/// The files that were read so far.
+#[derive(Default)]
+pub struct Files(HashMap<PathBuf, Arc<[u8]>>);
+
+/// Mistake at a place of the configuration.
+pub type Mistake = (Span, String);
+
+impl Files {
+    /// The bytes of a file.
+    pub fn read(&mut self, path: &Path) -> io::Result<Arc<[u8]>> {
+        if let Some(known) = self.0.get(path) {
+            return Ok(Arc::clone(known));
+        }
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(path)?;
+        let count = file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+        if count as u64 > MAX_FILE {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let bytes: Arc<[u8]> = bytes.into();
+        self.0.insert(path.to_owned(), Arc::clone(&bytes));
+        Ok(bytes)
+    }
+
+    /// The text that a directive names.
+    pub fn text(&mut self, file: &FileName, thing: Thing) -> Result<Arc<[u8]>, Mistake> {
+        let name = literal(file)?;
+        let path = file.path(name.as_bytes());
+        self.read(&path).map_err(|error| {
+            let path = path.to_string_lossy();
+            let failure = Failure::open(&path, &error);
+            (file.span, thing.cannot_load(&path, &failure))
+        })
+    }
+
+    /// The certificate of a directive with its key.
+    pub fn identity(
+        &mut self,
+        certificate: &FileName,
+        key: &FileName,
+        passwords: &[Password],
+    ) -> Result<Arc<Identity>, Mistake> {
+        let chain = self.chain(certificate)?;
+        let source = literal(key)?;
+        let failed =
+            |shown: &str, failure: &Failure| (key.span, Thing::Key.cannot_load(shown, failure));
+        let (shown, read) = match Source::of_key(source).map_err(|why| failed(source, &why))? {
+            Source::Text(text) => ("data:...".to_owned(), load::key(text.as_bytes(), passwords)),
+            Source::File(name) => {
+                let path = key.path(name.as_bytes());
+                let text = self.text(key, Thing::Key)?;
+                (
+                    path.to_string_lossy().into_owned(),
+                    load::key(&text, passwords),
+                )
+            }
+            Source::Store(name) => {
+                let path = key.path(name.as_bytes());
+                let read = self
+                    .read(&path)
+                    .map_err(|error| Failure::open(&path.to_string_lossy(), &error));
+                let loaded = read.and_then(|bytes| load::stored_key(&bytes, passwords));
+                (source.to_owned(), loaded)
+            }
+        };
+        let read = read.map_err(|why| failed(&shown, &why))?;
+        let certified =
+            load::certified(chain, &read).map_err(|why| (key.span, why.of_key(&shown)))?;
+        Ok(Arc::new(Identity::new(certified.cert, certified.key)))
+    }
+
+    fn chain(
+        &mut self,
+        file: &FileName,
+    ) -> Result<Vec<millpond_tls::CertificateDer<'static>>, Mistake> {
+        let (shown, chain) = match Source::of_certificate(literal(file)?) {
+            Source::Text(text) => ("data:...".to_owned(), load::chain(text.as_bytes())),
+            Source::File(name) | Source::Store(name) => {
+                let path = file.path(name.as_bytes());
+                let text = self.text(file, Thing::Certificate)?;
+                (path.to_string_lossy().into_owned(), load::chain(&text))
+            }
+        };
+        chain.map_err(|why| (file.span, Thing::Certificate.cannot_load(&shown, &why)))
+    }
+
+    /// The passwords of a directive; none without one.
+    pub fn passwords(&mut self, file: Option<&FileName>) -> Result<Vec<Password>, Mistake> {
+        let Some(file) = file else {
+            return Ok(Vec::new());
+        };
+        let path = file.path(literal(file)?.as_bytes());
+        let shown = path.to_string_lossy();
+        let text = self.read(&path).map_err(|error| {
+            let why = millpond_system::log::error::os_error(&error);
+            (file.span, format!("open() \"{shown}\" failed ({why})"))
+        })?;
+        password::passwords(&text).map_err(|why| (file.span, format!("{why} in \"{shown}\"")))
+    }
+}
+
+/// The text of a name, which may not have variables here.
+pub fn literal(file: &FileName) -> Result<&str, Mistake> {
+    let text = file
+        .literal()
+        .and_then(|text| std::str::from_utf8(text).ok());
+    text.ok_or_else(|| {
+        (
+            file.span,
+            String::from("variables in the names of certificates are not supported"),
+        )
+    })
+}
+
+/// Reports a mistake, once for each place.
+pub fn report(cx: &mut ParseContext, (span, message): Mistake) {
+    let is_known = cx.diagnostics.iter().any(|known| known.span == Some(span));
+    if !is_known || span == Span::NONE {
+        cx.diagnostics.push_error(span, message);
+    }
+}

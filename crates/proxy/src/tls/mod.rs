@@ -1,0 +1,12 @@
+//! Encryption, between clients and this server and between this server and origins: the words of
+//! the configuration, the contexts that are made of them, and the variables.
+//!
+//! The handshakes are the business of those who own connections (`downstream/encryption.rs`,
+//! `upstream/encryption.rs`), and the protocol that of the crate `millpond-tls`.
+
+pub mod agreed;
+pub mod contexts;
+pub mod files;
+pub mod origins;
+pub mod settings;
+pub mod variables;

@@ -1,0 +1,127 @@
+//! The handshake with an origin.
+//!
+//! The certificate is judged in the handshake; the name that it must have is that of
+//! `proxy_ssl_name`, or the host of the address.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use millpond_system::log::error::Level;
+use millpond_system::socket::Socket;
+use millpond_system::timer::Timer;
+use millpond_system::tls_socket::{HandshakeError, TlsSocket};
+use millpond_system::transport::Transport;
+use millpond_tls::certificate::origin::OriginRefused;
+use millpond_tls::{Facts, Fault, Target};
+
+use super::peer::Peer;
+use crate::tls::origins::Origin;
+
+/// Encryption that a connection to a peer is to have; connections with an equal one are alike.
+#[derive(Clone, Debug)]
+pub struct Encryption {
+    /// The context of the location.
+    pub origin: Arc<Origin>,
+    /// The name that the peer is told, and must have.
+    pub name: Arc<str>,
+}
+
+impl PartialEq for Encryption {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.origin, &other.origin) && self.name == other.name
+    }
+}
+
+/// The end of a handshake with a peer that did not lead to an encrypted connection.
+#[derive(Debug, thiserror::Error)]
+pub enum EncryptError {
+    /// The time is over.
+    #[error("upstream timed out (110: Connection timed out)")]
+    TimedOut,
+    /// The handshake failed.
+    #[error("SSL_do_handshake() failed {0}")]
+    Tls(#[source] millpond_tls::Error),
+    /// The peer's certificate was refused.
+    #[error(transparent)]
+    Refused(#[from] OriginRefused),
+    /// The connection failed, or was closed.
+    #[error("{0}")]
+    Connection(HandshakeError),
+}
+
+impl EncryptError {
+    /// The level at which it is logged.
+    pub fn level(&self) -> Level {
+        match self {
+            EncryptError::Tls(error) if error.fault() == Fault::Ours => Level::Crit,
+            _ => Level::Error,
+        }
+    }
+}
+
+/// The name of an authority without its port.
+///
+/// nginx: the port of `$proxy_host` or `$http_host` is no part of the name.
+pub fn bare_name(text: &str) -> &str {
+    let after = match text.strip_prefix('[') {
+        Some(rest) => rest.find(']').map_or(0, |end| end + 2),
+        None => 0,
+    };
+    let rest = text.get(after..).unwrap_or_default();
+    match rest.find(':') {
+        Some(colon) => text.get(..after + colon).unwrap_or_default(),
+        None => text,
+    }
+}
+
+/// Encrypts a connection that was made to a peer, within a time.
+pub async fn encrypt(
+    socket: Socket,
+    peer: &Peer,
+    by: &Encryption,
+    (timer, timeout): (&Timer, Duration),
+) -> Result<Transport, EncryptError> {
+    let mut told = BytesMut::new();
+    let key = [peer.name.as_bytes(), b"/", by.name.as_bytes()].concat();
+    let target = Target {
+        name: Arc::clone(&by.name),
+        alpn: Vec::new(),
+        session_key: Some(Arc::from(key)),
+    };
+    let session = by.origin.context.connect(target, &mut told);
+    let tls = TlsSocket::new(socket);
+    tls.begin(session.map_err(EncryptError::Tls)?, BytesMut::new(), told);
+    let done = std::future::poll_fn(|cx| tls.poll_handshake(cx));
+    match timer.guard_for(timeout, done).await {
+        Err(_) => return Err(EncryptError::TimedOut),
+        Ok(Err(HandshakeError::Tls(error))) => return Err(EncryptError::Tls(error)),
+        Ok(Err(error)) => return Err(EncryptError::Connection(error)),
+        Ok(Ok(())) => {}
+    }
+    // nginx: the handshake is made first, whatever the certificate.
+    let judge = |facts: Facts<'_>| {
+        let chain = facts.peer_certificates;
+        by.origin.verifier.check(chain, &by.name)
+    };
+    tls.with_facts(judge).unwrap_or(Ok(()))?;
+    Ok(Transport::Tls(Box::new(tls)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bare_name;
+
+    #[test]
+    fn names_lose_their_ports() {
+        for (text, name) in [
+            ("example.com", "example.com"),
+            ("example.com:8443", "example.com"),
+            ("[::1]:8443", "[::1]"),
+            ("[::1]", "[::1]"),
+            ("", ""),
+        ] {
+            assert_eq!(bare_name(text), name, "{text}");
+        }
+    }
+}

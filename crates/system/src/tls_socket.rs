@@ -1,0 +1,560 @@
+//! A socket whose bytes are encrypted, or may come to be.
+//!
+//! ```text
+//! Open ──begin(session)──► Encrypted: handshake ──► plaintext both ways ──► close_notify, at drop
+//!   └── bytes as they are: a header of the PROXY protocol, or a client that does not encrypt
+//! ```
+//!
+//! Invariants:
+//! 1. Records go out in sequence and whole. Bytes count as sent once the kernel has their records:
+//!    a caller that was told to wait offers the same bytes again.
+//! 2. Between calls nothing is kept but the part of a record that has not come, the records that
+//!    the kernel has not taken, and plaintext that was only looked at.
+//! 3. After the peer's end, or an error, nothing is read any more.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BytesMut};
+use millpond_tls::{Ending, Error, Facts, Session};
+
+use crate::body::FileRegion;
+use crate::socket::{More, Socket};
+
+/// Bytes asked of the kernel at once: some records.
+const READ: usize = 64 * 1024;
+/// Bytes that are encrypted at once.
+const WRITE: usize = 64 * 1024;
+
+thread_local! {
+    /// Memory that records are received into.
+    static RECORDS: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    /// Memory that bytes of files are read into.
+    static PLAIN: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    /// Memory that records are made in.
+    static SEALED: Cell<BytesMut> = Cell::new(BytesMut::new());
+}
+
+/// A socket, and the session on it.
+pub struct TlsSocket {
+    socket: Socket,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    session: Option<Box<dyn Session>>,
+    /// Plaintext that was looked at and not read.
+    plain: BytesMut,
+    /// Records that the kernel has not taken.
+    out: BytesMut,
+    /// Bytes of plaintext in those records that the caller takes for unsent.
+    owed: usize,
+    end: End,
+    /// True if the close is a reset, which says nothing.
+    is_reset: bool,
+}
+
+/// State of the bytes that come.
+#[derive(Default)]
+enum End {
+    /// More may come.
+    #[default]
+    Open,
+    /// The peer has ended them.
+    Ended,
+    /// An error: what came is no TLS, or not the peer's.
+    Failed(String),
+}
+
+/// The end of a handshake that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum HandshakeError {
+    /// The peer broke the rules, or the two have nothing in common.
+    #[error(transparent)]
+    Tls(#[from] Error),
+    /// The socket failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The peer closed the connection.
+    #[error("peer closed connection in SSL handshake")]
+    Closed,
+}
+
+impl TlsSocket {
+    /// A socket without a session as yet.
+    pub fn new(socket: Socket) -> Self {
+        TlsSocket {
+            socket,
+            state: RefCell::default(),
+        }
+    }
+
+    /// The socket, for what is the same with every transport.
+    pub fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// Encrypts from here on. `plain` is what the session has read already, and `told` what it has
+    /// to say at once.
+    pub fn begin(&self, session: Box<dyn Session>, plain: BytesMut, told: BytesMut) {
+        let mut state = self.state.borrow_mut();
+        state.session = Some(session);
+        state.plain = plain;
+        state.out = told;
+    }
+
+    /// Says why there will be no session.
+    pub fn refuse(&self, alert: &[u8]) {
+        // Whoever is gone does not want to know.
+        let _ = self.socket.try_send(alert);
+    }
+
+    /// True once there is a session.
+    pub fn is_encrypted(&self) -> bool {
+        self.state.borrow().session.is_some()
+    }
+
+    /// True when the peer's bytes ended without a word: something may be missing.
+    pub fn is_truncated(&self) -> bool {
+        let state = self.state.borrow();
+        let ending = state.session.as_deref().map(Session::ending);
+        ending == Some(Ending::Truncated)
+    }
+
+    /// Reads what was agreed; `None` before there is a session.
+    pub fn with_facts<R>(&self, read: impl FnOnce(Facts<'_>) -> R) -> Option<R> {
+        let state = self.state.borrow();
+        state
+            .session
+            .as_deref()
+            .map(|session| read(session.facts()))
+    }
+
+    /// Goes on with the handshake until it is over.
+    pub fn poll_handshake(&self, cx: &mut Context<'_>) -> Poll<Result<(), HandshakeError>> {
+        loop {
+            let state = &mut *self.state.borrow_mut();
+            let flushed = self.poll_flush(cx, state);
+            let is_done = |session: &dyn Session| !session.is_handshaking();
+            if state.session.as_deref().is_none_or(is_done) {
+                return flushed.map_err(HandshakeError::Io);
+            }
+            if let Poll::Ready(Err(error)) = flushed {
+                return Poll::Ready(Err(error.into()));
+            }
+            let mut records = lent(&RECORDS, READ);
+            let received = self.socket.poll_recv_into(cx, &mut records);
+            let taken = match received {
+                Poll::Ready(Ok(count)) => {
+                    Poll::Ready(Ok(records.get_mut(..count).map_or(Ok(0), |records| {
+                        state.take_in(records, None).map(|()| count)
+                    })))
+                }
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                Poll::Pending => Poll::Pending,
+            };
+            RECORDS.set(records);
+            match ready!(taken)? {
+                Ok(0) => return Poll::Ready(Err(HandshakeError::Closed)),
+                Ok(_) => {}
+                Err(error) => {
+                    self.say(state);
+                    return Poll::Ready(Err(error.into()));
+                }
+            }
+        }
+    }
+
+    /// Reads into `buf`, of which at least the spare capacity is filled if more is there; 0 at the
+    /// peer's end.
+    pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut BytesMut) -> Poll<io::Result<usize>> {
+        let state = &mut *self.state.borrow_mut();
+        if state.session.is_none() {
+            return self.socket.poll_recv(cx, buf);
+        }
+        if !state.plain.is_empty() {
+            let count = state.plain.len().min(buf.capacity() - buf.len());
+            buf.extend_from_slice(&state.plain.split_to(count));
+            state.let_go();
+            return Poll::Ready(Ok(count));
+        }
+        let before = buf.len();
+        self.poll_plain(cx, state, Some(buf))
+            .map_ok(|()| buf.len() - before)
+    }
+
+    /// Reads into `room`, which is not empty; 0 at the peer's end.
+    pub fn poll_recv_into(&self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
+        let state = &mut *self.state.borrow_mut();
+        if state.session.is_none() {
+            return self.socket.poll_recv_into(cx, room);
+        }
+        if state.plain.is_empty() {
+            ready!(self.poll_plain(cx, state, None))?;
+        }
+        let count = state.plain.len().min(room.len());
+        if let Some(room) = room.get_mut(..count) {
+            state.plain.copy_to_slice(room);
+        }
+        state.let_go();
+        Poll::Ready(Ok(count))
+    }
+
+    /// Receives until there is plaintext, or there will be none: it goes to `buf`, or is kept.
+    fn poll_plain(
+        &self,
+        cx: &mut Context<'_>,
+        state: &mut State,
+        mut buf: Option<&mut BytesMut>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.as_ref().map_or(0, |buf| buf.len());
+        loop {
+            match &state.end {
+                End::Open => {}
+                End::Ended => return Poll::Ready(Ok(())),
+                End::Failed(why) => return Poll::Ready(Err(io::Error::other(why.clone()))),
+            }
+            // What waits goes out meanwhile; a socket that failed says so when it is read.
+            let _ = self.poll_flush(cx, state);
+            let mut records = lent(&RECORDS, READ);
+            let received = self.socket.poll_recv_into(cx, &mut records);
+            let taken = match received {
+                Poll::Ready(Ok(count)) => {
+                    let records = records.get_mut(..count).unwrap_or_default();
+                    Poll::Ready(Ok(state.take_in(records, buf.as_deref_mut())))
+                }
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                Poll::Pending => Poll::Pending,
+            };
+            RECORDS.set(records);
+            let is_failed = ready!(taken)?.is_err();
+            self.say(state);
+            let has_plain =
+                !state.plain.is_empty() || buf.as_ref().is_some_and(|b| b.len() > before);
+            if has_plain || (!is_failed && matches!(state.end, End::Ended)) {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
+    /// Takes in what is there by now, unless something is there already.
+    fn look(&self, state: &mut State) {
+        while state.plain.is_empty() && matches!(state.end, End::Open) && state.session.is_some() {
+            let mut records = lent(&RECORDS, READ);
+            let received = self.socket.try_recv_into(&mut records);
+            let is_more = match received {
+                Ok(count) => {
+                    let records = records.get_mut(..count).unwrap_or_default();
+                    state.take_in(records, None).is_ok()
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+                Err(error) => {
+                    state.end = End::Failed(error.to_string());
+                    false
+                }
+            };
+            RECORDS.set(records);
+            self.say(state);
+            if !is_more {
+                return;
+            }
+        }
+    }
+
+    /// Encrypts and sends as much of `slices` as is taken at once (INVARIANT 1).
+    pub fn poll_send(
+        &self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+        more: More,
+    ) -> Poll<io::Result<usize>> {
+        let state = &mut *self.state.borrow_mut();
+        if state.session.is_none() {
+            return self.socket.poll_send(cx, slices, more);
+        }
+        ready!(self.poll_flush(cx, state))?;
+        if state.owed > 0 {
+            let len = slices.iter().map(|slice| slice.len()).sum();
+            let count = state.owed.min(len);
+            state.owed -= count;
+            return Poll::Ready(Ok(count));
+        }
+        let mut sealed = lent_sealed();
+        let count = state.seal(slices, &mut sealed);
+        let sent = match &count {
+            Ok(_) => self.socket.poll_send(cx, &[IoSlice::new(&sealed)], more),
+            Err(_) => Poll::Pending,
+        };
+        let count = match count {
+            Ok(count) => count,
+            Err(error) => return Poll::Ready(Err(error)),
+        };
+        let taken = match sent {
+            Poll::Ready(Ok(taken)) => taken,
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending => 0,
+        };
+        if taken == sealed.len() {
+            give_back(sealed);
+            return Poll::Ready(Ok(count));
+        }
+        sealed.advance(taken);
+        state.out = sealed;
+        state.owed = count;
+        // The kernel is full: it says so, and wakes us.
+        ready!(self.poll_flush(cx, state))?;
+        state.owed = 0;
+        Poll::Ready(Ok(count))
+    }
+
+    /// Sends bytes of a file, which are read first; returns how many. For files of this process
+    /// alone, such as bodies that were too long for memory: a disk is waited for.
+    pub fn poll_sendfile(
+        &self,
+        cx: &mut Context<'_>,
+        region: &FileRegion,
+    ) -> Poll<io::Result<usize>> {
+        if !self.is_encrypted() {
+            return self.socket.poll_sendfile(cx, region);
+        }
+        let mut memory = lent(&PLAIN, WRITE);
+        let len = usize::try_from(region.len).unwrap_or(WRITE).min(WRITE);
+        let read = region.file.file().and_then(|file| {
+            let room = memory.get_mut(..len).unwrap_or_default();
+            Ok(rustix::io::pread(file, room, region.offset)?)
+        });
+        let sent = match read {
+            Ok(count) => {
+                let bytes = memory.get(..count).unwrap_or_default();
+                self.poll_send(cx, &[IoSlice::new(bytes)], More::Nothing)
+            }
+            Err(error) => Poll::Ready(Err(error)),
+        };
+        PLAIN.set(memory);
+        sent
+    }
+
+    /// Sends as many of the bytes as are taken now; returns how many.
+    pub fn try_send(&self, first: &[u8], second: &[u8]) -> io::Result<usize> {
+        let state = &mut *self.state.borrow_mut();
+        if state.session.is_none() {
+            return self.socket.try_send_both(first, second);
+        }
+        if !state.out.is_empty() || state.owed > 0 {
+            return Ok(0);
+        }
+        let mut sealed = lent_sealed();
+        let count = state.seal(&[IoSlice::new(first), IoSlice::new(second)], &mut sealed)?;
+        let taken = self.socket.try_send(&sealed)?;
+        if taken == sealed.len() {
+            give_back(sealed);
+            return Ok(count);
+        }
+        sealed.advance(taken);
+        state.out = sealed;
+        state.owed = count;
+        Ok(0)
+    }
+
+    /// Sends all of the bytes, now or before anything else, or none of them; returns how many.
+    pub fn offer(&self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.try_send(bytes, &[])?;
+        let mut state = self.state.borrow_mut();
+        Ok(count + std::mem::take(&mut state.owed))
+    }
+
+    /// True when the peer has ended its bytes and none is left to read; never waits.
+    pub fn is_closed_by_peer(&self) -> bool {
+        let state = &mut *self.state.borrow_mut();
+        if state.session.is_none() {
+            return self.socket.is_closed_by_peer();
+        }
+        self.look(state);
+        state.plain.is_empty() && !matches!(state.end, End::Open)
+    }
+
+    /// True when there is plaintext that was not read; never waits.
+    pub fn has_unread(&self) -> bool {
+        let state = &mut *self.state.borrow_mut();
+        if state.session.is_none() {
+            return self.socket.has_unread();
+        }
+        self.look(state);
+        !state.plain.is_empty()
+    }
+
+    /// The first bytes that were received and not read, left where they are; see [`Socket::peek`].
+    pub fn peek<'b>(&self, buf: &'b mut [u8]) -> io::Result<&'b [u8]> {
+        let state = &mut *self.state.borrow_mut();
+        if state.session.is_none() {
+            return self.socket.peek(buf);
+        }
+        self.look(state);
+        if state.plain.is_empty() && matches!(state.end, End::Open) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let count = state.plain.len().min(buf.len());
+        let (begin, plain) = (buf.get_mut(..count), state.plain.get(..count));
+        if let (Some(begin), Some(plain)) = (begin, plain) {
+            begin.copy_from_slice(plain);
+        }
+        Ok(buf.get(..count).unwrap_or_default())
+    }
+
+    /// True when plaintext or an end was received, as far as the event loop has heard by now.
+    pub fn has_heard(&self) -> bool {
+        let has_heard = self.socket.has_heard();
+        let state = &mut *self.state.borrow_mut();
+        if state.session.is_none() {
+            return has_heard;
+        }
+        if has_heard {
+            self.look(state);
+        }
+        !state.plain.is_empty() || !matches!(state.end, End::Open)
+    }
+
+    /// Waits until there is plaintext to read, or the peer's end.
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let state = &mut *self.state.borrow_mut();
+            if !state.plain.is_empty() || !matches!(state.end, End::Open) {
+                return Poll::Ready(Ok(()));
+            }
+            ready!(self.socket.poll_readable(cx))?;
+            if state.session.is_none() {
+                return Poll::Ready(Ok(()));
+            }
+            self.look(state);
+        }
+    }
+
+    /// Ends the sending side, with a word to the peer first.
+    pub fn shutdown_write(&self) {
+        self.end_records();
+        self.socket.shutdown_write();
+    }
+
+    /// Makes the close a reset.
+    pub fn reset_on_close(&self) {
+        self.state.borrow_mut().is_reset = true;
+        self.socket.reset_on_close();
+    }
+
+    /// Says the end of our bytes, unless it was said, or cannot be.
+    fn end_records(&self) {
+        let state = &mut *self.state.borrow_mut();
+        if let Some(session) = &mut state.session
+            && !state.is_reset
+        {
+            session.close(&mut state.out);
+            self.say(state);
+        }
+    }
+
+    /// Sends what waits, as far as the kernel takes it now.
+    fn say(&self, state: &mut State) {
+        if state.out.is_empty() {
+            return;
+        }
+        // A socket that is gone says so to the next read.
+        let count = self.socket.try_send(&state.out).unwrap_or(0);
+        state.out.advance(count);
+    }
+
+    fn poll_flush(&self, cx: &mut Context<'_>, state: &mut State) -> Poll<io::Result<()>> {
+        while !state.out.is_empty() {
+            let slices = [IoSlice::new(&state.out)];
+            let count = ready!(self.socket.poll_send(cx, &slices, More::Nothing))?;
+            state.out.advance(count);
+        }
+        if state.out.capacity() > 0 {
+            give_back(std::mem::take(&mut state.out));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for TlsSocket {
+    fn drop(&mut self) {
+        self.end_records();
+    }
+}
+
+impl State {
+    /// Reads records, none at the socket's end; the plaintext in them goes to `buf`, or is kept.
+    fn take_in(&mut self, records: &mut [u8], buf: Option<&mut BytesMut>) -> Result<(), Error> {
+        if records.is_empty() {
+            self.end = End::Ended;
+            return Ok(());
+        }
+        let Some(session) = &mut self.session else {
+            return Ok(());
+        };
+        let plain = buf.unwrap_or(&mut self.plain);
+        match session.receive(records, plain, &mut self.out) {
+            Ok(received) => {
+                if received.is_closed {
+                    self.end = End::Ended;
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.end = End::Failed(error.to_string());
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes records of the first bytes of `slices`; returns how many.
+    fn seal(&mut self, slices: &[IoSlice<'_>], out: &mut BytesMut) -> io::Result<usize> {
+        let Some(session) = &mut self.session else {
+            return Ok(0);
+        };
+        let mut left = WRITE;
+        let mut first = smallvec::SmallVec::<[IoSlice<'_>; 8]>::new();
+        for slice in slices {
+            let part = slice.get(..left.min(slice.len())).unwrap_or_default();
+            left -= part.len();
+            if !part.is_empty() {
+                first.push(IoSlice::new(part));
+            }
+        }
+        let count = session.send(&first, out).map_err(io::Error::other)?;
+        match count {
+            0 if left < WRITE => Err(io::ErrorKind::NotConnected.into()),
+            count => Ok(count),
+        }
+    }
+
+    /// Gives back the memory of plaintext that was read.
+    fn let_go(&mut self) {
+        if self.plain.is_empty() {
+            self.plain = BytesMut::new();
+        }
+    }
+}
+
+/// Memory of the thread, of at least `len` bytes.
+fn lent(place: &'static std::thread::LocalKey<Cell<Vec<u8>>>, len: usize) -> Vec<u8> {
+    let mut memory = place.take();
+    if memory.len() < len {
+        memory.resize(len, 0);
+    }
+    memory
+}
+
+fn lent_sealed() -> BytesMut {
+    let mut memory = SEALED.take();
+    memory.clear();
+    memory
+}
+
+/// Keeps memory for the next records, within reason.
+fn give_back(memory: BytesMut) {
+    if memory.capacity() <= 2 * WRITE {
+        SEALED.set(memory);
+    }
+}
