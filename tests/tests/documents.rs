@@ -10,19 +10,27 @@ const README: &str = include_str!("../../README.md");
 fn the_configuration_to_start_from_caches() {
     let (_, rest) = README.split_once("```nginx\n").unwrap();
     let (conf, _) = rest.split_once("```").unwrap();
-    assert_eq!(conf.lines().count(), 10);
+    assert_eq!(conf.lines().count(), 13);
     let conf = conf
         .replace("events {}", "%%GLOBALS%%\nevents {}")
         .replace("http {\n", "http {\n%%HTTP%%\n")
         .replace("/var/cache/millpond", "%%DIR%%/cache")
         .replace("listen 80;", "listen 127.0.0.1:%%PORT%%;")
+        .replace("listen 443 ssl;", "listen 127.0.0.1:%%PORT_TLS%% ssl;")
+        .replace("/etc/millpond", "%%DIR%%")
         .replace("127.0.0.1:3000", "%%ORIGIN%%");
+    let site = rcgen::generate_simple_self_signed([String::from("site")]).unwrap();
     let origin = Origin::start().unwrap();
     origin.route("/", Answer::new(200).body("hello"));
     let proxy = Proxy::new(Kind::Millpond, &conf)
         .origin(&origin)
+        .file("site.pem", site.cert.pem())
+        .file("site.key", site.signing_key.serialize_pem())
         .start()
         .unwrap();
+    // Whoever speaks plainly there is told that it is not the way.
+    let encrypted = Client::new(proxy.named_port("PORT_TLS"));
+    assert_eq!(encrypted.get("/").unwrap().status, 400);
     let client = Client::new(proxy.port());
     for _ in 0..3 {
         assert_eq!(client.get("/").unwrap().text(), "hello");

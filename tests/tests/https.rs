@@ -132,6 +132,13 @@ fn origin() -> Result<Origin> {
     Ok(origin)
 }
 
+/// Waits until a server's log has a text.
+fn says(proxy: &Proxy, text: &str) -> Result<()> {
+    let is_there = || proxy.error_log().contains(text).then_some(());
+    let found = Deadline::after(WAIT).poll(is_there);
+    found.with_context(|| format!("nobody says {text}: {}", proxy.error_log()))
+}
+
 #[test]
 fn pages_and_bodies_pass_whole_whoever_stands_on_either_side() -> Result<()> {
     let origin = origin()?;
@@ -355,9 +362,7 @@ fn origins_are_judged_by_their_chains_and_names() -> Result<()> {
         ),
     ] {
         assert_eq!(client.get(path)?.status, 502, "{path}");
-        let log = front.error_log();
-        let line = format!("{line} while SSL handshaking to upstream");
-        assert!(log.contains(&line), "{line}: {log}");
+        says(&front, &format!("{line} while SSL handshaking to upstream"))?;
     }
     Ok(())
 }
@@ -392,8 +397,7 @@ fn names_choose_servers_before_anything_is_agreed() -> Result<()> {
             );
         }
         assert_eq!(client.get("/none?name=unknown.example&host=x")?.status, 502);
-        let log = front.error_log();
-        assert!(log.contains("unrecognized name"), "{back:?}: {log}");
+        says(&front, "unrecognized name").with_context(|| format!("{back:?}"))?;
     }
     Ok(())
 }
