@@ -144,19 +144,7 @@ impl TlsSocket {
             if let Poll::Ready(Err(error)) = flushed {
                 return Poll::Ready(Err(error.into()));
             }
-            let mut records = lent(&RECORDS, READ);
-            let received = self.socket.poll_recv_into(cx, &mut records);
-            let taken = match received {
-                Poll::Ready(Ok(count)) => {
-                    Poll::Ready(Ok(records.get_mut(..count).map_or(Ok(0), |records| {
-                        state.take_in(records, None).map(|()| count)
-                    })))
-                }
-                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                Poll::Pending => Poll::Pending,
-            };
-            RECORDS.set(records);
-            match ready!(taken)? {
+            match ready!(self.poll_records(cx, state, None))? {
                 Ok(0) => return Poll::Ready(Err(HandshakeError::Closed)),
                 Ok(_) => {}
                 Err(error) => {
@@ -218,18 +206,7 @@ impl TlsSocket {
             }
             // What waits goes out meanwhile; a socket that failed says so when it is read.
             let _ = self.poll_flush(cx, state);
-            let mut records = lent(&RECORDS, READ);
-            let received = self.socket.poll_recv_into(cx, &mut records);
-            let taken = match received {
-                Poll::Ready(Ok(count)) => {
-                    let records = records.get_mut(..count).unwrap_or_default();
-                    Poll::Ready(Ok(state.take_in(records, buf.as_deref_mut())))
-                }
-                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                Poll::Pending => Poll::Pending,
-            };
-            RECORDS.set(records);
-            let is_failed = ready!(taken)?.is_err();
+            let is_failed = ready!(self.poll_records(cx, state, buf.as_deref_mut()))?.is_err();
             self.say(state);
             let has_plain =
                 !state.plain.is_empty() || buf.as_ref().is_some_and(|b| b.len() > before);
@@ -237,6 +214,23 @@ impl TlsSocket {
                 return Poll::Ready(Ok(()));
             }
         }
+    }
+
+    /// Receives once, and has the session read it: so many bytes, none at the socket's end.
+    fn poll_records(
+        &self,
+        cx: &mut Context<'_>,
+        state: &mut State,
+        buf: Option<&mut BytesMut>,
+    ) -> Poll<io::Result<Result<usize, Error>>> {
+        let mut records = lent(&RECORDS, READ);
+        let received = self.socket.poll_recv_into(cx, &mut records);
+        let taken = received.map_ok(|count| {
+            let records = records.get_mut(..count).unwrap_or_default();
+            state.take_in(records, buf).map(|()| count)
+        });
+        RECORDS.set(records);
+        taken
     }
 
     /// Takes in what is there by now, unless something is there already.
