@@ -27,9 +27,9 @@ pub struct Unsent {
 }
 
 /// Begins an answer.
-pub(crate) fn begin(stream: &Rc<dyn Stream>, head: &AnswerHead<'_>) -> Unsent {
+pub(crate) fn begin(stream: &Rc<dyn Stream>, head: &AnswerHead<'_>, frame_len: usize) -> Unsent {
     Unsent {
-        head_len: stream.begin(head),
+        head_len: stream.begin(head, frame_len),
         body: head.body,
     }
 }
