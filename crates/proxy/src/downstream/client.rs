@@ -20,7 +20,7 @@ use super::connection::Connection;
 use super::http1::Http1;
 use super::http1::behind::Task;
 use super::serve::Came;
-use super::wire::{Stream, Wire};
+use super::wire::{Broken, Stream, Wire};
 use crate::failure::ClientGone;
 use crate::failure::Failure;
 use millpond_wire::header::Fields;
@@ -217,7 +217,7 @@ impl Client {
         match &self.wire {
             Wire::None => {}
             Wire::Http1(http1) => http1.transport.reset_on_close(),
-            Wire::Stream(stream) => stream.reset(),
+            Wire::Stream(stream) => stream.reset(Broken::Failed),
         }
     }
 

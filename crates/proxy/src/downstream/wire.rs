@@ -63,8 +63,17 @@ pub trait Stream {
     /// Waits until the connection has taken all of an answer that was ended.
     fn poll_sent(&self, cx: &mut Context<'_>) -> Poll<Result<(), ClientGone>>;
 
-    /// Breaks the answer off, so that the client sees that it is not whole.
-    fn reset(&self);
+    /// Breaks the exchange off, so that the client sees that its answer is not whole.
+    fn reset(&self, why: Broken);
+}
+
+/// The reason for which an exchange is broken off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The client was too slow.
+    Slow,
+    /// The answer failed, or is not wanted.
+    Failed,
 }
 
 impl dyn Stream {
@@ -73,7 +82,10 @@ impl dyn Stream {
         let next = std::future::poll_fn(|cx| self.poll_body(cx));
         match Timer::new().guard_for(timeout, next).await {
             Ok(chunk) => chunk,
-            Err(_) => Err(ClientGone::TimedOut.into()),
+            Err(_) => {
+                self.reset(Broken::Slow);
+                Err(ClientGone::TimedOut.into())
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use super::Http2;
 use super::head;
 use crate::downstream::send::{AnswerHead, BodyKind};
-use crate::downstream::wire::Stream;
+use crate::downstream::wire::{Broken, Stream};
 use crate::failure::{ClientGone, Failure};
 
 /// Bytes of a body that may be on their way once somebody reads it (arbitrary: what the whole
@@ -216,9 +216,13 @@ impl Stream for Lane {
         }
     }
 
-    fn reset(&self) {
+    fn reset(&self, why: Broken) {
         self.state.borrow_mut().has_ended = true;
-        self.http2
-            .call(|engine| engine.reset(self.id, Code::INTERNAL_ERROR));
+        // nginx's codes.
+        let code = match why {
+            Broken::Slow => Code::PROTOCOL_ERROR,
+            Broken::Failed => Code::INTERNAL_ERROR,
+        };
+        self.http2.call(|engine| engine.reset(self.id, code));
     }
 }

@@ -521,7 +521,7 @@ impl<'a> Session<'a> {
             (self.head_since.map(|at| at + head_timeout), Due::Head),
             (
                 self.idle_since
-                    .filter(|_| !self.is_leaving)
+                    .filter(|_| !self.is_leaving && self.head_since.is_none())
                     .map(|at| at + idle_timeout),
                 Due::Request,
             ),

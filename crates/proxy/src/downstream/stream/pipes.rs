@@ -28,7 +28,7 @@ use crate::downstream::client::Client;
 use crate::downstream::connection::Connection;
 use crate::downstream::send::AnswerHead;
 use crate::downstream::serve::{self, Came};
-use crate::downstream::wire::{Stream, Wire};
+use crate::downstream::wire::{Broken, Stream, Wire};
 use crate::failure::{ClientGone, Failure};
 use crate::route::listen::Listen;
 use crate::worker::Generation;
@@ -168,7 +168,7 @@ impl Stream for Lane {
         Poll::Ready(Ok(()))
     }
 
-    fn reset(&self) {
+    fn reset(&self, _: Broken) {
         self.has_ended.set(true);
         self.send(b'R', Bytes::new());
     }
@@ -231,7 +231,7 @@ impl Session {
             let served = serve::serve(Rc::new(client), &listen, came, body).await;
             drop(served);
             if !lane.has_ended.get() {
-                lane.reset();
+                lane.reset(Broken::Failed);
             }
         });
     }
