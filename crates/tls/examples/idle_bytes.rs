@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use millpond_tls::{
-    Accepting, Acceptor, ClientContext, ClientSettings, Identity, ServerContext, ServerSettings,
-    Session, Target, Tickets, Versions,
+    Accepting, Acceptor, ClientContext, ClientSettings, Identity, Inside, ServerContext,
+    ServerSettings, Session, Target, Tickets, Versions,
 };
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -105,7 +105,7 @@ fn connect(
     let Accepting::Whole(accepted) = Acceptor::new().accept(&to_server, &mut to_client)? else {
         return Err("the first message is not whole".into());
     };
-    let (mut server, _) = accepted.choose(server, &mut plain, &mut to_client)?;
+    let (mut server, _) = accepted.choose((server, Inside::Usual), &mut plain, &mut to_client)?;
     to_server.clear();
     while !to_client.is_empty() || !to_server.is_empty() {
         client.receive(&mut to_client.split(), &mut plain, &mut to_server)?;

@@ -12,7 +12,7 @@ use rustls::{DigitallySignedStruct, DistinguishedName, SignatureScheme};
 
 use super::pair::{Kind, Pair, Trusting, client, client_settings, identity, server, target};
 use crate::{
-    Accepted, Accepting, Acceptor, Ciphers, Compression, Fault, Groups, Offers, Preference,
+    Accepted, Accepting, Acceptor, Ciphers, Compression, Fault, Groups, Inside, Offers, Preference,
     ServerSettings, Sni, UNRECOGNIZED_NAME, Versions,
 };
 
@@ -210,7 +210,11 @@ fn context_may_be_chosen_later_by_the_name() {
             _ => ServerSettings::new(vec![other.clone()]),
         };
         let mut plain = BytesMut::new();
-        let chosen_now = accepted.choose(&server(&settings), &mut plain, &mut to_client);
+        let chosen_now = accepted.choose(
+            (&server(&settings), Inside::Usual),
+            &mut plain,
+            &mut to_client,
+        );
         let mut pair = Pair {
             client,
             server: chosen_now.unwrap().0,
@@ -258,7 +262,11 @@ fn certificates_are_compressed_if_wanted() {
         let mut to_client = BytesMut::new();
         let (_, accepted) = hello_of("a", &mut to_client);
         let mut plain = BytesMut::new();
-        let _ = accepted.choose(&server(&settings), &mut plain, &mut to_client);
+        let _ = accepted.choose(
+            (&server(&settings), Inside::Usual),
+            &mut plain,
+            &mut to_client,
+        );
         lens.push(to_client.len());
         Pair::new(&server(&settings), &client(&client_settings()), target("a"));
     }
@@ -275,7 +283,7 @@ fn staple_is_that_of_the_moment() {
             identity.set_staple(staple);
             let (mut plain, mut to_client) = (BytesMut::new(), BytesMut::new());
             let (_, accepted) = hello_of("a", &mut to_client);
-            let _ = accepted.choose(&context, &mut plain, &mut to_client);
+            let _ = accepted.choose((&context, Inside::Usual), &mut plain, &mut to_client);
             to_client.len()
         })
         .collect();

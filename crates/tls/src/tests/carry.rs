@@ -7,7 +7,7 @@ use std::io::IoSlice;
 use bytes::BytesMut;
 
 use super::pair::{Kind, Pair, client, client_settings, identity, seal, server, target};
-use crate::{Ending, ServerSettings, Versions};
+use crate::{Ending, Inside, ServerSettings, Versions};
 
 const VERSIONS: [Versions; 2] = [Versions::Tls12, Versions::Tls13];
 
@@ -108,7 +108,7 @@ fn handshake_does_not_depend_on_how_messages_are_cut() {
             assert!(rest.is_empty());
             let mut plain = BytesMut::new();
             let (mut server, _) = accepted
-                .choose(&server, &mut plain, &mut to_client)
+                .choose((&server, Inside::Usual), &mut plain, &mut to_client)
                 .unwrap();
             let mut done = 0;
             while !to_client.is_empty() || !to_server.is_empty() {
@@ -211,7 +211,7 @@ fn keys_that_the_peer_changes_are_followed() {
         panic!("a whole message");
     };
     let (mut session, _) = accepted
-        .choose(&server(&settings), &mut plain, &mut out)
+        .choose((&server(&settings), Inside::Usual), &mut plain, &mut out)
         .unwrap();
     for round in 0..5 {
         client.read_tls(&mut &out.split()[..]).unwrap();

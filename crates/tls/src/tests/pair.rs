@@ -14,8 +14,8 @@ use rustls::crypto::aws_lc_rs as provider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 
 use crate::{
-    Accepting, Acceptor, ClientContext, ClientSettings, Error, Identity, Received, ServerContext,
-    ServerSettings, Session, Target,
+    Accepting, Acceptor, ClientContext, ClientSettings, Error, Identity, Inside, Received,
+    ServerContext, ServerSettings, Session, Target,
 };
 
 /// The kind of a certificate's key.
@@ -136,7 +136,7 @@ impl Pair {
             panic!("the client's first message is one");
         };
         let (mut at_client, mut at_server) = (BytesMut::new(), BytesMut::new());
-        let chosen = accepted.choose(server, &mut at_server, &mut to_client);
+        let chosen = accepted.choose((server, Inside::Usual), &mut at_server, &mut to_client);
         let (server, _) = match chosen {
             Ok(chosen) => chosen,
             Err(error) => {

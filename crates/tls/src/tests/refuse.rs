@@ -8,7 +8,8 @@ use super::pair::{
     Failed, Kind, Pair, Trusting, client, client_settings, identity, seal, server, target,
 };
 use crate::{
-    Accepting, Acceptor, Ciphers, Error, Fault, Groups, ServerContext, ServerSettings, Versions,
+    Accepting, Acceptor, Ciphers, Error, Fault, Groups, Inside, ServerContext, ServerSettings,
+    Versions,
 };
 
 fn first(bytes: &[u8]) -> (Option<Error>, BytesMut) {
@@ -124,7 +125,9 @@ fn client_of_tls_11_is_told_its_version() {
     };
     assert_eq!(accepted.hello().versions(), [0x0302]);
     let context = server(&ServerSettings::new(vec![identity(Kind::Ecdsa, "a")]));
-    let error = accepted.choose(&context, &mut plain, &mut out).err();
+    let error = accepted
+        .choose((&context, Inside::Usual), &mut plain, &mut out)
+        .err();
     assert_eq!(error.unwrap().reason(), "unsupported protocol");
     assert_eq!(out[..], [21, 3, 3, 0, 2, 2, 70]);
 }
@@ -183,7 +186,7 @@ fn certificate_that_is_refused_is_told_as_an_alert() {
     let Ok(Accepting::Whole(accepted)) = Acceptor::new().accept(&to_server, &mut to_client) else {
         panic!("a whole message");
     };
-    let chosen = accepted.choose(&context, &mut plain, &mut to_client);
+    let chosen = accepted.choose((&context, Inside::Usual), &mut plain, &mut to_client);
     let mut serving = chosen.unwrap().0;
     to_server.clear();
     let error = session
@@ -279,7 +282,7 @@ fn client_that_renegotiates_is_parted_with() {
     let Ok(Accepting::Whole(accepted)) = Acceptor::new().accept(&hello, &mut out) else {
         panic!("a whole message");
     };
-    let chosen = accepted.choose(&server(&settings), &mut plain, &mut out);
+    let chosen = accepted.choose((&server(&settings), Inside::Usual), &mut plain, &mut out);
     let mut session = chosen.unwrap().0;
     while session.is_handshaking() || !out.is_empty() {
         client.read_tls(&mut &out.split()[..]).unwrap();
@@ -334,7 +337,8 @@ fn feed(context: &ServerContext, bytes: &[u8]) {
     let Ok(Accepting::Whole(accepted)) = Acceptor::new().accept(bytes, &mut out) else {
         return;
     };
-    let Ok((mut session, _)) = accepted.choose(context, &mut plain, &mut out) else {
+    let Ok((mut session, _)) = accepted.choose((context, Inside::Usual), &mut plain, &mut out)
+    else {
         return;
     };
     let mut more = bytes.to_vec();
@@ -407,7 +411,7 @@ fn mutated_flights_of_servers_never_panic() {
             panic!("a whole message");
         };
         let mut plain = BytesMut::new();
-        let _ = accepted.choose(&context, &mut plain, &mut to_client);
+        let _ = accepted.choose((&context, Inside::Usual), &mut plain, &mut to_client);
         let mut bytes = to_client.to_vec();
         numbers.mutate(&mut bytes);
         let _ = session.receive(&mut bytes, &mut plain, &mut to_server);

@@ -13,7 +13,7 @@ use rustls::time_provider::TimeProvider;
 use super::agree::Noting;
 use super::pair::{Kind, Pair, client, client_settings, identity, seal, server, target};
 use crate::{
-    CacheMode, ClientContext, ClientSessions, EarlyData, ServerContext, ServerSettings,
+    CacheMode, ClientContext, ClientSessions, EarlyData, Inside, ServerContext, ServerSettings,
     SessionCache, Target, TicketKey, Tickets, Versions,
 };
 
@@ -436,7 +436,9 @@ fn early_round(
     let crate::Accepting::Whole(accepted) = accepting else {
         panic!("a whole message");
     };
-    let (mut server, _) = accepted.choose(context, &mut plain, &mut out).unwrap();
+    let (mut server, _) = accepted
+        .choose((context, Inside::Usual), &mut plain, &mut out)
+        .unwrap();
     assert_eq!(server.facts().is_early, !plain.is_empty());
     let early = plain.split().to_vec();
     if !early.is_empty() {

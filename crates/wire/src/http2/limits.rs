@@ -43,6 +43,8 @@ pub(crate) const SETTINGS_LEN_MOST: u32 = 600;
 pub(crate) const PRIORITY_UPDATE_LEN_MOST: u32 = 256;
 /// Streams that we reset and whose late frames are known (arbitrary: a window of the network).
 pub(crate) const RESETS_REMEMBERED: usize = 256;
+/// Streams that the peer has reset, and of which it is to send nothing more (arbitrary: a page).
+pub(crate) const PEER_RESETS_REMEMBERED: usize = 64;
 /// Priorities of streams that are to come (RFC 9218 §7.1; arbitrary).
 pub(crate) const EARLY_PRIORITIES: usize = 32;
 

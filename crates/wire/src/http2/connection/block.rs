@@ -147,6 +147,8 @@ impl Connection {
             Role::Server if head.stream % 2 == 1 && head.stream > self.last_peer => {
                 self.begin_request(head.stream, ends)
             }
+            // RFC 9113 §5.1: the peer has closed it itself.
+            Role::Server if self.closed.by_peer.contains(&head.stream) => Err(Fault::ClosedStream),
             // RFC 9113 §5.1.1, and nginx for streams that are gone.
             Role::Server => match self.judge_late(head.stream) {
                 Ok(()) => Ok(Purpose::Nothing),
@@ -162,8 +164,8 @@ impl Connection {
         };
         match (stream.reset, stream.inbound) {
             (Some(Reset::ByUs), _) => Ok(Purpose::Nothing),
+            (Some(Reset::ByPeer), _) => Err(Fault::ClosedStream),
             // RFC 9113 §5.1.1: a number is used once.
-            (Some(Reset::ByPeer), _) => Err(Fault::BackwardStream),
             (None, Inbound::Ended) if stream.is_closed() => Err(Fault::BackwardStream),
             (None, Inbound::Ended) => {
                 self.break_stream(id, Fault::ClosedStream, now)?;
@@ -261,6 +263,9 @@ impl Connection {
             priority,
             chunk_len: self.config.chunk_len,
         });
+        if let (Err(why), Some(stream)) = (&outcome, self.streams.get_mut(id)) {
+            stream.is_malformed = why.status() == 400;
+        }
         self.tell(match outcome {
             Ok(body) => Event::Request {
                 stream: id,

