@@ -39,6 +39,7 @@ use tokio::sync::Notify;
 
 use super::connect::{Connection, Way};
 use super::group::Group;
+use super::http2::session;
 use super::peer::Peer;
 use super::send::HEAD_READ;
 use crate::settings::Location;
@@ -139,11 +140,14 @@ impl Idle {
     }
 
     /// True while somebody may use it.
-    fn is_useful(&self, now: Instant) -> bool {
-        let Some(connection) = self.0.as_deref() else {
+    fn is_useful(&mut self, now: Instant) -> bool {
+        let Some(connection) = self.0.as_deref_mut() else {
             return false;
         };
         let has_heard = connection.socket.has_heard();
+        if connection.http2.is_some() {
+            return now < connection.idle_until && (!has_heard || session::hear(connection));
+        }
         if has_heard && matches!(news(&connection.socket), News::Unasked) {
             note_unasked(connection, now);
         }
@@ -178,6 +182,7 @@ impl IdlePeers {
             connection.peer.address == peer.address
                 && connection.source == way.source
                 && connection.encryption.as_ref() == way.encryption
+                && connection.http2.is_some() == way.is_http2
                 && (group.keep_alive.sharing == Sharing::All
                     || connection.location == Arc::as_ptr(location) as usize)
         };
@@ -199,6 +204,9 @@ impl IdlePeers {
             return;
         }
         connection.idle_until = end_of(now, limits.timeout);
+        if let Some(session) = &mut connection.http2 {
+            session.rest();
+        }
         if connection.inbox.capacity() > INBOX_MAX {
             connection.inbox = BytesMut::new();
         }
@@ -228,7 +236,7 @@ impl IdlePeers {
     fn sift(&self, now: Instant) -> bool {
         let mut groups = self.groups.borrow_mut();
         groups.retain(|_, idle| {
-            idle.retain(|idle| idle.is_useful(now));
+            idle.retain_mut(|idle| idle.is_useful(now));
             !idle.is_empty()
         });
         !groups.is_empty()
@@ -243,13 +251,19 @@ fn take_live(
 ) -> Option<Box<Connection>> {
     let is_usable = |idle: &Idle| idle.0.as_deref().is_some_and(&is_usable);
     while let Some(at) = idle.iter().position(is_usable) {
-        let connection = idle.remove(at)?.into_connection()?;
+        let mut connection = idle.remove(at)?.into_connection()?;
         if now >= connection.idle_until {
             continue;
         }
         // INVARIANT 2.
         match news(&connection.socket) {
             News::None if connection.peer.is_trusted(now) => return Some(connection),
+            // Frames name their streams: none is an answer to what is asked next.
+            News::Unasked if connection.http2.is_some() => {
+                if session::hear(&mut connection) {
+                    return Some(connection);
+                }
+            }
             News::None | News::End => {}
             News::Unasked => note_unasked(&connection, now),
         }
@@ -342,6 +356,7 @@ mod tests {
             location: 0,
             seat: None,
             encryption: None,
+            http2: None,
             requests: 1,
             young_until: end_of(now, Duration::MAX),
             idle_until: end_of(now, Duration::MAX),

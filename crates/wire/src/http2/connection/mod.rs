@@ -34,6 +34,7 @@ use super::request::{ExtendedConnect, Rules};
 use super::scheduler::Scheduler;
 use super::settings::{OwnSettings, PeerSettings};
 use super::stream::{Inbound, Outbound, Owner, Reset, Streams};
+use crate::head::Limits;
 
 mod block;
 mod control;
@@ -255,6 +256,11 @@ impl Connection {
     #[must_use]
     pub fn stream_count(&self) -> usize {
         self.streams.len()
+    }
+
+    /// Sets the bounds of the heads and trailers that are read from now on.
+    pub fn set_head_limits(&mut self, limits: Limits) {
+        self.config.rules.limits = limits;
     }
 
     /// True while the owner may read: what waits to be written is not too much, and the connection
