@@ -200,7 +200,9 @@ impl IdlePeers {
         let is_spent = connection.requests >= limits.requests
             || now >= connection.young_until
             || !connection.peer.is_trusted(now);
-        if limits.connections == 0 || is_spent {
+        // nginx: a host that no block declares has no idle connections of HTTP/2.
+        let is_passing = connection.http2.is_some() && connection.group.is_implicit;
+        if limits.connections == 0 || is_spent || is_passing {
             return;
         }
         connection.idle_until = end_of(now, limits.timeout);

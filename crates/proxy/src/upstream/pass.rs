@@ -439,7 +439,8 @@ fn resolve(url: &Url<'_>, declared: &Declared) -> Result<(Arc<Group>, String, u1
     let addresses = network::resolve(&url.authority, url.usual_port())?.into_iter();
     let peer = |address| Peer::new(address, settings.clone(), None);
     let peers = addresses.map(peer).collect();
-    let group = Group::new(host.group_name(), peers, Balance::RoundRobin);
+    let mut group = Group::new(host.group_name(), peers, Balance::RoundRobin);
+    group.is_implicit = true;
     Ok((Arc::new(group), host.field, host.port))
 }
 

@@ -633,10 +633,10 @@ impl BodyStream for UpstreamBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Piece, BodyError>>> {
         let this = &mut *self;
+        if let Err(error) = this.send_rest(cx) {
+            return this.fail(error);
+        }
         loop {
-            if let Err(error) = this.send_rest(cx) {
-                return this.fail(error);
-            }
             match this.take() {
                 Err(error) => return this.fail(error),
                 Ok(Taken::End) => {
@@ -652,6 +652,10 @@ impl BodyStream for UpstreamBody {
                     return Poll::Ready(Some(Ok(Piece::Memory(bytes))));
                 }
                 Ok(Taken::Bytes(..)) => {}
+            }
+            // What came may have made room for more of the request.
+            if let Err(error) = this.send_rest(cx) {
+                return this.fail(error);
             }
             if this.waits_for_client() {
                 return Poll::Pending;

@@ -2,8 +2,9 @@
 //! of the one that goes.
 //!
 //! 1. Bytes of a body are room for the peer again when they are handed out.
-//! 2. The end is looked for behind the last byte that was announced, so that whoever reads no
-//!    further leaves a connection that can be used again.
+//! 2. What stands behind a piece is looked at before the piece is handed out: whoever reads no
+//!    further than the length that was announced leaves a connection that can be used again, and
+//!    an answer that is taken back at once is not taken for one.
 
 use std::task::{Context, Poll};
 
@@ -24,6 +25,8 @@ pub struct StreamBody {
     upload: Upload,
     /// Bytes that are to come, if that was announced.
     left: Option<u64>,
+    /// Bytes that came behind those that were handed out.
+    ahead: Option<Bytes>,
     /// True while the peer has said nothing of the request.
     pub(super) is_silent: bool,
 }
@@ -58,6 +61,7 @@ impl StreamBody {
             id,
             upload,
             left: None,
+            ahead: None,
             is_silent: true,
         }
     }
@@ -125,32 +129,36 @@ impl StreamBody {
         else {
             return Err(BodyError::UpstreamTruncated);
         };
-        let mut bytes = Bytes::new();
-        loop {
-            let end = match self.next(session, inbox)? {
-                Came::Data(more) => {
-                    // INVARIANT 1.
-                    session.engine.consume(self.id, more.len());
-                    bytes = more;
-                    if let Some(left) = &mut self.left {
-                        *left = left.saturating_sub(bytes.len() as u64);
-                    }
-                    if self.left == Some(0) {
-                        // INVARIANT 2.
-                        continue;
-                    }
-                    None
+        let came = match self.ahead.take() {
+            Some(bytes) => Came::Data(bytes),
+            None => self.next(session, inbox)?,
+        };
+        let (bytes, behind) = match came {
+            Came::Data(bytes) => {
+                // INVARIANT 1.
+                session.engine.consume(self.id, bytes.len());
+                if let Some(left) = &mut self.left {
+                    *left = left.saturating_sub(bytes.len() as u64);
                 }
-                Came::Nothing => None,
-                Came::End(trailers) => {
-                    self.left = Some(0);
-                    let is_clean = self.end(session, inbox)?;
-                    session.flush_now(socket);
-                    Some(StreamEnd { trailers, is_clean })
-                }
-            };
-            return Ok(Part { bytes, end });
-        }
+                // INVARIANT 2.
+                (bytes, self.next(session, inbox)?)
+            }
+            other => (Bytes::new(), other),
+        };
+        let end = match behind {
+            Came::Data(more) => {
+                self.ahead = Some(more);
+                None
+            }
+            Came::Nothing => None,
+            Came::End(trailers) => {
+                self.left = Some(0);
+                let is_clean = self.end(session, inbox)?;
+                session.flush_now(socket);
+                Some(StreamEnd { trailers, is_clean })
+            }
+        };
+        Ok(Part { bytes, end })
     }
 
     /// The next event that is about the stream.

@@ -49,6 +49,8 @@ impl Session {
         let config = Config {
             connection_window: WINDOW,
             stream_window: WINDOW,
+            // nginx: nothing of an answer's fields is kept for the next one.
+            table_size: 0,
             max_frame_len: FRAME_LEN,
             chunk_len: CHUNK_LEN,
             send_buffer: SEND_BUFFER,
