@@ -11,6 +11,9 @@ use millpond_system::log::error::Level;
 /// Status of an answer that is none: the connection is closed instead (nginx: `return 444`).
 pub const CLOSE_WITHOUT_ANSWER: u16 = 444;
 
+/// Status that is logged of a request whose client has left before it was answered.
+pub const CLIENT_LEFT: u16 = 499;
+
 /// Why a client cannot be served further.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientGone {

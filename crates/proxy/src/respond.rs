@@ -152,7 +152,8 @@ fn start(
             }
         }
         Wire::Stream(stream) => {
-            let unsent = stream::begin(stream, &head(req, response, kind));
+            let frame_len = req.location.settings.frames.chunk.as_usize();
+            let unsent = stream::begin(stream, &head(req, response, kind), frame_len);
             note_head(req, response);
             let limits = begin_body_of(req, response, kind);
             Err(Unsent::Stream(unsent, limits))

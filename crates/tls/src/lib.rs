@@ -45,8 +45,8 @@ pub use resumption::{CacheMode, ClientSessions, SessionCache, TicketKey, TicketK
 pub use rustls::pki_types::CertificateDer;
 pub use scope::{SESSION_ID_LEN, SessionId, note, server_name};
 pub use server::{
-    Accepted, Accepting, Acceptor, Compression, EarlyData, Offers, Preference, ServerContext,
-    ServerSettings, UNRECOGNIZED_NAME,
+    Accepted, Accepting, Acceptor, Compression, EarlyData, Inside, Offers, Preference,
+    ServerContext, ServerSettings, UNRECOGNIZED_NAME,
 };
 pub use session::{Ending, Facts, Received, Session};
 pub use suite::{Ciphers, CiphersError};

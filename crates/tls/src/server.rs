@@ -73,6 +73,8 @@ pub struct ServerSettings {
     pub preference: Preference,
     /// Protocols inside, most preferred first; if empty, none is agreed.
     pub alpn: Vec<Vec<u8>>,
+    /// A protocol that is preferred to those, where a connection may speak it.
+    pub optional_alpn: Option<Vec<u8>>,
     /// `ssl_verify_client`; none asks for no certificate.
     pub verifier: Option<Arc<dyn ClientCertVerifier>>,
     /// Bytes that must be equal, too, for a session to be resumed: the settings of verification.
@@ -149,6 +151,7 @@ impl ServerSettings {
             groups: Groups::default(),
             preference: Preference::default(),
             alpn: Vec::new(),
+            optional_alpn: None,
             verifier: None,
             session_context: Vec::new(),
             cache: CacheMode::default(),
@@ -196,6 +199,8 @@ impl ServerSettings {
 #[derive(Clone, Debug)]
 pub struct ServerContext {
     config: Arc<ServerConfig>,
+    /// The same with the optional protocol.
+    with_optional: Option<Arc<ServerConfig>>,
     fragment: usize,
     offers: Offers,
 }
@@ -220,12 +225,27 @@ impl ServerContext {
                 .with_client_cert_verifier(verifier)
                 .with_cert_resolver(Arc::new(Resolver { identities, suites }));
         apply(settings, &mut config);
+        let with_optional = settings.optional_alpn.clone().map(|protocol| {
+            let mut config = config.clone();
+            config.alpn_protocols.insert(0, protocol);
+            Arc::new(config)
+        });
         Ok(Self {
             config: Arc::new(config),
+            with_optional,
             fragment: crate::fragment(settings.fragment),
             offers: settings.offers,
         })
     }
+}
+
+/// The protocols that a connection may speak inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inside {
+    /// Those of [`ServerSettings::alpn`].
+    Usual,
+    /// [`ServerSettings::optional_alpn`], too.
+    Optional,
 }
 
 fn apply(settings: &ServerSettings, config: &mut ServerConfig) {
@@ -367,7 +387,7 @@ impl Accepted {
     /// Serves the connection by a context: appends early data to `plain` and the answer to `out`.
     pub fn choose(
         mut self,
-        context: &ServerContext,
+        (context, inside): (&ServerContext, Inside),
         plain: &mut BytesMut,
         out: &mut BytesMut,
     ) -> Result<(Box<dyn Session>, Received), Error> {
@@ -375,7 +395,11 @@ impl Accepted {
             put_alert(PROTOCOL_VERSION, out);
             return Err(Error::peer(258, "unsupported protocol"));
         }
-        let connection = UnbufferedServerConnection::new(Arc::clone(&context.config))?;
+        let config = match (inside, &context.with_optional) {
+            (Inside::Optional, Some(config)) => config,
+            _ => &context.config,
+        };
+        let connection = UnbufferedServerConnection::new(Arc::clone(config))?;
         let server_name = self.hello.server_name().map(Arc::from);
         let beginning = Beginning {
             fragment: context.fragment,

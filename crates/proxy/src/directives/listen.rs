@@ -30,7 +30,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "listen",
         contexts: Contexts::SERVER,
-        syntax: "address[:port] | port | unix:path [default_server] [proxy_protocol] …",
+        syntax: "address[:port] | port | unix:path [default_server] [ssl] [http2] [proxy_protocol] …",
         is_block: false,
         pass: Pass::First,
         doc: "An address that the server answers on. With `proxy_protocol`, there or on another \
@@ -58,6 +58,7 @@ pub struct ListenArgs {
     is_default: bool,
     has_proxy_protocol: bool,
     is_encrypted: bool,
+    has_http2: bool,
     span: Span,
 }
 
@@ -97,11 +98,17 @@ fn listen(builder: &mut Builder, statement: &Statement, draft: &mut Draft) {
         is_default: false,
         has_proxy_protocol: false,
         is_encrypted: false,
+        has_http2: false,
         span: statement.span,
     };
     for parameter in parameters {
         if let Err(message) = apply_parameter(&mut args, parameter) {
             builder.error(parameter.span, message);
+        }
+        if parameter.text == "http2" {
+            let message = "the \"listen ... http2\" directive is deprecated, use the \"http2\" \
+                           directive instead";
+            builder.cx.diagnostics.push_warning(parameter.span, message);
         }
     }
     for address in addresses {
@@ -144,6 +151,11 @@ fn apply_parameter(args: &mut ListenArgs, parameter: &Word) -> Result<(), String
             args.is_encrypted = true;
             return Ok(());
         }
+        // And this.
+        ("http2", None) => {
+            args.has_http2 = true;
+            return Ok(());
+        }
         ("bind", None) => {}
         ("reuseport", None) => args.options.reuse_port = true,
         ("backlog", Some(value)) => {
@@ -160,7 +172,7 @@ fn apply_parameter(args: &mut ListenArgs, parameter: &Word) -> Result<(), String
         }
         // Hints to a kernel; answers are the same without them.
         ("deferred", None) | ("fastopen" | "setfib" | "accept_filter", Some(_)) => {}
-        ("http2" | "quic" | "spdy", None) => {
+        ("quic" | "spdy", None) => {
             return Err(format!(
                 "the \"{name}\" parameter of \"listen\" is not supported"
             ));
@@ -363,6 +375,7 @@ pub fn bindings(cx: &mut ParseContext, servers: &[(Arc<Server>, Vec<ListenArgs>)
                     is_default: false,
                     has_proxy_protocol: false,
                     is_encrypted: false,
+                    has_http2: false,
                     span: server.span,
                 },
             );
@@ -394,6 +407,7 @@ struct Group {
     has_options: bool,
     has_proxy_protocol: bool,
     is_encrypted: bool,
+    has_http2: bool,
     servers: Vec<Arc<Server>>,
 }
 
@@ -418,6 +432,7 @@ fn join(cx: &mut ParseContext, groups: &mut Groups, server: &Arc<Server>, args: 
             has_options: args.has_options,
             has_proxy_protocol: args.has_proxy_protocol,
             is_encrypted: args.is_encrypted,
+            has_http2: args.has_http2,
             servers: vec![Arc::clone(server)],
         });
         return;
@@ -439,6 +454,7 @@ fn join(cx: &mut ParseContext, groups: &mut Groups, server: &Arc<Server>, args: 
     // nginx: one line that has it is enough.
     group.has_proxy_protocol |= args.has_proxy_protocol;
     group.is_encrypted |= args.is_encrypted;
+    group.has_http2 |= args.has_http2;
     group.servers.push(Arc::clone(server));
 }
 
@@ -470,6 +486,7 @@ impl Group {
             options: self.options,
             has_proxy_protocol: self.has_proxy_protocol,
             is_encrypted: self.is_encrypted,
+            has_http2: self.has_http2,
             names,
         }
     }

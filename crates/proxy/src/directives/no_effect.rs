@@ -18,6 +18,9 @@ pub struct NoEffect {
     pub reason: &'static str,
 }
 
+const HTTP_SERVER: Contexts = Contexts::HTTP.union(Contexts::SERVER);
+const HTTP_SERVER_LOCATION: Contexts = HTTP_SERVER.union(Contexts::LOCATION);
+
 /// The table.
 pub const NO_EFFECT: &[NoEffect] = &[
     NoEffect {
@@ -79,6 +82,37 @@ pub const NO_EFFECT: &[NoEffect] = &[
         names: "ssl_object_cache_inheritable",
         contexts: Contexts::MAIN,
         reason: "a reload reads certificates again",
+    },
+    NoEffect {
+        names: "http2_recv_buffer_size http2_pool_size http2_streams_index_size",
+        contexts: HTTP_SERVER,
+        reason: "memory of HTTP/2 connections grows and shrinks with their streams",
+    },
+    NoEffect {
+        names: "http2_max_requests",
+        contexts: HTTP_SERVER,
+        reason: "it is obsolete in nginx, too: \"keepalive_requests\" is obeyed",
+    },
+    NoEffect {
+        names: "http2_max_field_size http2_max_header_size",
+        contexts: HTTP_SERVER,
+        reason: "it is obsolete in nginx, too: \"large_client_header_buffers\" is obeyed",
+    },
+    NoEffect {
+        names: "http2_recv_timeout",
+        contexts: HTTP_SERVER,
+        reason: "it is obsolete in nginx, too: \"client_header_timeout\" is obeyed",
+    },
+    NoEffect {
+        names: "http2_idle_timeout",
+        contexts: HTTP_SERVER,
+        reason: "it is obsolete in nginx, too: \"keepalive_timeout\" is obeyed",
+    },
+    NoEffect {
+        names: "http2_max_concurrent_pushes http2_push http2_push_preload",
+        contexts: HTTP_SERVER_LOCATION,
+        reason: "it is obsolete in nginx, too: nobody takes what is pushed; \"early_hints\" passes \
+                 on what an origin says early",
     },
     NoEffect {
         names: "use",

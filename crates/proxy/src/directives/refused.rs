@@ -51,14 +51,6 @@ pub const REFUSED: &[Refused] = &[
         reason: "uwsgi requests with a string instead of parameters are not supported",
     },
     Refused {
-        names: "http2 http2_recv_buffer_size http2_pool_size http2_max_concurrent_streams \
-                http2_max_concurrent_pushes http2_max_requests http2_max_field_size \
-                http2_max_header_size http2_body_preread_size http2_streams_index_size \
-                http2_recv_timeout http2_idle_timeout http2_chunk_size http2_push_preload \
-                http2_push",
-        reason: "HTTP/2 is not supported; clients fall back to HTTP/1.1",
-    },
-    Refused {
         names: "http3 http3_hq http3_max_concurrent_streams http3_stream_buffer_size quic_bpf \
                 quic_retry quic_gso quic_host_key quic_active_connection_id_limit",
         reason: "HTTP/3 is not supported; clients fall back to HTTP/1.1",

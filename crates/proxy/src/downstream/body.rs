@@ -183,9 +183,11 @@ pub async fn read_all(req: &mut Request) -> Result<(), Failure> {
     let mut sink = Sink::new(&policy, length);
     loop {
         let chunk = req.client.next_chunk(policy.timeout).await?;
-        if chunk.is_empty() {
+        let is_end = chunk.is_empty();
+        if is_end && (sink.file.is_some() || policy.in_file_only == InFileOnly::Off) {
             break;
         }
+        // nginx: an empty body has a file, too, where files are asked for.
         sink.len += chunk.len() as u64;
         if policy.max_size.0 > 0 && sink.len > policy.max_size.0 {
             return Err(too_large(sink.len));
@@ -195,7 +197,7 @@ pub async fn read_all(req: &mut Request) -> Result<(), Failure> {
         if was_in_memory && let Some(temp) = &sink.file {
             note_file(req, &policy, temp);
         }
-        if req.client.is_body_done() {
+        if is_end || req.client.is_body_done() {
             break;
         }
     }

@@ -15,11 +15,12 @@ use millpond_system::address::Address;
 use millpond_system::clock;
 
 use super::body::Remains;
+use super::carrier;
 use super::connection::Connection;
+use super::http1::Http1;
 use super::http1::behind::Task;
-use super::http1::{self, Http1};
 use super::serve::Came;
-use super::wire::{Stream, Wire};
+use super::wire::{Broken, Stream, Wire};
 use crate::failure::ClientGone;
 use crate::failure::Failure;
 use millpond_wire::header::Fields;
@@ -88,8 +89,8 @@ impl Client {
     /// Waits until the client has left.
     pub fn left(&self) -> Left<'_> {
         match &self.wire {
-            Wire::None => Left::Http1(http1::Left::never()),
-            Wire::Http1(http1) => Left::Http1(http1.left()),
+            Wire::None => Left::Socket(carrier::Left::never()),
+            Wire::Http1(http1) => Left::Socket(http1.left()),
             Wire::Stream(stream) => Left::Stream(stream),
         }
     }
@@ -216,7 +217,7 @@ impl Client {
         match &self.wire {
             Wire::None => {}
             Wire::Http1(http1) => http1.transport.reset_on_close(),
-            Wire::Stream(stream) => stream.reset(),
+            Wire::Stream(stream) => stream.reset(Broken::Failed),
         }
     }
 
@@ -235,7 +236,7 @@ impl Client {
 /// A wait for the client to leave.
 pub enum Left<'a> {
     /// The end of an HTTP/1 connection; none where nobody can be seen to leave.
-    Http1(http1::Left<'a>),
+    Socket(carrier::Left<'a>),
     /// The end of a stream.
     Stream(&'a Rc<dyn Stream>),
 }
@@ -245,7 +246,7 @@ impl Future for Left<'_> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         match self.get_mut() {
-            Left::Http1(left) => Pin::new(left).poll(cx),
+            Left::Socket(left) => Pin::new(left).poll(cx),
             Left::Stream(stream) => stream.poll_left(cx),
         }
     }

@@ -21,10 +21,12 @@ use millpond_system::log::error::Level;
 use millpond_system::quota::Waiting;
 use millpond_system::tls_socket::{HandshakeError, TlsSocket};
 use millpond_tls::certificate::verdict::Refusal;
-use millpond_tls::{Accepted, Accepting, Acceptor, ClientHello, Error, Fault, UNRECOGNIZED_NAME};
+use millpond_tls::{
+    Accepted, Accepting, Acceptor, ClientHello, Error, Fault, Inside, UNRECOGNIZED_NAME,
+};
 
+use super::carrier::Carrier;
 use super::connection::Connection;
-use super::http1::Http1;
 use super::proxy_protocol;
 use crate::log::request_error;
 use crate::request::Request;
@@ -60,38 +62,38 @@ impl From<io::Error> for Failure {
 
 /// Makes an encrypted connection of one that was accepted, unless the client speaks plainly; false
 /// when it is to be closed.
-pub(super) async fn begin(http1: &Http1, listen: &Listen, member: &Member) -> bool {
+pub(super) async fn begin(carrier: &Carrier, listen: &Listen, member: &Member) -> bool {
     let policy = &listen.names.default_server().settings.head;
     let now = clock::instant();
     let deadline = now + policy.timeout;
-    http1.connection.waiting.set(Waiting::Idle(now));
-    match handshake(http1, listen, (member, deadline)).await {
+    carrier.connection.waiting.set(Waiting::Idle(now));
+    match handshake(carrier, listen, (member, deadline)).await {
         Ok(()) => true,
         Err(failure) => {
-            log(&http1.connection, &failure);
+            log(&carrier.connection, &failure);
             false
         }
     }
 }
 
 async fn handshake(
-    http1: &Http1,
+    carrier: &Carrier,
     listen: &Listen,
     (member, deadline): (&Member, Instant),
 ) -> Result<(), Failure> {
-    let Some(tls) = http1.transport.tls() else {
+    let Some(tls) = carrier.transport.tls() else {
         return Ok(());
     };
-    let Some(accepted) = read_hello(http1, tls, (member, deadline)).await? else {
+    let Some(accepted) = read_hello(carrier, tls, (member, deadline)).await? else {
         return Ok(());
     };
-    http1
+    carrier
         .connection
         .waiting
         .set(Waiting::Head(clock::instant()));
     let server = Arc::clone(choose(listen, accepted.hello()));
     begin_session(tls, listen, &server, accepted)?;
-    let connection = &http1.connection;
+    let connection = &carrier.connection;
     let done = std::future::poll_fn(|cx| {
         if connection.is_displaced.get() {
             connection.count_displaced();
@@ -101,30 +103,30 @@ async fn handshake(
         tls.poll_handshake(cx).map_err(Failure::Handshake)
     });
     let left = deadline.saturating_duration_since(clock::instant());
-    match http1.timer.guard_for(left, done).await {
+    match carrier.timer.guard_for(left, done).await {
         Err(_) => return Err(Failure::TimedOut),
         Ok(outcome) => outcome?,
     }
     let agreed = tls.with_facts(|facts| Box::new(Agreed::of(&facts, server)));
     // The cell is empty: a connection has one handshake.
-    let _ = agreed.map(|agreed| http1.connection.tls.set(agreed));
+    let _ = agreed.map(|agreed| carrier.connection.tls.set(agreed));
     Ok(())
 }
 
 /// Reads what a client begins with; none if that is plain HTTP.
 async fn read_hello(
-    http1: &Http1,
+    carrier: &Carrier,
     tls: &TlsSocket,
     (member, deadline): (&Member, Instant),
 ) -> Result<Option<Accepted>, Failure> {
     let mut acceptor = Acceptor::new();
     let mut has_begun = false;
     loop {
-        let came = std::mem::take(&mut *http1.inbox.borrow_mut());
+        let came = std::mem::take(&mut *carrier.inbox.borrow_mut());
         match came.first() {
             Some(0x16 | 0x80..) => has_begun = true,
             Some(_) if !has_begun => {
-                *http1.inbox.borrow_mut() = came;
+                *carrier.inbox.borrow_mut() = came;
                 return Ok(None);
             }
             _ => {}
@@ -139,8 +141,8 @@ async fn read_hello(
             }
         };
         let left = deadline.saturating_duration_since(clock::instant());
-        let read = proxy_protocol::more(http1, member, HELLO);
-        match http1.timer.guard_for(left, read).await {
+        let read = proxy_protocol::more(carrier, member, HELLO);
+        match carrier.timer.guard_for(left, read).await {
             Ok(Ok(0)) if has_begun => return Err(Failure::Handshake(HandshakeError::Closed)),
             Ok(Ok(0)) => return Err(Failure::Quiet),
             Ok(Ok(_)) => {}
@@ -160,7 +162,14 @@ fn begin_session(
     let (mut plain, mut told) = (BytesMut::new(), BytesMut::new());
     let own = server.encryption.get();
     let begun = match own.and_then(|own| own.context_or(listen.names.default_server())) {
-        Some(context) => accepted.choose(context, &mut plain, &mut told),
+        Some(context) => {
+            let inside = if listen.may_be_http2(server) {
+                Inside::Optional
+            } else {
+                Inside::Usual
+            };
+            accepted.choose((context, inside), &mut plain, &mut told)
+        }
         None => Err(accepted.reject(UNRECOGNIZED_NAME, &mut told)),
     };
     match begun {

@@ -25,8 +25,9 @@ use millpond_system::transport::Transport;
 use socket2::{Domain, Protocol, SockAddr, Socket as RawSocket, Type};
 use tokio::io::unix::AsyncFd;
 
+use super::accepted;
+use super::carrier::Carrier;
 use super::connection::Connection;
-use super::http1::{self, Http1};
 use crate::route::listen::{Binding, ListenOptions};
 use crate::worker::Generation;
 
@@ -221,8 +222,8 @@ fn start(
     } else {
         Transport::Plain(socket)
     };
-    let http1 = Rc::new(Http1::new(made, transport, Some(seat)));
-    let task = tokio::task::spawn_local(http1::serve(http1, Arc::clone(binding), member));
+    let carrier = Carrier::new(made, transport, Some(seat));
+    let task = tokio::task::spawn_local(accepted::serve(carrier, Arc::clone(binding), member));
     generation.adopt(slot, (task.abort_handle(), known));
 }
 

@@ -12,11 +12,14 @@
 //! `serve` makes an answer of a head and knows none of the three apart. A protocol
 //! ([`http1`]) reads heads from its connection and calls it.
 
+mod accepted;
 pub mod body;
+pub mod carrier;
 pub mod client;
 pub mod connection;
 mod encryption;
 pub mod http1;
+pub mod http2;
 pub mod listener;
 pub mod policy;
 pub mod proxy_protocol;

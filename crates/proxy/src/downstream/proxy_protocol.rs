@@ -25,7 +25,7 @@ use millpond_system::clock;
 use millpond_system::log::error::Level;
 use millpond_system::quota::Waiting;
 
-use super::http1::Http1;
+use super::carrier::Carrier;
 use crate::log::request_error;
 use crate::request::Request;
 use crate::route::listen::Listen;
@@ -120,40 +120,40 @@ pub const FAMILIES: &[VariableFamily] = &[VariableFamily {
 }];
 
 /// Reads the header where the address wants one; false when the connection is to be closed.
-pub(super) async fn read(http1: &Http1, listen: &Listen, member: &Member) -> bool {
+pub(super) async fn read(carrier: &Carrier, listen: &Listen, member: &Member) -> bool {
     let policy = &listen.names.default_server().settings.head;
     let now = clock::instant();
     let deadline = now + policy.timeout;
-    http1.connection.waiting.set(Waiting::Idle(now));
+    carrier.connection.waiting.set(Waiting::Idle(now));
     loop {
-        let header = parse(&http1.inbox.borrow());
+        let header = parse(&carrier.inbox.borrow());
         match header {
             Header::Whole(len, told) => {
-                let _ = http1.inbox.borrow_mut().split_to(len);
+                let _ = carrier.inbox.borrow_mut().split_to(len);
                 if let Some(told) = told {
                     // The cell is empty: a connection has one header.
-                    let _ = http1.connection.told.set(Box::new(told));
+                    let _ = carrier.connection.told.set(Box::new(told));
                 }
                 return true;
             }
             Header::Broken(why) => {
                 let message = format_args!("{why} while reading PROXY protocol");
-                request_error::connection(&http1.connection, Level::Error, message);
+                request_error::connection(&carrier.connection, Level::Error, message);
                 return false;
             }
             Header::Partial => {}
         }
         let left = deadline.saturating_duration_since(clock::instant());
-        match http1
+        match carrier
             .timer
-            .guard_for(left, more(http1, member, BINARY_MAX))
+            .guard_for(left, more(carrier, member, BINARY_MAX))
             .await
         {
             Ok(Ok(0)) | Err(_) => return false,
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
                 let message = format_args!("{error} while reading PROXY protocol");
-                request_error::connection(&http1.connection, Level::Info, message);
+                request_error::connection(&carrier.connection, Level::Info, message);
                 return false;
             }
         }
@@ -162,22 +162,22 @@ pub(super) async fn read(http1: &Http1, listen: &Listen, member: &Member) -> boo
 
 /// Reads on, at least `size` bytes within reason; 0 at the end, also when the generation closes
 /// before a byte was there.
-pub(super) async fn more(http1: &Http1, member: &Member, size: usize) -> io::Result<usize> {
+pub(super) async fn more(carrier: &Carrier, member: &Member, size: usize) -> io::Result<usize> {
     std::future::poll_fn(|cx| {
-        if !http1.inbox.borrow().is_empty() {
-            let mut inbox = http1.inbox.borrow_mut();
+        if !carrier.inbox.borrow().is_empty() {
+            let mut inbox = carrier.inbox.borrow_mut();
             if inbox.capacity() == inbox.len() {
                 inbox.reserve(size);
             }
-            return http1.transport.poll_recv(cx, &mut inbox);
+            return carrier.transport.poll_recv(cx, &mut inbox);
         }
-        let read = http1.poll_arrival(cx, size);
+        let read = carrier.poll_arrival(cx, size);
         if read.is_pending() {
-            if http1.connection.generation.is_closing() {
+            if carrier.connection.generation.is_closing() {
                 return Poll::Ready(Ok(0));
             }
-            if http1.connection.is_displaced.get() {
-                http1.connection.count_displaced();
+            if carrier.connection.is_displaced.get() {
+                carrier.connection.count_displaced();
                 return Poll::Ready(Ok(0));
             }
             member.register(cx.waker());

@@ -13,8 +13,9 @@ use super::client::Client;
 use super::encryption;
 use super::http1;
 use super::send::SendError;
-use crate::failure::CLOSE_WITHOUT_ANSWER;
+use super::wire::Wire;
 use crate::failure::ClientGone;
+use crate::failure::{CLIENT_LEFT, CLOSE_WITHOUT_ANSWER};
 use crate::handler::post_action;
 use crate::phase;
 use crate::request::{self, Place, Request};
@@ -100,6 +101,37 @@ impl Drop for Served {
     }
 }
 
+/// A request that is answered. One that is dropped meanwhile, because its worker ends, is logged
+/// all the same, as of a client that has left.
+struct Running(Option<Place>);
+
+impl Running {
+    fn begin(&mut self, client: Rc<Client>, listen: &Listen, came: Came) -> &mut Request {
+        let place = self.0.get_or_insert_with(request::take_place);
+        begin(place, client, listen, came)
+    }
+
+    fn end(mut self, end: End) -> Served {
+        Served {
+            place: self.0.take(),
+            end,
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let Some(mut place) = self.0.take() else {
+            return;
+        };
+        if let Some(req) = place.as_mut() {
+            req.sent.status = CLIENT_LEFT;
+            crate::log::access::write(req);
+        }
+        request::give_back(place);
+    }
+}
+
 /// Answers a request whose head is in order.
 pub(crate) async fn serve(
     client: Rc<Client>,
@@ -107,22 +139,30 @@ pub(crate) async fn serve(
     came: Came,
     body: RequestBody,
 ) -> Served {
-    let mut place = request::take_place();
-    let req = begin(&mut place, client, listen, came);
+    let mut running = Running(Some(request::take_place()));
+    let req = running.begin(client, listen, came);
     req.body = body;
-    let found = find_server(req, listen);
-    let checked = match found {
-        Ok(()) if listen.is_encrypted => encryption::check(req),
-        found => found,
-    };
+    let checked = find_server(req, listen).and_then(|()| check_server(req, listen));
     let end = match checked {
         Ok(()) => answer(req).await,
         Err(refusal) => Box::pin(answer_refused(req, listen, refusal.into())).await,
     };
-    Served {
-        place: Some(place),
-        end,
+    running.end(end)
+}
+
+/// Refuses a request whose server is none for what its connection is.
+fn check_server(req: &Request, listen: &Listen) -> Result<(), (u16, String)> {
+    if let Wire::Stream(_) = req.client.wire
+        && !listen.may_be_http2(&req.server)
+    {
+        let why = "client attempted to request the server name for which the negotiated protocol is \
+                   disabled";
+        return Err((421, String::from(why)));
     }
+    if listen.is_encrypted {
+        return encryption::check(req);
+    }
+    Ok(())
 }
 
 /// Answers a request whose head is not in order, or could not be understood.
@@ -132,13 +172,10 @@ pub(crate) async fn refuse(
     came: Came,
     refusal: Refusal,
 ) -> Served {
-    let mut place = request::take_place();
-    let req = begin(&mut place, client, listen, came);
+    let mut running = Running(Some(request::take_place()));
+    let req = running.begin(client, listen, came);
     let end = answer_refused(req, listen, refusal).await;
-    Served {
-        place: Some(place),
-        end,
-    }
+    running.end(end)
 }
 
 async fn answer(req: &mut Request) -> End {

@@ -16,7 +16,7 @@ use millpond_system::timer::Timer;
 
 use super::client::Client;
 use super::send::{AnswerHead, BodyKind, Outgoing, SendError, SentBytes, rate_allowance};
-use super::wire::Stream;
+use super::wire::{Broken, Stream};
 use crate::cache::loaded;
 use crate::failure::ClientGone;
 
@@ -27,9 +27,9 @@ pub struct Unsent {
 }
 
 /// Begins an answer.
-pub(crate) fn begin(stream: &Rc<dyn Stream>, head: &AnswerHead<'_>) -> Unsent {
+pub(crate) fn begin(stream: &Rc<dyn Stream>, head: &AnswerHead<'_>, frame_len: usize) -> Unsent {
     Unsent {
-        head_len: stream.begin(head),
+        head_len: stream.begin(head, frame_len),
         body: head.body,
     }
 }
@@ -44,9 +44,11 @@ pub(crate) async fn send(
 ) -> Result<(), SendError> {
     sent.head = unsent.head_len;
     let outcome = send_body(client, stream, unsent.body, answer, sent).await;
-    if outcome.is_err() {
-        // INVARIANT 1.
-        stream.reset();
+    // INVARIANT 1.
+    match &outcome {
+        Ok(()) => {}
+        Err(SendError::Client(ClientGone::TimedOut)) => stream.reset(Broken::Slow),
+        Err(_) => stream.reset(Broken::Failed),
     }
     outcome
 }

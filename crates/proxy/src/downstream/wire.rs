@@ -13,7 +13,7 @@ use millpond_system::timer::Timer;
 use super::body::Remains;
 use super::http1::Http1;
 use super::send::AnswerHead;
-use crate::failure::ClientGone;
+use crate::failure::{ClientGone, Failure};
 use millpond_wire::header::Fields;
 
 /// The way to the client of a request.
@@ -36,7 +36,7 @@ pub enum Wire {
 /// 2. A stream whose exchange was over before [`Stream::end`] is reset by its connection.
 pub trait Stream {
     /// The next bytes of the request's body; empty at its end.
-    fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Result<Bytes, ClientGone>>;
+    fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Result<Bytes, Failure>>;
 
     /// True when all of the request's body was taken.
     fn is_body_done(&self) -> bool;
@@ -47,8 +47,9 @@ pub trait Stream {
     /// Sends an interim answer, or drops it if that would have to wait.
     fn inform(&self, status: u16, fields: &Fields);
 
-    /// Begins the answer; returns the bytes that its head takes.
-    fn begin(&self, head: &AnswerHead<'_>) -> u64;
+    /// Begins the answer, whose body goes in frames of at most `frame_len` bytes where there are
+    /// any; returns the bytes that its head takes.
+    fn begin(&self, head: &AnswerHead<'_>, frame_len: usize) -> u64;
 
     /// Bytes of the body that may be pushed now, at least one; waits while there is no room.
     fn poll_room(&self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientGone>>;
@@ -62,26 +63,34 @@ pub trait Stream {
     /// Waits until the connection has taken all of an answer that was ended.
     fn poll_sent(&self, cx: &mut Context<'_>) -> Poll<Result<(), ClientGone>>;
 
-    /// Breaks the answer off, so that the client sees that it is not whole.
-    fn reset(&self);
+    /// Breaks the exchange off, so that the client sees that its answer is not whole.
+    fn reset(&self, why: Broken);
+}
+
+/// The reason for which an exchange is broken off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The client was too slow.
+    Slow,
+    /// The answer failed, or is not wanted.
+    Failed,
 }
 
 impl dyn Stream {
     /// The next bytes of the request's body, within `timeout`; empty at its end.
-    pub(super) async fn next_chunk(&self, timeout: Duration) -> Result<Bytes, ClientGone> {
+    pub(super) async fn next_chunk(&self, timeout: Duration) -> Result<Bytes, Failure> {
         let next = std::future::poll_fn(|cx| self.poll_body(cx));
         match Timer::new().guard_for(timeout, next).await {
             Ok(chunk) => chunk,
-            Err(_) => Err(ClientGone::TimedOut),
+            Err(_) => {
+                self.reset(Broken::Slow);
+                Err(ClientGone::TimedOut.into())
+            }
         }
     }
 
     /// Appends to `ready` the part of the body that has come, up to about `max` bytes.
-    pub(super) fn take_ready(
-        &self,
-        ready: &mut BytesMut,
-        max: usize,
-    ) -> Result<Remains, ClientGone> {
+    pub(super) fn take_ready(&self, ready: &mut BytesMut, max: usize) -> Result<Remains, Failure> {
         let mut cx = Context::from_waker(Waker::noop());
         while !self.is_body_done() {
             if ready.len() >= max {

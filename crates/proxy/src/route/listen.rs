@@ -8,6 +8,7 @@ use std::sync::Arc;
 use millpond_system::address::Address;
 
 use super::name::ServerNames;
+use crate::settings::Server;
 
 /// Options of a listening socket; the first `listen` that names them decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +51,8 @@ pub struct Listen {
     pub has_proxy_protocol: bool,
     /// True if connections are encrypted.
     pub is_encrypted: bool,
+    /// True if a `listen` of the address has the parameter `http2`.
+    pub has_http2: bool,
     /// Servers by name, and the default.
     pub names: ServerNames,
 }
@@ -66,6 +69,13 @@ pub struct Binding {
     pub options: ListenOptions,
     /// Candidates; the one with the connection's very address first, else the wildcard.
     pub listens: Vec<Arc<Listen>>,
+}
+
+impl Listen {
+    /// True if connections to a server may speak HTTP/2.
+    pub fn may_be_http2(&self, server: &Server) -> bool {
+        self.has_http2 || server.settings.http2.is_on
+    }
 }
 
 impl Binding {

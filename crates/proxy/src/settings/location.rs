@@ -24,6 +24,7 @@ use crate::upstream::uwsgi::UwsgiPolicy;
 use crate::downstream::body::BodyPolicy;
 use crate::downstream::http1::answer::ChunkedPolicy;
 use crate::downstream::http1::keep_alive::KeepAlivePolicy;
+use crate::downstream::http2::policy::FramePolicy;
 use crate::downstream::send::SendPolicy;
 use crate::filter::addition::AdditionPolicy;
 use crate::filter::charset::CharsetPolicy;
@@ -70,6 +71,8 @@ pub struct LocationSettings {
     pub keep_alive: KeepAlivePolicy,
     /// Chunked coding of answers.
     pub chunked: ChunkedPolicy,
+    /// Frames of answers.
+    pub frames: FramePolicy,
     /// HTTP upstreams.
     pub proxy: PassSettings,
     /// FastCGI upstreams.

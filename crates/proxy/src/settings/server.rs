@@ -5,6 +5,7 @@
 
 use millpond_conf::Scope;
 
+use crate::downstream::http2::policy::Http2Policy;
 use crate::downstream::policy::HeadPolicy;
 use crate::tls::settings::SslPolicy;
 
@@ -13,6 +14,8 @@ use crate::tls::settings::SslPolicy;
 pub struct ServerSettings {
     /// Policy of reading request heads.
     pub head: HeadPolicy,
+    /// HTTP/2.
+    pub http2: Http2Policy,
     /// Encryption of clients' connections.
     pub ssl: SslPolicy,
 }

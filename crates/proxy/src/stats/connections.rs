@@ -85,6 +85,23 @@ impl ConnectionCounters {
     }
 }
 
+/// One more in a gauge, for as long as it lives.
+pub struct Counted<'a>(&'a AtomicU64);
+
+impl<'a> Counted<'a> {
+    /// Counts one.
+    pub fn new(gauge: &'a AtomicU64) -> Self {
+        gauge.fetch_add(1, Ordering::Relaxed);
+        Counted(gauge)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl ConnectionCount {
     fn sum(shards: &[ConnectionShard]) -> Self {
         let sum = |of: fn(&ConnectionShard) -> &AtomicU64| {

@@ -176,6 +176,7 @@ fn agree(
         b"http/1.0".to_vec(),
         b"http/0.9".to_vec(),
     ];
+    settings.optional_alpn = Some(crate::downstream::http2::ALPN.to_vec());
     for command in &policy.commands {
         obey(command, settings)?;
     }

@@ -51,7 +51,7 @@ use super::request::{self, OutBody, Prepared};
 use super::send::{Happened, Outgoing};
 use super::store::StoreTarget;
 use crate::downstream::body::{self, Remains};
-use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
+use crate::failure::{CLIENT_LEFT, Failure, UpstreamFailure, UpstreamKind};
 use crate::log::request_error;
 use crate::protocol::Protocol;
 use crate::request::Request;
@@ -148,9 +148,6 @@ fn note_failed(req: &Request, (group, peer): (&Group, &Peer)) {
 
 /// Bytes of a client's body that are put together to one chunk, about (arbitrary: two reads).
 const READY_MAX: usize = 32 * 1024;
-
-/// nginx's status of a request whose client left before its answer.
-const CLIENT_LEFT: u16 = 499;
 
 async fn fetch_with(
     req: &mut Request,

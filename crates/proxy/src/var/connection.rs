@@ -12,6 +12,7 @@ use super::Variable;
 use super::number::{write_millis, write_number};
 use crate::request::Request;
 use crate::stats::connections::ConnectionCount;
+use millpond_wire::head::Version;
 
 /// The variables.
 pub const VARIABLES: &[Variable] = &[
@@ -57,8 +58,14 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "http2",
-        doc: "Empty: there is no HTTP/2.",
-        write: |_, _| true,
+        doc: "\"h2\" for HTTP/2 over TLS, \"h2c\" for HTTP/2 in clear text, else empty.",
+        write: |req, out| {
+            if req.head.version() == Version::Http2 {
+                let is_encrypted = req.client.connection.is_encrypted();
+                out.extend_from_slice(if is_encrypted { b"h2" } else { b"h2c" });
+            }
+            true
+        },
     },
     Variable {
         name: "http3",

@@ -75,6 +75,8 @@ pub(crate) struct Stream {
     pub(crate) send: SendWindow,
     pub(crate) receive: ReceiveWindow,
     pub(crate) priority: Priority,
+    /// The longest payload of a DATA frame that is written.
+    pub(crate) chunk_len: usize,
     /// True while the scheduler has the stream, or the list of those that wait for the connection.
     pub(crate) is_scheduled: bool,
     /// True if the owner was told that there is no room.
@@ -134,6 +136,7 @@ pub(crate) struct Opening {
     pub(crate) send: SendWindow,
     pub(crate) receive: ReceiveWindow,
     pub(crate) priority: Priority,
+    pub(crate) chunk_len: usize,
 }
 
 /// The streams of a connection, by number.
@@ -196,6 +199,7 @@ impl Streams {
             send: opening.send,
             receive: opening.receive,
             priority: opening.priority,
+            chunk_len: opening.chunk_len,
             is_scheduled: false,
             wants_room: false,
             is_head: false,
@@ -252,6 +256,7 @@ mod tests {
             send: SendWindow::new(if id == 1 { 10 } else { id }),
             receive: ReceiveWindow::new(10),
             priority: Priority::default(),
+            chunk_len: 8192,
         }
     }
 

@@ -16,25 +16,18 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::{Counted, Http1};
+use super::Http1;
+use crate::downstream::carrier::{CLOSING_GRACE, LARGE_READ};
 use crate::downstream::connection::Connection;
 use crate::downstream::policy::HeadPolicy;
 use crate::downstream::serve::Came;
 use crate::failure::ClientGone;
 use crate::route::listen::Listen;
-use crate::stats::connections::ConnectionShard;
+use crate::stats::connections::{ConnectionShard, Counted};
 use crate::worker::Member;
 use millpond_system::clock::{self, Instant};
 use millpond_system::quota::Waiting;
 use millpond_wire::http1::request::{Progress, Refusal, RequestHead, RequestParser};
-
-/// Bytes asked of the socket at once when a head does not fit into the first buffer.
-pub(super) const LARGE_READ: usize = 16 * 1024;
-
-/// Time for which a connection that has just been answered, or accepted, is kept when its
-/// generation closes: its client was told that it may go on, and its next request may be on the
-/// way. (200 ms: more than most round trips; a process that ends is hardly kept by it.)
-const CLOSING_GRACE: Duration = Duration::from_millis(200);
 
 /// Times for which a connection waits for a request.
 #[derive(Clone, Copy)]

@@ -28,8 +28,8 @@ use crate::downstream::client::Client;
 use crate::downstream::connection::Connection;
 use crate::downstream::send::AnswerHead;
 use crate::downstream::serve::{self, Came};
-use crate::downstream::wire::{Stream, Wire};
-use crate::failure::ClientGone;
+use crate::downstream::wire::{Broken, Stream, Wire};
+use crate::failure::{ClientGone, Failure};
 use crate::route::listen::Listen;
 use crate::worker::Generation;
 use millpond_system::address::Address;
@@ -103,11 +103,11 @@ impl Lane {
 }
 
 impl Stream for Lane {
-    fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Result<Bytes, ClientGone>> {
+    fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Result<Bytes, Failure>> {
         match self.body.borrow_mut().pop_front() {
             Some(bytes) => Poll::Ready(Ok(bytes)),
             None if self.is_body_whole.get() => Poll::Ready(Ok(Bytes::new())),
-            None if self.has_left.get() => Poll::Ready(Err(ClientGone::Closed)),
+            None if self.has_left.get() => Poll::Ready(Err(ClientGone::Closed.into())),
             None => self.wait(cx),
         }
     }
@@ -130,7 +130,7 @@ impl Stream for Lane {
         self.send(b'I', text.freeze());
     }
 
-    fn begin(&self, head: &AnswerHead<'_>) -> u64 {
+    fn begin(&self, head: &AnswerHead<'_>, _: usize) -> u64 {
         let mut text = BytesMut::new();
         encode::write_status(&mut text, head.status);
         encode::write_fields(&mut text, head.fields);
@@ -168,7 +168,7 @@ impl Stream for Lane {
         Poll::Ready(Ok(()))
     }
 
-    fn reset(&self) {
+    fn reset(&self, _: Broken) {
         self.has_ended.set(true);
         self.send(b'R', Bytes::new());
     }
@@ -231,7 +231,7 @@ impl Session {
             let served = serve::serve(Rc::new(client), &listen, came, body).await;
             drop(served);
             if !lane.has_ended.get() {
-                lane.reset();
+                lane.reset(Broken::Failed);
             }
         });
     }

@@ -259,6 +259,7 @@ impl Connection {
             send: SendWindow::new(self.peer.initial_window),
             receive: ReceiveWindow::new(self.config.stream_window),
             priority,
+            chunk_len: self.config.chunk_len,
         });
         self.tell(match outcome {
             Ok(body) => Event::Request {

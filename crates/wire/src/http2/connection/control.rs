@@ -120,7 +120,6 @@ impl Connection {
         self.spend_control(now)?;
         let before = self.peer.initial_window;
         self.peer.read(payload)?;
-        self.has_peer_settings = true;
         self.encoder
             .set_max_size(self.peer.header_table_size as usize);
         let difference = i64::from(self.peer.initial_window) - i64::from(before);

@@ -166,7 +166,7 @@ pub struct Connection {
     send: SendWindow,
     receive: ReceiveWindow,
     peer: PeerSettings,
-    has_peer_settings: bool,
+    has_first_frame: bool,
     has_ack: bool,
     scheduler: Scheduler,
     /// Streams that wait for room in the connection's window.
@@ -203,7 +203,7 @@ impl Connection {
             send: SendWindow::new(DEFAULT_WINDOW),
             receive: ReceiveWindow::new(DEFAULT_WINDOW),
             peer: PeerSettings::default(),
-            has_peer_settings: false,
+            has_first_frame: false,
             has_ack: false,
             scheduler: Scheduler::default(),
             blocked: Vec::new(),

@@ -149,8 +149,9 @@ impl Connection {
         };
         let head = Head::read(*bytes);
         head.check(self.config.max_frame_len)?;
-        // RFC 9113 §3.4: SETTINGS come first.
-        if !self.has_peer_settings && head.kind != Kind::Settings {
+        // RFC 9113 §3.4: SETTINGS come first. nginx bears it from clients if they do not.
+        let is_first = !std::mem::replace(&mut self.has_first_frame, true);
+        if is_first && self.role == Role::Client && head.kind != Kind::Settings {
             return Err(Fault::Preface);
         }
         // RFC 9113 §6.10.

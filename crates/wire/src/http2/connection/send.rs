@@ -151,6 +151,7 @@ impl Connection {
             send: SendWindow::new(self.peer.initial_window),
             receive: ReceiveWindow::new(self.config.stream_window),
             priority: Priority::default(),
+            chunk_len: self.config.chunk_len,
         });
         if let Some(stream) = self.streams.get_mut(id) {
             stream.is_head = line.method == b"HEAD";
@@ -194,6 +195,14 @@ impl Connection {
             split_block(out, start, most);
         }
         len
+    }
+
+    /// Sets the longest payload of a stream's DATA frames (`http2_chunk_size`); at least one byte
+    /// goes in each.
+    pub fn set_chunk_len(&mut self, id: u32, len: usize) {
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.chunk_len = len;
+        }
     }
 
     /// Bytes of a body that may be pushed now; if there are none, [`Event::Room`] tells when there
@@ -318,7 +327,7 @@ impl Connection {
             return self.end_outbound(id);
         }
         // INVARIANT 1.
-        let longest = (self.peer.max_frame_len as usize).min(self.config.chunk_len.max(1));
+        let longest = (self.peer.max_frame_len as usize).min(stream.chunk_len.max(1));
         let window = self.send.room().min(stream.send.room());
         let len = stream.queued.min(longest).min(window);
         let is_last = len == stream.queued && matches!(stream.outbound, Outbound::Ending(None));

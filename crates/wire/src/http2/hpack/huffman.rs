@@ -201,16 +201,17 @@ impl Bits<'_> {
         Err(BadCode)
     }
 
-    /// RFC 7541 §5.2: padding is less than a byte, and the begin of EOS.
+    /// RFC 7541 §5.2: padding is less than a byte, and the begin of EOS. nginx bears a whole byte
+    /// behind a text that ends with one.
     fn is_padding(&self) -> bool {
-        self.have < 8 && (self.have == 0 || self.next >> (64 - self.have) == (1 << self.have) - 1)
+        self.have <= 8 && (self.have == 0 || self.next >> (64 - self.have) == (1 << self.have) - 1)
     }
 }
 
 /// Appends a text that is decoded; says if it is one.
 ///
 /// # Errors
-/// EOS in the text, or padding that is no begin of EOS or a byte or more (RFC 7541 §5.2).
+/// EOS in the text, or padding that is no begin of EOS or more than a byte (RFC 7541 §5.2).
 pub fn decode(text: &[u8], out: &mut Vec<u8>) -> Result<(), BadCode> {
     let start = out.len();
     // One more than is needed, since symbols are written by twos.
@@ -382,16 +383,15 @@ mod tests {
         }
     }
 
-    /// RFC 7541 §5.2: padding of a byte or more, padding that is not the begin of EOS, and EOS
+    /// RFC 7541 §5.2: padding of more than a byte, padding that is not the begin of EOS, and EOS
     /// itself are errors.
     #[test]
     fn wrong_padding_and_eos_are_refused() {
         for bytes in [
-            // 'a' is 00011: padded by zeros, by a byte too many, by a whole byte.
+            // 'a' is 00011: padded by zeros, by a byte too many.
             &[0b0001_1000][..],
             &[0b0001_1110],
             &[0b0001_1111, 0xff],
-            &[0xff],
             &[0xff, 0xff, 0xff],
             // EOS, and EOS between others.
             &[0xff, 0xff, 0xff, 0xff],
@@ -401,6 +401,9 @@ mod tests {
             assert_eq!(decoded(bytes), Err(BadCode), "{bytes:x?}");
         }
         assert_eq!(decoded(&[0b0001_1111]).unwrap(), b"a");
+        // '&' has eight bits: nginx bears a whole byte behind it.
+        assert_eq!(decoded(&[0b1111_1000, 0xff]).unwrap(), b"&");
+        assert_eq!(decoded(&[0b1111_1000, 0xff, 0xff]), Err(BadCode));
     }
 
     #[test]

@@ -44,14 +44,15 @@ fn what_does_not_begin_as_http2_is_refused_at_its_first_wrong_byte() {
     assert!(played.events().is_empty());
 }
 
-/// RFC 9113 §3.4: SETTINGS come first.
+/// RFC 9113 §3.4: SETTINGS come first. nginx bears it if those of a client do not.
 #[test]
-fn another_frame_before_settings_is_refused() {
-    for role in [Role::Server, Role::Client] {
-        let mut played = Played::with(role, Config::default());
-        played.send(6, 0, 0, &[0; 8]);
-        played.assert_fails(Fault::Preface);
-    }
+fn another_frame_before_settings_is_refused_to_servers() {
+    let mut played = Played::with(Role::Client, Config::default());
+    played.send(6, 0, 0, &[0; 8]);
+    played.assert_fails(Fault::Preface);
+    let mut played = Played::with(Role::Server, Config::default());
+    played.send(6, 0, 0, &[0; 8]);
+    assert!(played.events().is_empty());
 }
 
 /// RFC 9113 §4.2, §6: lengths and streams that a kind cannot have; §8.4 PUSH_PROMISE.

@@ -1,0 +1,91 @@
+//! A connection from its accept to its protocol.
+//!
+//! ```text
+//! accept ─► header of the PROXY protocol ─► handshake ─► HTTP/2, if both sides agreed on it (ALPN)
+//!                                             │            or the client begins with its preface
+//!                                             └────────► HTTP/1
+//! ```
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use millpond_system::clock;
+use millpond_wire::http2::frame::PREFACE;
+
+use super::carrier::Carrier;
+use super::connection::Connection;
+use super::encryption;
+use super::http1::{self, Http1};
+use super::http2;
+use super::proxy_protocol;
+use crate::route::listen::{Binding, Listen};
+use crate::stats::connections::Counted;
+use crate::worker::Member;
+
+/// The protocol in which requests come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// Serves a connection to its end.
+pub(super) async fn serve(carrier: Carrier, binding: Arc<Binding>, member: Member) {
+    let worker = Rc::clone(&carrier.connection.generation.worker);
+    let _active = Counted::new(&worker.shared.connections.shard(worker.index).active);
+    let Some(listen) = binding.listen_for(&carrier.connection.local).cloned() else {
+        return;
+    };
+    if listen.has_proxy_protocol
+        && !Box::pin(proxy_protocol::read(&carrier, &listen, &member)).await
+    {
+        return;
+    }
+    if listen.is_encrypted && !Box::pin(encryption::begin(&carrier, &listen, &member)).await {
+        return;
+    }
+    let protocol = match agreed(&carrier.connection, &listen) {
+        Some(protocol) => protocol,
+        None => Box::pin(recognize(&carrier, &listen, &member)).await,
+    };
+    match protocol {
+        Protocol::Http1 => http1::serve(Rc::new(Http1::new(carrier)), &listen, &member).await,
+        Protocol::Http2 => Box::pin(http2::serve(carrier, listen, &member)).await,
+    }
+}
+
+/// The protocol that the handshake, or the configuration, leaves; `None` if the client's first
+/// bytes tell.
+fn agreed(connection: &Connection, listen: &Listen) -> Option<Protocol> {
+    match connection.tls.get() {
+        Some(agreed) if *agreed.alpn == *http2::ALPN => Some(Protocol::Http2),
+        // nginx: without a word in the handshake it is HTTP/1.
+        Some(_) => Some(Protocol::Http1),
+        None if listen.is_encrypted => Some(Protocol::Http1),
+        None if listen.may_be_http2(listen.names.default_server()) => None,
+        None => Some(Protocol::Http1),
+    }
+}
+
+/// Looks at the first bytes (RFC 9113 §3.3). What ends before they tell is HTTP/1's to log.
+async fn recognize(carrier: &Carrier, listen: &Listen, member: &Member) -> Protocol {
+    let deadline = clock::instant() + listen.names.default_server().settings.head.timeout;
+    loop {
+        {
+            let came = carrier.inbox.borrow();
+            let len = came.len().min(PREFACE.len());
+            if came.get(..len) != PREFACE.get(..len) {
+                return Protocol::Http1;
+            }
+            if len == PREFACE.len() {
+                return Protocol::Http2;
+            }
+        }
+        let left = deadline.saturating_duration_since(clock::instant());
+        let read = proxy_protocol::more(carrier, member, PREFACE.len());
+        match carrier.timer.guard_for(left, read).await {
+            Ok(Ok(1..)) => {}
+            _ => return Protocol::Http1,
+        }
+    }
+}

@@ -1,0 +1,577 @@
+//! A connection's task: reads, hands events on, writes; and decides when the connection ends.
+//!
+//! ```text
+//! read ─► events ─► begin exchanges ─► write what they made ─► conclude them ─┐
+//!   ▲                                                                         │
+//!   └───────────────────────── as long as something moves ◄───────────────────┘
+//! ```
+//!
+//! | wait | ends after | then |
+//! |---|---|---|
+//! | for the first request, or the rest of a head | `client_header_timeout` | GOAWAY; the stream is reset |
+//! | for the next request | `keepalive_timeout` | GOAWAY |
+//! | for the client to read | `send_timeout` | closed |
+//!
+//! Invariants:
+//! 1. Nothing is read while more than the machine's bound waits to be written.
+//! 2. An answer counts as sent when the transport has taken its last byte.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use millpond_system::clock::{self, Instant};
+use millpond_system::log::error::Level;
+use millpond_system::quota::Waiting;
+use millpond_system::socket::More;
+use millpond_wire::head::{Refused, RequestHead};
+use millpond_wire::http2::{self, BodyLength, Code, Event, Farewell, Gone, Role};
+
+use super::Http2;
+use super::exchanges::{Begun, Exchanges};
+use super::lane::Lane;
+use crate::downstream::body::RequestBody;
+use crate::downstream::carrier::{CLOSING_GRACE, Carrier, LARGE_READ};
+use crate::downstream::client::Client;
+use crate::downstream::serve::{Came, Refusal};
+use crate::downstream::wire::{Stream, Wire};
+use crate::failure::ClientGone;
+use crate::log::request_error;
+use crate::route::listen::Listen;
+use crate::settings::Server;
+use crate::stats::connections::{ConnectionShard, Counted};
+use crate::worker::Member;
+
+/// Bytes that are written at once: some records of TLS.
+const WRITE: usize = 64 * 1024;
+/// Pieces that are written at once.
+const SLICES: usize = 16;
+/// Bytes asked of the transport while a body comes.
+const BODY_READ: usize = 64 * 1024;
+/// Rounds of reading and writing before other connections have their turn (arbitrary).
+const ROUNDS: usize = 16;
+
+/// The way in which a connection has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// The client was told (GOAWAY), and may still have to read that.
+    Told,
+    /// The client has left, or is to be left.
+    Gone,
+}
+
+/// The wait that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    /// For the client to read.
+    Write,
+    /// For the rest of a head.
+    Head,
+    /// For a request.
+    Request,
+    /// For requests that were on their way when the generation began to close.
+    Farewell,
+}
+
+/// A connection's task.
+pub(super) struct Session<'a> {
+    http2: Rc<Http2>,
+    carrier: Carrier,
+    listen: Arc<Listen>,
+    member: &'a Member,
+    counters: &'a ConnectionShard,
+    exchanges: Exchanges,
+    /// Where the last byte of each answer stands in all that is written, and its stream.
+    endings: VecDeque<(u64, u32)>,
+    /// Bytes that the transport has taken.
+    written: u64,
+    /// True if the last read brought as much as was asked for.
+    reads_much: bool,
+    /// Since when there is no request.
+    idle_since: Option<Instant>,
+    /// Since when a head is there in part.
+    head_since: Option<Instant>,
+    /// Since when the client has read nothing.
+    stalled_since: Option<Instant>,
+    /// When the last word is said that was announced.
+    farewell_at: Option<Instant>,
+    /// True once a last word was said.
+    is_leaving: bool,
+    /// In the count of connections that are answered.
+    writing: Option<Counted<'a>>,
+    /// In the count of connections that bring a head.
+    reading: Option<Counted<'a>>,
+}
+
+impl<'a> Session<'a> {
+    /// A connection at its begin; what has come of it is in the carrier.
+    pub(super) fn new(
+        carrier: Carrier,
+        listen: Arc<Listen>,
+        (member, counters): (&'a Member, &'a ConnectionShard),
+    ) -> Self {
+        let connection = Rc::clone(&carrier.connection);
+        let settings = &connection.first_server(&listen).settings;
+        let reading = connection.generation.conf.reading;
+        let config = settings.http2.config(&settings.head, reading);
+        let since = connection.accepted;
+        connection.waiting.set(Waiting::Idle(since));
+        Session {
+            http2: Rc::new(Http2 {
+                connection,
+                engine: http2::Connection::new(Role::Server, config).into(),
+                lanes: Default::default(),
+                task: Default::default(),
+                is_awake: true.into(),
+                is_dirty: Default::default(),
+            }),
+            carrier,
+            listen,
+            member,
+            counters,
+            exchanges: Exchanges::default(),
+            endings: VecDeque::new(),
+            written: 0,
+            reads_much: false,
+            idle_since: Some(since),
+            head_since: None,
+            stalled_since: None,
+            farewell_at: None,
+            is_leaving: false,
+            writing: None,
+            reading: None,
+        }
+    }
+
+    /// The parts that outlive the task's work.
+    pub(super) fn part(self) -> (Carrier, Exchanges) {
+        (self.carrier, self.exchanges)
+    }
+
+    fn server(&self) -> &Arc<Server> {
+        self.http2.connection.first_server(&self.listen)
+    }
+
+    /// Goes on until the connection has ended.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
+        self.http2.is_awake.set(true);
+        self.member.register(cx.waker());
+        let mut rounds = 0;
+        while self.http2.is_dirty.replace(false) || rounds == 0 {
+            match self.round(cx) {
+                Ok(has_moved) if has_moved => self.http2.is_dirty.set(true),
+                Ok(_) => {}
+                Err(gone) => return Poll::Ready(self.break_off(&gone)),
+            }
+            rounds += 1;
+            if rounds > ROUNDS {
+                cx.waker().wake_by_ref();
+                break;
+            }
+        }
+        match self.poll_life(cx) {
+            Poll::Ready(ended) => {
+                self.http2.leave();
+                Poll::Ready(ended)
+            }
+            Poll::Pending => {
+                self.note_task(cx);
+                Poll::Pending
+            }
+        }
+    }
+
+    fn note_task(&self, cx: &Context<'_>) {
+        let mut task = self.http2.task.borrow_mut();
+        if task.as_ref().is_none_or(|task| !task.will_wake(cx.waker())) {
+            *task = Some(cx.waker().clone());
+        }
+        self.http2.is_awake.set(false);
+    }
+
+    /// Reads, answers and writes once; true if bytes have moved.
+    fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, ClientGone> {
+        self.exchanges.reap(cx);
+        let has_read = self.read(cx)?;
+        self.heed_events();
+        self.exchanges.begin();
+        let has_written = self.write(cx)?;
+        self.exchanges.conclude();
+        Ok(has_read || has_written)
+    }
+
+    /// One read. INVARIANT 1.
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, ClientGone> {
+        if !self.http2.engine.borrow().wants_input() {
+            return Ok(false);
+        }
+        match self.poll_recv(cx) {
+            Poll::Ready(Ok(0)) => Err(ClientGone::Closed),
+            Poll::Ready(Ok(count)) => {
+                self.reads_much = count >= LARGE_READ / 4;
+                Ok(true)
+            }
+            Poll::Ready(Err(error)) => Err(ClientGone::Io(error)),
+            Poll::Pending => Ok(false),
+        }
+    }
+
+    fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let is_empty = self.carrier.inbox.borrow().is_empty();
+        if is_empty && !self.reads_much {
+            return self.carrier.poll_arrival(cx, LARGE_READ);
+        }
+        let mut inbox = self.carrier.inbox.borrow_mut();
+        if inbox.capacity() - inbox.len() < LARGE_READ / 4 {
+            inbox.reserve(if self.reads_much {
+                BODY_READ
+            } else {
+                LARGE_READ
+            });
+        }
+        self.carrier.transport.poll_recv(cx, &mut inbox)
+    }
+
+    /// Hands on what the machine has to tell.
+    fn heed_events(&mut self) {
+        let now = clock::instant();
+        let age = now.saturating_duration_since(self.http2.connection.accepted);
+        // The machine is called by those who heed an event.
+        while let Some(event) = self.next_event(age) {
+            self.heed(event, now);
+        }
+        self.note_head(now);
+    }
+
+    fn next_event(&self, age: Duration) -> Option<Event> {
+        let mut inbox = self.carrier.inbox.borrow_mut();
+        self.http2.engine.borrow_mut().next_event(&mut inbox, age)
+    }
+
+    fn heed(&mut self, event: Event, now: Instant) {
+        match event {
+            Event::Request { stream, head, body } => {
+                let (has_body, body) = match body {
+                    BodyLength::None => (false, RequestBody::None),
+                    BodyLength::Known(length) => (
+                        true,
+                        RequestBody::Unread {
+                            length: Some(length),
+                        },
+                    ),
+                    BodyLength::Unknown => (true, RequestBody::Unread { length: None }),
+                };
+                self.begin(stream, (head, now), (has_body, Ok(body)));
+            }
+            Event::Refused { stream, refused } => {
+                let Refused { why, head } = refused;
+                self.begin(stream, (head, now), (false, Err(Refusal::from(why))));
+            }
+            Event::Data { stream, bytes } => self.with_lane(stream, |lane| lane.receive(bytes)),
+            Event::End { stream, .. } => self.with_lane(stream, Lane::end_body),
+            Event::Malformed { stream, fault } => {
+                self.with_lane(stream, |lane| lane.spoil_body(fault));
+            }
+            Event::Gone { stream, why } => {
+                self.log_gone(why);
+                self.with_lane(stream, Lane::leave);
+            }
+            Event::Room { stream } => self.with_lane(stream, Lane::wake),
+            Event::Sent { stream } => {
+                let waiting = self.http2.engine.borrow_mut().output().len() as u64;
+                self.endings.push_back((self.written + waiting, stream));
+            }
+            Event::Failed(fault) => {
+                self.log(format_args!("client sent {fault}"));
+                self.is_leaving = true;
+                self.http2.leave();
+            }
+            // What a client tells of its connection is the machine's business. A server gets no
+            // answers.
+            Event::GoneAway { .. }
+            | Event::SettingsAcknowledged
+            | Event::SettingsChanged
+            | Event::Pong(_)
+            | Event::Interim { .. }
+            | Event::Answer { .. } => {}
+        }
+    }
+
+    fn with_lane(&self, stream: u32, act: impl FnOnce(&Lane)) {
+        if let Some(lane) = self.http2.lane(stream) {
+            act(&lane);
+        }
+    }
+
+    /// Begins the exchange of a request.
+    fn begin(
+        &mut self,
+        stream: u32,
+        (head, now): (Rc<RequestHead>, Instant),
+        (has_body, body): (bool, Result<RequestBody, Refusal>),
+    ) {
+        let connection = &self.http2.connection;
+        let came = Came {
+            started: self.head_since.take().unwrap_or(now),
+            head,
+            at: now,
+            is_pipelined: false,
+        };
+        self.reading = None;
+        if self.idle_since.take().is_some() {
+            connection.waiting.set(Waiting::Answer);
+            self.writing = Some(Counted::new(&self.counters.writing));
+        }
+        self.counters.requests.fetch_add(1, Ordering::Relaxed);
+        let lane = Lane::new(&self.http2, stream, has_body);
+        self.http2.enter(Rc::clone(&lane));
+        let wire = Wire::Stream(Rc::clone(&lane) as Rc<dyn Stream>);
+        let client = Rc::new(Client::next(Rc::clone(connection), wire, &came));
+        let begun = Begun { client, came, body };
+        self.exchanges.add(&self.http2, lane, &self.listen, begun);
+        if !self.may_go_on(now) {
+            self.say_last_word();
+        }
+    }
+
+    /// True if the connection may bring more requests (`keepalive_requests`, `keepalive_time`).
+    fn may_go_on(&self, now: Instant) -> bool {
+        let connection = &self.http2.connection;
+        let policy = &self.server().location.settings.keep_alive;
+        !policy.idle_timeout().is_zero()
+            && connection.requests.get() < policy.requests
+            && now.saturating_duration_since(connection.accepted) <= policy.time
+    }
+
+    fn say_last_word(&mut self) {
+        self.is_leaving = true;
+        self.http2.call(|engine| engine.go_away(Farewell::Last));
+    }
+
+    /// Notes whether a head is there in part.
+    fn note_head(&mut self, now: Instant) {
+        let is_partial = self.http2.engine.borrow().unfinished_head().is_some();
+        if !is_partial {
+            self.head_since = None;
+            self.reading = None;
+        } else if self.head_since.is_none() {
+            self.head_since = Some(now);
+            self.reading = Some(Counted::new(&self.counters.reading));
+            if self.idle_since.is_some() {
+                self.http2.connection.waiting.set(Waiting::Head(now));
+            }
+        }
+    }
+
+    /// Writes until nothing is left, or no more is taken. INVARIANT 2.
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<bool, ClientGone> {
+        let mut has_moved = false;
+        loop {
+            self.http2.engine.borrow_mut().produce(WRITE);
+            // What was produced may have been the end of an answer, or made room.
+            self.heed_events();
+            match self.poll_send(cx) {
+                Poll::Ready(Ok(0)) => {
+                    self.stalled_since = None;
+                    return Ok(has_moved);
+                }
+                Poll::Ready(Ok(count)) => {
+                    has_moved = true;
+                    self.stalled_since = None;
+                    self.note_written(count);
+                }
+                Poll::Ready(Err(error)) => return Err(ClientGone::Io(error)),
+                Poll::Pending => {
+                    self.stalled_since.get_or_insert_with(clock::instant);
+                    return Ok(has_moved);
+                }
+            }
+        }
+    }
+
+    /// One write; 0 if there is nothing to write.
+    fn poll_send(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut engine = self.http2.engine.borrow_mut();
+        let output = engine.output();
+        if output.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let filled = output.slices(&mut slices);
+        let slices = slices.get(..filled).unwrap_or_default();
+        let sent = self.carrier.transport.poll_send(cx, slices, More::Nothing);
+        if let Poll::Ready(Ok(count)) = &sent {
+            output.advance(*count);
+        }
+        sent
+    }
+
+    fn note_written(&mut self, count: usize) {
+        self.written += count as u64;
+        while let Some((at, stream)) = self.endings.front().copied()
+            && at <= self.written
+        {
+            self.endings.pop_front();
+            self.with_lane(stream, Lane::note_sent);
+        }
+    }
+
+    /// The client is gone, or failed.
+    fn break_off(&mut self, gone: &ClientGone) -> Ended {
+        self.http2.leave();
+        match gone {
+            ClientGone::Closed if self.http2.connection.requests.get() > 0 => {
+                let client = self.http2.connection.peer.host_text();
+                let message = format_args!("client {client} closed keepalive connection");
+                request_error::connection(&self.http2.connection, Level::Info, message);
+            }
+            gone => self.log(format_args!("{gone}")),
+        }
+        Ended::Gone
+    }
+
+    /// Decides whether the connection goes on.
+    fn poll_life(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
+        loop {
+            if self.idle_since.is_none() && self.http2.lanes.borrow().is_empty() {
+                self.become_idle();
+            }
+            self.heed_others();
+            if self.is_over() {
+                return Poll::Ready(Ended::Told);
+            }
+            let Some((at, due)) = self.next_due() else {
+                return Poll::Pending;
+            };
+            if self.carrier.timer.poll_expired(cx, at).is_pending() {
+                return Poll::Pending;
+            }
+            if self.expire(due) == Some(Ended::Gone) {
+                return Poll::Ready(Ended::Gone);
+            }
+            // A last word is to be written.
+            match self.write(cx) {
+                Ok(_) => {}
+                Err(gone) => return Poll::Ready(self.break_off(&gone)),
+            }
+        }
+    }
+
+    fn become_idle(&mut self) {
+        let now = clock::instant();
+        self.idle_since = Some(now);
+        self.writing = None;
+        self.http2.connection.waiting.set(Waiting::Idle(now));
+        self.http2.engine.borrow_mut().rest();
+        self.endings.shrink_to_fit();
+    }
+
+    /// The generation closes, or room is to be made.
+    fn heed_others(&mut self) {
+        let connection = Rc::clone(&self.http2.connection);
+        if connection.is_displaced.get() && !self.is_leaving {
+            if self.idle_since.is_some() {
+                connection.count_displaced();
+                self.say_last_word();
+            } else {
+                connection.is_displaced.set(false);
+            }
+        }
+        if connection.generation.is_closing() && !self.is_leaving && self.farewell_at.is_none() {
+            self.begin_farewell();
+        }
+    }
+
+    /// RFC 9113 §6.8: requests that may be on their way are served, too.
+    fn begin_farewell(&mut self) {
+        let min_timeout = self.server().location.settings.keep_alive.min_timeout;
+        let grace = CLOSING_GRACE.max(min_timeout);
+        let now = clock::instant();
+        let is_quiet = |since: Instant| now.saturating_duration_since(since) >= grace;
+        if self.idle_since.is_some_and(is_quiet) {
+            self.say_last_word();
+        } else {
+            self.farewell_at = Some(now + grace);
+            self.http2.call(|engine| engine.go_away(Farewell::Warn));
+        }
+    }
+
+    /// True when nothing is to come or to go.
+    fn is_over(&self) -> bool {
+        let mut engine = self.http2.engine.borrow_mut();
+        engine.is_finished() && engine.output().is_empty()
+    }
+
+    /// The wait that ends next.
+    fn next_due(&self) -> Option<(Instant, Due)> {
+        let server = self.server();
+        let head_timeout = server.settings.head.timeout;
+        let settings = &server.location.settings;
+        let idle_timeout = match self.http2.connection.requests.get() {
+            0 => head_timeout,
+            _ => settings.keep_alive.idle_timeout(),
+        };
+        let send_timeout = settings.send.timeout;
+        let waits = [
+            (self.stalled_since.map(|at| at + send_timeout), Due::Write),
+            (self.head_since.map(|at| at + head_timeout), Due::Head),
+            (
+                self.idle_since
+                    .filter(|_| !self.is_leaving && self.head_since.is_none())
+                    .map(|at| at + idle_timeout),
+                Due::Request,
+            ),
+            (self.farewell_at, Due::Farewell),
+        ];
+        let waits = waits.into_iter();
+        waits
+            .filter_map(|(at, due)| at.map(|at| (at, due)))
+            .min_by_key(|(at, _)| *at)
+    }
+
+    fn expire(&mut self, due: Due) -> Option<Ended> {
+        match due {
+            Due::Write => {
+                self.log(format_args!("client timed out"));
+                return Some(Ended::Gone);
+            }
+            Due::Head => {
+                self.log(format_args!(
+                    "client timed out while reading a request's head"
+                ));
+                self.head_since = None;
+                self.reading = None;
+                self.http2.call(http2::Connection::give_up_head);
+            }
+            Due::Request => self.say_last_word(),
+            Due::Farewell => {
+                self.farewell_at = None;
+                self.say_last_word();
+            }
+        }
+        None
+    }
+
+    fn log(&self, message: std::fmt::Arguments<'_>) {
+        let message = format_args!("{message} while processing HTTP/2 connection");
+        request_error::connection(&self.http2.connection, Level::Info, message);
+    }
+
+    fn log_gone(&self, why: Gone) {
+        match why {
+            Gone::ByPeer(Code::NO_ERROR | Code::CANCEL) => {
+                self.log(format_args!("client canceled stream"));
+            }
+            Gone::ByPeer(Code::REFUSED_STREAM) => self.log(format_args!("client refused stream")),
+            Gone::ByPeer(Code(code)) => {
+                self.log(format_args!("client terminated stream with status {code}"));
+            }
+            Gone::ByFault(fault) => self.log(format_args!("client sent {fault}")),
+            Gone::Unprocessed => {}
+        }
+    }
+}
