@@ -155,6 +155,7 @@ const AREAS: &[Area] = &[
             "buffering",
             "hostile_origin",
             "behind_clients",
+            "http2_origin",
             "https",
             "keepalive",
             "mirror",

@@ -130,7 +130,8 @@ pub fn from_fetched(
         });
         return Ok(response);
     }
-    response.length = length.or(announced).filter(|_| !hides_length(req, target));
+    let hides_length = hides_length(req, target) && !fetched.body.is_bare();
+    response.length = length.or(announced).filter(|_| !hides_length);
     response.backlog = Some(bound.backlog.clone());
     fetched.body.bound(bound);
     response.body = fetched.into_body();
@@ -158,7 +159,8 @@ pub fn from_fetched(
     Ok(response)
 }
 
-/// True for an answer of a gRPC server to a stream: what ends it are its trailers, not its length.
+/// True for an answer of a gRPC server to a stream: what ends it are its trailers, not its length,
+/// unless its head was all of it.
 fn hides_length(req: &Request, target: &PassTarget) -> bool {
     target.protocol == Protocol::Grpc && matches!(req.client.wire, Wire::Stream(_))
 }

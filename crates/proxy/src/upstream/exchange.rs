@@ -732,9 +732,10 @@ impl Try<'_> {
         if let Some(attempt) = self.req.upstream.borrow_mut().attempts.last_mut() {
             attempt.bytes_sent += outgoing.sent;
         }
-        match outgoing.is_done() {
-            true => Sent::Whole,
-            false => Sent::Part,
+        if outgoing.is_done() {
+            Sent::Whole
+        } else {
+            Sent::Part
         }
     }
 

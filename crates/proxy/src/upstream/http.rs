@@ -112,20 +112,23 @@ struct Wording<'a> {
 
 impl<'a> Wording<'a> {
     fn of(settings: &'a LocationSettings, protocol: Protocol) -> Self {
+        let pass = settings.pass(protocol);
+        if protocol == Protocol::Grpc {
+            return Wording {
+                protocol,
+                pass,
+                set_headers: &settings.grpc_server.set_headers,
+                method: None,
+                version: UpstreamVersion::Http2,
+            };
+        }
         let http = &settings.pass_http;
-        let is_grpc = protocol == Protocol::Grpc;
         Wording {
             protocol,
-            pass: settings.pass(protocol),
-            set_headers: match is_grpc {
-                true => &settings.grpc_server.set_headers,
-                false => &http.set_headers,
-            },
-            method: http.method.as_ref().filter(|_| !is_grpc),
-            version: match is_grpc {
-                true => UpstreamVersion::Http2,
-                false => http.version,
-            },
+            pass,
+            set_headers: &http.set_headers,
+            method: http.method.as_ref(),
+            version: http.version,
         }
     }
 }

@@ -1,5 +1,5 @@
-//! `proxy_pass`, `fastcgi_pass`, `scgi_pass`, `uwsgi_pass`, `memcached_pass`, `grpc_pass`: a request
-//! is answered by an upstream, through the cache when there is one.
+//! `proxy_pass`, `fastcgi_pass`, `scgi_pass`, `uwsgi_pass`, `memcached_pass`, `grpc_pass`: a
+//! request is answered by an upstream, through the cache when there is one.
 //!
 //! Reads the directive in its forms (a group, an address, a Unix socket, with or without a URI,
 //! with variables), works out where a request goes and with which URI, and starts the exchange.
@@ -82,11 +82,11 @@ pub const ROWS: &[Row] = &[
         "grpc_pass",
         "The gRPC server that answers the requests of the location: host:port, unix:socket or a \
          group's name, with or without grpc:// before it, or with grpcs:// for TLS. It is asked in \
-         HTTP/2; the bodies of request and answer go both ways at once, and trailers go on. Clients \
-         of HTTP/1 are answered, too.\n\n\
-         # Differs from nginx\n\nA peer that goes away in peace before it has looked at a request on \
-         a kept connection is asked again on another one. To a client of HTTP/2, Content-Length of \
-         an answer is left out.",
+         HTTP/2; the bodies of request and answer go both ways at once, and trailers go on. \
+         Clients of HTTP/1 are answered, too.\n\n\
+         # Differs from nginx\n\nA peer that goes away in peace before it has looked at a request \
+         on a kept connection is asked again on another one. To a client of HTTP/2, Content-Length \
+         of an answer is left out.",
     ),
     application(
         "memcached_pass",

@@ -1,8 +1,9 @@
 //! Settings that a location has for upstreams of each protocol.
 //!
 //! What `proxy_X` says of an HTTP upstream, `fastcgi_X`, `scgi_X`, `uwsgi_X`, `memcached_X` and
-//! `grpc_X` say of theirs: one group of families, which a location holds once for each protocol. What only one
-//! protocol has (`proxy_set_header`, `fastcgi_index`) is a family of its own beside the groups.
+//! `grpc_X` say of theirs: one group of families, which a location holds once for each protocol.
+//! What only one protocol has (`proxy_set_header`, `fastcgi_index`) is a family of its own beside
+//! the groups.
 
 use std::path::Path;
 

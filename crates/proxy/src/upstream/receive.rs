@@ -185,6 +185,11 @@ impl UpstreamBody {
         !matches!(self.state, State::UntilClose)
     }
 
+    /// True for a stream that has neither a body nor trailers.
+    pub fn is_bare(&self) -> bool {
+        matches!(&self.state, State::Stream(stream) if stream.is_bare())
+    }
+
     /// True when the connection has changed to another protocol.
     pub fn is_switched(&self) -> bool {
         matches!(self.state, State::Switched)
@@ -431,9 +436,10 @@ impl UpstreamBody {
         };
         self.may_reuse &= end.is_clean;
         self.keep_trailers(end.trailers.unwrap_or_default());
-        match part.bytes.is_empty() {
-            true => Taken::End,
-            false => Taken::Bytes(part.bytes, true),
+        if part.bytes.is_empty() {
+            Taken::End
+        } else {
+            Taken::Bytes(part.bytes, true)
         }
     }
 

@@ -27,6 +27,7 @@ pub struct StreamBody {
     left: Option<u64>,
     /// Bytes that came behind those that were handed out.
     ahead: Option<Bytes>,
+    is_bare: bool,
     /// True while the peer has said nothing of the request.
     pub(super) is_silent: bool,
 }
@@ -47,7 +48,7 @@ pub struct StreamEnd {
     pub is_clean: bool,
 }
 
-/// What the stream's events come to.
+/// Meaning of the stream's next events.
 enum Came {
     Data(Bytes),
     End(Option<Fields>),
@@ -62,6 +63,7 @@ impl StreamBody {
             upload,
             left: None,
             ahead: None,
+            is_bare: false,
             is_silent: true,
         }
     }
@@ -73,6 +75,7 @@ impl StreamBody {
 
     /// Notes what the answer's head says of its body.
     pub(super) fn begin(&mut self, body: BodyLength) {
+        self.is_bare = body == BodyLength::None;
         self.left = match body {
             BodyLength::None => Some(0),
             BodyLength::Known(length) => Some(length),
@@ -83,6 +86,11 @@ impl StreamBody {
     /// Bytes of the body that are to come, if that is known.
     pub fn left(&self) -> Option<u64> {
         self.left
+    }
+
+    /// True if the head of the answer says that nothing follows.
+    pub fn is_bare(&self) -> bool {
+        self.is_bare
     }
 
     /// Sends what can be sent: the rest of the request, and words to the peer. Gives the number of

@@ -1,15 +1,15 @@
 //! HTTP/2 to peers: `proxy_http_version 2` and `grpc_pass`.
 //!
 //! ```text
-//! Prepared (head as text, body) ─► request::open ─► Session ─► talk: events up to the answer's head
-//!                                                      ▲                     │
-//!   idle (keepalive.rs) ◄── StreamBody: the end ◄──────┴── StreamBody ◄──────┘
+//! Prepared (head, body) ─► request::open ─► Session ─► talk: up to the answer's head
+//!                                             ▲                  │
+//! idle (keepalive.rs) ◄── the stream's end ◄──┴── StreamBody ◄───┘
 //! ```
 //!
-//! The engine is `wire::http2`, in the role of a client; a [`Session`](session::Session) is one with
-//! the times and the account of its connection. A connection carries one stream after the other, as
-//! nginx does it; all that belongs to one stream is in [`StreamBody`](body::StreamBody), so that a
-//! session may be shared by several later.
+//! The engine is `wire::http2`, in the role of a client; a [`Session`](session::Session) is one
+//! with the times and the account of its connection. A connection carries one stream after the
+//! other, as nginx does it; all that belongs to one stream is in [`StreamBody`](body::StreamBody),
+//! so that a session may be shared by several later.
 //!
 //! Invariants:
 //! 1. What a peer sends is read only as fast as somebody takes it: a connection holds one read.

@@ -31,7 +31,7 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// What stands before the first `mark`, and behind it.
+/// The parts before the first `mark`, and behind it.
 fn split<'a>(text: &'a [u8], mark: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let at = memchr::memmem::find(text, mark)?;
     let (before, rest) = text.split_at(at);

@@ -49,8 +49,8 @@ impl Try<'_> {
         loop {
             let step = std::future::poll_fn(|cx| {
                 self.poll_step_http2(cx, (&mut stream, &mut *connection), now)
-            });
-            let step = step.await;
+            })
+            .await;
             now = clock::instant();
             match step? {
                 Step::Answer(head) => {
@@ -142,7 +142,7 @@ impl Try<'_> {
         Ok(waits)
     }
 
-    /// What the bytes that have come say of the answer's head.
+    /// The next part of the answer's head, as far as the bytes that have come tell.
     fn next_step(
         &mut self,
         stream: &mut StreamBody,

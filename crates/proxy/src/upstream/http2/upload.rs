@@ -33,7 +33,7 @@ pub(super) enum Upload {
     Done,
     /// The rest of a body that is there.
     Whole(Piece),
-    /// What the client still sends.
+    /// A body that the client still sends.
     Client(FromClient),
 }
 
@@ -46,14 +46,14 @@ pub(super) struct FromClient {
     max: u64,
     received: u64,
     next: Option<NextChunk>,
-    /// What came with the head.
+    /// Bytes that came with the head.
     first: Option<Bytes>,
 }
 
 /// The wait for a client's next bytes.
 type NextChunk = Pin<Box<dyn Future<Output = Result<Bytes, Failure>>>>;
 
-/// Who must do something before a body goes on.
+/// The end that must do something before a body goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
     /// Nobody: it is with the engine.
@@ -115,11 +115,12 @@ impl Upload {
             let (bytes, remains) = match self {
                 Upload::Done => return Ok(Waits::ForNobody),
                 Upload::Whole(piece) => {
-                    let bytes = piece.take_memory();
-                    let bytes = bytes.map_err(|error| Failure::Internal(error.to_string()))?;
-                    match piece.is_empty() {
-                        true => (bytes, Remains::Nothing),
-                        false => (bytes, Remains::More),
+                    let taken = piece.take_memory();
+                    let bytes = taken.map_err(|error| Failure::Internal(error.to_string()))?;
+                    if piece.is_empty() {
+                        (bytes, Remains::Nothing)
+                    } else {
+                        (bytes, Remains::More)
                     }
                 }
                 Upload::Client(from) => match from.poll_next(cx) {
@@ -158,9 +159,10 @@ impl FromClient {
                 self.received
             ))));
         }
-        let remains = match bytes.is_empty() || self.client.is_body_done() {
-            true => Remains::Nothing,
-            false => Remains::More,
+        let remains = if bytes.is_empty() || self.client.is_body_done() {
+            Remains::Nothing
+        } else {
+            Remains::More
         };
         Poll::Ready(Ok((bytes, remains)))
     }

@@ -1,4 +1,6 @@
-//! What peers did wrong, in nginx's words where it has some.
+//! Faults of peers, in nginx's words where it has some.
+//!
+//! The engine finds them; what follows from one is decided where its event is taken.
 
 use millpond_wire::http2::hpack::decode::BadBlock;
 use millpond_wire::http2::{Code, Fault, Gone};
