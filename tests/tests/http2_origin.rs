@@ -61,7 +61,7 @@ impl Heard {
     }
 }
 
-/// What an origin does with a request.
+/// The treatment of a request by an origin.
 type Script = Arc<dyn Fn(&mut Talk, &Heard) -> Result<()> + Send + Sync>;
 
 /// An origin.
@@ -372,9 +372,9 @@ fn answers_that_are_none_are_refused() -> Result<()> {
     const OK: (&str, &str) = (":status", "200");
     let head = |fields: &[(&str, &str)]| frame(1, 5, 1, &block(fields));
     let invalid = "upstream sent invalid header";
-    let line = "l".repeat(120);
+    let value = "l".repeat(120);
     let mut long = vec![OK];
-    long.extend([("x-long", &*line); 50]);
+    long.extend([("x-long", &*value); 50]);
     let cases: Vec<(Vec<u8>, &str)> = vec![
         (head(&[OK, ("x-a", "1\r\nset-cookie: b")]), invalid),
         (head(&[OK, ("x-a", "1\0")]), invalid),
@@ -420,11 +420,10 @@ fn answers_that_are_none_are_refused() -> Result<()> {
     for (number, text) in texts.iter().enumerate() {
         let response = Client::new(proxy.port()).get(&format!("/new/{number}"))?;
         assert_eq!(response.status, 502, "{number} {text}");
-        let line = proxy.error_log();
-        let line = line
-            .lines()
-            .rfind(|it| it.contains(&format!("/new/{number} ")));
-        let line = line.context("a line in the log")?;
+        let log = proxy.error_log();
+        let target = format!("/new/{number} ");
+        let found = log.lines().rfind(|line| line.contains(&target));
+        let line = found.context("a line in the log")?;
         assert!(line.contains(text), "{number} {text}: {line}");
     }
     Ok(())
@@ -494,22 +493,18 @@ fn a_peer_that_goes_in_peace_is_asked_again() -> Result<()> {
     Ok(())
 }
 
-/// RFC 9113 §3.2: over TLS it is agreed on in the handshake.
-#[test]
-fn over_tls_h2_is_offered() -> Result<()> {
-    let key = rcgen::KeyPair::generate()?;
-    let certificate = rcgen::CertificateParams::new(vec!["back.example".to_owned()])?;
-    let certificate = certificate.self_signed(&key)?.pem();
-    let back = "server {
+const TLS_BACK: &str = "
+    server {
         listen 127.0.0.1:%%PORT%% ssl;
         http2 on;
         ssl_certificate cert.pem;
         ssl_certificate_key key.pem;
         return 200 \"$server_protocol $scheme $host $ssl_alpn_protocol\";
     }";
-    let back = Proxy::new(Kind::Millpond, back).file("cert.pem", &certificate);
-    let back = back.file("key.pem", key.serialize_pem()).start()?;
-    let front = "server {
+
+const TLS_FRONT: &str = "
+    grpc_ssl_trusted_certificate cert.pem;
+    server {
         listen 127.0.0.1:%%PORT%%;
         location / { proxy_pass https://127.0.0.1:%%BACK%%; proxy_http_version 2; }
         location /old { proxy_pass https://127.0.0.1:%%BACK%%; }
@@ -518,16 +513,25 @@ fn over_tls_h2_is_offered() -> Result<()> {
             grpc_pass grpcs://127.0.0.1:%%BACK%%;
             grpc_ssl_verify on;
             grpc_ssl_name back.example;
-            grpc_ssl_trusted_certificate cert.pem;
         }
         location /other {
             grpc_pass grpcs://127.0.0.1:%%BACK%%;
             grpc_ssl_verify on;
             grpc_ssl_name other.example;
-            grpc_ssl_trusted_certificate cert.pem;
         }
     }";
-    let front = Proxy::new(Kind::Millpond, front)
+
+/// RFC 9113 §3.2: over TLS it is agreed on in the handshake.
+#[test]
+fn over_tls_h2_is_offered() -> Result<()> {
+    let key = rcgen::KeyPair::generate()?;
+    let params = rcgen::CertificateParams::new(vec!["back.example".to_owned()])?;
+    let certificate = params.self_signed(&key)?.pem();
+    let back = Proxy::new(Kind::Millpond, TLS_BACK)
+        .file("cert.pem", &certificate)
+        .file("key.pem", key.serialize_pem())
+        .start()?;
+    let front = Proxy::new(Kind::Millpond, TLS_FRONT)
         .file("cert.pem", &certificate)
         .value("BACK", &back.port().to_string())
         .log_check(LogCheck::Off)
@@ -579,29 +583,75 @@ fn the_server_may_be_named_by_variables() -> Result<()> {
     Ok(())
 }
 
-/// nginx and this server ask the same, and answer the same.
+/// Debian's nginx has grpc_pass, and no proxy_http_version 2.
+const ALIKE: &str = "
+    upstream kept { server 127.0.0.1:%%PEER%%; keepalive 4; }
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location / { grpc_pass kept; }
+        location /set/ {
+            grpc_pass grpc://127.0.0.1:%%PEER%%;
+            grpc_set_header Host named.example;
+            grpc_set_header X-Method $request_method;
+            grpc_set_header X-Dropped '';
+            grpc_hide_header Content-Type;
+        }
+        location /rewritten/ { rewrite ^/rewritten/(.*)$ /to/$1 break; grpc_pass kept; }
+        location /caught/ { grpc_pass kept; grpc_intercept_errors on; error_page 404 /to/page; }
+    }";
+
+/// Requests as the origin has heard them, and what clients got.
+#[derive(Debug, Default)]
+struct Told {
+    heard: Vec<(String, Vec<(String, String)>)>,
+    answers: Vec<(u16, String, [Option<String>; 3])>,
+}
+
+fn told_by(kind: Kind, requests: &[Request]) -> Result<Told> {
+    let peer = Peer::start(Config::default(), |talk, heard| {
+        let body = talk.body(heard.stream)?;
+        if !heard.path().ends_with("missing") {
+            return talk.answer(heard.stream, &[], format!("{} bytes", body.len()));
+        }
+        let write = |head: &mut millpond_wire::http2::HeadWriter<'_>| {
+            head.any(b"x-why", b"missing");
+            head.content_length(0);
+        };
+        let status = (404, End::WithHead);
+        talk.engine.send_answer(heard.stream, status, write);
+        talk.engine.release(heard.stream);
+        talk.flush()
+    })?;
+    let port = peer.port.to_string();
+    let proxy = Proxy::new(kind, ALIKE)
+        .value("PEER", &port)
+        .log_check(LogCheck::Off)
+        .start()?;
+    let client = Client::new(proxy.port());
+    let mut told = Told::default();
+    for request in requests {
+        let response = client.send(request)?;
+        let fields = ["Content-Type", "Content-Length", "X-Why"]
+            .map(|name| response.header(name).map(str::to_owned));
+        told.answers
+            .push((response.status, response.text(), fields));
+    }
+    for mut heard in peer.heard() {
+        for (_, value) in &mut heard.fields {
+            *value = value.replace(&port, "PEER");
+        }
+        heard.fields.sort();
+        told.heard.push((heard.line, heard.fields));
+    }
+    Ok(told)
+}
+
 #[test]
 fn grpc_is_as_with_nginx() -> Result<()> {
     if binary(Kind::Nginx).is_none() {
         skip("there is no nginx");
         return Ok(());
     }
-    // Debian's nginx has grpc_pass, and no proxy_http_version 2.
-    let conf = "
-        upstream kept { server 127.0.0.1:%%PEER%%; keepalive 4; }
-        server {
-            listen 127.0.0.1:%%PORT%%;
-            location / { grpc_pass kept; }
-            location /set/ {
-                grpc_pass grpc://127.0.0.1:%%PEER%%;
-                grpc_set_header Host named.example;
-                grpc_set_header X-Method $request_method;
-                grpc_set_header X-Dropped '';
-                grpc_hide_header Content-Type;
-            }
-            location /rewritten/ { rewrite ^/rewritten/(.*)$ /to/$1 break; grpc_pass kept; }
-            location /caught/ { grpc_pass kept; grpc_intercept_errors on; error_page 404 /to/page; }
-        }";
     let requests = [
         Request::get("/a?b=c"),
         Request::get("/a%20b"),
@@ -619,54 +669,12 @@ fn grpc_is_as_with_nginx() -> Result<()> {
         Request::get("/missing"),
         Request::get("/caught/missing"),
     ];
-    let mut told = Vec::new();
-    for kind in [Kind::Millpond, Kind::Nginx] {
-        let peer = Peer::start(Config::default(), |talk, heard| {
-            let body = talk.body(heard.stream)?;
-            if !heard.path().ends_with("missing") {
-                return talk.answer(heard.stream, &[], format!("{} bytes", body.len()));
-            }
-            let write = |head: &mut millpond_wire::http2::HeadWriter<'_>| {
-                head.any(b"x-why", b"missing");
-                head.content_length(0);
-            };
-            talk.engine
-                .send_answer(heard.stream, (404, End::WithHead), write);
-            talk.engine.release(heard.stream);
-            talk.flush()
-        })?;
-        let port = peer.port.to_string();
-        let proxy = Proxy::new(kind, conf)
-            .value("PEER", &port)
-            .log_check(LogCheck::Off);
-        let proxy = proxy.start()?;
-        let client = Client::new(proxy.port());
-        let mut answers = Vec::new();
-        for request in &requests {
-            let response = client.send(request)?;
-            let fields = ["Content-Type", "Content-Length", "X-Why"];
-            let fields = fields.map(|name| response.header(name).map(str::to_owned));
-            answers.push((response.status, response.text(), fields));
-        }
-        let requests: Vec<_> = peer
-            .heard()
-            .into_iter()
-            .map(|mut heard| {
-                heard
-                    .fields
-                    .iter_mut()
-                    .for_each(|(_, value)| *value = value.replace(&port, "PEER"));
-                heard.fields.sort();
-                (heard.line, heard.fields)
-            })
-            .collect();
-        told.push((answers, requests));
-    }
-    let [ours, theirs] = [&told[0], &told[1]];
+    let ours = told_by(Kind::Millpond, &requests)?;
+    let theirs = told_by(Kind::Nginx, &requests)?;
     for (number, request) in requests.iter().enumerate() {
-        assert_eq!(ours.0[number], theirs.0[number], "{request:?}");
-        assert_eq!(ours.1[number], theirs.1[number], "{request:?}");
+        assert_eq!(ours.answers[number], theirs.answers[number], "{request:?}");
+        assert_eq!(ours.heard[number], theirs.heard[number], "{request:?}");
     }
-    assert_eq!(ours.1.len(), theirs.1.len());
+    assert_eq!(ours.heard.len(), theirs.heard.len());
     Ok(())
 }
