@@ -1,4 +1,4 @@
-//! `proxy_http_version 2`, `grpc_pass`: origins that are asked in HTTP/2, by clients of HTTP/1.
+//! `proxy_http_version 2`, `grpc_pass`: origins that are asked in HTTP/2.
 //!
 //! The origin is the engine in the role of a server, where it behaves; where it does not, its
 //! frames are written by hand.
@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use millpond_testkit::{Client, Kind, LogCheck, Proxy, Request, binary, read_until, skip};
 use millpond_wire::header::{Field, Fields};
 use millpond_wire::http2::{
-    BodyLength, Code, Config, Connection as Engine, End, Event, Farewell, Role,
+    BodyLength, Code, Config, Connection as Engine, End, Event, Farewell, RequestLine, Role,
 };
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -84,7 +84,7 @@ impl Peer {
                 let (heard, script) = (Arc::clone(&on_thread), Arc::clone(&script));
                 std::thread::spawn(move || {
                     // A connection that ends is the end of its thread.
-                    let _ = Talk::new(socket, config)
+                    let _ = Talk::new(socket, Role::Server, config)
                         .and_then(|mut talk| talk.serve(number + 1, &heard, &*script));
                 });
             }
@@ -120,11 +120,11 @@ struct Talk {
 }
 
 impl Talk {
-    fn new(socket: TcpStream, config: Config) -> Result<Talk> {
+    fn new(socket: TcpStream, role: Role, config: Config) -> Result<Talk> {
         socket.set_read_timeout(Some(WAIT))?;
         let mut talk = Talk {
             socket,
-            engine: Engine::new(Role::Server, config),
+            engine: Engine::new(role, config),
             input: BytesMut::new(),
             has_body: false,
         };
@@ -333,6 +333,47 @@ fn bodies_go_both_ways_at_once() -> Result<()> {
         assert_eq!(heard.field("transfer-encoding"), None);
         assert_eq!(heard.field("content-length"), None);
     }
+    Ok(())
+}
+
+/// A client that gives its stream up is not waited for, though the origin is silent.
+#[test]
+fn a_call_that_its_client_gives_up_is_given_up() -> Result<()> {
+    let (sender, ended) = std::sync::mpsc::channel();
+    let peer = Peer::start(Config::default(), move |talk, heard| {
+        let head = (200, End::Later);
+        talk.engine.send_answer(heard.stream, head, |_| {});
+        let outcome = loop {
+            match talk.next() {
+                Ok(_) => {}
+                Err(error) => break error.to_string(),
+            }
+        };
+        Ok(sender.send(outcome)?)
+    })?;
+    let conf = "server {
+        listen 127.0.0.1:%%PORT%%;
+        http2 on;
+        location / { grpc_pass 127.0.0.1:%%PEER%%; }
+    }";
+    let proxy = Proxy::new(Kind::Millpond, conf)
+        .value("PEER", &peer.port.to_string())
+        .log_check(LogCheck::Off)
+        .start()?;
+    let socket = TcpStream::connect(("127.0.0.1", proxy.port()))?;
+    let mut client = Talk::new(socket, Role::Client, Config::default())?;
+    let line = RequestLine {
+        method: b"POST",
+        scheme: b"http",
+        authority: b"a",
+        path: b"/pkg.Svc/Watch",
+    };
+    let opened = client.engine.open(&line, End::WithHead, |_| {});
+    let stream = opened.context("a stream")?;
+    while !matches!(client.next()?, Event::Answer { .. }) {}
+    client.engine.reset(stream, Code::CANCEL);
+    client.flush()?;
+    assert_eq!(ended.recv_timeout(WAIT)?, "closed");
     Ok(())
 }
 

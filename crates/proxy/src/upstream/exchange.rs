@@ -115,11 +115,7 @@ pub async fn fetch(
     target: &PassTarget,
     ask: &Ask,
 ) -> Result<Box<Fetched>, Failure> {
-    let settings = req.location.settings.pass(target.protocol);
-    let ignores_client = ask.is_for_cache
-        || req.is_background
-        || settings.buffer.ignore_abort
-        || settings.store.target != StoreTarget::Off;
+    let ignores_client = ignores_client(req, target.protocol, ask);
     let client = Rc::clone(&req.client);
     let mut left = std::pin::pin!(client.left());
     let mut fetching = std::pin::pin!(fetch_with(req, target, ask));
@@ -136,6 +132,15 @@ pub async fn fetch(
             .map(|()| Err(Failure::Status(CLIENT_LEFT)))
     })
     .await
+}
+
+/// True if the answer is wanted whether or not its client waits for it.
+pub(super) fn ignores_client(req: &Request, protocol: Protocol, ask: &Ask) -> bool {
+    let settings = req.location.settings.pass(protocol);
+    ask.is_for_cache
+        || req.is_background
+        || settings.buffer.ignore_abort
+        || settings.store.target != StoreTarget::Off
 }
 
 /// Notes that a peer failed.
@@ -351,7 +356,7 @@ pub(super) struct Try<'a> {
     group: &'a Arc<Group>,
     peer: &'a Arc<Peer>,
     pub(super) prepared: &'a Prepared,
-    ask: &'a Ask,
+    pub(super) ask: &'a Ask,
     started: Instant,
     pub(super) was_sent: bool,
     /// Failure of the client's body while it was sent.

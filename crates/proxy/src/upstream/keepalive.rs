@@ -39,7 +39,7 @@ use tokio::sync::Notify;
 
 use super::connect::{Connection, Way};
 use super::group::Group;
-use super::http2::session;
+use super::http2::session::{self, Session};
 use super::peer::Peer;
 use super::send::HEAD_READ;
 use crate::settings::Location;
@@ -254,7 +254,8 @@ fn take_live(
     let is_usable = |idle: &Idle| idle.0.as_deref().is_some_and(&is_usable);
     while let Some(at) = idle.iter().position(is_usable) {
         let mut connection = idle.remove(at)?.into_connection()?;
-        if now >= connection.idle_until {
+        let is_over = |session: &Session| !session.may_carry_another();
+        if now >= connection.idle_until || connection.http2.as_deref().is_some_and(is_over) {
             continue;
         }
         // INVARIANT 2.
@@ -405,6 +406,42 @@ mod tests {
             let peers = IdlePeers::default();
             peers.put(idle(now, &peer).0.into_connection().unwrap(), now);
             assert_eq!(peers.groups.borrow().len(), usize::from(is_trusted));
+        }
+    }
+
+    /// A frame about a connection as a whole.
+    fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+        let head = [0, 0, payload.len() as u8, kind, 0, 0, 0, 0, 0];
+        [&head, payload].concat()
+    }
+
+    /// RFC 9113 §6.7, §6.8: frames have numbers, so that none is taken for an answer.
+    #[tokio::test]
+    async fn idle_peer_of_http2_may_speak_until_it_goes_away() {
+        let now = clock::instant();
+        let settings = frame(4, &[]);
+        let ping = [settings.clone(), frame(6, &[7; 8])].concat();
+        let farewell = [settings.clone(), frame(7, &[0; 8])].concat();
+        let nonsense = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
+        for (said, is_useful) in [
+            (settings, true),
+            (ping, true),
+            (farewell, false),
+            (nonsense, false),
+        ] {
+            let peer = peer();
+            let (mut idle, mut theirs) = idle(now, &peer);
+            let connection = idle.0.as_mut().unwrap();
+            connection.http2 = Some(Box::default());
+            theirs.write_all(&said).unwrap();
+            std::future::poll_fn(|cx| connection.socket.poll_readable(cx))
+                .await
+                .unwrap();
+            assert_eq!(idle.is_useful(now), is_useful, "{said:?}");
+            assert!(peer.is_trusted(now));
+            let mut all = VecDeque::from([idle]);
+            let taken = take_live(&mut all, |_| true, now);
+            assert_eq!(taken.is_some(), is_useful, "{said:?}");
         }
     }
 

@@ -462,7 +462,11 @@ impl UpstreamBody {
                 Failure::Client(_) => BodyError::ClientLeft,
                 failure => BodyError::Broken(failure.to_string()),
             })?;
+            let is_left = stream.is_left(cx);
             self.note(|attempt| attempt.bytes_sent += sent);
+            if is_left {
+                return Err(BodyError::ClientLeft);
+            }
         }
         Ok(())
     }

@@ -6,6 +6,8 @@
 //!    further than the length that was announced leaves a connection that can be used again, and
 //!    an answer that is taken back at once is not taken for one.
 
+use std::pin::pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
@@ -17,6 +19,8 @@ use super::super::connect::Connection;
 use super::session::Session;
 use super::upload::{Upload, Waits};
 use super::words;
+use crate::downstream::client::Client;
+use crate::downstream::wire::Wire;
 use crate::failure::Failure;
 
 /// A stream whose answer has begun.
@@ -27,6 +31,8 @@ pub struct StreamBody {
     left: Option<u64>,
     /// Bytes that came behind those that were handed out.
     ahead: Option<Bytes>,
+    /// The client without whom nobody wants the answer.
+    client: Option<Rc<Client>>,
     is_bare: bool,
     /// True while the peer has said nothing of the request.
     pub(super) is_silent: bool,
@@ -63,6 +69,7 @@ impl StreamBody {
             upload,
             left: None,
             ahead: None,
+            client: None,
             is_bare: false,
             is_silent: true,
         }
@@ -81,6 +88,18 @@ impl StreamBody {
             BodyLength::Known(length) => Some(length),
             BodyLength::Unknown => None,
         };
+    }
+
+    /// Has the answer end with its client, also while the peer is silent: an answer of gRPC may be
+    /// so for hours. Only a client that has streams can be seen to give one up.
+    pub(super) fn watch(&mut self, client: Rc<Client>) {
+        self.client = matches!(client.wire, Wire::Stream(_)).then_some(client);
+    }
+
+    /// True if the client has left without whom nobody wants the answer.
+    pub fn is_left(&self, cx: &mut Context<'_>) -> bool {
+        let left = self.client.as_ref().map(|client| client.left());
+        left.is_some_and(|left| pin!(left).poll(cx).is_ready())
     }
 
     /// Bytes of the body that are to come, if that is known.

@@ -4,6 +4,7 @@
 //! 1. A peer that goes away in peace before it has looked at the request has not been asked: a kept
 //!    connection is replaced then, as one that died.
 
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -15,7 +16,7 @@ use millpond_wire::http2::{Code, Event, Gone};
 
 use super::super::broken::Broken;
 use super::super::connect::Connection;
-use super::super::exchange::{Fetched, Sent, Try};
+use super::super::exchange::{Fetched, Sent, Try, ignores_client};
 use super::super::head::{Coding, MAX_INTERIM};
 use super::super::hints::Hints;
 use super::super::send::HEAD_READ;
@@ -76,10 +77,14 @@ impl Try<'_> {
             request::open(&mut session.engine, self.prepared)
         });
         match opened {
-            Some(id) => Ok(StreamBody::new(
-                id,
-                Upload::new(self.req, &self.prepared.body),
-            )),
+            Some(id) => {
+                let upload = Upload::new(self.req, &self.prepared.body);
+                let mut stream = StreamBody::new(id, upload);
+                if !ignores_client(self.req, self.protocol, self.ask) {
+                    stream.watch(Rc::clone(&self.req.client));
+                }
+                Ok(stream)
+            }
             None => Err(Broken::closed(true)),
         }
     }
