@@ -74,9 +74,7 @@ impl Outgoing {
         };
         let whole = match &prepared.body {
             OutBody::None => None,
-            OutBody::Memory(bytes) => {
-                Some(Piece::Memory(bytes.clone())).filter(|it| !it.is_empty())
-            }
+            OutBody::Memory(bytes) => Some(Piece::Memory(bytes.clone())),
             OutBody::File(file) => Some(Piece::File(FileRegion {
                 file: FileSource::Plain(Arc::clone(&file.file)),
                 offset: 0,
@@ -88,6 +86,8 @@ impl Outgoing {
                 return outgoing;
             }
         };
+        // What is empty would never be sent.
+        let whole = whole.filter(|it| !it.is_empty());
         match (prepared.framing, whole) {
             (OutFraming::Stdin, Some(whole)) => outgoing.rest = Some(Box::new(whole)),
             (OutFraming::Stdin, None) => outgoing.push_record_head(0),

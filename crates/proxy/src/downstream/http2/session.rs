@@ -93,6 +93,8 @@ pub(super) struct Session<'a> {
     reads_much: bool,
     /// Since when there is no request.
     idle_since: Option<Instant>,
+    /// True once the client has begun a request.
+    has_begun: bool,
     /// Since when a head is there in part.
     head_since: Option<Instant>,
     /// Since when the client has read nothing.
@@ -138,6 +140,7 @@ impl<'a> Session<'a> {
             written: 0,
             reads_much: false,
             idle_since: Some(since),
+            has_begun: false,
             head_since: None,
             stalled_since: None,
             farewell_at: None,
@@ -322,6 +325,7 @@ impl<'a> Session<'a> {
             is_pipelined: false,
         };
         self.reading = None;
+        self.has_begun = true;
         if self.idle_since.take().is_some() {
             connection.waiting.set(Waiting::Answer);
             self.writing = Some(Counted::new(&self.counters.writing));
@@ -511,9 +515,10 @@ impl<'a> Session<'a> {
         let server = self.server();
         let head_timeout = server.settings.head.timeout;
         let settings = &server.location.settings;
-        let idle_timeout = match self.http2.connection.requests.get() {
-            0 => head_timeout,
-            _ => settings.keep_alive.idle_timeout(),
+        let idle_timeout = if self.has_begun {
+            settings.keep_alive.idle_timeout()
+        } else {
+            head_timeout
         };
         let send_timeout = settings.send.timeout;
         let waits = [
@@ -545,6 +550,8 @@ impl<'a> Session<'a> {
                 ));
                 self.head_since = None;
                 self.reading = None;
+                self.has_begun = true;
+                self.idle_since = self.idle_since.map(|_| clock::instant());
                 self.http2.call(http2::Connection::give_up_head);
             }
             Due::Request => self.say_last_word(),
