@@ -12,7 +12,7 @@ use millpond_wire::http2::{
 };
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 const WAIT: Duration = Duration::from_secs(10);
@@ -102,11 +102,14 @@ impl Peer {
 
     fn proxy(&self, kind: Kind) -> Result<Proxy> {
         let proxy = Proxy::new(kind, CONF).value("PEER", &self.port.to_string());
-        Ok(proxy.log_check(LogCheck::Off).start()?)
+        proxy.log_check(LogCheck::Off).start()
     }
 
     fn heard(&self) -> Vec<Heard> {
-        self.heard.lock().unwrap().clone()
+        self.heard
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -153,7 +156,10 @@ impl Talk {
                     .map(|(name, value)| (name.to_lowercase(), value))
                     .collect(),
             };
-            heard.lock().unwrap().push(request.clone());
+            heard
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(request.clone());
             script(self, &request)?;
         }
     }

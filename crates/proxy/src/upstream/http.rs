@@ -133,6 +133,9 @@ impl<'a> Wording<'a> {
     }
 }
 
+/// Test whether the configuration sets a field, by its name.
+type IsSet<'a> = &'a dyn Fn(&[u8]) -> bool;
+
 /// Encodes the request.
 pub fn encode(
     req: &mut Request,
@@ -340,7 +343,7 @@ fn write_via(req: &Request, head: &mut BytesMut) {
 }
 
 /// Writes the fields that are asked for the cache.
-fn write_ask(ask: &Ask, is_set: &dyn Fn(&[u8]) -> bool, head: &mut BytesMut) {
+fn write_ask(ask: &Ask, is_set: IsSet<'_>, head: &mut BytesMut) {
     if ask.is_for_cache {
         for (known, value) in [
             (Known::IfModifiedSince, &ask.if_modified_since),
@@ -360,7 +363,7 @@ fn write_ask(ask: &Ask, is_set: &dyn Fn(&[u8]) -> bool, head: &mut BytesMut) {
 
 fn write_framing(
     (body, announced_empty): (&OutBody, bool),
-    (is_set, version): (&dyn Fn(&[u8]) -> bool, UpstreamVersion),
+    (is_set, version): (IsSet<'_>, UpstreamVersion),
     head: &mut BytesMut,
 ) {
     let length = match body {

@@ -47,6 +47,10 @@ use crate::tls::settings::OriginSslPolicy;
 
 /// What a location says of upstreams of one protocol.
 #[derive(Clone, Debug, FamilyGroup)]
+#[expect(
+    clippy::duplicated_attributes,
+    reason = "protocols share some of the families"
+)]
 #[only("memcached", connect, exchange, next)]
 #[only("grpc", buffer, connect, ssl, exchange, next, answer, ignore)]
 pub struct PassSettings {
