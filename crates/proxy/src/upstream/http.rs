@@ -91,9 +91,8 @@ pub struct HttpPolicy {
     ///
     /// # Differs from nginx
     ///
-    /// With version 2 the request's body goes on while its answer is sent, as in nginx; a peer that
-    /// goes away in peace before it has looked at a request on a kept connection is asked again on
-    /// another one.
+    /// With version 2, a peer that goes away in peace before it has looked at a request on a kept
+    /// connection is asked again on another one.
     #[directive(name = "proxy_http_version", default = "1.1")]
     pub version: UpstreamVersion,
     /// A body to send instead of the client's.
