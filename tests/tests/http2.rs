@@ -278,8 +278,8 @@ fn long_bodies_go_up_and_trailers_come_down() -> Result<()> {
         while !rest.is_empty() {
             body.reserve_capacity(rest.len());
             let room = std::future::poll_fn(|cx| body.poll_capacity(cx)).await;
-            let room = room.context("the stream ended")??.min(rest.len());
-            let piece = rest.split_to(room);
+            let count = room.context("the stream ended")??.min(rest.len());
+            let piece = rest.split_to(count);
             body.send_data(piece, rest.is_empty())?;
         }
         let answer = answer.await?;

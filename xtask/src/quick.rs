@@ -155,6 +155,8 @@ const AREAS: &[Area] = &[
             "buffering",
             "hostile_origin",
             "behind_clients",
+            "http2_origin",
+            "http2",
             "https",
             "keepalive",
             "mirror",

@@ -491,7 +491,7 @@ fn passed(req: &mut Request, target: &Arc<PassTarget>) -> Passed {
         .map_err(|failure| failure.to_string())
         .map(|(resolved, _)| {
             let mut uri = Vec::new();
-            if target.protocol == Protocol::Http {
+            if matches!(target.protocol, Protocol::Http | Protocol::Grpc) {
                 http::write_uri(req, target, &resolved, &mut uri);
             }
             format!("{}{}", resolved.host, text(&uri))

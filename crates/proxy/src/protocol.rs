@@ -7,7 +7,7 @@
 /// How an upstream is spoken to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// HTTP/1: `proxy_pass`.
+    /// HTTP: `proxy_pass`.
     #[default]
     Http,
     /// FastCGI: `fastcgi_pass`.
@@ -18,16 +18,19 @@ pub enum Protocol {
     Uwsgi,
     /// memcached: `memcached_pass`.
     Memcached,
+    /// gRPC, over HTTP/2: `grpc_pass`.
+    Grpc,
 }
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Protocol; 5] = [
+    pub const ALL: [Protocol; 6] = [
         Protocol::Http,
         Protocol::FastCgi,
         Protocol::Scgi,
         Protocol::Uwsgi,
         Protocol::Memcached,
+        Protocol::Grpc,
     ];
 
     /// What its directives begin with, without the underscore.
@@ -38,6 +41,7 @@ impl Protocol {
             Protocol::Scgi => "scgi",
             Protocol::Uwsgi => "uwsgi",
             Protocol::Memcached => "memcached",
+            Protocol::Grpc => "grpc",
         }
     }
 
@@ -54,6 +58,7 @@ impl Protocol {
         match self {
             Protocol::Http => "https",
             Protocol::Uwsgi => "suwsgi",
+            Protocol::Grpc => "grpcs",
             other => other.scheme(),
         }
     }

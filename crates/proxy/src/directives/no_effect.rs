@@ -360,7 +360,7 @@ pub const NO_EFFECT: &[NoEffect] = &[
         reason: "certificates are read with the configuration",
     },
     NoEffect {
-        names: "proxy_ssl_certificate_cache uwsgi_ssl_certificate_cache",
+        names: "proxy_ssl_certificate_cache uwsgi_ssl_certificate_cache grpc_ssl_certificate_cache",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),

@@ -13,6 +13,7 @@ use millpond_system::resolve::policy::ResolverPolicy;
 use crate::upstream::cdn_loop::CdnLoopPolicy;
 use crate::upstream::cookie::CookiePolicy;
 use crate::upstream::fastcgi::FastCgiPolicy;
+use crate::upstream::grpc::GrpcPolicy;
 use crate::upstream::hints::EarlyHintsPolicy;
 use crate::upstream::http::HttpPolicy;
 use crate::upstream::memcached::MemcachedPolicy;
@@ -86,6 +87,9 @@ pub struct LocationSettings {
     /// memcached upstreams.
     #[protocol("memcached")]
     pub memcached: PassSettings,
+    /// gRPC upstreams.
+    #[protocol("grpc")]
+    pub grpc: PassSettings,
     /// Names that are resolved while the program runs.
     pub resolver: ResolverPolicy,
     /// Circles of proxies.
@@ -100,6 +104,8 @@ pub struct LocationSettings {
     pub uwsgi_app: UwsgiPolicy,
     /// Policy of requests to memcached servers only.
     pub memcached_server: MemcachedPolicy,
+    /// Policy of requests to gRPC servers only.
+    pub grpc_server: GrpcPolicy,
     /// Redirects of upstreams.
     pub pass_redirect: PassRedirectPolicy,
     /// Cookies of upstreams.

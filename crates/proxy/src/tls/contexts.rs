@@ -24,6 +24,9 @@ use crate::scope::build::Builder;
 use crate::settings::Server;
 use millpond_conf::Flags;
 
+/// The name of HTTP/2 in a handshake (RFC 9113 §3.2).
+pub const H2: &[u8] = b"h2";
+
 /// Encryption of a server's connections.
 #[derive(Debug)]
 pub struct Encryption {
@@ -176,7 +179,7 @@ fn agree(
         b"http/1.0".to_vec(),
         b"http/0.9".to_vec(),
     ];
-    settings.optional_alpn = Some(crate::downstream::http2::ALPN.to_vec());
+    settings.optional_alpn = Some(H2.to_vec());
     for command in &policy.commands {
         obey(command, settings)?;
     }

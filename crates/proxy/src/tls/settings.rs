@@ -264,7 +264,7 @@ pub struct OriginSslPolicy {
     #[directive(
         name = "proxy_ssl_session_reuse",
         default = "on",
-        only("proxy", "uwsgi")
+        only("proxy", "uwsgi", "grpc")
     )]
     pub reuses_sessions: bool,
     /// The versions that are spoken; those below TLSv1.2 are words only.
@@ -272,51 +272,63 @@ pub struct OriginSslPolicy {
         name = "proxy_ssl_protocols",
         default = "TLSv1.2 TLSv1.3",
         union,
-        only("proxy", "uwsgi")
+        only("proxy", "uwsgi", "grpc")
     )]
     pub protocols: Flags<ProtocolVersion>,
     /// The suites of TLSv1.2 in the language of OpenSSL; see `ssl_ciphers`.
     #[directive(
         name = "proxy_ssl_ciphers",
         default = "DEFAULT",
-        only("proxy", "uwsgi")
+        only("proxy", "uwsgi", "grpc")
     )]
     pub ciphers: Spanned<String>,
     /// The name that the origin's certificate must have, and that it is told; without it, the host
     /// of the address.
-    #[directive(name = "proxy_ssl_name", only("proxy", "uwsgi"))]
+    #[directive(name = "proxy_ssl_name", only("proxy", "uwsgi", "grpc"))]
     pub name: Option<Template>,
     /// The name is told to the origin (SNI).
     #[directive(
         name = "proxy_ssl_server_name",
         default = "off",
-        only("proxy", "uwsgi")
+        only("proxy", "uwsgi", "grpc")
     )]
     pub tells_name: bool,
     /// Verification of the origin's certificate.
-    #[directive(name = "proxy_ssl_verify", default = "off", only("proxy", "uwsgi"))]
+    #[directive(
+        name = "proxy_ssl_verify",
+        default = "off",
+        only("proxy", "uwsgi", "grpc")
+    )]
     pub verify: bool,
     /// The number of authorities that may stand between its certificate and a known one.
-    #[directive(name = "proxy_ssl_verify_depth", default = "1", only("proxy", "uwsgi"))]
+    #[directive(
+        name = "proxy_ssl_verify_depth",
+        default = "1",
+        only("proxy", "uwsgi", "grpc")
+    )]
     pub verify_depth: u32,
     /// The file with the certificates of known authorities.
-    #[directive(name = "proxy_ssl_trusted_certificate", only("proxy", "uwsgi"))]
+    #[directive(name = "proxy_ssl_trusted_certificate", only("proxy", "uwsgi", "grpc"))]
     pub trusted: Option<FileName>,
     /// The file with the lists of certificates that were taken back.
-    #[directive(name = "proxy_ssl_crl", only("proxy", "uwsgi"))]
+    #[directive(name = "proxy_ssl_crl", only("proxy", "uwsgi", "grpc"))]
     pub revoked: Option<FileName>,
     /// The file with our certificate, for origins that ask for one; it may have variables, and an
     /// empty name is none.
-    #[directive(name = "proxy_ssl_certificate", only("proxy", "uwsgi"))]
+    #[directive(name = "proxy_ssl_certificate", only("proxy", "uwsgi", "grpc"))]
     pub certificate: Option<FileName>,
     /// The file with its key.
-    #[directive(name = "proxy_ssl_certificate_key", only("proxy", "uwsgi"))]
+    #[directive(name = "proxy_ssl_certificate_key", only("proxy", "uwsgi", "grpc"))]
     pub key: Option<FileName>,
     /// The file with the passwords of encrypted keys, one in a line.
-    #[directive(name = "proxy_ssl_password_file", only("proxy", "uwsgi"))]
+    #[directive(name = "proxy_ssl_password_file", only("proxy", "uwsgi", "grpc"))]
     pub password_file: Option<FileName>,
     /// A command of OpenSSL's configuration; those without a meaning here are refused by name.
-    #[directive(name = "proxy_ssl_conf_command", repeat, only("proxy", "uwsgi"))]
+    #[directive(
+        name = "proxy_ssl_conf_command",
+        repeat,
+        only("proxy", "uwsgi", "grpc")
+    )]
     pub commands: Vec<ConfCommand>,
 }
 

@@ -23,6 +23,7 @@ use super::exchange::Fetched;
 use super::pass::PassTarget;
 use super::store::StoreTarget;
 use super::{buffer, cookie, redirect, store};
+use crate::downstream::wire::Wire;
 use crate::failure::Failure;
 use crate::handler::{error_page, redirect as client_redirect};
 use crate::protocol::Protocol;
@@ -47,7 +48,11 @@ pub struct AnswerPolicy {
     #[directive(name = "proxy_intercept_errors", default = "off")]
     pub intercept_errors: bool,
     /// Serves ranges also of answers that do not say Accept-Ranges.
-    #[directive(name = "proxy_force_ranges", default = "off")]
+    #[directive(
+        name = "proxy_force_ranges",
+        default = "off",
+        only("proxy", "fastcgi", "scgi", "uwsgi")
+    )]
     pub force_ranges: bool,
     /// Passes trailer fields of the upstream's answer to the client, but for those that
     /// `proxy_hide_header` names, and those that are about the connection.
@@ -93,7 +98,8 @@ pub fn from_fetched(
     let settings = req.location.settings.pass(target.protocol);
     let idle = settings.exchange.read_timeout;
     let keeps_file = settings.store.target != StoreTarget::Off;
-    if settings.answer.pass_trailers {
+    // nginx: gRPC has its status in trailers.
+    if settings.answer.pass_trailers || target.protocol == Protocol::Grpc {
         let location = Arc::clone(&req.location);
         fetched.body.show_trailers(location, target.protocol);
     }
@@ -124,7 +130,8 @@ pub fn from_fetched(
         });
         return Ok(response);
     }
-    response.length = length.or(announced);
+    let hides_length = hides_length(req, target) && !fetched.body.is_bare();
+    response.length = length.or(announced).filter(|_| !hides_length);
     response.backlog = Some(bound.backlog.clone());
     fetched.body.bound(bound);
     response.body = fetched.into_body();
@@ -150,6 +157,12 @@ pub fn from_fetched(
             store::keep(req, &settings.store, &settings.buffer.temp_path, answer);
     }
     Ok(response)
+}
+
+/// True for an answer of a gRPC server to a stream: what ends it are its trailers, not its length,
+/// unless its head was all of it.
+fn hides_length(req: &Request, target: &PassTarget) -> bool {
+    target.protocol == Protocol::Grpc && matches!(req.client.wire, Wire::Stream(_))
 }
 
 /// The answer for a head; the caller adds length and body.
@@ -289,9 +302,10 @@ pub(super) fn is_hidden(policy: &AnswerPolicy, protocol: Protocol, field: &Field
             .iter()
             .any(|name| name.as_bytes().eq_ignore_ascii_case(&field.name))
     };
-    let is_http = protocol == Protocol::Http;
+    let is_http = matches!(protocol, Protocol::Http | Protocol::Grpc);
     let is_usually_hidden = match field.known {
-        Known::Date | Known::Server | Known::XPad => is_http,
+        Known::Date | Known::Server => is_http,
+        Known::XPad => protocol == Protocol::Http,
         Known::Status => !is_http,
         known => matches!(
             known,

@@ -32,7 +32,11 @@ pub struct BufferPolicy {
     ///
     /// Of an answer that is not read ahead, `proxy_buffer_size` bytes are held for the client, and
     /// no less than 16k.
-    #[directive(name = "proxy_buffering", default = "on")]
+    #[directive(
+        name = "proxy_buffering",
+        default = "on",
+        only("proxy", "fastcgi", "scgi", "uwsgi")
+    )]
     pub buffering: bool,
     /// Number and size of the buffers of one answer. Together with `proxy_buffer_size` they are the
     /// most that is held of an answer which is not stored, while its client takes nothing; then the
@@ -42,28 +46,44 @@ pub struct BufferPolicy {
     ///
     /// It is one block of memory, of no less than 16k and no more than 64k; a fast answer of known
     /// length has up to 128k where 192k or more are allowed. A stored answer is held by its zone.
-    #[directive(name = "proxy_buffers", default = "8 4k")]
+    #[directive(
+        name = "proxy_buffers",
+        default = "8 4k",
+        only("proxy", "fastcgi", "scgi", "uwsgi")
+    )]
     pub buffers: Buffers,
     /// The part of the buffers that may wait for the client.
     ///
     /// # Differs from nginx
     ///
     /// All of them may; the value is only checked.
-    #[directive(name = "proxy_busy_buffers_size", default = "8k")]
+    #[directive(
+        name = "proxy_busy_buffers_size",
+        default = "8k",
+        only("proxy", "fastcgi", "scgi", "uwsgi")
+    )]
     pub busy_size: ByteSize,
     /// The most of an answer that is kept in a temporary file.
     ///
     /// # Differs from nginx
     ///
     /// There are no temporary files; the value is only checked.
-    #[directive(name = "proxy_max_temp_file_size", default = "1024m")]
+    #[directive(
+        name = "proxy_max_temp_file_size",
+        default = "1024m",
+        only("proxy", "fastcgi", "scgi", "uwsgi")
+    )]
     pub max_temp_size: Offset,
     /// Largest amount that is written to a temporary file at once.
     ///
     /// # Differs from nginx
     ///
     /// There are no temporary files; the value is only checked.
-    #[directive(name = "proxy_temp_file_write_size", default = "8k")]
+    #[directive(
+        name = "proxy_temp_file_write_size",
+        default = "8k",
+        only("proxy", "fastcgi", "scgi", "uwsgi")
+    )]
     pub temp_write_size: ByteSize,
     /// Folder of temporary files, with up to three levels of subfolders, which are named after that
     /// many of the last digits of a file's number.
@@ -71,10 +91,14 @@ pub struct BufferPolicy {
     /// # Differs from nginx
     ///
     /// Only answers that `proxy_store` keeps have temporary files.
-    #[directive(name = "proxy_temp_path", default = "proxy_temp")]
+    #[directive(
+        name = "proxy_temp_path",
+        default = "proxy_temp",
+        only("proxy", "fastcgi", "scgi", "uwsgi")
+    )]
     pub temp_path: TempFolder,
     /// The rate at which an answer is read from the upstream, in bytes a second; 0 means no limit.
-    #[directive(name = "proxy_limit_rate")]
+    #[directive(name = "proxy_limit_rate", only("proxy", "fastcgi", "scgi", "uwsgi"))]
     pub limit_rate: Option<SizeTemplate>,
     /// Asks the upstream to the end when the client has gone.
     ///
@@ -82,7 +106,11 @@ pub struct BufferPolicy {
     ///
     /// An answer that is being stored is always read to its end; one that is not ends with its
     /// client.
-    #[directive(name = "proxy_ignore_client_abort", default = "off")]
+    #[directive(
+        name = "proxy_ignore_client_abort",
+        default = "off",
+        only("proxy", "fastcgi", "scgi", "uwsgi")
+    )]
     pub ignore_abort: bool,
     /// The least that the kernel sends at once.
     ///
@@ -110,13 +138,15 @@ pub struct BufferPolicy {
 /// True if an answer with these fields is read ahead of its client.
 pub fn is_buffered(req: &Request, protocol: Protocol, fields: &Fields) -> bool {
     let settings = req.location.settings.pass(protocol);
+    // nginx: what a gRPC server says is passed on as it comes.
+    let is_usual = settings.buffer.buffering && protocol != Protocol::Grpc;
     let said = fields
         .get(Known::XAccelBuffering)
         .filter(|_| settings.ignore.obeys(IgnorableField::XAccelBuffering));
     match said {
         Some(said) if said.eq_ignore_ascii_case(b"no") => false,
         Some(said) if said.eq_ignore_ascii_case(b"yes") => true,
-        _ => settings.buffer.buffering,
+        _ => is_usual,
     }
 }
 

@@ -26,6 +26,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket as RawSocket, Type};
 
 use super::encryption::{EncryptError, Encryption, encrypt};
 use super::group::Group;
+use super::http2::session::Session;
 use super::keepalive;
 use super::peer::Peer;
 use crate::failure::{UpstreamFailure, UpstreamKind};
@@ -126,6 +127,8 @@ pub struct Way<'a> {
     pub source: Option<Source>,
     /// Its encryption.
     pub encryption: Option<&'a Encryption>,
+    /// True if HTTP/2 is to be spoken.
+    pub is_http2: bool,
 }
 
 /// Settings of connections to peers.
@@ -174,6 +177,8 @@ pub struct Connection {
     pub seat: Option<Seat>,
     /// Its encryption.
     pub encryption: Option<Encryption>,
+    /// The state of HTTP/2, where that is spoken.
+    pub http2: Option<Box<Session>>,
     /// Requests sent on it.
     pub requests: u32,
     /// Instant from which the connection is too old to be kept.
@@ -300,9 +305,9 @@ pub async fn connect(
     peer: &Arc<Peer>,
     location: &Arc<Location>,
     policy: &ConnectPolicy,
-    Way { source, encryption }: Way<'_>,
+    way: Way<'_>,
 ) -> Result<Box<Connection>, ConnectError> {
-    let socket = start(&peer.address, policy, source)?;
+    let socket = start(&peer.address, policy, way.source)?;
     let timer = Timer::new();
     let now = clock::instant();
     match timer.guard(now + policy.timeout, socket.connected()).await {
@@ -310,7 +315,7 @@ pub async fn connect(
         Ok(Err(error)) => return Err(ConnectError::Late(error)),
         Ok(Ok(())) => {}
     }
-    let socket = match encryption {
+    let socket = match way.encryption {
         None => Transport::Plain(socket),
         Some(by) => Box::pin(encrypt(socket, peer, by, (&timer, policy.timeout))).await?,
     };
@@ -320,10 +325,11 @@ pub async fn connect(
         timer,
         group: Arc::clone(group),
         peer: Arc::clone(peer),
-        source,
+        source: way.source,
         location: Arc::as_ptr(location) as usize,
         seat: None,
-        encryption: encryption.cloned(),
+        encryption: way.encryption.cloned(),
+        http2: way.is_http2.then(Box::default),
         requests: 0,
         young_until: keepalive::end_of(now, group.keep_alive.time),
         idle_until: now,

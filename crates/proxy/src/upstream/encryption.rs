@@ -25,11 +25,14 @@ pub struct Encryption {
     pub origin: Arc<Origin>,
     /// The name that the peer is told, and must have.
     pub name: Arc<str>,
+    /// The protocol inside that the peer is offered (ALPN); without one nothing is said of it.
+    pub protocol: Option<&'static [u8]>,
 }
 
 impl PartialEq for Encryption {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.origin, &other.origin) && self.name == other.name
+        Arc::ptr_eq(&self.origin, &other.origin)
+            && (&self.name, self.protocol) == (&other.name, other.protocol)
     }
 }
 
@@ -86,7 +89,7 @@ pub async fn encrypt(
     let key = [peer.name.as_bytes(), b"/", by.name.as_bytes()].concat();
     let target = Target {
         name: Arc::clone(&by.name),
-        alpn: Vec::new(),
+        alpn: by.protocol.map(<[u8]>::to_vec).into_iter().collect(),
         session_key: Some(Arc::from(key)),
     };
     let session = by.origin.context.connect(target, &mut told);

@@ -29,7 +29,7 @@ use millpond_system::clock::{self, Instant};
 use millpond_system::log::error::Level;
 use millpond_system::quota::{ROUNDS, Shortage, Side};
 use millpond_system::reserve::is_shortage_error;
-use millpond_wire::header::{Fields, Known, KnownSet};
+use millpond_wire::header::{Fields, Known};
 use millpond_wire::http1::Method;
 use millpond_wire::http1::response::ResponseHead;
 
@@ -39,8 +39,9 @@ use super::broken::Broken;
 use super::connect::{self, ConnectError, Connection, Source, Way};
 use super::ended::Ended;
 use super::group::Group;
-use super::head::{BodyPlan, Coding, HeadReader, HeadStep, Switching};
+use super::head::{BodyPlan, Coding, HeadReader, HeadStep, Switching, drop_duplicates};
 use super::hints::Hints;
+use super::http2;
 use super::next::{NextCause, Tries};
 use super::pass::{PassTarget, Resolved};
 use super::pass_settings::PassSettings;
@@ -114,11 +115,7 @@ pub async fn fetch(
     target: &PassTarget,
     ask: &Ask,
 ) -> Result<Box<Fetched>, Failure> {
-    let settings = req.location.settings.pass(target.protocol);
-    let ignores_client = ask.is_for_cache
-        || req.is_background
-        || settings.buffer.ignore_abort
-        || settings.store.target != StoreTarget::Off;
+    let ignores_client = ignores_client(req, target.protocol, ask);
     let client = Rc::clone(&req.client);
     let mut left = std::pin::pin!(client.left());
     let mut fetching = std::pin::pin!(fetch_with(req, target, ask));
@@ -135,6 +132,15 @@ pub async fn fetch(
             .map(|()| Err(Failure::Status(CLIENT_LEFT)))
     })
     .await
+}
+
+/// True if the answer is wanted whether or not its client waits for it.
+pub(super) fn ignores_client(req: &Request, protocol: Protocol, ask: &Ask) -> bool {
+    let settings = req.location.settings.pass(protocol);
+    ask.is_for_cache
+        || req.is_background
+        || settings.buffer.ignore_abort
+        || settings.store.target != StoreTarget::Off
 }
 
 /// Notes that a peer failed.
@@ -287,7 +293,7 @@ impl Prepared {
     /// The head that a peer is sent, where it says what is asked for.
     fn asked_head(&self, protocol: Protocol) -> Bytes {
         match protocol {
-            Protocol::Http => self.head.clone(),
+            Protocol::Http | Protocol::Grpc => self.head.clone(),
             _ => Bytes::new(),
         }
     }
@@ -342,19 +348,28 @@ impl Drop for Lease<'_> {
 }
 
 /// One try with one peer.
-struct Try<'a> {
-    req: &'a mut Request,
+pub(super) struct Try<'a> {
+    pub(super) req: &'a mut Request,
     settings: &'a LocationSettings,
-    pass: &'a PassSettings,
-    protocol: Protocol,
+    pub(super) pass: &'a PassSettings,
+    pub(super) protocol: Protocol,
     group: &'a Arc<Group>,
     peer: &'a Arc<Peer>,
-    prepared: &'a Prepared,
-    ask: &'a Ask,
+    pub(super) prepared: &'a Prepared,
+    pub(super) ask: &'a Ask,
     started: Instant,
-    was_sent: bool,
+    pub(super) was_sent: bool,
     /// Failure of the client's body while it was sent.
-    client_failure: Option<Box<Failure>>,
+    pub(super) client_failure: Option<Box<Failure>>,
+}
+
+/// The part of a request that was sent when the head of its answer came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    Whole,
+    Part,
+    /// The rest goes on beside the answer's body.
+    AsTheStreamSays,
 }
 
 impl Try<'_> {
@@ -490,6 +505,7 @@ impl Try<'_> {
         Way {
             source,
             encryption: self.prepared.encryption.as_deref(),
+            is_http2: http2::is_spoken(self.settings, self.protocol),
         }
     }
 
@@ -532,6 +548,9 @@ impl Try<'_> {
         mut now: Instant,
     ) -> impl Future<Output = Result<Box<Fetched>, Broken>> {
         async move {
+            if connection.http2.is_some() {
+                return Box::pin(self.talk_http2(connection, now)).await;
+            }
             connection.requests += 1;
             let max = self.pass.exchange.head_size.as_usize();
             let mut outgoing = Outgoing::new(self.prepared);
@@ -563,8 +582,8 @@ impl Try<'_> {
                     let interim = match reader.read(&mut connection.inbox, max) {
                         HeadStep::NeedMore => break,
                         HeadStep::Done(head, coding) => {
-                            self.note_sent(&outgoing);
-                            return self.fetched((head, coding), connection, (&outgoing, now));
+                            let sent = self.note_sent(&outgoing);
+                            return self.fetched((head, coding), connection, (sent, now));
                         }
                         HeadStep::Refuse(what) => return Err(Broken::invalid(&what)),
                         HeadStep::Interim(head) => head,
@@ -714,23 +733,28 @@ impl Try<'_> {
         }
     }
 
-    fn note_sent(&self, outgoing: &Outgoing) {
+    fn note_sent(&self, outgoing: &Outgoing) -> Sent {
         if let Some(attempt) = self.req.upstream.borrow_mut().attempts.last_mut() {
             attempt.bytes_sent += outgoing.sent;
         }
+        if outgoing.is_done() {
+            Sent::Whole
+        } else {
+            Sent::Part
+        }
     }
 
-    fn fetched(
+    pub(super) fn fetched(
         &self,
         (mut head, coding): (ResponseHead, Coding),
         connection: Box<Connection>,
-        (outgoing, now): (&Outgoing, Instant),
+        (sent, now): (Sent, Instant),
     ) -> Result<Box<Fetched>, Broken> {
         let method = match self.protocol {
             // nginx: what these answer is read to its end whatever was asked, since an answer to
             // HEAD that is stored is served to GET.
             Protocol::Scgi | Protocol::Uwsgi | Protocol::Memcached => Method::Get,
-            Protocol::Http | Protocol::FastCgi => self.prepared.method,
+            Protocol::Http | Protocol::FastCgi | Protocol::Grpc => self.prepared.method,
         };
         let plan = coding
             .plan(&head, method)
@@ -743,7 +767,8 @@ impl Try<'_> {
             }
         }
         let keeps = match self.protocol {
-            Protocol::Http => head.keeps_alive(),
+            _ if sent == Sent::AsTheStreamSays => true,
+            Protocol::Http | Protocol::Grpc => head.keeps_alive(),
             Protocol::FastCgi => self.settings.fastcgi_app.keep_conn,
             Protocol::Scgi | Protocol::Uwsgi => false,
             Protocol::Memcached => true,
@@ -755,7 +780,7 @@ impl Try<'_> {
             timeout: self.pass.exchange.read_timeout,
             log: (!matches!(plan, BodyPlan::Framed(_))).then(|| request_error::remember(self.req)),
         };
-        let may_reuse = outgoing.is_done() && keeps;
+        let may_reuse = sent != Sent::Part && keeps;
         let body = UpstreamBody::new((connection, now), plan, may_reuse, context);
         Ok(Box::new(Fetched {
             length: body.length(),
@@ -763,32 +788,6 @@ impl Try<'_> {
             body,
         }))
     }
-}
-
-/// nginx: of these fields an answer has one; later ones are ignored.
-fn drop_duplicates(fields: &mut Fields) {
-    const UNIQUE: KnownSet = KnownSet::of(&[
-        Known::Status,
-        Known::ContentType,
-        Known::Date,
-        Known::LastModified,
-        Known::ETag,
-        Known::Server,
-        Known::Location,
-        Known::Refresh,
-        Known::Expires,
-        Known::XAccelExpires,
-        Known::XAccelRedirect,
-        Known::XAccelLimitRate,
-        Known::XAccelBuffering,
-        Known::XAccelCharset,
-    ]);
-    let mut seen = KnownSet::default();
-    fields.retain(|field| {
-        let is_first = !UNIQUE.contains(field.known) || !seen.contains(field.known);
-        seen.insert(field.known);
-        is_first
-    });
 }
 
 #[cfg(test)]

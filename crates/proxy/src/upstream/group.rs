@@ -42,6 +42,8 @@ pub struct Group {
     pub name: String,
     /// Limits of keeping idle connections.
     pub keep_alive: KeepAliveLimits,
+    /// True if it was made for a host that no block declares.
+    pub is_implicit: bool,
     /// Method by which peers are chosen.
     pub method: Method,
     /// Rule that binds requests to peers.
@@ -173,6 +175,7 @@ impl Group {
         Group {
             name,
             keep_alive: KeepAliveLimits::default(),
+            is_implicit: false,
             method,
             sticky: None,
             zone: None,

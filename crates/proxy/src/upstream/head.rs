@@ -12,12 +12,13 @@
 use bytes::{Bytes, BytesMut};
 use millpond_wire::fastcgi::answer::{Expected, StdoutBody};
 use millpond_wire::fastcgi::record::{Event, RecordDecoder};
-use millpond_wire::header::Known;
+use millpond_wire::header::{Fields, Known, KnownSet};
 use millpond_wire::http1::response::cgi::CgiParser;
 use millpond_wire::http1::response::{Fault, Framing, Progress, ResponseHead, ResponseParser};
 use millpond_wire::http1::{Method, content_length};
 use millpond_wire::memcached::ValueBody;
 
+use super::http2::body::StreamBody;
 use super::memcached::KeyedHead;
 use super::request::Prepared;
 use crate::protocol::Protocol;
@@ -25,7 +26,7 @@ use crate::settings::location::LocationSettings;
 
 /// Interim answers that may come before a final one (arbitrary: far more than any honest
 /// peer sends).
-const MAX_INTERIM: u32 = 100;
+pub(super) const MAX_INTERIM: u32 = 100;
 
 /// Reads one head.
 pub enum HeadReader {
@@ -84,6 +85,8 @@ pub enum Coding {
     Records(Box<StdoutBody>),
     /// The body comes as a value of memcached.
     Value(ValueBody),
+    /// In a stream of HTTP/2.
+    Stream(Box<StreamBody>),
 }
 
 /// Length and framing of a body.
@@ -94,6 +97,8 @@ pub enum BodyPlan {
     Records(Box<StdoutBody>),
     /// The body comes as a value of memcached.
     Value(ValueBody),
+    /// In a stream of HTTP/2, with the length that it has.
+    Stream(Box<StreamBody>, Option<u64>),
 }
 
 impl HeadReader {
@@ -104,7 +109,8 @@ impl HeadReader {
         (prepared, settings): (&Prepared, &LocationSettings),
     ) -> Self {
         match protocol {
-            Protocol::Http => HeadReader::Http {
+            // HTTP/2 has a reader of its own.
+            Protocol::Http | Protocol::Grpc => HeadReader::Http {
                 parser: ResponseParser::new(),
                 interim_left: MAX_INTERIM,
                 switching,
@@ -230,6 +236,10 @@ impl Coding {
         let mut body = match self {
             Coding::ByHead => return Ok(BodyPlan::Framed(framing)),
             Coding::Value(body) => return Ok(BodyPlan::Value(body)),
+            Coding::Stream(stream) => {
+                let length = stream.left().filter(|_| framing != Framing::None);
+                return Ok(BodyPlan::Stream(stream, length));
+            }
             Coding::Records(body) => body,
         };
         let announced = head.fields.get(Known::ContentLength);
@@ -242,4 +252,30 @@ impl Coding {
         });
         Ok(BodyPlan::Records(body))
     }
+}
+
+/// nginx: of these fields an answer has one; later ones are ignored.
+pub(super) fn drop_duplicates(fields: &mut Fields) {
+    const UNIQUE: KnownSet = KnownSet::of(&[
+        Known::Status,
+        Known::ContentType,
+        Known::Date,
+        Known::LastModified,
+        Known::ETag,
+        Known::Server,
+        Known::Location,
+        Known::Refresh,
+        Known::Expires,
+        Known::XAccelExpires,
+        Known::XAccelRedirect,
+        Known::XAccelLimitRate,
+        Known::XAccelBuffering,
+        Known::XAccelCharset,
+    ]);
+    let mut seen = KnownSet::default();
+    fields.retain(|field| {
+        let is_first = !UNIQUE.contains(field.known) || !seen.contains(field.known);
+        seen.insert(field.known);
+        is_first
+    });
 }

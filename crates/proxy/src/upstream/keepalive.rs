@@ -39,6 +39,7 @@ use tokio::sync::Notify;
 
 use super::connect::{Connection, Way};
 use super::group::Group;
+use super::http2::session::{self, Session};
 use super::peer::Peer;
 use super::send::HEAD_READ;
 use crate::settings::Location;
@@ -139,11 +140,14 @@ impl Idle {
     }
 
     /// True while somebody may use it.
-    fn is_useful(&self, now: Instant) -> bool {
-        let Some(connection) = self.0.as_deref() else {
+    fn is_useful(&mut self, now: Instant) -> bool {
+        let Some(connection) = self.0.as_deref_mut() else {
             return false;
         };
         let has_heard = connection.socket.has_heard();
+        if connection.http2.is_some() {
+            return now < connection.idle_until && (!has_heard || session::hear(connection));
+        }
         if has_heard && matches!(news(&connection.socket), News::Unasked) {
             note_unasked(connection, now);
         }
@@ -178,6 +182,7 @@ impl IdlePeers {
             connection.peer.address == peer.address
                 && connection.source == way.source
                 && connection.encryption.as_ref() == way.encryption
+                && connection.http2.is_some() == way.is_http2
                 && (group.keep_alive.sharing == Sharing::All
                     || connection.location == Arc::as_ptr(location) as usize)
         };
@@ -195,10 +200,15 @@ impl IdlePeers {
         let is_spent = connection.requests >= limits.requests
             || now >= connection.young_until
             || !connection.peer.is_trusted(now);
-        if limits.connections == 0 || is_spent {
+        // nginx: a host that no block declares has no idle connections of HTTP/2.
+        let is_passing = connection.http2.is_some() && connection.group.is_implicit;
+        if limits.connections == 0 || is_spent || is_passing {
             return;
         }
         connection.idle_until = end_of(now, limits.timeout);
+        if let Some(session) = &mut connection.http2 {
+            session.rest();
+        }
         if connection.inbox.capacity() > INBOX_MAX {
             connection.inbox = BytesMut::new();
         }
@@ -228,7 +238,7 @@ impl IdlePeers {
     fn sift(&self, now: Instant) -> bool {
         let mut groups = self.groups.borrow_mut();
         groups.retain(|_, idle| {
-            idle.retain(|idle| idle.is_useful(now));
+            idle.retain_mut(|idle| idle.is_useful(now));
             !idle.is_empty()
         });
         !groups.is_empty()
@@ -243,13 +253,20 @@ fn take_live(
 ) -> Option<Box<Connection>> {
     let is_usable = |idle: &Idle| idle.0.as_deref().is_some_and(&is_usable);
     while let Some(at) = idle.iter().position(is_usable) {
-        let connection = idle.remove(at)?.into_connection()?;
-        if now >= connection.idle_until {
+        let mut connection = idle.remove(at)?.into_connection()?;
+        let is_over = |session: &Session| !session.may_carry_another();
+        if now >= connection.idle_until || connection.http2.as_deref().is_some_and(is_over) {
             continue;
         }
         // INVARIANT 2.
         match news(&connection.socket) {
             News::None if connection.peer.is_trusted(now) => return Some(connection),
+            // Frames name their streams: none is an answer to what is asked next.
+            News::Unasked if connection.http2.is_some() => {
+                if session::hear(&mut connection) {
+                    return Some(connection);
+                }
+            }
             News::None | News::End => {}
             News::Unasked => note_unasked(&connection, now),
         }
@@ -342,6 +359,7 @@ mod tests {
             location: 0,
             seat: None,
             encryption: None,
+            http2: None,
             requests: 1,
             young_until: end_of(now, Duration::MAX),
             idle_until: end_of(now, Duration::MAX),
@@ -388,6 +406,42 @@ mod tests {
             let peers = IdlePeers::default();
             peers.put(idle(now, &peer).0.into_connection().unwrap(), now);
             assert_eq!(peers.groups.borrow().len(), usize::from(is_trusted));
+        }
+    }
+
+    /// A frame about a connection as a whole.
+    fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+        let head = [0, 0, payload.len() as u8, kind, 0, 0, 0, 0, 0];
+        [&head, payload].concat()
+    }
+
+    /// RFC 9113 §6.7, §6.8: frames have numbers, so that none is taken for an answer.
+    #[tokio::test]
+    async fn idle_peer_of_http2_may_speak_until_it_goes_away() {
+        let now = clock::instant();
+        let settings = frame(4, &[]);
+        let ping = [settings.clone(), frame(6, &[7; 8])].concat();
+        let farewell = [settings.clone(), frame(7, &[0; 8])].concat();
+        let nonsense = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
+        for (said, is_useful) in [
+            (settings, true),
+            (ping, true),
+            (farewell, false),
+            (nonsense, false),
+        ] {
+            let peer = peer();
+            let (mut idle, mut theirs) = idle(now, &peer);
+            let connection = idle.0.as_mut().unwrap();
+            connection.http2 = Some(Box::default());
+            theirs.write_all(&said).unwrap();
+            std::future::poll_fn(|cx| connection.socket.poll_readable(cx))
+                .await
+                .unwrap();
+            assert_eq!(idle.is_useful(now), is_useful, "{said:?}");
+            assert!(peer.is_trusted(now));
+            let mut all = VecDeque::from([idle]);
+            let taken = take_live(&mut all, |_| true, now);
+            assert_eq!(taken.is_some(), is_useful, "{said:?}");
         }
     }
 

@@ -64,7 +64,7 @@ pub struct NextPolicy {
         name = "proxy_next_upstream",
         default = "error timeout",
         union,
-        only("proxy", "fastcgi", "scgi", "uwsgi")
+        only("proxy", "fastcgi", "scgi", "uwsgi", "grpc")
     )]
     pub causes: Flags<NextCause>,
     /// The number of peers that one request may try; 0: all.

@@ -1,5 +1,5 @@
-//! `proxy_pass`, `fastcgi_pass`, `scgi_pass`, `uwsgi_pass`, `memcached_pass`: a request is answered
-//! by an upstream, through the cache when there is one.
+//! `proxy_pass`, `fastcgi_pass`, `scgi_pass`, `uwsgi_pass`, `memcached_pass`, `grpc_pass`: a
+//! request is answered by an upstream, through the cache when there is one.
 //!
 //! Reads the directive in its forms (a group, an address, a Unix socket, with or without a URI,
 //! with variables), works out where a request goes and with which URI, and starts the exchange.
@@ -22,6 +22,7 @@ use super::cdn_loop;
 use super::encryption::{self, Encryption};
 use super::exchange::{self, Fetched};
 use super::group::Group;
+use super::http2;
 use super::max_forwards;
 use super::memcached;
 use super::peer::{Peer, PeerSettings};
@@ -76,6 +77,16 @@ pub const ROWS: &[Row] = &[
         "uwsgi_pass",
         "The uwsgi application that answers the requests of the location: host:port, unix:socket \
          or a group's name, with or without uwsgi:// before it.",
+    ),
+    application(
+        "grpc_pass",
+        "The gRPC server that answers the requests of the location: host:port, unix:socket or a \
+         group's name, with or without grpc:// before it, or with grpcs:// for TLS. It is asked in \
+         HTTP/2; the bodies of request and answer go both ways at once, and trailers go on. \
+         Clients of HTTP/1 are answered, too.\n\n\
+         # Differs from nginx\n\nA peer that goes away in peace before it has looked at a request \
+         on a kept connection is asked again on another one. To a client of HTTP/2, Content-Length \
+         of an answer is left out.",
     ),
     application(
         "memcached_pass",
@@ -158,6 +169,11 @@ fn split_address(protocol: Protocol, text: &str) -> Result<Url<'_>, String> {
             Some(authority) => (authority, true),
             None => (text.strip_prefix("uwsgi://").unwrap_or(text), false),
         },
+        Protocol::Grpc => match (after(text, "grpc://"), after(text, "grpcs://")) {
+            (Some(authority), _) => (authority, false),
+            (None, Some(authority)) => (authority, true),
+            (None, None) => (text, false),
+        },
         Protocol::FastCgi | Protocol::Scgi | Protocol::Memcached => (text, false),
     };
     if authority.is_empty() {
@@ -170,12 +186,14 @@ fn split_address(protocol: Protocol, text: &str) -> Result<Url<'_>, String> {
     })
 }
 
+/// The rest behind a scheme.
+fn after<'a>(url: &'a str, scheme: &str) -> Option<&'a str> {
+    let (begin, rest) = url.split_at_checked(scheme.len())?;
+    begin.eq_ignore_ascii_case(scheme).then_some(rest)
+}
+
 fn split_url(url: &str) -> Result<Url<'_>, String> {
-    let after = |scheme: &str| {
-        let (begin, rest) = url.split_at_checked(scheme.len())?;
-        begin.eq_ignore_ascii_case(scheme).then_some(rest)
-    };
-    let (rest, is_encrypted) = match (after("http://"), after("https://")) {
+    let (rest, is_encrypted) = match (after(url, "http://"), after(url, "https://")) {
         (Some(rest), _) => (rest, false),
         (None, Some(rest)) => (rest, true),
         (None, None) => return Err("invalid URL prefix".to_string()),
@@ -421,7 +439,8 @@ fn resolve(url: &Url<'_>, declared: &Declared) -> Result<(Arc<Group>, String, u1
     let addresses = network::resolve(&url.authority, url.usual_port())?.into_iter();
     let peer = |address| Peer::new(address, settings.clone(), None);
     let peers = addresses.map(peer).collect();
-    let group = Group::new(host.group_name(), peers, Balance::RoundRobin);
+    let mut group = Group::new(host.group_name(), peers, Balance::RoundRobin);
+    group.is_implicit = true;
     Ok((Arc::new(group), host.field, host.port))
 }
 
@@ -467,7 +486,10 @@ impl PassTarget {
     pub fn may_encrypt(&self) -> bool {
         match &self.to {
             To::Fixed(resolved) => resolved.is_encrypted,
-            To::Variable(_) => matches!(self.protocol, Protocol::Http | Protocol::Uwsgi),
+            To::Variable(_) => matches!(
+                self.protocol,
+                Protocol::Http | Protocol::Uwsgi | Protocol::Grpc
+            ),
         }
     }
 
@@ -498,6 +520,7 @@ impl PassTarget {
         Ok(Some(Box::new(Encryption {
             origin: Arc::clone(origin),
             name: Arc::from(encryption::bare_name(&name)),
+            protocol: http2::is_spoken(&location.settings, self.protocol).then_some(http2::ALPN),
         })))
     }
 

@@ -1,8 +1,9 @@
 //! Settings that a location has for upstreams of each protocol.
 //!
-//! What `proxy_X` says of an HTTP upstream, `fastcgi_X`, `scgi_X`, `uwsgi_X` and `memcached_X` say
-//! of theirs: one group of families, which a location holds once for each protocol. What only one
-//! protocol has (`proxy_set_header`, `fastcgi_index`) is a family of its own beside the groups.
+//! What `proxy_X` says of an HTTP upstream, `fastcgi_X`, `scgi_X`, `uwsgi_X`, `memcached_X` and
+//! `grpc_X` say of theirs: one group of families, which a location holds once for each protocol.
+//! What only one protocol has (`proxy_set_header`, `fastcgi_index`) is a family of its own beside
+//! the groups.
 
 use std::path::Path;
 
@@ -46,7 +47,12 @@ use crate::tls::settings::OriginSslPolicy;
 
 /// What a location says of upstreams of one protocol.
 #[derive(Clone, Debug, FamilyGroup)]
+#[expect(
+    clippy::duplicated_attributes,
+    reason = "protocols share some of the families"
+)]
 #[only("memcached", connect, exchange, next)]
+#[only("grpc", buffer, connect, ssl, exchange, next, answer, ignore)]
 pub struct PassSettings {
     /// Settings of how answers flow through.
     pub buffer: BufferPolicy,
@@ -169,6 +175,7 @@ fn settle_stores(level: &mut Closing<'_>) -> Vec<(Protocol, Span)> {
             Protocol::Scgi => &level.location.scgi,
             Protocol::Uwsgi => &level.location.uwsgi,
             Protocol::Memcached => &level.location.memcached,
+            Protocol::Grpc => &level.location.grpc,
         });
         let settings = match protocol {
             Protocol::Http => &mut level.settings.proxy,
@@ -176,6 +183,7 @@ fn settle_stores(level: &mut Closing<'_>) -> Vec<(Protocol, Span)> {
             Protocol::Scgi => &mut level.settings.scgi,
             Protocol::Uwsgi => &mut level.settings.uwsgi,
             Protocol::Memcached => &mut level.settings.memcached,
+            Protocol::Grpc => &mut level.settings.grpc,
         };
         let cx = &mut level.builder.cx;
         let fault = settings.settle_store(levels, protocol, cx).err();
@@ -193,6 +201,7 @@ impl LocationSettings {
             Protocol::Scgi => &self.scgi,
             Protocol::Uwsgi => &self.uwsgi,
             Protocol::Memcached => &self.memcached,
+            Protocol::Grpc => &self.grpc,
         }
     }
 

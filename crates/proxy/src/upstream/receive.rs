@@ -39,10 +39,11 @@ use super::answer;
 use super::connect::Connection;
 use super::ended::Ended;
 use super::head::BodyPlan;
+use super::http2::body::{Part, StreamBody};
 use super::keepalive;
 use super::receive_buffer::BUFFER_SIZE;
 use super::sticky::Lesson;
-use crate::failure::{UpstreamFailure, UpstreamKind};
+use crate::failure::{Failure, UpstreamFailure, UpstreamKind};
 use crate::log::request_error::RememberedRequest;
 use crate::protocol::Protocol;
 use crate::response::Switched;
@@ -95,6 +96,7 @@ enum State {
     Switched,
     Records(Box<StdoutBody>),
     Value(ValueBody),
+    Stream(Box<StreamBody>),
     Ended,
 }
 
@@ -138,6 +140,7 @@ impl UpstreamBody {
                 let length = Some(body.left());
                 (State::Value(body), length)
             }
+            BodyPlan::Stream(stream, length) => (State::Stream(stream), length),
         };
         let attempt = context.trace.borrow().attempts.len().saturating_sub(1);
         let mut body = UpstreamBody {
@@ -180,6 +183,11 @@ impl UpstreamBody {
     /// True when length or coding tell where the body ends.
     pub fn is_delimited(&self) -> bool {
         !matches!(self.state, State::UntilClose)
+    }
+
+    /// True for a stream that has neither a body nor trailers.
+    pub fn is_bare(&self) -> bool {
+        matches!(&self.state, State::Stream(stream) if stream.is_bare())
     }
 
     /// True when the connection has changed to another protocol.
@@ -385,8 +393,14 @@ impl UpstreamBody {
         let Some(connection) = &mut self.connection else {
             return Ok(Taken::End);
         };
+        if let State::Stream(stream) = &mut self.state {
+            let part = stream.take(connection)?;
+            return Ok(self.take_part(part));
+        }
         let inbox = &mut connection.inbox;
         match &mut self.state {
+            // It was taken.
+            State::Stream(_) => Ok(Taken::End),
             State::Ended | State::Switched => Ok(Taken::End),
             State::Length(left) => {
                 let count = (*left).min(inbox.len() as u64);
@@ -402,11 +416,7 @@ impl UpstreamBody {
                 Ok(ChunkEvent::NeedMore) => Ok(Taken::Bytes(Bytes::new(), false)),
                 Ok(ChunkEvent::Data(bytes)) => Ok(Taken::Bytes(bytes, false)),
                 Ok(ChunkEvent::End { trailers }) => {
-                    if !trailers.is_empty() {
-                        self.context.trace.borrow_mut().trailers = Some(Rc::new(trailers.clone()));
-                        let by = self.shows_trailers.take();
-                        self.trailers = by.and_then(|by| answer::shown_trailers(by, trailers));
-                    }
+                    self.keep_trailers(trailers);
                     Ok(Taken::End)
                 }
                 Err(_) => Err(BodyError::UpstreamTruncated),
@@ -419,10 +429,57 @@ impl UpstreamBody {
         }
     }
 
-    /// Takes what follows a value of memcached, if it has come since its last byte was handed out.
+    /// Takes a part of a stream.
+    fn take_part(&mut self, part: Part) -> Taken {
+        let Some(end) = part.end else {
+            return Taken::Bytes(part.bytes, false);
+        };
+        self.may_reuse &= end.is_clean;
+        self.keep_trailers(end.trailers.unwrap_or_default());
+        if part.bytes.is_empty() {
+            Taken::End
+        } else {
+            Taken::Bytes(part.bytes, true)
+        }
+    }
+
+    /// Keeps the trailer fields for variables, and for the client those that it is to get.
+    fn keep_trailers(&mut self, trailers: Fields) {
+        if !trailers.is_empty() {
+            self.context.trace.borrow_mut().trailers = Some(Rc::new(trailers.clone()));
+            let by = self.shows_trailers.take();
+            self.trailers = by.and_then(|by| answer::shown_trailers(by, trailers));
+        }
+    }
+
+    /// Sends what can be sent of a request whose answer has begun.
+    fn send_rest(&mut self, cx: &mut Context<'_>) -> Result<(), BodyError> {
+        if let State::Stream(stream) = &mut self.state
+            && let Some(connection) = &mut self.connection
+        {
+            let sent = stream.poll_send(cx, connection);
+            let (sent, _) = sent.map_err(|failure| match failure {
+                Failure::Client(_) => BodyError::ClientLeft,
+                failure => BodyError::Broken(failure.to_string()),
+            })?;
+            let is_left = stream.is_left(cx);
+            self.note(|attempt| attempt.bytes_sent += sent);
+            if is_left {
+                return Err(BodyError::ClientLeft);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what follows a body of known length, if it has come since its last byte was handed
+    /// out: the end of a value of memcached, or of a stream.
     fn take_trailer(&mut self) {
-        if let State::Value(body) = &self.state
-            && body.left() == 0
+        let left = match &self.state {
+            State::Value(body) => Some(body.left()),
+            State::Stream(stream) => stream.left(),
+            _ => None,
+        };
+        if left == Some(0)
             && let Some(connection) = &mut self.connection
         {
             let mut cx = Context::from_waker(Waker::noop());
@@ -586,6 +643,9 @@ impl BodyStream for UpstreamBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Piece, BodyError>>> {
         let this = &mut *self;
+        if let Err(error) = this.send_rest(cx) {
+            return this.fail(error);
+        }
         loop {
             match this.take() {
                 Err(error) => return this.fail(error),
@@ -602,6 +662,10 @@ impl BodyStream for UpstreamBody {
                     return Poll::Ready(Some(Ok(Piece::Memory(bytes))));
                 }
                 Ok(Taken::Bytes(..)) => {}
+            }
+            // What came may have made room for more of the request.
+            if let Err(error) = this.send_rest(cx) {
+                return this.fail(error);
             }
             if this.waits_for_client() {
                 return Poll::Pending;

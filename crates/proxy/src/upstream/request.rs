@@ -139,7 +139,7 @@ pub fn prepare(
 ) -> Result<Prepared, Failure> {
     let body = out_body(req, target.protocol)?;
     let prepared = match target.protocol {
-        Protocol::Http => http::encode(req, target, resolved, ask, body),
+        Protocol::Http | Protocol::Grpc => http::encode(req, target, resolved, ask, body),
         Protocol::FastCgi => Ok(fastcgi::encode(req, ask, body)),
         Protocol::Scgi => Ok(scgi::encode(req, ask, body)),
         Protocol::Uwsgi => uwsgi::encode(req, ask, body),
@@ -164,10 +164,14 @@ pub fn must_read_body(req: &Request, protocol: Protocol) -> bool {
     // nginx: some protocols have no way to send a body of unknown length.
     let needs_length = match protocol {
         Protocol::Http => http.version == UpstreamVersion::Http10,
-        Protocol::FastCgi | Protocol::Memcached => false,
+        Protocol::FastCgi | Protocol::Memcached | Protocol::Grpc => false,
         Protocol::Scgi | Protocol::Uwsgi => true,
     };
     let has_no_length = matches!(req.body, RequestBody::Unread { length: None });
+    // nginx: a gRPC request is a stream.
+    if protocol == Protocol::Grpc {
+        return false;
+    }
     policy.pass_body && (policy.buffering || (has_no_length && needs_length))
 }
 

@@ -93,6 +93,7 @@ impl PeerSettings {
 /// The settings that we tell, of those that differ from their defaults.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OwnSettings {
+    pub(crate) header_table_size: Option<u32>,
     pub(crate) refuses_push: bool,
     pub(crate) max_concurrent_streams: Option<u32>,
     pub(crate) initial_window: Option<u32>,
@@ -105,6 +106,7 @@ impl OwnSettings {
     /// Writes the frame that tells them.
     pub(crate) fn write(&self, out: &mut BytesMut) {
         let rows = [
+            (HEADER_TABLE_SIZE, self.header_table_size),
             (ENABLE_PUSH, self.refuses_push.then_some(0)),
             (MAX_CONCURRENT_STREAMS, self.max_concurrent_streams),
             (INITIAL_WINDOW_SIZE, self.initial_window),

@@ -1,4 +1,6 @@
-//! Heads of answers in HTTP/2.
+//! Heads of answers in HTTP/2: the fields that HTTP/1 writes, without those of a connection.
+//!
+//! The server's name and the date are made by the same code as for HTTP/1, whose lines are cut.
 
 use millpond_system::clock;
 use millpond_wire::header::Known;

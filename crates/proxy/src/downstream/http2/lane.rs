@@ -25,12 +25,12 @@ const READ_WINDOW: u32 = 1 << 20;
 
 /// The part of a body that is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rest {
+pub(super) enum Rest {
     /// More may come.
     Open,
     /// All has come.
     Ended,
-    /// What came is no body.
+    /// The bytes that came are no body.
     Malformed(Fault),
 }
 
@@ -57,10 +57,10 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub(super) fn new(http2: &Rc<Http2>, id: u32, has_body: bool) -> Rc<Self> {
+    pub(super) fn new(http2: &Rc<Http2>, id: u32, rest: Rest) -> Rc<Self> {
         let state = State {
             body: VecDeque::new(),
-            rest: if has_body { Rest::Open } else { Rest::Ended },
+            rest,
             is_read: false,
             is_gone: false,
             has_ended: false,

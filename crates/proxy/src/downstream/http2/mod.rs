@@ -38,9 +38,6 @@ use super::http1::keep_alive::LingeringClose;
 use crate::route::listen::Listen;
 use crate::worker::Member;
 
-/// The name of the protocol in a handshake (RFC 9113 §3.2).
-pub(crate) const ALPN: &[u8] = b"h2";
-
 /// The part of a connection that its exchanges share.
 struct Http2 {
     connection: Rc<Connection>,
@@ -89,7 +86,7 @@ impl Http2 {
         self.call(|engine| engine.release(id));
     }
 
-    /// Tells all exchanges that the client has left.
+    /// The client has left: all exchanges are told.
     fn leave(&self) {
         let lanes = self.lanes.borrow().clone();
         lanes.iter().for_each(|lane| lane.leave());

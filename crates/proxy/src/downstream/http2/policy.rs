@@ -1,4 +1,7 @@
-//! `http2`, `http2_max_concurrent_streams`, `http2_body_preread_size`, `http2_chunk_size`.
+//! `http2`, `http2_max_concurrent_streams`, `http2_body_preread_size`, `http2_chunk_size`: HTTP/2
+//! for clients.
+//!
+//! Bounds of heads, times and numbers of requests are those of HTTP/1's directives.
 
 use millpond_conf::ByteSize;
 use millpond_wire::head::{Connect, Reading};

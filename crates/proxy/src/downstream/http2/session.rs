@@ -33,7 +33,7 @@ use millpond_wire::http2::{self, BodyLength, Code, Event, Farewell, Gone, Role};
 
 use super::Http2;
 use super::exchanges::{Begun, Exchanges};
-use super::lane::Lane;
+use super::lane::{Lane, Rest};
 use crate::downstream::body::RequestBody;
 use crate::downstream::carrier::{CLOSING_GRACE, Carrier, LARGE_READ};
 use crate::downstream::client::Client;
@@ -85,7 +85,7 @@ pub(super) struct Session<'a> {
     member: &'a Member,
     counters: &'a ConnectionShard,
     exchanges: Exchanges,
-    /// Where the last byte of each answer stands in all that is written, and its stream.
+    /// The place of each answer's last byte in all that is written, and its stream.
     endings: VecDeque<(u64, u32)>,
     /// Bytes that the transport has taken.
     written: u64,
@@ -99,7 +99,7 @@ pub(super) struct Session<'a> {
     head_since: Option<Instant>,
     /// Since when the client has read nothing.
     stalled_since: Option<Instant>,
-    /// When the last word is said that was announced.
+    /// The time of the last word that was announced.
     farewell_at: Option<Instant>,
     /// True once a last word was said.
     is_leaving: bool,
@@ -258,21 +258,21 @@ impl<'a> Session<'a> {
     fn heed(&mut self, event: Event, now: Instant) {
         match event {
             Event::Request { stream, head, body } => {
-                let (has_body, body) = match body {
-                    BodyLength::None => (false, RequestBody::None),
+                let (rest, body) = match body {
+                    BodyLength::None => (Rest::Ended, RequestBody::None),
                     BodyLength::Known(length) => (
-                        true,
+                        Rest::Open,
                         RequestBody::Unread {
                             length: Some(length),
                         },
                     ),
-                    BodyLength::Unknown => (true, RequestBody::Unread { length: None }),
+                    BodyLength::Unknown => (Rest::Open, RequestBody::Unread { length: None }),
                 };
-                self.begin(stream, (head, now), (has_body, Ok(body)));
+                self.begin(stream, (head, now), (rest, Ok(body)));
             }
             Event::Refused { stream, refused } => {
                 let Refused { why, head } = refused;
-                self.begin(stream, (head, now), (false, Err(Refusal::from(why))));
+                self.begin(stream, (head, now), (Rest::Ended, Err(Refusal::from(why))));
             }
             Event::Data { stream, bytes } => self.with_lane(stream, |lane| lane.receive(bytes)),
             Event::End { stream, .. } => self.with_lane(stream, Lane::end_body),
@@ -315,7 +315,7 @@ impl<'a> Session<'a> {
         &mut self,
         stream: u32,
         (head, now): (Rc<RequestHead>, Instant),
-        (has_body, body): (bool, Result<RequestBody, Refusal>),
+        (rest, body): (Rest, Result<RequestBody, Refusal>),
     ) {
         let connection = &self.http2.connection;
         let came = Came {
@@ -331,7 +331,7 @@ impl<'a> Session<'a> {
             self.writing = Some(Counted::new(&self.counters.writing));
         }
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
-        let lane = Lane::new(&self.http2, stream, has_body);
+        let lane = Lane::new(&self.http2, stream, rest);
         self.http2.enter(Rc::clone(&lane));
         let wire = Wire::Stream(Rc::clone(&lane) as Rc<dyn Stream>);
         let client = Rc::new(Client::next(Rc::clone(connection), wire, &came));
@@ -532,8 +532,8 @@ impl<'a> Session<'a> {
             ),
             (self.farewell_at, Due::Farewell),
         ];
-        let waits = waits.into_iter();
         waits
+            .into_iter()
             .filter_map(|(at, due)| at.map(|at| (at, due)))
             .min_by_key(|(at, _)| *at)
     }

@@ -16,6 +16,7 @@ const CONF: &str = r#"events {} http {
     proxy_cache_path DIR/cache keys_zone=z:1m max_size=64m;
     server {
         listen 127.0.0.1:1;
+        http2 on;
         client_max_body_size 1m;
         send_timeout 30s;
         location / {

@@ -95,10 +95,14 @@ impl Connection {
         let Some(stream) = self.streams.get_mut(id) else {
             return Ok(());
         };
-        if stream.reset.is_some() {
-            return Ok(());
+        match stream.reset {
+            // RFC 9113 §5.1: nothing but PRIORITY comes behind it. (nginx: the same of its peers.)
+            Some(Reset::ByPeer) if self.role == Role::Client => return Err(Fault::ClosedStream),
+            Some(_) => return Ok(()),
+            None => {}
         }
-        let was_closed = stream.is_closed();
+        // A server that takes its answer back says so behind the end, too.
+        let was_closed = stream.is_closed() && self.role == Role::Server;
         stream.close(Reset::ByPeer);
         let code = Code(frame::number_32(payload));
         self.unschedule(id);

@@ -34,6 +34,7 @@ use super::request::{ExtendedConnect, Rules};
 use super::scheduler::Scheduler;
 use super::settings::{OwnSettings, PeerSettings};
 use super::stream::{Inbound, Outbound, Owner, Reset, Streams};
+use crate::head::Limits;
 
 mod block;
 mod control;
@@ -55,6 +56,9 @@ pub enum Role {
     Client,
 }
 
+/// The size of the tables of blocks unless others are agreed on (RFC 9113 §6.5.2).
+const DEFAULT_TABLE_SIZE: u32 = 4096;
+
 /// Settings and bounds of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -65,6 +69,8 @@ pub struct Config {
     /// Bytes that may come for a stream before its owner asks for more
     /// (`http2_body_preread_size`).
     pub stream_window: u32,
+    /// Bytes of the table that the peer's blocks are read with; no more than the default size.
+    pub table_size: u32,
     /// The longest payload of a frame that is read.
     pub max_frame_len: u32,
     /// The longest payload of a DATA frame that is written (`http2_chunk_size`).
@@ -83,7 +89,8 @@ impl Default for Config {
             // As many as sixteen streams may hold; nginx sets no bound.
             connection_window: 1 << 20,
             stream_window: 64 * 1024,
-            // nginx: all that there may be; but no client sends longer frames unasked.
+            table_size: DEFAULT_TABLE_SIZE,
+            // nginx: all that there may be; but nobody sends longer frames unasked.
             max_frame_len: DEFAULT_MAX_LEN,
             chunk_len: 8 * 1024,
             send_buffer: 64 * 1024,
@@ -197,7 +204,7 @@ impl Connection {
                 Role::Client => Reading::Head,
             },
             block: Block::default(),
-            decoder: Decoder::new(),
+            decoder: Decoder::with_size(config.table_size.min(DEFAULT_TABLE_SIZE) as usize),
             encoder: Encoder::new(),
             streams: Streams::default(),
             closed: Closed::default(),
@@ -226,6 +233,8 @@ impl Connection {
     fn begin(&mut self) {
         let config = &self.config;
         let settings = OwnSettings {
+            header_table_size: (config.table_size < DEFAULT_TABLE_SIZE)
+                .then_some(config.table_size),
             refuses_push: self.role == Role::Client,
             max_concurrent_streams: match self.role {
                 Role::Server => Some(config.max_concurrent_streams),
@@ -265,6 +274,11 @@ impl Connection {
     #[must_use]
     pub fn stream_count(&self) -> usize {
         self.streams.len()
+    }
+
+    /// Sets the bounds of the heads and trailers that are read from now on.
+    pub fn set_head_limits(&mut self, limits: Limits) {
+        self.config.rules.limits = limits;
     }
 
     /// True while the owner may read: what waits to be written is not too much, and the connection

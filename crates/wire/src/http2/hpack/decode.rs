@@ -89,18 +89,39 @@ impl<F: FnMut(Decoded<'_>)> Sink for F {
 const SCRATCH: usize = 1024;
 
 /// The reader of a direction's blocks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Decoder {
     table: Table,
+    /// The size that peers may use.
+    most: usize,
     name: Vec<u8>,
     value: Vec<u8>,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Decoder {
     /// A reader whose table has the default size, which is what peers may use.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self::with_size(table::DEFAULT_SIZE)
+    }
+
+    /// A reader whose table has a size that peers were told.
+    #[must_use]
+    pub fn with_size(size: usize) -> Self {
+        let mut table = Table::default();
+        table.resize(size);
+        Decoder {
+            table,
+            most: size,
+            name: Vec::new(),
+            value: Vec::new(),
+        }
     }
 
     /// Reads a block.
@@ -153,8 +174,8 @@ impl Decoder {
         let mut rest = block;
         while let Some(0x20..0x40) = rest.first() {
             let size = integer::read(&mut rest, 5)?;
-            // RFC 7541 §6.3: no more than the setting, which stays at its default.
-            if size > table::DEFAULT_SIZE {
+            // RFC 7541 §6.3: no more than the setting.
+            if size > self.most {
                 return Err(BadBlock::BadSizeUpdate);
             }
             self.table.resize(size);

@@ -1,0 +1,236 @@
+//! The stream of one request, from the answer's head to its end: the body that comes, and the rest
+//! of the one that goes.
+//!
+//! 1. Bytes of a body are room for the peer again when they are handed out.
+//! 2. What stands behind a piece is looked at before the piece is handed out: whoever reads no
+//!    further than the length that was announced leaves a connection that can be used again, and
+//!    an answer that is taken back at once is not taken for one.
+
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use millpond_system::body::BodyError;
+use millpond_wire::header::Fields;
+use millpond_wire::http2::{BodyLength, Code, Event, Gone};
+
+use super::super::connect::Connection;
+use super::session::Session;
+use super::upload::{Upload, Waits};
+use super::words;
+use crate::downstream::client::Client;
+use crate::downstream::wire::Wire;
+use crate::failure::Failure;
+
+/// A stream whose answer has begun.
+pub struct StreamBody {
+    id: u32,
+    upload: Upload,
+    /// Bytes that are to come, if that was announced.
+    left: Option<u64>,
+    /// Bytes that came behind those that were handed out.
+    ahead: Option<Bytes>,
+    /// The client without whom nobody wants the answer.
+    client: Option<Rc<Client>>,
+    is_bare: bool,
+    /// True while the peer has said nothing of the request.
+    pub(super) is_silent: bool,
+}
+
+/// A part of a body.
+pub struct Part {
+    /// The bytes; none for need of more.
+    pub bytes: Bytes,
+    /// The end, if it stands behind them.
+    pub end: Option<StreamEnd>,
+}
+
+/// The end of a stream.
+pub struct StreamEnd {
+    /// Fields behind the body.
+    pub trailers: Option<Fields>,
+    /// True if the connection can be used again.
+    pub is_clean: bool,
+}
+
+/// Meaning of the stream's next events.
+enum Came {
+    Data(Bytes),
+    End(Option<Fields>),
+    Nothing,
+}
+
+impl StreamBody {
+    /// The stream of a request whose head is on its way.
+    pub(super) fn new(id: u32, upload: Upload) -> Self {
+        StreamBody {
+            id,
+            upload,
+            left: None,
+            ahead: None,
+            client: None,
+            is_bare: false,
+            is_silent: true,
+        }
+    }
+
+    /// The stream's number.
+    pub(super) fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Notes what the answer's head says of its body.
+    pub(super) fn begin(&mut self, body: BodyLength) {
+        self.is_bare = body == BodyLength::None;
+        self.left = match body {
+            BodyLength::None => Some(0),
+            BodyLength::Known(length) => Some(length),
+            BodyLength::Unknown => None,
+        };
+    }
+
+    /// Has the answer end with its client, also while the peer is silent: an answer of gRPC may be
+    /// so for hours. Only a client that has streams can be seen to give one up.
+    pub(super) fn watch(&mut self, client: Rc<Client>) {
+        self.client = matches!(client.wire, Wire::Stream(_)).then_some(client);
+    }
+
+    /// True if the client has left without whom nobody wants the answer.
+    pub fn is_left(&self, cx: &mut Context<'_>) -> bool {
+        let left = self.client.as_ref().map(|client| client.left());
+        left.is_some_and(|left| pin!(left).poll(cx).is_ready())
+    }
+
+    /// Bytes of the body that are to come, if that is known.
+    pub fn left(&self) -> Option<u64> {
+        self.left
+    }
+
+    /// True if the head of the answer says that nothing follows.
+    pub fn is_bare(&self) -> bool {
+        self.is_bare
+    }
+
+    /// Sends what can be sent: the rest of the request, and words to the peer. Gives the number of
+    /// bytes, and who must do something before there is more of the request.
+    ///
+    /// # Errors
+    /// The client's body failed. A socket that fails is found when it is read.
+    pub(in super::super) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        connection: &mut Connection,
+    ) -> Result<(u64, Waits), Failure> {
+        let Connection {
+            socket,
+            http2: Some(session),
+            ..
+        } = connection
+        else {
+            return Ok((0, Waits::ForNobody));
+        };
+        let before = session.written();
+        loop {
+            let waits = self.upload.poll_push(cx, (&mut session.engine, self.id))?;
+            let is_flushed = matches!(session.poll_flush(cx, socket), Poll::Ready(Ok(())));
+            // What was sent may have made room.
+            let goes_on = waits == Waits::ForPeer && session.engine.room(self.id) > 0;
+            if !is_flushed || !goes_on {
+                return Ok((session.written() - before, waits));
+            }
+        }
+    }
+
+    /// Takes what the inbox has of the body.
+    ///
+    /// # Errors
+    /// The peer has broken the stream off, or HTTP's rules.
+    pub fn take(&mut self, connection: &mut Connection) -> Result<Part, BodyError> {
+        let Connection {
+            socket,
+            inbox,
+            http2: Some(session),
+            ..
+        } = connection
+        else {
+            return Err(BodyError::UpstreamTruncated);
+        };
+        let came = match self.ahead.take() {
+            Some(bytes) => Came::Data(bytes),
+            None => self.next(session, inbox)?,
+        };
+        let (bytes, behind) = match came {
+            Came::Data(bytes) => {
+                // INVARIANT 1.
+                session.engine.consume(self.id, bytes.len());
+                if let Some(left) = &mut self.left {
+                    *left = left.saturating_sub(bytes.len() as u64);
+                }
+                // INVARIANT 2.
+                (bytes, self.next(session, inbox)?)
+            }
+            other => (Bytes::new(), other),
+        };
+        let end = match behind {
+            Came::Data(more) => {
+                self.ahead = Some(more);
+                None
+            }
+            Came::Nothing => None,
+            Came::End(trailers) => {
+                self.left = Some(0);
+                let is_clean = self.end(session, inbox)?;
+                session.flush_now(socket);
+                Some(StreamEnd { trailers, is_clean })
+            }
+        };
+        Ok(Part { bytes, end })
+    }
+
+    /// The next event that is about the stream.
+    fn next(&self, session: &mut Session, inbox: &mut BytesMut) -> Result<Came, BodyError> {
+        while let Some(event) = session.next_event(inbox) {
+            match event {
+                Event::Data { stream, bytes } if stream == self.id => return Ok(Came::Data(bytes)),
+                Event::End { stream, trailers } if stream == self.id => {
+                    return Ok(Came::End(trailers));
+                }
+                Event::Malformed { stream, fault } if stream == self.id => {
+                    return Err(BodyError::Broken(words::of_fault(fault)));
+                }
+                Event::Gone { stream, why } if stream == self.id => {
+                    return Err(BodyError::Broken(words::of_end(why, session.farewell())));
+                }
+                Event::Failed(fault) => return Err(BodyError::Broken(words::of_fault(fault))),
+                _ => {}
+            }
+        }
+        Ok(Came::Nothing)
+    }
+
+    /// Reads what stands behind the end; true if the connection can be used again.
+    ///
+    /// nginx: an answer that is broken off behind its end is one that failed.
+    fn end(&mut self, session: &mut Session, inbox: &mut BytesMut) -> Result<bool, BodyError> {
+        let is_sent = self.upload.is_done() && session.engine.is_sent(self.id);
+        while let Some(event) = session.next_event(inbox) {
+            match event {
+                Event::Gone {
+                    why: Gone::ByPeer(Code::NO_ERROR),
+                    ..
+                } => {}
+                Event::Gone { stream, why } if stream == self.id => {
+                    return Err(BodyError::Broken(words::of_end(why, session.farewell())));
+                }
+                Event::Failed(fault) => return Err(BodyError::Broken(words::of_fault(fault))),
+                _ => {}
+            }
+        }
+        // RFC 9113 §8.1: the rest of the request is not wanted any more.
+        self.upload = Upload::Done;
+        session.engine.release(self.id);
+        // INVARIANT 3 of the module.
+        Ok(is_sent && inbox.is_empty() && session.may_carry_another())
+    }
+}

@@ -1,0 +1,41 @@
+//! HTTP/2 to peers: `proxy_http_version 2` and `grpc_pass`.
+//!
+//! ```text
+//! Prepared (head, body) ─► request::open ─► Session ─► talk: up to the answer's head
+//!                                             ▲                  │
+//! idle (keepalive.rs) ◄── the stream's end ◄──┴── StreamBody ◄───┘
+//! ```
+//!
+//! The engine is `wire::http2`, in the role of a client; a [`Session`](session::Session) is one
+//! with the times and the account of its connection. A connection carries one stream after the
+//! other, as nginx does it; all that belongs to one stream is in [`StreamBody`](body::StreamBody),
+//! so that a session may be shared by several later.
+//!
+//! Invariants:
+//! 1. What a peer sends is read only as fast as somebody takes it: a connection holds one read.
+//! 2. A request's body goes on while its answer is sent, until the answer has ended.
+//! 3. A connection is used again only when both ends have ended the stream, the peer has not said
+//!    that it goes away, and no part of a frame is left.
+
+pub mod body;
+mod request;
+pub mod session;
+mod talk;
+pub mod upload;
+mod words;
+
+use super::http::UpstreamVersion;
+use crate::protocol::Protocol;
+use crate::settings::location::LocationSettings;
+
+/// The name of HTTP/2 in handshakes of TLS (RFC 9113 §3.2).
+pub const ALPN: &[u8] = b"h2";
+
+/// True if a location speaks HTTP/2 to upstreams of a protocol.
+pub fn is_spoken(settings: &LocationSettings, protocol: Protocol) -> bool {
+    match protocol {
+        Protocol::Grpc => true,
+        Protocol::Http => settings.pass_http.version == UpstreamVersion::Http2,
+        Protocol::FastCgi | Protocol::Scgi | Protocol::Uwsgi | Protocol::Memcached => false,
+    }
+}

@@ -1,0 +1,226 @@
+//! One request on a connection of HTTP/2: its head goes out, its body as far as the peer lets it,
+//! and the head of the answer comes.
+//!
+//! 1. A peer that goes away in peace before it has looked at the request has not been asked: a kept
+//!    connection is replaced then, as one that died.
+
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use millpond_system::clock::{self, Instant};
+use millpond_wire::header::Fields;
+use millpond_wire::http1::Version;
+use millpond_wire::http1::response::ResponseHead;
+use millpond_wire::http2::{Code, Event, Gone};
+
+use super::super::broken::Broken;
+use super::super::connect::Connection;
+use super::super::exchange::{Fetched, Sent, Try, ignores_client};
+use super::super::head::{Coding, MAX_INTERIM};
+use super::super::hints::Hints;
+use super::super::send::HEAD_READ;
+use super::body::StreamBody;
+use super::request;
+use super::session::Session;
+use super::upload::{Upload, Waits};
+use super::words;
+use crate::failure::{UpstreamFailure, UpstreamKind};
+
+/// Step on the way to an answer's head.
+enum Step {
+    /// An interim answer.
+    Interim(ResponseHead),
+    /// The head of the answer.
+    Answer(ResponseHead),
+}
+
+impl Try<'_> {
+    /// Sends the request and reads the head of the answer, both as the peer lets it; it is `now`.
+    pub(in super::super) async fn talk_http2(
+        &mut self,
+        mut connection: Box<Connection>,
+        mut now: Instant,
+    ) -> Result<Box<Fetched>, Broken> {
+        connection.requests += 1;
+        let max = self.pass.exchange.head_size.as_usize();
+        let mut stream = self.open(&mut connection, max)?;
+        let mut hints = Hints::new(max);
+        let mut interim_left = MAX_INTERIM;
+        loop {
+            let step = std::future::poll_fn(|cx| {
+                self.poll_step_http2(cx, (&mut stream, &mut *connection), now)
+            })
+            .await;
+            now = clock::instant();
+            match step? {
+                Step::Answer(head) => {
+                    let coding = Coding::Stream(Box::new(stream));
+                    return self.fetched((head, coding), connection, (Sent::AsTheStreamSays, now));
+                }
+                Step::Interim(_) if interim_left == 0 => {
+                    return Err(Broken::invalid("upstream sent too many interim answers"));
+                }
+                Step::Interim(head) => {
+                    interim_left -= 1;
+                    let protocol = self.protocol;
+                    Box::pin(hints.pass_on(self.req, protocol, head)).await;
+                }
+            }
+        }
+    }
+
+    /// Opens the stream of the request.
+    fn open(&self, connection: &mut Connection, max: usize) -> Result<StreamBody, Broken> {
+        let opened = connection.http2.as_mut().and_then(|session| {
+            session.bound_heads(max);
+            request::open(&mut session.engine, self.prepared)
+        });
+        match opened {
+            Some(id) => {
+                let upload = Upload::new(self.req, &self.prepared.body);
+                let mut stream = StreamBody::new(id, upload);
+                if !ignores_client(self.req, self.protocol, self.ask) {
+                    stream.watch(Rc::clone(&self.req.client));
+                }
+                Ok(stream)
+            }
+            None => Err(Broken::closed(true)),
+        }
+    }
+
+    /// Polls for the next part of the answer's head; sends what can be sent meanwhile.
+    fn poll_step_http2(
+        &mut self,
+        cx: &mut Context<'_>,
+        (stream, connection): (&mut StreamBody, &mut Connection),
+        now: Instant,
+    ) -> Poll<Result<Step, Broken>> {
+        loop {
+            if let Some(step) = self.next_step(stream, connection)? {
+                return Poll::Ready(Ok(step));
+            }
+            let waits = self.send_http2(cx, (&mut *stream, &mut *connection))?;
+            let inbox = &mut connection.inbox;
+            if inbox.capacity() - inbox.len() < HEAD_READ / 4 {
+                inbox.reserve(HEAD_READ);
+            }
+            match connection.socket.poll_recv(cx, inbox) {
+                Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(Broken::closed(stream.is_silent))),
+                Poll::Ready(Err(error)) => {
+                    let broken = Broken::io(&error, stream.is_silent, self.was_sent);
+                    return Poll::Ready(Err(broken));
+                }
+                Poll::Pending => {
+                    let policy = &self.pass.exchange;
+                    let timeout = match waits {
+                        // The client has a time of its own.
+                        Waits::ForClient => return Poll::Pending,
+                        Waits::ForNobody => policy.read_timeout,
+                        Waits::ForPeer => policy.send_timeout,
+                    };
+                    ready!(connection.timer.poll_expired(cx, now + timeout));
+                    return Poll::Ready(Err(Broken::timed_out()));
+                }
+            }
+        }
+    }
+
+    /// Sends what can be sent, and notes it.
+    fn send_http2(
+        &mut self,
+        cx: &mut Context<'_>,
+        (stream, connection): (&mut StreamBody, &mut Connection),
+    ) -> Result<Waits, Broken> {
+        let (sent, waits) = stream.poll_send(cx, connection).map_err(|failure| {
+            self.client_failure = Some(Box::new(failure));
+            Broken::said(UpstreamFailure::new(
+                UpstreamKind::Error,
+                "the client's body ended early",
+            ))
+        })?;
+        self.was_sent |= sent > 0;
+        if let Some(attempt) = self.req.upstream.borrow_mut().attempts.last_mut() {
+            attempt.bytes_sent += sent;
+        }
+        Ok(waits)
+    }
+
+    /// The next part of the answer's head, as far as the bytes that have come tell.
+    fn next_step(
+        &mut self,
+        stream: &mut StreamBody,
+        connection: &mut Connection,
+    ) -> Result<Option<Step>, Broken> {
+        let Connection {
+            socket,
+            inbox,
+            http2: Some(session),
+            ..
+        } = connection
+        else {
+            return Err(Broken::closed(true));
+        };
+        while let Some(event) = session.next_event(inbox) {
+            match event {
+                Event::Interim {
+                    stream: id,
+                    status,
+                    fields,
+                } if id == stream.id() => {
+                    stream.is_silent = false;
+                    let lines = fields.iter();
+                    let len = lines
+                        .map(|field| field.name.len() + field.value.len())
+                        .sum();
+                    return Ok(Some(Step::Interim(head((status, fields), len))));
+                }
+                Event::Answer {
+                    stream: id,
+                    status,
+                    fields,
+                    body,
+                    head_len,
+                } if id == stream.id() => {
+                    stream.begin(body);
+                    return Ok(Some(Step::Answer(head((status, fields), head_len))));
+                }
+                Event::Gone { stream: id, why } if id == stream.id() => {
+                    return Err(self.gone(session, why));
+                }
+                Event::Malformed { stream: id, fault } if id == stream.id() => {
+                    return Err(Broken::invalid(&words::of_fault(fault)));
+                }
+                Event::Failed(fault) => {
+                    // The peer is told why.
+                    session.flush_now(socket);
+                    return Err(Broken::invalid(&words::of_fault(fault)));
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// The end of the stream before its answer. INVARIANT 1.
+    fn gone(&mut self, session: &Session, why: Gone) -> Broken {
+        let mut broken = Broken::invalid(&words::of_end(why, session.farewell()));
+        if why == Gone::Unprocessed && session.farewell() == Code::NO_ERROR {
+            broken.is_silent = true;
+            self.was_sent = false;
+        }
+        broken
+    }
+}
+
+/// A head as answers of all protocols have it.
+fn head((status, fields): (u16, Fields), head_len: usize) -> ResponseHead {
+    ResponseHead {
+        version: Version::Http2,
+        status,
+        status_line: Bytes::new(),
+        fields,
+        head_len,
+    }
+}

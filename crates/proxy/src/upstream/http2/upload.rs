@@ -1,0 +1,181 @@
+//! The body of a request on its way to a peer, as the peer's windows let it.
+//!
+//! ```text
+//! Whole(piece) ──all pushed──┐
+//! Client(…) ─────its end─────┴─► Done
+//! ```
+//!
+//! 1. The client is asked for more only when there is room for it, so that a slow peer slows the
+//!    client down.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use millpond_system::body::{FileRegion, FileSource, Piece};
+use millpond_wire::http2::Connection as Engine;
+
+use super::super::request::OutBody;
+use crate::downstream::body::Remains;
+use crate::downstream::client::Client;
+use crate::failure::Failure;
+use crate::request::Request;
+
+/// Bytes of a client's body that are put together, about (arbitrary: two reads).
+const READY_MAX: usize = 32 * 1024;
+
+/// The part of a body that has not gone to the engine.
+pub(super) enum Upload {
+    /// None: the engine knows the end.
+    Done,
+    /// The rest of a body that is there.
+    Whole(Piece),
+    /// A body that the client still sends.
+    Client(FromClient),
+}
+
+/// A body while its client sends it.
+pub(super) struct FromClient {
+    client: Rc<Client>,
+    /// Time that the client may be silent.
+    timeout: Duration,
+    /// Bytes that the body may have; 0: any number.
+    max: u64,
+    received: u64,
+    next: Option<NextChunk>,
+    /// Bytes that came with the head.
+    first: Option<Bytes>,
+}
+
+/// The wait for a client's next bytes.
+type NextChunk = Pin<Box<dyn Future<Output = Result<Bytes, Failure>>>>;
+
+/// The end that must do something before a body goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waits {
+    /// Nobody: it is with the engine.
+    ForNobody,
+    /// The client.
+    ForClient,
+    /// The peer, or the socket.
+    ForPeer,
+}
+
+impl Upload {
+    /// The body of a request, whose head has gone to the engine.
+    pub(super) fn new(req: &Request, body: &OutBody) -> Self {
+        let whole = match body {
+            _ if body.is_empty() => return Upload::Done,
+            OutBody::None => return Upload::Done,
+            OutBody::Memory(bytes) => Piece::Memory(bytes.clone()),
+            OutBody::File(file) => Piece::File(FileRegion {
+                file: FileSource::Plain(Arc::clone(&file.file)),
+                offset: 0,
+                len: file.len,
+            }),
+            OutBody::Client { first, .. } => {
+                let policy = &req.location.settings.body;
+                return Upload::Client(FromClient {
+                    client: Rc::clone(&req.client),
+                    timeout: policy.timeout,
+                    max: policy.max_size.0,
+                    received: 0,
+                    next: None,
+                    first: Some(first.clone()).filter(|first| !first.is_empty()),
+                });
+            }
+        };
+        Upload::Whole(whole)
+    }
+
+    /// True when all of the body has gone to the engine.
+    pub(super) fn is_done(&self) -> bool {
+        matches!(self, Upload::Done)
+    }
+
+    /// Gives the engine what there is room for.
+    ///
+    /// # Errors
+    /// The client's body, or a file of ours, failed.
+    pub(super) fn poll_push(
+        &mut self,
+        cx: &mut Context<'_>,
+        (engine, stream): (&mut Engine, u32),
+    ) -> Result<Waits, Failure> {
+        loop {
+            if self.is_done() {
+                return Ok(Waits::ForNobody);
+            }
+            if engine.room(stream) == 0 {
+                return Ok(Waits::ForPeer);
+            }
+            let (bytes, remains) = match self {
+                Upload::Done => return Ok(Waits::ForNobody),
+                Upload::Whole(piece) => {
+                    let taken = piece.take_memory();
+                    let bytes = taken.map_err(|error| Failure::Internal(error.to_string()))?;
+                    if piece.is_empty() {
+                        (bytes, Remains::Nothing)
+                    } else {
+                        (bytes, Remains::More)
+                    }
+                }
+                Upload::Client(from) => match from.poll_next(cx) {
+                    Poll::Pending => return Ok(Waits::ForClient),
+                    Poll::Ready(came) => came?,
+                },
+            };
+            engine.push(stream, bytes);
+            if remains == Remains::Nothing {
+                engine.finish(stream, None);
+                *self = Upload::Done;
+            }
+        }
+    }
+}
+
+impl FromClient {
+    /// The next bytes, and whether they are the last.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Bytes, Remains), Failure>> {
+        let bytes = match self.first.take() {
+            Some(first) => first,
+            None => {
+                let next = self.next.get_or_insert_with(|| {
+                    let (client, timeout) = (Rc::clone(&self.client), self.timeout);
+                    Box::pin(async move { client.next_chunk(timeout).await })
+                });
+                let chunk = ready!(next.as_mut().poll(cx));
+                self.next = None;
+                self.with_ready(chunk?)?
+            }
+        };
+        self.received += bytes.len() as u64;
+        if self.max > 0 && self.received > self.max {
+            return Poll::Ready(Err(Failure::too_large(format!(
+                "client intended to send too large body: {} bytes",
+                self.received
+            ))));
+        }
+        let remains = if bytes.is_empty() || self.client.is_body_done() {
+            Remains::Nothing
+        } else {
+            Remains::More
+        };
+        Poll::Ready(Ok((bytes, remains)))
+    }
+
+    /// Adds what else has come: pieces that came together go on as one.
+    fn with_ready(&self, chunk: Bytes) -> Result<Bytes, Failure> {
+        if chunk.is_empty() {
+            return Ok(chunk);
+        }
+        let (more, _) = self.client.take_ready(READY_MAX)?;
+        if more.is_empty() {
+            return Ok(chunk);
+        }
+        Ok(Bytes::from([&chunk[..], &more[..]].concat()))
+    }
+}
