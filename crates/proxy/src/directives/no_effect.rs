@@ -321,18 +321,6 @@ pub const NO_EFFECT: &[NoEffect] = &[
         reason: "there are no suites with DHE",
     },
     NoEffect {
-        names: "ssl_certificate_cache",
-        contexts: Contexts::HTTP.union(Contexts::SERVER),
-        reason: "certificates are read with the configuration",
-    },
-    NoEffect {
-        names: "proxy_ssl_certificate_cache uwsgi_ssl_certificate_cache",
-        contexts: Contexts::HTTP
-            .union(Contexts::SERVER)
-            .union(Contexts::LOCATION),
-        reason: "certificates are read with the configuration",
-    },
-    NoEffect {
         names: "ssl_ech_file",
         contexts: Contexts::HTTP.union(Contexts::SERVER),
         reason: "names in handshakes are not encrypted (ECH)",

@@ -12,6 +12,7 @@
 //! certificate matters: 421 else.
 
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -33,6 +34,9 @@ use crate::settings::Server;
 use crate::tls::agreed::Agreed;
 use crate::worker::Member;
 
+/// The alert for a client whose certificate could not be read: internal_error.
+const INTERNAL_ERROR: u8 = 80;
+
 /// Bytes asked of a client that has not said hello.
 const HELLO: usize = 2 * 1024;
 
@@ -44,6 +48,8 @@ enum Failure {
     Quiet,
     /// The handshake.
     Handshake(HandshakeError),
+    /// A certificate could not be read.
+    Certificate(String),
 }
 
 impl From<Error> for Failure {
@@ -90,6 +96,18 @@ async fn handshake(
         .waiting
         .set(Waiting::Head(clock::instant()));
     let server = Arc::clone(choose(listen, accepted.hello()));
+    let left = deadline.saturating_duration_since(clock::instant());
+    let certified = with_certificates(http1, listen, (&server, accepted));
+    let accepted = match http1.timer.guard_for(left, certified).await {
+        Err(_) => return Err(Failure::TimedOut),
+        Ok(Err((accepted, why))) => {
+            let mut alert = BytesMut::new();
+            accepted.reject(INTERNAL_ERROR, &mut alert);
+            tls.refuse(&alert);
+            return Err(Failure::Certificate(why));
+        }
+        Ok(Ok(accepted)) => accepted,
+    };
     begin_session(tls, listen, &server, accepted)?;
     let connection = &http1.connection;
     let done = std::future::poll_fn(|cx| {
@@ -150,6 +168,34 @@ async fn read_hello(
     }
 }
 
+/// Gives a connection the certificates whose names depend on it. They are read elsewhere: the
+/// handshake waits, and the worker does not.
+async fn with_certificates(
+    http1: &Http1,
+    listen: &Listen,
+    (server, accepted): (&Arc<Server>, Accepted),
+) -> Result<Accepted, (Accepted, String)> {
+    let own = server.encryption.get();
+    let certified = own.and_then(|own| own.certified_or(listen.names.default_server()));
+    let Some(named) = certified.and_then(|certified| certified.named.as_ref()) else {
+        return Ok(accepted);
+    };
+    let names = {
+        let asked = Agreed::asked(accepted.hello(), Arc::clone(server));
+        let connection = Rc::new(http1.connection.asking(asked));
+        let mut req = Request::before_any(connection, Arc::clone(server));
+        named.names(|template| req.eval(template))
+    };
+    let loaded = match names {
+        Ok(names) => named.load(names).await,
+        Err(why) => Err(why),
+    };
+    match loaded {
+        Ok(identities) => Ok(accepted.with_identities(&identities)),
+        Err(why) => Err((accepted, why)),
+    }
+}
+
 /// Has the context of a server, or that of the default one, answer the first message.
 fn begin_session(
     tls: &TlsSocket,
@@ -159,8 +205,8 @@ fn begin_session(
 ) -> Result<(), Error> {
     let (mut plain, mut told) = (BytesMut::new(), BytesMut::new());
     let own = server.encryption.get();
-    let begun = match own.and_then(|own| own.context_or(listen.names.default_server())) {
-        Some(context) => accepted.choose(context, &mut plain, &mut told),
+    let begun = match own.and_then(|own| own.certified_or(listen.names.default_server())) {
+        Some(own) => accepted.choose(&own.context, &mut plain, &mut told),
         None => Err(accepted.reject(UNRECOGNIZED_NAME, &mut told)),
     };
     match begun {
@@ -198,6 +244,7 @@ fn log(connection: &Connection, failure: &Failure) {
             (level, format!("SSL_do_handshake() failed {error}"))
         }
         Failure::Handshake(error) => (Level::Info, error.to_string()),
+        Failure::Certificate(why) => (Level::Error, why.clone()),
     };
     request_error::connection(
         connection,

@@ -17,37 +17,69 @@ use millpond_tls::{
     ServerSettings, SessionCache, TicketKey, Tickets, Versions,
 };
 
+use super::commands::{self, Bounds};
 use super::files::{Files, Mistake, report};
+use super::named::NamedCertificates;
+use super::objects::put_identity;
 use super::settings::{ConfCommand, FileName, ProtocolVersion, SslPolicy, VerifyClient};
 use crate::route::listen::{Binding, Listen};
 use crate::scope::build::Builder;
 use crate::settings::Server;
 use millpond_conf::Flags;
 
+/// The directive with commands of OpenSSL's configuration.
+const COMMAND: &str = "ssl_conf_command";
+
 /// Encryption of a server's connections.
 #[derive(Debug)]
 pub struct Encryption {
-    context: Option<Arc<ServerContext>>,
+    certified: Option<Certified>,
     rejects: bool,
     /// Judge of clients' certificates.
     pub verifier: Option<Arc<ClientVerifier>>,
 }
 
+/// The context of a server with certificates.
+#[derive(Debug)]
+pub struct Certified {
+    /// The context of handshakes.
+    pub context: ServerContext,
+    /// The certificates, where their names have variables; else the context has them.
+    pub named: Option<Arc<NamedCertificates>>,
+}
+
 impl Encryption {
+    /// Encryption of a server that has no certificate, as yet.
+    fn bare(policy: &SslPolicy) -> Self {
+        Encryption {
+            certified: None,
+            rejects: policy.rejects,
+            verifier: None,
+        }
+    }
+
     /// The server's context, or that of the default server of its address; none where handshakes
     /// are refused.
-    pub fn context_or<'a>(&'a self, default: &'a Server) -> Option<&'a ServerContext> {
+    pub fn certified_or<'a>(&'a self, default: &'a Server) -> Option<&'a Certified> {
         if self.rejects {
             return None;
         }
-        let of_default = || default.encryption.get()?.context.as_deref();
-        self.context.as_deref().or_else(of_default)
+        let of_default = || default.encryption.get()?.certified.as_ref();
+        self.certified.as_ref().or_else(of_default)
     }
 }
 
 /// Makes the contexts of all servers with encrypted addresses.
 pub fn prepare(builder: &mut Builder, bindings: &[Binding]) {
     let listens = bindings.iter().flat_map(|binding| &binding.listens);
+    // nginx: these are read wherever they stand; one may be a pipe whose writer waits for a reader.
+    for server in listens.clone().flat_map(|listen| listen.names.servers()) {
+        let (files, cx) = builder.with_cx::<Files>();
+        let passwords = files.passwords(server.settings.ssl.password_file.as_ref());
+        if let Err(mistake) = passwords {
+            report(cx, mistake);
+        }
+    }
     let mut zones = Zones::default();
     for listen in listens.filter(|listen| listen.is_encrypted) {
         for server in listen.names.servers() {
@@ -59,9 +91,8 @@ pub fn prepare(builder: &mut Builder, bindings: &[Binding]) {
             let made = outcome.unwrap_or_else(|mistake| {
                 report(cx, mistake);
                 Encryption {
-                    context: None,
                     rejects: true,
-                    verifier: None,
+                    ..Encryption::bare(&server.settings.ssl)
                 }
             });
             // Nobody else sets it.
@@ -76,7 +107,7 @@ pub fn prepare(builder: &mut Builder, bindings: &[Binding]) {
 fn check_certificates(listen: &Listen, cx: &mut ParseContext) {
     let is_bare = |server: &Server| {
         let own = server.encryption.get();
-        own.is_some_and(|own| own.context.is_none() && !own.rejects)
+        own.is_some_and(|own| own.certified.is_none() && !own.rejects)
     };
     let default = listen.names.default_server();
     let rejects = default.encryption.get().is_some_and(|own| own.rejects);
@@ -97,33 +128,11 @@ fn encryption(
     (files, zones): (&mut Files, &mut Zones),
     cx: &mut ParseContext,
 ) -> Result<Encryption, Mistake> {
-    let mut made = Encryption {
-        context: None,
-        rejects: policy.rejects,
-        verifier: None,
-    };
+    let mut made = Encryption::bare(policy);
     if policy.certificates.is_empty() {
         return Ok(made);
     }
-    let mut identities = Vec::new();
-    let passwords = files.passwords(policy.password_file.as_ref())?;
-    for (index, certificate) in policy.certificates.iter().enumerate() {
-        let Some(key) = policy.keys.get(index) else {
-            let name = String::from_utf8_lossy(certificate.literal().unwrap_or_default());
-            let message =
-                format!("no \"ssl_certificate_key\" is defined for certificate \"{name}\"");
-            return Err((certificate.span, message));
-        };
-        identities.push(files.identity(certificate, key, &passwords)?);
-    }
-    if let (true, Some(file)) = (policy.staples, &policy.staple_file) {
-        let answer = files.text(file, Thing::Certificate)?;
-        let first = identities.first();
-        first
-            .into_iter()
-            .for_each(|first| first.set_staple(answer.to_vec()));
-    }
-    let mut settings = ServerSettings::new(identities);
+    let (mut settings, named) = certificates(policy, files)?;
     agree(policy, &mut settings, cx)?;
     if policy.demand().is_some() {
         let verifier = verifier(policy, files, &mut settings.session_context)?;
@@ -133,8 +142,64 @@ fn encryption(
     resume(policy, &mut settings, (files, zones))?;
     let span = policy.certificates.first().map_or(Span::NONE, |it| it.span);
     let context = ServerContext::new(&settings).map_err(|error| (span, error.to_string()))?;
-    made.context = Some(Arc::new(context));
+    made.certified = Some(Certified { context, named });
     Ok(made)
+}
+
+/// Settings with the certificates of a server, or those whose names have variables.
+fn certificates(
+    policy: &SslPolicy,
+    files: &mut Files,
+) -> Result<(ServerSettings, Option<Arc<NamedCertificates>>), Mistake> {
+    let pairs = pairs(policy)?;
+    let passwords = files.passwords(policy.password_file.as_ref())?;
+    if pairs.iter().flatten().any(|file| file.literal().is_none()) {
+        let mut settings = ServerSettings::new(Vec::new());
+        // nginx: the names are what sessions depend on.
+        for [certificate, _] in &pairs {
+            let name = certificate.name.source.as_bytes();
+            settings.session_context.extend_from_slice(name);
+            settings.session_context.push(0);
+        }
+        let named = NamedCertificates {
+            files: pairs,
+            passwords,
+            cache: policy.certificate_cache.0.clone(),
+        };
+        return Ok((settings, Some(Arc::new(named))));
+    }
+    let mut identities = Vec::new();
+    for [certificate, key] in &pairs {
+        let identity = files.identity(certificate, key, &passwords)?;
+        put_identity(&mut identities, identity);
+    }
+    let commanded = commands::identity(COMMAND, &policy.commands, (files, &passwords))?;
+    commanded
+        .into_iter()
+        .for_each(|new| put_identity(&mut identities, new));
+    if let (true, Some(file)) = (policy.staples, &policy.staple_file) {
+        let answer = files.text(file, Thing::Certificate)?;
+        let first = identities.first();
+        first
+            .into_iter()
+            .for_each(|first| first.set_staple(answer.to_vec()));
+    }
+    Ok((ServerSettings::new(identities), None))
+}
+
+/// The certificates of a server, each with its key.
+fn pairs(policy: &SslPolicy) -> Result<Vec<[FileName; 2]>, Mistake> {
+    let mut pairs = Vec::new();
+    for (index, certificate) in policy.certificates.iter().enumerate() {
+        let Some(key) = policy.keys.get(index) else {
+            let name = &certificate.name.source;
+            let message =
+                format!("no \"ssl_certificate_key\" is defined for certificate \"{name}\"");
+            return Err((certificate.span, message));
+        };
+        pairs.push([certificate.clone(), key.clone()]);
+    }
+    Ok(pairs)
 }
 
 /// Sets the bounds of an agreement.
@@ -241,37 +306,34 @@ fn warn(cx: &mut ParseContext, span: Span, message: String) {
 
 /// A command of OpenSSL's configuration.
 fn obey(command: &ConfCommand, settings: &mut ServerSettings) -> Result<(), Mistake> {
-    let (name, value) = (command.name.as_str(), command.value.as_str());
-    let bad = |why: String| (command.span, format!("\"ssl_conf_command {name}\": {why}"));
-    match name {
-        "Ciphersuites" => {
-            let ciphers = settings.ciphers.clone();
-            settings.ciphers = ciphers
-                .with_ciphersuites(value)
-                .map_err(|why| bad(why.to_string()))?;
-        }
-        "CipherString" => {
-            settings.ciphers = Ciphers::parse(value).map_err(|why| bad(why.to_string()))?;
-        }
-        "Groups" | "Curves" => {
-            settings.groups = Groups::parse(value).map_err(|why| bad(why.to_string()))?;
-        }
-        "NumTickets" => {
-            settings.ticket_count = value
-                .parse()
-                .map_err(|_| bad("invalid number".to_owned()))?;
-        }
-        "Options" => return options(value, settings).map_err(bad),
-        _ => return Err(bad("the command is not supported".to_owned())),
+    let bounds = Bounds {
+        versions: &mut settings.versions,
+        ciphers: &mut settings.ciphers,
+        groups: &mut settings.groups,
+    };
+    if commands::obey(COMMAND, command, bounds)? {
+        return Ok(());
     }
-    Ok(())
+    let value = command.value.as_str();
+    let obeyed = match command.name.as_str() {
+        "NumTickets" => match value.parse() {
+            Ok(count) => {
+                settings.ticket_count = count;
+                Ok(())
+            }
+            Err(_) => Err("invalid number".to_owned()),
+        },
+        "Options" => options(value, settings),
+        _ => Err("the command is not supported".to_owned()),
+    };
+    obeyed.map_err(|why| commands::mistake(COMMAND, command, why))
 }
 
 fn options(value: &str, settings: &mut ServerSettings) -> Result<(), String> {
     for word in value.split(',') {
         let (is_on, word) = match word.strip_prefix('-') {
             Some(word) => (false, word),
-            None => (true, word),
+            None => (true, word.strip_prefix('+').unwrap_or(word)),
         };
         match word {
             "ServerPreference" => {
@@ -281,8 +343,7 @@ fn options(value: &str, settings: &mut ServerSettings) -> Result<(), String> {
                     Preference::Client
                 };
             }
-            "SessionTicket" if !is_on => settings.tickets = None,
-            // What these ask for is so, or cannot be otherwise.
+            // `has_tickets` obeys the first; what the others ask for is so, or cannot be otherwise.
             "SessionTicket" | "PrioritizeChaCha" | "KTLS" | "NoRenegotiation" => {}
             _ => return Err(format!("the option \"{word}\" is not supported")),
         }
@@ -364,10 +425,7 @@ fn resume(
         (None, None) if caches.value.is_told => CacheMode::None,
         (None, None) => CacheMode::Off,
     };
-    let refuses_tickets = policy.commands.iter().any(|command| {
-        command.name == "Options" && command.value.split(',').any(|it| it == "-SessionTicket")
-    });
-    if !policy.tickets || refuses_tickets {
+    if !has_tickets(policy) {
         settings.tickets = None;
         return Ok(());
     }
@@ -383,6 +441,18 @@ fn resume(
         Arc::new(Tickets::with_keys(keys))
     });
     Ok(())
+}
+
+/// True if clients get tickets: commands come after directives.
+fn has_tickets(policy: &SslPolicy) -> bool {
+    let commands = policy.commands.iter();
+    let options = commands.filter(|command| command.name == "Options");
+    let words = options.flat_map(|command| command.value.split(','));
+    words.fold(policy.tickets, |has, word| match word {
+        "SessionTicket" | "+SessionTicket" => true,
+        "-SessionTicket" => false,
+        _ => has,
+    })
 }
 
 /// Bytes of a session, about.

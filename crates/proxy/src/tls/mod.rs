@@ -5,8 +5,12 @@
 //! `upstream/encryption.rs`), and the protocol that of the crate `millpond-tls`.
 
 pub mod agreed;
+pub mod certificate_cache;
+pub mod commands;
 pub mod contexts;
 pub mod files;
+pub mod named;
+pub mod objects;
 pub mod origins;
 pub mod settings;
 pub mod variables;

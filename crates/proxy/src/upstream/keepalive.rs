@@ -195,7 +195,11 @@ impl IdlePeers {
         let is_spent = connection.requests >= limits.requests
             || now >= connection.young_until
             || !connection.peer.is_trusted(now);
-        if limits.connections == 0 || is_spent {
+        // Who has a certificate for each request wants it to be looked at, unless told otherwise.
+        let by = connection.encryption.as_ref();
+        let is_single = by.is_some_and(|by| by.certificate.is_some());
+        let is_for_one = is_single && limits.sharing == Sharing::Local;
+        if limits.connections == 0 || is_spent || is_for_one {
             return;
         }
         connection.idle_until = end_of(now, limits.timeout);
