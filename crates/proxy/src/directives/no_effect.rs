@@ -325,11 +325,6 @@ pub const NO_EFFECT: &[NoEffect] = &[
         contexts: Contexts::HTTP.union(Contexts::SERVER),
         reason: "names in handshakes are not encrypted (ECH)",
     },
-    NoEffect {
-        names: "ssl_stapling_responder ssl_stapling_verify",
-        contexts: Contexts::HTTP.union(Contexts::SERVER),
-        reason: "no responder is asked; an answer is stapled from \"ssl_stapling_file\" only",
-    },
 ];
 
 /// The row of a name.

@@ -18,8 +18,9 @@ use std::task::Poll;
 
 use bytes::BytesMut;
 use millpond_system::clock::{self, Instant};
-use millpond_system::log::error::Level;
+use millpond_system::log::error::{self, Level};
 use millpond_system::quota::Waiting;
+use millpond_system::side_task::{self, Running};
 use millpond_system::tls_socket::{HandshakeError, TlsSocket};
 use millpond_tls::certificate::verdict::Refusal;
 use millpond_tls::{Accepted, Accepting, Acceptor, ClientHello, Error, Fault, UNRECOGNIZED_NAME};
@@ -32,7 +33,15 @@ use crate::request::Request;
 use crate::route::listen::Listen;
 use crate::settings::Server;
 use crate::tls::agreed::Agreed;
+use crate::tls::stapling::Stapler;
 use crate::worker::Member;
+
+/// Questions to responders that a worker asks at a time (arbitrary).
+const MOST_ASKED: u32 = 16;
+
+thread_local! {
+    static ASKING: side_task::Count = const { side_task::Count::new(0) };
+}
 
 /// The alert for a client whose certificate could not be read: internal_error.
 const INTERNAL_ERROR: u8 = 80;
@@ -206,7 +215,10 @@ fn begin_session(
     let (mut plain, mut told) = (BytesMut::new(), BytesMut::new());
     let own = server.encryption.get();
     let begun = match own.and_then(|own| own.certified_or(listen.names.default_server())) {
-        Some(own) => accepted.choose(&own.context, &mut plain, &mut told),
+        Some(own) => {
+            refresh_staples(&own.staplers);
+            accepted.choose(&own.context, &mut plain, &mut told)
+        }
         None => Err(accepted.reject(UNRECOGNIZED_NAME, &mut told)),
     };
     match begun {
@@ -218,6 +230,26 @@ fn begin_session(
             tls.refuse(&told);
             Err(error)
         }
+    }
+}
+
+/// Has responders asked about certificates, where it is time.
+fn refresh_staples(staplers: &[Arc<Stapler>]) {
+    let now = clock::instant();
+    for turn in staplers.iter().filter_map(|stapler| stapler.turn(now)) {
+        // Without a place, the question is asked after a while.
+        let Some(running) = Running::enter(&ASKING, MOST_ASKED) else {
+            continue;
+        };
+        // Nobody waits for it at a shutdown.
+        running.spawn((), async move {
+            if let Err(why) = turn.ask().await {
+                error::process(
+                    Level::Error,
+                    format_args!("{why} while requesting a staple"),
+                );
+            }
+        });
     }
 }
 

@@ -9,19 +9,22 @@ use std::time::Duration;
 
 use millpond_conf::{ParseContext, Span};
 use millpond_tls::certificate::client::ClientVerifier;
-use millpond_tls::certificate::failure::Thing;
+use millpond_tls::certificate::failure::{Failure, Thing};
 use millpond_tls::certificate::load;
+use millpond_tls::certificate::ocsp::{Question, Signer};
 use millpond_tls::certificate::trust::{Anchors, Peer, Rules, Trust};
 use millpond_tls::{
-    CacheMode, Ciphers, Compression, EarlyData, Groups, Offers, Preference, ServerContext,
-    ServerSettings, SessionCache, TicketKey, Tickets, Versions,
+    CacheMode, Ciphers, Compression, EarlyData, Groups, Identity, Offers, Preference,
+    ServerContext, ServerSettings, SessionCache, TicketKey, Tickets, Versions,
 };
 
 use super::commands::{self, Bounds};
 use super::files::{Files, Mistake, report};
 use super::named::NamedCertificates;
 use super::objects::put_identity;
+use super::responder::Responder;
 use super::settings::{ConfCommand, FileName, ProtocolVersion, SslPolicy, VerifyClient};
+use super::stapling::Stapler;
 use crate::route::listen::{Binding, Listen};
 use crate::scope::build::Builder;
 use crate::settings::Server;
@@ -46,6 +49,8 @@ pub struct Certified {
     pub context: ServerContext,
     /// The certificates, where their names have variables; else the context has them.
     pub named: Option<Arc<NamedCertificates>>,
+    /// The certificates whose responders are asked.
+    pub staplers: Vec<Arc<Stapler>>,
 }
 
 impl Encryption {
@@ -87,7 +92,7 @@ pub fn prepare(builder: &mut Builder, bindings: &[Binding]) {
                 continue;
             }
             let (files, cx) = builder.with_cx::<Files>();
-            let outcome = encryption(&server.settings.ssl, (files, &mut zones), cx);
+            let outcome = encryption(server, (files, &mut zones), cx);
             let made = outcome.unwrap_or_else(|mistake| {
                 report(cx, mistake);
                 Encryption {
@@ -124,10 +129,11 @@ fn check_certificates(listen: &Listen, cx: &mut ParseContext) {
 }
 
 fn encryption(
-    policy: &SslPolicy,
+    server: &Server,
     (files, zones): (&mut Files, &mut Zones),
     cx: &mut ParseContext,
 ) -> Result<Encryption, Mistake> {
+    let policy = &server.settings.ssl;
     let mut made = Encryption::bare(policy);
     if policy.certificates.is_empty() {
         return Ok(made);
@@ -140,9 +146,23 @@ fn encryption(
         made.verifier = Some(verifier);
     }
     resume(policy, &mut settings, (files, zones))?;
+    let staplers = match (&policy.staple_file, policy.staples) {
+        (_, false) => Vec::new(),
+        (Some(file), true) => {
+            let answer = files.text(file, Thing::Certificate)?;
+            let first = settings.identities.first();
+            first.iter().for_each(|it| it.set_staple(answer.to_vec()));
+            Vec::new()
+        }
+        (None, true) => staplers(server, &settings.identities, (files, cx))?,
+    };
     let span = policy.certificates.first().map_or(Span::NONE, |it| it.span);
     let context = ServerContext::new(&settings).map_err(|error| (span, error.to_string()))?;
-    made.certified = Some(Certified { context, named });
+    made.certified = Some(Certified {
+        context,
+        named,
+        staplers,
+    });
     Ok(made)
 }
 
@@ -177,14 +197,61 @@ fn certificates(
     commanded
         .into_iter()
         .for_each(|new| put_identity(&mut identities, new));
-    if let (true, Some(file)) = (policy.staples, &policy.staple_file) {
-        let answer = files.text(file, Thing::Certificate)?;
-        let first = identities.first();
-        first
-            .into_iter()
-            .for_each(|first| first.set_staple(answer.to_vec()));
-    }
     Ok((ServerSettings::new(identities), None))
+}
+
+/// The certificates whose responders are known; others are warned of, as in nginx.
+fn staplers(
+    server: &Server,
+    identities: &[Arc<Identity>],
+    (files, cx): (&mut Files, &mut ParseContext),
+) -> Result<Vec<Arc<Stapler>>, Mistake> {
+    let policy = &server.settings.ssl;
+    let failed = |why: Failure| (server.span, why.to_string());
+    let mut authorities = Vec::new();
+    for file in [&policy.client_authorities, &policy.trusted]
+        .into_iter()
+        .flatten()
+    {
+        let text = files.text(file, Thing::Certificate)?;
+        authorities.extend(load::authorities(&text).map_err(failed)?);
+    }
+    let mut staplers = Vec::new();
+    for (identity, file) in identities.iter().zip(&policy.certificates) {
+        let name = &file.name.source;
+        let ignored = |why: &str| format!("\"ssl_stapling\" ignored, {why} \"{name}\"");
+        let question = Question::new(&identity.chain(), &authorities).map_err(failed)?;
+        let Some(question) = question else {
+            let why = "issuer certificate not found for certificate";
+            warn(cx, file.span, ignored(why));
+            continue;
+        };
+        let url = match &policy.staple_responder {
+            Some(url) => Some((url.span, url.value.clone())),
+            None => question.responder().map(|url| (file.span, url)),
+        };
+        let Some((span, url)) = url else {
+            warn(
+                cx,
+                file.span,
+                ignored("no OCSP responder URL in the certificate"),
+            );
+            continue;
+        };
+        staplers.push(Arc::new(Stapler {
+            identity: Arc::clone(identity),
+            question,
+            responder: Responder::parse(&url).map_err(|why| (span, why))?,
+            signer: if policy.verifies_staples {
+                Signer::Verified
+            } else {
+                Signer::Any
+            },
+            names: server.location.settings.resolver.clone(),
+            state: Mutex::default(),
+        }));
+    }
+    Ok(staplers)
 }
 
 /// The certificates of a server, each with its key.
@@ -234,7 +301,15 @@ fn agree(
     } else {
         EarlyData::Refuse
     };
-    settings.offers = Offers::Keep;
+    let is_asked_for = |name| cx.variables.lookup(name).is_some();
+    settings.offers = if ["ssl_ciphers", "ssl_curves", "ssl_sigalgs"]
+        .into_iter()
+        .any(is_asked_for)
+    {
+        Offers::Keep
+    } else {
+        Offers::Forget
+    };
     settings.fragment = policy.buffer_size.as_usize();
     settings.alpn = vec![
         b"http/1.1".to_vec(),
@@ -390,7 +465,7 @@ fn verifier(
         .client_authorities
         .as_ref()
         .map_or(Span::NONE, |it| it.span);
-    let failed = |why: millpond_tls::certificate::failure::Failure| (span, why.to_string());
+    let failed = |why: Failure| (span, why.to_string());
     let trust = Trust::new(anchors, rules).map_err(failed)?;
     session_context.push(policy.verify_client as u8);
     session_context.extend_from_slice(&policy.verify_depth.to_be_bytes());

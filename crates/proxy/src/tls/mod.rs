@@ -12,5 +12,7 @@ pub mod files;
 pub mod named;
 pub mod objects;
 pub mod origins;
+pub mod responder;
 pub mod settings;
+pub mod stapling;
 pub mod variables;

@@ -254,13 +254,16 @@ pub struct SslPolicy {
     /// once the handshake is over (RFC 8470 §3): `$ssl_early_data` is always empty.
     #[directive(name = "ssl_early_data", default = "off")]
     pub early_data: bool,
-    /// The authority's answer that the certificate is still good, sent with it.
-    ///
-    /// # Differs from nginx
-    ///
-    /// No responder is asked: there is an answer where `ssl_stapling_file` names one.
+    /// The authority's answer that the certificate is still good (OCSP), sent with it. It is asked
+    /// for when a handshake needs it; that handshake does without.
     #[directive(name = "ssl_stapling", default = "off")]
     pub staples: bool,
+    /// The URL of the responder that is asked, in the place of the one that the certificate names.
+    #[directive(name = "ssl_stapling_responder")]
+    pub staple_responder: Option<Spanned<String>>,
+    /// Verification of the answer's signer by `ssl_trusted_certificate`.
+    #[directive(name = "ssl_stapling_verify", default = "off")]
+    pub verifies_staples: bool,
     /// The file with the authority's answer, in DER.
     #[directive(name = "ssl_stapling_file")]
     pub staple_file: Option<FileName>,
