@@ -87,7 +87,9 @@ impl ConfSource {
 
     /// The context that arguments are read against.
     pub(crate) fn context(&self) -> ParseContext {
-        ParseContext::new(&self.prefix, self.conf_dir())
+        let mut cx = ParseContext::new(&self.prefix, self.conf_dir());
+        cx.files = self.files.clone();
+        cx
     }
 
     fn conf_dir(&self) -> PathBuf {

@@ -8,8 +8,10 @@ use millpond_testkit::{
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
+mod attacks;
 mod certificates;
 mod kit;
+mod many;
 
 use kit::{WAIT, pair, says};
 

@@ -79,7 +79,7 @@ pub fn prepare(builder: &mut Builder, bindings: &[Binding]) {
     let listens = bindings.iter().flat_map(|binding| &binding.listens);
     // nginx: these are read wherever they stand; one may be a pipe whose writer waits for a reader.
     for server in listens.clone().flat_map(|listen| listen.names.servers()) {
-        let (files, cx) = builder.with_cx::<Files>();
+        let (files, cx) = Files::of(builder);
         let passwords = files.passwords(server.settings.ssl.password_file.as_ref());
         if let Err(mistake) = passwords {
             report(cx, mistake);
@@ -91,7 +91,7 @@ pub fn prepare(builder: &mut Builder, bindings: &[Binding]) {
             if server.encryption.get().is_some() {
                 continue;
             }
-            let (files, cx) = builder.with_cx::<Files>();
+            let (files, cx) = Files::of(builder);
             let outcome = encryption(server, (files, &mut zones), cx);
             let made = outcome.unwrap_or_else(|mistake| {
                 report(cx, mistake);

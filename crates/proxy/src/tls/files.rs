@@ -8,29 +8,40 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millpond_conf::{ParseContext, Span};
+use millpond_conf::{Files as Source, ParseContext, Span};
 use millpond_tls::Identity;
 use millpond_tls::certificate::failure::{Failure, Thing};
 use millpond_tls::certificate::password::{self, Password};
 
 use super::objects;
 use super::settings::FileName;
+use crate::scope::build::Builder;
 
 /// The files that were read so far.
 #[derive(Default)]
-pub struct Files(HashMap<PathBuf, Arc<[u8]>>);
+pub struct Files {
+    source: Source,
+    known: HashMap<PathBuf, Arc<[u8]>>,
+}
 
 /// Mistake at a place of the configuration.
 pub type Mistake = (Span, String);
 
 impl Files {
+    /// The files of a configuration that is being read, and its parse context.
+    pub fn of(builder: &mut Builder) -> (&mut Files, &mut ParseContext) {
+        let (files, cx) = builder.with_cx::<Files>();
+        files.source = cx.files.clone();
+        (files, cx)
+    }
+
     /// The bytes of a file.
     pub fn read(&mut self, path: &Path) -> io::Result<Arc<[u8]>> {
-        if let Some(known) = self.0.get(path) {
+        if let Some(known) = self.known.get(path) {
             return Ok(Arc::clone(known));
         }
-        let bytes = objects::read(path)?;
-        self.0.insert(path.to_owned(), Arc::clone(&bytes));
+        let bytes = self.source.read_with(path, objects::read)?;
+        self.known.insert(path.to_owned(), Arc::clone(&bytes));
         Ok(bytes)
     }
 

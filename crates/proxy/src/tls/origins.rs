@@ -48,7 +48,7 @@ pub fn close(level: &mut Closing<'_>) {
     let lines = format!("{:?} {policy:?}", target.protocol);
     let known = level.builder.of::<Origins>().0.get(&lines).cloned();
     let origin = known.unwrap_or_else(|| {
-        let (files, cx) = level.builder.with_cx::<Files>();
+        let (files, cx) = Files::of(level.builder);
         let made = origin(policy, target.protocol, (files, cx))
             .map(Arc::new)
             .map_err(|mistake| report(cx, mistake))
