@@ -1,7 +1,7 @@
 //! Many encrypted connections at a time: what each of them holds, and what a reload leaves of them.
 
 use anyhow::{Context, Result};
-use millpond_testkit::{Deadline, Kind, LogCheck, Proxy};
+use millpond_testkit::{Client, Deadline, Kind, LogCheck, Proxy};
 use std::fs;
 use std::io::Write;
 
@@ -25,6 +25,8 @@ const CONF: &str = "
             ssl_certificate cert.pem;
             ssl_certificate_key key.pem;
             location / { return 200 (one); }
+            listen 127.0.0.1:%%PORT_PLAIN%%;
+            location /metrics { metrics; }
         }
     }";
 
@@ -102,5 +104,32 @@ fn idle_connection_holds_little() -> Result<()> {
     let _second = open()?;
     let each = memory(&back)?.saturating_sub(before) / COUNT;
     assert!(each <= IDLE_MAX, "{each} bytes of each");
+    Ok(())
+}
+
+#[test]
+fn handshakes_are_counted_by_their_ends() -> Result<()> {
+    let authority = Authority::new("root")?;
+    let back = server(&authority)?;
+    let config = client_config(&authority, None)?;
+    for _ in 0..2 {
+        let mut stream = encrypted(&config, back.port(), "a.example")?;
+        ask(&mut stream, WHOLE, "(one)")?;
+    }
+    let strangers = client_config(&Authority::new("others")?, None)?;
+    assert!(encrypted(&strangers, back.port(), "a.example").is_err());
+    let plain = Client::new(back.named_port("PORT_PLAIN"));
+    for line in [
+        "millpond_tls_handshakes_total{version=\"1.3\",session=\"new\"} 1",
+        "millpond_tls_handshakes_total{version=\"1.3\",session=\"resumed\"} 1",
+        "millpond_tls_handshakes_total{version=\"1.2\",session=\"new\"} 0",
+        "millpond_tls_handshakes_failed_total 1",
+    ] {
+        let is_there = || {
+            let page = plain.get("/metrics").ok()?.text();
+            page.lines().any(|it| it == line).then_some(())
+        };
+        Deadline::after(WAIT).poll(is_there).context(line)?;
+    }
     Ok(())
 }

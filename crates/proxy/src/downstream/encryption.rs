@@ -32,6 +32,7 @@ use crate::log::request_error;
 use crate::request::Request;
 use crate::route::listen::Listen;
 use crate::settings::Server;
+use crate::stats::connections::Handshake;
 use crate::tls::agreed::Agreed;
 use crate::tls::stapling::Stapler;
 use crate::worker::Member;
@@ -83,6 +84,9 @@ pub(super) async fn begin(http1: &Http1, listen: &Listen, member: &Member) -> bo
     match handshake(http1, listen, (member, deadline)).await {
         Ok(()) => true,
         Err(failure) => {
+            if !matches!(failure, Failure::Quiet) {
+                count(&http1.connection, Handshake::Failed);
+            }
             log(&http1.connection, &failure);
             false
         }
@@ -133,9 +137,27 @@ async fn handshake(
         Ok(outcome) => outcome?,
     }
     let agreed = tls.with_facts(|facts| Box::new(Agreed::of(&facts, server)));
-    // The cell is empty: a connection has one handshake.
-    let _ = agreed.map(|agreed| http1.connection.tls.set(agreed));
+    if let Some(agreed) = agreed {
+        count(connection, end_of(&agreed));
+        // The cell is empty: a connection has one handshake.
+        let _ = connection.tls.set(agreed);
+    }
     Ok(())
+}
+
+fn end_of(agreed: &Agreed) -> Handshake {
+    match (agreed.protocol, agreed.is_resumed) {
+        ("TLSv1.2", false) => Handshake::New12,
+        ("TLSv1.2", true) => Handshake::Resumed12,
+        (_, false) => Handshake::New13,
+        (_, true) => Handshake::Resumed13,
+    }
+}
+
+fn count(connection: &Connection, end: Handshake) {
+    let worker = &connection.generation.worker;
+    let shard = worker.shared.connections.shard(worker.index);
+    shard.count_handshake(end);
 }
 
 /// Reads what a client begins with; none if that is plain HTTP.

@@ -36,7 +36,8 @@ const COMMAND: &str = "ssl_conf_command";
 /// Encryption of a server's connections.
 #[derive(Debug)]
 pub struct Encryption {
-    certified: Option<Certified>,
+    /// The context, where the server has certificates.
+    pub certified: Option<Certified>,
     rejects: bool,
     /// Judge of clients' certificates.
     pub verifier: Option<Arc<ClientVerifier>>,
@@ -49,6 +50,8 @@ pub struct Certified {
     pub context: ServerContext,
     /// The certificates, where their names have variables; else the context has them.
     pub named: Option<Arc<NamedCertificates>>,
+    /// The certificates of the context, and the place that names them.
+    pub certificates: Vec<(Span, Arc<Identity>)>,
     /// The certificates whose responders are asked.
     pub staplers: Vec<Arc<Stapler>>,
 }
@@ -161,6 +164,11 @@ fn encryption(
     made.certified = Some(Certified {
         context,
         named,
+        certificates: settings
+            .identities
+            .into_iter()
+            .map(|it| (span, it))
+            .collect(),
         staplers,
     });
     Ok(made)

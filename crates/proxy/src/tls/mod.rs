@@ -6,6 +6,7 @@
 
 pub mod agreed;
 pub mod certificate_cache;
+pub mod check;
 pub mod commands;
 pub mod contexts;
 pub mod files;
