@@ -53,7 +53,7 @@ pub enum Handshake {
 }
 
 /// The ends that a handshake may have.
-const HANDSHAKES: usize = 5;
+pub const HANDSHAKES: usize = 5;
 
 /// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,7 +72,8 @@ pub struct ConnectionCount {
     pub writing: u64,
     /// Closed to make room for others, since the start.
     pub displaced: u64,
-    handshakes: [u64; HANDSHAKES],
+    /// Handshakes of TLS since the start, by [`Handshake`].
+    pub handshakes: [u64; HANDSHAKES],
 }
 
 impl ConnectionShard {

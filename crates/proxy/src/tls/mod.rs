@@ -9,6 +9,7 @@ pub mod certificate_cache;
 pub mod check;
 pub mod commands;
 pub mod contexts;
+pub mod explain;
 pub mod files;
 pub mod named;
 pub mod objects;
