@@ -565,3 +565,41 @@ fn reload_reads_what_only_root_can_read() -> Result<()> {
     std::fs::remove_file(site.path("etc/conf.d/b.conf"))?;
     site.quit()
 }
+
+/// Keys are root's alone, at the start and when a reload finds others.
+#[test]
+fn reload_reads_keys_that_are_roots() -> Result<()> {
+    if !is_root("reload_reads_keys_that_are_roots") {
+        return Ok(());
+    }
+    let [port, front] = [free_port()?, free_port()?];
+    let http = format!(
+        "server {{ listen 127.0.0.1:{port} ssl; ssl_certificate own.pem; ssl_certificate_key own.key; \
+         return 200 encrypted; }} \
+         server {{ server_name front.example; listen 127.0.0.1:{front}; \
+         proxy_ssl_verify on; proxy_ssl_trusted_certificate own.pem; \
+         location /one {{ proxy_ssl_name one.example; proxy_pass https://127.0.0.1:{port}; }} \
+         location /two {{ proxy_ssl_name two.example; proxy_pass https://127.0.0.1:{port}; }} }}"
+    );
+    let site = Site::new("error_log log/e.log notice;", "")?;
+    site.write_conf("error_log log/e.log notice;", &http, "one")?;
+    let identify = |site: &Site, name: &str| -> Result<()> {
+        let key = rcgen::KeyPair::generate()?;
+        let params = rcgen::CertificateParams::new(vec![name.to_owned()])?;
+        std::fs::write(site.path("etc/own.pem"), params.self_signed(&key)?.pem())?;
+        std::fs::write(site.path("etc/own.key"), key.serialize_pem())?;
+        set_mode(&site.path("etc/own.key"), 0o600)
+    };
+    let status = |path: &str| -> Result<u16> { Ok(Client::new(front).get(path)?.status) };
+    identify(&site, "one.example")?;
+    site.start()?;
+    assert_eq!(status("/one")?, 200);
+    assert_eq!(status("/two")?, 502);
+    identify(&site, "two.example")?;
+    site.must_run("-s reload")?;
+    site.wait_for("the new certificate", || {
+        status("/two").is_ok_and(|it| it == 200)
+    })?;
+    assert_eq!(status("/one")?, 502);
+    site.quit()
+}

@@ -4,6 +4,7 @@ use millpond_testkit::{Kind, binary};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{Duration, SystemTime};
 
 /// Writes a configuration and what it includes into a directory of its own, and runs the binary
 /// with the words and the path of the file behind them.
@@ -215,4 +216,55 @@ fn the_examples_work_as_they_are() {
         }
     }
     assert!(count >= 7, "{count} examples");
+}
+
+/// Certificates that end soon, or that are for other names.
+#[test]
+fn certificates_that_end_or_do_not_fit_are_named() {
+    let signed = |name: &str, days: i64| {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        let subject = &mut params.distinguished_name;
+        subject.push(rcgen::DnType::CommonName, name);
+        let day = Duration::from_secs(86_400);
+        let now = SystemTime::now();
+        params.not_before = (now - 400 * day).into();
+        params.not_after = match u32::try_from(days) {
+            Ok(days) => (now + days * day + day / 2).into(),
+            Err(_) => (now - day).into(),
+        };
+        let certificate = params.self_signed(&key).expect("a certificate");
+        certificate.pem() + &key.serialize_pem()
+    };
+    let server = |name: &str, file: &str| {
+        format!(
+            "server {{ listen 127.0.0.1:1 ssl; server_name {name}; ssl_certificate {file}; \
+             ssl_certificate_key {file}; }}"
+        )
+    };
+    let servers = [
+        server("long.example _", "long.pem"),
+        server("soon.example", "soon.pem"),
+        server("*.ended.example", "ended.pem"),
+        server("other.example", "long.pem"),
+    ];
+    let conf = format!("events {{}} http {{ {} }}", servers.join("\n"));
+    let files = [
+        ("long.pem", &*signed("long.example", 60)),
+        ("soon.pem", &*signed("soon.example", 12)),
+        ("ended.pem", &*signed("*.ended.example", -1)),
+    ];
+    let report = stdout(&run(&["check"], &conf, &files));
+    for told in [
+        "the certificate \"CN=soon.example\" ends in 12 days",
+        "the certificate \"CN=*.ended.example\" has ended: clients refuse it",
+        "no certificate of this server is for the name \"other.example\"",
+    ] {
+        assert_eq!(report.matches(told).count(), 1, "{told}: {report}");
+    }
+    assert!(
+        !report.contains("name \"long") && !report.contains("name \"*"),
+        "{report}"
+    );
+    assert!(!report.contains("\"CN=long.example\" ends"), "{report}");
 }

@@ -221,3 +221,73 @@ fn a_request_that_nobody_takes_is_an_error() {
         );
     }
 }
+
+/// The certificate that a client gets for a name, and why.
+#[test]
+fn certificates_are_told_by_the_name_that_is_asked_for() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for name in ["one", "two"] {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let mut params = rcgen::CertificateParams::new(Vec::new()).expect("a name");
+        let subject = &mut params.distinguished_name;
+        subject.push(rcgen::DnType::CommonName, name);
+        let certificate = params.self_signed(&key).expect("a certificate");
+        let text = certificate.pem() + &key.serialize_pem();
+        fs::write(dir.path().join(format!("{name}.pem")), text).expect("a file");
+    }
+    let path = dir.path().join("nginx.conf");
+    let conf = "events {} http {
+        server { listen 443 ssl; server_name one.test; return 200;
+            ssl_certificate one.pem; ssl_certificate_key one.pem; }
+        server { listen 443 ssl; server_name two.test; return 200;
+            ssl_certificate two.pem; ssl_certificate_key two.pem; }
+        server { listen 443 ssl; server_name bare.test; return 200; }
+        server { listen 443 ssl; server_name closed.test; ssl_reject_handshake on; }
+        server { listen 443 ssl; server_name late.test; return 200;
+            ssl_certificate $ssl_server_name.pem; ssl_certificate_key x.key; }
+    }";
+    fs::write(&path, conf).expect("a file");
+    for (host, sent, why) in [
+        (
+            "one.test",
+            "CN=one, until ",
+            "the server of the name \"one.test\"",
+        ),
+        (
+            "two.test",
+            "CN=two, until ",
+            "the server of the name \"two.test\"",
+        ),
+        (
+            "bare.test",
+            "CN=one, until ",
+            "has none of its own, so that of the default server is sent",
+        ),
+        (
+            "closed.test",
+            "none: the handshake is refused",
+            "has \"ssl_reject_handshake\"",
+        ),
+        (
+            "late.test",
+            "$ssl_server_name.pem, read at the handshake",
+            "the server of the name",
+        ),
+        (
+            "127.0.0.1",
+            "CN=one, until ",
+            "a client tells no name for an address",
+        ),
+        (
+            "else.test",
+            "CN=one, until ",
+            "no server has the name \"else.test\"",
+        ),
+    ] {
+        let output = explain(&["-c", &path.to_string_lossy(), &format!("https://{host}/")]);
+        let report = text(&output);
+        let told = value(&report, "sends").unwrap_or_default();
+        assert!(told.starts_with(sent), "{host}: {report}");
+        assert!(report.contains(why), "{host}: {report}");
+    }
+}

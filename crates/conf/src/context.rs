@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use crate::diagnostic::Diagnostics;
+use crate::files::Files;
 use crate::parse;
 use crate::source::Span;
 use crate::tree::Word;
@@ -22,6 +23,8 @@ pub struct ParseContext {
     pub prefix: PathBuf,
     /// The directory of the main configuration file, where some paths start.
     pub conf_dir: PathBuf,
+    /// Source of the files that directives name.
+    pub files: Files,
     /// The variables that templates use.
     pub variables: VariableUses,
     /// Findings so far.

@@ -17,6 +17,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,6 +57,27 @@ impl Files {
             Files::Seen(seen) => match seen.files.get(path) {
                 Some(read) => read.clone(),
                 None => Err(format!("open() \"{}\" was not read", path.display())),
+            },
+        }
+    }
+
+    /// The bytes of a file that a directive names, read by `read` unless another process has; what
+    /// that one could not read is tried again.
+    pub fn read_with(
+        &self,
+        path: &Path,
+        read: impl FnOnce(&Path) -> io::Result<Arc<[u8]>>,
+    ) -> io::Result<Arc<[u8]>> {
+        match self {
+            Files::Disk => read(path),
+            Files::Noted(seen) => {
+                let bytes = read(path)?;
+                lock(seen).files.insert(path.to_owned(), Ok(bytes.to_vec()));
+                Ok(bytes)
+            }
+            Files::Seen(seen) => match seen.files.get(path) {
+                Some(Ok(bytes)) => Ok(bytes.as_slice().into()),
+                _ => read(path),
             },
         }
     }

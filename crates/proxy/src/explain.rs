@@ -40,6 +40,7 @@ use crate::request::Request;
 use crate::route::listen::{Binding, Listen};
 use crate::route::location::{AfterPrefix, LocationKind};
 use crate::settings::Conf;
+use crate::tls::explain::{Shown, certificate};
 use crate::upstream::by_rfc;
 use crate::upstream::http;
 use crate::upstream::pass::{self, PassTarget};
@@ -146,6 +147,8 @@ pub struct Event {
 pub struct Explanation {
     /// The address that it comes to.
     pub listen: String,
+    /// The certificate of the handshake, where the address is encrypted.
+    pub certificate: Option<Shown>,
     /// Place of the server in the configuration.
     pub server: Span,
     /// Why it is this one.
@@ -311,6 +314,7 @@ pub fn explain(conf: impl Into<Arc<Conf>>, question: &Question) -> Result<Explan
     let mut req = request(&conf, &listen, local, question)?;
     find_server(&mut req, &listen).map_err(|(status, why)| format!("{why} ({status})"))?;
     let server_reason = server_reason(&req, &listen);
+    let certificate = certificate(&listen, &String::from_utf8_lossy(&req.host));
     let mut events = Vec::new();
     let mut path = req.uri.clone();
     let routed = phase::route(&mut req, &mut |phase, req| {
@@ -324,6 +328,7 @@ pub fn explain(conf: impl Into<Arc<Conf>>, question: &Question) -> Result<Explan
     };
     Ok(Explanation {
         listen: listen.address.to_string(),
+        certificate,
         server: req.server.span,
         server_reason,
         location: if req.location.is_server_level() {

@@ -22,6 +22,7 @@ use millpond_conf::code as conf_code;
 use millpond_conf::source::{Sources, Span};
 use millpond_conf::tree::{Statement, Tree};
 use millpond_conf::{Diagnostics, Files, LoadOptions, ParseContext, Severity, one_line};
+use millpond_system::clock;
 use millpond_system::log::error::{self, ErrorLog, Level};
 use millpond_system::log::file;
 use millpond_system::root_helper;
@@ -31,6 +32,7 @@ use crate::directives;
 use crate::lint;
 use crate::server::{Process, Server};
 use crate::settings::Conf;
+use crate::tls::check;
 
 /// The source of the configuration.
 #[derive(Clone, Debug)]
@@ -87,7 +89,9 @@ impl ConfSource {
 
     /// The context that arguments are read against.
     pub(crate) fn context(&self) -> ParseContext {
-        ParseContext::new(&self.prefix, self.conf_dir())
+        let mut cx = ParseContext::new(&self.prefix, self.conf_dir());
+        cx.files = self.files.clone();
+        cx
     }
 
     fn conf_dir(&self) -> PathBuf {
@@ -122,8 +126,10 @@ fn require_events(tree: &Tree, diagnostics: &mut Diagnostics) {
 impl Reading {
     /// Warns of what a configuration without mistakes says and seldom means.
     pub fn lint(&mut self) {
-        if self.conf.is_some() {
+        if let Some(conf) = &self.conf {
             lint::run(&self.statements, &self.sources, &mut self.diagnostics);
+            let now_s = clock::now_ms().div_euclid(1000);
+            check::certificates(conf, now_s, &mut self.diagnostics);
         }
     }
 

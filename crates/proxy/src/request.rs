@@ -382,6 +382,21 @@ impl Request {
         Request::new(conf, Rc::new(client), came, server)
     }
 
+    /// A request without a head, of a connection on which none has come: to evaluate what has to be
+    /// known before that.
+    pub fn before_any(connection: Rc<Connection>, server: Arc<Server>) -> Self {
+        let now = millpond_system::clock::instant();
+        let came = Came {
+            head: Rc::default(),
+            started: now,
+            at: now,
+            is_pipelined: false,
+        };
+        let conf = Rc::clone(&connection.generation.conf);
+        let client = Client::next(connection, Wire::None, &came);
+        Request::new(conf, Rc::new(client), came, server)
+    }
+
     /// The worker and configuration that serve it.
     pub fn generation(&self) -> &Rc<Generation> {
         &self.client.connection.generation

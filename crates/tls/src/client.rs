@@ -21,9 +21,9 @@ use crate::FRAGMENT_MAX;
 use crate::engine::{Beginning, Engine};
 use crate::error::Error;
 use crate::group::Groups;
-use crate::identity::Identity;
+use crate::identity::{self, Identity, Otherwise};
 use crate::resumption::ClientSessions;
-use crate::scope::Learned;
+use crate::scope::{self, Learned};
 use crate::session::Session;
 use crate::suite::Ciphers;
 use crate::verifier::NotedServer;
@@ -98,6 +98,8 @@ pub struct Target {
     pub alpn: Vec<Vec<u8>>,
     /// The key under which sessions are kept: of the peer and of what it depends on.
     pub session_key: Option<Arc<[u8]>>,
+    /// Certificates of this connection alone, in place of the context's.
+    pub identities: Option<Arc<[Arc<Identity>]>>,
 }
 
 impl ClientContext {
@@ -137,9 +139,10 @@ impl ClientContext {
         let mut learned = Learned {
             server_name: Some(Arc::clone(&target.name)),
             session_key: target.session_key,
+            certificates: target.identities.as_deref().map(identity::certificates),
             ..Learned::default()
         };
-        let connection = crate::scope::with(&mut learned, || {
+        let connection = scope::with(&mut learned, || {
             let config = Arc::clone(&self.config);
             UnbufferedClientConnection::new_with_alpn(config, name, target.alpn)
         })?;
@@ -170,12 +173,11 @@ struct Resolver {
 
 impl ResolvesClientCert for Resolver {
     fn resolve(&self, _: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        let fits = |identity: &&Arc<Identity>| identity.can_sign(schemes);
-        let chosen = self.identities.iter().find(fits);
-        chosen.map(|identity| identity.current())
+        let fits = |certificate: &CertifiedKey| certificate.key.choose_scheme(schemes).is_some();
+        identity::choose(&self.identities, fits, Otherwise::None)
     }
 
     fn has_certs(&self) -> bool {
-        !self.identities.is_empty()
+        !self.identities.is_empty() || scope::ask(|learned| learned.certificates.clone()).is_some()
     }
 }

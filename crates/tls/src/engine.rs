@@ -295,8 +295,12 @@ impl<S: Side> Session for Engine<S> {
         if !was_handshaking && self.has_refused(out.len() - out_before) {
             return Err(self.fail(Error::peer(182, "no renegotiation")));
         }
+        let is_handshake_done = was_handshaking && !self.is_handshaking();
+        if is_handshake_done {
+            self.learned.certificates = None;
+        }
         Ok(Received {
-            is_handshake_done: was_handshaking && !self.is_handshaking(),
+            is_handshake_done,
             is_closed: self.is_closed_by_peer && !was_closed,
             plain_len: plain.len() - plain_before,
         })

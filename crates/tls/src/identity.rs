@@ -51,15 +51,42 @@ impl Identity {
         self.key.algorithm()
     }
 
-    /// True if the key can sign by one of `schemes`.
-    pub(crate) fn can_sign(&self, schemes: &[SignatureScheme]) -> bool {
-        self.key.choose_scheme(schemes).is_some()
-    }
-
     pub(crate) fn current(&self) -> Arc<CertifiedKey> {
         let current = self.current.read();
         Arc::clone(&current.unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// The identities of a connection of its own, as a handshake chooses from them.
+pub(crate) fn certificates(identities: &[Arc<Identity>]) -> Arc<[Arc<CertifiedKey>]> {
+    identities
+        .iter()
+        .map(|identity| identity.current())
+        .collect()
+}
+
+/// The first certificate that `fits`, of those of the connection or else of its context.
+pub(crate) fn choose(
+    of_context: &[Arc<Identity>],
+    fits: impl Fn(&CertifiedKey) -> bool,
+    otherwise: Otherwise,
+) -> Option<Arc<CertifiedKey>> {
+    let own = scope::ask(|learned| learned.certificates.clone());
+    let all = own.unwrap_or_else(|| certificates(of_context));
+    let chosen = all.iter().find(|certificate| fits(certificate));
+    match (chosen, otherwise) {
+        (None, Otherwise::First) => all.first().cloned(),
+        (chosen, _) => chosen.cloned(),
+    }
+}
+
+/// The choice where no certificate fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Otherwise {
+    /// The first one: the handshake says what is wrong.
+    First,
+    /// None is shown.
+    None,
 }
 
 /// A key that notes the scheme it signs with.

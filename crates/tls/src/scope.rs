@@ -16,6 +16,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use rustls::SignatureScheme;
+use rustls::sign::CertifiedKey;
 
 /// The length of an identifier of a session.
 pub const SESSION_ID_LEN: usize = 32;
@@ -42,6 +43,8 @@ pub(crate) struct Learned {
     pub server_name: Option<Arc<str>>,
     /// The key under which sessions of an upstream are kept.
     pub session_key: Option<Arc<[u8]>>,
+    /// Certificates of this connection alone, in place of the context's, until the handshake ends.
+    pub certificates: Option<Arc<[Arc<CertifiedKey>]>>,
 }
 
 impl Learned {

@@ -35,7 +35,7 @@ use crate::engine::{Beginning, Engine};
 use crate::error::Error;
 use crate::group::Groups;
 use crate::hello::{ClientHello, Reading};
-use crate::identity::Identity;
+use crate::identity::{self, Identity, Otherwise};
 use crate::resumption::{
     CacheMode, ContextCache, ContextId, ContextTickets, Rules, SessionCache, Tickets, UseCount,
 };
@@ -296,14 +296,12 @@ impl ResolvesServerCert for Resolver {
     /// The first whose key can sign what the client can verify, with a suite that both have.
     fn resolve(&self, hello: TlsHello<'_>) -> Option<Arc<CertifiedKey>> {
         let schemes = hello.signature_schemes();
-        let fits = |identity: &&Arc<Identity>| {
-            identity.can_sign(schemes)
-                && self.has_suite(hello.cipher_suites(), identity.algorithm())
+        let fits = |certificate: &CertifiedKey| {
+            let key = &certificate.key;
+            key.choose_scheme(schemes).is_some()
+                && self.has_suite(hello.cipher_suites(), key.algorithm())
         };
-        let chosen = self.identities.iter().find(fits);
-        chosen
-            .or(self.identities.first())
-            .map(|identity| identity.current())
+        identity::choose(&self.identities, fits, Otherwise::First)
     }
 }
 
@@ -345,6 +343,7 @@ impl Acceptor {
             Ok(Reading::Whole(hello)) => Ok(Accepting::Whole(Accepted {
                 bytes: self.bytes,
                 hello,
+                certificates: None,
             })),
             Err(error) => {
                 if let Some(alert) = alert_of(&error) {
@@ -376,12 +375,23 @@ fn put_alert(alert: u8, out: &mut BytesMut) {
 pub struct Accepted {
     bytes: Vec<u8>,
     hello: Box<ClientHello>,
+    certificates: Option<Arc<[Arc<CertifiedKey>]>>,
 }
 
 impl Accepted {
     /// The client's message.
     pub fn hello(&self) -> &ClientHello {
         &self.hello
+    }
+
+    /// Gives the connection certificates of its own, in place of the context's. What they depend on
+    /// has to stand in [`ServerSettings::session_context`].
+    #[must_use]
+    pub fn with_identities(self, identities: &[Arc<Identity>]) -> Self {
+        Self {
+            certificates: Some(identity::certificates(identities)),
+            ..self
+        }
     }
 
     /// Serves the connection by a context: appends early data to `plain` and the answer to `out`.
@@ -403,7 +413,10 @@ impl Accepted {
         let server_name = self.hello.server_name().map(Arc::from);
         let beginning = Beginning {
             fragment: context.fragment,
-            learned: scope::Learned::default(),
+            learned: scope::Learned {
+                certificates: self.certificates,
+                ..scope::Learned::default()
+            },
             server_name,
             hello: (context.offers == Offers::Keep).then_some(self.hello),
         };

@@ -46,7 +46,7 @@ const DISKS: &[&str] = &[
     "crates/proxy/src/downstream/listener.rs",
     "crates/proxy/src/pid.rs",
     // Certificates and keys, while a configuration is read.
-    "crates/proxy/src/tls/files.rs",
+    "crates/proxy/src/tls/objects.rs",
     // Logs, sockets and counters in folders of root's.
     "crates/system/src/root_helper/",
     "crates/proxy/src/root_process.rs",

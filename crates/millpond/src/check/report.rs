@@ -17,6 +17,8 @@ use millpond_conf::{Diagnostic, Diagnostics, Severity};
 use millpond_proxy::lint;
 use millpond_proxy::reload::salvage::Salvage;
 use millpond_proxy::scope::code::UNRESOLVED_HOST;
+use millpond_proxy::tls::check;
+use millpond_system::clock;
 
 /// Place of a finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,8 +110,10 @@ impl Report {
             conf,
             mut diagnostics,
         } = salvage;
-        if conf.is_some() {
+        if let Some(conf) = &conf {
             lint::run(&right, &tree.sources, &mut diagnostics);
+            let now_s = clock::now_ms().div_euclid(1000);
+            check::certificates(conf, now_s, &mut diagnostics);
         }
         let mut report = Report {
             file: file.to_owned(),

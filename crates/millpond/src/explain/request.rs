@@ -100,6 +100,13 @@ impl Page<'_> {
 
     fn push_route(&self, out: &mut String, explained: &Explanation) {
         self.line(out, "listen", &explained.listen);
+        if let Some(shown) = &explained.certificate {
+            self.line(out, "sends", &shown.what);
+            if let Some(span) = shown.span {
+                self.line(out, "", &format!("by {}", self.place(span)));
+            }
+            self.line(out, "", &shown.why);
+        }
         self.line(out, "server", &self.place(explained.server));
         self.line(out, "", &explained.server_reason);
         for event in &explained.events {

@@ -355,12 +355,7 @@ pub const NO_EFFECT: &[NoEffect] = &[
         reason: "there are no suites with DHE",
     },
     NoEffect {
-        names: "ssl_certificate_cache",
-        contexts: Contexts::HTTP.union(Contexts::SERVER),
-        reason: "certificates are read with the configuration",
-    },
-    NoEffect {
-        names: "proxy_ssl_certificate_cache uwsgi_ssl_certificate_cache grpc_ssl_certificate_cache",
+        names: "grpc_ssl_certificate_cache",
         contexts: Contexts::HTTP
             .union(Contexts::SERVER)
             .union(Contexts::LOCATION),
@@ -370,11 +365,6 @@ pub const NO_EFFECT: &[NoEffect] = &[
         names: "ssl_ech_file",
         contexts: Contexts::HTTP.union(Contexts::SERVER),
         reason: "names in handshakes are not encrypted (ECH)",
-    },
-    NoEffect {
-        names: "ssl_stapling_responder ssl_stapling_verify",
-        contexts: Contexts::HTTP.union(Contexts::SERVER),
-        reason: "no responder is asked; an answer is stapled from \"ssl_stapling_file\" only",
     },
 ];
 

@@ -63,6 +63,18 @@ impl Connection {
         }
     }
 
+    /// The same connection as it is seen before the handshake is over, when no more is known than
+    /// what the client asked for.
+    pub(super) fn asking(&self, asked: Agreed) -> Self {
+        let addresses = [self.peer.clone(), self.local.clone()];
+        let generation = Rc::clone(&self.generation);
+        Connection {
+            told: self.told.clone(),
+            tls: OnceCell::from(Box::new(asked)),
+            ..Connection::new(generation, self.number, addresses, self.accepted)
+        }
+    }
+
     /// True when its bytes are encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.tls.get().is_some()

@@ -12,13 +12,15 @@
 //! certificate matters: 421 else.
 
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::BytesMut;
 use millpond_system::clock::{self, Instant};
-use millpond_system::log::error::Level;
+use millpond_system::log::error::{self, Level};
 use millpond_system::quota::Waiting;
+use millpond_system::side_task::{self, Running};
 use millpond_system::tls_socket::{HandshakeError, TlsSocket};
 use millpond_tls::certificate::verdict::Refusal;
 use millpond_tls::{
@@ -32,8 +34,20 @@ use crate::log::request_error;
 use crate::request::Request;
 use crate::route::listen::Listen;
 use crate::settings::Server;
+use crate::stats::connections::Handshake;
 use crate::tls::agreed::Agreed;
+use crate::tls::stapling::Stapler;
 use crate::worker::Member;
+
+/// Questions to responders that a worker asks at a time (arbitrary).
+const MOST_ASKED: u32 = 16;
+
+thread_local! {
+    static ASKING: side_task::Count = const { side_task::Count::new(0) };
+}
+
+/// The alert for a client whose certificate could not be read: internal_error.
+const INTERNAL_ERROR: u8 = 80;
 
 /// Bytes asked of a client that has not said hello.
 const HELLO: usize = 2 * 1024;
@@ -46,6 +60,8 @@ enum Failure {
     Quiet,
     /// The handshake.
     Handshake(HandshakeError),
+    /// A certificate could not be read.
+    Certificate(String),
 }
 
 impl From<Error> for Failure {
@@ -70,6 +86,9 @@ pub(super) async fn begin(carrier: &Carrier, listen: &Listen, member: &Member) -
     match handshake(carrier, listen, (member, deadline)).await {
         Ok(()) => true,
         Err(failure) => {
+            if !matches!(failure, Failure::Quiet) {
+                count(&carrier.connection, Handshake::Failed);
+            }
             log(&carrier.connection, &failure);
             false
         }
@@ -92,6 +111,18 @@ async fn handshake(
         .waiting
         .set(Waiting::Head(clock::instant()));
     let server = Arc::clone(choose(listen, accepted.hello()));
+    let left = deadline.saturating_duration_since(clock::instant());
+    let certified = with_certificates(carrier, listen, (&server, accepted));
+    let accepted = match carrier.timer.guard_for(left, certified).await {
+        Err(_) => return Err(Failure::TimedOut),
+        Ok(Err((accepted, why))) => {
+            let mut alert = BytesMut::new();
+            accepted.reject(INTERNAL_ERROR, &mut alert);
+            tls.refuse(&alert);
+            return Err(Failure::Certificate(why));
+        }
+        Ok(Ok(accepted)) => accepted,
+    };
     begin_session(tls, listen, &server, accepted)?;
     let connection = &carrier.connection;
     let done = std::future::poll_fn(|cx| {
@@ -108,9 +139,27 @@ async fn handshake(
         Ok(outcome) => outcome?,
     }
     let agreed = tls.with_facts(|facts| Box::new(Agreed::of(&facts, server)));
-    // The cell is empty: a connection has one handshake.
-    let _ = agreed.map(|agreed| carrier.connection.tls.set(agreed));
+    if let Some(agreed) = agreed {
+        count(connection, end_of(&agreed));
+        // The cell is empty: a connection has one handshake.
+        let _ = connection.tls.set(agreed);
+    }
     Ok(())
+}
+
+fn end_of(agreed: &Agreed) -> Handshake {
+    match (agreed.protocol, agreed.is_resumed) {
+        ("TLSv1.2", false) => Handshake::New12,
+        ("TLSv1.2", true) => Handshake::Resumed12,
+        (_, false) => Handshake::New13,
+        (_, true) => Handshake::Resumed13,
+    }
+}
+
+fn count(connection: &Connection, end: Handshake) {
+    let worker = &connection.generation.worker;
+    let shard = worker.shared.connections.shard(worker.index);
+    shard.count_handshake(end);
 }
 
 /// Reads what a client begins with; none if that is plain HTTP.
@@ -152,6 +201,34 @@ async fn read_hello(
     }
 }
 
+/// Gives a connection the certificates whose names depend on it. They are read elsewhere: the
+/// handshake waits, and the worker does not.
+async fn with_certificates(
+    carrier: &Carrier,
+    listen: &Listen,
+    (server, accepted): (&Arc<Server>, Accepted),
+) -> Result<Accepted, (Accepted, String)> {
+    let own = server.encryption.get();
+    let certified = own.and_then(|own| own.certified_or(listen.names.default_server()));
+    let Some(named) = certified.and_then(|certified| certified.named.as_ref()) else {
+        return Ok(accepted);
+    };
+    let names = {
+        let asked = Agreed::asked(accepted.hello(), Arc::clone(server));
+        let connection = Rc::new(carrier.connection.asking(asked));
+        let mut req = Request::before_any(connection, Arc::clone(server));
+        named.names(|template| req.eval(template))
+    };
+    let loaded = match names {
+        Ok(names) => named.load(names).await,
+        Err(why) => Err(why),
+    };
+    match loaded {
+        Ok(identities) => Ok(accepted.with_identities(&identities)),
+        Err(why) => Err((accepted, why)),
+    }
+}
+
 /// Has the context of a server, or that of the default one, answer the first message.
 fn begin_session(
     tls: &TlsSocket,
@@ -161,14 +238,15 @@ fn begin_session(
 ) -> Result<(), Error> {
     let (mut plain, mut told) = (BytesMut::new(), BytesMut::new());
     let own = server.encryption.get();
-    let begun = match own.and_then(|own| own.context_or(listen.names.default_server())) {
-        Some(context) => {
+    let begun = match own.and_then(|own| own.certified_or(listen.names.default_server())) {
+        Some(own) => {
+            refresh_staples(&own.staplers);
             let inside = if listen.may_be_http2(server) {
                 Inside::Optional
             } else {
                 Inside::Usual
             };
-            accepted.choose((context, inside), &mut plain, &mut told)
+            accepted.choose((&own.context, inside), &mut plain, &mut told)
         }
         None => Err(accepted.reject(UNRECOGNIZED_NAME, &mut told)),
     };
@@ -181,6 +259,26 @@ fn begin_session(
             tls.refuse(&told);
             Err(error)
         }
+    }
+}
+
+/// Has responders asked about certificates, where it is time.
+fn refresh_staples(staplers: &[Arc<Stapler>]) {
+    let now = clock::instant();
+    for turn in staplers.iter().filter_map(|stapler| stapler.turn(now)) {
+        // Without a place, the question is asked after a while.
+        let Some(running) = Running::enter(&ASKING, MOST_ASKED) else {
+            continue;
+        };
+        // Nobody waits for it at a shutdown.
+        running.spawn((), async move {
+            if let Err(why) = turn.ask().await {
+                error::process(
+                    Level::Error,
+                    format_args!("{why} while requesting a staple"),
+                );
+            }
+        });
     }
 }
 
@@ -207,6 +305,7 @@ fn log(connection: &Connection, failure: &Failure) {
             (level, format!("SSL_do_handshake() failed {error}"))
         }
         Failure::Handshake(error) => (Level::Info, error.to_string()),
+        Failure::Certificate(why) => (Level::Error, why.clone()),
     };
     request_error::connection(
         connection,

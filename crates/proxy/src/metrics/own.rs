@@ -10,6 +10,7 @@ use super::facts::{
 use super::text::{Number, Samples};
 use super::{Kind, Metric, metric};
 use crate::stats::STATUSES;
+use crate::stats::connections::Handshake;
 use crate::stats::limit::{LimitCount, Outcome};
 use crate::stats::peer::TimeCount;
 use crate::stats::site::SiteCount;
@@ -73,6 +74,20 @@ pub(super) const METRICS: &[Metric] = &[
     metric("millpond_connections_displaced_total", Counter, &[], (
         "Connections without a whole request that were closed to make room for others.",
         |facts, out| out.add(&[], facts.connections.displaced))),
+    metric("millpond_tls_handshakes_total", Counter, &["version", "session"], (
+        "Handshakes of clients that led to an encrypted connection, by the version of TLS, and by \
+         the session: `new`, or `resumed` where the client brought one.",
+        |facts, out| {
+            let of = |end| facts.connections.handshakes(end);
+            out.add(&["1.2", "new"], of(Handshake::New12));
+            out.add(&["1.2", "resumed"], of(Handshake::Resumed12));
+            out.add(&["1.3", "new"], of(Handshake::New13));
+            out.add(&["1.3", "resumed"], of(Handshake::Resumed13));
+        })),
+    metric("millpond_tls_handshakes_failed_total", Counter, &[], (
+        "Handshakes of clients that failed, or that were refused or given up; connections on which \
+         nothing came are not among them.",
+        |facts, out| out.add(&[], facts.connections.handshakes(Handshake::Failed)))),
     metric("millpond_connections", Gauge, &["state"], (
         "Open connections: `reading` a request's head, `writing` an answer, `waiting` for a \
          request.",

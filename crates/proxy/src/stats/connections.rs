@@ -33,7 +33,27 @@ pub struct ConnectionShard {
     pub writing: AtomicU64,
     /// Closed to make room for others, since the start.
     pub displaced: AtomicU64,
+    /// Handshakes of TLS since the start, by [`Handshake`].
+    pub handshakes: [AtomicU64; HANDSHAKES],
 }
+
+/// The end of a handshake of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handshake {
+    /// TLSv1.2, with a new session.
+    New12,
+    /// TLSv1.2, with a session that was there.
+    Resumed12,
+    /// TLSv1.3, with a new session.
+    New13,
+    /// TLSv1.3, with a session that was there.
+    Resumed13,
+    /// No encrypted connection.
+    Failed,
+}
+
+/// The ends that a handshake may have.
+pub const HANDSHAKES: usize = 5;
 
 /// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +72,17 @@ pub struct ConnectionCount {
     pub writing: u64,
     /// Closed to make room for others, since the start.
     pub displaced: u64,
+    /// Handshakes of TLS since the start, by [`Handshake`].
+    pub handshakes: [u64; HANDSHAKES],
+}
+
+impl ConnectionShard {
+    /// Counts a handshake.
+    pub fn count_handshake(&self, end: Handshake) {
+        if let Some(count) = self.handshakes.get(end as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl ConnectionCounters {
@@ -118,6 +149,13 @@ impl ConnectionCount {
             reading: sum(|shard| &shard.reading),
             writing: sum(|shard| &shard.writing),
             displaced: sum(|shard| &shard.displaced),
+            handshakes: std::array::from_fn(|end| {
+                let of = |shard: &ConnectionShard| {
+                    let count = shard.handshakes.get(end);
+                    count.map_or(0, |count| count.load(Ordering::Relaxed))
+                };
+                shards.iter().map(of).fold(0, u64::wrapping_add)
+            }),
         }
     }
 
@@ -138,8 +176,17 @@ impl ConnectionCount {
             handled: self.handled.saturating_sub(base.handled),
             requests: self.requests.saturating_sub(base.requests),
             displaced: self.displaced.saturating_sub(base.displaced),
+            handshakes: std::array::from_fn(|end| {
+                let of = |count: &Self| count.handshakes.get(end).copied().unwrap_or(0);
+                of(self).saturating_sub(of(base))
+            }),
             ..*self
         }
+    }
+
+    /// Handshakes of TLS that ended so, since the start.
+    pub fn handshakes(&self, end: Handshake) -> u64 {
+        self.handshakes.get(end as usize).copied().unwrap_or(0)
     }
 
     /// Connections that were not handled.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use millpond_tls::certificate::facts::Certificate;
 use millpond_tls::certificate::verdict::Verdict;
-use millpond_tls::{Facts, SessionId};
+use millpond_tls::{ClientHello, Facts, SessionId};
 
 use crate::settings::Server;
 
@@ -42,6 +42,17 @@ pub struct Agreed {
 }
 
 impl Agreed {
+    /// Everything that is known before an agreement: the client's first message.
+    pub fn asked(hello: &ClientHello, server: Arc<Server>) -> Agreed {
+        let facts = Facts {
+            // A name of a file may be made of it.
+            server_name: hello.server_name().filter(|name| !name.contains('/')),
+            hello: Some(hello),
+            ..Facts::default()
+        };
+        Agreed::of(&facts, server)
+    }
+
     /// The agreement of a session, for a server.
     pub fn of(facts: &Facts<'_>, server: Arc<Server>) -> Agreed {
         let certificate = facts.peer_certificates.first();

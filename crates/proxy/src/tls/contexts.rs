@@ -9,16 +9,22 @@ use std::time::Duration;
 
 use millpond_conf::{ParseContext, Span};
 use millpond_tls::certificate::client::ClientVerifier;
-use millpond_tls::certificate::failure::Thing;
+use millpond_tls::certificate::failure::{Failure, Thing};
 use millpond_tls::certificate::load;
+use millpond_tls::certificate::ocsp::{Question, Signer};
 use millpond_tls::certificate::trust::{Anchors, Peer, Rules, Trust};
 use millpond_tls::{
-    CacheMode, Ciphers, Compression, EarlyData, Groups, Offers, Preference, ServerContext,
-    ServerSettings, SessionCache, TicketKey, Tickets, Versions,
+    CacheMode, Ciphers, Compression, EarlyData, Groups, Identity, Offers, Preference,
+    ServerContext, ServerSettings, SessionCache, TicketKey, Tickets, Versions,
 };
 
+use super::commands::{self, Bounds};
 use super::files::{Files, Mistake, report};
+use super::named::NamedCertificates;
+use super::objects::put_identity;
+use super::responder::Responder;
 use super::settings::{ConfCommand, FileName, ProtocolVersion, SslPolicy, VerifyClient};
+use super::stapling::Stapler;
 use crate::route::listen::{Binding, Listen};
 use crate::scope::build::Builder;
 use crate::settings::Server;
@@ -27,44 +33,77 @@ use millpond_conf::Flags;
 /// The name of HTTP/2 in a handshake (RFC 9113 §3.2).
 pub const H2: &[u8] = b"h2";
 
+/// The directive with commands of OpenSSL's configuration.
+const COMMAND: &str = "ssl_conf_command";
+
 /// Encryption of a server's connections.
 #[derive(Debug)]
 pub struct Encryption {
-    context: Option<Arc<ServerContext>>,
+    /// The context, where the server has certificates.
+    pub certified: Option<Certified>,
     rejects: bool,
     /// Judge of clients' certificates.
     pub verifier: Option<Arc<ClientVerifier>>,
 }
 
+/// The context of a server with certificates.
+#[derive(Debug)]
+pub struct Certified {
+    /// The context of handshakes.
+    pub context: ServerContext,
+    /// The certificates, where their names have variables; else the context has them.
+    pub named: Option<Arc<NamedCertificates>>,
+    /// The certificates of the context, and the place that names them.
+    pub certificates: Vec<(Span, Arc<Identity>)>,
+    /// The certificates whose responders are asked.
+    pub staplers: Vec<Arc<Stapler>>,
+}
+
 impl Encryption {
+    /// Encryption of a server that has no certificate, as yet.
+    fn bare(policy: &SslPolicy) -> Self {
+        Encryption {
+            certified: None,
+            rejects: policy.rejects,
+            verifier: None,
+        }
+    }
+
     /// The server's context, or that of the default server of its address; none where handshakes
     /// are refused.
-    pub fn context_or<'a>(&'a self, default: &'a Server) -> Option<&'a ServerContext> {
+    pub fn certified_or<'a>(&'a self, default: &'a Server) -> Option<&'a Certified> {
         if self.rejects {
             return None;
         }
-        let of_default = || default.encryption.get()?.context.as_deref();
-        self.context.as_deref().or_else(of_default)
+        let of_default = || default.encryption.get()?.certified.as_ref();
+        self.certified.as_ref().or_else(of_default)
     }
 }
 
 /// Makes the contexts of all servers with encrypted addresses.
 pub fn prepare(builder: &mut Builder, bindings: &[Binding]) {
     let listens = bindings.iter().flat_map(|binding| &binding.listens);
+    // nginx: these are read wherever they stand; one may be a pipe whose writer waits for a reader.
+    for server in listens.clone().flat_map(|listen| listen.names.servers()) {
+        let (files, cx) = Files::of(builder);
+        let passwords = files.passwords(server.settings.ssl.password_file.as_ref());
+        if let Err(mistake) = passwords {
+            report(cx, mistake);
+        }
+    }
     let mut zones = Zones::default();
     for listen in listens.filter(|listen| listen.is_encrypted) {
         for server in listen.names.servers() {
             if server.encryption.get().is_some() {
                 continue;
             }
-            let (files, cx) = builder.with_cx::<Files>();
-            let outcome = encryption(&server.settings.ssl, (files, &mut zones), cx);
+            let (files, cx) = Files::of(builder);
+            let outcome = encryption(server, (files, &mut zones), cx);
             let made = outcome.unwrap_or_else(|mistake| {
                 report(cx, mistake);
                 Encryption {
-                    context: None,
                     rejects: true,
-                    verifier: None,
+                    ..Encryption::bare(&server.settings.ssl)
                 }
             });
             // Nobody else sets it.
@@ -79,7 +118,7 @@ pub fn prepare(builder: &mut Builder, bindings: &[Binding]) {
 fn check_certificates(listen: &Listen, cx: &mut ParseContext) {
     let is_bare = |server: &Server| {
         let own = server.encryption.get();
-        own.is_some_and(|own| own.context.is_none() && !own.rejects)
+        own.is_some_and(|own| own.certified.is_none() && !own.rejects)
     };
     let default = listen.names.default_server();
     let rejects = default.encryption.get().is_some_and(|own| own.rejects);
@@ -96,37 +135,16 @@ fn check_certificates(listen: &Listen, cx: &mut ParseContext) {
 }
 
 fn encryption(
-    policy: &SslPolicy,
+    server: &Server,
     (files, zones): (&mut Files, &mut Zones),
     cx: &mut ParseContext,
 ) -> Result<Encryption, Mistake> {
-    let mut made = Encryption {
-        context: None,
-        rejects: policy.rejects,
-        verifier: None,
-    };
+    let policy = &server.settings.ssl;
+    let mut made = Encryption::bare(policy);
     if policy.certificates.is_empty() {
         return Ok(made);
     }
-    let mut identities = Vec::new();
-    let passwords = files.passwords(policy.password_file.as_ref())?;
-    for (index, certificate) in policy.certificates.iter().enumerate() {
-        let Some(key) = policy.keys.get(index) else {
-            let name = String::from_utf8_lossy(certificate.literal().unwrap_or_default());
-            let message =
-                format!("no \"ssl_certificate_key\" is defined for certificate \"{name}\"");
-            return Err((certificate.span, message));
-        };
-        identities.push(files.identity(certificate, key, &passwords)?);
-    }
-    if let (true, Some(file)) = (policy.staples, &policy.staple_file) {
-        let answer = files.text(file, Thing::Certificate)?;
-        let first = identities.first();
-        first
-            .into_iter()
-            .for_each(|first| first.set_staple(answer.to_vec()));
-    }
-    let mut settings = ServerSettings::new(identities);
+    let (mut settings, named) = certificates(policy, files)?;
     agree(policy, &mut settings, cx)?;
     if policy.demand().is_some() {
         let verifier = verifier(policy, files, &mut settings.session_context)?;
@@ -134,10 +152,132 @@ fn encryption(
         made.verifier = Some(verifier);
     }
     resume(policy, &mut settings, (files, zones))?;
+    let staplers = match (&policy.staple_file, policy.staples) {
+        (_, false) => Vec::new(),
+        (Some(file), true) => {
+            let answer = files.text(file, Thing::Certificate)?;
+            let first = settings.identities.first();
+            first.iter().for_each(|it| it.set_staple(answer.to_vec()));
+            Vec::new()
+        }
+        (None, true) => staplers(server, &settings.identities, (files, cx))?,
+    };
     let span = policy.certificates.first().map_or(Span::NONE, |it| it.span);
     let context = ServerContext::new(&settings).map_err(|error| (span, error.to_string()))?;
-    made.context = Some(Arc::new(context));
+    made.certified = Some(Certified {
+        context,
+        named,
+        certificates: settings
+            .identities
+            .into_iter()
+            .map(|it| (span, it))
+            .collect(),
+        staplers,
+    });
     Ok(made)
+}
+
+/// Settings with the certificates of a server, or those whose names have variables.
+fn certificates(
+    policy: &SslPolicy,
+    files: &mut Files,
+) -> Result<(ServerSettings, Option<Arc<NamedCertificates>>), Mistake> {
+    let pairs = pairs(policy)?;
+    let passwords = files.passwords(policy.password_file.as_ref())?;
+    if pairs.iter().flatten().any(|file| file.literal().is_none()) {
+        let mut settings = ServerSettings::new(Vec::new());
+        // nginx: the names are what sessions depend on.
+        for [certificate, _] in &pairs {
+            let name = certificate.name.source.as_bytes();
+            settings.session_context.extend_from_slice(name);
+            settings.session_context.push(0);
+        }
+        let named = NamedCertificates {
+            files: pairs,
+            passwords,
+            cache: policy.certificate_cache.0.clone(),
+        };
+        return Ok((settings, Some(Arc::new(named))));
+    }
+    let mut identities = Vec::new();
+    for [certificate, key] in &pairs {
+        let identity = files.identity(certificate, key, &passwords)?;
+        put_identity(&mut identities, identity);
+    }
+    let commanded = commands::identity(COMMAND, &policy.commands, (files, &passwords))?;
+    commanded
+        .into_iter()
+        .for_each(|new| put_identity(&mut identities, new));
+    Ok((ServerSettings::new(identities), None))
+}
+
+/// The certificates whose responders are known; others are warned of, as in nginx.
+fn staplers(
+    server: &Server,
+    identities: &[Arc<Identity>],
+    (files, cx): (&mut Files, &mut ParseContext),
+) -> Result<Vec<Arc<Stapler>>, Mistake> {
+    let policy = &server.settings.ssl;
+    let failed = |why: Failure| (server.span, why.to_string());
+    let mut authorities = Vec::new();
+    for file in [&policy.client_authorities, &policy.trusted]
+        .into_iter()
+        .flatten()
+    {
+        let text = files.text(file, Thing::Certificate)?;
+        authorities.extend(load::authorities(&text).map_err(failed)?);
+    }
+    let mut staplers = Vec::new();
+    for (identity, file) in identities.iter().zip(&policy.certificates) {
+        let name = &file.name.source;
+        let ignored = |why: &str| format!("\"ssl_stapling\" ignored, {why} \"{name}\"");
+        let question = Question::new(&identity.chain(), &authorities).map_err(failed)?;
+        let Some(question) = question else {
+            let why = "issuer certificate not found for certificate";
+            warn(cx, file.span, ignored(why));
+            continue;
+        };
+        let url = match &policy.staple_responder {
+            Some(url) => Some((url.span, url.value.clone())),
+            None => question.responder().map(|url| (file.span, url)),
+        };
+        let Some((span, url)) = url else {
+            warn(
+                cx,
+                file.span,
+                ignored("no OCSP responder URL in the certificate"),
+            );
+            continue;
+        };
+        staplers.push(Arc::new(Stapler {
+            identity: Arc::clone(identity),
+            question,
+            responder: Responder::parse(&url).map_err(|why| (span, why))?,
+            signer: if policy.verifies_staples {
+                Signer::Verified
+            } else {
+                Signer::Any
+            },
+            names: server.location.settings.resolver.clone(),
+            state: Mutex::default(),
+        }));
+    }
+    Ok(staplers)
+}
+
+/// The certificates of a server, each with its key.
+fn pairs(policy: &SslPolicy) -> Result<Vec<[FileName; 2]>, Mistake> {
+    let mut pairs = Vec::new();
+    for (index, certificate) in policy.certificates.iter().enumerate() {
+        let Some(key) = policy.keys.get(index) else {
+            let name = &certificate.name.source;
+            let message =
+                format!("no \"ssl_certificate_key\" is defined for certificate \"{name}\"");
+            return Err((certificate.span, message));
+        };
+        pairs.push([certificate.clone(), key.clone()]);
+    }
+    Ok(pairs)
 }
 
 /// Sets the bounds of an agreement.
@@ -172,7 +312,15 @@ fn agree(
     } else {
         EarlyData::Refuse
     };
-    settings.offers = Offers::Keep;
+    let is_asked_for = |name| cx.variables.lookup(name).is_some();
+    settings.offers = if ["ssl_ciphers", "ssl_curves", "ssl_sigalgs"]
+        .into_iter()
+        .any(is_asked_for)
+    {
+        Offers::Keep
+    } else {
+        Offers::Forget
+    };
     settings.fragment = policy.buffer_size.as_usize();
     settings.alpn = vec![
         b"http/1.1".to_vec(),
@@ -245,37 +393,34 @@ fn warn(cx: &mut ParseContext, span: Span, message: String) {
 
 /// A command of OpenSSL's configuration.
 fn obey(command: &ConfCommand, settings: &mut ServerSettings) -> Result<(), Mistake> {
-    let (name, value) = (command.name.as_str(), command.value.as_str());
-    let bad = |why: String| (command.span, format!("\"ssl_conf_command {name}\": {why}"));
-    match name {
-        "Ciphersuites" => {
-            let ciphers = settings.ciphers.clone();
-            settings.ciphers = ciphers
-                .with_ciphersuites(value)
-                .map_err(|why| bad(why.to_string()))?;
-        }
-        "CipherString" => {
-            settings.ciphers = Ciphers::parse(value).map_err(|why| bad(why.to_string()))?;
-        }
-        "Groups" | "Curves" => {
-            settings.groups = Groups::parse(value).map_err(|why| bad(why.to_string()))?;
-        }
-        "NumTickets" => {
-            settings.ticket_count = value
-                .parse()
-                .map_err(|_| bad("invalid number".to_owned()))?;
-        }
-        "Options" => return options(value, settings).map_err(bad),
-        _ => return Err(bad("the command is not supported".to_owned())),
+    let bounds = Bounds {
+        versions: &mut settings.versions,
+        ciphers: &mut settings.ciphers,
+        groups: &mut settings.groups,
+    };
+    if commands::obey(COMMAND, command, bounds)? {
+        return Ok(());
     }
-    Ok(())
+    let value = command.value.as_str();
+    let obeyed = match command.name.as_str() {
+        "NumTickets" => match value.parse() {
+            Ok(count) => {
+                settings.ticket_count = count;
+                Ok(())
+            }
+            Err(_) => Err("invalid number".to_owned()),
+        },
+        "Options" => options(value, settings),
+        _ => Err("the command is not supported".to_owned()),
+    };
+    obeyed.map_err(|why| commands::mistake(COMMAND, command, why))
 }
 
 fn options(value: &str, settings: &mut ServerSettings) -> Result<(), String> {
     for word in value.split(',') {
         let (is_on, word) = match word.strip_prefix('-') {
             Some(word) => (false, word),
-            None => (true, word),
+            None => (true, word.strip_prefix('+').unwrap_or(word)),
         };
         match word {
             "ServerPreference" => {
@@ -285,8 +430,7 @@ fn options(value: &str, settings: &mut ServerSettings) -> Result<(), String> {
                     Preference::Client
                 };
             }
-            "SessionTicket" if !is_on => settings.tickets = None,
-            // What these ask for is so, or cannot be otherwise.
+            // `has_tickets` obeys the first; what the others ask for is so, or cannot be otherwise.
             "SessionTicket" | "PrioritizeChaCha" | "KTLS" | "NoRenegotiation" => {}
             _ => return Err(format!("the option \"{word}\" is not supported")),
         }
@@ -333,7 +477,7 @@ fn verifier(
         .client_authorities
         .as_ref()
         .map_or(Span::NONE, |it| it.span);
-    let failed = |why: millpond_tls::certificate::failure::Failure| (span, why.to_string());
+    let failed = |why: Failure| (span, why.to_string());
     let trust = Trust::new(anchors, rules).map_err(failed)?;
     session_context.push(policy.verify_client as u8);
     session_context.extend_from_slice(&policy.verify_depth.to_be_bytes());
@@ -368,10 +512,7 @@ fn resume(
         (None, None) if caches.value.is_told => CacheMode::None,
         (None, None) => CacheMode::Off,
     };
-    let refuses_tickets = policy.commands.iter().any(|command| {
-        command.name == "Options" && command.value.split(',').any(|it| it == "-SessionTicket")
-    });
-    if !policy.tickets || refuses_tickets {
+    if !has_tickets(policy) {
         settings.tickets = None;
         return Ok(());
     }
@@ -387,6 +528,18 @@ fn resume(
         Arc::new(Tickets::with_keys(keys))
     });
     Ok(())
+}
+
+/// True if clients get tickets: commands come after directives.
+fn has_tickets(policy: &SslPolicy) -> bool {
+    let commands = policy.commands.iter();
+    let options = commands.filter(|command| command.name == "Options");
+    let words = options.flat_map(|command| command.value.split(','));
+    words.fold(policy.tickets, |has, word| match word {
+        "SessionTicket" | "+SessionTicket" => true,
+        "-SessionTicket" => false,
+        _ => has,
+    })
 }
 
 /// Bytes of a session, about.

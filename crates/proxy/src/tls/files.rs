@@ -4,43 +4,44 @@
 //! is a pipe has its bytes only once.
 
 use std::collections::HashMap;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millpond_conf::{ParseContext, Span};
+use millpond_conf::{Files as Source, ParseContext, Span};
 use millpond_tls::Identity;
 use millpond_tls::certificate::failure::{Failure, Thing};
-use millpond_tls::certificate::load;
 use millpond_tls::certificate::password::{self, Password};
-use millpond_tls::certificate::source::Source;
 
+use super::objects;
 use super::settings::FileName;
-
-/// The largest file that is read.
-const MAX_FILE: u64 = 16 * 1024 * 1024;
+use crate::scope::build::Builder;
 
 /// The files that were read so far.
 #[derive(Default)]
-pub struct Files(HashMap<PathBuf, Arc<[u8]>>);
+pub struct Files {
+    source: Source,
+    known: HashMap<PathBuf, Arc<[u8]>>,
+}
 
 /// Mistake at a place of the configuration.
 pub type Mistake = (Span, String);
 
 impl Files {
+    /// The files of a configuration that is being read, and its parse context.
+    pub fn of(builder: &mut Builder) -> (&mut Files, &mut ParseContext) {
+        let (files, cx) = builder.with_cx::<Files>();
+        files.source = cx.files.clone();
+        (files, cx)
+    }
+
     /// The bytes of a file.
     pub fn read(&mut self, path: &Path) -> io::Result<Arc<[u8]>> {
-        if let Some(known) = self.0.get(path) {
+        if let Some(known) = self.known.get(path) {
             return Ok(Arc::clone(known));
         }
-        let mut bytes = Vec::new();
-        let file = std::fs::File::open(path)?;
-        let count = file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
-        if count as u64 > MAX_FILE {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        let bytes: Arc<[u8]> = bytes.into();
-        self.0.insert(path.to_owned(), Arc::clone(&bytes));
+        let bytes = self.source.read_with(path, objects::read)?;
+        self.known.insert(path.to_owned(), Arc::clone(&bytes));
         Ok(bytes)
     }
 
@@ -62,48 +63,12 @@ impl Files {
         key: &FileName,
         passwords: &[Password],
     ) -> Result<Arc<Identity>, Mistake> {
-        let chain = self.chain(certificate)?;
-        let source = literal(key)?;
-        let failed =
-            |shown: &str, failure: &Failure| (key.span, Thing::Key.cannot_load(shown, failure));
-        let (shown, read) = match Source::of_key(source).map_err(|why| failed(source, &why))? {
-            Source::Text(text) => ("data:...".to_owned(), load::key(text.as_bytes(), passwords)),
-            Source::File(name) => {
-                let path = key.path(name.as_bytes());
-                let text = self.text(key, Thing::Key)?;
-                (
-                    path.to_string_lossy().into_owned(),
-                    load::key(&text, passwords),
-                )
-            }
-            Source::Store(name) => {
-                let path = key.path(name.as_bytes());
-                let read = self
-                    .read(&path)
-                    .map_err(|error| Failure::open(&path.to_string_lossy(), &error));
-                let loaded = read.and_then(|bytes| load::stored_key(&bytes, passwords));
-                (source.to_owned(), loaded)
-            }
-        };
-        let read = read.map_err(|why| failed(&shown, &why))?;
-        let certified =
-            load::certified(chain, &read).map_err(|why| (key.span, why.of_key(&shown)))?;
-        Ok(Arc::new(Identity::new(certified.cert, certified.key)))
-    }
-
-    fn chain(
-        &mut self,
-        file: &FileName,
-    ) -> Result<Vec<millpond_tls::CertificateDer<'static>>, Mistake> {
-        let (shown, chain) = match Source::of_certificate(literal(file)?) {
-            Source::Text(text) => ("data:...".to_owned(), load::chain(text.as_bytes())),
-            Source::File(name) | Source::Store(name) => {
-                let path = file.path(name.as_bytes());
-                let text = self.text(file, Thing::Certificate)?;
-                (path.to_string_lossy().into_owned(), load::chain(&text))
-            }
-        };
-        chain.map_err(|why| (file.span, Thing::Certificate.cannot_load(&shown, &why)))
+        let mut read = |path: &Path| self.read(path);
+        let chain = objects::chain(certificate, literal(certificate)?, &mut read)
+            .map_err(|why| (certificate.span, why))?;
+        let of_key = |why| (key.span, why);
+        let read_key = objects::key(key, literal(key)?, passwords, &mut read).map_err(of_key)?;
+        objects::identity(chain, &read_key).map_err(of_key)
     }
 
     /// The passwords of a directive; none without one.

@@ -5,8 +5,16 @@
 //! `upstream/encryption.rs`), and the protocol that of the crate `millpond-tls`.
 
 pub mod agreed;
+pub mod certificate_cache;
+pub mod check;
+pub mod commands;
 pub mod contexts;
+pub mod explain;
 pub mod files;
+pub mod named;
+pub mod objects;
 pub mod origins;
+pub mod responder;
 pub mod settings;
+pub mod stapling;
 pub mod variables;

@@ -9,11 +9,14 @@ use millpond_conf::ParseContext;
 use millpond_tls::certificate::failure::{Failure, Thing};
 use millpond_tls::certificate::origin::OriginVerifier;
 use millpond_tls::certificate::trust::{Anchors, Peer, Rules, Trust};
-use millpond_tls::{ClientContext, ClientSessions, ClientSettings, Groups, Sni};
+use millpond_tls::{ClientContext, ClientSessions, ClientSettings, Sni};
 
+use super::commands::{self, Bounds};
 use super::contexts::{ciphers, versions};
 use super::files::{Files, Mistake, report};
-use super::settings::{ConfCommand, OriginSslPolicy};
+use super::named::NamedCertificates;
+use super::objects;
+use super::settings::{FileName, OriginSslPolicy};
 use crate::handler::ContentHandler;
 use crate::protocol::Protocol;
 use crate::settings::level::Closing;
@@ -25,6 +28,8 @@ pub struct Origin {
     pub context: ClientContext,
     /// Judge of origins' certificates.
     pub verifier: OriginVerifier,
+    /// Our certificate, where its name has variables; else the context has it.
+    pub named: Option<Arc<NamedCertificates>>,
 }
 
 /// The contexts that were made so far, by the lines that they were made of.
@@ -43,7 +48,7 @@ pub fn close(level: &mut Closing<'_>) {
     let lines = format!("{:?} {policy:?}", target.protocol);
     let known = level.builder.of::<Origins>().0.get(&lines).cloned();
     let origin = known.unwrap_or_else(|| {
-        let (files, cx) = level.builder.with_cx::<Files>();
+        let (files, cx) = Files::of(level.builder);
         let made = origin(policy, target.protocol, (files, cx))
             .map(Arc::new)
             .map_err(|mistake| report(cx, mistake))
@@ -74,27 +79,65 @@ fn origin(
     settings.ciphers = ciphers(&policy.ciphers.value, (&name, span), cx)?;
     settings.sni = if policy.tells_name { Sni::On } else { Sni::Off };
     settings.sessions = policy.reuses_sessions.then(Arc::<ClientSessions>::default);
+    let directive = format!("{prefix}_ssl_conf_command");
     for command in &policy.commands {
-        obey(command, prefix, &mut settings)?;
-    }
-    if let Some(certificate) = &policy.certificate
-        && certificate.literal() != Some(b"")
-    {
-        let Some(key) = &policy.key else {
-            let shown = String::from_utf8_lossy(certificate.literal().unwrap_or_default());
-            let message = format!(
-                "no \"{prefix}_ssl_certificate_key\" is defined for certificate \"{shown}\""
-            );
-            return Err((certificate.span, message));
+        let bounds = Bounds {
+            versions: &mut settings.versions,
+            ciphers: &mut settings.ciphers,
+            groups: &mut settings.groups,
         };
-        let passwords = files.passwords(policy.password_file.as_ref())?;
-        settings
-            .identities
-            .push(files.identity(certificate, key, &passwords)?);
+        if !commands::obey(&directive, command, bounds)? {
+            let why = "the command is not supported";
+            return Err(commands::mistake(&directive, command, why));
+        }
+    }
+    let passwords = files.passwords(policy.password_file.as_ref())?;
+    let mut named = None;
+    if let Some([certificate, key]) = pair(policy, prefix)? {
+        if certificate.literal().is_none() || key.literal().is_none() {
+            named = Some(Arc::new(NamedCertificates {
+                files: vec![[certificate.clone(), key.clone()]],
+                passwords,
+                cache: policy.certificate_cache.0.clone(),
+            }));
+        } else {
+            let identity = files.identity(certificate, key, &passwords)?;
+            settings.identities.push(identity);
+        }
+    }
+    if let Some(new) = commands::identity(&directive, &policy.commands, (files, &[]))? {
+        objects::put_identity(&mut settings.identities, new);
     }
     let verifier = verifier(policy, prefix, files)?;
     let context = ClientContext::new(&settings).map_err(|error| (span, error.to_string()))?;
-    Ok(Origin { context, verifier })
+    Ok(Origin {
+        context,
+        verifier,
+        named,
+    })
+}
+
+/// Our certificate and its key; an empty name is none.
+fn pair<'p>(
+    policy: &'p OriginSslPolicy,
+    prefix: &str,
+) -> Result<Option<[&'p FileName; 2]>, Mistake> {
+    let Some(certificate) = &policy.certificate else {
+        return Ok(None);
+    };
+    if certificate.literal() == Some(b"") {
+        return Ok(None);
+    }
+    match &policy.key {
+        Some(key) => Ok(Some([certificate, key])),
+        None => {
+            let shown = &certificate.name.source;
+            let message = format!(
+                "no \"{prefix}_ssl_certificate_key\" is defined for certificate \"{shown}\""
+            );
+            Err((certificate.span, message))
+        }
+    }
 }
 
 /// Judges origins, where that is wanted.
@@ -128,28 +171,4 @@ fn verifier(
     let failed = |why: Failure| (trusted.span, why.to_string());
     let trust = Trust::new(anchors, rules).map_err(failed)?;
     Ok(OriginVerifier::new(Arc::new(trust)))
-}
-
-/// A command of OpenSSL's configuration.
-fn obey(command: &ConfCommand, prefix: &str, settings: &mut ClientSettings) -> Result<(), Mistake> {
-    let (name, value) = (command.name.as_str(), command.value.as_str());
-    let bad = |why: String| {
-        (
-            command.span,
-            format!("\"{prefix}_ssl_conf_command {name}\": {why}"),
-        )
-    };
-    match name {
-        "Ciphersuites" => {
-            let ciphers = settings.ciphers.clone();
-            settings.ciphers = ciphers
-                .with_ciphersuites(value)
-                .map_err(|why| bad(why.to_string()))?;
-        }
-        "Groups" | "Curves" => {
-            settings.groups = Groups::parse(value).map_err(|why| bad(why.to_string()))?;
-        }
-        _ => return Err(bad("the command is not supported".to_owned())),
-    }
-    Ok(())
 }

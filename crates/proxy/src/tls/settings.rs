@@ -11,6 +11,8 @@ use millpond_conf::value::{ArgError, Args, FromArgs, FromWord, WordError};
 use millpond_conf::{ByteSize, Flags, ParseContext, Span, Spanned, Template, Word, Words};
 use millpond_tls::certificate::verdict::Demand;
 
+use super::certificate_cache::CacheLine;
+
 /// Version of TLS, or of its forerunners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Words)]
 pub enum ProtocolVersion {
@@ -139,12 +141,14 @@ const DEFAULT_SESSIONS: u64 = 20_480;
 const SMALLEST_ZONE: u64 = 8 * 4096;
 
 /// One command of OpenSSL's configuration language.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ConfCommand {
     /// The command's name.
     pub name: String,
     /// Its value.
     pub value: String,
+    /// Its value as the name of a file.
+    pub file: FileName,
     /// Its place in the configuration.
     pub span: Span,
 }
@@ -157,6 +161,11 @@ impl FromArgs for ConfCommand {
             [name, value] => Ok(ConfCommand {
                 name: name.text.clone(),
                 value: value.text.clone(),
+                file: FileName {
+                    name: Template::literal(&value.text),
+                    span: value.span,
+                    start: Arc::from(args.cx.conf_dir.as_path()),
+                },
                 span: name.span,
             }),
             _ => Err(ArgError::Count),
@@ -179,6 +188,16 @@ pub struct SslPolicy {
     /// The file with the passwords of encrypted keys, one in a line; each is tried.
     #[directive(name = "ssl_password_file")]
     pub password_file: Option<FileName>,
+    /// The certificates whose names have variables, kept from one handshake to the next. They are
+    /// read again when the files have changed, which is looked at after the time `valid` (60
+    /// seconds); what is not used for the time `inactive` (10 seconds) goes. `max` counts
+    /// certificates and keys. Keys that need a password are not kept.
+    ///
+    /// # Differs from nginx
+    ///
+    /// One cache serves all workers, and a certificate and its key are kept together.
+    #[directive(name = "ssl_certificate_cache", default = "off")]
+    pub certificate_cache: CacheLine,
     /// The versions that are spoken.
     ///
     /// # Differs from nginx
@@ -235,13 +254,16 @@ pub struct SslPolicy {
     /// once the handshake is over (RFC 8470 §3): `$ssl_early_data` is always empty.
     #[directive(name = "ssl_early_data", default = "off")]
     pub early_data: bool,
-    /// The authority's answer that the certificate is still good, sent with it.
-    ///
-    /// # Differs from nginx
-    ///
-    /// No responder is asked: there is an answer where `ssl_stapling_file` names one.
+    /// The authority's answer that the certificate is still good (OCSP), sent with it. It is asked
+    /// for when a handshake needs it; that handshake does without.
     #[directive(name = "ssl_stapling", default = "off")]
     pub staples: bool,
+    /// The URL of the responder that is asked, in the place of the one that the certificate names.
+    #[directive(name = "ssl_stapling_responder")]
+    pub staple_responder: Option<Spanned<String>>,
+    /// Verification of the answer's signer by `ssl_trusted_certificate`.
+    #[directive(name = "ssl_stapling_verify", default = "off")]
+    pub verifies_staples: bool,
     /// The file with the authority's answer, in DER.
     #[directive(name = "ssl_stapling_file")]
     pub staple_file: Option<FileName>,
@@ -323,6 +345,14 @@ pub struct OriginSslPolicy {
     /// The file with the passwords of encrypted keys, one in a line.
     #[directive(name = "proxy_ssl_password_file", only("proxy", "uwsgi", "grpc"))]
     pub password_file: Option<FileName>,
+    /// The certificates whose names have variables, kept from one connection to the next; see
+    /// `ssl_certificate_cache`.
+    #[directive(
+        name = "proxy_ssl_certificate_cache",
+        default = "off",
+        only("proxy", "uwsgi")
+    )]
+    pub certificate_cache: CacheLine,
     /// A command of OpenSSL's configuration; those without a meaning here are refused by name.
     #[directive(
         name = "proxy_ssl_conf_command",

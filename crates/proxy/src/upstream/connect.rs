@@ -243,13 +243,14 @@ impl From<ConnectError> for UpstreamFailure {
             ConnectError::TimedOut | ConnectError::Encrypt(EncryptError::TimedOut) => {
                 UpstreamKind::Timeout
             }
-            ConnectError::AtOnce(..) | ConnectError::Late(_) | ConnectError::Encrypt(_) => {
-                UpstreamKind::Error
-            }
             ConnectError::NoSeat(_)
+            | ConnectError::Encrypt(EncryptError::Certificate(_))
             | ConnectError::Socket(_)
             | ConnectError::Transparent(..)
             | ConnectError::Bind(..) => UpstreamKind::NoSocket,
+            ConnectError::AtOnce(..) | ConnectError::Late(_) | ConnectError::Encrypt(_) => {
+                UpstreamKind::Error
+            }
         };
         let doing = match error {
             ConnectError::Encrypt(_) => "SSL handshaking",

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use millpond_system::clock;
 use millpond_system::log::error::Level;
 use millpond_system::socket::Socket;
 use millpond_system::timer::Timer;
@@ -16,6 +17,8 @@ use millpond_tls::certificate::origin::OriginRefused;
 use millpond_tls::{Facts, Fault, Target};
 
 use super::peer::Peer;
+use crate::tls::certificate_cache::Pair;
+use crate::tls::named::Identities;
 use crate::tls::origins::Origin;
 
 /// Encryption that a connection to a peer is to have; connections with an equal one are alike.
@@ -27,12 +30,35 @@ pub struct Encryption {
     pub name: Arc<str>,
     /// The protocol inside that the peer is offered (ALPN); without one nothing is said of it.
     pub protocol: Option<&'static [u8]>,
+    /// The names of our certificate and its key, where the location's lines have variables.
+    pub certificate: Option<Pair>,
 }
 
 impl PartialEq for Encryption {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.origin, &other.origin)
             && (&self.name, self.protocol) == (&other.name, other.protocol)
+            && self.certificate == other.certificate
+    }
+}
+
+impl Encryption {
+    /// The certificates of the names; none if the context has them, or there are none.
+    async fn identities(&self) -> Result<Option<Identities>, String> {
+        match (&self.origin.named, &self.certificate) {
+            (Some(named), Some(pair)) => named.load(vec![pair.clone()]).await.map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The key of sessions with a peer: whoever shows another certificate has others.
+    fn session_key(&self, peer: &Peer) -> Arc<[u8]> {
+        let mut key = [peer.name.as_bytes(), b"/", self.name.as_bytes()].concat();
+        for name in self.certificate.iter().flatten() {
+            key.push(0);
+            key.extend_from_slice(name.as_bytes());
+        }
+        key.into()
     }
 }
 
@@ -48,6 +74,9 @@ pub enum EncryptError {
     /// The peer's certificate was refused.
     #[error(transparent)]
     Refused(#[from] OriginRefused),
+    /// Our certificate cannot be shown.
+    #[error("{0}")]
+    Certificate(String),
     /// The connection failed, or was closed.
     #[error("{0}")]
     Connection(HandshakeError),
@@ -85,18 +114,24 @@ pub async fn encrypt(
     by: &Encryption,
     (timer, timeout): (&Timer, Duration),
 ) -> Result<Transport, EncryptError> {
+    let started = clock::instant();
+    let identities = match timer.guard_for(timeout, by.identities()).await {
+        Err(_) => return Err(EncryptError::TimedOut),
+        Ok(identities) => identities.map_err(EncryptError::Certificate)?,
+    };
     let mut told = BytesMut::new();
-    let key = [peer.name.as_bytes(), b"/", by.name.as_bytes()].concat();
     let target = Target {
         name: Arc::clone(&by.name),
         alpn: by.protocol.map(<[u8]>::to_vec).into_iter().collect(),
-        session_key: Some(Arc::from(key)),
+        session_key: Some(by.session_key(peer)),
+        identities,
     };
     let session = by.origin.context.connect(target, &mut told);
     let tls = TlsSocket::new(socket);
     tls.begin(session.map_err(EncryptError::Tls)?, BytesMut::new(), told);
     let done = std::future::poll_fn(|cx| tls.poll_handshake(cx));
-    match timer.guard_for(timeout, done).await {
+    let left = timeout.saturating_sub(clock::instant().saturating_duration_since(started));
+    match timer.guard_for(left, done).await {
         Err(_) => return Err(EncryptError::TimedOut),
         Ok(Err(HandshakeError::Tls(error))) => return Err(EncryptError::Tls(error)),
         Ok(Err(error)) => return Err(EncryptError::Connection(error)),

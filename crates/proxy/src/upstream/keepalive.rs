@@ -202,7 +202,11 @@ impl IdlePeers {
             || !connection.peer.is_trusted(now);
         // nginx: a host that no block declares has no idle connections of HTTP/2.
         let is_passing = connection.http2.is_some() && connection.group.is_implicit;
-        if limits.connections == 0 || is_spent || is_passing {
+        // Who has a certificate for each request wants it to be looked at, unless told otherwise.
+        let by = connection.encryption.as_ref();
+        let is_single = by.is_some_and(|by| by.certificate.is_some());
+        let is_for_one = is_single && limits.sharing == Sharing::Local;
+        if limits.connections == 0 || is_spent || is_passing || is_for_one {
             return;
         }
         connection.idle_until = end_of(now, limits.timeout);

@@ -517,10 +517,20 @@ impl PassTarget {
             Some(name) => String::from_utf8_lossy(&req.eval(name)).into_owned(),
             None => resolved.host.to_string(),
         };
+        let certificate = match &origin.named {
+            Some(named) => {
+                let names = named.names(|template| req.eval(template));
+                // nginx: an empty name is none.
+                let pair = names.map_err(Failure::Internal)?.into_iter().next();
+                pair.filter(|[certificate, _]| !certificate.is_empty())
+            }
+            None => None,
+        };
         Ok(Some(Box::new(Encryption {
             origin: Arc::clone(origin),
             name: Arc::from(encryption::bare_name(&name)),
             protocol: http2::is_spoken(&location.settings, self.protocol).then_some(http2::ALPN),
+            certificate,
         })))
     }
 

@@ -16,7 +16,7 @@
 //! | USR1, HUP: a log in a folder of root's | opened, made if need be, and given to the user |
 //! | HUP: a Unix socket in such a folder | bound |
 //! | HUP: folders of caches and temporary files | made and given to the user |
-//! | HUP: the configuration, which only root may be able to read | read, and its text handed over |
+//! | HUP: the configuration and its keys, which only root may be able to read | read, and handed over |
 //! | USR2: pid file | renamed to `.oldbin`, and back |
 //! | USR2: the new program | started as root, with the sockets |
 //! | counters of sites, beside a cache | begun and renamed |

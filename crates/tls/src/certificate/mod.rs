@@ -26,6 +26,7 @@ pub mod facts;
 pub mod failure;
 pub mod host;
 pub mod load;
+pub mod ocsp;
 pub mod origin;
 pub mod password;
 pub mod source;

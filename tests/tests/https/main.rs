@@ -3,70 +3,17 @@
 
 use anyhow::{Context, Result};
 use millpond_testkit::{
-    Answer, Client, Deadline, Framing, Kind, LogCheck, Origin, Proxy, Ranges, Request, offset_bytes,
+    Answer, Client, Deadline, Framing, Kind, Origin, Ranges, Request, offset_bytes,
 };
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::time::Duration;
 
-const WAIT: Duration = Duration::from_secs(10);
+mod attacks;
+mod certificates;
+mod kit;
+mod many;
 
-/// An authority, and the certificates that it signs.
-struct Authority {
-    pem: String,
-    issuer: Issuer<'static, KeyPair>,
-}
-
-impl Authority {
-    fn new(name: &str) -> Result<Authority> {
-        let key = KeyPair::generate()?;
-        let mut params = CertificateParams::new(Vec::new())?;
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, name);
-        let pem = params.self_signed(&key)?.pem();
-        Ok(Authority {
-            pem,
-            issuer: Issuer::new(params, key),
-        })
-    }
-
-    /// A certificate for a name, and its key.
-    fn sign(&self, name: &str) -> Result<[String; 2]> {
-        let key = KeyPair::generate()?;
-        let mut params = CertificateParams::new(vec![name.to_owned()])?;
-        params.distinguished_name.push(DnType::CommonName, name);
-        let certificate = params.signed_by(&key, &self.issuer)?;
-        Ok([certificate.pem(), key.serialize_pem()])
-    }
-}
-
-/// A server with encrypted addresses, and one that asks it: both of these lines.
-fn pair(kinds: [Kind; 2], [front, back]: [&str; 2], origin: &Origin) -> Result<[Proxy; 2]> {
-    let authority = Authority::new("root")?;
-    let others = Authority::new("others")?;
-    let [cert, key] = authority.sign("back.example")?;
-    let [client_cert, client_key] = authority.sign("client")?;
-    let [strange_cert, strange_key] = others.sign("stranger")?;
-    let start = |kind, conf: &str, port: &str| {
-        Proxy::new(kind, conf)
-            .origin(origin)
-            .value("BACK", port)
-            .file("ca.pem", &authority.pem)
-            .file("others.pem", &others.pem)
-            .file("cert.pem", &cert)
-            .file("key.pem", &key)
-            .file("client.pem", &client_cert)
-            .file("client.key", &client_key)
-            .file("stranger.pem", &strange_cert)
-            .file("stranger.key", &strange_key)
-            .log_check(LogCheck::Off)
-            .start()
-    };
-    let back = start(kinds[1], back, "0")?;
-    let front = start(kinds[0], front, &back.port().to_string())?;
-    Ok([front, back])
-}
+use kit::{WAIT, pair, says};
 
 const BACK: &str = "
     server {
@@ -130,13 +77,6 @@ fn origin() -> Result<Origin> {
     );
     origin.route("/body", Answer::new(200).body("taken"));
     Ok(origin)
-}
-
-/// Waits until a server's log has a text.
-fn says(proxy: &Proxy, text: &str) -> Result<()> {
-    let is_there = || proxy.error_log().contains(text).then_some(());
-    let found = Deadline::after(WAIT).poll(is_there);
-    found.with_context(|| format!("nobody says {text}: {}", proxy.error_log()))
 }
 
 #[test]

@@ -1,0 +1,132 @@
+//! Peers that cut, replay and confuse: nothing is believed that was not said under the right name.
+
+use anyhow::{Context, Result};
+use millpond_testkit::{Client, Kind, LogCheck, Origin, Proxy};
+use rustls::{ServerConnection, StreamOwned};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+
+use super::kit::{Authority, WAIT, ask, client_config, encrypted, server_config};
+
+const STORING: &str = "
+    proxy_cache_path %%DIR%%/cache keys_zone=z:1m max_size=10m;
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        proxy_cache z;
+        proxy_cache_valid 200 1h;
+        add_header X-Cache $upstream_cache_status;
+        location / { proxy_pass https://127.0.0.1:%%BACK%%; }
+    }";
+
+/// The end that an origin gives its bodies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// close_notify, and then the connection.
+    Said,
+    /// The connection alone, as somebody on the way could end it.
+    Cut,
+}
+
+/// Answers one request with a body without a length.
+fn answer(socket: TcpStream, config: &Arc<rustls::ServerConfig>, end: End) -> Result<()> {
+    socket.set_read_timeout(Some(WAIT))?;
+    let session = ServerConnection::new(Arc::clone(config))?;
+    let mut stream = StreamOwned::new(session, socket);
+    let mut asked = Vec::new();
+    while !asked.ends_with(b"\r\n\r\n") {
+        let mut piece = [0; 1024];
+        let count = stream.read(&mut piece)?;
+        asked.extend_from_slice(piece.get(..count).context("bytes")?);
+    }
+    stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nfirst half")?;
+    if end == End::Said {
+        stream.conn.send_close_notify();
+    }
+    Ok(stream.flush()?)
+}
+
+#[test]
+fn body_whose_end_nobody_has_said_is_not_stored() -> Result<()> {
+    let authority = Authority::new("root")?;
+    let config = server_config(&authority.sign("origin")?)?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let port = listener.local_addr()?.port();
+    let ends = [End::Cut, End::Cut, End::Said];
+    let origin = thread::spawn(move || -> Result<()> {
+        for end in ends {
+            answer(listener.accept()?.0, &config, end)?;
+        }
+        Ok(())
+    });
+    let front = Proxy::new(Kind::Millpond, STORING)
+        .origin(&Origin::start()?)
+        .value("BACK", &port.to_string())
+        .log_check(LogCheck::Off)
+        .start()?;
+    let client = Client::new(front.port());
+    // Broken off for the client, too: it must not take the half for the whole.
+    for _ in 0..2 {
+        let broken = client.get("/page")?;
+        assert!(!broken.is_complete(), "{broken:?}");
+    }
+    for expected in ["MISS", "HIT"] {
+        let whole = client.get("/page")?;
+        assert_eq!(whole.text(), "first half");
+        assert_eq!(whole.header("X-Cache"), Some(expected));
+    }
+    origin.join().ok().context("the origin")?
+}
+
+const TWO: &str = "
+    ssl_certificate cert.pem;
+    ssl_certificate_key key.pem;
+    ssl_session_cache shared:one:1m;
+    ssl_client_certificate ca.pem;
+    server {
+        listen 127.0.0.1:%%PORT%% ssl;
+        server_name open.example;
+        ssl_verify_client optional;
+        return 200 '$ssl_client_verify $ssl_session_reused.';
+    }
+    server {
+        listen 127.0.0.1:%%PORT_STRICT%% ssl;
+        server_name open.example;
+        ssl_verify_client on;
+        return 200 '$ssl_client_verify $ssl_session_reused.';
+    }";
+
+/// A session that somebody made without a certificate at a server that does not insist on one.
+#[test]
+fn session_of_one_server_opens_nothing_at_another() -> Result<()> {
+    let authority = Authority::new("root")?;
+    let [certificate, key] = authority.sign("open.example")?;
+    let back = Proxy::new(Kind::Millpond, TWO)
+        .file("ca.pem", &authority.pem)
+        .file("cert.pem", certificate)
+        .file("key.pem", key)
+        .log_check(LogCheck::Off)
+        .start()?;
+    let strict = back.named_port("PORT_STRICT");
+    let request = "GET / HTTP/1.1\r\nHost: open.example\r\n\r\n";
+    let known = client_config(&authority, Some(&authority.sign("client")?))?;
+    let asked = |config, port| {
+        let mut stream = encrypted(config, port, "open.example")?;
+        ask(&mut stream, request, ".")
+    };
+    assert!(asked(&known, back.port())?.ends_with("SUCCESS .."));
+    assert!(asked(&known, back.port())?.ends_with("SUCCESS r."));
+    // The client offers the session of the same name and address, and the server does not take it.
+    assert!(asked(&known, strict)?.ends_with("SUCCESS .."));
+    assert!(asked(&known, strict)?.ends_with("SUCCESS r."));
+    let unknown = client_config(&authority, None)?;
+    assert!(asked(&unknown, back.port())?.ends_with("NONE .."));
+    let mut stream = encrypted(&unknown, strict, "open.example")?;
+    let refused = ask(&mut stream, request, "</html>\r\n")?;
+    assert!(
+        refused.contains("No required SSL certificate was sent"),
+        "{refused}"
+    );
+    Ok(())
+}
