@@ -209,6 +209,7 @@ const AREAS: &[Area] = &[
             "process",
             "process_limits",
             "reload_zones",
+            "service_manager",
             "upgrade",
             "worker_connections",
         ],

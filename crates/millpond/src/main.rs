@@ -11,6 +11,7 @@
 //! | `identity.rs` | `user`: changing user and group |
 //! | `as_root.rs` | the process that stays root when the server changes its user |
 //! | `pid.rs` | the pid file, and `-s` |
+//! | `reload.rs` | `-s reload --wait` |
 //! | `cache/` | `millpond cache`: what is in the caches, and purging |
 //! | `top/` | `millpond top`: what a process does, live |
 //! | `check/` | `millpond check`: how a configuration fares |
@@ -31,6 +32,7 @@ mod folders;
 mod identity;
 mod options;
 mod pid;
+mod reload;
 mod start;
 mod terminal;
 mod test;
@@ -39,7 +41,7 @@ mod version;
 
 use std::process::ExitCode;
 
-use arguments::{Action, Arguments};
+use arguments::{Action, Arguments, SignalName};
 use millpond_system::root_helper;
 
 fn main() -> ExitCode {
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
     let outcome = match &arguments.action {
         Action::Run => start::run(&arguments),
         Action::Test => test::run(&arguments),
+        Action::Signal(SignalName::Reload) if arguments.wait => reload::run(&arguments),
         Action::Signal(signal) => pid::send(&arguments, *signal),
     };
     exit(outcome)

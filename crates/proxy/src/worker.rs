@@ -31,6 +31,7 @@ use crate::handler::hash_places::HashPlaces;
 use crate::handler::open_file::OpenFiles;
 use crate::settings::Conf;
 use crate::stats::CacheCounters;
+use crate::stats::attempts::Attempts;
 use crate::stats::cache_zone::CacheZones;
 use crate::stats::connections::ConnectionCounters;
 use crate::stats::ledger::LedgerKeeper;
@@ -54,6 +55,8 @@ pub struct Shared {
     pub descriptors: Descriptors,
     /// The configuration that was taken last.
     pub loads: Loads,
+    /// The attempts to take another one.
+    pub attempts: Attempts,
     /// The counts that the API subtracts since it was told to reset them.
     pub resets: Resets,
     /// Requests that the API answers beside the workers.
