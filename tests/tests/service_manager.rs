@@ -186,6 +186,29 @@ fn changed_binary_becomes_the_main_process() -> Result<()> {
     Ok(())
 }
 
+/// The script of the package, which a new version is installed with.
+#[test]
+fn change_binary_replaces_the_process_without_a_pause() -> Result<()> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/change-binary");
+    let mut proxy = Proxy::new(Kind::Millpond, CONF).start()?;
+    let old = proxy.pid().context("a pid")?;
+    let pid_file = proxy.dir().join("server.pid");
+    let run = || Command::new(&script).arg(&pid_file).arg("20").output();
+    let output = run()?;
+    assert!(output.status.success(), "{}", stderr(&output));
+    let new: i32 = proxy.read_file("server.pid").trim().parse()?;
+    let other = Other(Pid::from_raw(new).context("a pid")?);
+    assert_ne!(u32::try_from(new)?, old);
+    assert_eq!(Client::new(proxy.port()).get("/")?.text(), "one");
+    // The old one has been told to end.
+    proxy.quit()?;
+    assert_eq!(Client::new(proxy.port()).get("/")?.text(), "one");
+    drop(other);
+    fs::write(&pid_file, "")?;
+    assert_eq!(run()?.status.code(), Some(2));
+    Ok(())
+}
+
 /// A server in the foreground; ended when dropped.
 struct Running(Child);
 
