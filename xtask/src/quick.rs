@@ -106,7 +106,7 @@ const AREAS: &[Area] = &[
         name: "control",
         about: "the API, metrics, the dashboard",
         crates: &[],
-        tests: &["api", "dashboard", "dashboard_trouble", "metrics"],
+        tests: &["api", "dashboard", "dashboard_trouble", "health", "metrics"],
     },
     Area {
         name: "http",

@@ -33,6 +33,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millpond_system::clock;
 use millpond_system::heritage::Program;
 use millpond_system::log::error::{self, Level};
 use millpond_system::log::file;
@@ -247,7 +248,8 @@ impl Server {
                 Signal::Upgrade => self.upgrade(process),
                 Signal::ChildEnded => self.come_back(process),
                 Signal::Quit => {
-                    self.command_all(|| Command::Quit);
+                    let command = self.delay_quit(&mut signals).await;
+                    self.command_all(command);
                     break;
                 }
                 Signal::Stop => {
@@ -259,6 +261,7 @@ impl Server {
         if let Some(successor) = &self.successor {
             process.supervisor.hand_over(successor.id());
         }
+        self.shared.ending.announce();
         process.supervisor.tell_stopping();
         self.let_go();
         self.wait_for_end(&mut signals).await;
@@ -488,6 +491,29 @@ impl Server {
     fn command_all(&self, command: impl Fn() -> Command) {
         let all = self.workers.iter().chain(&self.leaving);
         all.for_each(|worker| worker.send(command()));
+    }
+
+    /// Goes on for a while, since somebody may still send requests; gives the command to end with.
+    async fn delay_quit(&self, signals: &mut Signals) -> fn() -> Command {
+        self.shared.ending.announce();
+        let delay = self.conf.main.process.shutdown_delay;
+        if delay.is_zero() || !self.is_accepting || self.successor.is_some() {
+            return || Command::Quit;
+        }
+        let seconds = delay.as_secs_f64();
+        error::process(Level::Notice, format_args!("quitting in {seconds} s"));
+        let mut over = std::pin::pin!(clock::sleep_until(clock::instant() + delay));
+        loop {
+            tokio::select! {
+                () = &mut over => return || Command::Quit,
+                signal = signals.next() => match signal {
+                    Signal::Quit => return || Command::Quit,
+                    Signal::Stop => return || Command::Stop,
+                    Signal::Reopen => self.reopen_logs(),
+                    _ => {}
+                },
+            }
+        }
     }
 
     /// Waits for the workers' end; another signal that asks for it makes a graceful end a fast one.

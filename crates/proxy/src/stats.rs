@@ -12,6 +12,7 @@ pub mod attempts;
 pub mod cache_zone;
 pub mod connections;
 pub mod departed;
+pub mod ending;
 pub mod ledger;
 pub mod limit;
 pub mod missing;

@@ -29,6 +29,7 @@ pub mod api;
 mod connection;
 #[cfg(test)]
 mod document;
+pub mod health;
 pub mod holdings;
 pub(crate) mod lines;
 pub mod plus;

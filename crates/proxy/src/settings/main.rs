@@ -87,6 +87,15 @@ pub struct ProcessPolicy {
     /// The time after which a graceful shutdown closes the connections that are left.
     #[directive(name = "worker_shutdown_timeout")]
     pub shutdown_timeout: Option<Duration>,
+    /// The time for which a process that was told to quit goes on as before, while `health` says
+    /// that it is not ready: balancers take it out before its listeners close. A second QUIT ends
+    /// the wait; a process whose successor serves does not wait.
+    ///
+    /// # Differs from nginx
+    ///
+    /// nginx has no such time.
+    #[directive(name = "shutdown_delay", default = "0s")]
+    pub shutdown_delay: Duration,
 }
 
 impl ProcessPolicy {
