@@ -98,9 +98,16 @@ const AREAS: &[Area] = &[
     },
     Area {
         name: "tools",
-        about: "`millpond cache`, `why`, `top`, the catalogue",
+        about: "`millpond cache`, `why`, `top`, `sensor`, the catalogue",
         crates: &[],
-        tests: &["cache_tool", "catalogue", "top", "why", "why_gates"],
+        tests: &[
+            "cache_tool",
+            "catalogue",
+            "sensor",
+            "top",
+            "why",
+            "why_gates",
+        ],
     },
     Area {
         name: "control",

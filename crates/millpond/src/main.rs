@@ -14,6 +14,7 @@
 //! | `reload.rs` | `-s reload --wait` |
 //! | `cache/` | `millpond cache`: what is in the caches, and purging |
 //! | `top/` | `millpond top`: what a process does, live |
+//! | `sensor/` | `millpond sensor`: one question, answered for a monitor |
 //! | `check/` | `millpond check`: how a configuration fares |
 //! | `explain/` | `millpond explain`: what a name means |
 //! | `terminal.rs` | colours and lines of what is printed |
@@ -33,6 +34,7 @@ mod identity;
 mod options;
 mod pid;
 mod reload;
+mod sensor;
 mod start;
 mod terminal;
 mod test;
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Some("cache") => return exit(cache::run(std::env::args_os().skip(2))),
         Some("why") => return exit(cache::run(std::env::args_os().skip(1))),
         Some("top") => return exit(top::run(std::env::args().skip(2))),
+        Some("sensor") => return exit(sensor::run(std::env::args().skip(2))),
         Some("explain") => return exit(explain::run(std::env::args().skip(2))),
         Some(root_helper::ARGUMENT) => return exit(as_root::run(std::env::args().skip(2))),
         Some("--help") => return print(&(version::line() + &version::help())),

@@ -169,6 +169,7 @@ Commands, each with --help:
   millpond cache    : what is in the caches, and purging
   millpond why      : what a request would get now, and why
   millpond top      : what a process does, live
+  millpond sensor   : one question about a process, answered for Nagios and Icinga
   millpond gauge    : loads, verifies and compares servers
   millpond demo     : an origin, a page, and Millpond between them
 

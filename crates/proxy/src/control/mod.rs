@@ -123,8 +123,7 @@ impl Source {
 
     fn answer(&self, ask: &Ask) -> Answer {
         let shared = self.shared.load_full();
-        let attempts = shared.as_ref().map(|shared| &shared.attempts);
-        reload::answer(ask, attempts).unwrap_or_else(|| api::answer(&self.scene(), ask))
+        reload::answer(ask, shared.as_deref()).unwrap_or_else(|| api::answer(&self.scene(), ask))
     }
 }
 
