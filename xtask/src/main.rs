@@ -65,10 +65,12 @@ const USAGE: &str = "usage: cargo xtask TASK
   seeds [PLAN...] [--brief]
                          the experiments of articles on caching, on nginx and the release binary
                          (or MILLPOND_BIN); all of them together write docs/seeds.md
-  package [--debug | --check]
+  package [--debug | --check | --boot]
                          a release build as .deb, .rpm and tarball with their checksums, in
                          target/package/out; --debug packs the quick build, --check checks
-                         packages of it as `test` does
+                         packages of it as `test` does, --boot installs and upgrades one in
+                         a container that boots with systemd (root, systemd-nspawn,
+                         mmdebstrap)
 ";
 
 fn main() -> ExitCode {

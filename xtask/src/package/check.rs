@@ -73,7 +73,7 @@ fn named(name: &str, check: impl FnOnce() -> Result<Checked>) -> Result<Tally> {
 }
 
 /// Runs a program to its good end, and gives what it says.
-fn said(command: &mut Command) -> Result<String> {
+pub(super) fn said(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| name.clone())?;
     let both = [output.stdout, output.stderr].concat();

@@ -14,6 +14,7 @@
 //!
 //! Does not sign anything, and makes no repository.
 
+mod boot;
 mod check;
 mod commands;
 mod completions;
@@ -64,8 +65,9 @@ pub(crate) fn run(args: &[String]) -> Result<Tally> {
             binary(Build::Quick)?;
             return check();
         }
+        [arg] if arg == "--boot" => return boot::run(),
         _ => bail!(
-            "`package` takes `--debug` or `--check`, not {}",
+            "`package` takes `--debug`, `--check` or `--boot`, not {}",
             args.join(" ")
         ),
     };
