@@ -1,7 +1,7 @@
 //! Socket activation: listening sockets that a service manager opened before it started the
 //! process, and their use for the addresses of `listen`.
 //!
-//! They are descriptors from [`FIRST`] on (sd_listen_fds(3)). Each serves the `listen` with its
+//! They are descriptors from 3 on (sd_listen_fds(3)). Each serves the `listen` with its
 //! address, word for word; workers share it where no second socket may be bound beside it. The
 //! file of a Unix socket is the manager's, and stays when the process ends.
 //!
