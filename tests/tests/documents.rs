@@ -1,5 +1,5 @@
 //! The documents hold: the configuration in README.md caches, every file that a document links to
-//! is there, and the index names every document.
+//! is there, the index names every document, and operators are told about every alert.
 
 use millpond_testkit::{Answer, Client, Kind, Origin, Proxy};
 use std::path::{Path, PathBuf};
@@ -65,6 +65,35 @@ fn every_document_is_in_the_index() {
         assert!(
             is_indexed || is_at_the_root || name == "README.md",
             "{name} is in no index"
+        );
+    }
+}
+
+#[test]
+fn operators_are_told_what_to_do_about_each_alert_and_sensor() {
+    let operations = include_str!("../../docs/operations.md");
+    let rules = include_str!("../../contrib/prometheus/millpond.rules.yml");
+    let alerts: Vec<&str> = rules.split("- alert: ").skip(1).collect();
+    assert!(alerts.len() > 10);
+    for alert in alerts {
+        let name = alert.lines().next().unwrap();
+        assert!(operations.contains(name), "nothing about {name}");
+    }
+    let binary = millpond_testkit::binary(Kind::Millpond).unwrap();
+    let asked = std::process::Command::new(binary)
+        .args(["sensor", "--help"])
+        .output();
+    let help = String::from_utf8(asked.unwrap().stdout).unwrap();
+    let named = help
+        .lines()
+        .filter_map(|line| line.split("millpond sensor").nth(1));
+    let words = named.filter_map(|rest| rest.split_whitespace().next());
+    let sensors: Vec<&str> = words.flat_map(|words| words.split('|')).collect();
+    assert!(sensors.len() > 8, "{sensors:?}");
+    for sensor in sensors {
+        assert!(
+            operations.contains(&format!("| `{sensor}")),
+            "nothing about {sensor}"
         );
     }
 }

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: every check and every test, in the order in which they fail cheapest.
 //!
-//! packages → fmt → clippy → tidy → binary → documents → tests → doc build → fuzz targets
+//! packages → fmt → clippy → tidy → binary → documents → tests → package → doc build → fuzz targets
 //! → seeds → hit-cost → foreign suite
 //!
 //! 1. A failed check does not stop the later ones: a run reports everything that is wrong.
@@ -10,7 +10,9 @@
 //! 4. Tests of behaviour get the binary's path in `MILLPOND_BIN`, and it is built before they run.
 
 use crate::tally::Tally;
-use crate::{documents, foreign, fuzz, hit_cost, packages, rust_tests, seeds, tidy, workspace};
+use crate::{
+    documents, foreign, fuzz, hit_cost, package, packages, rust_tests, seeds, tidy, workspace,
+};
 use anyhow::{Context, Result, bail};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -34,6 +36,7 @@ pub(crate) fn run_all(args: &[String]) -> Result<Tally> {
     sum += check("build", build_binary())?;
     sum += timed("documents", documents::check)?;
     sum += timed("tests", tests)?;
+    sum += timed("package", package::check)?;
     sum += check("doc", docs())?;
     sum += timed("fuzz", fuzz::run_briefly)?;
     sum += timed("seeds", seeds::run_briefly)?;

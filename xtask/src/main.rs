@@ -6,7 +6,7 @@
 //! `fuzz` feeds parsers and store what nobody thought of. `bench` compares the cost of hits with
 //! nginx's. `hit-cost` guards what one costs, by counts. `store-bench` measures what the store
 //! promises. `seeds` runs the experiments of articles on caching again. `docs` writes manuals and
-//! the picture of the architecture from the code.
+//! the picture of the architecture from the code. `package` makes what users install.
 //!
 //! This file reads the command line and nothing else; each task has a file of its own.
 
@@ -18,6 +18,7 @@ mod foreign;
 mod fuzz;
 mod hit_cost;
 mod machine;
+mod package;
 mod packages;
 mod quick;
 mod rust_tests;
@@ -64,6 +65,12 @@ const USAGE: &str = "usage: cargo xtask TASK
   seeds [PLAN...] [--brief]
                          the experiments of articles on caching, on nginx and the release binary
                          (or MILLPOND_BIN); all of them together write docs/seeds.md
+  package [--debug | --check | --boot]
+                         a release build as .deb, .rpm and tarball with their checksums, in
+                         target/package/out; --debug packs the quick build, --check checks
+                         packages of it as `test` does, --boot installs and upgrades one in
+                         a container that boots with systemd (root, systemd-nspawn,
+                         mmdebstrap)
 ";
 
 fn main() -> ExitCode {
@@ -85,6 +92,7 @@ fn main() -> ExitCode {
         "hit-cost" => hit_cost::run(),
         "seeds" => seeds::run(rest),
         "docs" => documents::run(rest),
+        "package" => package::run(rest),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);

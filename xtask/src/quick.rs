@@ -98,15 +98,22 @@ const AREAS: &[Area] = &[
     },
     Area {
         name: "tools",
-        about: "`millpond cache`, `why`, `top`, the catalogue",
+        about: "`millpond cache`, `why`, `top`, `sensor`, the catalogue",
         crates: &[],
-        tests: &["cache_tool", "catalogue", "top", "why", "why_gates"],
+        tests: &[
+            "cache_tool",
+            "catalogue",
+            "sensor",
+            "top",
+            "why",
+            "why_gates",
+        ],
     },
     Area {
         name: "control",
         about: "the API, metrics, the dashboard",
         crates: &[],
-        tests: &["api", "dashboard", "dashboard_trouble", "metrics"],
+        tests: &["api", "dashboard", "dashboard_trouble", "health", "metrics"],
     },
     Area {
         name: "http",
@@ -211,6 +218,7 @@ const AREAS: &[Area] = &[
             "process",
             "process_limits",
             "reload_zones",
+            "service_manager",
             "upgrade",
             "worker_connections",
         ],

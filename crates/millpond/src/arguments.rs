@@ -1,8 +1,8 @@
 //! The command line, which is nginx's: letters that may be joined (`-tq`), values that may be glued
 //! on (`-p/path`).
 //!
-//! Unlike nginx, `--daemon-child` is known: the first argument of the process that
-//! [`crate::daemon`] starts.
+//! Unlike nginx, `--wait` is known, for `-s reload`, and `--daemon-child`: the first argument of
+//! the process that [`crate::daemon`] starts.
 
 use std::path::{Path, PathBuf};
 
@@ -18,6 +18,9 @@ pub(crate) const CONF_PATH: &str = "/etc/millpond/millpond.conf";
 pub(crate) const ERROR_LOG: &str = "/var/log/millpond/error.log";
 /// The first argument of a process that runs in the background.
 pub(crate) const DAEMON_CHILD: &str = "--daemon-child";
+
+/// The word that waits for the outcome of a reload.
+const WAIT: &str = "--wait";
 
 /// Action that the program was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +68,8 @@ pub(crate) struct Arguments {
     pub(crate) dump: bool,
     /// `-q`: say nothing but errors.
     pub(crate) quiet: bool,
+    /// `--wait`: a reload's outcome is waited for.
+    pub(crate) wait: bool,
     /// True in the process that runs in the background.
     pub(crate) is_daemon_child: bool,
     prefix: Option<String>,
@@ -82,6 +87,9 @@ pub(crate) enum ArgumentError {
     /// An option without its value.
     #[error("option \"-{0}\" requires {1}")]
     Missing(char, &'static str),
+    /// Nothing to wait for.
+    #[error("option \"{WAIT}\" is for \"-s reload\"")]
+    Wait,
 }
 
 impl Arguments {
@@ -92,6 +100,7 @@ impl Arguments {
             show: Show::default(),
             dump: false,
             quiet: false,
+            wait: false,
             is_daemon_child: false,
             prefix: None,
             conf: None,
@@ -103,10 +112,17 @@ impl Arguments {
             arguments.is_daemon_child = true;
         }
         while let Some(word) = words.next() {
+            if word == WAIT {
+                arguments.wait = true;
+                continue;
+            }
             let Some(letters) = word.strip_prefix('-') else {
                 return Err(ArgumentError::Invalid(word));
             };
             arguments.apply_letters(letters, &mut words)?;
+        }
+        if arguments.wait && arguments.action != Action::Signal(SignalName::Reload) {
+            return Err(ArgumentError::Wait);
         }
         Ok(arguments)
     }
@@ -146,6 +162,15 @@ impl Arguments {
     /// Directory that relative paths start at.
     pub(crate) fn prefix(&self) -> PathBuf {
         PathBuf::from(self.prefix.as_deref().unwrap_or(PREFIX))
+    }
+
+    /// Lets relative paths go on to mean what they mean now, wherever the process goes.
+    pub(crate) fn make_absolute(&mut self) {
+        if let Some(prefix) = &mut self.prefix
+            && let Ok(path) = std::path::absolute(&*prefix)
+        {
+            *prefix = path.display().to_string();
+        }
     }
 
     /// The configuration file.
@@ -235,6 +260,7 @@ mod tests {
             parse("-squit").unwrap().action,
             Action::Signal(SignalName::Quit)
         );
+        assert!(parse("-s reload --wait").unwrap().wait);
         assert!(parse("-V").unwrap().show.configure);
         assert_eq!(parse("").unwrap().conf_path(), Path::new(CONF_PATH));
     }
@@ -249,6 +275,7 @@ mod tests {
             ("-c", "option \"-c\" requires file name"),
             ("-g", "option \"-g\" requires parameter"),
             ("-s bad", "invalid option: \"-s bad\""),
+            ("-t --wait", "option \"--wait\" is for \"-s reload\""),
         ];
         for (text, message) in cases {
             assert_eq!(parse(text).unwrap_err(), message, "{text}");

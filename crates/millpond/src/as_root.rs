@@ -33,6 +33,7 @@ pub(crate) fn run(mut words: impl Iterator<Item = String>) -> Result<ExitCode> {
         program: Program {
             path,
             arguments: words.into_iter().map(Into::into).collect(),
+            folder: None,
         },
         owner,
     };

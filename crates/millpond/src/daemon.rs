@@ -59,6 +59,7 @@ pub(crate) fn program() -> Program {
     Program {
         path: known.unwrap_or_else(|| name.into()),
         arguments: words.filter(|word| word != DAEMON_CHILD).collect(),
+        folder: None,
     }
 }
 

@@ -11,8 +11,10 @@
 //! | `identity.rs` | `user`: changing user and group |
 //! | `as_root.rs` | the process that stays root when the server changes its user |
 //! | `pid.rs` | the pid file, and `-s` |
+//! | `reload.rs` | `-s reload --wait` |
 //! | `cache/` | `millpond cache`: what is in the caches, and purging |
 //! | `top/` | `millpond top`: what a process does, live |
+//! | `sensor/` | `millpond sensor`: one question, answered for a monitor |
 //! | `check/` | `millpond check`: how a configuration fares |
 //! | `explain/` | `millpond explain`: what a name means |
 //! | `terminal.rs` | colours and lines of what is printed |
@@ -31,6 +33,8 @@ mod folders;
 mod identity;
 mod options;
 mod pid;
+mod reload;
+mod sensor;
 mod start;
 mod terminal;
 mod test;
@@ -39,7 +43,7 @@ mod version;
 
 use std::process::ExitCode;
 
-use arguments::{Action, Arguments};
+use arguments::{Action, Arguments, SignalName};
 use millpond_system::root_helper;
 
 fn main() -> ExitCode {
@@ -50,6 +54,7 @@ fn main() -> ExitCode {
         Some("cache") => return exit(cache::run(std::env::args_os().skip(2))),
         Some("why") => return exit(cache::run(std::env::args_os().skip(1))),
         Some("top") => return exit(top::run(std::env::args().skip(2))),
+        Some("sensor") => return exit(sensor::run(std::env::args().skip(2))),
         Some("explain") => return exit(explain::run(std::env::args().skip(2))),
         Some(root_helper::ARGUMENT) => return exit(as_root::run(std::env::args().skip(2))),
         Some("--help") => return print(&(version::line() + &version::help())),
@@ -75,6 +80,7 @@ fn main() -> ExitCode {
     let outcome = match &arguments.action {
         Action::Run => start::run(&arguments),
         Action::Test => test::run(&arguments),
+        Action::Signal(SignalName::Reload) if arguments.wait => reload::run(&arguments),
         Action::Signal(signal) => pid::send(&arguments, *signal),
     };
     exit(outcome)

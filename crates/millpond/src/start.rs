@@ -12,6 +12,7 @@
 //! 1. When the pid file exists, the sockets listen and signals are caught.
 //! 2. The pid file is removed at the end, unless another process has put its own id there.
 //! 3. A pid file that root made stays root's: `-s` sends what root sends to the id in it.
+//! 4. Paths are absolute before anything is read: `working_directory` changes what others mean.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ use millpond_proxy::control::Wanted;
 use millpond_proxy::descriptors::segment_files;
 use millpond_proxy::pid::{PidFile, PidHolder};
 use millpond_proxy::reload::{ConfSource, Reading};
+use millpond_proxy::server::activation;
 use millpond_proxy::server::predecessor::Predecessor;
 use millpond_proxy::server::sockets::{BindError, Inherited};
 use millpond_proxy::server::{Process, Server, Standing};
@@ -33,6 +35,7 @@ use millpond_system::log::file;
 use millpond_system::reserve::RESERVE;
 use millpond_system::root_helper;
 use millpond_system::shutdown::Signals;
+use millpond_system::supervisor::{Listener, Supervisor};
 
 use crate::arguments::Arguments;
 use crate::identity::{Given, Identity, Sources};
@@ -50,6 +53,10 @@ pub(crate) fn run_then(
 ) -> Result<ExitCode> {
     let program = daemon::program();
     let (predecessor, inherited) = inherit();
+    let activated = inherited_from_manager();
+    let mut arguments = arguments.clone();
+    arguments.make_absolute();
+    let arguments = &arguments;
     let source = arguments.conf_source(open_error_log(arguments));
     let Some(conf) = read(&source, arguments) else {
         return Ok(ExitCode::FAILURE);
@@ -63,6 +70,8 @@ pub(crate) fn run_then(
         return Ok(ExitCode::FAILURE);
     }
     log_panics();
+    activation::warn_of_unused(&activated, &conf);
+    let inherited = inherited.into_iter().chain(activated).collect();
     let Some(server) = logged(Server::take_over(conf, predecessor, inherited)) else {
         return Ok(ExitCode::FAILURE);
     };
@@ -82,6 +91,24 @@ fn inherit() -> (Predecessor, Vec<Inherited>) {
     let channel = std::env::var(heritage::CHANNEL).ok();
     let control = std::env::var(heritage::CONTROL).ok();
     Predecessor::inherit(&sockets, (channel.as_deref(), control.as_deref()))
+}
+
+/// The sockets that a service manager opened for this process (sd_listen_fds(3)).
+fn inherited_from_manager() -> Vec<Inherited> {
+    let number = |name| std::env::var(name).ok()?.parse::<u32>().ok();
+    if number("LISTEN_PID") != Some(std::process::id()) {
+        return Vec::new();
+    }
+    let count = number("LISTEN_FDS").and_then(|count| count.try_into().ok());
+    activation::take(count.unwrap_or(0))
+}
+
+/// The service manager, if one listens.
+fn supervisor() -> Supervisor {
+    Supervisor::new(match std::env::var_os("NOTIFY_SOCKET") {
+        Some(_) => Listener::There,
+        None => Listener::Missing,
+    })
 }
 
 /// Opens the log of `-e`; without it, errors go to the standard error stream.
@@ -169,7 +196,9 @@ fn serve(
             program,
             pid_file,
             standing,
+            supervisor: supervisor(),
         };
+        server.conf().main.cores.obey(&mut process.program);
         error::leave_stderr();
         if arguments.is_daemon_child {
             daemon::ready()?;
@@ -186,6 +215,7 @@ fn serve(
 /// Starts to serve, as the user that the process has become.
 fn begin(server: &mut Server) -> Result<()> {
     server.conf().declared.temp_folders.check()?;
+    server.conf().main.cores.check()?;
     server.start().context("starting the workers")
 }
 

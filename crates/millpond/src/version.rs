@@ -156,6 +156,7 @@ Options:
   -T            : test the configuration, print it and exit
   -q            : during a test, print only errors
   -s signal     : tell the running process: stop, quit, reopen, reload
+  --wait        : with -s reload, wait for the outcome; exit with 1, and say why, if refused
   -p prefix     : where relative paths start (default: {PREFIX})
   -e filename   : error log until the configuration names one (default: {ERROR_LOG})
   -c filename   : configuration file (default: {CONF_PATH})
@@ -168,6 +169,7 @@ Commands, each with --help:
   millpond cache    : what is in the caches, and purging
   millpond why      : what a request would get now, and why
   millpond top      : what a process does, live
+  millpond sensor   : one question about a process, answered for Nagios and Icinga
   millpond gauge    : loads, verifies and compares servers
   millpond demo     : an origin, a page, and Millpond between them
 

@@ -32,6 +32,7 @@ use crate::directives;
 use crate::lint;
 use crate::server::{Process, Server};
 use crate::settings::Conf;
+use crate::stats::attempts::Reasons;
 use crate::tls::check;
 
 /// The source of the configuration.
@@ -133,6 +134,13 @@ impl Reading {
         }
     }
 
+    /// The mistakes, one line each.
+    fn mistakes(&self) -> Reasons {
+        let all = self.diagnostics.iter();
+        let mistakes = all.filter(|it| it.severity == Severity::Error);
+        mistakes.map(|it| one_line(it, &self.sources)).collect()
+    }
+
     /// Logs the findings, one line each.
     pub fn log(&self) {
         for diagnostic in self.diagnostics.iter() {
@@ -150,47 +158,40 @@ impl Reading {
 /// Reads the configuration again and puts it into force, if there is nothing wrong with it.
 pub fn reload(server: &mut Server, source: &ConfSource, process: &mut Process) {
     error::process(Level::Notice, format_args!("reconfiguring"));
-    if take(server, source, process) == Outcome::Unchanged {
+    let shared = Arc::clone(server.shared());
+    shared.attempts.begin();
+    let outcome = take(server, source, process);
+    if outcome.is_err() {
         server.note_failed_load();
     }
+    shared.attempts.end(outcome);
 }
 
-/// The outcome of a reload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    Taken,
-    Unchanged,
-}
-
-fn take(server: &mut Server, source: &ConfSource, process: &mut Process) -> Outcome {
+/// Takes the configuration, or says, in the log, too, why not.
+fn take(server: &mut Server, source: &ConfSource, process: &mut Process) -> Result<(), Reasons> {
     let source = &read_by_root(source);
     let reading = source.read();
     reading.log();
+    let mistakes = reading.mistakes();
     let Some(conf) = reading.conf else {
-        return Outcome::Unchanged;
+        return Err(mistakes);
     };
     if !file::open_all() {
-        return Outcome::Unchanged;
+        return Err(vec![
+            "a log cannot be opened; the error log says why".into(),
+        ]);
     }
-    if let Err(failure) = conf.declared.temp_folders.check() {
-        error::process(Level::Emerg, format_args!("{failure}"));
-        return Outcome::Unchanged;
-    }
+    conf.declared.temp_folders.check().map_err(refused)?;
     let logs = source.process_logs(&conf);
     let pid_path = source.prefix.join(&conf.main.process.pid);
-    let control = match server.prepare_control(&Wanted::of(&conf, &source.prefix)) {
-        Ok(control) => control,
-        Err(failure) => {
-            error::process(Level::Emerg, format_args!("{failure}"));
-            return Outcome::Unchanged;
-        }
-    };
+    let wanted = Wanted::of(&conf, &source.prefix);
+    let control = server.prepare_control(&wanted).map_err(refused)?;
+    let cores = conf.main.cores.clone();
+    cores.check().map_err(refused)?;
     if let Err(errors) = server.change(conf) {
-        for failure in errors {
-            error::process(Level::Emerg, format_args!("{failure}"));
-        }
-        return Outcome::Unchanged;
+        return Err(errors.into_iter().flat_map(refused).collect());
     }
+    cores.obey(&mut process.program);
     server.adopt_control(control);
     server.serve_control();
     error::set_process_logs(logs);
@@ -199,7 +200,13 @@ fn take(server: &mut Server, source: &ConfSource, process: &mut Process) -> Outc
     if let Err(failure) = process.pid_file.move_to(&pid_path) {
         error::process(Level::Alert, format_args!("{failure}"));
     }
-    Outcome::Taken
+    Ok(())
+}
+
+/// Logs why a configuration is not taken, and keeps it for whoever waits.
+fn refused(failure: impl std::fmt::Display) -> Reasons {
+    error::process(Level::Emerg, format_args!("{failure}"));
+    vec![failure.to_string()]
 }
 
 /// Lets the root helper, if there is one, read the files and make what they name; then they are

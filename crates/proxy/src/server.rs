@@ -20,8 +20,10 @@
 //! 3. One process has the caches, and one accepts connections, once the other serves.
 //! 4. `run` returns only after every worker has ended, or had its time to.
 
+pub mod activation;
 mod inherited;
 pub mod predecessor;
+mod pulse;
 pub mod sockets;
 pub mod successor;
 pub mod thread;
@@ -31,10 +33,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millpond_system::clock;
 use millpond_system::heritage::Program;
 use millpond_system::log::error::{self, Level};
 use millpond_system::log::file;
 use millpond_system::shutdown::{Signal, Signals};
+use millpond_system::supervisor::Supervisor;
 use tokio::task::AbortHandle;
 
 use crate::cache::sweep;
@@ -47,6 +51,7 @@ use crate::settings::Conf;
 use crate::worker::Shared;
 
 use predecessor::Predecessor;
+use pulse::Pulse;
 use sockets::{BindError, Inherited, SocketFiles, Sockets};
 use successor::{News, Successor};
 use thread::{Command, WorkerThread};
@@ -110,6 +115,8 @@ pub struct Process {
     pub pid_file: PidHolder,
     /// The place where the process runs.
     pub standing: Standing,
+    /// The service manager, which is told what becomes of it.
+    pub supervisor: Supervisor,
 }
 
 impl Server {
@@ -206,11 +213,17 @@ impl Server {
     /// `signals` must have been made before the process told anybody its id.
     pub async fn run(mut self, mut signals: Signals, source: &ConfSource, process: &mut Process) {
         self.predecessor.tell_serving();
+        process.supervisor.tell_serving(&self.status());
+        let mut pulse = Pulse::new(process.supervisor.period());
         loop {
             let signal = tokio::select! {
                 signal = signals.next() => signal,
                 news = successor::news_of(&mut self.successor) => {
                     self.heed(news, process);
+                    continue;
+                }
+                () = pulse.beat(&self.workers) => {
+                    process.supervisor.tell_alive(&self.status());
                     continue;
                 }
             };
@@ -221,8 +234,13 @@ impl Server {
                 Signal::Reload if self.successor.is_some() => {
                     self.accepts_beside = true;
                     self.accept_again();
+                    self.shared.attempts.decline("the binary is being changed");
                 }
-                Signal::Reload => reload::reload(&mut self, source, process),
+                Signal::Reload => {
+                    process.supervisor.tell_reloading();
+                    reload::reload(&mut self, source, process);
+                    process.supervisor.tell_serving(&self.status());
+                }
                 Signal::Reopen => self.reopen_logs(),
                 // A terminal sends it whenever its window changes.
                 Signal::CloseListeners if process.standing == Standing::Foreground => {}
@@ -230,7 +248,8 @@ impl Server {
                 Signal::Upgrade => self.upgrade(process),
                 Signal::ChildEnded => self.come_back(process),
                 Signal::Quit => {
-                    self.command_all(|| Command::Quit);
+                    let command = self.delay_quit(&mut signals).await;
+                    self.command_all(command);
                     break;
                 }
                 Signal::Stop => {
@@ -239,6 +258,11 @@ impl Server {
                 }
             }
         }
+        if let Some(successor) = &self.successor {
+            process.supervisor.hand_over(successor.id());
+        }
+        self.shared.ending.announce();
+        process.supervisor.tell_stopping();
         self.let_go();
         self.wait_for_end(&mut signals).await;
         let patience = sweep::CLOSE_PATIENCE;
@@ -372,8 +396,23 @@ impl Server {
         }
     }
 
+    /// The state of the service, in a line for people.
+    fn status(&self) -> String {
+        let open = self.shared.connections.snapshot().active;
+        let percent = self.shared.cache.snapshot().hit_ratio() * 100.0;
+        let refused = if self.shared.loads.outcome().is_taken {
+            ""
+        } else {
+            "; the last reload was refused, the configuration before it is in force"
+        };
+        format!("serving: {open} connections, hit ratio {percent:.1} %{refused}")
+    }
+
     /// Does what the successor is waiting for.
     fn heed(&mut self, news: News, process: &mut Process) {
+        if let (News::Serves, Some(successor)) = (news, &self.successor) {
+            process.supervisor.hand_over(successor.id());
+        }
         match news {
             News::WantsStore => self.lend_caches(),
             News::Serves if self.accepts_beside => {}
@@ -419,6 +458,7 @@ impl Server {
         }
         self.serve_control();
         self.accept_again();
+        process.supervisor.take_back(&self.status());
     }
 
     fn accept_again(&mut self) {
@@ -451,6 +491,29 @@ impl Server {
     fn command_all(&self, command: impl Fn() -> Command) {
         let all = self.workers.iter().chain(&self.leaving);
         all.for_each(|worker| worker.send(command()));
+    }
+
+    /// Goes on for a while, since somebody may still send requests; gives the command to end with.
+    async fn delay_quit(&self, signals: &mut Signals) -> fn() -> Command {
+        self.shared.ending.announce();
+        let delay = self.conf.main.process.shutdown_delay;
+        if delay.is_zero() || !self.is_accepting || self.successor.is_some() {
+            return || Command::Quit;
+        }
+        let seconds = delay.as_secs_f64();
+        error::process(Level::Notice, format_args!("quitting in {seconds} s"));
+        let mut over = std::pin::pin!(clock::sleep_until(clock::instant() + delay));
+        loop {
+            tokio::select! {
+                () = &mut over => return || Command::Quit,
+                signal = signals.next() => match signal {
+                    Signal::Quit => return || Command::Quit,
+                    Signal::Stop => return || Command::Stop,
+                    Signal::Reopen => self.reopen_logs(),
+                    _ => {}
+                },
+            }
+        }
     }
 
     /// Waits for the workers' end; another signal that asks for it makes a graceful end a fast one.

@@ -8,9 +8,11 @@
 //! 1. An answer is counted once, when it was sent or its client was gone.
 //! 2. An answer that no cache looked at counts under `-`, so that the total is all answers.
 
+pub mod attempts;
 pub mod cache_zone;
 pub mod connections;
 pub mod departed;
+pub mod ending;
 pub mod ledger;
 pub mod limit;
 pub mod missing;

@@ -31,8 +31,10 @@ use crate::handler::hash_places::HashPlaces;
 use crate::handler::open_file::OpenFiles;
 use crate::settings::Conf;
 use crate::stats::CacheCounters;
+use crate::stats::attempts::Attempts;
 use crate::stats::cache_zone::CacheZones;
 use crate::stats::connections::ConnectionCounters;
+use crate::stats::ending::Ending;
 use crate::stats::ledger::LedgerKeeper;
 use crate::stats::missing::MissingUrls;
 use crate::stats::place::{Places, TakenPlace};
@@ -54,6 +56,10 @@ pub struct Shared {
     pub descriptors: Descriptors,
     /// The configuration that was taken last.
     pub loads: Loads,
+    /// The attempts to take another one.
+    pub attempts: Attempts,
+    /// The end of the process, once it is near.
+    pub ending: Ending,
     /// The counts that the API subtracts since it was told to reset them.
     pub resets: Resets,
     /// Requests that the API answers beside the workers.

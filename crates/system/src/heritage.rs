@@ -30,6 +30,8 @@ pub struct Program {
     pub path: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
+    /// The folder that relative names in them start at, once the process has left it.
+    pub folder: Option<PathBuf>,
 }
 
 /// What the new process gets from the old one.
@@ -59,7 +61,15 @@ impl Heritage {
             .env(SOCKETS, list)
             .env(CHANNEL, self.channel.as_raw_fd().to_string())
             .env_remove(CONTROL)
+            // They are about this process, by its id; the new one is fed and watched like it.
+            .env_remove("WATCHDOG_PID")
+            .env_remove("LISTEN_PID")
+            .env_remove("LISTEN_FDS")
+            .env_remove("LISTEN_FDNAMES")
             .stdin(Stdio::null());
+        if let Some(folder) = &program.folder {
+            command.current_dir(folder);
+        }
         if let Some(control) = &self.control {
             fcntl_setfd(control, FdFlags::empty())?;
             command.env(CONTROL, control.as_raw_fd().to_string());

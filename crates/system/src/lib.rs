@@ -9,6 +9,7 @@
 //! log/                          lines, where they go, and the error log of the process
 //! quota, reserve, side_task     bounds on connections, descriptors and tasks
 //! shutdown, heritage            signals, and what a successor gets
+//! supervisor, core_dumps        news to the service manager, and what a crash leaves
 //! root_helper                   what only root can do, asked of who can
 //! ```
 //!
@@ -21,6 +22,7 @@ pub mod body;
 pub mod chance;
 pub mod clock;
 pub mod cookie_time;
+pub mod core_dumps;
 pub mod heritage;
 pub mod log;
 pub mod network;
@@ -31,6 +33,7 @@ pub mod root_helper;
 pub mod shutdown;
 pub mod side_task;
 pub mod socket;
+pub mod supervisor;
 pub mod temp_file;
 pub mod timer;
 pub mod tls_socket;

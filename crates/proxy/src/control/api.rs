@@ -5,6 +5,7 @@
 //! | request | answer |
 //! |---|---|
 //! | `GET /` | the process, its counters and its zones: [`ServerReport`] |
+//! | `GET /health` | whether it is ready: [`HealthReport`](super::health::HealthReport), 200 or 503 |
 //! | `GET /sites` | what each site sent and asked for: [`SitesReport`] |
 //! | `GET /why?url=URL` | what becomes of a request, and why: [`WhyReport`](super::why::WhyReport) |
 //! | `GET /zones` | all zones: [`ZonesReport`] |
@@ -43,6 +44,7 @@ use millpond_store::{Checked, Key};
 use millpond_system::clock;
 use millpond_system::log::error::{self, Level};
 
+use super::health;
 use super::holdings::{self, HoldingsReport};
 use super::query::{Parameters, Reader};
 use super::report::{
@@ -182,6 +184,7 @@ pub fn answer(scene: &Scene, ask: &Ask) -> Answer {
     let reader = Reader::new(&ask.parameters);
     let answered = match (rest, ask.verb) {
         ([], Verb::Get) => reader.end().map(|()| report::json(200, &server(scene))),
+        (["health"], Verb::Get) => reader.end().map(|()| health(scene)),
         (["why"], Verb::Get) => why::answer(scene, reader),
         (["sites"], Verb::Get) => reader.end().map(|()| sites(scene)),
         (["sites"], Verb::Delete) => reset_sites(scene, reader),
@@ -189,7 +192,7 @@ pub fn answer(scene: &Scene, ask: &Ask) -> Answer {
         (["disks"], Verb::Get) => reader.end().map(|()| disks(scene)),
         (["fills"], Verb::Get) => reader.end().map(|()| fills(scene)),
         (["purges"], Verb::Get) => reader.end().map(|()| purges(scene)),
-        ([] | ["why" | "sites" | "zones" | "disks" | "fills" | "purges"], _) => {
+        ([] | ["health" | "why" | "sites" | "zones" | "disks" | "fills" | "purges"], _) => {
             Ok(report::problem(405, "the other method is meant"))
         }
         (["zones", name, rest @ ..], verb) => match find(scene, name) {
@@ -199,6 +202,11 @@ pub fn answer(scene: &Scene, ask: &Ask) -> Answer {
         _ => return report::problem(404, "there is no such thing"),
     };
     answered.unwrap_or_else(|error| report::problem(400, error))
+}
+
+fn health(scene: &Scene) -> Answer {
+    let found = health::of(scene);
+    report::json(found.status(), &found)
 }
 
 fn find<'a>(scene: &'a Scene, name: &str) -> Option<&'a SceneZone> {

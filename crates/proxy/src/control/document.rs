@@ -9,6 +9,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::Value;
 
+use super::health::HealthReport;
 use super::holdings::{HeldReport, HoldingsReport};
 use super::report::{
     ClassesReport, CountReport, DamageReport, DetailReport, DiskReport, DisksReport, EndReport,
@@ -78,6 +79,7 @@ fn described() -> Vec<(&'static str, Vec<&'static str>)> {
         ("Server", members::<ServerReport>()),
         ("Classes", members::<ClassesReport>()),
         ("Exchanges", members::<ExchangesReport>()),
+        ("Health", members::<HealthReport>()),
         ("Zones", members::<ZonesReport>()),
         ("Disks", members::<DisksReport>()),
         ("Held", members::<HeldReport>()),

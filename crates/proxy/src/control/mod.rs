@@ -29,10 +29,12 @@ pub mod api;
 mod connection;
 #[cfg(test)]
 mod document;
+pub mod health;
 pub mod holdings;
 pub(crate) mod lines;
 pub mod plus;
 pub mod query;
+pub mod reload;
 pub mod report;
 pub mod rest;
 mod socket;
@@ -54,7 +56,7 @@ use crate::server::sockets::{Inherited, SocketFiles};
 use crate::settings::Conf;
 use crate::settings::main::SocketPath;
 use crate::worker::Shared;
-use api::{Scene, SceneZone, ServerFacts, Standing};
+use api::{Answer, Ask, Scene, SceneZone, ServerFacts, Standing};
 
 /// Connections at once; a few people and a few scripts.
 const CONNECTIONS_MAX: usize = 16;
@@ -117,6 +119,11 @@ impl Source {
     fn scene(&self) -> Scene {
         let (conf, shared) = (self.conf.load_full(), self.shared.load_full());
         scene(conf.as_ref(), shared.as_ref(), "by the control socket")
+    }
+
+    fn answer(&self, ask: &Ask) -> Answer {
+        let shared = self.shared.load_full();
+        reload::answer(ask, shared.as_deref()).unwrap_or_else(|| api::answer(&self.scene(), ask))
     }
 }
 
@@ -246,7 +253,7 @@ async fn accept(listener: UnixListener, source: Arc<Source>) {
         // INVARIANT 4.
         let place = Place::take(&source);
         let serve = move || match place {
-            Some(place) => connection::serve(&stream, &|ask| api::answer(&place.0.scene(), ask)),
+            Some(place) => connection::serve(&stream, &|ask| place.0.answer(ask)),
             None => connection::refuse(&stream),
         };
         let thread = std::thread::Builder::new().name("control".to_string());

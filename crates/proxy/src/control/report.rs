@@ -572,7 +572,7 @@ pub(super) fn json(status: u16, report: &impl Serialize) -> Answer {
 }
 
 /// A report as one line.
-pub(super) fn line(report: &impl Serialize) -> String {
+pub(crate) fn line(report: &impl Serialize) -> String {
     // Maps have texts for keys and no type refuses to be written, so there is no error.
     serde_json::to_string(report).unwrap_or_default()
 }

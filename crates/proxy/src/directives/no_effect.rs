@@ -49,16 +49,6 @@ pub const NO_EFFECT: &[NoEffect] = &[
         reason: "the system places threads on cores",
     },
     NoEffect {
-        names: "worker_rlimit_core",
-        contexts: Contexts::MAIN,
-        reason: "core dumps are left to the system",
-    },
-    NoEffect {
-        names: "working_directory",
-        contexts: Contexts::MAIN,
-        reason: "core dumps are left to the system",
-    },
-    NoEffect {
         names: "env",
         contexts: Contexts::MAIN,
         reason: "nothing of the environment is used or removed",

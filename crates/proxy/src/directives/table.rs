@@ -25,6 +25,7 @@ const ROWS: &[&[Row]] = &[
     handler::flv::ROWS,
     handler::limit_conn::ROWS,
     handler::limit_req::ROWS,
+    handler::health::ROWS,
     handler::metrics::ROWS,
     handler::mp4::ROWS,
     handler::stub_status::ROWS,

@@ -16,6 +16,7 @@ pub mod error_page;
 pub mod flv;
 pub mod folder;
 pub mod hash_places;
+pub mod health;
 pub mod index;
 pub mod limit_conn;
 pub mod limit_req;

@@ -4,6 +4,8 @@
 
 use std::fs;
 
+use millpond_system::clock;
+
 /// Facts about the process; none for what is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ProcessFacts {
@@ -27,7 +29,8 @@ const TICKS: f64 = 100.0;
 /// Reads them.
 pub(super) fn read() -> ProcessFacts {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let mut facts = of_stat(&text("/proc/self/stat"), &text("/proc/stat"));
+    let booted = boot_time(&text("/proc/stat")).or_else(boot_time_by_clock);
+    let mut facts = of_stat(&text("/proc/self/stat"), booted);
     facts.resident_bytes = resident(&text("/proc/self/status"));
     facts.max_fds = max_fds(&text("/proc/self/limits"));
     // Since 6.2 the folder's length is the number of descriptors; earlier it is 0.
@@ -37,8 +40,20 @@ pub(super) fn read() -> ProcessFacts {
     facts
 }
 
-/// From `/proc/self/stat` and `/proc/stat` (proc_pid_stat(5), proc_stat(5)).
-fn of_stat(stat: &str, system: &str) -> ProcessFacts {
+/// The start of the machine, seconds since 1970, from `/proc/stat` (proc_stat(5)).
+fn boot_time(system: &str) -> Option<f64> {
+    let mut lines = system.lines();
+    lines.find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
+}
+
+/// The same where a process sees nothing of `/proc` but itself (systemd's `ProcSubset=pid`).
+fn boot_time_by_clock() -> Option<f64> {
+    let uptime = rustix::system::sysinfo().uptime;
+    Some(clock::now_ms() as f64 / 1000.0 - uptime as f64)
+}
+
+/// From `/proc/self/stat` (proc_pid_stat(5)) and the start of the machine.
+fn of_stat(stat: &str, booted: Option<f64>) -> ProcessFacts {
     // The second field is a name in parentheses, which may have any characters.
     let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let field = |number: usize| -> Option<u64> {
@@ -46,8 +61,6 @@ fn of_stat(stat: &str, system: &str) -> ProcessFacts {
         word.parse().ok()
     };
     let ticks = |number| field(number).map(|ticks| ticks as f64 / TICKS);
-    let mut lines = system.lines();
-    let booted = lines.find_map(|line| line.strip_prefix("btime ")?.trim().parse::<f64>().ok());
     ProcessFacts {
         cpu_seconds: ticks(14).zip(ticks(15)).map(|(user, kernel)| user + kernel),
         started: booted.zip(ticks(22)).map(|(booted, after)| booted + after),
@@ -76,7 +89,8 @@ mod tests {
     #[test]
     fn fields_are_counted_after_the_name() {
         let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 1 0 0 0 250 150 0 0 20 0 4 0 1200 8192 2 1";
-        let facts = of_stat(stat, "cpu 1 2\nbtime 1000\nprocesses 3\n");
+        let booted = boot_time("cpu 1 2\nbtime 1000\nprocesses 3\n");
+        let facts = of_stat(stat, booted);
         assert_eq!(facts.cpu_seconds, Some(4.0));
         assert_eq!(facts.started, Some(1012.0));
         assert_eq!(facts.virtual_bytes, Some(8192));
@@ -84,13 +98,20 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_not_known() {
-        assert_eq!(of_stat("", ""), ProcessFacts::default());
+        assert_eq!(of_stat("", boot_time("")), ProcessFacts::default());
         assert_eq!(
             (resident("VmRSS: x"), max_fds("Max cpu time 1 2")),
             (None, None)
         );
         let unlimited = "Max open files            unlimited            unlimited            files";
         assert_eq!(max_fds(unlimited), None);
+    }
+
+    #[test]
+    fn boot_time_is_about_the_same_by_both_ways() {
+        let told = boot_time(&fs::read_to_string("/proc/stat").unwrap()).unwrap();
+        let computed = boot_time_by_clock().unwrap();
+        assert!((told - computed).abs() < 5.0, "{told} {computed}");
     }
 
     #[test]

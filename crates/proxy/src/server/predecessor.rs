@@ -11,11 +11,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use millpond_system::address::Address;
 use millpond_system::log::error::{self, Level};
 use rustix::process::{Pid, getppid};
 
 use super::inherited;
-use super::sockets::Inherited;
+use super::sockets::{Inherited, SocketFiles};
 use super::successor::{SERVING, STORE};
 
 /// The longest time that the predecessor may take to write its caches down. Arbitrary: thirty times
@@ -44,7 +45,7 @@ impl Predecessor {
         let mut sockets = Vec::new();
         for word in words {
             match word.parse().ok().and_then(inherited::listener) {
-                Some((address, fd)) => sockets.push(Inherited { address, fd }),
+                Some((address, fd)) => sockets.push(of_predecessor(address, fd)),
                 None => error::process(
                     Level::Emerg,
                     format_args!("invalid socket number \"{word}\" is inherited, ignored"),
@@ -58,7 +59,7 @@ impl Predecessor {
         let control = control
             .and_then(|word| word.parse().ok())
             .and_then(inherited::listener)
-            .map(|(address, fd)| Inherited { address, fd });
+            .map(|(address, fd)| of_predecessor(address, fd));
         let predecessor = Predecessor {
             id: getppid(),
             channel,
@@ -109,5 +110,13 @@ impl Predecessor {
             // One that is gone need not know.
             let _ = channel.write_all(&[SERVING]);
         }
+    }
+}
+
+fn of_predecessor(address: Address, fd: OwnedFd) -> Inherited {
+    Inherited {
+        address,
+        fd,
+        file: SocketFiles::Ours,
     }
 }

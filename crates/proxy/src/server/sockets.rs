@@ -57,6 +57,8 @@ pub struct Inherited {
     pub address: Address,
     /// The socket.
     pub fd: OwnedFd,
+    /// The owner of its file, if it has one.
+    pub file: SocketFiles,
 }
 
 /// The fate of the files of Unix sockets: to go with the sockets, or to stay.
@@ -79,6 +81,8 @@ pub struct Sockets {
 struct Bound {
     address: Address,
     fds: Vec<OwnedFd>,
+    /// The owner of its file: whoever bound it.
+    file: SocketFiles,
 }
 
 /// Sockets that were opened for a configuration that is not in force yet.
@@ -89,7 +93,7 @@ impl Sockets {
     /// Begins with sockets that another process left.
     pub fn inherit(inherited: Vec<Inherited>) -> Sockets {
         let mut sockets = Sockets::default();
-        for Inherited { address, fd } in inherited {
+        for Inherited { address, fd, file } in inherited {
             match sockets
                 .bound
                 .iter_mut()
@@ -99,6 +103,7 @@ impl Sockets {
                 None => sockets.bound.push(Bound {
                     address,
                     fds: vec![fd],
+                    file,
                 }),
             }
         }
@@ -125,6 +130,7 @@ impl Sockets {
                 Ok(fds) => opened.push(Bound {
                     address: binding.bound.clone(),
                     fds,
+                    file: SocketFiles::Ours,
                 }),
                 Err(source) => errors.push(BindError {
                     address: binding.bound.clone(),
@@ -147,7 +153,15 @@ impl Sockets {
         };
         let mut fds = Vec::new();
         while have + fds.len() < want {
-            let port_use = if have == 0 && fds.is_empty() && !self.has_port(&binding.bound) {
+            if have > 0 {
+                // Sockets that a service manager opened as root cannot be joined: they are shared.
+                match listener::bind(&binding.bound, &binding.options, PortUse::Joined) {
+                    Err(error) if is_refused_to_join(&error) => break,
+                    bound => fds.push(bound?),
+                }
+                continue;
+            }
+            let port_use = if fds.is_empty() && !self.has_port(&binding.bound) {
                 PortUse::Exclusive
             } else {
                 PortUse::Joined
@@ -239,10 +253,16 @@ fn bind_patiently(binding: &Binding, port_use: PortUse) -> io::Result<OwnedFd> {
     }
 }
 
+/// True if a socket of an address that we listen on may not have another one beside it.
+fn is_refused_to_join(error: &io::Error) -> bool {
+    let kinds = [io::ErrorKind::AddrInUse, io::ErrorKind::PermissionDenied];
+    kinds.contains(&error.kind())
+}
+
 fn remove_files(sockets: &[Bound], files: SocketFiles) {
     if files == SocketFiles::Ours {
-        let addresses = sockets.iter().map(|bound| &bound.address);
-        addresses.for_each(listener::remove_file);
+        let ours = sockets.iter().filter(|it| it.file == SocketFiles::Ours);
+        ours.for_each(|bound| listener::remove_file(&bound.address));
     }
 }
 
@@ -281,5 +301,27 @@ mod tests {
                 "{sockets} for {workers}"
             );
         }
+    }
+
+    /// Another user's socket cannot be joined either, and a service manager is another user.
+    #[test]
+    fn workers_share_a_socket_that_none_may_join() {
+        let theirs = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::Inet(theirs.local_addr().unwrap());
+        let binding = Arc::new(Binding {
+            bound: address.clone(),
+            options: Default::default(),
+            listens: Vec::new(),
+        });
+        let mut sockets = Sockets::inherit(vec![Inherited {
+            address,
+            fd: theirs.into(),
+            file: SocketFiles::Shared,
+        }]);
+        let opened = sockets.open(std::slice::from_ref(&binding), 2).unwrap();
+        let bindings = [binding];
+        sockets.adopt(opened, &bindings, SocketFiles::Ours);
+        let shares = [0, 1].map(|index| sockets.share_of(index, 2, &bindings).unwrap().len());
+        assert_eq!(shares, [1, 1]);
     }
 }

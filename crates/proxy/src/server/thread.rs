@@ -27,7 +27,7 @@ use millpond_system::log::error::{self, Level};
 use millpond_system::log::turn;
 use millpond_system::quota::Shortage;
 use millpond_system::reserve;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, spawn_local};
 
 use super::sockets::Listening;
@@ -52,6 +52,8 @@ pub enum Command {
     },
     /// Write out buffered log lines.
     FlushLogs,
+    /// Give a sign of life.
+    Answer(oneshot::Sender<()>),
     /// Finish what is going on, then end.
     Quit,
     /// End now.
@@ -153,6 +155,7 @@ impl Thread {
             match commands.recv().await {
                 Some(Command::Serve { conf, listening }) => self.serve(conf, listening),
                 Some(Command::FlushLogs) => access::flush_all(),
+                Some(Command::Answer(answer)) => give(answer),
                 Some(Command::Quit) | None => break,
                 Some(Command::Stop) => return,
             }
@@ -181,6 +184,7 @@ impl Thread {
                 command = commands.recv() => match command {
                     Some(Command::Stop) | None => return,
                     Some(Command::FlushLogs) => access::flush_all(),
+                    Some(Command::Answer(answer)) => give(answer),
                     Some(_) => {}
                 },
             }
@@ -219,6 +223,11 @@ impl Thread {
             spawn_local(drop_after(generation, timeout));
         }
     }
+}
+
+/// Gives a sign of life; who asked may be gone.
+fn give(answer: oneshot::Sender<()>) {
+    let _ = answer.send(());
 }
 
 /// Drops the connections that a generation still has after a time.

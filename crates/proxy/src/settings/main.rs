@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use millpond_conf::value::{FromWord, WordError};
 use millpond_conf::{Family, OffOr, ParseContext, Scope, Word};
+use millpond_system::core_dumps::CorePolicy;
 use millpond_system::log::error::ProcessLogPolicy;
 use millpond_system::quota::ConnectionPolicy;
 
@@ -86,6 +87,15 @@ pub struct ProcessPolicy {
     /// The time after which a graceful shutdown closes the connections that are left.
     #[directive(name = "worker_shutdown_timeout")]
     pub shutdown_timeout: Option<Duration>,
+    /// The time for which a process that was told to quit goes on as before, while `health` says
+    /// that it is not ready: balancers take it out before its listeners close. A second QUIT ends
+    /// the wait; a process whose successor serves does not wait.
+    ///
+    /// # Differs from nginx
+    ///
+    /// nginx has no such time.
+    #[directive(name = "shutdown_delay", default = "0s")]
+    pub shutdown_delay: Duration,
 }
 
 impl ProcessPolicy {
@@ -132,6 +142,8 @@ impl FromWord for SocketPath {
 pub struct MainSettings {
     /// The process.
     pub process: ProcessPolicy,
+    /// The core dumps of the process.
+    pub cores: CorePolicy,
     /// The limits of connections of the process's workers.
     pub connections: ConnectionPolicy,
     /// Policy of the process's own log.

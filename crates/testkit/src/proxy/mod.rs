@@ -124,6 +124,7 @@ pub struct ProxyBuilder {
     files: Vec<(String, Vec<u8>)>,
     log_check: LogCheck,
     binary: Option<PathBuf>,
+    variables: Vec<(String, String)>,
 }
 
 impl ProxyBuilder {
@@ -157,6 +158,12 @@ impl ProxyBuilder {
         self
     }
 
+    /// Sets a variable of the server's environment.
+    pub fn variable(mut self, name: &str, value: &str) -> ProxyBuilder {
+        self.variables.push((name.to_string(), value.to_string()));
+        self
+    }
+
     /// Starts the server and waits until it listens.
     pub fn start(self) -> Result<Proxy> {
         let named = self.binary.or_else(|| binary(self.kind));
@@ -171,6 +178,7 @@ impl ProxyBuilder {
             dir,
             template: self.template,
             log_check: self.log_check,
+            variables: self.variables,
             child: None,
         };
         for (path, content) in &self.files {
@@ -206,6 +214,7 @@ pub struct Proxy {
     dir: tempfile::TempDir,
     template: Template,
     log_check: LogCheck,
+    variables: Vec<(String, String)>,
     child: Option<Child>,
 }
 
@@ -225,6 +234,7 @@ impl Proxy {
             files: Vec::new(),
             log_check: LogCheck::On,
             binary: None,
+            variables: Vec::new(),
         }
     }
 
@@ -370,6 +380,7 @@ impl Proxy {
             .arg("-p")
             .arg(&dir)
             .args(["-c", "nginx.conf", "-e", "error.log"])
+            .envs(self.variables.iter().cloned())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(stderr)

@@ -1,0 +1,266 @@
+//! `cargo xtask package --boot`: the Debian package on a machine of its own, a container that boots
+//! with systemd.
+//!
+//! ```text
+//! mmdebstrap ──► root ──systemd-nspawn──► install, reload, upgrade under load, sockets, purge
+//! ```
+//!
+//! It takes a minute or two and the network the first time, and is not part of `cargo xtask test`:
+//! nothing else shows that the service lives within the bounds of its unit. The container has no
+//! network but its own loopback, and its root is kept below `target/package/boot`.
+
+use super::check::said;
+use super::{Build, Compression, binary, has, ignore_missing, pack, stage, target, tools};
+use crate::packages;
+use crate::tally::Tally;
+use anyhow::{Context, Result, ensure};
+use millpond_testkit::Deadline;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// The longest that a boot, or an end, may take.
+const WAIT: Duration = Duration::from_secs(60);
+/// Upgrades under load.
+const UPGRADES: usize = 5;
+
+/// Asks for the page until it is told to end, and tells how often that failed.
+const LOAD: &str = "bad=0; ok=0; while [ ! -e /root/stop ]; do \
+     if curl -sf -o /dev/null http://127.0.0.1/; then ok=$((ok+1)); else bad=$((bad+1)); fi; done; \
+     echo $ok answered, $bad failed";
+
+/// Runs the steps, each of which is a check.
+pub(super) fn run() -> Result<Tally> {
+    let missing = ["systemd-nspawn", "mmdebstrap"]
+        .into_iter()
+        .find(|it| !has(it));
+    if let Some(program) = missing.or((!packages::is_root()).then_some("root")) {
+        println!("package --boot: skipped, it needs {program}");
+        return Ok(Tally::SKIP);
+    }
+    tools::install()?;
+    let folder = target().join("boot");
+    let staged = stage::make(&binary(Build::Quick)?, &folder)?;
+    let out = folder.join("out");
+    pack(&staged, &out, Compression::Fast)?;
+    let root = folder.join("root");
+    bootstrap(&root)?;
+    let name = format!("millpond_{}-1_", staged.version);
+    let is_deb = |path: &PathBuf| path.to_string_lossy().contains(&name);
+    let mut all = fs::read_dir(&out)?.filter_map(|entry| Some(entry.ok()?.path()));
+    fs::copy(
+        all.find(is_deb).context("no package")?,
+        root.join("root/a.deb"),
+    )?;
+    let machine = Machine::boot(&root)?;
+    let mut tally = Tally::default();
+    for (name, step) in STEPS {
+        let outcome = step(&machine);
+        if let Err(error) = &outcome {
+            println!("package --boot: {name}: {error:#}");
+        }
+        tally += Tally::from(outcome.is_ok());
+    }
+    Ok(tally)
+}
+
+type Step = fn(&Machine) -> Result<()>;
+
+const STEPS: [(&str, Step); 5] = [
+    ("install", install),
+    ("reload", reload),
+    ("upgrade", upgrade),
+    ("sockets", sockets),
+    ("purge", purge),
+];
+
+/// Makes the root of the machine, once.
+fn bootstrap(root: &Path) -> Result<()> {
+    if root.exists() {
+        return Ok(());
+    }
+    let release = fs::read_to_string("/etc/os-release")?;
+    let names = release
+        .lines()
+        .find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+    let new = root.with_extension("new");
+    fs::remove_dir_all(&new).or_else(ignore_missing)?;
+    println!("package --boot: a machine is made (a minute)");
+    let mut command = Command::new("mmdebstrap");
+    command.args(["--quiet", "--variant=minbase"]);
+    command.arg("--include=systemd,systemd-sysv,dbus,openssl,curl,logrotate,procps");
+    said(command.arg(names.unwrap_or("stable")).arg(&new))?;
+    Ok(fs::rename(new, root)?)
+}
+
+/// A machine that runs; it is switched off when dropped.
+struct Machine {
+    container: Child,
+    leader: String,
+}
+
+impl Machine {
+    fn boot(root: &Path) -> Result<Machine> {
+        let mut command = Command::new("systemd-nspawn");
+        command.args([
+            "-q",
+            "--register=no",
+            "--keep-unit",
+            "--private-network",
+            "--boot",
+            "-D",
+        ]);
+        let container = command
+            .arg(root)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let children = format!("/proc/{0}/task/{0}/children", container.id());
+        let mut machine = Machine {
+            container,
+            leader: String::new(),
+        };
+        // The first child is another one for a moment.
+        let is_up = || {
+            let text = fs::read_to_string(&children).ok()?;
+            machine.leader = text.split_whitespace().next()?.to_string();
+            let state = machine
+                .command("systemctl is-system-running")
+                .output()
+                .ok()?;
+            let word = String::from_utf8_lossy(&state.stdout).trim().to_string();
+            ["running", "degraded"]
+                .contains(&word.as_str())
+                .then_some(())
+        };
+        Deadline::after(WAIT)
+            .poll(is_up)
+            .context("it does not boot")?;
+        Ok(machine)
+    }
+
+    /// A script to be run on the machine.
+    fn command(&self, script: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args([
+            "-t",
+            &self.leader,
+            "-m",
+            "-u",
+            "-i",
+            "-n",
+            "-p",
+            "sh",
+            "-ec",
+            script,
+        ]);
+        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, script: &str) -> Result<String> {
+        Ok(said(&mut self.command(script))?.trim().to_string())
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // Whatever is left of it is killed.
+        let _ = self.command("systemctl poweroff").output();
+        let ended = || self.container.try_wait().ok().flatten();
+        if Deadline::after(WAIT).poll(ended).is_none() {
+            let _ = self.container.kill();
+            let _ = self.container.wait();
+        }
+    }
+}
+
+const STATUS: &str = "curl -si http://127.0.0.1/ | grep -i '^x-cache'";
+
+/// The service runs when it is installed, and serves from the cache.
+fn install(machine: &Machine) -> Result<()> {
+    machine.run("dpkg -P millpond; rm -f /root/stop; dpkg -i /root/a.deb")?;
+    ensure!(machine.run(STATUS)?.contains("MISS"), "no first answer");
+    ensure!(machine.run(STATUS)?.contains("HIT"), "no hit");
+    let state = machine.run("systemctl show -P Type -P ActiveState -P StatusText millpond")?;
+    ensure!(
+        state.contains("notify") && state.contains("active"),
+        "{state}"
+    );
+    machine.run("millpond sensor health && millpond sensor process")?;
+    machine.run("logrotate -f /etc/logrotate.d/millpond")?;
+    Ok(())
+}
+
+/// A configuration with a mistake is refused, and one without is taken.
+fn reload(machine: &Machine) -> Result<()> {
+    let conf = "/etc/millpond/millpond.conf";
+    machine.run(&format!("cp {conf} /root/conf; echo 'tpyo on;' >> {conf}"))?;
+    let refused = machine.run("systemctl reload millpond").is_err();
+    machine.run(&format!("cp /root/conf {conf}; systemctl reload millpond"))?;
+    ensure!(refused, "a mistake was taken");
+    Ok(())
+}
+
+/// A package that is installed over the one before changes the process and fails no request.
+fn upgrade(machine: &Machine) -> Result<()> {
+    let load = machine.command(LOAD).stdout(Stdio::piped()).spawn()?;
+    let mut ids = vec![machine.run("systemctl show -P MainPID millpond")?];
+    let upgraded: Result<()> = (0..UPGRADES).try_for_each(|_| {
+        machine.run("dpkg -i /root/a.deb")?;
+        ids.push(machine.run("systemctl show -P MainPID millpond")?);
+        Ok(())
+    });
+    machine.run("touch /root/stop")?;
+    let output = load.wait_with_output()?;
+    upgraded?;
+    let told = String::from_utf8_lossy(&output.stdout).trim().to_string();
+    println!("package --boot: {UPGRADES} upgrades, {told}");
+    ensure!(
+        told.ends_with(" 0 failed") && !told.starts_with("0 "),
+        "{told}"
+    );
+    let count = ids.len();
+    ids.dedup();
+    ensure!(ids.len() == count, "the process stayed: {ids:?}");
+    let restarts = machine.run("systemctl show -P NRestarts millpond")?;
+    ensure!(restarts == "0", "{restarts} restarts");
+    Ok(())
+}
+
+/// Root's socket starts the service, which shares it among its workers.
+fn sockets(machine: &Machine) -> Result<()> {
+    let unit = "/run/systemd/system/millpond.socket";
+    machine.run(&format!(
+        "printf '[Socket]\\nListenStream=0.0.0.0:80\\n' > {unit}; systemctl daemon-reload; \
+         systemctl stop millpond; systemctl start millpond.socket"
+    ))?;
+    let activated = machine.run(STATUS);
+    let state = machine.run("systemctl is-active millpond");
+    machine.run(&format!(
+        "systemctl stop millpond.socket millpond; rm {unit}; systemctl daemon-reload"
+    ))?;
+    ensure!(
+        activated?.contains("X-Cache") && state? == "active",
+        "not activated"
+    );
+    Ok(())
+}
+
+/// Nothing is left but the user.
+fn purge(machine: &Machine) -> Result<()> {
+    machine.run("dpkg -P millpond")?;
+    for path in [
+        "/etc/millpond",
+        "/var/cache/millpond",
+        "/var/log/millpond",
+        "/run/millpond",
+    ] {
+        machine.run(&format!("test ! -e {path}")).context(path)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,306 @@
+//! The checks of the packages that `cargo xtask test` makes, with the quick build.
+//!
+//! Pages, scripts and the default configuration are checked always. Packages are made, compared,
+//! installed below a folder, upgraded, removed and purged where the packagers are there: `cargo
+//! xtask package` installs them.
+//!
+//! Nothing is installed on the machine: dpkg works on a folder, and the scripts of the package know
+//! that by DPKG_ROOT.
+
+use super::stage::{self, Stage};
+use super::{Compression, SUMS, has, ignore_missing, pack, target, tools};
+use crate::tally::Tally;
+use crate::workspace;
+use anyhow::{Context, Result, ensure};
+use millpond_testkit::{Client, Kind, Proxy};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Runs the checks; those that cannot be made here are named.
+pub(crate) fn run() -> Result<Tally> {
+    let folder = target().join("check");
+    let texts = stage::make_texts(&workspace::binary(), &folder)?;
+    let mut tally = Tally::default();
+    tally += named("man pages", || pages(&texts))?;
+    tally += named("scripts", || scripts(&texts))?;
+    tally += named("default configuration", || {
+        let tree = texts.folder.join("tree");
+        serves(&workspace::binary(), &texts.folder.join("etc"), &tree)
+    })?;
+    if !tools::are_there() {
+        println!("package: skipped, the packagers are not there (`cargo xtask package`)");
+        tally += Tally::SKIP;
+        return Ok(tally);
+    }
+    let first = folder.join("first");
+    let second = folder.join("second");
+    for out in [&first, &second] {
+        let staged = stage::make(&workspace::binary(), &folder)?;
+        pack(&staged, out, Compression::Fast)?;
+    }
+    tally += named("the same twice", || same(&first, &second))?;
+    let deb = package(&first, "deb")?;
+    tally += named("unpacked", || unpacked(&deb, &folder.join("unpacked")))?;
+    tally += named("installed and removed", || {
+        installed(&deb, &folder.join("root"))
+    })?;
+    tally += named("lintian", || lintian(&deb))?;
+    tally += named("rpm", || rpm(&package(&first, "rpm")?))?;
+    Ok(tally)
+}
+
+/// The outcome of a check that was made, or was not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Checked {
+    Yes,
+    /// A program that it needs is missing.
+    No(&'static str),
+}
+
+fn named(name: &str, check: impl FnOnce() -> Result<Checked>) -> Result<Tally> {
+    Ok(match check() {
+        Ok(Checked::Yes) => Tally::PASS,
+        Ok(Checked::No(program)) => {
+            println!("package: {name}: skipped, {program} is not installed");
+            Tally::SKIP
+        }
+        Err(error) => {
+            println!("package: {name}: {error:#}");
+            Tally::FAIL
+        }
+    })
+}
+
+/// Runs a program to its good end, and gives what it says.
+pub(super) fn said(command: &mut Command) -> Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| name.clone())?;
+    let both = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&both).into_owned();
+    ensure!(
+        output.status.success(),
+        "{name} ended with {}: {text}",
+        output.status
+    );
+    Ok(text)
+}
+
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        found.push(entry?.path());
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Each command has a page, and none has a mistake.
+fn pages(staged: &Stage) -> Result<Checked> {
+    let all = files(&staged.folder.join("man"))?;
+    for name in [
+        "millpond.8",
+        "millpond.conf.5",
+        "millpond-cache.8",
+        "millpond-gauge-run.8",
+    ] {
+        ensure!(
+            all.iter().any(|path| path.ends_with(name)),
+            "there is no {name}"
+        );
+    }
+    let page = fs::read_to_string(staged.folder.join("man/millpond.conf.5"))?;
+    ensure!(page.contains("proxy_cache_path"), "no directives");
+    if Command::new("mandoc").arg("-h").output().is_err() {
+        return Ok(Checked::No("mandoc"));
+    }
+    said(
+        Command::new("mandoc")
+            .args(["-Tlint", "-Werror"])
+            .args(&all),
+    )?;
+    Ok(Checked::Yes)
+}
+
+/// Shells read every script without complaint.
+fn scripts(staged: &Stage) -> Result<Checked> {
+    let mut all = files(&staged.folder.join("debian"))?;
+    all.push(staged.folder.join("change-binary"));
+    all.extend(files(&staged.folder.join("rpm"))?);
+    for script in &all {
+        said(Command::new("sh").arg("-n").arg(script))?;
+    }
+    let completion = staged.folder.join("completions/millpond");
+    said(Command::new("bash").arg("-n").arg(&completion))?;
+    let words = "COMP_WORDS=(millpond cache --js); COMP_CWORD=2; _millpond millpond --js cache; \
+                 [[ ${COMPREPLY[*]} == --json ]]";
+    let script = format!("source {}; {words}", completion.display());
+    said(Command::new("bash").args(["-c", &script]))?;
+    if !has("shellcheck") {
+        return Ok(Checked::No("shellcheck"));
+    }
+    said(Command::new("shellcheck").args(["-s", "sh"]).args(&all))?;
+    Ok(Checked::Yes)
+}
+
+/// A program serves the default configuration, from the cache from the second request on.
+fn serves(program: &Path, conf: &Path, tree: &Path) -> Result<Checked> {
+    let text = fs::read_to_string(conf.join("millpond.conf"))?;
+    ensure!(text.contains("listen 80 "), "it listens elsewhere");
+    let welcome = tree.join("usr/share/millpond");
+    fs::create_dir_all(welcome.join("welcome"))?;
+    let page = workspace::root().join("packaging/welcome/index.html");
+    fs::copy(page, welcome.join("welcome/index.html"))?;
+    let moved = text
+        .replace("/var/log/millpond", "%%DIR%%")
+        .replace("/var/cache/millpond", "%%DIR%%/cache")
+        .replace("/run/millpond", "%%DIR%%")
+        .replace("/usr/share/millpond", &welcome.display().to_string())
+        .replace("listen 80 ", "listen 127.0.0.1:%%PORT%% ");
+    let mut proxy = Proxy::new(Kind::Millpond, &format!("%%GLOBALS%%\n{moved}"))
+        .binary(program)
+        .file("mime.types", fs::read(conf.join("mime.types"))?)
+        .start()?;
+    let client = Client::new(proxy.port());
+    for expected in ["MISS", "HIT"] {
+        let answer = client.get("/")?;
+        ensure!(answer.status == 200 && answer.text().contains("Millpond serves"));
+        let seen = answer.header("X-Cache");
+        ensure!(
+            seen == Some(expected),
+            "{seen:?} where {expected} was expected"
+        );
+    }
+    proxy.quit()?;
+    Ok(Checked::Yes)
+}
+
+fn package(out: &Path, ending: &str) -> Result<PathBuf> {
+    let mut all = files(out)?.into_iter();
+    all.find(|path| path.extension().is_some_and(|it| it == ending))
+        .with_context(|| format!("no .{ending} in {}", out.display()))
+}
+
+/// The checksums of two runs are the same, and are those of the files.
+fn same(first: &Path, second: &Path) -> Result<Checked> {
+    let sums = fs::read_to_string(first.join(SUMS))?;
+    ensure!(sums.lines().count() == 3, "not three packages: {sums}");
+    let again = fs::read_to_string(second.join(SUMS))?;
+    ensure!(sums == again, "other bytes:\n{sums}{again}");
+    said(
+        Command::new("sha256sum")
+            .args(["--check", "--quiet", SUMS])
+            .current_dir(first),
+    )?;
+    Ok(Checked::Yes)
+}
+
+/// The program of a package serves the configuration of the package.
+fn unpacked(deb: &Path, tree: &Path) -> Result<Checked> {
+    fs::remove_dir_all(tree).or_else(ignore_missing)?;
+    said(Command::new("dpkg-deb").arg("-x").arg(deb).arg(tree))?;
+    let folders = [
+        "usr/share/man/man8",
+        "usr/share/bash-completion/completions",
+    ];
+    for folder in folders {
+        ensure!(!files(&tree.join(folder))?.is_empty(), "{folder} is empty");
+    }
+    ensure!(
+        tree.join("usr/lib/systemd/system/millpond.service")
+            .is_file(),
+        "no unit"
+    );
+    serves(
+        &tree.join("usr/bin/millpond"),
+        &tree.join("etc/millpond"),
+        tree,
+    )
+}
+
+/// A package is installed over itself with a changed configuration, removed and purged.
+fn installed(deb: &Path, root: &Path) -> Result<Checked> {
+    if Path::new("/run/systemd/system").exists() || !crate::packages::is_root() {
+        // Scripts of dpkg would speak to the service manager of the machine.
+        return Ok(Checked::No("a machine without systemd, as root,"));
+    }
+    fs::remove_dir_all(root).or_else(ignore_missing)?;
+    fs::create_dir_all(root.join("var/lib/dpkg/info"))?;
+    fs::create_dir_all(root.join("etc"))?;
+    fs::write(root.join("var/lib/dpkg/status"), "")?;
+    let dpkg = |args: &[&str]| {
+        let mut command = Command::new("dpkg");
+        command.arg(format!("--root={}", root.display()));
+        command.args([
+            "--force-script-chrootless",
+            "--force-depends",
+            "--force-confold",
+        ]);
+        said(command.args(args))
+    };
+    let package = deb.to_string_lossy();
+    dpkg(&["-i", &package])?;
+    let users = fs::read_to_string(root.join("etc/passwd"))?;
+    ensure!(users.contains("millpond:"), "no user: {users}");
+    let wanted = root.join("etc/systemd/system/multi-user.target.wants/millpond.service");
+    ensure!(wanted.is_symlink(), "the unit is not enabled");
+    let conf = root.join("etc/millpond/millpond.conf");
+    fs::write(&conf, "# the operator's own\n")?;
+    dpkg(&["-i", &package])?;
+    ensure!(
+        fs::read_to_string(&conf)?.contains("own"),
+        "the configuration was replaced"
+    );
+    let cache = root.join("var/cache/millpond/pond");
+    fs::create_dir_all(&cache)?;
+    dpkg(&["-r", "millpond"])?;
+    ensure!(
+        !root.join("usr/bin/millpond").exists(),
+        "the program is left"
+    );
+    ensure!(
+        conf.exists() && cache.exists(),
+        "a removal took what a purge takes"
+    );
+    dpkg(&["-P", "millpond"])?;
+    ensure!(!conf.exists() && !cache.exists(), "a purge left something");
+    Ok(Checked::Yes)
+}
+
+fn lintian(deb: &Path) -> Result<Checked> {
+    if !has("lintian") {
+        return Ok(Checked::No("lintian"));
+    }
+    let mut command = Command::new("lintian");
+    command.args([
+        "--fail-on",
+        "error",
+        "--allow-root",
+        "--tag-display-limit",
+        "0",
+    ]);
+    said(command.arg(deb))?;
+    Ok(Checked::Yes)
+}
+
+fn rpm(path: &Path) -> Result<Checked> {
+    if !has("rpm") {
+        return Ok(Checked::No("rpm"));
+    }
+    let list = said(
+        Command::new("rpm")
+            .args(["-qlp", "--nosignature"])
+            .arg(path),
+    )?;
+    for file in [
+        "/usr/bin/millpond",
+        "/usr/share/man/man8/millpond.8",
+        "/etc/millpond/millpond.conf",
+    ] {
+        ensure!(
+            list.lines().any(|line| line == file),
+            "{file} is not in the package"
+        );
+    }
+    Ok(Checked::Yes)
+}

@@ -1,0 +1,152 @@
+//! The stage: a folder with everything that is packed, under names of its own.
+//!
+//! Files of the repository are copied, man pages and completions are written, the binary is
+//! stripped, and the manifest for the packagers is put beside them.
+
+use super::{commands, completions, files, ignore_missing, manifest, manual};
+use crate::workspace;
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The folder that was staged, and what its files have in common.
+#[derive(Clone, Debug)]
+pub(super) struct Stage {
+    pub(super) folder: PathBuf,
+    pub(super) version: String,
+    /// Seconds since 1970 that every file's time is.
+    pub(super) epoch: u64,
+}
+
+impl Stage {
+    /// A packer that works on it, with its time.
+    pub(super) fn packer(&self, mut command: Command) -> Command {
+        command
+            .current_dir(&self.folder)
+            .env("SOURCE_DATE_EPOCH", self.epoch.to_string())
+            // The stage is a workspace of its own, whatever it lies in.
+            .env_remove("CARGO_TARGET_DIR");
+        command
+    }
+}
+
+/// Copies of files: source in the repository, name in the stage.
+const COPIES: &[(&str, &str)] = &[
+    ("packaging/change-binary", "change-binary"),
+    ("packaging/millpond.sysusers", "millpond.sysusers"),
+    ("packaging/millpond.tmpfiles", "millpond.tmpfiles"),
+    ("packaging/millpond.logrotate", "millpond.logrotate"),
+    ("packaging/millpond.conf", "etc/millpond.conf"),
+    ("packaging/welcome/index.html", "welcome/index.html"),
+    ("conf/mime.types", "etc/mime.types"),
+    ("conf/fastcgi.conf", "etc/fastcgi.conf"),
+    ("conf/fastcgi_params", "etc/fastcgi_params"),
+    ("conf/scgi_params", "etc/scgi_params"),
+    ("conf/uwsgi_params", "etc/uwsgi_params"),
+    ("README.md", "doc/README.md"),
+    ("LICENSE-APACHE", "LICENSE-APACHE"),
+    ("LICENSE-MIT", "LICENSE-MIT"),
+];
+
+/// Folders that are copied whole.
+const FOLDERS: &[(&str, &str)] = &[
+    ("packaging/debian", "debian"),
+    ("packaging/rpm", "rpm"),
+    ("conf/examples", "doc/examples"),
+    ("contrib/grafana", "doc/grafana"),
+    ("contrib/prometheus", "doc/prometheus"),
+];
+
+/// Stages a binary and all else in a folder of its own below `target`.
+pub(super) fn make(binary: &Path, target: &Path) -> Result<Stage> {
+    let staged = make_texts(binary, target)?;
+    let stripped = staged.folder.join("millpond");
+    let status = Command::new("strip")
+        .args(["--strip-unneeded", "-o"])
+        .arg(&stripped)
+        .arg(binary)
+        .status();
+    ensure!(status.context("strip")?.success(), "strip failed");
+    Ok(staged)
+}
+
+/// Stages all but the binary, which is asked for its help.
+pub(super) fn make_texts(binary: &Path, target: &Path) -> Result<Stage> {
+    let stage = Stage {
+        folder: target.join("stage"),
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        epoch: epoch()?,
+    };
+    let folder = &stage.folder;
+    fs::remove_dir_all(folder).or_else(ignore_missing)?;
+    for (from, to) in COPIES {
+        copy(&workspace::root().join(from), &folder.join(to))?;
+    }
+    for (from, to) in FOLDERS {
+        for entry in fs::read_dir(workspace::root().join(from))? {
+            let path = entry?.path();
+            copy(
+                &path,
+                &folder.join(to).join(path.file_name().unwrap_or_default()),
+            )?;
+        }
+    }
+    let unit = fs::read_to_string(workspace::root().join("contrib/millpond.service"))?;
+    write(
+        &folder.join(files::UNITS).join("millpond.service"),
+        &of_package(&unit),
+    )?;
+    let all = commands::all(binary)?;
+    for (name, text) in manual::pages(&all, &date(stage.epoch, "+%Y-%m-%d")?)? {
+        write(&folder.join("man").join(name), &text)?;
+    }
+    for (name, text) in completions::all(&all)? {
+        write(&folder.join("completions").join(name), &text)?;
+    }
+    manifest::write(&stage, &date(stage.epoch, "-R")?)?;
+    Ok(stage)
+}
+
+/// The unit with the program where a package puts it, and without how to do that by hand.
+fn of_package(unit: &str) -> String {
+    let is_by_hand = |line: &&str| line.starts_with("#   ");
+    let lines: Vec<&str> = unit.lines().filter(|line| !is_by_hand(line)).collect();
+    lines.join("\n").replace("/usr/local/bin/", "/usr/bin/") + "\n"
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to.parent().unwrap_or(to))?;
+    fs::copy(from, to).with_context(|| from.display().to_string())?;
+    Ok(())
+}
+
+pub(super) fn write(path: &Path, text: &str) -> Result<()> {
+    fs::create_dir_all(path.parent().unwrap_or(path))?;
+    fs::write(path, text).with_context(|| path.display().to_string())
+}
+
+/// The time of the commit, unless SOURCE_DATE_EPOCH names another.
+fn epoch() -> Result<u64> {
+    if let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") {
+        return text.parse().context("SOURCE_DATE_EPOCH is no number");
+    }
+    let output = Command::new("git")
+        .args(["log", "-1", "--format=%ct"])
+        .current_dir(workspace::root())
+        .output();
+    let said = output
+        .context("git, or SOURCE_DATE_EPOCH, must say the time")?
+        .stdout;
+    let text = String::from_utf8(said)?;
+    text.trim().parse().context("the commit has no time")
+}
+
+/// A time in a format of `date`.
+fn date(epoch: u64, format: &str) -> Result<String> {
+    let output = Command::new("date")
+        .args(["-u", "-d", &format!("@{epoch}"), format])
+        .env("LC_ALL", "C")
+        .output()?;
+    Ok(String::from_utf8(output.stdout)?.trim().to_string())
+}
