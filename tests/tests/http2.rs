@@ -153,6 +153,13 @@ fn streams_of_a_connection_share_one_fetch_and_all_get_their_answers() -> Result
     Ok(())
 }
 
+/// Method, path, fields.
+type Case = (
+    &'static str,
+    &'static str,
+    &'static [(&'static str, &'static str)],
+);
+
 #[test]
 fn answers_are_those_of_nginx() -> Result<()> {
     let origin = Origin::start()?;
@@ -166,7 +173,7 @@ fn answers_are_those_of_nginx() -> Result<()> {
         "/moved",
         Answer::new(301).header("Location", "/a").body("moved"),
     );
-    let cases: &[(&str, &str, &[(&str, &str)])] = &[
+    let cases: &[Case] = &[
         ("GET", "/a", &[]),
         ("GET", "/a", &[("range", "bytes=100-199")]),
         ("GET", "/a", &[("range", "bytes=-5")]),

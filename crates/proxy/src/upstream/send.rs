@@ -87,8 +87,7 @@ impl Outgoing {
             }
         };
         // What is empty would never be sent.
-        let whole = whole.filter(|it| !it.is_empty());
-        match (prepared.framing, whole) {
+        match (prepared.framing, whole.filter(|it| !it.is_empty())) {
             (OutFraming::Stdin, Some(whole)) => outgoing.rest = Some(Box::new(whole)),
             (OutFraming::Stdin, None) => outgoing.push_record_head(0),
             (_, whole) => outgoing.queue.extend(whole),
