@@ -299,6 +299,37 @@ fn long_bodies_go_up_and_trailers_come_down() -> Result<()> {
     })
 }
 
+/// RFC 9110 §10.1.1: nobody is let wait for a word that never comes.
+#[test]
+fn a_client_that_waits_to_be_asked_for_its_body_is_asked() -> Result<()> {
+    let origin = Origin::start()?;
+    origin.route("/plain", Answer::new(200).body("taken"));
+    let proxy = start(Kind::Millpond, &origin)?;
+    run(async {
+        let address = SocketAddr::from(([127, 0, 0, 1], proxy.port()));
+        let mut socket = TcpStream::connect(address).await?;
+        let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        bytes.extend(frame(4, 0, 0, &[]));
+        // POST, http, /plain, a; expect: 100-continue.
+        let block = b"\x83\x86\x04\x06/plain\x01\x01a\x0f\x14\x0c100-continue";
+        bytes.extend(frame(1, 4, 1, block));
+        socket.write_all(&bytes).await?;
+        let mut came = Vec::new();
+        let has = |came: &[u8], text: &[u8]| came.windows(text.len()).any(|window| window == text);
+        // HEADERS of the stream, which do not end it.
+        while !has(&came, &[1, 4, 0, 0, 0, 1]) {
+            ensure!(socket.read_buf(&mut came).await? > 0, "{came:?}");
+        }
+        socket.write_all(&frame(0, 1, 1, b"body")).await?;
+        while !has(&came, b"taken") {
+            ensure!(socket.read_buf(&mut came).await? > 0, "{came:?}");
+        }
+        Ok(())
+    })?;
+    ensure!(origin.requests()[0].body == b"body");
+    Ok(())
+}
+
 #[test]
 fn a_stream_that_is_reset_ends_its_request_alone() -> Result<()> {
     let origin = Origin::start()?;
@@ -376,6 +407,26 @@ fn a_reload_lets_requests_end_and_loses_none() -> Result<()> {
     })
 }
 
+#[test]
+fn idle_connections_end_with_their_configuration() -> Result<()> {
+    let origin = Origin::start()?;
+    let proxy = start(Kind::Millpond, &origin)?;
+    run(async {
+        let mut idle = connect(&proxy).await?;
+        ensure!(idle.get("/few").await?.status() == 200);
+        // The idle connection is a quiet one after the time for which a client may still ask.
+        let begin = std::time::Instant::now();
+        let mut other = connect(&proxy).await?;
+        while begin.elapsed() < Duration::from_millis(400) {
+            ensure!(other.get("/denied").await?.status() == 403);
+        }
+        proxy.reload()?;
+        idle.task.await??;
+        other.task.await??;
+        Ok(())
+    })
+}
+
 /// The bytes of a frame.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let len = payload.len() as u32;
@@ -430,7 +481,11 @@ async fn flood(proxy: &Proxy, mut next: impl FnMut(u32) -> Vec<u8>) -> Result<u3
 fn floods_end_their_connection_while_others_are_served() -> Result<()> {
     const CALM: u32 = 11;
     let origin = Origin::start()?;
-    let proxy = start(Kind::Millpond, &origin)?;
+    let metrics = "location /metrics { metrics; } location /denied";
+    let proxy = Proxy::new(Kind::Millpond, &CONF.replace("location /denied", metrics))
+        .origin(&origin)
+        .log_check(LogCheck::Off)
+        .start()?;
     let rapid_reset = |round: u32| {
         let stream = 2 * round + 1;
         let mut both = frame(1, 5, stream, GET_FEW);
@@ -457,7 +512,14 @@ fn floods_end_their_connection_while_others_are_served() -> Result<()> {
         for (kind, code) in kinds {
             ensure!(code == CALM || code == 1, "{kind}: code {code}");
         }
-        ensure!(other.get("/few").await?.status() == 200);
+        let metrics = other.get("/metrics").await?;
+        let metrics = String::from_utf8_lossy(metrics.body()).into_owned();
+        let floods = "millpond_http2_goaways_total{reason=\"flood\"} ";
+        let count = metrics.lines().find_map(|line| line.strip_prefix(floods));
+        ensure!(count.is_some_and(|count| count != "0"), "{metrics}");
+        let resets = "millpond_http2_resets_total{by=\"client\"} ";
+        let count = metrics.lines().find_map(|line| line.strip_prefix(resets));
+        ensure!(count.is_some_and(|count| count != "0"), "{metrics}");
         Ok(())
     })?;
     let log = proxy.error_log();

@@ -16,6 +16,7 @@ mod checks;
 mod documents;
 mod foreign;
 mod fuzz;
+mod h2spec;
 mod hit_cost;
 mod machine;
 mod package;

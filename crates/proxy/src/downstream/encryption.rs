@@ -34,7 +34,7 @@ use crate::log::request_error;
 use crate::request::Request;
 use crate::route::listen::Listen;
 use crate::settings::Server;
-use crate::stats::connections::Handshake;
+use crate::stats::connections::Happened;
 use crate::tls::agreed::Agreed;
 use crate::tls::stapling::Stapler;
 use crate::worker::Member;
@@ -87,7 +87,7 @@ pub(super) async fn begin(carrier: &Carrier, listen: &Listen, member: &Member) -
         Ok(()) => true,
         Err(failure) => {
             if !matches!(failure, Failure::Quiet) {
-                count(&carrier.connection, Handshake::Failed);
+                count(&carrier.connection, Happened::HandshakeFailed);
             }
             log(&carrier.connection, &failure);
             false
@@ -147,19 +147,19 @@ async fn handshake(
     Ok(())
 }
 
-fn end_of(agreed: &Agreed) -> Handshake {
+fn end_of(agreed: &Agreed) -> Happened {
     match (agreed.protocol, agreed.is_resumed) {
-        ("TLSv1.2", false) => Handshake::New12,
-        ("TLSv1.2", true) => Handshake::Resumed12,
-        (_, false) => Handshake::New13,
-        (_, true) => Handshake::Resumed13,
+        ("TLSv1.2", false) => Happened::New12,
+        ("TLSv1.2", true) => Happened::Resumed12,
+        (_, false) => Happened::New13,
+        (_, true) => Happened::Resumed13,
     }
 }
 
-fn count(connection: &Connection, end: Handshake) {
+fn count(connection: &Connection, end: Happened) {
     let worker = &connection.generation.worker;
     let shard = worker.shared.connections.shard(worker.index);
-    shard.count_handshake(end);
+    shard.count(end);
 }
 
 /// Reads what a client begins with; none if that is plain HTTP.

@@ -10,7 +10,7 @@ use super::facts::{
 use super::text::{Number, Samples};
 use super::{Kind, Metric, metric};
 use crate::stats::STATUSES;
-use crate::stats::connections::Handshake;
+use crate::stats::connections::Happened;
 use crate::stats::limit::{LimitCount, Outcome};
 use crate::stats::peer::TimeCount;
 use crate::stats::site::SiteCount;
@@ -78,16 +78,36 @@ pub(super) const METRICS: &[Metric] = &[
         "Handshakes of clients that led to an encrypted connection, by the version of TLS, and by \
          the session: `new`, or `resumed` where the client brought one.",
         |facts, out| {
-            let of = |end| facts.connections.handshakes(end);
-            out.add(&["1.2", "new"], of(Handshake::New12));
-            out.add(&["1.2", "resumed"], of(Handshake::Resumed12));
-            out.add(&["1.3", "new"], of(Handshake::New13));
-            out.add(&["1.3", "resumed"], of(Handshake::Resumed13));
+            let of = |end| facts.connections.count_of(end);
+            out.add(&["1.2", "new"], of(Happened::New12));
+            out.add(&["1.2", "resumed"], of(Happened::Resumed12));
+            out.add(&["1.3", "new"], of(Happened::New13));
+            out.add(&["1.3", "resumed"], of(Happened::Resumed13));
         })),
     metric("millpond_tls_handshakes_failed_total", Counter, &[], (
         "Handshakes of clients that failed, or that were refused or given up; connections on which \
          nothing came are not among them.",
-        |facts, out| out.add(&[], facts.connections.handshakes(Handshake::Failed)))),
+        |facts, out| out.add(&[], facts.connections.count_of(Happened::HandshakeFailed)))),
+    metric("millpond_http2_connections_total", Counter, &[], (
+        "Connections that spoke HTTP/2.",
+        |facts, out| out.add(&[], facts.connections.count_of(Happened::Http2)))),
+    metric("millpond_http2_resets_total", Counter, &["by"], (
+        "Streams of HTTP/2 that ended before their time: reset by the `client`, or by the `server` \
+         for a fault of the client.",
+        |facts, out| {
+            let of = |event| facts.connections.count_of(event);
+            out.add(&["client"], of(Happened::ResetByClient));
+            out.add(&["server"], of(Happened::ResetForFault));
+        })),
+    metric("millpond_http2_goaways_total", Counter, &["reason"], (
+        "Connections of HTTP/2 that the server has ended: `end` in peace, `fault` for what the \
+         client sent, `flood` because it made work for nothing.",
+        |facts, out| {
+            let of = |event| facts.connections.count_of(event);
+            out.add(&["end"], of(Happened::GoAway));
+            out.add(&["fault"], of(Happened::GoAwayForFault));
+            out.add(&["flood"], of(Happened::GoAwayForFlood));
+        })),
     metric("millpond_connections", Gauge, &["state"], (
         "Open connections: `reading` a request's head, `writing` an answer, `waiting` for a \
          request.",

@@ -33,27 +33,39 @@ pub struct ConnectionShard {
     pub writing: AtomicU64,
     /// Closed to make room for others, since the start.
     pub displaced: AtomicU64,
-    /// Handshakes of TLS since the start, by [`Handshake`].
-    pub handshakes: [AtomicU64; HANDSHAKES],
+    /// What happened since the start, by [`Happened`].
+    pub happened: [AtomicU64; HAPPENED],
 }
 
-/// The end of a handshake of TLS.
+/// An event of a connection that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Handshake {
-    /// TLSv1.2, with a new session.
+pub enum Happened {
+    /// A handshake of TLSv1.2, with a new session.
     New12,
-    /// TLSv1.2, with a session that was there.
+    /// A handshake of TLSv1.2, with a session that was there.
     Resumed12,
-    /// TLSv1.3, with a new session.
+    /// A handshake of TLSv1.3, with a new session.
     New13,
-    /// TLSv1.3, with a session that was there.
+    /// A handshake of TLSv1.3, with a session that was there.
     Resumed13,
-    /// No encrypted connection.
-    Failed,
+    /// A handshake that led to no encrypted connection.
+    HandshakeFailed,
+    /// A connection that speaks HTTP/2.
+    Http2,
+    /// A stream of HTTP/2 that the client has reset.
+    ResetByClient,
+    /// A stream of HTTP/2 that was reset for a fault of the client.
+    ResetForFault,
+    /// A connection of HTTP/2 whose client was told that it ends in peace.
+    GoAway,
+    /// A connection of HTTP/2 that was ended for a fault of the client.
+    GoAwayForFault,
+    /// A connection of HTTP/2 that was ended because its client made work for nothing.
+    GoAwayForFlood,
 }
 
-/// The ends that a handshake may have.
-pub const HANDSHAKES: usize = 5;
+/// The count of such events.
+pub const HAPPENED: usize = 11;
 
 /// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,14 +84,14 @@ pub struct ConnectionCount {
     pub writing: u64,
     /// Closed to make room for others, since the start.
     pub displaced: u64,
-    /// Handshakes of TLS since the start, by [`Handshake`].
-    pub handshakes: [u64; HANDSHAKES],
+    /// What happened since the start, by [`Happened`].
+    pub happened: [u64; HAPPENED],
 }
 
 impl ConnectionShard {
-    /// Counts a handshake.
-    pub fn count_handshake(&self, end: Handshake) {
-        if let Some(count) = self.handshakes.get(end as usize) {
+    /// Counts an event.
+    pub fn count(&self, event: Happened) {
+        if let Some(count) = self.happened.get(event as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -149,9 +161,9 @@ impl ConnectionCount {
             reading: sum(|shard| &shard.reading),
             writing: sum(|shard| &shard.writing),
             displaced: sum(|shard| &shard.displaced),
-            handshakes: std::array::from_fn(|end| {
+            happened: std::array::from_fn(|event| {
                 let of = |shard: &ConnectionShard| {
-                    let count = shard.handshakes.get(end);
+                    let count = shard.happened.get(event);
                     count.map_or(0, |count| count.load(Ordering::Relaxed))
                 };
                 shards.iter().map(of).fold(0, u64::wrapping_add)
@@ -176,17 +188,17 @@ impl ConnectionCount {
             handled: self.handled.saturating_sub(base.handled),
             requests: self.requests.saturating_sub(base.requests),
             displaced: self.displaced.saturating_sub(base.displaced),
-            handshakes: std::array::from_fn(|end| {
-                let of = |count: &Self| count.handshakes.get(end).copied().unwrap_or(0);
+            happened: std::array::from_fn(|event| {
+                let of = |count: &Self| count.happened.get(event).copied().unwrap_or(0);
                 of(self).saturating_sub(of(base))
             }),
             ..*self
         }
     }
 
-    /// Handshakes of TLS that ended so, since the start.
-    pub fn handshakes(&self, end: Handshake) -> u64 {
-        self.handshakes.get(end as usize).copied().unwrap_or(0)
+    /// The count of an event since the start.
+    pub fn count_of(&self, event: Happened) -> u64 {
+        self.happened.get(event as usize).copied().unwrap_or(0)
     }
 
     /// Connections that were not handled.

@@ -18,6 +18,7 @@
 //! | `CONTINUATIONS_MOST` | CONTINUATION frames of a block | by bytes only |
 //! | `window_updates` | WINDOW_UPDATE | by bytes only |
 //! | `ACKS_MOST` | acknowledgements that the peer does not read | none |
+//! | `WAITING_MOST` | bytes of bodies that wait in all streams | none |
 //! | `OUTPUT_MOST` | bytes that wait for the peer, beyond which nothing is read | none |
 
 use std::time::Duration;
@@ -37,6 +38,9 @@ pub(crate) const CONTINUATIONS_MOST: u32 = 64;
 pub(crate) const ACKS_MOST: u32 = 1000;
 /// Bytes of output beyond which no input is read (arbitrary: the heads of a few hundred answers).
 pub(crate) const OUTPUT_MOST: usize = 256 * 1024;
+/// Bytes of bodies that wait in all streams of a connection, but for a frame in each (arbitrary:
+/// what eight streams may have at most).
+pub(crate) const WAITING_MOST: usize = 512 * 1024;
 /// Bytes of a SETTINGS frame (arbitrary: a hundred settings, of which a dozen are known).
 pub(crate) const SETTINGS_LEN_MOST: u32 = 600;
 /// Bytes of a PRIORITY_UPDATE frame (arbitrary: a dozen times what is said in one).

@@ -40,6 +40,8 @@ struct State {
     rest: Rest,
     /// True once somebody has asked for the body.
     is_read: bool,
+    /// True while the client waits for `100 Continue`.
+    wants_continue: bool,
     /// True when the client has reset the stream, or its connection is gone.
     is_gone: bool,
     /// True once the answer was ended by us.
@@ -62,6 +64,7 @@ impl Lane {
             body: VecDeque::new(),
             rest,
             is_read: false,
+            wants_continue: false,
             is_gone: false,
             has_ended: false,
             is_sent: false,
@@ -72,6 +75,11 @@ impl Lane {
             http2: Rc::clone(http2),
             state: RefCell::new(state),
         })
+    }
+
+    /// Notes that the client waits to be asked for its body (RFC 9110 §10.1.1).
+    pub(super) fn expect_continue(&self) {
+        self.state.borrow_mut().wants_continue = true;
     }
 
     /// Takes bytes of the body.
@@ -140,10 +148,13 @@ impl Lane {
 
 impl Stream for Lane {
     fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Result<Bytes, Failure>> {
+        if !std::mem::replace(&mut self.state.borrow_mut().is_read, true) {
+            self.http2
+                .call(|engine| engine.set_window(self.id, READ_WINDOW));
+        }
         let Some(bytes) = self.take_body()? else {
-            if !std::mem::replace(&mut self.state.borrow_mut().is_read, true) {
-                self.http2
-                    .call(|engine| engine.set_window(self.id, READ_WINDOW));
+            if std::mem::take(&mut self.state.borrow_mut().wants_continue) {
+                self.inform(100, &Fields::default());
             }
             return self.wait(cx);
         };

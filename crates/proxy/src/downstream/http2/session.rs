@@ -24,12 +24,13 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use millpond_system::clock::{self, Instant};
 use millpond_system::log::error::Level;
 use millpond_system::quota::Waiting;
 use millpond_system::socket::More;
 use millpond_wire::head::{Refused, RequestHead};
-use millpond_wire::http2::{self, BodyLength, Code, Event, Farewell, Gone, Role};
+use millpond_wire::http2::{self, BodyLength, Code, Event, Farewell, Fault, Gone, Role};
 
 use super::Http2;
 use super::exchanges::{Begun, Exchanges};
@@ -43,7 +44,7 @@ use crate::failure::ClientGone;
 use crate::log::request_error;
 use crate::route::listen::Listen;
 use crate::settings::Server;
-use crate::stats::connections::{ConnectionShard, Counted};
+use crate::stats::connections::{ConnectionShard, Counted, Happened};
 use crate::worker::Member;
 
 /// Bytes that are written at once: some records of TLS.
@@ -122,6 +123,7 @@ impl<'a> Session<'a> {
         let config = settings.http2.config(&settings.head, reading);
         let since = connection.accepted;
         connection.waiting.set(Waiting::Idle(since));
+        counters.count(Happened::Http2);
         Session {
             http2: Rc::new(Http2 {
                 connection,
@@ -219,7 +221,15 @@ impl<'a> Session<'a> {
                 Ok(true)
             }
             Poll::Ready(Err(error)) => Err(ClientGone::Io(error)),
-            Poll::Pending => Ok(false),
+            Poll::Pending => {
+                // A connection that waits holds no memory for what may come.
+                self.reads_much = false;
+                let mut inbox = self.carrier.inbox.borrow_mut();
+                if inbox.is_empty() {
+                    *inbox = BytesMut::new();
+                }
+                Ok(false)
+            }
         }
     }
 
@@ -280,15 +290,26 @@ impl<'a> Session<'a> {
                 self.with_lane(stream, |lane| lane.spoil_body(fault));
             }
             Event::Gone { stream, why } => {
+                match why {
+                    Gone::ByPeer(_) => self.counters.count(Happened::ResetByClient),
+                    Gone::ByFault(_) => self.counters.count(Happened::ResetForFault),
+                    Gone::Unprocessed => {}
+                }
                 self.log_gone(why);
                 self.with_lane(stream, Lane::leave);
             }
             Event::Room { stream } => self.with_lane(stream, Lane::wake),
             Event::Sent { stream } => {
-                let waiting = self.http2.engine.borrow_mut().output().len() as u64;
+                let mut engine = self.http2.engine.borrow_mut();
+                engine.forgo_body(stream);
+                let waiting = engine.output().len() as u64;
                 self.endings.push_back((self.written + waiting, stream));
             }
             Event::Failed(fault) => {
+                self.counters.count(match fault {
+                    Fault::Flood(_) => Happened::GoAwayForFlood,
+                    _ => Happened::GoAwayForFault,
+                });
                 self.log(format_args!("client sent {fault}"));
                 self.is_leaving = true;
                 self.http2.leave();
@@ -332,6 +353,9 @@ impl<'a> Session<'a> {
         }
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
         let lane = Lane::new(&self.http2, stream, rest);
+        if came.head.expects_continue() {
+            lane.expect_continue();
+        }
         self.http2.enter(Rc::clone(&lane));
         let wire = Wire::Stream(Rc::clone(&lane) as Rc<dyn Stream>);
         let client = Rc::new(Client::next(Rc::clone(connection), wire, &came));
@@ -352,6 +376,9 @@ impl<'a> Session<'a> {
     }
 
     fn say_last_word(&mut self) {
+        if !self.is_leaving {
+            self.counters.count(Happened::GoAway);
+        }
         self.is_leaving = true;
         self.http2.call(|engine| engine.go_away(Farewell::Last));
     }
@@ -428,7 +455,7 @@ impl<'a> Session<'a> {
     fn break_off(&mut self, gone: &ClientGone) -> Ended {
         self.http2.leave();
         match gone {
-            ClientGone::Closed if self.http2.connection.requests.get() > 0 => {
+            ClientGone::Closed if self.has_begun && self.idle_since.is_some() => {
                 let client = self.http2.connection.peer.host_text();
                 let message = format_args!("client {client} closed keepalive connection");
                 request_error::connection(&self.http2.connection, Level::Info, message);
@@ -445,6 +472,10 @@ impl<'a> Session<'a> {
                 self.become_idle();
             }
             self.heed_others();
+            // What was said is to be written.
+            if let Err(gone) = self.write(cx) {
+                return Poll::Ready(self.break_off(&gone));
+            }
             if self.is_over() {
                 return Poll::Ready(Ended::Told);
             }
@@ -456,11 +487,6 @@ impl<'a> Session<'a> {
             }
             if self.expire(due) == Some(Ended::Gone) {
                 return Poll::Ready(Ended::Gone);
-            }
-            // A last word is to be written.
-            match self.write(cx) {
-                Ok(_) => {}
-                Err(gone) => return Poll::Ready(self.break_off(&gone)),
             }
         }
     }

@@ -75,7 +75,7 @@ pub struct Config {
     pub max_frame_len: u32,
     /// The longest payload of a DATA frame that is written (`http2_chunk_size`).
     pub chunk_len: usize,
-    /// Most bytes of a stream's body that wait to be written.
+    /// Most bytes of a stream's body that wait to be written, while there are few streams.
     pub send_buffer: usize,
     /// The rules that requests are read by.
     pub rules: Rules,

@@ -14,11 +14,12 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{Connection, Life, Role};
 use crate::header::{Fields, Known};
+use crate::http2::code::Code;
 use crate::http2::event::Event;
 use crate::http2::flow::{ReceiveWindow, SendWindow};
 use crate::http2::frame::{self, END_HEADERS, END_STREAM, HEAD_LEN, Kind, MAX_STREAM};
 use crate::http2::hpack::encode::Encoder;
-use crate::http2::limits::OUTPUT_MOST;
+use crate::http2::limits::{OUTPUT_MOST, WAITING_MOST};
 use crate::http2::priority::Priority;
 use crate::http2::stream::{Inbound, Opening, Outbound, Stream};
 
@@ -208,7 +209,7 @@ impl Connection {
     /// Bytes of a body that may be pushed now; if there are none, [`Event::Room`] tells when there
     /// are.
     pub fn room(&mut self, id: u32) -> usize {
-        let most = self.config.send_buffer;
+        let most = self.share();
         let Some(stream) = self.streams.get_mut(id) else {
             return 0;
         };
@@ -217,9 +218,17 @@ impl Connection {
         room
     }
 
+    /// Bytes that each stream may have waiting: the more streams there are, the fewer, but for one
+    /// frame.
+    fn share(&self) -> usize {
+        let config = &self.config;
+        let share = WAITING_MOST / self.streams.len().max(1);
+        share.max(config.chunk_len).min(config.send_buffer)
+    }
+
     /// Says to an owner that waits for room that there is some.
     pub(super) fn offer_room(&mut self, id: u32) {
-        let most = self.config.send_buffer;
+        let most = self.share();
         if let Some(stream) = self.streams.get_mut(id)
             && stream.wants_room
             && stream.room(most) > 0
@@ -345,6 +354,18 @@ impl Connection {
         }
         self.schedule(id);
         self.offer_room(id);
+    }
+
+    /// Notes that nothing more is wanted of a request whose answer was ended and written (RFC 9113
+    /// §8.1): the reset goes out with the end of the answer.
+    pub fn forgo_body(&mut self, id: u32) {
+        let is_early = self.streams.get(id).is_some_and(|stream| {
+            let is_answered = matches!(stream.outbound, Outbound::Ended);
+            is_answered && stream.inbound != Inbound::Ended && !stream.is_malformed
+        });
+        if is_early {
+            self.reset(id, Code::NO_ERROR);
+        }
     }
 
     /// Notes that all of a message is written.

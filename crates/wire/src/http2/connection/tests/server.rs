@@ -61,6 +61,30 @@ fn a_malformed_request_is_refused_and_can_be_answered() {
     ));
 }
 
+/// RFC 9113 §8.1: who has answered may have the rest of the request not sent.
+#[test]
+fn a_body_that_is_forgone_is_refused_behind_the_answer_alone() {
+    let mut played = Played::server(Config::default());
+    played.ask(1, End::Later);
+    played.events();
+    played.connection.forgo_body(1);
+    played.connection.send_answer(1, (200, End::Later), |_| {});
+    played.connection.forgo_body(1);
+    played.connection.finish(1, None);
+    assert_eq!(
+        played.frames().len(),
+        2,
+        "nothing is refused before the end"
+    );
+    played.connection.forgo_body(1);
+    let frames = played.frames();
+    assert_eq!(shape(&frames), [(Kind::RstStream, 1, 4, 0)]);
+    assert_eq!(frames[0].code(), Code::NO_ERROR);
+    played.connection.release(1);
+    assert!(played.frames().is_empty());
+    assert_eq!(played.connection.stream_count(), 0);
+}
+
 /// RFC 9113 §8.1.1: content-length is the sum of the bytes.
 #[test]
 fn a_body_of_another_length_is_malformed() {
