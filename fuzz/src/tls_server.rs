@@ -9,7 +9,7 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use bytes::BytesMut;
 use millpond_tls::{
-    Accepting, Acceptor, ClientContext, ClientSettings, Identity, Offers, ServerContext,
+    Accepting, Acceptor, ClientContext, ClientSettings, Identity, Inside, Offers, ServerContext,
     ServerSettings, Session, Target, Tickets,
 };
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -120,7 +120,9 @@ fn begin(how: u8, bytes: &[u8]) {
     };
     let hello = accepted.hello().clone();
     let _ = (hello.suites_text(), hello.groups_text());
-    let Ok((mut session, _)) = accepted.choose(&CONTEXTS.0, &mut plain, &mut out) else {
+    let Ok((mut session, _)) =
+        accepted.choose((&CONTEXTS.0, Inside::Optional), &mut plain, &mut out)
+    else {
         return;
     };
     for piece in pieces {
@@ -147,7 +149,7 @@ fn connected() -> [Box<dyn Session>; 2] {
         panic!("a client's first message is whole");
     };
     let (mut server, _) = accepted
-        .choose(server, &mut plain, &mut to_client)
+        .choose((server, Inside::Usual), &mut plain, &mut to_client)
         .expect("a server");
     while !to_client.is_empty() || !to_server.is_empty() {
         client

@@ -1,7 +1,7 @@
 //! h2spec against the server, in clear text and over TLS.
 //!
-//! Requests go to an origin, so that a body that is broken off by the suite is waited for, and not
-//! answered early.
+//! The suite takes it that frames may have 16 KiB, and no more. Requests go to an origin, so that
+//! a body that is broken off by the suite is waited for, and not answered early.
 
 use anyhow::{Context, Result, ensure};
 use millpond_testkit::{Answer, Kind, LogCheck, Origin, Proxy, skip};
@@ -16,6 +16,7 @@ const CONF: &str = "%%GLOBALS%%
             listen 127.0.0.1:%%PORT%%;
             listen 127.0.0.1:%%PORT_TLS%% ssl;
             http2 on;
+            http2_max_frame_size 16k;
             ssl_certificate cert.pem;
             ssl_certificate_key key.pem;
             location / { proxy_pass http://%%ORIGIN%%; }
@@ -40,8 +41,10 @@ fn run(program: &Path, port: u16, more: &[&str]) -> Result<(Vec<String>, String)
         .args(more)
         .output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let end = text.lines().rfind(|line| line.contains(" tests, "));
-    let end = end.with_context(|| format!("no end in {text}"))?.to_owned();
+    let last = text.lines().rfind(|line| line.contains(" tests, "));
+    let end = last
+        .with_context(|| format!("no end in {text}"))?
+        .to_owned();
     let failures = text.split("Failures:").nth(1).unwrap_or_default();
     let failed = failures
         .lines()

@@ -512,8 +512,8 @@ fn floods_end_their_connection_while_others_are_served() -> Result<()> {
         for (kind, code) in kinds {
             ensure!(code == CALM || code == 1, "{kind}: code {code}");
         }
-        let metrics = other.get("/metrics").await?;
-        let metrics = String::from_utf8_lossy(metrics.body()).into_owned();
+        let answer = other.get("/metrics").await?;
+        let metrics = String::from_utf8_lossy(answer.body());
         let floods = "millpond_http2_goaways_total{reason=\"flood\"} ";
         let count = metrics.lines().find_map(|line| line.strip_prefix(floods));
         ensure!(count.is_some_and(|count| count != "0"), "{metrics}");

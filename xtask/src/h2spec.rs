@@ -1,5 +1,5 @@
-//! h2spec, the suite of RFC 9113 and RFC 7541: a program of the Go module proxy at a pinned version,
-//! below `target/tools`.
+//! h2spec, the suite of RFC 9113 and RFC 7541: a program of the Go module proxy at a pinned
+//! version, below `target/tools`.
 //!
 //! 1. It is installed where packages are: unasked on machines of continuous integration only, else
 //!    by `cargo xtask setup`. Without it, or without Go, its tests are skipped.

@@ -33,7 +33,7 @@ pub struct ConnectionShard {
     pub writing: AtomicU64,
     /// Closed to make room for others, since the start.
     pub displaced: AtomicU64,
-    /// What happened since the start, by [`Happened`].
+    /// Counts of events since the start, by [`Happened`].
     pub happened: [AtomicU64; HAPPENED],
 }
 
@@ -84,7 +84,7 @@ pub struct ConnectionCount {
     pub writing: u64,
     /// Closed to make room for others, since the start.
     pub displaced: u64,
-    /// What happened since the start, by [`Happened`].
+    /// Counts of events since the start, by [`Happened`].
     pub happened: [u64; HAPPENED],
 }
 

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! 1. A worker never waits for a file: only the handshake does.
-//! 2. No more than [`READERS`] threads read at a time; the others' handshakes wait for them, within
+//! 2. No more than `READERS` threads read at a time; the others' handshakes wait for them, within
 //!    their own timeouts.
 
 use std::sync::Arc;

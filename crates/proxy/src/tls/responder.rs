@@ -3,7 +3,7 @@
 //! A question is a GET of HTTP/1.0, as nginx asks (RFC 6960 §A.1): the answer ends with the
 //! connection, or with the length that it says.
 //!
-//! 1. An answer is never longer than [`ANSWER_MAX`], and takes no longer than [`TIMEOUT`].
+//! 1. An answer is never longer than `ANSWER_MAX`, and takes no longer than `TIMEOUT`.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

@@ -6,9 +6,9 @@
 //!    └──────bytes──── output ◄── machine ◄───────────────────────────────────────┘
 //! ```
 //!
-//! The connection's task ([`session`]) reads and writes, and begins exchanges. An exchange that
+//! The connection's task (`session`) reads and writes, and begins exchanges. An exchange that
 //! waits for nothing ends there: its answer goes out with those of all requests that came in the
-//! same read. One that waits goes on in a task of its own ([`exchanges`]).
+//! same read. One that waits goes on in a task of its own (`exchanges`).
 //!
 //! Invariants:
 //! 1. A stream that the machine told of is released once, when its exchange has ended or was

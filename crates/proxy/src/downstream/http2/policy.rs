@@ -1,5 +1,5 @@
-//! `http2`, `http2_max_concurrent_streams`, `http2_body_preread_size`, `http2_chunk_size`: HTTP/2
-//! for clients.
+//! `http2`, `http2_max_concurrent_streams`, `http2_max_frame_size`, `http2_body_preread_size`,
+//! `http2_chunk_size`: HTTP/2 for clients.
 //!
 //! Bounds of heads, times and numbers of requests are those of HTTP/1's directives.
 
@@ -22,6 +22,10 @@ pub struct Http2Policy {
     /// again.
     #[directive(name = "http2_max_concurrent_streams", default = "128")]
     pub max_streams: u32,
+    /// The longest frame that clients may send, from 16k to 16m; a value outside of that counts as
+    /// the nearest. nginx lets frames have 16m.
+    #[directive(name = "http2_max_frame_size", default = "1m")]
+    pub max_frame: ByteSize,
     /// Bytes of a request's body that may come before somebody reads it.
     #[directive(name = "http2_body_preread_size", default = "64k")]
     pub preread: ByteSize,
@@ -40,6 +44,9 @@ pub struct FramePolicy {
 /// The longest window that there is (RFC 9113 §6.9.1).
 const WINDOW_MAX: u64 = (1 << 31) - 1;
 
+/// Bytes that the longest frame may have, at least and at most (RFC 9113 §6.5.2).
+const FRAME_LENS: [u64; 2] = [1 << 14, (1 << 24) - 1];
+
 impl Http2Policy {
     /// The settings of a connection's machine.
     pub(super) fn config(&self, head: &HeadPolicy, reading: Reading) -> Config {
@@ -47,6 +54,7 @@ impl Http2Policy {
             max_concurrent_streams: self.max_streams,
             // It is bounded just before.
             stream_window: self.preread.0.min(WINDOW_MAX) as u32,
+            max_frame_len: self.max_frame.0.clamp(FRAME_LENS[0], FRAME_LENS[1]) as u32,
             rules: Rules {
                 limits: head.limits(reading),
                 connect: Connect::Refuse,

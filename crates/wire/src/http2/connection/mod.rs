@@ -90,8 +90,8 @@ impl Default for Config {
             connection_window: 1 << 20,
             stream_window: 64 * 1024,
             table_size: DEFAULT_TABLE_SIZE,
-            // nginx: all that there may be; but nobody sends longer frames unasked.
-            max_frame_len: DEFAULT_MAX_LEN,
+            // What the window lets through at once. A frame is not held until it is whole.
+            max_frame_len: 1 << 20,
             chunk_len: 8 * 1024,
             send_buffer: 64 * 1024,
             rules: Rules::default(),

@@ -202,7 +202,7 @@ impl Bits<'_> {
     }
 
     /// RFC 7541 §5.2: padding is less than a byte, and the begin of EOS. nginx bears a whole byte
-    /// behind a text that ends with one.
+    /// behind a text that ends with one, or is empty.
     fn is_padding(&self) -> bool {
         self.have <= 8 && (self.have == 0 || self.next >> (64 - self.have) == (1 << self.have) - 1)
     }
@@ -213,10 +213,6 @@ impl Bits<'_> {
 /// # Errors
 /// EOS in the text, or padding that is no begin of EOS or more than a byte (RFC 7541 §5.2).
 pub fn decode(text: &[u8], out: &mut Vec<u8>) -> Result<(), BadCode> {
-    if text == [0xff] {
-        // Padding of nothing.
-        return Err(BadCode);
-    }
     let start = out.len();
     // One more than is needed, since symbols are written by twos.
     out.resize(start + most_decoded(text.len()) + 1, 0);
@@ -405,7 +401,8 @@ mod tests {
             assert_eq!(decoded(bytes), Err(BadCode), "{bytes:x?}");
         }
         assert_eq!(decoded(&[0b0001_1111]).unwrap(), b"a");
-        // '&' has eight bits: nginx bears a whole byte behind it.
+        // '&' has eight bits: nginx bears a whole byte behind it, and behind nothing.
+        assert_eq!(decoded(&[0xff]).unwrap(), b"");
         assert_eq!(decoded(&[0b1111_1000, 0xff]).unwrap(), b"&");
         assert_eq!(decoded(&[0b1111_1000, 0xff, 0xff]), Err(BadCode));
     }

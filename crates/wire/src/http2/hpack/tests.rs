@@ -170,7 +170,7 @@ fn blocks_that_are_none_are_refused() {
         ("ffff ffff ffff", BadBlock::LongInteger),
         ("42ff ffff ffff", BadBlock::LongInteger),
         ("40 00 01 61", BadBlock::NoName),
-        ("42 81 ff", BadBlock::BadText),
+        ("42 82 ffff", BadBlock::BadText),
         ("42 81 18", BadBlock::BadText),
         ("42 84 ffff ffff", BadBlock::BadText),
         // 4097.

@@ -104,7 +104,7 @@ fn a_frame_is_no_longer_than_what_was_told() {
 fn what_is_not_known_is_ignored() {
     let mut played = Played::server(Config::default());
     played.send(0x0a, 0xff, 0, b"payload");
-    played.send(0xfe, 0, 9, &[0; 16_000]);
+    played.send(0xfe, 0, 9, &[0; 20_000]);
     played.send(4, 0, 0, &[0xaa, 0xbb, 0, 0, 0, 1]);
     played.send(6, 0xfe, 0, b"SEE-THIS");
     let (events, frames) = played.turn();
