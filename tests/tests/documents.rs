@@ -10,7 +10,7 @@ const README: &str = include_str!("../../README.md");
 fn the_configuration_to_start_from_caches() {
     let (_, rest) = README.split_once("```nginx\n").unwrap();
     let (conf, _) = rest.split_once("```").unwrap();
-    assert_eq!(conf.lines().count(), 13);
+    assert_eq!(conf.lines().count(), 14);
     let conf = conf
         .replace("events {}", "%%GLOBALS%%\nevents {}")
         .replace("http {\n", "http {\n%%HTTP%%\n")
